@@ -4,6 +4,6 @@ go 1.26
 
 require github.com/cinch-layer/cinch/codec v0.0.0
 
-require github.com/valyala/gozstd v1.24.0 // indirect
+require github.com/klauspost/compress v1.20.3 // indirect
 
 replace github.com/cinch-layer/cinch/codec => ../

@@ -1,0 +1,75 @@
+package codec
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Sizes of a dictionary's content in bytes. Below the minimum libzstd ignores
+// it; the maximum keeps prepared dictionaries, and the windows that reach
+// into them, small.
+const (
+	MinDictLen = 16
+	MaxDictLen = 512 << 10
+)
+
+// dictMagic begins a trained zstd dictionary, which holds entropy tables
+// beside its content. Anything else is raw content.
+const dictMagic = "\x37\xa4\x30\xec"
+
+// Dict is an immutable dictionary, safe for concurrent use.
+type Dict struct {
+	content []byte
+	hash    [32]byte
+	number  uint32
+	id      uint32 // zstd's own number, in a trained dictionary's header; 0 for raw content
+}
+
+// NewDict makes a dictionary of a copy of content, which is either a trained
+// zstd dictionary as "zstd -D" takes it or any other bytes likely to occur in
+// values. The error wraps [ErrDictionary].
+func NewDict(content []byte) (*Dict, error) {
+	if len(content) < MinDictLen || len(content) > MaxDictLen {
+		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrDictionary, len(content), MinDictLen, MaxDictLen)
+	}
+	id, err := zstdDictID(content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDictionary, err)
+	}
+	hash := sha256.Sum256(content)
+	number := binary.BigEndian.Uint32(hash[:])
+	if number == 0 {
+		return nil, fmt.Errorf("%w: its number would be zero", ErrDictionary)
+	}
+	return &Dict{content: slices.Clone(content), hash: hash, number: number, id: id}, nil
+}
+
+// zstdDictID checks a trained dictionary's tables and returns its number
+// there, or 0 for raw content.
+func zstdDictID(content []byte) (uint32, error) {
+	if string(content[:len(dictMagic)]) != dictMagic {
+		return 0, nil
+	}
+	d, err := zstd.InspectDictionary(content)
+	if err != nil {
+		return 0, err
+	}
+	return d.ID(), nil
+}
+
+// Number identifies the dictionary: the first 4 bytes, big endian, of its
+// hash. It is never zero.
+func (d *Dict) Number() uint32 { return d.number }
+
+// Hash is the SHA-256 of the content.
+func (d *Dict) Hash() [32]byte { return d.hash }
+
+// Content returns the dictionary itself, which must not be modified.
+func (d *Dict) Content() []byte { return d.content }
+
+// Trained reports whether the content holds zstd's entropy tables.
+func (d *Dict) Trained() bool { return d.id != 0 }
