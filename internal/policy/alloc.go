@@ -1,0 +1,131 @@
+package policy
+
+import "math/bits"
+
+// This file is the server's own accounting: how many bytes Redis (7.x, on
+// jemalloc, 64 bits) holds for a value of n bytes. It is what MEMORY USAGE
+// counts, less what does not depend on the value (key, dictionary entry).
+//
+// String of up to 44 bytes, one allocation ("embstr"):
+//
+//	| robj 16 | sdshdr8 3 | value n | NUL |
+//
+// Longer, two allocations ("raw"):
+//
+//	| robj 16 |     | sdshdr 3, 5, 9 or 17 | value n | NUL |
+//
+// Hash: in a listpack while every field and value of it is at most 64 bytes
+// (hash-max-listpack-value), otherwise an sds each. Stream: listpacks.
+// A listpack entry:
+//
+//	| encoding and length 1, 2 or 5 | value n | length backwards 1 to 5 |
+//
+// Listpacks are many entries in one allocation, so their bytes are counted as
+// they are; everything else is rounded up to jemalloc's size classes.
+
+const (
+	robjSize        = 16
+	embstrMax       = 44
+	listpackMaxHash = 64 // hash-max-listpack-value
+)
+
+// allocSize rounds a request up to jemalloc's size class (16-byte quantum,
+// 4 KiB pages): 8, then multiples of 16 up to 128, then four steps a doubling
+// without end (160, 192, 224, 256, 320 …). Classes are page-rounded by
+// themselves from 16 KiB on.
+func allocSize(n int) int {
+	switch {
+	case n <= 8:
+		return 8
+	case n <= 128:
+		return (n + 15) &^ 15
+	}
+	step := 1 << (bits.Len(uint(n-1)) - 3) // a quarter of the power of two below n
+	return (n + step - 1) &^ (step - 1)
+}
+
+// sdsSize is a string's allocation with its header. sdshdr5 (one byte, below
+// 32) is used for hash values, never for string values: those are embstr.
+func sdsSize(n int) int {
+	header := 17
+	switch {
+	case n < 1<<5:
+		header = 1
+	case n < 1<<8:
+		header = 3
+	case n < 1<<16:
+		header = 5
+	case n < 1<<32:
+		header = 9
+	}
+	return allocSize(header + n + 1)
+}
+
+func stringSize(n int) int {
+	if n <= embstrMax {
+		return allocSize(robjSize + 3 + n + 1)
+	}
+	return allocSize(robjSize) + sdsSize(n)
+}
+
+func listpackSize(n int) int {
+	entry := n + 5
+	switch {
+	case n < 1<<6:
+		entry = n + 1
+	case n < 1<<12:
+		entry = n + 2
+	}
+	return entry + backlenSize(entry)
+}
+
+// backlenSize is how many 7-bit groups listpack.c takes for an entry's length,
+// including its habit of leaving the last value of each width unused from two on.
+func backlenSize(entry int) int {
+	switch {
+	case entry <= 127:
+		return 1
+	case entry < 1<<14-1:
+		return 2
+	case entry < 1<<21-1:
+		return 3
+	case entry < 1<<28-1:
+		return 4
+	}
+	return 5
+}
+
+// sizes returns what a value costs the server before and after. For a hash
+// whose value is too long for a listpack both are counted in a hashtable: it
+// stays one when the value shrinks in place, so more is not promised.
+func sizes(t Type, raw, sealed int) (before, after int) {
+	switch {
+	case t == Stream, t == Hash && raw <= listpackMaxHash && sealed <= listpackMaxHash:
+		return listpackSize(raw), listpackSize(sealed)
+	case t == Hash:
+		return sdsSize(raw), sdsSize(sealed)
+	}
+	return stringSize(raw), stringSize(sealed)
+}
+
+// Worth reports whether storing sealed bytes instead of raw ones frees at
+// least the rule's minimum gain of what the server allocates. Strings of 109 to
+// 124 bytes all take the same, so turning 124 into 109 is never worth it.
+func (r *Rule) Worth(t Type, raw, sealed int) bool {
+	if r.forced {
+		return true
+	}
+	before, after := sizes(t, raw, sealed)
+	return after < before && float64(before-after) >= r.MinGain*float64(before)
+}
+
+// WorthFunc is Worth with the type bound, made when the policy was built: a
+// method value would allocate on every call. t has exactly one bit.
+func (r *Rule) WorthFunc(t Type) func(raw, sealed int) bool {
+	for bit, f := range r.worth {
+		if t == 1<<bit {
+			return f
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+// Package policy decides what happens to a value: an ordered list of rules
+// leads from an address (space, key, field, type, size) to a codec setting.
+//
+// It is pure: no I/O, no clock, no metrics. A Policy does not change once it
+// is built, so that any number of goroutines may ask it; a reload builds a new
+// one and swaps the pointer.
+package policy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Defaults that a rule gets for what it leaves out.
+const (
+	// DefaultMinSize is in bytes. An envelope costs 11 bytes, and a Redis
+	// string below 64 lives in one small allocation: little can be gained.
+	DefaultMinSize = 64
+	// DefaultMinGain is the share of the server's own allocation that sealing
+	// has to free, see [Rule.Worth].
+	DefaultMinGain = 0.10
+	// AnyGain as a rule's MinGain accepts the smallest saving. (Zero means
+	// the default.)
+	AnyGain = 1e-12
+	// DefaultTypes is what a rule without types covers. Streams are opt-in.
+	DefaultTypes = String | Hash
+)
+
+// Type is what kind of thing holds a value. Types are bits, so that a rule
+// can name several.
+type Type uint8
+
+const (
+	String Type = 1 << iota
+	Hash
+	Stream
+
+	Any = String | Hash | Stream
+)
+
+// String returns "string", "hash", "stream", or several joined by "+".
+func (t Type) String() string {
+	names := ""
+	for i, name := range [...]string{"string", "hash", "stream"} {
+		if t&(1<<i) == 0 {
+			continue
+		}
+		if names != "" {
+			names += "+"
+		}
+		names += name
+	}
+	if names == "" {
+		return "none"
+	}
+	return names
+}
+
+// Address says where a value lives. Lookup reads it and keeps nothing of it.
+type Address struct {
+	Space string // Redis: the database number in decimal
+	Key   []byte
+	Field []byte // nil where there is none
+	Type  Type   // exactly one bit
+	Size  int    // bytes of the value as the application sent it
+}
+
+// Rule leads from a set of addresses to a setting. Everything that is left
+// zero means "any", or the default that is named above. The rules of a Policy
+// belong to it: callers read them only.
+type Rule struct {
+	Name    string // label in metrics; default "rule-N", N counts from 1
+	Key     string // glob, see Pattern
+	Field   string // glob for a hash's or a stream's field; such a rule never covers strings
+	Space   string
+	Types   Type
+	MinSize int     // bytes, inclusive; a value outside goes on to the next rule
+	MaxSize int     // bytes, inclusive
+	MinGain float64 // 0.10 is 10 %
+	Setting codec.Setting
+
+	key, field Pattern
+	forced     bool
+	worth      [3]func(raw, sealed int) bool // by bit of Type, built once so that no call allocates
+}
+
+// Raw reports whether the rule says to leave values alone.
+func (r *Rule) Raw() bool { return r.Setting.Codec == codec.Raw }
+
+// Options describe a policy.
+type Options struct {
+	Rules   []Rule   // in order, the first match decides
+	Exclude []string // globs of keys that never hold envelopes
+	Off     bool
+	Force   bool
+}
+
+// Policy is an immutable list of rules.
+type Policy struct {
+	// Off seals nothing. Everything that is sealed already still opens.
+	Off bool
+	// Force is for tests only: every value of every key that is not excluded
+	// is sealed, even at a loss; callers still ask NeverSeal.
+	Force bool
+
+	rules   []Rule
+	exclude []Pattern
+	force   []Rule // the same rules in the same order, forced; then one that covers the rest
+}
+
+// ErrRule is wrapped by every error of New.
+var ErrRule = errors.New("invalid rule")
+
+// New builds a policy. It copies what it is given.
+func New(o Options) (*Policy, error) {
+	p := &Policy{Off: o.Off, Force: o.Force}
+	for i, r := range o.Rules {
+		if err := r.prepare(i); err != nil {
+			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
+		}
+		p.rules = append(p.rules, r)
+	}
+	for _, x := range o.Exclude {
+		p.exclude = append(p.exclude, Compile(x))
+	}
+	p.force = forcedRules(p.rules)
+	p.bindWorth()
+	return p, nil
+}
+
+func (r *Rule) prepare(i int) error {
+	if r.Name == "" {
+		r.Name = fmt.Sprintf("rule-%d", i+1)
+	}
+	if r.Types == 0 {
+		r.Types = DefaultTypes
+	}
+	if r.Field != "" {
+		r.Types &^= String
+	}
+	if r.MinSize == 0 && !r.Raw() {
+		r.MinSize = DefaultMinSize // "leave alone" covers small values too
+	}
+	if r.MinGain == 0 {
+		r.MinGain = DefaultMinGain
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.key, r.field = compileOrAny(r.Key), compileOrAny(r.Field)
+	return nil
+}
+
+func (r *Rule) check() error {
+	switch {
+	case r.Types == 0 || r.Types&^Any != 0:
+		return fmt.Errorf("covers no type that holds values (a rule with a field covers hashes and streams)")
+	case r.MinSize < 0:
+		return fmt.Errorf("min size %d is negative", r.MinSize)
+	case r.MaxSize < 0:
+		return fmt.Errorf("max size %d is negative", r.MaxSize)
+	case r.MaxSize != 0 && r.MaxSize < r.MinSize:
+		return fmt.Errorf("max size %d is below min size %d", r.MaxSize, r.MinSize)
+	case !(r.MinGain > 0 && r.MinGain < 1):
+		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
+	}
+	return nil
+}
+
+// forcedRules gives the rules as Force applies them: no sizes, no minimum
+// gain, nothing raw, and a last one for whatever no rule covers.
+func forcedRules(rules []Rule) []Rule {
+	last := Rule{Name: "force", Setting: codec.Setting{Codec: codec.Zstd}}
+	forced := make([]Rule, 0, len(rules)+1)
+	for _, r := range rules {
+		if !r.Raw() {
+			r.MinSize, r.MaxSize, r.forced = 0, 0, true
+			forced = append(forced, r)
+		}
+	}
+	last.Types, last.forced = Any, true
+	last.key, last.field = Compile("*"), Compile("*")
+	return append(forced, last)
+}
+
+func (p *Policy) bindWorth() {
+	for _, rules := range [][]Rule{p.rules, p.force} {
+		for i := range rules {
+			r := &rules[i]
+			for bit := range r.worth {
+				t := Type(1) << bit
+				r.worth[bit] = func(raw, sealed int) bool { return r.Worth(t, raw, sealed) }
+			}
+		}
+	}
+}
+
+// Lookup returns the first rule that covers the address, or nil when the value
+// is to be left alone: nothing covers it, that rule says raw, its key is
+// excluded, or the policy is off. The rule lives as long as the policy.
+// Lookup does not allocate. A nil policy is off.
+func (p *Policy) Lookup(a Address) *Rule {
+	if p == nil || p.Off || p.Excluded(a.Key) {
+		return nil
+	}
+	rules := p.rules
+	if p.Force {
+		rules = p.force
+	}
+	for i := range rules {
+		if r := &rules[i]; r.covers(&a) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *Rule) covers(a *Address) bool {
+	return r.Types&a.Type != 0 &&
+		a.Size >= r.MinSize &&
+		(r.MaxSize == 0 || a.Size <= r.MaxSize) &&
+		(r.Space == "" || r.Space == a.Space) &&
+		r.key.Match(a.Key) &&
+		(r.Field == "" || r.field.Match(a.Field))
+}
+
+// Excluded reports whether the key is promised to hold no envelopes: it is
+// never sealed, and nobody needs to look whether it was.
+func (p *Policy) Excluded(key []byte) bool {
+	if p == nil {
+		return false
+	}
+	for i := range p.exclude {
+		if p.exclude[i].Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// MayHoldHash reports whether values of the hash at key may be sealed now or
+// may have been earlier under the same rules: some rule for hashes covers the
+// key, whatever the rule's setting and sizes, and even when the policy is off.
+// So a rule that was ever in force stays in the file until its values are
+// unpacked.
+func (p *Policy) MayHoldHash(space string, key []byte) bool {
+	if p == nil || p.Excluded(key) {
+		return false
+	}
+	if p.Force {
+		return true
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.Types&Hash != 0 && (r.Space == "" || r.Space == space) && r.key.Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Dictionaries returns the numbers that rules name, each once, in the order of
+// the rules. Off or not, so that they can be put in place beforehand.
+func (p *Policy) Dictionaries() []uint32 {
+	var numbers []uint32
+	seen := map[uint32]bool{0: true}
+	for i := range p.rules {
+		if n := p.rules[i].Setting.Dict; !seen[n] {
+			seen[n] = true
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// Rules returns the rules with their defaults filled in, in order. They belong
+// to the policy.
+func (p *Policy) Rules() []*Rule {
+	rules := make([]*Rule, len(p.rules))
+	for i := range p.rules {
+		rules[i] = &p.rules[i]
+	}
+	return rules
+}
