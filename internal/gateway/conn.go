@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Idle peers that have gone away are found after about two minutes: 30 s of
+// silence, then probes. A gateway holds two connections for each client, so it
+// must not keep half of them for the hours that systems default to.
+var keepAlive = net.KeepAliveConfig{
+	Enable:   true,
+	Idle:     30 * time.Second,
+	Interval: 30 * time.Second,
+	Count:    3,
+}
+
+// traffic counts the bytes on the wire of one side of a gateway. It lives as
+// long as the gateway's Stats and is shared by all connections of that side.
+type traffic struct {
+	received, sent atomic.Uint64
+}
+
+// Conn is a connection whose bytes are counted as they move, TLS records
+// included. It is below TLS, never above. Its methods may be called as those of
+// any net.Conn.
+type Conn struct {
+	net.Conn
+	traffic *traffic // nil: not counted
+}
+
+// newConn wraps c. Go has set TCP_NODELAY on it already.
+func newConn(c net.Conn, t *traffic) *Conn {
+	if tc, ok := c.(*net.TCPConn); ok {
+		_ = tc.SetKeepAliveConfig(keepAlive) // fails when the peer is gone already
+	}
+	return &Conn{Conn: c, traffic: t}
+}
+
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.traffic != nil && n > 0 {
+		c.traffic.received.Add(uint64(n))
+	}
+	return n, err
+}
+
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.traffic != nil && n > 0 {
+		c.traffic.sent.Add(uint64(n))
+	}
+	return n, err
+}
+
+// CloseWrite ends our direction: the peer reads EOF and may go on writing.
+func (c *Conn) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// writeBuffers keeps the single system call that net.Buffers makes on a bare
+// TCP or unix connection and would not make on a wrapped one.
+func (c *Conn) writeBuffers(bufs *net.Buffers) (int64, error) {
+	n, err := bufs.WriteTo(c.Conn)
+	if c.traffic != nil && n > 0 {
+		c.traffic.sent.Add(uint64(n))
+	}
+	return n, err
+}
+
+// CloseWrite ends one direction of c and leaves the other open. On TLS that is
+// a close_notify alert: the TCP connection below stays whole. It fails with
+// errors.ErrUnsupported where c knows no such thing.
+func CloseWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// WriteBuffers writes all of bufs, with one system call where c allows it, and
+// consumes it as net.Buffers.WriteTo does. It does not modify the bytes.
+func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
+	if wrapped, ok := c.(*Conn); ok {
+		return wrapped.writeBuffers(bufs)
+	}
+	return bufs.WriteTo(c)
+}
+
+// relayBufferBytes is what one direction of a raw splice holds while it lasts.
+const relayBufferBytes = 32 << 10
+
+// Relay copies src to dst until EOF and then closes dst for writing, so that
+// the other direction can go on. It returns nil after an EOF. Two of them, one a
+// direction, make a raw splice, whose owner closes both connections at the end.
+func Relay(dst, src net.Conn) error {
+	buf := GetBuffer(relayBufferBytes)
+	defer PutBuffer(buf)
+	if _, err := io.CopyBuffer(onlyWriter{dst}, onlyReader{src}, buf[:relayBufferBytes]); err != nil {
+		return err
+	}
+	return CloseWrite(dst)
+}
+
+// onlyReader and onlyWriter hide WriteTo and ReadFrom, which would move bytes
+// past the counters or allocate a buffer of their own.
+type (
+	onlyReader struct{ io.Reader }
+	onlyWriter struct{ io.Writer }
+)
+
+// A TLS connection half-closes as a plain one does.
+var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)

@@ -1,0 +1,21 @@
+// Package gateway is the server that the gateways of all protocols share. It
+// accepts connections, speaks TLS, keeps limits, counts bytes while they move,
+// and drains at shutdown. It knows nothing of any protocol: what happens on a
+// connection is the business of the [Session] that a protocol's package makes.
+//
+// In reading order:
+//
+//	server.go    accept, limits, one goroutine a session, drain
+//	conn.go      connections that count their bytes, half-close, vectored writes
+//	upstream.go  where a gateway connects to
+//	listen.go    TCP addresses and unix sockets
+//	tls.go       TLS from files that may change while we run
+//	budget.go    the bound on bytes of values in flight
+//	buffers.go   pooled byte buffers
+//	stats.go     what the gateways count; metrics.go shows it to Prometheus
+//
+// The life of a connection:
+//
+//	Serve -> admit -> serve (own goroutine) -> handshake -> NewSession -> Run
+//	                                              Shutdown -> Drain ---^
+package gateway

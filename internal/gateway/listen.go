@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// unixSocketMode lets owner and group connect, as the operator's umask may not.
+const unixSocketMode = 0o660
+
+// ErrAddressInUse is returned by Listen for a unix socket that another process
+// serves.
+var ErrAddressInUse = errors.New("address in use")
+
+// Listen listens on "host:port" or "unix:/path". A unix socket gets mode 0660
+// and is removed when the listener closes. One that a dead process left behind
+// is replaced; a live one, or anything that is no socket, is not.
+func Listen(addr string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(addr, "unix:")
+	if !ok {
+		return net.Listen("tcp", addr)
+	}
+	path = strings.TrimPrefix(path, "//") // unix:///path
+	if err := removeStaleSocket(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Until here the umask ruled, which grants others no write as a rule, and
+	// without write nobody connects.
+	if err := os.Chmod(path, unixSocketMode); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// removeStaleSocket removes path only if it is a socket that refuses to be
+// connected to: a socket whose listener lives, however busy, answers otherwise.
+func removeStaleSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("listen unix %s: the file is there and is no socket", path)
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("listen unix %s: %w", path, ErrAddressInUse)
+	}
+	return os.Remove(path)
+}

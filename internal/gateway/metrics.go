@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Metrics shows the counters of one process to Prometheus. It reads them when
+// asked and keeps nothing itself. Its fields are set before Register.
+type Metrics struct {
+	Gateways []*Stats
+	Budget   *Budget                     // may be nil
+	Codec    func() (inFlight, most int) // codec operations now and at most; may be nil
+	Version  string
+	Revision string
+}
+
+// Register adds the metrics, with those of process and Go runtime, to reg.
+func (m *Metrics) Register(reg prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{
+		m,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// docs/METRICS.md lists the same names: a test compares them.
+var (
+	descBuild = desc("cinch_build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
+
+	descConns         = desc("cinch_connections", "Client connections open now.", "gateway")
+	descConnsTotal    = desc("cinch_connections_total", "Client connections accepted.", "gateway")
+	descConnsRejected = desc("cinch_connections_rejected_total", "Client connections closed at once, above the limit.", "gateway")
+	descReceived      = desc("cinch_received_bytes_total", "Bytes received on the wire, TLS included.", "gateway", "side")
+	descSent          = desc("cinch_sent_bytes_total", "Bytes sent on the wire, TLS included.", "gateway", "side")
+
+	descSealed      = desc("cinch_values_sealed_total", "Values sealed.", "gateway", "rule", "codec")
+	descSealRaw     = desc("cinch_value_raw_bytes_total", "Bytes of sealed values before sealing.", "gateway", "rule", "codec")
+	descSealStored  = desc("cinch_value_stored_bytes_total", "Bytes of sealed values after it, envelopes included.", "gateway", "rule", "codec")
+	descSealSeconds = desc("cinch_seal_cpu_seconds_total", "Time spent sealing, attempts without gain included.", "gateway", "rule", "codec")
+	descLeft        = desc("cinch_values_left_total", "Values covered by a rule that went as they are.", "gateway", "rule", "reason")
+	descLeftBytes   = desc("cinch_value_left_bytes_total", "Bytes of values covered by a rule that went as they are.", "gateway", "rule", "reason")
+
+	descOpened      = desc("cinch_values_opened_total", "Values opened.", "gateway", "codec")
+	descOpenRaw     = desc("cinch_opened_raw_bytes_total", "Bytes of opened values.", "gateway", "codec")
+	descOpenStored  = desc("cinch_opened_stored_bytes_total", "Bytes of the envelopes that were opened.", "gateway", "codec")
+	descOpenSeconds = desc("cinch_open_cpu_seconds_total", "Time spent opening.", "gateway", "codec")
+
+	descLatency  = desc("cinch_added_latency_seconds", "Time that the gateway itself added to an exchange.", "gateway")
+	descErrors   = desc("cinch_errors_total", "Errors.", "gateway", "class")
+	descGuarded  = desc("cinch_guarded_commands_total", "Commands that compute on values and were guarded.", "gateway", "command", "outcome")
+	descInflated = desc("cinch_inflated_total", "Envelopes put back as plain values in the store.", "gateway", "reason")
+
+	descBudgetSize    = desc("cinch_budget_size_bytes", "Bound on bytes of values in flight; 0 means none.")
+	descBudgetInUse   = desc("cinch_budget_in_use_bytes", "Bytes of values in flight.")
+	descBudgetPeak    = desc("cinch_budget_peak_bytes", "Most bytes of values in flight since the start.")
+	descBudgetWaiting = desc("cinch_budget_waiting", "Requests that wait for the budget now.")
+	descBudgetWaits   = desc("cinch_budget_waits_total", "Requests that had to wait for the budget.")
+	descBudgetWaited  = desc("cinch_budget_wait_seconds_total", "Time that requests waited for the budget.")
+	descBudgetGaveUp  = desc("cinch_budget_gave_up_total", "Requests that ended while they waited for the budget.")
+	descCodecInFlight = desc("cinch_codec_in_flight", "Codec operations running now.")
+	descCodecMost     = desc("cinch_codec_in_flight_limit", "Codec operations that may run at a time.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector. All descriptions are constant.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descBuild,
+		descConns, descConnsTotal, descConnsRejected, descReceived, descSent,
+		descSealed, descSealRaw, descSealStored, descSealSeconds, descLeft, descLeftBytes,
+		descOpened, descOpenRaw, descOpenStored, descOpenSeconds,
+		descLatency, descErrors, descGuarded, descInflated,
+		descBudgetSize, descBudgetInUse, descBudgetPeak, descBudgetWaiting,
+		descBudgetWaits, descBudgetWaited, descBudgetGaveUp,
+		descCodecInFlight, descCodecMost,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	out := emitter{ch}
+	out.gauge(descBuild, 1, m.Version, m.Revision, runtime.Version())
+	for _, s := range m.Gateways {
+		s.collect(out)
+	}
+	use := m.Budget.Use()
+	out.gauge(descBudgetSize, float64(use.Size))
+	out.gauge(descBudgetInUse, float64(use.InUse))
+	out.gauge(descBudgetPeak, float64(use.Peak))
+	out.gauge(descBudgetWaiting, float64(use.Waiting))
+	out.counter(descBudgetWaits, float64(use.Waits))
+	out.counter(descBudgetWaited, use.Waited.Seconds())
+	out.counter(descBudgetGaveUp, float64(use.GaveUp))
+	if m.Codec != nil {
+		inFlight, most := m.Codec()
+		out.gauge(descCodecInFlight, float64(inFlight))
+		out.gauge(descCodecMost, float64(most))
+	}
+}
+
+func (s *Stats) collect(out emitter) {
+	s.collectConns(out)
+	s.collectValues(out)
+	for class, n := range s.errors.all() {
+		out.count(descErrors, n, s.name, class)
+	}
+	for k, n := range s.guarded.all() {
+		out.count(descGuarded, n, s.name, k.command, k.outcome)
+	}
+	for reason, n := range s.inflated.all() {
+		out.count(descInflated, n, s.name, reason)
+	}
+	out.histogram(descLatency, &s.latency, s.name)
+}
+
+func (s *Stats) collectConns(out emitter) {
+	out.gauge(descConns, float64(s.connsOpen.Load()), s.name)
+	out.count(descConnsTotal, &s.connsTotal, s.name)
+	out.count(descConnsRejected, &s.connsRejected, s.name)
+	for i := range s.sides {
+		out.count(descReceived, &s.sides[i].received, s.name, sideNames[i])
+		out.count(descSent, &s.sides[i].sent, s.name, sideNames[i])
+	}
+}
+
+func (s *Stats) collectValues(out emitter) {
+	for k, v := range s.sealed.all() {
+		out.count(descSealed, &v.values, s.name, k.rule, k.codec)
+		out.count(descSealRaw, &v.rawBytes, s.name, k.rule, k.codec)
+		out.count(descSealStored, &v.storedBytes, s.name, k.rule, k.codec)
+		out.seconds(descSealSeconds, &v.nanos, s.name, k.rule, k.codec)
+	}
+	for k, v := range s.left.all() {
+		out.count(descLeft, &v.values, s.name, k.rule, k.reason)
+		out.count(descLeftBytes, &v.rawBytes, s.name, k.rule, k.reason)
+	}
+	for i := range s.opened {
+		v, id := &s.opened[i], codec.ID(i).String()
+		if v.values.Load() == 0 {
+			continue
+		}
+		out.count(descOpened, &v.values, s.name, id)
+		out.count(descOpenRaw, &v.rawBytes, s.name, id)
+		out.count(descOpenStored, &v.storedBytes, s.name, id)
+		out.seconds(descOpenSeconds, &v.nanos, s.name, id)
+	}
+}
+
+// emitter turns our counters into Prometheus's values.
+type emitter struct{ ch chan<- prometheus.Metric }
+
+func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (e emitter) counter(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (e emitter) count(d *prometheus.Desc, n *atomic.Uint64, labels ...string) {
+	e.counter(d, float64(n.Load()), labels...)
+}
+
+func (e emitter) seconds(d *prometheus.Desc, nanos *atomic.Int64, labels ...string) {
+	e.counter(d, time.Duration(nanos.Load()).Seconds(), labels...)
+}
+
+func (e emitter) histogram(d *prometheus.Desc, h *histogram, labels ...string) {
+	counts, total := h.read()
+	buckets := make(map[float64]uint64, len(latencyBounds))
+	var below uint64
+	for i, bound := range latencyBounds {
+		below += counts[i]
+		buckets[bound.Seconds()] = below
+	}
+	sum := time.Duration(h.nanos.Load()).Seconds()
+	e.ch <- prometheus.MustNewConstHistogram(d, total, sum, buckets, labels...)
+}

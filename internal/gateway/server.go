@@ -1,0 +1,365 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	defaultHandshakeTimeout = 10 * time.Second
+
+	// The pause after a failed accept doubles from the first to the second.
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+)
+
+// Session is one client's conversation.
+//
+// Run blocks until both sides are done and closes both connections. Drain is
+// called at most once, from another goroutine, and must not wait: it asks Run to
+// finish what is in flight and to return. Drain may come before Run has begun.
+//
+// A session that holds more than the client's connection should implement
+// io.Closer too. Close is called, from any goroutine and perhaps while Run is
+// still busy, when Run panicked or when Shutdown ran out of patience.
+type Session interface {
+	Run()
+	Drain()
+}
+
+// Server accepts connections and runs one Session for each. Its fields are set
+// before the first Serve and not changed after it.
+type Server struct {
+	Name string // for logs and errors
+
+	// NewSession makes the session of an accepted connection, whose concrete
+	// type is *Conn, or *tls.Conn after a completed handshake. It is called in
+	// the session's goroutine and may take its time. On nil the connection is
+	// closed.
+	NewSession func(net.Conn) Session
+
+	TLS              *tls.Config   // nil: plain
+	HandshakeTimeout time.Duration // of TLS; 0: 10 s
+	MaxConns         int           // connections at a time; 0: no limit
+
+	// Refusal is sent, as far as it goes without waiting, on a plain connection
+	// above MaxConns before it is closed: an error in the client's protocol.
+	Refusal []byte
+
+	Log   *slog.Logger // nil: silence
+	Stats *Stats       // nil: nothing is counted
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	active    map[*activeConn]struct{}
+	closing   chan struct{} // closed when Shutdown begins
+	done      chan struct{} // closed when, after that, no session is left
+	closed    bool          // Shutdown has begun
+}
+
+// activeConn is an accepted connection from admission until its goroutine ends.
+type activeConn struct {
+	conn    *Conn
+	session Session // nil until NewSession has returned; guarded by Server.mu
+	drained bool    // Drain was called or is about to be; guarded by Server.mu
+}
+
+// Serve accepts on l until Shutdown is called, and then returns nil. It waits
+// and tries again when the process is out of descriptors or memory; any other
+// error of Accept is returned, while sessions go on. It closes l in any case.
+// Several listeners may be served at a time.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if !s.track(l) {
+		return nil
+	}
+	defer s.untrack(l)
+	var pause time.Duration
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.admit(c)
+			continue
+		}
+		if s.isClosing() {
+			return nil
+		}
+		if !retryAccept(err) {
+			return fmt.Errorf("gateway %s: accept: %w", s.Name, err)
+		}
+		pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
+		s.Stats.Error("accept")
+		s.log().Warn("accept failed, trying again", "err", err, "pause", pause)
+		s.sleep(pause)
+	}
+}
+
+// retryAccept tells shortages, and peers that left before we came, from a
+// listener that is broken.
+func retryAccept(err error) bool {
+	for _, errno := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EPROTO, syscall.EINTR,
+	} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// sleep pauses, but not beyond the beginning of Shutdown.
+func (s *Server) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.closing:
+	}
+}
+
+// admit starts the goroutine of c, or closes c when there are too many.
+func (s *Server) admit(c net.Conn) {
+	a := &activeConn{conn: newConn(c, s.Stats.side(sideClient))}
+	s.mu.Lock()
+	full := s.MaxConns > 0 && len(s.active) >= s.MaxConns
+	ok := !full && !s.closed
+	if ok {
+		s.active[a] = struct{}{}
+	}
+	s.mu.Unlock()
+	if ok {
+		s.Stats.connOpened()
+		go s.serve(a)
+		return
+	}
+	if full {
+		s.refuse(a.conn)
+	}
+	_ = c.Close()
+}
+
+func (s *Server) refuse(c *Conn) {
+	s.Stats.connRejected()
+	s.log().Debug("connection refused, too many", "remote", remote(c), "max", s.MaxConns)
+	if s.TLS != nil || len(s.Refusal) == 0 {
+		return
+	}
+	// A fresh connection's send buffer takes this at once; the deadline is for
+	// the one that does not.
+	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	_, _ = c.Write(s.Refusal)
+}
+
+// serve is the goroutine of one connection.
+func (s *Server) serve(a *activeConn) {
+	defer s.remove(a)
+	defer a.conn.Close()
+	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
+	c, err := s.handshake(a.conn)
+	if err != nil {
+		if s.isClosing() {
+			return
+		}
+		s.Stats.Error("tls_handshake")
+		s.log().Debug("tls handshake failed", "remote", remote(a.conn), "err", err)
+		return
+	}
+	if session := s.begin(a, c); session != nil {
+		session.Run()
+	}
+}
+
+func (s *Server) handshake(c *Conn) (net.Conn, error) {
+	if s.TLS == nil {
+		return c, nil
+	}
+	timeout := s.HandshakeTimeout
+	if timeout <= 0 {
+		timeout = defaultHandshakeTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	tc := tls.Server(c, s.TLS)
+	return tc, tc.HandshakeContext(ctx)
+}
+
+// begin makes the session known to Shutdown. The session of a connection that
+// Shutdown has overtaken is told to drain before it runs.
+func (s *Server) begin(a *activeConn, c net.Conn) Session {
+	session := s.NewSession(c)
+	if session == nil {
+		return nil
+	}
+	s.mu.Lock()
+	a.session = session
+	drain := s.closed && !a.drained
+	a.drained = a.drained || drain
+	s.mu.Unlock()
+	if drain {
+		session.Drain()
+	}
+	return session
+}
+
+// abort closes what a's session holds. It does not say goodbye in TLS, which
+// could block on a peer that doesn't read.
+func (s *Server) abort(a *activeConn) {
+	s.mu.Lock()
+	session := a.session
+	s.mu.Unlock()
+	_ = a.conn.Close()
+	if closer, ok := session.(io.Closer); ok {
+		_ = closer.Close()
+	}
+}
+
+func (s *Server) remove(a *activeConn) {
+	s.mu.Lock()
+	delete(s.active, a)
+	if s.closed && len(s.active) == 0 {
+		close(s.done)
+	}
+	s.mu.Unlock()
+	s.Stats.connClosed()
+}
+
+// Shutdown closes the listeners, drains all sessions and waits for them to end.
+// When ctx ends first it closes every connection and returns ctx's error
+// without waiting further. It may be called again, to wait for longer.
+func (s *Server) Shutdown(ctx context.Context) error {
+	go s.drainAll(s.close())
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		s.abortAll()
+		return ctx.Err()
+	}
+}
+
+// close ends accepting and returns the connections whose sessions to drain.
+// Those that have no session yet are in a handshake, with nothing in flight:
+// they are closed, and begin drains the session that comes all the same.
+func (s *Server) close() []*activeConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.init()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+		if len(s.active) == 0 {
+			close(s.done)
+		}
+	}
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	var drain []*activeConn
+	for a := range s.active {
+		if a.session == nil {
+			_ = a.conn.Close()
+		} else if !a.drained {
+			a.drained = true
+			drain = append(drain, a)
+		}
+	}
+	return drain
+}
+
+func (s *Server) drainAll(conns []*activeConn) {
+	for _, a := range conns {
+		s.drain(a)
+	}
+}
+
+func (s *Server) drain(a *activeConn) {
+	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
+	a.session.Drain() // set before a.drained, under the lock that close held
+}
+
+func (s *Server) abortAll() {
+	s.mu.Lock()
+	conns := make([]*activeConn, 0, len(s.active))
+	for a := range s.active {
+		conns = append(conns, a)
+	}
+	s.mu.Unlock()
+	for _, a := range conns {
+		s.abort(a)
+	}
+}
+
+// init makes the zero Server usable. s.mu is held.
+func (s *Server) init() {
+	if s.active != nil {
+		return
+	}
+	s.listeners = make(map[net.Listener]struct{})
+	s.active = make(map[*activeConn]struct{})
+	s.closing = make(chan struct{})
+	s.done = make(chan struct{})
+}
+
+func (s *Server) track(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.init()
+	if !s.closed {
+		s.listeners[l] = struct{}{}
+	}
+	return !s.closed
+}
+
+func (s *Server) untrack(l net.Listener) {
+	s.mu.Lock()
+	delete(s.listeners, l)
+	s.mu.Unlock()
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *Server) log() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// CatchPanic, when deferred, keeps a panic of one connection's goroutine from
+// ending the process: it logs the panic with its stack, counts it and calls
+// onPanic (nil: nothing), which should end that connection. The server does this
+// for Run and Drain; a session defers it in the goroutines that it starts.
+func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	stats.Error("panic")
+	log.Error("panic in a session", "panic", p, "stack", string(debug.Stack()))
+	if onPanic != nil {
+		onPanic()
+	}
+}
+
+func remote(c net.Conn) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}

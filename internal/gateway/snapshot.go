@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Snapshot is what one gateway has counted since the process started, for the
+// admin page and its JSON. The field names are documented in docs/METRICS.md.
+// Counters are read one after the other, so sums may be off by what happened
+// meanwhile.
+type Snapshot struct {
+	Name        string            `json:"name"`
+	Protocol    string            `json:"protocol"`
+	Connections Connections       `json:"connections"`
+	Client      Traffic           `json:"client"`
+	Upstream    Traffic           `json:"upstream"`
+	Total       Total             `json:"total"`
+	Rules       []RuleTotal       `json:"rules"`
+	Opened      []CodecTotal      `json:"opened"`
+	Errors      map[string]uint64 `json:"errors"`
+	Guarded     []GuardTotal      `json:"guarded"`
+	Inflated    map[string]uint64 `json:"inflated"`
+	Latency     LatencyTotal      `json:"latency"`
+}
+
+// Connections counts those of clients.
+type Connections struct {
+	Open     int64  `json:"open"`
+	Total    uint64 `json:"total"`
+	Rejected uint64 `json:"rejected"`
+}
+
+// Traffic is bytes on the wire of one side.
+type Traffic struct {
+	ReceivedBytes uint64 `json:"received_bytes"`
+	SentBytes     uint64 `json:"sent_bytes"`
+}
+
+// Total sums up all rules of a gateway, values that were left included.
+type Total struct {
+	Values         uint64  `json:"values"`
+	Sealed         uint64  `json:"sealed"`
+	RawBytes       uint64  `json:"raw_bytes"`
+	StoredBytes    uint64  `json:"stored_bytes"`
+	SavedBytes     int64   `json:"saved_bytes"` // negative when envelopes cost more than they saved
+	Ratio          float64 `json:"ratio"`       // raw by stored; 0 when nothing was stored
+	SealCPUSeconds float64 `json:"seal_cpu_seconds"`
+	OpenCPUSeconds float64 `json:"open_cpu_seconds"`
+	Opened         uint64  `json:"opened"`
+}
+
+// RuleTotal is what one rule did; its sizes include the values that it left.
+type RuleTotal struct {
+	Rule           string       `json:"rule"`
+	Sealed         uint64       `json:"sealed"`
+	Left           uint64       `json:"left"`
+	RawBytes       uint64       `json:"raw_bytes"`
+	StoredBytes    uint64       `json:"stored_bytes"`
+	Ratio          float64      `json:"ratio"`
+	SealCPUSeconds float64      `json:"seal_cpu_seconds"`
+	Codecs         []CodecTotal `json:"codecs"`
+	LeftBy         []LeftTotal  `json:"left_by"`
+}
+
+// CodecTotal counts values that one codec sealed, or opened.
+type CodecTotal struct {
+	Codec       string  `json:"codec"`
+	Values      uint64  `json:"values"`
+	RawBytes    uint64  `json:"raw_bytes"`
+	StoredBytes uint64  `json:"stored_bytes"`
+	Ratio       float64 `json:"ratio"`
+	CPUSeconds  float64 `json:"cpu_seconds"`
+}
+
+// LeftTotal counts values that went as they are, for one reason.
+type LeftTotal struct {
+	Reason string `json:"reason"`
+	Values uint64 `json:"values"`
+	Bytes  uint64 `json:"bytes"`
+}
+
+// GuardTotal counts guarded commands.
+type GuardTotal struct {
+	Command string `json:"command"`
+	Outcome string `json:"outcome"`
+	Count   uint64 `json:"count"`
+}
+
+// LatencyTotal is what the gateway added; the quantiles are upper ends of
+// histogram buckets, so up to 2.5 times too high.
+type LatencyTotal struct {
+	Count  uint64  `json:"count"`
+	MeanUs float64 `json:"mean_us"`
+	P50Us  float64 `json:"p50_us"`
+	P99Us  float64 `json:"p99_us"`
+}
+
+// Snapshot reads all counters. Rules, codecs and classes come sorted by name.
+func (s *Stats) Snapshot() Snapshot {
+	if s == nil {
+		return Snapshot{}
+	}
+	snap := Snapshot{
+		Name: s.name, Protocol: s.protocol,
+		Connections: Connections{s.connsOpen.Load(), s.connsTotal.Load(), s.connsRejected.Load()},
+		Client:      s.sides[sideClient].snapshot(),
+		Upstream:    s.sides[sideUpstream].snapshot(),
+		Rules:       s.ruleTotals(),
+		Opened:      s.openedTotals(),
+		Errors:      loadAll(s.errors.all()),
+		Guarded:     s.guardTotals(),
+		Inflated:    loadAll(s.inflated.all()),
+		Latency:     s.latency.snapshot(),
+	}
+	snap.Total = sumUp(snap.Rules, snap.Opened)
+	return snap
+}
+
+func (t *traffic) snapshot() Traffic { return Traffic{t.received.Load(), t.sent.Load()} }
+
+func loadAll(m map[string]*atomic.Uint64) map[string]uint64 {
+	out := make(map[string]uint64, len(m))
+	for k, n := range m {
+		out[k] = n.Load()
+	}
+	return out
+}
+
+func (s *Stats) ruleTotals() []RuleTotal {
+	rules := map[string]*RuleTotal{}
+	rule := func(name string) *RuleTotal {
+		if rules[name] == nil {
+			rules[name] = &RuleTotal{Rule: name, Codecs: []CodecTotal{}, LeftBy: []LeftTotal{}}
+		}
+		return rules[name]
+	}
+	for k, v := range s.sealed.all() {
+		rule(k.rule).addCodec(v.snapshot(k.codec))
+	}
+	for k, v := range s.left.all() {
+		rule(k.rule).addLeft(LeftTotal{k.reason, v.values.Load(), v.rawBytes.Load()})
+	}
+	out := make([]RuleTotal, 0, len(rules))
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		out = append(out, rules[name].finish())
+	}
+	return out
+}
+
+func (r *RuleTotal) addCodec(c CodecTotal) {
+	r.Sealed += c.Values
+	r.RawBytes += c.RawBytes
+	r.StoredBytes += c.StoredBytes
+	r.SealCPUSeconds += c.CPUSeconds
+	r.Codecs = append(r.Codecs, c)
+}
+
+func (r *RuleTotal) addLeft(l LeftTotal) {
+	r.Left += l.Values
+	r.RawBytes += l.Bytes
+	r.StoredBytes += l.Bytes
+	r.LeftBy = append(r.LeftBy, l)
+}
+
+func (r *RuleTotal) finish() RuleTotal {
+	r.Ratio = ratio(r.RawBytes, r.StoredBytes)
+	slices.SortFunc(r.Codecs, func(a, b CodecTotal) int { return cmp.Compare(a.Codec, b.Codec) })
+	slices.SortFunc(r.LeftBy, func(a, b LeftTotal) int { return cmp.Compare(a.Reason, b.Reason) })
+	return *r
+}
+
+func (s *Stats) openedTotals() []CodecTotal {
+	out := []CodecTotal{}
+	for i := range s.opened {
+		if t := s.opened[i].snapshot(codec.ID(i).String()); t.Values > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (s *Stats) guardTotals() []GuardTotal {
+	out := []GuardTotal{}
+	for k, n := range s.guarded.all() {
+		out = append(out, GuardTotal{k.command, k.outcome, n.Load()})
+	}
+	slices.SortFunc(out, func(a, b GuardTotal) int {
+		return cmp.Or(cmp.Compare(a.Command, b.Command), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return out
+}
+
+func (v *volume) snapshot(codec string) CodecTotal {
+	raw, stored := v.rawBytes.Load(), v.storedBytes.Load()
+	return CodecTotal{
+		Codec: codec, Values: v.values.Load(),
+		RawBytes: raw, StoredBytes: stored, Ratio: ratio(raw, stored),
+		CPUSeconds: time.Duration(v.nanos.Load()).Seconds(),
+	}
+}
+
+func (h *histogram) snapshot() LatencyTotal {
+	_, n := h.read()
+	if n == 0 {
+		return LatencyTotal{}
+	}
+	return LatencyTotal{
+		Count:  n,
+		MeanUs: microseconds(time.Duration(h.nanos.Load())) / float64(n),
+		P50Us:  microseconds(h.quantile(0.50)),
+		P99Us:  microseconds(h.quantile(0.99)),
+	}
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func sumUp(rules []RuleTotal, opened []CodecTotal) Total {
+	var t Total
+	for _, r := range rules {
+		t.Values += r.Sealed + r.Left
+		t.Sealed += r.Sealed
+		t.RawBytes += r.RawBytes
+		t.StoredBytes += r.StoredBytes
+		t.SealCPUSeconds += r.SealCPUSeconds
+	}
+	for _, o := range opened {
+		t.Opened += o.Values
+		t.OpenCPUSeconds += o.CPUSeconds
+	}
+	t.SavedBytes = int64(t.RawBytes) - int64(t.StoredBytes)
+	t.Ratio = ratio(t.RawBytes, t.StoredBytes)
+	return t
+}
+
+func ratio(raw, stored uint64) float64 {
+	if stored == 0 {
+		return 0
+	}
+	return float64(raw) / float64(stored)
+}

@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// The two sides of a gateway, which index Stats.sides.
+const (
+	sideClient = iota
+	sideUpstream
+)
+
+var sideNames = [...]string{sideClient: "client", sideUpstream: "upstream"}
+
+// Bounds on labels. Rules come from the config and classes from our code, so
+// these are nets under mistakes; what exceeds them counts as "other".
+const (
+	maxRuleSeries  = 4096
+	maxClassSeries = 256
+	otherLabel     = "other"
+)
+
+// codecIDs is the number of codecs that the format's nibble can name.
+const codecIDs = 16
+
+// Stats counts what one gateway does. All methods may be called at any time from
+// any goroutine, on a nil Stats too, and allocate nothing once their labels have
+// been seen. The counters only ever grow while the process lives.
+type Stats struct {
+	name     string
+	protocol string
+	commands map[string]string // name to name; see SetCommands
+
+	sides         [len(sideNames)]traffic
+	connsOpen     atomic.Int64
+	connsTotal    atomic.Uint64
+	connsRejected atomic.Uint64
+
+	sealed   family[sealKey, volume]
+	left     family[leftKey, volume]
+	opened   [codecIDs]volume
+	errors   family[string, atomic.Uint64]
+	guarded  family[guardKey, atomic.Uint64]
+	inflated family[string, atomic.Uint64]
+	latency  histogram
+}
+
+type (
+	sealKey  struct{ rule, codec string }
+	leftKey  struct{ rule, reason string }
+	guardKey struct{ command, outcome string }
+)
+
+// volume is a number of values with their sizes and what they cost.
+type volume struct {
+	values, rawBytes, storedBytes atomic.Uint64
+	nanos                         atomic.Int64
+}
+
+func (v *volume) add(raw, stored int, d time.Duration) {
+	v.values.Add(1)
+	v.rawBytes.Add(uint64(raw))
+	v.storedBytes.Add(uint64(stored))
+	v.nanos.Add(int64(d))
+}
+
+// NewStats makes the counters of the gateway called name. The names of the
+// gateways of one process differ.
+func NewStats(name, protocol string) *Stats {
+	return &Stats{
+		name: name, protocol: protocol,
+		sealed:   family[sealKey, volume]{limit: maxRuleSeries, other: sealKey{otherLabel, otherLabel}},
+		left:     family[leftKey, volume]{limit: maxRuleSeries, other: leftKey{otherLabel, otherLabel}},
+		errors:   family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
+		guarded:  family[guardKey, atomic.Uint64]{limit: maxRuleSeries, other: guardKey{otherLabel, otherLabel}},
+		inflated: family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
+	}
+}
+
+// SetCommands says which command names Guarded shows; all others are "other", so
+// that clients can't invent labels. Call it before the gateway serves.
+func (s *Stats) SetCommands(names []string) {
+	if s == nil {
+		return
+	}
+	s.commands = make(map[string]string, len(names))
+	for _, name := range names {
+		s.commands[name] = name
+	}
+}
+
+// Sealed counts a value that was sealed under rule: raw bytes became stored
+// bytes, envelope included, and sealing took d.
+func (s *Stats) Sealed(rule string, id codec.ID, raw, stored int, d time.Duration) {
+	if s != nil {
+		s.sealed.get(sealKey{rule, id.String()}).add(raw, stored, d)
+	}
+}
+
+// SealTime counts the time of sealing whose outcome was left in the end, for
+// want of gain say. The value itself counts by Left.
+func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
+	if s != nil {
+		s.sealed.get(sealKey{rule, id.String()}).nanos.Add(int64(d))
+	}
+}
+
+// Left counts a value of raw bytes that a rule covers and that went as it is.
+// Reasons are constants of the caller: small, no_gain, number, budget ….
+func (s *Stats) Left(rule, reason string, raw int) {
+	if s != nil {
+		s.left.get(leftKey{rule, reason}).add(raw, raw, 0)
+	}
+}
+
+// Opened counts a value that was opened: stored bytes, envelope included, became
+// raw bytes, and opening took d.
+func (s *Stats) Opened(id codec.ID, stored, raw int, d time.Duration) {
+	if s != nil {
+		s.opened[id%codecIDs].add(raw, stored, d)
+	}
+}
+
+// Error counts an error. Classes are constants of the caller.
+func (s *Stats) Error(class string) {
+	if s != nil {
+		s.errors.get(class).Add(1)
+	}
+}
+
+// Guarded counts a command that computes on values and so was guarded. See
+// SetCommands for command; outcomes are constants of the caller.
+func (s *Stats) Guarded(command, outcome string) {
+	if s == nil {
+		return
+	}
+	known, ok := s.commands[command]
+	if !ok {
+		known = otherLabel
+	}
+	s.guarded.get(guardKey{known, outcome}).Add(1)
+}
+
+// Inflated counts an envelope that was put back as its value in the store, for
+// a command that must see it. Reasons are constants of the caller.
+func (s *Stats) Inflated(reason string) {
+	if s != nil {
+		s.inflated.get(reason).Add(1)
+	}
+}
+
+// Latency counts what the gateway itself added to one exchange.
+func (s *Stats) Latency(d time.Duration) {
+	if s != nil {
+		s.latency.observe(d)
+	}
+}
+
+func (s *Stats) side(i int) *traffic {
+	if s == nil {
+		return nil
+	}
+	return &s.sides[i]
+}
+
+func (s *Stats) connOpened() {
+	if s != nil {
+		s.connsOpen.Add(1)
+		s.connsTotal.Add(1)
+	}
+}
+
+func (s *Stats) connClosed() {
+	if s != nil {
+		s.connsOpen.Add(-1)
+	}
+}
+
+func (s *Stats) connRejected() {
+	if s != nil {
+		s.connsRejected.Add(1)
+	}
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const defaultDialTimeout = 5 * time.Second
+
+// Errors of Upstream.
+var (
+	// ErrUpstreamURL is wrapped by what ParseUpstream returns.
+	ErrUpstreamURL = errors.New("bad upstream")
+	// ErrUnreachable is wrapped by what Dial returns: no connection, no TLS.
+	ErrUnreachable = errors.New("upstream unreachable")
+)
+
+// Upstream is a server behind a gateway. The exported fields may be changed
+// before the first Dial. It is a plain value: copies are independent.
+type Upstream struct {
+	Network  string // "tcp" or "unix"
+	Address  string // "host:port" or a path
+	Host     string // without the port, as TLS checks it; empty for unix
+	User     string // decoded; the gateway's own, clients bring theirs
+	Password string // decoded
+	Database string // path or ?db= of the URL, without the slash
+
+	TLS     *tls.Config   // nil: plain. An empty ServerName means Host
+	Timeout time.Duration // to connect, TLS included; 0: 5 s
+	Stats   *Stats        // where the connections' bytes are counted; may be nil
+}
+
+// secureSchemes says which URL schemes there are, and which mean TLS.
+var secureSchemes = map[string]bool{
+	"tcp": false, "tls": true,
+	"redis": false, "rediss": true,
+	"unix": false,
+}
+
+// ParseUpstream reads "scheme://[user[:password]@]host[:port][/database]" with
+// the schemes redis, rediss (TLS), tcp and tls, or "unix://[user:password@]/path",
+// or a bare "host:port". The database may also be given as ?db=. An IPv6 host
+// stands in brackets. Errors wrap ErrUpstreamURL and never show a password.
+func ParseUpstream(raw, defaultPort string) (Upstream, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "tcp://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		var ue *url.Error // its text repeats the URL, password included
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return Upstream{}, fmt.Errorf("%w: %w", ErrUpstreamURL, withoutQuotes(err))
+	}
+	up := Upstream{User: u.User.Username()}
+	up.Password, _ = u.User.Password()
+	if err := up.setQuery(u); err != nil {
+		return Upstream{}, err
+	}
+	secure, known := secureSchemes[u.Scheme]
+	if !known {
+		return Upstream{}, fmt.Errorf("%w: unknown scheme %q", ErrUpstreamURL, u.Scheme)
+	}
+	if secure {
+		up.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if u.Scheme == "unix" {
+		return up.withPath(u)
+	}
+	return up.withHost(u, defaultPort)
+}
+
+// withoutQuotes drops the text of parse errors that quote parts of the URL.
+func withoutQuotes(err error) error {
+	text, _, quoted := strings.Cut(err.Error(), `"`)
+	if !quoted {
+		return err
+	}
+	return errors.New(strings.TrimSpace(text))
+}
+
+func (up *Upstream) setQuery(u *url.URL) error {
+	for name, values := range u.Query() {
+		if name != "db" || len(values) != 1 {
+			return fmt.Errorf("%w: unknown parameter %q", ErrUpstreamURL, name)
+		}
+		up.Database = values[0]
+	}
+	return nil
+}
+
+func (up Upstream) withPath(u *url.URL) (Upstream, error) {
+	if u.Host != "" || u.Path == "" {
+		return Upstream{}, fmt.Errorf("%w: a unix socket is written unix:///path", ErrUpstreamURL)
+	}
+	up.Network, up.Address = "unix", u.Path
+	return up, nil
+}
+
+func (up Upstream) withHost(u *url.URL, defaultPort string) (Upstream, error) {
+	up.Host = u.Hostname()
+	if up.Host == "" {
+		return Upstream{}, fmt.Errorf("%w: no host", ErrUpstreamURL)
+	}
+	port := u.Port()
+	if port == "" {
+		port = defaultPort
+	}
+	if port == "" {
+		return Upstream{}, fmt.Errorf("%w: no port", ErrUpstreamURL)
+	}
+	up.Network, up.Address = "tcp", net.JoinHostPort(up.Host, port)
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		up.Database = path
+	}
+	return up, nil
+}
+
+// String is for logs and pages: it shows no credentials.
+func (up Upstream) String() string {
+	switch {
+	case up.Network == "unix":
+		return "unix:" + up.Address
+	case up.TLS != nil:
+		return "tls://" + up.Address
+	default:
+		return "tcp://" + up.Address
+	}
+}
+
+// Dial connects, and completes the TLS handshake where there is one. The result
+// is a *Conn, or a *tls.Conn over one; the caller closes it. Errors wrap
+// ErrUnreachable.
+func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
+	timeout := up.Timeout
+	if timeout <= 0 {
+		timeout = defaultDialTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	d := net.Dialer{KeepAlive: -1} // newConn sets it
+	raw, err := d.DialContext(ctx, up.Network, up.Address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	c := newConn(raw, up.Stats.side(sideUpstream))
+	if up.TLS == nil {
+		return c, nil
+	}
+	tc := tls.Client(c, up.tlsConfig())
+	if err := tc.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("%w: %s: tls: %w", ErrUnreachable, up.Address, err)
+	}
+	return tc, nil
+}
+
+func (up Upstream) tlsConfig() *tls.Config {
+	if up.TLS.ServerName != "" || up.TLS.InsecureSkipVerify {
+		return up.TLS
+	}
+	cfg := up.TLS.Clone()
+	cfg.ServerName = up.Host
+	return cfg
+}
