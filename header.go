@@ -1,0 +1,167 @@
+package cinch
+
+import (
+	"encoding/binary"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// An envelope, as docs/FORMAT.md describes it:
+//
+//	offset  0    1    2    3         4
+//	      +----+----+----+---------+-------+----------+-----------+----------------+-----------+- - - - -+
+//	      | C1 | DD | DC | ver cod | flags | raw len  | checksum  | dictionary no. | extension | payload |
+//	      |              | hi  lo  |       | uvarint  | CRC-32 LE | big endian     | words     |         |
+//	      +----+----+----+---------+-------+----------+-----------+----------------+-----------+- - - - -+
+//	bytes        3            1        1      1 to 5        4           0 or 4      4 x (0..15)  to the end
+const (
+	// Magic is what every envelope begins with. Its first byte is never
+	// valid in UTF-8 and unused in MessagePack; docs/FORMAT.md has the rest.
+	Magic = "\xC1\xDD\xDC"
+
+	// Version is the only version there is.
+	Version = 1
+
+	// MaxHeaderLen is the length in bytes of the longest header: so many
+	// bytes from the start of a stored value are enough for ParseHeader.
+	MaxHeaderLen = fixedLen + maxUvarintLen + checksumLen + dictLen + maxExtWords*extWordLen
+
+	// MaxHeaderRawLen is the largest raw length, in bytes, that a header can declare.
+	MaxHeaderRawLen = 1<<(7*maxUvarintLen) - 1
+)
+
+const (
+	fixedLen      = len(Magic) + 2
+	maxUvarintLen = 5
+	checksumLen   = 4
+	dictLen       = 4
+	extWordLen    = 4
+	maxExtWords   = 15
+
+	flagDict     = 0x80
+	flagReserved = 0x70
+	maskExtWords = 0x0F
+)
+
+// Header is what an envelope says of itself before the payload.
+type Header struct {
+	Version  uint8
+	Codec    codec.ID // may be one that this version doesn't know (8 to 15)
+	HasDict  bool
+	Dict     uint32 // number of the dictionary, 0 if there is none
+	RawLen   int    // bytes of the value
+	Checksum uint32 // CRC-32 (IEEE) of the value
+	Ext      []byte // extension words, 4 bytes each, at most 15; ParseHeader lets it alias its input; nil if there are none
+	Len      int    // bytes of the header itself; set by ParseHeader, ignored by Append
+}
+
+// IsSealed reports whether b begins with the magic: then it is an envelope or
+// a damaged one, otherwise it is a plain value.
+func IsSealed(b []byte) bool {
+	return len(b) >= len(Magic) && string(b[:len(Magic)]) == Magic
+}
+
+// ParseHeader reads the header at the start of b, which needs to hold no more
+// than the first MaxHeaderLen bytes of the envelope. It does not look at the
+// payload and does not allocate. Bytes without the magic give ErrNotSealed;
+// all other errors wrap ErrDamaged: ErrTruncated, ErrVersion, ErrReserved, ErrHeader.
+func ParseHeader(b []byte) (Header, error) {
+	var h Header
+	if !IsSealed(b) {
+		return h, ErrNotSealed
+	}
+	if len(b) < fixedLen {
+		return h, ErrTruncated
+	}
+	h.Version, h.Codec = b[3]>>4, codec.ID(b[3]&0x0F)
+	flags := b[4]
+	if h.Version != Version {
+		return Header{}, ErrVersion
+	}
+	if flags&flagReserved != 0 {
+		return Header{}, ErrReserved
+	}
+	n, err := parseRawLen(b[fixedLen:], &h.RawLen)
+	if err != nil {
+		return Header{}, err
+	}
+	return parseRest(h, flags, b, fixedLen+n)
+}
+
+// parseRest reads what follows the raw length: checksum, dictionary, extension words.
+func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
+	if len(b) < at+checksumLen {
+		return Header{}, ErrTruncated
+	}
+	h.Checksum = binary.LittleEndian.Uint32(b[at:])
+	at += checksumLen
+	if flags&flagDict != 0 {
+		if len(b) < at+dictLen {
+			return Header{}, ErrTruncated
+		}
+		h.HasDict, h.Dict = true, binary.BigEndian.Uint32(b[at:])
+		at += dictLen
+		if h.Dict == 0 {
+			return Header{}, ErrHeader
+		}
+		if !takesDict(h.Codec) {
+			return Header{}, ErrReserved
+		}
+	}
+	if n := int(flags&maskExtWords) * extWordLen; n > 0 {
+		if len(b) < at+n {
+			return Header{}, ErrTruncated
+		}
+		h.Ext = b[at : at+n : at+n]
+		at += n
+	}
+	h.Len = at
+	return h, nil
+}
+
+// takesDict: of the codecs we know only zstd has dictionaries in version 1;
+// of those we don't know, nothing can be said.
+func takesDict(id codec.ID) bool {
+	return id == codec.Zstd || !id.Known()
+}
+
+// parseRawLen reads a uvarint of at most maxUvarintLen bytes in its shortest
+// form and returns how many bytes it takes.
+func parseRawLen(b []byte, rawLen *int) (int, error) {
+	var v uint64
+	for i := range maxUvarintLen {
+		if i >= len(b) {
+			return 0, ErrTruncated
+		}
+		v |= uint64(b[i]&0x7F) << (7 * i)
+		if b[i] < 0x80 {
+			if i > 0 && b[i] == 0 || v > uint64(maxInt) {
+				return 0, ErrHeader
+			}
+			*rawLen = int(v)
+			return i + 1, nil
+		}
+	}
+	return 0, ErrHeader
+}
+
+const maxInt = int(^uint(0) >> 1)
+
+// Append appends the header's bytes to dst. Version, codec, dictionary, raw
+// length, checksum and extension words are written as they are, so that tests
+// and tools can make headers that ParseHeader refuses. Whatever it accepts
+// appends as the bytes that it was parsed from.
+func (h Header) Append(dst []byte) []byte {
+	flags := byte(len(h.Ext)/extWordLen) & maskExtWords
+	if h.HasDict {
+		flags |= flagDict
+	}
+	dst = append(dst, Magic...)
+	dst = append(dst, h.Version<<4|byte(h.Codec)&0x0F, flags)
+	dst = binary.AppendUvarint(dst, uint64(h.RawLen))
+	dst = binary.LittleEndian.AppendUint32(dst, h.Checksum)
+	if h.HasDict {
+		dst = binary.BigEndian.AppendUint32(dst, h.Dict)
+	}
+	return append(dst, h.Ext...)
+}

@@ -1,0 +1,71 @@
+package cinch
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Open appends the value that stored stands for to dst: of an envelope what
+// was sealed, of bytes that don't begin with the magic those bytes. On an
+// error dst comes back as it was.
+//
+// Errors: ErrDamaged and those that wrap it, ErrUnknownCodec, ErrDictMissing,
+// ErrTooLarge, and whatever Dictionaries answered.
+//
+// No more is allocated than the length that the header declares (and only
+// after that was found to be within MaxRaw), plus what decoders hold in their pools.
+func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
+	if !IsSealed(stored) {
+		return append(dst, stored...), nil
+	}
+	h, err := ParseHeader(stored)
+	if err != nil {
+		return dst, err
+	}
+	payload := stored[h.Len:]
+	if !h.Codec.Known() {
+		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(h.Codec))
+	}
+	out, err := s.decode(dst, payload, h)
+	if err != nil {
+		return dst, err
+	}
+	if crc32.ChecksumIEEE(out[len(dst):]) != h.Checksum {
+		return dst, ErrChecksum
+	}
+	return out, nil
+}
+
+// decode appends the decompressed payload, exactly h.RawLen bytes, to dst.
+func (s *Sealer) decode(dst, payload []byte, h Header) ([]byte, error) {
+	if h.Codec == codec.Raw { // bounded by what was received, so MaxRaw is no matter here
+		if len(payload) != h.RawLen {
+			return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(payload), h.RawLen)
+		}
+		return append(dst, payload...), nil
+	}
+	if h.RawLen > s.maxRaw {
+		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxRaw)
+	}
+	var d *codec.Dict
+	if h.HasDict {
+		var err error
+		if d, err = s.dictionary(h.Dict); err != nil {
+			return dst, err
+		}
+	}
+	out, err := s.engine.Decompress(dst, payload, h.Codec, h.RawLen, d)
+	if err != nil {
+		if errors.Is(err, codec.ErrCorrupt) {
+			err = fmt.Errorf("%w: %w", ErrPayload, err)
+		}
+		return dst, err
+	}
+	if len(out)-len(dst) != h.RawLen {
+		return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(out)-len(dst), h.RawLen)
+	}
+	return out, nil
+}
