@@ -1,0 +1,91 @@
+// Package ui prints what people read on a terminal: errors with a hint, and
+// tables. Results go to standard output and everything else to standard error;
+// the callers choose.
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// hinted adds what to do about an error. Packages below the command line do
+// not give hints; they return errors that callers can tell apart.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// Hint makes h usable by [PrintError].
+func (h *hinted) Hint() string { return h.hint }
+
+// WithHint returns err with a line that says what to do about it. The hint is
+// lower case and without a full stop. A nil error stays nil.
+func WithHint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// PrintError writes "cinch: …", one line for each line of the error, and the
+// outermost hint that is in the error's chain.
+func PrintError(w io.Writer, err error) {
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		fmt.Fprintf(w, "cinch: %s\n", line)
+	}
+	var h interface{ Hint() string }
+	if errors.As(err, &h) && h.Hint() != "" {
+		fmt.Fprintf(w, "hint: %s\n", h.Hint())
+	}
+}
+
+// Table writes rows in aligned columns under a header in upper case.
+func Table(w io.Writer, header []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(header, "\t")))
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}
+
+// Nearest returns the candidate that a typing mistake could have turned into
+// word, or "" when none is close.
+func Nearest(word string, candidates []string) string {
+	best, distance := "", max(1, len(word)/3)+1
+	for _, c := range candidates {
+		if d := editDistance(word, c); d < distance {
+			best, distance = c, d
+		}
+	}
+	return best
+}
+
+// editDistance counts insertions, deletions, changes and swaps of neighbours
+// (optimal string alignment), on bytes.
+func editDistance(a, b string) int {
+	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := prev[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			cur[j] = min(change, prev[j]+1, cur[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+		}
+		before, prev, cur = prev, cur, before
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,42 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestPrintError(t *testing.T) {
+	base := errors.New("line one\nline two\n")
+	var b strings.Builder
+	PrintError(&b, fmt.Errorf("serve: %w", WithHint(WithHint(base, "inner"), "do %s", "this")))
+	if want := "cinch: serve: line one\ncinch: line two\nhint: do this\n"; b.String() != want {
+		t.Errorf("got %q", b.String())
+	}
+	if !errors.Is(WithHint(base, "x"), base) || WithHint(nil, "x") != nil {
+		t.Error("WithHint loses the error")
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	if err := Table(&b, []string{"name", "bytes"}, [][]string{{"orders", "32768"}, {"a", "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "NAME    BYTES\norders  32768\na       1\n"; b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+func TestNearest(t *testing.T) {
+	words := []string{"min_size", "max_size", "setting", "key", "db"}
+	for word, want := range map[string]string{
+		"minsize": "min_size", "settings": "setting", "kye": "key", "keys": "key",
+		"compression": "", "x": "", "mx_size": "max_size", "bd": "db",
+	} {
+		if got := Nearest(word, words); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
