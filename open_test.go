@@ -1,0 +1,171 @@
+package cinch
+
+import (
+	"bytes"
+	"errors"
+	"math/bits"
+	"runtime"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// openable are envelopes of one value with every codec, each with and without extension words.
+func openable(t testing.TB, s *Sealer, dict uint32, value []byte) [][]byte {
+	t.Helper()
+	var all [][]byte
+	for _, st := range settings(dict) {
+		stored := s.Escape(nil, value)
+		if st.Codec != codec.Raw {
+			stored = s.Seal(nil, value, st, always)
+		}
+		h, err := ParseHeader(stored)
+		if err != nil || h.Codec != st.Codec {
+			t.Fatalf("%s: %+v, %v", st, h, err)
+		}
+		payload := stored[h.Len:]
+		h.Ext = []byte("\x01ext\x02wrd")
+		all = append(all, stored, append(h.Append(nil), payload...))
+	}
+	return all
+}
+
+// Damage anywhere but in the magic gives an error or the right value, never
+// other bytes. (Damage in the magic makes a plain value of it, docs/FORMAT.md, 8.)
+func TestOpenBitFlips(t *testing.T) {
+	s, dict := testSealer(t)
+	for _, value := range [][]byte{orders(700), []byte("short"), {}} {
+		if len(value) == 0 {
+			checkFlips(t, s, s.Escape(nil, value), value)
+			continue
+		}
+		for _, stored := range openable(t, s, dict, value) {
+			checkFlips(t, s, stored, value)
+		}
+	}
+}
+
+func checkFlips(t *testing.T, s *Sealer, stored, value []byte) {
+	t.Helper()
+	for bit := 8 * len(Magic); bit < 8*len(stored); bit++ {
+		damaged := bytes.Clone(stored)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		got, err := s.Open([]byte("front"), damaged)
+		if err != nil {
+			if string(got) != "front" {
+				t.Fatalf("bit %d: %v, but dst changed", bit, err)
+			}
+			switch class(err) {
+			case "truncated", "version", "reserved", "header", "payload", "checksum", "unknown codec", "dictionary missing", "too large":
+			default:
+				t.Fatalf("bit %d: an error without a class: %v", bit, err)
+			}
+		} else if !bytes.Equal(got, append([]byte("front"), value...)) {
+			t.Fatalf("bit %d of % x: other bytes came out", bit, stored[:min(len(stored), 20)])
+		}
+	}
+}
+
+// Cut off or with something behind it, no envelope opens.
+func TestOpenTruncatedAndExtended(t *testing.T) {
+	s, dict := testSealer(t)
+	for _, stored := range openable(t, s, dict, orders(700)) {
+		for n := len(Magic); n < len(stored); n++ {
+			if _, err := s.Open(nil, stored[:n]); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("% x: first %d of %d bytes: %v", stored[:5], n, len(stored), err)
+			}
+		}
+		for _, more := range []string{"\x00", "\xff", "more", string(stored)} {
+			if _, err := s.Open(nil, append(bytes.Clone(stored), more...)); !errors.Is(err, ErrDamaged) {
+				t.Errorf("% x and %d bytes behind it: %v", stored[:5], len(more), err)
+			}
+		}
+	}
+}
+
+func TestOpenDictionaryErrors(t *testing.T) {
+	s, dict := testSealer(t)
+	stored := s.Seal(nil, order(3), codec.Setting{Codec: codec.Zstd, Dict: dict}, always)
+	none := NewSealer(SealerOptions{})
+	if _, err := none.Open(nil, stored); !errors.Is(err, ErrDictMissing) || errors.Is(err, ErrDamaged) {
+		t.Errorf("no dictionaries at all: %v", err)
+	}
+	other := newDictSet(t, noise(1000))
+	for _, d := range other {
+		wrong := NewSealer(SealerOptions{Dicts: dictSet{dict: d}})
+		if _, err := wrong.Open(nil, stored); !errors.Is(err, ErrDictMissing) {
+			t.Errorf("another dictionary under the number: %v", err)
+		}
+	}
+	down := errors.New("connection refused")
+	if _, err := NewSealer(SealerOptions{Dicts: failing{down}}).Open(nil, stored); !errors.Is(err, down) || errors.Is(err, ErrDictMissing) {
+		t.Errorf("a store that is down: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Dictionary(uint32) (*codec.Dict, error) { return nil, f.err }
+
+// Twenty hostile bytes get no memory: neither over the limit nor, with a lie
+// about a short payload, anything near what they declare more than once.
+func TestOpenAllocatesWithinTheLimit(t *testing.T) {
+	const limit = 1 << 20
+	s := NewSealer(SealerOptions{MaxRaw: limit})
+	for id := codec.Raw; id.Known(); id++ {
+		for _, declared := range []int{limit, limit + 1, 1 << 30, MaxHeaderRawLen} {
+			h := Header{Version: Version, Codec: id, RawLen: declared}
+			stored := append(h.Append(nil), "\x00\x80\x80\x80\x80\x7f"...)
+			_, _ = s.Open(nil, stored) // pools fill
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			const runs = 8
+			for range runs {
+				if _, err := s.Open(nil, stored); err == nil {
+					t.Fatal("opened")
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if got := (after.TotalAlloc - before.TotalAlloc) / runs; got > limit+limit/2 {
+				t.Errorf("%s, %d bytes declared: %d bytes allocated", id, declared, got)
+			}
+		}
+	}
+}
+
+// FuzzOpen: never a panic, never other than a known class of error, never more than was declared.
+func FuzzOpen(f *testing.F) {
+	s, dict := testSealer(f)
+	for _, stored := range openable(f, s, dict, orders(300)) {
+		f.Add(stored)
+	}
+	small := NewSealer(SealerOptions{Dicts: s.dicts, MaxRaw: 1 << 16})
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		got, err := small.Open([]byte("front"), stored)
+		if !bytes.HasPrefix(got, []byte("front")) {
+			t.Fatal("dst changed")
+		}
+		if err != nil {
+			if len(got) != len("front") || !IsSealed(stored) {
+				t.Fatalf("%v with %d bytes", err, len(got))
+			}
+			return
+		}
+		if IsSealed(stored) {
+			h, _ := ParseHeader(stored)
+			if len(got)-len("front") != h.RawLen {
+				t.Fatalf("%d bytes, %d declared", len(got)-len("front"), h.RawLen)
+			}
+		}
+		again := small.Seal(nil, got[len("front"):], codec.Setting{Codec: codec.S2}, nil)
+		if back, err := small.Open(nil, again); err != nil || !bytes.Equal(back, got[len("front"):]) {
+			t.Fatalf("does not survive another turn: %v", err)
+		}
+	})
+}
+
+func TestMaxHeaderRawLenFitsTheVarint(t *testing.T) {
+	if bits.Len64(MaxHeaderRawLen) != 35 {
+		t.Fatal(bits.Len64(MaxHeaderRawLen))
+	}
+}

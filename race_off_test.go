@@ -1,0 +1,5 @@
+//go:build !race
+
+package cinch
+
+const raceEnabled = false
