@@ -1,0 +1,116 @@
+// Package inspect tells what a stored value is: a plain value, an envelope
+// (and what its header says, and whether it opens), or a damaged one. It does
+// no I/O; where bytes and dictionaries come from is the caller's business.
+package inspect
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// Report is what can be said of one stored value. Its JSON is a contract:
+// fields are added, never renamed. Sizes are in bytes.
+type Report struct {
+	Envelope    bool    `json:"envelope"` // begins with the magic
+	StoredBytes int     `json:"stored_bytes"`
+	Header      *Header `json:"header,omitempty"` // nil: no envelope, or its header can't be read
+	Opens       bool    `json:"opens"`            // a plain value opens as itself
+	Problem     string  `json:"problem,omitempty"`
+	ErrorText   string  `json:"error,omitempty"`
+	ValueStart  string  `json:"value_start,omitempty"` // the first bytes of the value, see Preview
+
+	Value []byte `json:"-"` // the value, if it opens
+	Err   error  `json:"-"` // why it doesn't
+}
+
+// Header is the envelope's header and what follows from it.
+type Header struct {
+	Magic          string  `json:"magic"` // hex
+	Version        uint8   `json:"version"`
+	Codec          string  `json:"codec"`
+	CodecID        uint8   `json:"codec_id"`
+	Dictionary     string  `json:"dictionary,omitempty"` // number, 8 hex digits
+	RawBytes       int     `json:"raw_bytes"`
+	HeaderBytes    int     `json:"header_bytes"`
+	PayloadBytes   int     `json:"payload_bytes"`
+	Ratio          float64 `json:"ratio"` // raw to stored, 0 for an empty value
+	Checksum       string  `json:"checksum"`
+	ChecksumResult string  `json:"checksum_result"` // "ok", "differs", "not checked"
+	ExtensionWords int     `json:"extension_words"`
+}
+
+// Problems, for Report.Problem: one for each thing that a caller does differently.
+const (
+	Damaged           = "damaged"
+	DictionaryMissing = "dictionary missing"
+	UnknownCodec      = "unknown codec"
+	TooLarge          = "too large"
+	Other             = "other" // the dictionary could not be asked for
+)
+
+// previewBytes is how much of the value a report shows.
+const previewBytes = 64
+
+// Inspect looks at stored, opening it with s. The report's Value may alias
+// nothing of stored.
+func Inspect(s *cinch.Sealer, stored []byte) Report {
+	r := Report{Envelope: cinch.IsSealed(stored), StoredBytes: len(stored)}
+	if h, err := cinch.ParseHeader(stored); err == nil {
+		r.Header = describe(h, len(stored))
+	}
+	r.Value, r.Err = s.Open(nil, stored)
+	if r.Opens = r.Err == nil; r.Opens {
+		r.ValueStart = Preview(r.Value, previewBytes)
+	} else {
+		r.Value, r.Problem, r.ErrorText = nil, problem(r.Err), r.Err.Error()
+	}
+	if r.Header != nil {
+		r.Header.ChecksumResult = checksumResult(r.Err)
+	}
+	return r
+}
+
+func describe(h cinch.Header, stored int) *Header {
+	d := &Header{
+		Magic:          fmt.Sprintf("%x", cinch.Magic),
+		Version:        h.Version,
+		Codec:          h.Codec.String(),
+		CodecID:        uint8(h.Codec),
+		RawBytes:       h.RawLen,
+		HeaderBytes:    h.Len,
+		PayloadBytes:   stored - h.Len,
+		Ratio:          float64(h.RawLen) / float64(stored),
+		Checksum:       fmt.Sprintf("%08x", h.Checksum),
+		ExtensionWords: len(h.Ext) / 4,
+	}
+	if h.HasDict {
+		d.Dictionary = fmt.Sprintf("%08x", h.Dict)
+	}
+	return d
+}
+
+func problem(err error) string {
+	switch {
+	case errors.Is(err, cinch.ErrDamaged):
+		return Damaged
+	case errors.Is(err, cinch.ErrDictMissing):
+		return DictionaryMissing
+	case errors.Is(err, cinch.ErrUnknownCodec):
+		return UnknownCodec
+	case errors.Is(err, cinch.ErrTooLarge):
+		return TooLarge
+	}
+	return Other
+}
+
+func checksumResult(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, cinch.ErrChecksum):
+		return "differs"
+	}
+	return "not checked"
+}

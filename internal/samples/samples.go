@@ -1,0 +1,138 @@
+// Package samples reads example values from files, for training dictionaries.
+// A directory gives every regular file below it, a .jsonl or .ndjson file
+// every line that isn't empty, any other file itself.
+package samples
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Limits on what is read, in bytes and numbers: a trainer holds all samples in memory.
+const (
+	MaxSampleBytes = 8 << 20
+	MaxTotalBytes  = 512 << 20
+	MaxSamples     = 1 << 20
+)
+
+// Load reads the samples at paths, in the order given. Empty files, and files
+// over MaxSampleBytes, are skipped and counted; reading stops with an error
+// when the totals pass the limits. No samples at all is an error.
+func Load(paths []string) (all [][]byte, skipped int, err error) {
+	l := loader{}
+	for _, p := range paths {
+		if err := l.path(p); err != nil {
+			return nil, l.skipped, err
+		}
+	}
+	if len(l.all) == 0 {
+		return nil, l.skipped, fmt.Errorf("no samples in %s", strings.Join(paths, ", "))
+	}
+	return l.all, l.skipped, nil
+}
+
+type loader struct {
+	all     [][]byte
+	bytes   int
+	skipped int
+}
+
+func (l *loader) path(p string) error {
+	info, err := os.Stat(p)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return l.file(p)
+	}
+	return filepath.WalkDir(p, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		return l.file(name)
+	})
+}
+
+func (l *loader) file(name string) error {
+	switch filepath.Ext(name) {
+	case ".jsonl", ".ndjson":
+		return l.lines(name)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if info.Size() == 0 || info.Size() > MaxSampleBytes {
+		l.skipped++
+		return nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	return l.add(b)
+}
+
+func (l *loader) lines(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, MaxSampleBytes)
+	for s.Scan() {
+		line := bytes.TrimSpace(s.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if err := l.add(bytes.Clone(line)); err != nil {
+			return err
+		}
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *loader) add(sample []byte) error {
+	l.all, l.bytes = append(l.all, sample), l.bytes+len(sample)
+	if len(l.all) > MaxSamples || l.bytes > MaxTotalBytes {
+		return fmt.Errorf("more than %d samples or %d MiB: give a part of them", MaxSamples, MaxTotalBytes>>20)
+	}
+	return nil
+}
+
+// Split deals samples into a part to train on and a part to measure on, the
+// latter about one in heldOutOf. The choice is random but the same for the
+// same number of samples, so that results repeat; neighbours, which are often
+// alike, are not kept together. Both parts alias samples' elements, and are
+// not empty if there are two samples or more.
+func Split(samples [][]byte, heldOutOf int) (train, heldOut [][]byte) {
+	order := rand.New(rand.NewPCG(0x63696e63, uint64(len(samples)))).Perm(len(samples))
+	n := max(1, len(samples)/heldOutOf)
+	for i, at := range order {
+		if i < n {
+			heldOut = append(heldOut, samples[at])
+		} else {
+			train = append(train, samples[at])
+		}
+	}
+	return train, heldOut
+}
+
+// Bytes is the samples' total length.
+func Bytes(samples [][]byte) int {
+	n := 0
+	for _, s := range samples {
+		n += len(s)
+	}
+	return n
+}
