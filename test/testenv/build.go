@@ -1,0 +1,101 @@
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+type variant struct{ race, pureGo bool }
+
+// built holds one build for each variant of this test binary.
+var built = struct {
+	sync.Mutex
+	paths map[variant]string
+}{paths: map[variant]string{}}
+
+func build(t testing.TB, race, pureGo bool) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	v := variant{race, pureGo}
+	if path, ok := built.paths[v]; ok {
+		return path
+	}
+	path, err := buildVariant(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built.paths[v] = path
+	return path
+}
+
+// buildVariant builds into the cache directory, under a name that is the source tree's own,
+// and renames: other test binaries may be running the previous build.
+func buildVariant(v variant) (string, error) {
+	root, err := RepoRoot()
+	if err != nil {
+		return "", err
+	}
+	tree := sha256.Sum256([]byte(root))
+	dir := filepath.Join(CacheDir(), "bin", hex.EncodeToString(tree[:6]))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+
+	args, name := []string{"build"}, "cinch"
+	if v.race {
+		args, name = append(args, "-race"), name+"-race"
+	}
+	env := os.Environ()
+	if v.pureGo {
+		env, name = append(env, "CGO_ENABLED=0"), name+"-purego"
+	}
+	out := filepath.Join(tmp, name)
+	cmd := exec.Command("go", append(args, "-o", out, "./cmd/cinch")...)
+	cmd.Dir, cmd.Env = root, env
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/cinch: %w\n%s", err, text)
+	}
+	path := filepath.Join(dir, name)
+	return path, os.Rename(out, path)
+}
+
+// RepoRoot is the directory of the repository: the nearest parent of the working directory
+// that holds go.work.
+func RepoRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("no go.work above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// CacheDir is where tests keep what is costly to get and not theirs to commit: builds and
+// the client libraries of other languages. It may be deleted at any time.
+func CacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil { // no HOME
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("cache-%d", os.Getuid()))
+	}
+	return filepath.Join(base, "cinch-test")
+}

@@ -1,0 +1,201 @@
+package testenv
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// GatewayConfig says how to build and start `cinch serve`. The zero value of everything but
+// Upstream is a gateway with the product's defaults.
+type GatewayConfig struct {
+	Upstream string // host:port or a redis:// URL
+
+	// Rules is the YAML list under "rules:" of a configuration file that is written for the
+	// gateway; empty means no file, so the default rules.
+	Rules string
+	// Settings are further YAML lines of that gateway, such as "enabled: false".
+	Settings string
+	Force    bool     // seal everything that may be sealed, even at a loss (--test-force)
+	Args     []string // further arguments of cinch serve
+
+	Race   bool // build with the race detector; a report fails the test
+	PureGo bool // build with CGO_ENABLED=0
+}
+
+// GatewayServer is a running `cinch serve` that belongs to one test.
+type GatewayServer struct {
+	Addr  string // where clients connect, 127.0.0.1:port
+	Admin string // host:port of the admin page and /metrics
+
+	cfg      GatewayConfig
+	binary   string
+	dir      string
+	proc     *process
+	expected bool // the test ended the process itself
+}
+
+// Gateway builds cmd/cinch (once a test binary and variant) and starts it in front of
+// an upstream on free ports. When the test ends the gateway is stopped; a gateway that died
+// before, or that printed a race report, fails the test, and its output is logged.
+func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
+	t.Helper()
+	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race, cfg.PureGo), dir: t.TempDir()}
+	var err error
+	for range startTries {
+		g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		g.Admin = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		if err = g.start(); err == nil {
+			t.Cleanup(func() { g.finish(t) })
+			return g
+		}
+	}
+	t.Fatalf("cinch serve: %v", err)
+	return nil
+}
+
+func (g *GatewayServer) start() error {
+	args, err := g.arguments()
+	if err != nil {
+		return err
+	}
+	p, err := startProcess(g.dir, nil, g.binary, args...)
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(func() bool { return answersPing(g.Addr) }); err != nil {
+		p.kill()
+		return err
+	}
+	g.proc, g.expected = p, false
+	return nil
+}
+
+func (g *GatewayServer) arguments() ([]string, error) {
+	upstream := g.cfg.Upstream
+	if !strings.Contains(upstream, "://") {
+		upstream = "redis://" + upstream
+	}
+	args := []string{"serve"}
+	if g.cfg.Rules == "" && g.cfg.Settings == "" {
+		args = append(args, "--redis", g.Addr+"="+upstream, "--admin", g.Admin)
+	} else {
+		path := filepath.Join(g.dir, "cinch.yaml")
+		if err := os.WriteFile(path, []byte(g.configFile(upstream)), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--config", path)
+	}
+	if g.cfg.Force {
+		args = append(args, "--test-force")
+	}
+	return append(args, g.cfg.Args...), nil
+}
+
+func (g *GatewayServer) configFile(upstream string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: redis\n", g.Admin)
+	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, upstream)
+	writeIndented(&b, "    ", g.cfg.Settings)
+	if g.cfg.Rules != "" {
+		b.WriteString("    rules:\n")
+		writeIndented(&b, "      ", g.cfg.Rules)
+	}
+	return b.String()
+}
+
+func writeIndented(b *strings.Builder, indent, text string) {
+	for line := range strings.Lines(text) {
+		b.WriteString(indent)
+		b.WriteString(strings.TrimSuffix(line, "\n"))
+		b.WriteByte('\n')
+	}
+}
+
+func (g *GatewayServer) finish(t testing.TB) {
+	died := g.proc.ended() && !g.expected
+	g.proc.stop()
+	out := g.proc.out.String()
+	if died {
+		t.Errorf("the gateway died during the test: %v", g.proc.err)
+	}
+	if strings.Contains(out, "WARNING: DATA RACE") {
+		t.Error("the gateway reported a data race")
+	}
+	if t.Failed() {
+		t.Logf("output of cinch serve:\n%s", out)
+	}
+}
+
+// Pid is the process number of the running gateway.
+func (g *GatewayServer) Pid() int { return g.proc.cmd.Process.Pid }
+
+// Output is the end of what the gateway printed so far, at most 256 KiB.
+func (g *GatewayServer) Output() string { return g.proc.out.String() }
+
+// Kill ends the gateway with SIGKILL and returns when it is gone.
+func (g *GatewayServer) Kill() {
+	g.expected = true
+	g.proc.kill()
+}
+
+// Signal sends a signal, such as the SIGTERM that starts a drain or the SIGHUP that reloads.
+func (g *GatewayServer) Signal(sig os.Signal) error {
+	if sig == os.Interrupt || sig.String() == "terminated" {
+		g.expected = true
+	}
+	return g.proc.cmd.Process.Signal(sig)
+}
+
+// Wait returns when the gateway has ended, with the error of its exit code.
+func (g *GatewayServer) Wait() error {
+	<-g.proc.done
+	return g.proc.err
+}
+
+// Restart starts the gateway again after it ended, on the same ports.
+func (g *GatewayServer) Restart() error {
+	if !g.proc.ended() {
+		return fmt.Errorf("gateway %s still runs", g.Addr)
+	}
+	return g.start()
+}
+
+// Metric returns the sum of one counter or gauge over all its labels, from /metrics.
+func (g *GatewayServer) Metric(t testing.TB, name string) float64 {
+	t.Helper()
+	resp, err := http.Get("http://" + g.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	sum, err := sumSamples(resp.Body, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func sumSamples(r io.Reader, name string) (float64, error) {
+	var sum float64
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum += v
+	}
+	return sum, lines.Err()
+}

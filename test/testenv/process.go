@@ -1,0 +1,160 @@
+package testenv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	startTimeout = 15 * time.Second
+	stopTimeout  = 10 * time.Second
+	startTries   = 3 // a free port may be taken between the look and the bind
+	maxTailBytes = 256 << 10
+)
+
+// process is one running program and the tail of what it printed.
+type process struct {
+	cmd  *exec.Cmd
+	out  tail
+	done chan struct{} // closed when the program has ended and was reaped
+	err  error         // valid after done
+}
+
+func startProcess(dir string, env []string, name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p.cmd.Dir = dir
+	p.cmd.Env = env
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = dieWithParent()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.reap()
+	return p, nil
+}
+
+func (p *process) reap() {
+	p.err = p.cmd.Wait()
+	close(p.done)
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop asks first and kills after stopTimeout. It returns when the process is gone.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		p.kill()
+	}
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// waitReady polls until ready says yes, the process ends or startTimeout is over.
+func (p *process) waitReady(ready func() bool) error {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		if ready() {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("ended while starting: %v\n%s", p.err, p.out.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("not ready after %v\n%s", startTimeout, p.out.String())
+}
+
+// tail keeps the last maxTailBytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (w *tail) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = append(w.buf, b...)
+	if over := len(w.buf) - maxTailBytes; over > 0 {
+		w.buf = append(w.buf[:0], w.buf[over:]...)
+	}
+	return len(b), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.buf)
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that nothing listened on a moment ago.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// answersPing tells whether a Redis server (or something that speaks for one) is behind
+// addr. Any reply to PING will do: a server with a password says -NOAUTH.
+func answersPing(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+		return false
+	}
+	line := make([]byte, 7)
+	n, err := io.ReadAtLeast(c, line, 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	return bytes.HasPrefix(line[:n], []byte("+PONG")) || bytes.HasPrefix(line[:n], []byte("-NOAUTH"))
+}
+
+// missing skips the test where a tool is not installed, and fails it in CI, which has to
+// install everything.
+func missing(t testing.TB, what, hint string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing in CI; %s", what, hint)
+	}
+	t.Skipf("%s is missing; %s", what, hint)
+}
+
+// Program returns the path of an installed program. Where it is missing the test is
+// skipped, or fails when CI=true.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, name, "run: test/servers install")
+	}
+	return path
+}

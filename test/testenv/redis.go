@@ -1,0 +1,74 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// RedisServer is a real redis-server that belongs to one test.
+type RedisServer struct {
+	Addr string // 127.0.0.1:port
+	Port int
+	Dir  string // its working directory, removed after the test
+
+	args []string
+	proc *process
+}
+
+// Redis starts redis-server on a free port in a directory of the test's own, without
+// snapshots, and waits until it answers. args are further redis-server arguments, such as
+// "--appendonly", "yes". The server is stopped when the test ends. Without redis-server the
+// test is skipped, or fails when CI=true.
+func Redis(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	Program(t, "redis-server")
+	s := &RedisServer{Dir: t.TempDir(), args: args}
+	var err error
+	for range startTries {
+		s.Port = FreePort(t)
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+		if err = s.start(); err == nil {
+			t.Cleanup(func() { s.proc.kill() })
+			return s
+		}
+	}
+	t.Fatalf("redis-server %v: %v", args, err)
+	return nil
+}
+
+func (s *RedisServer) start() error {
+	args := append([]string{
+		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir,
+		"--save", "", "--daemonize", "no",
+	}, s.args...)
+	p, err := startProcess(s.Dir, nil, "redis-server", args...)
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(func() bool { return answersPing(s.Addr) }); err != nil {
+		p.kill()
+		return err
+	}
+	s.proc = p
+	return nil
+}
+
+// URL is the server as the gateway's configuration spells it.
+func (s *RedisServer) URL() string { return "redis://" + s.Addr }
+
+// Pid is the process number of the running server.
+func (s *RedisServer) Pid() int { return s.proc.cmd.Process.Pid }
+
+// Kill ends the server with SIGKILL and returns when it is gone. What it held in memory
+// alone is lost.
+func (s *RedisServer) Kill() { s.proc.kill() }
+
+// Restart starts the server again after Kill, on the same port and directory.
+func (s *RedisServer) Restart() error {
+	if !s.proc.ended() {
+		return fmt.Errorf("redis-server %s still runs", s.Addr)
+	}
+	return s.start()
+}

@@ -1,0 +1,86 @@
+package testenv
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestRedisAnswersAndRestarts(t *testing.T) {
+	s := Redis(t, "--appendonly", "yes")
+	if !answersPing(s.Addr) {
+		t.Fatalf("%s does not answer", s.Addr)
+	}
+	if err := s.Restart(); err == nil {
+		t.Error("a running server was started again")
+	}
+	pid := s.Pid()
+	s.Kill()
+	if answersPing(s.Addr) {
+		t.Error("a killed server answers")
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if !answersPing(s.Addr) || s.Pid() == pid {
+		t.Error("the server did not come back")
+	}
+}
+
+func TestRedisIsGoneAfterItsTest(t *testing.T) {
+	var addr string
+	t.Run("inner", func(t *testing.T) { addr = Redis(t).Addr })
+	if addr != "" && answersPing(addr) {
+		t.Errorf("%s outlived its test", addr)
+	}
+}
+
+func TestRedisWithPasswordIsReady(t *testing.T) {
+	Redis(t, "--requirepass", "secret")
+}
+
+func TestStartFailureSaysWhy(t *testing.T) {
+	Program(t, "redis-server")
+	s := &RedisServer{Dir: t.TempDir(), Port: FreePort(t), args: []string{"--no-such-option", "x"}}
+	err := s.start()
+	if err == nil || !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("error does not show the server's output: %v", err)
+	}
+}
+
+func TestSumSamples(t *testing.T) {
+	page := "# HELP a_total x\n# TYPE a_total counter\na_total{k=\"1 2\"} 3\na_total{k=\"b\"} 4.5\na_totally 100\n"
+	got, err := sumSamples(strings.NewReader(page), "a_total")
+	if err != nil || got != 7.5 {
+		t.Errorf("got %v, %v; want 7.5", got, err)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var w tail
+	for range 40 {
+		_, _ = w.Write([]byte(strings.Repeat("x", maxTailBytes/16)))
+	}
+	_, _ = w.Write([]byte("end"))
+	if s := w.String(); len(s) != maxTailBytes || !strings.HasSuffix(s, "end") {
+		t.Errorf("kept %d bytes, want %d with the end", len(s), maxTailBytes)
+	}
+}
+
+func TestConfigFileIndents(t *testing.T) {
+	g := &GatewayServer{Addr: "127.0.0.1:1", Admin: "127.0.0.1:2", dir: t.TempDir()}
+	g.cfg = GatewayConfig{Upstream: "127.0.0.1:3", Settings: "enabled: true", Rules: "- name: all\n  setting: lz4\n"}
+	args, err := g.arguments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(args[len(args)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n    enabled: true\n", "\n      - name: all\n        setting: lz4\n", `upstream: "redis://127.0.0.1:3"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
