@@ -71,5 +71,41 @@ func (d *Dict) Hash() [32]byte { return d.hash }
 // Content returns the dictionary itself, which must not be modified.
 func (d *Dict) Content() []byte { return d.content }
 
+// ZstdID is the number in a trained dictionary's own header, which frames made
+// elsewhere may name; 0 for raw content.
+func (d *Dict) ZstdID() uint32 {
+	if d == nil {
+		return 0
+	}
+	return d.id
+}
+
+// Answers reports whether a frame that names dictionary id may be decoded with
+// d. Raw content has no number of its own, so it answers to all; nil to none.
+func (d *Dict) Answers(id uint32) bool {
+	return d != nil && (d.id == 0 || d.id == id)
+}
+
 // Trained reports whether the content holds zstd's entropy tables.
 func (d *Dict) Trained() bool { return d.id != 0 }
+
+// size is the content's length in bytes, 0 for no dictionary.
+func (d *Dict) size() int {
+	if d == nil {
+		return 0
+	}
+	return len(d.content)
+}
+
+// frameID is the number by which the pure Go library finds the dictionary of
+// a frame. Raw content has none of its own and any will do.
+func (d *Dict) frameID() uint32 {
+	switch {
+	case d == nil:
+		return 0
+	case d.Trained():
+		return d.id
+	default:
+		return 1
+	}
+}

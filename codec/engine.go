@@ -3,6 +3,8 @@ package codec
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // ZstdCoder is an implementation of zstd: pure Go here, or libzstd. Both
@@ -11,8 +13,9 @@ import (
 type ZstdCoder interface {
 	// Name is for logs and metrics: "go" or "libzstd".
 	Name() string
-	// Compress appends one frame without its magic number. Level is 1 to 22, or
-	// 0 for the default of 3; d may be nil.
+	// Compress appends one frame without its magic number, or returns dst as
+	// it was and an error. Level is 1 to 22, or 0 for the default of 3; d may
+	// be nil.
 	Compress(dst, src []byte, level int, d *Dict) ([]byte, error)
 	// Decompress appends exactly rawLen bytes, or returns dst as it was and an
 	// error that wraps [ErrCorrupt]. It allocates no more than rawLen bytes and
@@ -26,10 +29,15 @@ type Options struct {
 	MaxInFlight int       // calls that compress or decompress at one time; 0: GOMAXPROCS
 }
 
-// Engine compresses and decompresses values. It is safe for concurrent use.
+// Engine compresses and decompresses values. It is safe for concurrent use:
+// calls beyond MaxInFlight wait for their turn, so there are never more states
+// than that in use, and those that lie idle are bounded by their bytes. A call
+// runs on its caller's goroutine and never waits while it holds a turn.
 type Engine struct {
 	zstd  ZstdCoder
-	slots chan struct{} // one token a call in flight
+	lz4   lz4Coder
+	flate flateCoder
+	turns chan struct{} // holds a token for each call in flight
 }
 
 // New returns an engine.
@@ -40,16 +48,139 @@ func New(o Options) *Engine {
 	if o.Zstd == nil {
 		o.Zstd = NewGoZstd()
 	}
-	return &Engine{zstd: o.Zstd, slots: make(chan struct{}, o.MaxInFlight)}
+	e := &Engine{zstd: o.Zstd, turns: make(chan struct{}, o.MaxInFlight)}
+	e.lz4.init()
+	e.flate.init()
+	return e
 }
 
-// Compress appends src compressed by s to dst. The dictionary must be the one
-// s names, nil when it names none.
+// ZstdName says which zstd the engine uses: "go" or "libzstd".
+func (e *Engine) ZstdName() string { return e.zstd.Name() }
+
+// MaxEncodedLen is the capacity in bytes, beyond its length, with which a
+// destination never has to grow when rawLen bytes are compressed by id.
+func MaxEncodedLen(id ID, rawLen int) int {
+	switch id {
+	case Raw:
+		return rawLen
+	case Snappy, S2:
+		return max(s2.MaxEncodedLen(rawLen), 0)
+	case LZ4:
+		return rawLen + rawLen/255 + 16
+	case Zstd:
+		return zstdBound(rawLen)
+	default:
+		return flateBound(rawLen)
+	}
+}
+
+// Compress appends src compressed by s to dst, which must not overlap src. The
+// dictionary must be the one that s names, nil when it names none. The result
+// may be longer than src. On an error dst is returned as it was; the error
+// wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
 func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) ([]byte, error) {
-	return dst, fmt.Errorf("%w: %s", ErrUnknownCodec, s.Codec)
+	if err := s.Validate(); err != nil {
+		return dst, err
+	}
+	if err := checkDict(s, d); err != nil {
+		return dst, err
+	}
+	if s.Codec == Raw {
+		return append(dst, src...), nil
+	}
+	e.turns <- struct{}{}
+	out, err := e.compress(dst, src, s, d)
+	<-e.turns
+	if err != nil {
+		return dst, fmt.Errorf("%s: %w", s, err)
+	}
+	return out, nil
 }
 
-// Decompress appends the rawLen bytes that src holds to dst.
+func checkDict(s Setting, d *Dict) error {
+	switch {
+	case d == nil && s.Dict != 0:
+		return fmt.Errorf("%w: %s without its dictionary", ErrDictionary, s)
+	case d != nil && d.number != s.Dict:
+		return fmt.Errorf("%w: %s with dictionary %08x", ErrDictionary, s, d.number)
+	}
+	return nil
+}
+
+// compress turns a panic in a library into an error: sealing must not fail,
+// and whatever state was at work is not used again.
+func (e *Engine) compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	switch s.Codec {
+	case Snappy:
+		return compressBlock(dst, src, s.Level, encodeSnappy)
+	case S2:
+		return compressBlock(dst, src, s.Level, encodeS2)
+	case MinLZ:
+		return compressMinLZ(dst, src, s.Level)
+	case LZ4:
+		return e.lz4.compress(dst, src, s.Level)
+	case Zstd:
+		return e.zstd.Compress(dst, src, s.Level, d)
+	case Zlib, Gzip:
+		return e.flate.compress(dst, src, s)
+	default:
+		return dst, ErrUnknownCodec
+	}
+}
+
+// Decompress appends the rawLen bytes that src holds to dst, which must not
+// overlap src. It allocates no more than rawLen bytes and a small constant;
+// the caller has checked rawLen against its own limit. On an error dst is
+// returned as it was, though the bytes behind its length may have changed;
+// the error wraps [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
 func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) ([]byte, error) {
-	return dst, fmt.Errorf("%w: %s", ErrUnknownCodec, id)
+	switch {
+	case !id.Known():
+		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(id))
+	case rawLen < 0:
+		return dst, fmt.Errorf("%w: a length of %d", ErrCorrupt, rawLen)
+	case d != nil && id != Zstd:
+		return dst, fmt.Errorf("%w: %s takes none", ErrDictionary, id)
+	case id == Raw:
+		if len(src) != rawLen {
+			return dst, wrongLen(len(src), rawLen)
+		}
+		return append(reserve(dst, rawLen), src...), nil
+	}
+	e.turns <- struct{}{}
+	out, err := e.decompress(dst, src, id, rawLen, d)
+	<-e.turns
+	if err != nil {
+		return dst, fmt.Errorf("%s: %w", id, err)
+	}
+	return out, nil
+}
+
+// decompress turns a panic in a library into an error: hostile bytes must not
+// end the process.
+func (e *Engine) decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: panic: %v", ErrCorrupt, r)
+		}
+	}()
+	switch id {
+	case Snappy, S2:
+		return decompressBlock(dst, src, rawLen)
+	case MinLZ:
+		return decompressMinLZ(dst, src, rawLen)
+	case LZ4:
+		return decompressLZ4(dst, src, rawLen)
+	case Zstd:
+		return e.zstd.Decompress(dst, src, rawLen, d)
+	case Zlib, Gzip:
+		return e.flate.decompress(dst, src, id, rawLen)
+	default:
+		return dst, ErrUnknownCodec
+	}
 }

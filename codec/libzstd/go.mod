@@ -2,8 +2,15 @@ module github.com/cinch-layer/cinch/codec/libzstd
 
 go 1.26
 
-require github.com/cinch-layer/cinch/codec v0.0.0
+require (
+	github.com/cinch-layer/cinch/codec v0.0.0
+	github.com/valyala/gozstd v1.24.0
+)
 
-require github.com/klauspost/compress v1.20.3 // indirect
+require (
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/minio/minlz v1.2.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+)
 
 replace github.com/cinch-layer/cinch/codec => ../

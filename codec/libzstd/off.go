@@ -4,5 +4,8 @@ package libzstd
 
 import "github.com/cinch-layer/cinch/codec"
 
-// New reports false: this binary was built without cgo.
+// New reports false: this program was built without cgo.
 func New() (codec.ZstdCoder, bool) { return nil, false }
+
+// Train returns [ErrUnavailable].
+func Train([][]byte, int) ([]byte, error) { return nil, ErrUnavailable }
