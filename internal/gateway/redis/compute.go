@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"bytes"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// The commands below read a part or a property of a value. On a sealed value the
+// server would answer about the envelope, so the gateway opens the value and answers
+// itself. What Redis 7.0 does is the specification, down to which of several wrong
+// arguments it reports and which it never looks at when the key is missing.
+
+// Error texts of Redis that more than one command shares.
+const (
+	errNotInteger = "ERR value is not an integer or out of range"
+	errSyntax     = "ERR syntax error"
+	errBitOffset  = "ERR bit offset is not an integer or out of range"
+)
+
+// compute appends to dst the RESP reply that Redis gives to the command args (args[0]
+// is the name, in any letter case) for a string value, or for a hash field's value;
+// exists is false when there is no such key or field. The last parameter is the protocol's
+// version, in which none of these replies differs. It allocates only to grow dst and keeps nothing of its arguments.
+//
+// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and
+// a BITFIELD that writes nothing (see bitfieldWrites). The limit on bit offsets is that
+// of a server whose proto-max-bulk-len is the default.
+func compute(dst []byte, args [][]byte, value []byte, exists bool, _ int) []byte {
+	if !exists {
+		value = nil
+	}
+	var buf [16]byte
+	switch name := lowerName(&buf, args[0]); string(name) {
+	case "strlen":
+		if len(args) != 2 {
+			return appendArity(dst, name)
+		}
+		return resp.AppendInt(dst, int64(len(value)))
+	case "hstrlen":
+		if len(args) != 3 {
+			return appendArity(dst, name)
+		}
+		return resp.AppendInt(dst, int64(len(value)))
+	case "getrange", "substr":
+		if len(args) != 4 {
+			return appendArity(dst, name)
+		}
+		return computeRange(dst, args, value)
+	case "getbit":
+		if len(args) != 3 {
+			return appendArity(dst, name)
+		}
+		return computeGetBit(dst, args, value)
+	case "bitcount":
+		if len(args) < 2 {
+			return appendArity(dst, name)
+		}
+		return computeBitCount(dst, args, value, exists)
+	case "bitpos":
+		if len(args) < 3 {
+			return appendArity(dst, name)
+		}
+		return computeBitPos(dst, args, value, exists)
+	case "bitfield", "bitfield_ro":
+		if len(args) < 2 {
+			return appendArity(dst, name)
+		}
+		return computeBitField(dst, args, value, string(name) == "bitfield_ro")
+	}
+	return resp.AppendError(dst, "ERR cinch: the gateway can't answer this command")
+}
+
+// computeRange answers GETRANGE key start end: both ends are included, and a missing
+// key is an empty string only once both numbers have been found right.
+func computeRange(dst []byte, args [][]byte, value []byte) []byte {
+	start, ok := resp.ParseInt(args[2])
+	if !ok {
+		return resp.AppendError(dst, errNotInteger)
+	}
+	end, ok := resp.ParseInt(args[3])
+	if !ok {
+		return resp.AppendError(dst, errNotInteger)
+	}
+	start, end, ok = clamp(start, end, int64(len(value)))
+	if !ok {
+		return resp.AppendBulk(dst, "")
+	}
+	return resp.AppendBulk(dst, value[start:end+1])
+}
+
+// clamp resolves negative positions, which count from the end, and cuts the range
+// [start, end] to n positions. It reports false for a range that holds none.
+func clamp(start, end, n int64) (int64, int64, bool) {
+	if start < 0 && end < 0 && start > end {
+		return 0, 0, false
+	}
+	start, end = resolve(start, n), min(resolve(end, n), n-1)
+	return start, end, start <= end
+}
+
+// resolve turns a position that counts from the end into one from the start.
+func resolve(i, n int64) int64 {
+	if i < 0 {
+		i += n
+	}
+	return max(i, 0)
+}
+
+func appendArity(dst, name []byte) []byte {
+	dst = append(dst, "-ERR wrong number of arguments for '"...)
+	dst = append(dst, name...)
+	return append(dst, "' command\r\n"...)
+}
+
+// lowerName returns name in lower case, in buf; a longer name than any here is empty.
+func lowerName(buf *[16]byte, name []byte) []byte {
+	if len(name) > len(buf) {
+		return nil
+	}
+	for i, c := range name {
+		buf[i] = lowerByte(c)
+	}
+	return buf[:len(name)]
+}
+
+// isWord reports whether arg is the keyword word (lower case) in any letter case. The
+// server compares C strings there, so whatever follows a zero byte counts for nothing.
+func isWord(arg []byte, word string) bool {
+	arg = cString(arg)
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, c := range arg {
+		if lowerByte(c) != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// cString cuts b at its first zero byte.
+func cString(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+func lowerByte(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}

@@ -1,0 +1,142 @@
+package redis
+
+import "github.com/cinch-layer/cinch/internal/wire/resp"
+
+const errBitFieldType = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
+
+// fieldOp is one operation of BITFIELD.
+type fieldOp struct {
+	offset int64
+	bits   int64
+	signed bool
+	writes bool
+	none   bool // OVERFLOW: changes how later operations write, answers nothing
+	next   int  // index of the argument after it
+}
+
+// computeBitField answers BITFIELD_RO, and a BITFIELD without writes. The server checks
+// all operations before it answers any, so the arguments are gone through twice.
+func computeBitField(dst []byte, args [][]byte, value []byte, readOnly bool) []byte {
+	gets, writes, errText := checkBitField(args)
+	switch {
+	case errText != "":
+		return resp.AppendError(dst, errText)
+	case writes && readOnly:
+		return resp.AppendError(dst, "ERR BITFIELD_RO only supports the GET subcommand")
+	case writes:
+		return resp.AppendError(dst, "ERR cinch: the gateway can't answer a BITFIELD that writes")
+	}
+	dst = resp.AppendArray(dst, gets)
+	for i := 2; i < len(args); {
+		op, _ := parseFieldOp(args, i)
+		if !op.none {
+			dst = resp.AppendInt(dst, readField(value, op))
+		}
+		i = op.next
+	}
+	return dst
+}
+
+// bitfieldWrites reports whether a BITFIELD command reaches an operation that changes
+// the value. It is false when the server would refuse the arguments first; compute
+// answers those.
+func bitfieldWrites(args [][]byte) bool {
+	_, writes, errText := checkBitField(args)
+	return writes && errText == ""
+}
+
+// checkBitField finds the first argument that the server refuses.
+func checkBitField(args [][]byte) (gets int, writes bool, errText string) {
+	for i := 2; i < len(args); {
+		op, errText := parseFieldOp(args, i)
+		if errText != "" {
+			return 0, false, errText
+		}
+		if op.writes {
+			writes = true
+		} else if !op.none {
+			gets++
+		}
+		i = op.next
+	}
+	return gets, writes, ""
+}
+
+// parseFieldOp reads the operation that starts at args[i]. A keyword with too few
+// arguments behind it is no keyword to the server.
+func parseFieldOp(args [][]byte, i int) (op fieldOp, errText string) {
+	left := len(args) - i - 1
+	switch name := args[i]; {
+	case isWord(name, "get") && left >= 2:
+		op.next = i + 3
+	case (isWord(name, "set") || isWord(name, "incrby")) && left >= 3:
+		op.next, op.writes = i+4, true
+	case isWord(name, "overflow") && left >= 1:
+		return fieldOp{none: true, next: i + 2}, checkOverflow(args[i+1])
+	default:
+		return op, errSyntax
+	}
+	var ok bool
+	if op.signed, op.bits, ok = parseFieldType(args[i+1]); !ok {
+		return op, errBitFieldType
+	}
+	if op.offset, ok = parseFieldOffset(args[i+2], op.bits); !ok {
+		return op, errBitOffset
+	}
+	if op.writes {
+		if _, ok = resp.ParseInt(args[i+3]); !ok {
+			return op, errNotInteger
+		}
+	}
+	return op, ""
+}
+
+func checkOverflow(arg []byte) string {
+	if isWord(arg, "wrap") || isWord(arg, "sat") || isWord(arg, "fail") {
+		return ""
+	}
+	return "ERR Invalid OVERFLOW type specified"
+}
+
+// parseFieldType reads "u1" to "u63" and "i1" to "i64".
+func parseFieldType(arg []byte) (signed bool, width int64, ok bool) {
+	arg = cString(arg)
+	if len(arg) == 0 || arg[0] != 'i' && arg[0] != 'u' {
+		return false, 0, false
+	}
+	signed = arg[0] == 'i'
+	width, ok = resp.ParseInt(arg[1:])
+	if !ok || width < 1 || width > 64 || width > 63 && !signed {
+		return false, 0, false
+	}
+	return signed, width, true
+}
+
+// parseFieldOffset reads an offset in bits, or in fields of the given width after "#".
+// The product wraps around as the server's does.
+func parseFieldOffset(arg []byte, width int64) (int64, bool) {
+	scale := int64(1)
+	if len(arg) > 0 && arg[0] == '#' {
+		arg, scale = arg[1:], width
+	}
+	offset, ok := resp.ParseInt(arg)
+	offset *= scale
+	return offset, ok && offset >= 0 && offset < maxBitOffset
+}
+
+// readField returns the field's bits as a number; what lies behind the value is zero.
+func readField(value []byte, op fieldOp) int64 {
+	var window [9]byte // 64 bits may touch nine bytes
+	if from := op.offset >> 3; from < int64(len(value)) {
+		copy(window[:], value[from:])
+	}
+	var u uint64
+	for i := op.offset & 7; i < op.offset&7+op.bits; i++ {
+		u = u<<1 | uint64(window[i>>3]>>(7-i&7)&1)
+	}
+	if op.signed {
+		shift := 64 - op.bits
+		return int64(u) << shift >> shift
+	}
+	return int64(u)
+}
