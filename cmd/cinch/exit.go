@@ -1,0 +1,47 @@
+package main
+
+import "errors"
+
+// Exit codes. They are documented and stable: scripts branch on them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitSkipped     = 3   // finished, but some items were skipped
+	exitDifference  = 4   // verification found a difference, or damage
+	exitUnreachable = 10  // the upstream can't be reached
+	exitConfig      = 11  // the configuration is invalid
+	exitDictMissing = 12  // a dictionary is missing
+	exitInterrupted = 130 // a second signal stopped it
+)
+
+// exitError is an error that ends the process with a code of its own, and with
+// a hint for people on what to do about it (may be empty).
+type exitError struct {
+	code int
+	err  error
+	hint string
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitCode returns what the process ends with after err.
+func exitCode(err error) int {
+	var e *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &e):
+		return e.code
+	}
+	return exitFailed
+}
+
+// hintOf returns the hint that comes with err, "" if none does.
+func hintOf(err error) string {
+	var e *exitError
+	if errors.As(err, &e) {
+		return e.hint
+	}
+	return ""
+}
