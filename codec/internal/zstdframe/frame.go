@@ -156,6 +156,9 @@ func (f *Frame) checkBlocks(rawLen int) error {
 			return fmt.Errorf("%d bytes after the last zstd block", len(rest))
 		}
 	}
+	if rawLen == 0 && f.Compressed > 0 { // no library is asked about an empty value
+		return errors.New("compressed zstd block in an empty value")
+	}
 	if rawLen < plain || rawLen-plain > f.Compressed*MaxBlock {
 		return fmt.Errorf("%d zstd blocks can't hold %d bytes", f.Blocks, rawLen)
 	}

@@ -1,0 +1,47 @@
+//go:build cgo
+
+package libzstd_test
+
+import (
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+)
+
+func newCoder(t testing.TB) codec.ZstdCoder {
+	t.Helper()
+	z, ok := libzstd.New()
+	if !ok {
+		t.Fatal("built with cgo, and there is no libzstd")
+	}
+	return z
+}
+
+// dicts adds a dictionary of libzstd's trainer to the suite's.
+func dicts(t testing.TB) map[string]*codec.Dict {
+	t.Helper()
+	content, err := libzstd.Train(codectest.Documents(400, 7), 8<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := codectest.Dicts(t)
+	all["trained by libzstd"] = codectest.NewDict(t, content)
+	return all
+}
+
+func TestLibzstd(t *testing.T) {
+	codectest.Zstd(t, newCoder(t), dicts(t))
+}
+
+// TestGoZstd runs the suite once more with the dictionary that only libzstd can train.
+func TestGoZstd(t *testing.T) {
+	codectest.Zstd(t, codec.NewGoZstd(), dicts(t))
+}
+
+func TestCrossDecode(t *testing.T) {
+	z, g := newCoder(t), codec.NewGoZstd()
+	t.Run("go reads libzstd", func(t *testing.T) { codectest.CrossDecode(t, z, g, dicts(t)) })
+	t.Run("libzstd reads go", func(t *testing.T) { codectest.CrossDecode(t, g, z, dicts(t)) })
+}

@@ -1,0 +1,12 @@
+package codec_test
+
+import (
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+)
+
+func TestGoZstd(t *testing.T) {
+	codectest.Zstd(t, codec.NewGoZstd(), codectest.Dicts(t))
+}
