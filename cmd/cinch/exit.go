@@ -14,16 +14,23 @@ const (
 	exitInterrupted = 130 // a second signal stopped it
 )
 
-// exitError is an error that ends the process with a code of its own, and with
-// a hint for people on what to do about it (may be empty).
+// exitError is an error that ends the process with a code of its own. Hints
+// are put around or into it with ui.WithHint.
 type exitError struct {
 	code int
 	err  error
-	hint string
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
+
+// withCode gives err an exit code. A nil error stays nil.
+func withCode(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code, err}
+}
 
 // exitCode returns what the process ends with after err.
 func exitCode(err error) int {
@@ -35,13 +42,4 @@ func exitCode(err error) int {
 		return e.code
 	}
 	return exitFailed
-}
-
-// hintOf returns the hint that comes with err, "" if none does.
-func hintOf(err error) string {
-	var e *exitError
-	if errors.As(err, &e) {
-		return e.hint
-	}
-	return ""
 }
