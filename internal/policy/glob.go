@@ -99,7 +99,7 @@ func nextToken(glob string) (token, string) {
 	case glob[0] == '?':
 		return token{class: &anyByte}, glob[1:]
 	case glob[0] == '[':
-		c, rest := parseClass(glob[1:])
+		c, rest, _ := parseClass(glob[1:])
 		return token{class: c}, rest
 	case glob[0] == '\\' && len(glob) > 1:
 		return token{b: glob[1]}, glob[2:]
@@ -109,13 +109,13 @@ func nextToken(glob string) (token, string) {
 
 // parseClass reads what follows a '['. It mirrors Redis's loop case by case,
 // in its order: an escape, the closing bracket, a range, a single byte.
-func parseClass(s string) (*class, string) {
-	c := new(class)
+func parseClass(s string) (c *class, rest string, closed bool) {
+	c = new(class)
 	not := s != "" && s[0] == '^'
 	if not {
 		s = s[1:]
 	}
-	for closed := false; s != "" && !closed; {
+	for s != "" && !closed {
 		switch {
 		case s[0] == '\\' && len(s) >= 2:
 			c.add(s[1])
@@ -137,7 +137,7 @@ func parseClass(s string) (*class, string) {
 	if not {
 		c.invert()
 	}
-	return c, s
+	return c, s, closed
 }
 
 func newPiece(run []token) piece {
@@ -203,4 +203,21 @@ func (p *Pattern) Match(key []byte) bool {
 		key = key[at+p.inner[i].len():]
 	}
 	return true
+}
+
+// UnclosedClass returns where a '[' stands in glob that no ']' closes, or -1.
+// Such a pattern works, see Pattern, but whoever wrote it probably meant another.
+func UnclosedClass(glob string) int {
+	for rest := glob; rest != ""; {
+		if rest[0] != '[' {
+			_, rest = nextToken(rest)
+			continue
+		}
+		_, after, closed := parseClass(rest[1:])
+		if !closed {
+			return len(glob) - len(rest)
+		}
+		rest = after
+	}
+	return -1
 }

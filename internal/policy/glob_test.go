@@ -142,6 +142,16 @@ func TestPatternHostile(t *testing.T) {
 	}
 }
 
+func TestUnclosedClass(t *testing.T) {
+	for glob, want := range map[string]int{
+		"": -1, "a*": -1, "[a-c]x": -1, `a\[b`: -1, "a[b": 1, "[^": 0, "[a-]": 0, `[x]?[\]`: 4, "*[": 1,
+	} {
+		if got := UnclosedClass(glob); got != want {
+			t.Errorf("UnclosedClass(%q) = %d, want %d", glob, got, want)
+		}
+	}
+}
+
 func FuzzPattern(f *testing.F) {
 	for _, glob := range []string{"*", "a*b?c", "[^a-z]*", `\*[\]x]`, "[a-", "[^", "**[*]"} {
 		f.Add(glob, "abxc")

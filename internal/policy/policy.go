@@ -166,7 +166,7 @@ func (r *Rule) check() error {
 	case !(r.MinGain > 0 && r.MinGain < 1):
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	}
-	return nil
+	return r.Setting.Validate()
 }
 
 // forcedRules gives the rules as Force applies them: no sizes, no minimum

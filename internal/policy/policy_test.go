@@ -133,6 +133,7 @@ func TestNewRefuses(t *testing.T) {
 		"min gain -0":  {MinGain: -0.1},
 		"no type":      {Field: "f", Types: String},
 		"no  type":     {Types: 1 << 5},
+		"dictionary":   {Setting: codec.Setting{Codec: codec.LZ4, Dict: 7}},
 	} {
 		_, err := New(Options{Rules: []Rule{{}, r}})
 		if !errors.Is(err, ErrRule) || !strings.Contains(err.Error(), strings.ReplaceAll(want, "  ", " ")) {

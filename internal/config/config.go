@@ -1,0 +1,209 @@
+// Package config reads the configuration file: strict YAML into one struct,
+// with the environment and flags laid over it. docs/CONFIG.md describes every
+// key for users.
+//
+//	config.go    the struct, its defaults, loading
+//	decode.go    YAML nodes into the struct, with a line for every complaint
+//	scalar.go    sizes, percentages, durations, settings
+//	override.go  environment and flags
+//	validate.go  everything that can be wrong with the values
+//	policy.go    dictionaries and rules as internal/policy wants them
+//	show.go      printing it back, without secrets; what a reload can't change
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Config is the whole file. A Config that Load or Parse returned is valid and
+// has its defaults filled in; it is not changed afterwards.
+type Config struct {
+	Admin        Admin        `yaml:"admin"`
+	Log          Log          `yaml:"log"`
+	Memory       Memory       `yaml:"memory"`
+	Zstd         string       `yaml:"zstd"` // auto, libzstd or go
+	DrainTimeout Duration     `yaml:"drain_timeout"`
+	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
+	Gateways     []Gateway    `yaml:"gateways"`
+
+	file  string            // as given; "" without one
+	lines map[string]int    // path of a key to its line in the file
+	from  map[string]string // path of a key to the variable or flag that set it
+}
+
+// Admin is the page for operators, which also serves /metrics.
+type Admin struct {
+	Listen string `yaml:"listen"` // host:port, unix:/path or "off"
+}
+
+// Log says what goes to standard error.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // text or json
+}
+
+// Memory bounds the process.
+type Memory struct {
+	Budget Bytes `yaml:"budget"` // bytes of values in flight
+}
+
+// Dictionary gives a dictionary's file a name that rules use.
+type Dictionary struct {
+	Name string `yaml:"name"`
+	File string `yaml:"file"` // relative to the config file's directory
+}
+
+// Gateway is one listener in front of one upstream.
+type Gateway struct {
+	Name           string       `yaml:"name"`
+	Protocol       string       `yaml:"protocol"`
+	Listen         string       `yaml:"listen"`   // host:port or unix:/path
+	Upstream       string       `yaml:"upstream"` // URL; may hold the gateway's own credentials
+	TLS            *TLS         `yaml:"tls,omitempty"`
+	UpstreamTLS    *UpstreamTLS `yaml:"upstream_tls,omitempty"`
+	Enabled        bool         `yaml:"enabled"`
+	MaxSeal        Bytes        `yaml:"max_seal"`
+	MaxConnections int          `yaml:"max_connections"`
+	Exclude        []string     `yaml:"exclude,omitempty"`
+	Rules          []Rule       `yaml:"rules"`
+}
+
+// TLS is what clients meet.
+type TLS struct {
+	Cert     string `yaml:"cert"`
+	Key      string `yaml:"key"`
+	ClientCA string `yaml:"client_ca,omitempty"`
+}
+
+// UpstreamTLS is how the gateway meets its upstream (rediss://).
+type UpstreamTLS struct {
+	CA                 string `yaml:"ca,omitempty"`
+	Cert               string `yaml:"cert,omitempty"`
+	Key                string `yaml:"key,omitempty"`
+	ServerName         string `yaml:"server_name,omitempty"`
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify,omitempty"`
+}
+
+// Rule leads from addresses to a setting; see internal/policy.
+type Rule struct {
+	Name       string     `yaml:"name"`
+	Key        string     `yaml:"key"`
+	Field      string     `yaml:"field,omitempty"`
+	DB         *int       `yaml:"db,omitempty"` // nil: any
+	Type       []TypeName `yaml:"type,flow"`
+	MinSize    *Bytes     `yaml:"min_size"` // nil until the defaults are filled in
+	MaxSize    Bytes      `yaml:"max_size,omitempty"`
+	MinGain    Percent    `yaml:"min_gain"`
+	Setting    *Setting   `yaml:"setting"`
+	Dictionary string     `yaml:"dictionary,omitempty"`
+}
+
+// Defaults of what a file leaves out, beside those in internal/policy.
+const (
+	DefaultAdmin          = "127.0.0.1:9470"
+	DefaultListen         = "127.0.0.1:6380" // of the embedded store's gateway
+	DefaultBudget         = 256 << 20        // bytes
+	DefaultMaxSeal        = 32 << 20         // bytes
+	DefaultMaxConnections = 10000
+	DefaultDrainTimeout   = 30 * time.Second
+
+	Off   = "off" // as admin.listen
+	Redis = "redis"
+)
+
+// Default is what an empty file means.
+func Default() *Config {
+	return &Config{
+		Admin:        Admin{Listen: DefaultAdmin},
+		Log:          Log{Level: "info", Format: "text"},
+		Memory:       Memory{Budget: DefaultBudget},
+		Zstd:         "auto",
+		DrainTimeout: Duration(DefaultDrainTimeout),
+		lines:        map[string]int{},
+		from:         map[string]string{},
+	}
+}
+
+func (g *Gateway) setDefaults() {
+	g.Enabled = true
+	g.MaxSeal = DefaultMaxSeal
+	g.MaxConnections = DefaultMaxConnections
+}
+
+func (r *Rule) setDefaults() {
+	r.Key = "*"
+	r.Type = []TypeName{"string", "hash"}
+	r.MinGain = 10
+}
+
+// DefaultRule is what gateways get that no file describes: all strings and
+// hashes from 64 bytes on, zstd level 3.
+func DefaultRule() Rule {
+	var r Rule
+	r.setDefaults()
+	r.Name = "default"
+	r.Setting = &Setting{codec.Setting{Codec: codec.Zstd, Level: 3}}
+	return r
+}
+
+// RedisGateway is a gateway with the defaults of everything but its addresses
+// and its rules.
+func RedisGateway(name, listen, upstream string, rules []Rule) Gateway {
+	g := Gateway{}
+	g.setDefaults()
+	g.Name, g.Protocol, g.Listen, g.Upstream, g.Rules = name, Redis, listen, upstream, rules
+	return g
+}
+
+// Load reads a file ("" for none), lays the overrides over it in their order,
+// adds more gateways and validates all of it. Its errors, but those of reading
+// the file, are an *Error and wrap ErrInvalid.
+func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
+	if file == "" {
+		return finish(Default(), more, overrides)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, text, more, overrides...)
+}
+
+// Parse is Load for a file's text; file is used in errors and for relative paths.
+func Parse(file string, text []byte, more []Gateway, overrides ...Override) (*Config, error) {
+	c := Default()
+	c.file = file
+	if err := c.decodeYAML(text); err != nil {
+		return nil, err
+	}
+	return finish(c, more, overrides)
+}
+
+func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
+	if err := c.override(overrides); err != nil {
+		return nil, err
+	}
+	for _, g := range more {
+		c.Gateways = append(c.Gateways, g.clone())
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	c.fillDefaults()
+	return c, nil
+}
+
+// File is the name under which the configuration was loaded, "" without one.
+func (c *Config) File() string { return c.file }
+
+// path resolves a file's name against the directory of the config file.
+func (c *Config) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(c.file), name)
+}

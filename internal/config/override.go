@@ -1,0 +1,85 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Override is a value from the environment or a flag for one key. Later ones
+// win, so that the order environment, flags gives flags the last word.
+type Override struct {
+	From  string // shown in errors: "CINCH_LOG_LEVEL" or "--admin"
+	Key   string // path: "log.level"
+	Value string
+}
+
+// environment lists the keys that variables may set. The rest belongs to
+// gateways, of which there may be several.
+var environment = []struct{ name, key string }{
+	{"CINCH_ADMIN_LISTEN", "admin.listen"},
+	{"CINCH_LOG_LEVEL", "log.level"},
+	{"CINCH_LOG_FORMAT", "log.format"},
+	{"CINCH_MEMORY_BUDGET", "memory.budget"},
+	{"CINCH_ZSTD", "zstd"},
+	{"CINCH_DRAIN_TIMEOUT", "drain_timeout"},
+}
+
+// FromEnvironment returns what the environment sets. A variable that is set
+// but empty counts as not set. Unknown ones that begin with CINCH_ are left
+// alone: Kubernetes makes such variables for a service called cinch.
+func FromEnvironment(getenv func(string) string) []Override {
+	var list []Override
+	for _, e := range environment {
+		if value := getenv(e.name); value != "" {
+			list = append(list, Override{From: e.name, Key: e.key, Value: value})
+		}
+	}
+	return list
+}
+
+func (c *Config) override(list []Override) error {
+	d := decoder{problems{c: c}}
+	for _, o := range list {
+		v := reflect.ValueOf(c).Elem()
+		for name := range strings.SplitSeq(o.Key, ".") {
+			v = v.Field(fieldNames(v.Type())[name])
+		}
+		before := len(d.list)
+		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: o.Value}, v, o.Key)
+		for i := range d.list[before:] {
+			p := &d.list[before+i]
+			p.File, p.Line, p.Path = "", 0, o.From
+		}
+		c.from[o.Key] = o.From // complaints about it then don't point into the file
+	}
+	return d.err()
+}
+
+// ParseRule reads a rule as the --rule flag has it: the keys of a rule in the
+// file, as in "key=menu:*,setting=zstd-3". Values with commas need a file.
+func ParseRule(text string) (Rule, error) {
+	c := Default()
+	d := decoder{problems{c: c}}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			d.at(0, "--rule", `write key=PATTERN,setting=SETTING`, "%q has no =", part)
+			continue
+		}
+		n.Content = append(n.Content, scalarNode(strings.TrimSpace(key)), scalarNode(strings.TrimSpace(value)))
+	}
+	var r Rule
+	r.setDefaults()
+	d.value(n, reflect.ValueOf(&r).Elem(), "--rule")
+	if err := d.err(); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+func scalarNode(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Policy builds the gateway's policy. numbers gives the dictionaries' numbers
+// by name.
+func (g *Gateway) Policy(numbers map[string]uint32) (*policy.Policy, error) {
+	o := policy.Options{Exclude: g.Exclude, Off: !g.Enabled}
+	for i := range g.Rules {
+		r, err := g.Rules[i].policy(numbers)
+		if err != nil {
+			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
+		}
+		o.Rules = append(o.Rules, r)
+	}
+	p, err := policy.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
+	}
+	return p, nil
+}
+
+func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
+	out := policy.Rule{
+		Name:    r.Name,
+		Key:     r.Key,
+		Field:   r.Field,
+		MaxSize: int(r.MaxSize),
+		MinGain: max(float64(r.MinGain)/100, policy.AnyGain),
+		Setting: r.Setting.Setting,
+	}
+	for _, t := range r.Type {
+		out.Types |= t.bit()
+	}
+	if r.DB != nil {
+		out.Space = strconv.Itoa(*r.DB)
+	}
+	if out.MinSize = int(r.minSize()); out.MinSize == 0 && !out.Raw() {
+		out.MinSize = 1 // what policy takes for "none"; an empty value gains nothing
+	}
+	if r.Dictionary != "" {
+		n, ok := numbers[r.Dictionary]
+		if !ok {
+			return out, fmt.Errorf("rule %s: dictionary %q is not loaded", r.Name, r.Dictionary)
+		}
+		out.Setting.Dict = n
+	}
+	return out, nil
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrInvalid is wrapped by every complaint about a configuration's content.
+var ErrInvalid = errors.New("invalid configuration")
+
+// Problem is one complaint, "cinch.yaml:12: gateways[0].listen: what: hint".
+type Problem struct {
+	File string // "" when it is not about a file
+	Line int    // from 1; 0 when unknown
+	Path string // of the key, or the flag's or variable's name
+	Text string
+	Hint string
+}
+
+func (p Problem) String() string {
+	var b strings.Builder
+	switch {
+	case p.File != "" && p.Line > 0:
+		fmt.Fprintf(&b, "%s:%d: ", p.File, p.Line)
+	case p.File != "":
+		fmt.Fprintf(&b, "%s: ", p.File)
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	b.WriteString(p.Text)
+	if p.Hint != "" {
+		b.WriteString(": " + p.Hint)
+	}
+	return b.String()
+}
+
+// Error holds everything that was found wrong, in the order of the lines.
+type Error struct{ Problems []Problem }
+
+// Error gives each problem a line of its own.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns ErrInvalid.
+func (e *Error) Unwrap() error { return ErrInvalid }
+
+// problems collects complaints about c.
+type problems struct {
+	c    *Config
+	list []Problem
+}
+
+// add complains about the value at path. The hint may be empty.
+func (ps *problems) add(path, hint, format string, args ...any) {
+	p := Problem{Path: path, Text: fmt.Sprintf(format, args...), Hint: hint}
+	if from := ps.c.from[path]; from != "" {
+		p.Path = from
+	} else if line := ps.c.line(path); line > 0 {
+		p.File, p.Line = ps.c.file, line
+	}
+	ps.list = append(ps.list, p)
+}
+
+func (ps *problems) err() error {
+	if len(ps.list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(ps.list, func(a, b Problem) int { return a.Line - b.Line })
+	return &Error{ps.list}
+}
+
+// line finds where path, or the nearest thing around it, stands in the file.
+// 0 means that it came from elsewhere.
+func (c *Config) line(path string) int {
+	for path != "" {
+		if line, ok := c.lines[path]; ok {
+			return line
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return 0
+}

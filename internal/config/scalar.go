@@ -1,0 +1,175 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Bytes is a size. In text it is a whole number of bytes, or of one of the
+// units: 1000, "256KB", "32MiB".
+type Bytes int64
+
+var units = []struct {
+	name string
+	size int64
+}{
+	// The binary ones first and from the largest: String takes the first that fits.
+	{"TiB", 1 << 40},
+	{"GiB", 1 << 30},
+	{"MiB", 1 << 20},
+	{"KiB", 1 << 10},
+	{"TB", 1e12},
+	{"GB", 1e9},
+	{"MB", 1e6},
+	{"KB", 1e3},
+	{"kB", 1e3},
+	{"B", 1},
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	s := strings.TrimSpace(string(text))
+	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	n, err := strconv.ParseInt(s[:digits], 10, 64)
+	if err != nil {
+		return ui.WithHint(fmt.Errorf("%q is no size", s), "write bytes, or a unit as in 256KB or 32MiB")
+	}
+	size := int64(0)
+	unit := strings.TrimSpace(s[digits:])
+	for _, u := range units {
+		if u.name == unit {
+			size = u.size
+		}
+	}
+	switch {
+	case unit == "":
+		size = 1
+	case size == 0:
+		return ui.WithHint(fmt.Errorf("%q has no unit that I know", s), "KB is 1000 bytes and KiB is 1024; also MB, MiB, GB, GiB")
+	}
+	if n > math.MaxInt64/size {
+		return fmt.Errorf("%q is too large", s)
+	}
+	*b = Bytes(n * size)
+	return nil
+}
+
+// String returns a text that means the same.
+func (b Bytes) String() string {
+	for _, u := range units[:4] {
+		if b != 0 && int64(b)%u.size == 0 {
+			return strconv.FormatInt(int64(b)/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// MarshalYAML prints a plain number as a number.
+func (b Bytes) MarshalYAML() (any, error) {
+	if s := b.String(); strings.HasSuffix(s, "B") {
+		return s, nil
+	}
+	return int64(b), nil
+}
+
+// Percent is a share, 10 for "10%".
+type Percent float64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Percent) UnmarshalText(text []byte) error {
+	number, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
+	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if !ok || err != nil {
+		return ui.WithHint(fmt.Errorf("%q is no percentage", text), "write it with its sign, as in 10%%")
+	}
+	if !(f >= 0 && f < 100) {
+		return fmt.Errorf("%s%% is not between 0%% and 100%%", number)
+	}
+	*p = Percent(f)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Percent) MarshalText() ([]byte, error) {
+	return append(strconv.AppendFloat(nil, float64(p), 'g', -1, 64), '%'), nil
+}
+
+// Duration is a time span, "30s" or "1m30s".
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return ui.WithHint(fmt.Errorf("%q is no duration", text), "write it with its unit, as in 500ms, 30s or 5m")
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(time.Duration(d).String()), nil
+}
+
+// Setting is a codec.Setting in text.
+type Setting struct{ codec.Setting }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Setting) UnmarshalText(text []byte) (err error) {
+	s.Setting, err = codec.ParseSetting(string(text))
+	if !errors.Is(err, codec.ErrUnknownCodec) {
+		return err
+	}
+	var names []string
+	for id := codec.Raw; id.Known(); id++ {
+		names = append(names, id.String())
+	}
+	name, _, _ := strings.Cut(string(text), "-")
+	if near := ui.Nearest(name, names); near != "" {
+		return ui.WithHint(err, "did you mean %q?", near)
+	}
+	return ui.WithHint(err, "codecs are %s", strings.Join(names, ", "))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// TypeName is a type of values: "string", "hash" or "stream".
+type TypeName string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *TypeName) UnmarshalText(text []byte) error {
+	*t = TypeName(text)
+	if t.bit() != 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown type %q", text)
+	if slices.Contains([]string{"list", "set", "zset"}, string(text)) {
+		return ui.WithHint(err, "members of lists, sets and sorted sets are never sealed")
+	}
+	return ui.WithHint(err, "types are string, hash, stream")
+}
+
+func (t TypeName) bit() policy.Type {
+	for bit := policy.String; bit <= policy.Stream; bit <<= 1 {
+		if bit.String() == string(t) {
+			return bit
+		}
+	}
+	return 0
+}
+
+func sortedList(names []string) string {
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

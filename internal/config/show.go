@@ -1,0 +1,107 @@
+package config
+
+import (
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const redacted = "xxxxx"
+
+// Redacted returns a copy that may be shown: passwords in URLs are replaced.
+// Files with keys are named, as they were; their content never is in a Config.
+func (c *Config) Redacted() *Config {
+	shown := *c
+	shown.Gateways = slices.Clone(c.Gateways)
+	for i := range shown.Gateways {
+		shown.Gateways[i].Upstream = redactURL(shown.Gateways[i].Upstream)
+	}
+	return &shown
+}
+
+// redactURL hides a password, and a name that stands alone: some clients take
+// that for the password.
+func redactURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return redacted
+	}
+	if u.User == nil {
+		return raw
+	}
+	if _, hasPassword := u.User.Password(); hasPassword {
+		u.User = url.UserPassword(u.User.Username(), redacted)
+	} else {
+		u.User = url.User(redacted)
+	}
+	return u.String()
+}
+
+// YAML prints the configuration as a file that means the same.
+func (c *Config) YAML() ([]byte, error) {
+	var b strings.Builder
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(c); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), enc.Close()
+}
+
+// Frozen returns the keys that differ between two configurations and that a
+// running process can't change: they take a restart. What a reload does change
+// are dictionaries, each gateway's rules, exclude and enabled, and the log level.
+func Frozen(running, wanted *Config) []string {
+	var keys []string
+	compare := func(path string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			keys = append(keys, path)
+		}
+	}
+	compare("admin.listen", running.Admin.Listen, wanted.Admin.Listen)
+	compare("log.format", running.Log.Format, wanted.Log.Format)
+	compare("memory.budget", running.Memory.Budget, wanted.Memory.Budget)
+	compare("zstd", running.Zstd, wanted.Zstd)
+	compare("drain_timeout", running.DrainTimeout, wanted.DrainTimeout)
+	for i := range running.Gateways {
+		a := &running.Gateways[i]
+		path := "gateways[" + a.Name + "]"
+		b := wanted.Gateway(a.Name)
+		if b == nil {
+			keys = append(keys, path+" (removed)")
+			continue
+		}
+		compare(path+".protocol", a.Protocol, b.Protocol)
+		compare(path+".listen", a.Listen, b.Listen)
+		compare(path+".upstream", a.Upstream, b.Upstream)
+		compare(path+".tls", a.TLS, b.TLS)
+		compare(path+".upstream_tls", a.UpstreamTLS, b.UpstreamTLS)
+		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
+		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
+	}
+	for i := range wanted.Gateways {
+		if name := wanted.Gateways[i].Name; running.Gateway(name) == nil {
+			keys = append(keys, "gateways["+name+"] (added)")
+		}
+	}
+	return keys
+}
+
+// Gateway returns the gateway of that name, or nil.
+func (c *Config) Gateway(name string) *Gateway {
+	for i := range c.Gateways {
+		if c.Gateways[i].Name == name {
+			return &c.Gateways[i]
+		}
+	}
+	return nil
+}
+
+// clone copies as deep as finish changes things.
+func (g Gateway) clone() Gateway {
+	g.Rules = slices.Clone(g.Rules)
+	return g
+}

@@ -1,0 +1,302 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// RedisPort is the port of an upstream URL that names none.
+const RedisPort = "6379"
+
+const (
+	maxBytes       = 512 << 20 // Redis's own limit of a value
+	maxConnections = 1 << 20
+	namePattern    = `^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`
+)
+
+var nameRegexp = regexp.MustCompile(namePattern)
+
+func (c *Config) validate() error {
+	v := validator{problems{c: c}}
+	v.process()
+	v.dictionaries()
+	if len(c.Gateways) == 0 {
+		v.add("gateways", "list at least one, or run without a configuration to try Cinch", "there are none")
+	}
+	listeners := map[string]string{c.Admin.Listen: "admin.listen"}
+	delete(listeners, Off)
+	names := map[string]bool{}
+	for i := range c.Gateways {
+		v.gateway(&c.Gateways[i], fmt.Sprintf("gateways[%d]", i), names, listeners)
+	}
+	return v.err()
+}
+
+type validator struct{ problems }
+
+func (v *validator) process() {
+	c := v.c
+	if c.Admin.Listen != Off {
+		v.address("admin.listen", c.Admin.Listen)
+	}
+	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	v.oneOf("log.format", c.Log.Format, "text", "json")
+	v.oneOf("zstd", c.Zstd, "auto", "libzstd", "go")
+	if c.DrainTimeout < 0 {
+		v.add("drain_timeout", "", "is negative")
+	}
+	if c.Memory.Budget < 1<<20 {
+		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
+	}
+}
+
+func (v *validator) oneOf(path, got string, want ...string) {
+	if slices.Contains(want, got) {
+		return
+	}
+	last := len(want) - 1
+	hint := "write " + want[last]
+	if last > 0 {
+		hint = "write " + strings.Join(want[:last], ", ") + " or " + want[last]
+	}
+	if got == "" {
+		v.add(path, hint, "is missing")
+		return
+	}
+	if near := ui.Nearest(got, want); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	v.add(path, hint, "unknown value %q", got)
+}
+
+func (v *validator) address(path, addr string) {
+	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if strings.TrimPrefix(socket, "//") == "" {
+			v.add(path, "write unix:/path/to/socket", "names no socket")
+		}
+		return
+	}
+	if addr == "" {
+		v.add(path, "write host:port or unix:/path", "is missing")
+		return
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		var ae *net.AddrError
+		reason := "bad address"
+		if errors.As(err, &ae) {
+			reason = ae.Err
+		}
+		v.add(path, "write host:port or unix:/path", "%q: %s", addr, reason)
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		v.add(path, "", "port %q is not between 0 and 65535", port)
+	}
+}
+
+func (v *validator) dictionaries() {
+	seen := map[string]bool{}
+	for i, d := range v.c.Dictionaries {
+		path := fmt.Sprintf("dictionaries[%d]", i)
+		if v.name(path+".name", d.Name, seen) && d.Name == autoDictionary {
+			v.add(path+".name", "choose another name", "%q is reserved", d.Name)
+		}
+		if d.File == "" {
+			v.add(path+".file", "name a file that 'cinch dict train' wrote", "is missing")
+		}
+	}
+}
+
+// name checks a name that has to be there, once.
+func (v *validator) name(path, name string, seen map[string]bool) bool {
+	switch {
+	case name == "":
+		v.add(path, "names show up in metrics and logs", "is missing")
+	case !nameRegexp.MatchString(name):
+		v.add(path, "use up to 64 letters, digits, '_', '-' and '.'", "bad name %q", name)
+	case seen[name]:
+		v.add(path, "", "%q is there twice", name)
+	default:
+		seen[name] = true
+		return true
+	}
+	return false
+}
+
+func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
+	v.name(path+".name", g.Name, names)
+	v.oneOf(path+".protocol", g.Protocol, Redis)
+	v.address(path+".listen", g.Listen)
+	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
+		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
+			v.add(path+".listen", "", "%s is the address of %s already", g.Listen, other)
+		}
+		listeners[g.Listen] = path + ".listen"
+	}
+	v.upstream(g, path)
+	v.tls(g, path)
+	v.limits(g, path)
+	for i, glob := range g.Exclude {
+		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
+		if glob == "" {
+			v.add(fmt.Sprintf("%s.exclude[%d]", path, i), "", "is empty")
+		}
+	}
+	rules := map[string]bool{}
+	for i := range g.Rules {
+		v.rule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i), rules)
+	}
+}
+
+func (v *validator) limits(g *Gateway, path string) {
+	if g.MaxSeal < 1 || g.MaxSeal > maxBytes {
+		v.add(path+".max_seal", "", "%s is not between 1 and %s", g.MaxSeal, Bytes(maxBytes))
+	}
+	if g.MaxConnections < 1 || g.MaxConnections > maxConnections {
+		v.add(path+".max_connections", "", "%d is not between 1 and %d", g.MaxConnections, maxConnections)
+	}
+}
+
+func (v *validator) upstream(g *Gateway, path string) {
+	path += ".upstream"
+	const hint = "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path"
+	if g.Upstream == "" {
+		v.add(path, hint, "is missing")
+		return
+	}
+	up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
+	if err != nil {
+		v.add(path, hint, "%v", err)
+		return
+	}
+	if up.Database != "" && up.Database != "0" {
+		v.add(path, "leave it out of the URL", "names a database, but clients select their own")
+	}
+	if up.Network == "tcp" && up.Address == g.Listen {
+		v.add(path, "", "is the gateway itself")
+	}
+	if g.UpstreamTLS != nil && up.TLS == nil {
+		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…", "the upstream is not reached by TLS")
+	}
+}
+
+func (v *validator) tls(g *Gateway, path string) {
+	if t := g.TLS; t != nil {
+		if t.Cert == "" {
+			v.add(path+".tls.cert", "name a PEM file", "is missing")
+		}
+		if t.Key == "" {
+			v.add(path+".tls.key", "name a PEM file", "is missing")
+		}
+	}
+	if t := g.UpstreamTLS; t != nil {
+		if (t.Cert == "") != (t.Key == "") {
+			v.add(path+".upstream_tls", "", "cert and key belong together")
+		}
+		if t.InsecureSkipVerify && (t.CA != "" || t.ServerName != "") {
+			v.add(path+".upstream_tls.insecure_skip_verify", "drop one of them", "makes ca and server_name pointless")
+		}
+	}
+}
+
+const autoDictionary = "auto"
+
+func (v *validator) rule(r *Rule, path string, names map[string]bool) {
+	if r.Name != "" {
+		v.name(path+".name", r.Name, names)
+	}
+	v.glob(path+".key", r.Key)
+	v.glob(path+".field", r.Field)
+	if r.DB != nil && *r.DB < 0 {
+		v.add(path+".db", "", "%d is negative", *r.DB)
+	}
+	switch {
+	case len(r.Type) == 0:
+		v.add(path+".type", "leave it out for string and hash", "names no type")
+	case r.Field != "" && !slices.ContainsFunc(r.Type, func(t TypeName) bool { return t != "string" }):
+		v.add(path+".field", "strings have no fields", "only makes sense for type hash or stream")
+	}
+	if minSize := r.minSize(); r.MaxSize != 0 && r.MaxSize < minSize {
+		v.add(path+".max_size", "", "%s is below min_size, %s", r.MaxSize, minSize)
+	}
+	v.setting(r, path)
+}
+
+func (v *validator) setting(r *Rule, path string) {
+	if r.Setting == nil {
+		v.add(path+".setting", "for example zstd-3, lz4, or raw to leave values alone", "is missing")
+		return
+	}
+	if r.Setting.Dict != 0 {
+		v.add(path+".setting", "write dictionary: NAME beside it", "a dictionary is named, not numbered")
+	}
+	if r.Dictionary == "" {
+		return
+	}
+	path += ".dictionary"
+	known := func(d Dictionary) bool { return d.Name == r.Dictionary }
+	switch {
+	case r.Dictionary == autoDictionary:
+		v.add(path, "train one with 'cinch dict train' and list it under dictionaries", "auto is not available in this version")
+	case !slices.ContainsFunc(v.c.Dictionaries, known):
+		v.add(path, v.nearDictionary(r.Dictionary), "there is no dictionary %q", r.Dictionary)
+	case r.Setting.Codec != codec.Zstd:
+		v.add(path, "write setting: zstd-3", "%s takes no dictionary", r.Setting.Codec)
+	}
+}
+
+func (v *validator) nearDictionary(name string) string {
+	var names []string
+	for _, d := range v.c.Dictionaries {
+		names = append(names, d.Name)
+	}
+	if near := ui.Nearest(name, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "list it under dictionaries"
+}
+
+// glob refuses a class that is not closed. Redis takes it as one that ends
+// with the pattern; in a file it is a mistake.
+func (v *validator) glob(path, glob string) {
+	if i := policy.UnclosedClass(glob); i >= 0 {
+		v.add(path, `close it, or write \[ for the character`, "%q has a [ without ]", glob[i:])
+	}
+}
+
+// minSize is the rule's minimum, or the default. A rule that leaves values
+// alone does so with small ones too.
+func (r *Rule) minSize() Bytes {
+	switch {
+	case r.MinSize != nil:
+		return *r.MinSize
+	case r.Setting != nil && r.Setting.Codec == codec.Raw:
+		return 0
+	}
+	return policy.DefaultMinSize
+}
+
+// fillDefaults makes explicit what depends on other values.
+func (c *Config) fillDefaults() {
+	for i := range c.Gateways {
+		for j := range c.Gateways[i].Rules {
+			r := &c.Gateways[i].Rules[j]
+			if r.Name == "" {
+				r.Name = fmt.Sprintf("rule-%d", j+1)
+			}
+			size := r.minSize()
+			r.MinSize = &size
+		}
+	}
+}
