@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// busyStats has one of everything.
+func busyStats() *Stats {
+	s := NewStats("cache", "redis")
+	s.SetCommands([]string{"append"})
+	s.connOpened()
+	s.connRejected()
+	s.Sealed("menus", codec.Zstd, 1000, 250, 2*time.Millisecond)
+	s.Sealed("menus", codec.Zstd, 1000, 150, 3*time.Millisecond)
+	s.Sealed("menus", codec.LZ4, 100, 50, time.Millisecond)
+	s.SealTime("menus", codec.LZ4, time.Millisecond)
+	s.Left("menus", "no_gain", 300)
+	s.Left("rest", "small", 7)
+	s.Opened(codec.Zstd, 250, 1000, 4*time.Millisecond)
+	s.Error("damaged")
+	s.Guarded("append", "inflated")
+	s.Guarded("x-invented", "refused")
+	s.Inflated("append")
+	s.Latency(15 * time.Microsecond)
+	return s
+}
+
+func busyMetrics() *Metrics {
+	b := NewBudget(100)
+	b.TryAcquire(60)
+	return &Metrics{
+		Gateways: []*Stats{busyStats(), NewStats("quiet", "redis")},
+		Budget:   b,
+		Codec:    func() (int, int) { return 1, 2 },
+		Version:  "1.2.3", Revision: "abc",
+	}
+}
+
+func TestMetricsShowWhatWasCounted(t *testing.T) {
+	want := `
+# HELP cinch_values_sealed_total Values sealed.
+# TYPE cinch_values_sealed_total counter
+cinch_values_sealed_total{codec="lz4",gateway="cache",rule="menus"} 1
+cinch_values_sealed_total{codec="zstd",gateway="cache",rule="menus"} 2
+# HELP cinch_value_stored_bytes_total Bytes of sealed values after it, envelopes included.
+# TYPE cinch_value_stored_bytes_total counter
+cinch_value_stored_bytes_total{codec="lz4",gateway="cache",rule="menus"} 50
+cinch_value_stored_bytes_total{codec="zstd",gateway="cache",rule="menus"} 400
+# HELP cinch_seal_cpu_seconds_total Time spent sealing, attempts without gain included.
+# TYPE cinch_seal_cpu_seconds_total counter
+cinch_seal_cpu_seconds_total{codec="lz4",gateway="cache",rule="menus"} 0.002
+cinch_seal_cpu_seconds_total{codec="zstd",gateway="cache",rule="menus"} 0.005
+# HELP cinch_values_left_total Values covered by a rule that went as they are.
+# TYPE cinch_values_left_total counter
+cinch_values_left_total{gateway="cache",reason="no_gain",rule="menus"} 1
+cinch_values_left_total{gateway="cache",reason="small",rule="rest"} 1
+# HELP cinch_guarded_commands_total Commands that compute on values and were guarded.
+# TYPE cinch_guarded_commands_total counter
+cinch_guarded_commands_total{command="append",gateway="cache",outcome="inflated"} 1
+cinch_guarded_commands_total{command="other",gateway="cache",outcome="refused"} 1
+# HELP cinch_connections Client connections open now.
+# TYPE cinch_connections gauge
+cinch_connections{gateway="cache"} 1
+cinch_connections{gateway="quiet"} 0
+# HELP cinch_budget_in_use_bytes Bytes of values in flight.
+# TYPE cinch_budget_in_use_bytes gauge
+cinch_budget_in_use_bytes 60
+`
+	names := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(want, -1)
+	compare := make([]string, 0, len(names))
+	for _, m := range names {
+		compare = append(compare, m[1])
+	}
+	if err := testutil.CollectAndCompare(busyMetrics(), strings.NewReader(want), compare...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetricsRegisterAndLint(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	m := busyMetrics()
+	if err := m.Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "cinch_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// docs/METRICS.md names exactly the metrics that there are.
+func TestMetricsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
+		documented = append(documented, m[1])
+	}
+	ch := make(chan *prometheus.Desc, 100)
+	(&Metrics{}).Describe(ch)
+	close(ch)
+	var exist []string
+	for d := range ch {
+		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
+	}
+	slices.Sort(documented)
+	slices.Sort(exist)
+	if !slices.Equal(documented, exist) {
+		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	got := busyStats().Snapshot()
+	if want := (Connections{Open: 1, Total: 1, Rejected: 1}); got.Connections != want {
+		t.Errorf("connections %+v", got.Connections)
+	}
+	want := Total{
+		Values: 5, Sealed: 3, RawBytes: 2407, StoredBytes: 757, SavedBytes: 1650,
+		Ratio: 2407.0 / 757, SealCPUSeconds: 0.007, OpenCPUSeconds: 0.004, Opened: 1,
+	}
+	if got.Total != want {
+		t.Errorf("total %+v, want %+v", got.Total, want)
+	}
+	if len(got.Rules) != 2 || got.Rules[0].Rule != "menus" || got.Rules[1].Rule != "rest" {
+		t.Fatalf("rules %+v", got.Rules)
+	}
+	menus := got.Rules[0]
+	if menus.Sealed != 3 || menus.Left != 1 || menus.RawBytes != 2400 || menus.StoredBytes != 750 || menus.Ratio != 3.2 {
+		t.Errorf("menus %+v", menus)
+	}
+	if c := menus.Codecs; len(c) != 2 || c[0].Codec != "lz4" || c[1].Values != 2 || c[1].Ratio != 5 {
+		t.Errorf("codecs %+v", c)
+	}
+	if l := (LatencyTotal{Count: 1, MeanUs: 15, P50Us: 20, P99Us: 20}); got.Latency != l {
+		t.Errorf("latency %+v", got.Latency)
+	}
+}
+
+func TestSnapshotOfNothing(t *testing.T) {
+	s := NewStats("quiet", "redis").Snapshot()
+	if s.Total != (Total{}) || s.Latency != (LatencyTotal{}) || s.Rules == nil || s.Opened == nil || s.Guarded == nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestHistogramBounds(t *testing.T) {
+	var h histogram
+	for _, d := range []time.Duration{-1, 0, time.Microsecond, time.Microsecond + 1, time.Second, time.Second + 1, time.Hour} {
+		h.observe(d)
+	}
+	counts, total := h.read()
+	last := len(counts) - 1
+	if total != 7 || counts[0] != 3 || counts[1] != 1 || counts[last-1] != 1 || counts[last] != 2 {
+		t.Errorf("%v", counts)
+	}
+	if q := h.quantile(0.5); q != 2*time.Microsecond {
+		t.Errorf("median %v", q)
+	}
+	if q := h.quantile(1); q != time.Second {
+		t.Errorf("highest %v", q)
+	}
+}
+
+func TestFamilyFoldsWhatIsTooMuch(t *testing.T) {
+	s := NewStats("cache", "redis")
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range maxClassSeries {
+				s.Error(fmt.Sprintf("class-%d-%d", w, i))
+			}
+		})
+	}
+	wg.Wait()
+	errs := s.Snapshot().Errors
+	if len(errs) != maxClassSeries+1 {
+		t.Errorf("%d classes", len(errs))
+	}
+	var sum uint64
+	for _, n := range errs {
+		sum += n
+	}
+	if sum != 4*maxClassSeries || errs[otherLabel] != 3*maxClassSeries {
+		t.Errorf("%d counted, %d of them other", sum, errs[otherLabel])
+	}
+}
+
+func TestCountingAllocatesNothing(t *testing.T) {
+	s := busyStats()
+	rule, command := strings.Clone("menus"), strings.Clone("append")
+	unknown := strings.Clone("x-invented")
+	for name, count := range map[string]func(){
+		"Sealed":          func() { s.Sealed(rule, codec.Zstd, 1000, 250, 5) },
+		"SealTime":        func() { s.SealTime(rule, codec.LZ4, 5) },
+		"Left":            func() { s.Left(rule, "no_gain", 1000) },
+		"Opened":          func() { s.Opened(codec.Zstd, 250, 1000, 5) },
+		"Error":           func() { s.Error("damaged") },
+		"Guarded":         func() { s.Guarded(command, "inflated") },
+		"Guarded unknown": func() { s.Guarded(unknown, "refused") },
+		"Inflated":        func() { s.Inflated("append") },
+		"Latency":         func() { s.Latency(15 * time.Microsecond) },
+	} {
+		if n := testing.AllocsPerRun(100, count); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestNilStats(t *testing.T) {
+	var s *Stats
+	s.SetCommands(nil)
+	s.Sealed("r", codec.Zstd, 1, 1, 1)
+	s.SealTime("r", codec.Zstd, 1)
+	s.Left("r", "small", 1)
+	s.Opened(codec.Zstd, 1, 1, 1)
+	s.Error("x")
+	s.Guarded("x", "y")
+	s.Inflated("x")
+	s.Latency(1)
+	s.connOpened()
+	s.connClosed()
+	s.connRejected()
+	if s.side(sideClient) != nil || s.Snapshot().Name != "" {
+		t.Error("a nil Stats holds something")
+	}
+}
+
+func BenchmarkSealed(b *testing.B) {
+	s := busyStats()
+	for b.Loop() {
+		s.Sealed("menus", codec.Zstd, 1000, 250, 5)
+	}
+}
+
+func BenchmarkLatency(b *testing.B) {
+	s := busyStats()
+	for b.Loop() {
+		s.Latency(15 * time.Microsecond)
+	}
+}

@@ -1,0 +1,272 @@
+package gateway
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// testCA signs certificates for 127.0.0.1 and writes them to files.
+type testCA struct {
+	dir    string
+	file   string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+func newTestCA(t *testing.T) *testCA {
+	t.Helper()
+	ca := &testCA{dir: t.TempDir(), key: newKey(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &ca.key.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ca.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	ca.file = filepath.Join(ca.dir, "ca.pem")
+	writePEM(t, ca.file, "CERTIFICATE", der)
+	return ca
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writePEM(t *testing.T, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// issue writes NAME.pem and NAME.key and returns the certificate's serial.
+func (ca *testCA) issue(t *testing.T, name string) (files TLSFiles, serial int64) {
+	t.Helper()
+	ca.serial++
+	serial = 100 + ca.serial
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = TLSFiles{Cert: filepath.Join(ca.dir, name+".pem"), Key: filepath.Join(ca.dir, name+".key")}
+	writePEM(t, files.Cert, "CERTIFICATE", der)
+	writePEM(t, files.Key, "EC PRIVATE KEY", keyDER)
+	return files, serial
+}
+
+func (ca *testCA) serverConfig(t *testing.T) *tls.Config {
+	t.Helper()
+	files, _ := ca.issue(t, "server")
+	return mustConfig(t)(files.ServerConfig())
+}
+
+func (ca *testCA) clientConfig(t *testing.T) *tls.Config {
+	t.Helper()
+	return mustConfig(t)(TLSFiles{CA: ca.file}.ClientConfig())
+}
+
+func mustConfig(t *testing.T) func(*tls.Config, error) *tls.Config {
+	return func(cfg *tls.Config, err error) *tls.Config {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+}
+
+func newTLSListener(l net.Listener, cfg *tls.Config) net.Listener { return tls.NewListener(l, cfg) }
+
+// dialTLS connects and says one line, so that a server that refuses the client's
+// certificate, which TLS 1.3 tells only after the handshake, is noticed.
+func dialTLS(t *testing.T, addr string, cfg *tls.Config) (*tls.ConnectionState, error) {
+	t.Helper()
+	c, err := Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(c, make([]byte, 6)); err != nil {
+		return nil, err
+	}
+	state := c.(*tls.Conn).ConnectionState()
+	return &state, nil
+}
+
+func TestTLSClientCertificates(t *testing.T) {
+	ca, stranger := newTestCA(t), newTestCA(t)
+	files, _ := ca.issue(t, "server")
+	files.ClientCA = ca.file
+	h := startServer(t, &Server{TLS: mustConfig(t)(files.ServerConfig())})
+
+	good, _ := ca.issue(t, "client")
+	good.CA = ca.file
+	if _, err := dialTLS(t, h.addr, mustConfig(t)(good.ClientConfig())); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+	bad, _ := stranger.issue(t, "client")
+	bad.CA = ca.file
+	if _, err := dialTLS(t, h.addr, mustConfig(t)(bad.ClientConfig())); err == nil {
+		t.Error("a stranger's certificate was taken")
+	}
+	if _, err := dialTLS(t, h.addr, ca.clientConfig(t)); err == nil {
+		t.Error("no certificate was asked for")
+	}
+	if _, err := dialTLS(t, h.addr, stranger.clientConfig(t)); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("an untrusted server: %v", err)
+	}
+	eventually(t, "handshake errors", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 3 })
+}
+
+func TestTLSOldVersionsAreRefused(t *testing.T) {
+	ca := newTestCA(t)
+	h := startServer(t, &Server{TLS: ca.serverConfig(t)})
+	cfg := ca.clientConfig(t)
+	cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, err := dialTLS(t, h.addr, cfg); err == nil {
+		t.Error("TLS 1.1 was accepted")
+	}
+	cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	if _, err := dialTLS(t, h.addr, cfg); err != nil {
+		t.Errorf("TLS 1.2: %v", err)
+	}
+}
+
+func TestTLSReload(t *testing.T) {
+	ca := newTestCA(t)
+	files, first := ca.issue(t, "server")
+	h := startServer(t, &Server{TLS: mustConfig(t)(files.ServerConfig())})
+	serial := func() int64 {
+		state, err := dialTLS(t, h.addr, ca.clientConfig(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.PeerCertificates[0].SerialNumber.Int64()
+	}
+	if got := serial(); got != first {
+		t.Fatalf("serial %d, want %d", got, first)
+	}
+	open := newTestClient(t, mustDialTLS(t, h.addr, ca.clientConfig(t)))
+	open.echo("before")
+	_, second := ca.issue(t, "server")
+	eventually(t, "the new certificate", func() bool { return serial() == second })
+	open.echo("after")
+}
+
+func mustDialTLS(t *testing.T, addr string, cfg *tls.Config) net.Conn {
+	t.Helper()
+	c, err := Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestReloaderKeepsTheLastGoodState(t *testing.T) {
+	ca := newTestCA(t)
+	files, first := ca.issue(t, "server")
+	r := newReloader(nil, files.loadClient, files.Cert, files.Key)
+	r.every = 0
+	if _, err := r.first(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.current().Leaf.SerialNumber.Int64(); got != first {
+		t.Errorf("serial %d, want %d", got, first)
+	}
+	_, second := ca.issue(t, "server")
+	if got := r.current().Leaf.SerialNumber.Int64(); got != second {
+		t.Errorf("serial %d after the repair, want %d", got, second)
+	}
+	if a, b := r.current(), r.current(); a != b {
+		t.Error("loaded again without a change")
+	}
+}
+
+func TestTLSFilesErrors(t *testing.T) {
+	ca := newTestCA(t)
+	files, _ := ca.issue(t, "server")
+	other, _ := ca.issue(t, "other")
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]TLSFiles{
+		"no certificate": {},
+		"wrong key":      {Cert: files.Cert, Key: other.Key},
+		"missing file":   {Cert: files.Cert + "x", Key: files.Key},
+		"empty CA":       {Cert: files.Cert, Key: files.Key, ClientCA: empty},
+	} {
+		if _, err := f.ServerConfig(); err == nil {
+			t.Errorf("server, %s: no error", name)
+		}
+	}
+	for name, f := range map[string]TLSFiles{
+		"key without certificate": {Key: files.Key},
+		"wrong key":               {Cert: files.Cert, Key: other.Key},
+		"empty CA":                {CA: empty},
+	} {
+		if _, err := f.ClientConfig(); err == nil {
+			t.Errorf("client, %s: no error", name)
+		}
+	}
+}
+
+func TestTLSHandshakeTimeout(t *testing.T) {
+	ca := newTestCA(t)
+	h := startServer(t, &Server{TLS: ca.serverConfig(t), HandshakeTimeout: time.Millisecond})
+	silent := h.dial(t)
+	silent.expectEnd()
+	eventually(t, "an error", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 1 })
+}
+
+func TestShutdownDuringHandshake(t *testing.T) {
+	ca := newTestCA(t)
+	h := startServer(t, &Server{TLS: ca.serverConfig(t), HandshakeTimeout: time.Hour})
+	silent := h.dial(t)
+	eventually(t, "a connection", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
+	if err := h.Shutdown(shutdownContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	silent.expectEnd()
+}

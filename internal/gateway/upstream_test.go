@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseUpstream(t *testing.T) {
+	for raw, want := range map[string]Upstream{
+		"host":                        {Network: "tcp", Address: "host:6379", Host: "host"},
+		"host:7000":                   {Network: "tcp", Address: "host:7000", Host: "host"},
+		"[::1]:7000":                  {Network: "tcp", Address: "[::1]:7000", Host: "::1"},
+		"redis://[::1]":               {Network: "tcp", Address: "[::1]:6379", Host: "::1"},
+		"redis://127.0.0.1:6379":      {Network: "tcp", Address: "127.0.0.1:6379", Host: "127.0.0.1"},
+		"redis://u:p%40ss@h/3":        {Network: "tcp", Address: "h:6379", Host: "h", User: "u", Password: "p@ss", Database: "3"},
+		"redis://:secret@h:1/":        {Network: "tcp", Address: "h:1", Host: "h", Password: "secret"},
+		"redis://h?db=2":              {Network: "tcp", Address: "h:6379", Host: "h", Database: "2"},
+		"unix:///run/r.sock":          {Network: "unix", Address: "/run/r.sock"},
+		"unix://u:p@/run/r.sock?db=1": {Network: "unix", Address: "/run/r.sock", User: "u", Password: "p", Database: "1"},
+		"tcp://h":                     {Network: "tcp", Address: "h:6379", Host: "h"},
+	} {
+		got, err := ParseUpstream(raw, "6379")
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", raw, got, err, want)
+		}
+	}
+	for _, raw := range []string{"rediss://h:1", "tls://h:1"} {
+		got, err := ParseUpstream(raw, "6379")
+		if err != nil || got.TLS == nil || got.Address != "h:1" || got.String() != "tls://h:1" {
+			t.Errorf("%s: %+v, %v", raw, got, err)
+		}
+	}
+}
+
+func TestParseUpstreamErrorsKeepPasswords(t *testing.T) {
+	for _, raw := range []string{
+		"", "redis://", "redis:///0", "http://u:hunter2@h", "redis://u:hunter2/x@h", "redis://u:hun%zzter2@h",
+		"redis://u:hunter2@h:port", "unix://run/r.sock", "unix://", "redis://u:hunter2@h?timeout=1", "redis://u:hunter2@h?db=1&db=2",
+		"redis://u:hunter2@[::1", "redis://u:hunter2\x01@h",
+	} {
+		_, err := ParseUpstream(raw, "6379")
+		if !errors.Is(err, ErrUpstreamURL) {
+			t.Errorf("%q: %v", raw, err)
+		} else if strings.Contains(err.Error(), "hun") {
+			t.Errorf("%q: the error shows the password: %v", raw, err)
+		}
+	}
+	if _, err := ParseUpstream("host", ""); !errors.Is(err, ErrUpstreamURL) {
+		t.Errorf("no port: %v", err)
+	}
+}
+
+func TestUpstreamStringShowsNoCredentials(t *testing.T) {
+	for _, raw := range []string{"redis://u:hunter2@h", "rediss://u:hunter2@h", "unix://u:hunter2@/s"} {
+		up, err := ParseUpstream(raw, "6379")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := up.String(); s == "" || strings.Contains(s, "u:") || strings.Contains(s, "hunter2") {
+			t.Errorf("%s prints as %s", raw, s)
+		}
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := l.Addr().String() // accepts by the backlog, never speaks
+	defer l.Close()
+	closed, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	dial := func(ctx context.Context, up Upstream) error {
+		c, err := up.Dial(ctx)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	up := Upstream{Network: "tcp", Address: closed.Addr().String()}
+	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("nobody there: %v", err)
+	}
+	up = Upstream{Network: "tcp", Address: silent, Host: "127.0.0.1", TLS: newTestCA(t).clientConfig(t), Timeout: time.Millisecond}
+	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no handshake: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := dial(ctx, Upstream{Network: "tcp", Address: silent}); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("ended context: %v", err)
+	}
+	var ne net.Error
+	if errors.As(ErrUnreachable, &ne) {
+		t.Error("the sentinel must not look like a network error")
+	}
+}
