@@ -1,0 +1,63 @@
+"""Opens every vector of testdata/vectors, and refuses those that must be refused.
+
+    python3 -m unittest discover readers/python
+"""
+
+import json
+import pathlib
+import unittest
+
+import cinch_reader as cinch
+
+VECTORS = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "vectors"
+CLASSES = {
+    "unknown codec": cinch.UnknownCodec,
+    "dictionary missing": cinch.DictionaryMissing,
+    "too large": cinch.TooLarge,
+}  # all others are Damaged
+
+
+class Vectors(unittest.TestCase):
+    def test_vectors(self):
+        vectors = json.loads((VECTORS / "index.json").read_text())
+        self.assertGreater(len(vectors), 100)
+        for v in vectors:
+            with self.subTest(v["name"]):
+                self.check(v)
+
+    def check(self, v):
+        stored = (VECTORS / v["stored"]).read_bytes()
+        dictionaries = {}
+        if "dictionary" in v:
+            content = (VECTORS / v["dictionary"]).read_bytes()
+            dictionaries[cinch.dictionary_number(content)] = content
+        max_raw = v.get("max_raw", cinch.DEFAULT_MAX_RAW)
+        if "error" in v:
+            with self.assertRaises(CLASSES.get(v["error"], cinch.Damaged)):
+                cinch.open_value(stored, dictionaries, max_raw)
+        else:
+            value = (VECTORS / v["value"]).read_bytes()
+            self.assertEqual(cinch.open_value(stored, dictionaries, max_raw), value)
+
+
+class Damage(unittest.TestCase):
+    def test_bit_flips(self):
+        """A flipped bit behind the magic gives an error or the right value."""
+        vectors = json.loads((VECTORS / "index.json").read_text())
+        for v in vectors:
+            if "error" in v or not v["name"].endswith("-order.json") or "dictionary" in v:
+                continue
+            stored = (VECTORS / v["stored"]).read_bytes()
+            value = (VECTORS / v["value"]).read_bytes()
+            for bit in range(24, 8 * len(stored)):
+                damaged = bytearray(stored)
+                damaged[bit // 8] ^= 1 << bit % 8
+                with self.subTest(v["name"], bit=bit):
+                    try:
+                        self.assertEqual(cinch.open_value(bytes(damaged)), value)
+                    except cinch.EnvelopeError:
+                        pass
+
+
+if __name__ == "__main__":
+    unittest.main()

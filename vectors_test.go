@@ -1,0 +1,173 @@
+package cinch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write missing files of testdata/vectors; existing ones are frozen and stay")
+
+const vectorDir = "testdata/vectors"
+
+// vector is one line of testdata/vectors/index.json: a stored value, and the
+// value it opens to or the class of error that it must give. Files are
+// relative to the index.
+type vector struct {
+	Name       string `json:"name"`
+	Stored     string `json:"stored"`
+	Value      string `json:"value,omitempty"`
+	Dictionary string `json:"dictionary,omitempty"` // the only one that is known when it is opened
+	MaxRaw     int    `json:"max_raw,omitempty"`    // 0: the default
+	Error      string `json:"error,omitempty"`
+}
+
+func TestVectors(t *testing.T) {
+	if *update {
+		writeVectors(t)
+	}
+	all := readIndex(t)
+	opened, refused := 0, 0
+	for _, v := range all {
+		if v.Error == "" {
+			opened++
+		} else {
+			refused++
+		}
+		t.Run(v.Name, func(t *testing.T) { checkVector(t, v) })
+	}
+	if opened < 240 || refused < 87 {
+		t.Errorf("%d vectors to open and %d to refuse are fewer than were ever frozen", opened, refused)
+	}
+}
+
+func checkVector(t *testing.T, v vector) {
+	o := SealerOptions{MaxRaw: v.MaxRaw}
+	if v.Dictionary != "" {
+		o.Dicts = newDictSet(t, readVectorFile(t, v.Dictionary))
+	}
+	got, err := NewSealer(o).Open(nil, readVectorFile(t, v.Stored))
+	if v.Error != "" {
+		if err == nil || class(err) != v.Error {
+			t.Fatalf("%v, want %q", err, v.Error)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := readVectorFile(t, v.Value); !bytes.Equal(got, want) {
+		t.Fatalf("%d bytes, not the %d of %s", len(got), len(want), v.Value)
+	}
+}
+
+// No file lies in the directory that the index doesn't name.
+func TestVectorsAreAllListed(t *testing.T) {
+	named := map[string]bool{"index.json": true, "README.md": true}
+	for _, v := range readIndex(t) {
+		named[v.Stored], named[v.Value], named[v.Dictionary] = true, true, true
+	}
+	err := filepath.WalkDir(vectorDir, func(path string, e fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(vectorDir, path)
+		if err == nil && !e.IsDir() && !named[filepath.ToSlash(name)] {
+			t.Errorf("%s is in no vector", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readVectorFile(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(vectorDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func readIndex(t *testing.T) []vector {
+	t.Helper()
+	var all []vector
+	if err := json.Unmarshal(readVectorFile(t, "index.json"), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// writeVectors adds what is missing. What exists is neither overwritten nor
+// made again: encoders may change from version to version, vectors may not.
+func writeVectors(t *testing.T) {
+	t.Helper()
+	var index []vector
+	if _, err := os.Stat(filepath.Join(vectorDir, "index.json")); err == nil {
+		index = readIndex(t)
+	}
+	for _, m := range makeVectors(t) {
+		at := slices.IndexFunc(index, func(v vector) bool { return v.Name == m.Name })
+		if at >= 0 {
+			if index[at] != m.vector {
+				t.Fatalf("%s is frozen as %+v, not %+v", m.Name, index[at], m.vector)
+			}
+			continue
+		}
+		stored := m.make(t)
+		writeNew(t, m.Stored, stored)
+		index = append(index, m.vector)
+	}
+	slices.SortFunc(index, func(a, b vector) int { return strings.Compare(a.Name, b.Name) })
+	lines := make([]string, len(index))
+	for i, v := range index {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[i] = "  " + string(b)
+	}
+	text := fmt.Sprintf("[\n%s\n]\n", strings.Join(lines, ",\n"))
+	if err := os.WriteFile(filepath.Join(vectorDir, "index.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeNew writes a file, or checks that it is there already with the same content.
+func writeNew(t *testing.T, name string, b []byte) {
+	t.Helper()
+	path := filepath.Join(vectorDir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		if !bytes.Equal(readVectorFile(t, name), b) {
+			t.Fatalf("%s is frozen with other content", name)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// existingVectorFile is the file's content, nil if it isn't there.
+func existingVectorFile(name string) []byte {
+	b, err := os.ReadFile(filepath.Join(vectorDir, name))
+	if err != nil {
+		return nil
+	}
+	return b
+}
