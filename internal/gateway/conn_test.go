@@ -50,7 +50,7 @@ func TestConnCountsWhileItLives(t *testing.T) {
 	if _, err := io.ReadFull(a, got); err != nil || string(got) != "andmore!" {
 		t.Fatalf("read %q, %v", got, err)
 	}
-	if got, want := stats.Snapshot().Client, (Traffic{ReceivedBytes: 3, SentBytes: 13}); got != want {
+	if got, want := stats.Snapshot().Wire.Client, (Traffic{ReceivedBytes: 3, SentBytes: 13}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
@@ -173,10 +173,10 @@ func testHalfClose(t *testing.T, secure bool) {
 	if err != nil || string(got) != "heard "+said {
 		t.Fatalf("read %d bytes, %v", len(got), err)
 	}
-	snap := stats.Snapshot()
+	wire := stats.Snapshot().Wire
 	for name, n := range map[string]uint64{
-		"client received": snap.Client.ReceivedBytes, "client sent": snap.Client.SentBytes,
-		"upstream received": snap.Upstream.ReceivedBytes, "upstream sent": snap.Upstream.SentBytes,
+		"client received": wire.Client.ReceivedBytes, "client sent": wire.Client.SentBytes,
+		"upstream received": wire.Upstream.ReceivedBytes, "upstream sent": wire.Upstream.SentBytes,
 	} {
 		if n < uint64(len(said)) || n > uint64(len(said))+20_000 || (!secure && n > uint64(len(said)+6)) {
 			t.Errorf("%s %d bytes, of a conversation of %d", name, n, len(said))

@@ -31,7 +31,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	newTestClient(t, c).echo("hello")
 	for name, got := range map[string]Traffic{
-		"server": h.Stats.Snapshot().Client, "dialer": up.Stats.Snapshot().Upstream,
+		"server": h.Stats.Snapshot().Wire.Client, "dialer": up.Stats.Snapshot().Wire.Upstream,
 	} {
 		if want := (Traffic{6, 6}); got != want {
 			t.Errorf("%s counted %+v", name, got)

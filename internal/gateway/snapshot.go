@@ -18,8 +18,7 @@ type Snapshot struct {
 	Name        string            `json:"name"`
 	Protocol    string            `json:"protocol"`
 	Connections Connections       `json:"connections"`
-	Client      Traffic           `json:"client"`
-	Upstream    Traffic           `json:"upstream"`
+	Wire        Wire              `json:"wire"`
 	Total       Total             `json:"total"`
 	Rules       []RuleTotal       `json:"rules"`
 	Opened      []CodecTotal      `json:"opened"`
@@ -36,7 +35,13 @@ type Connections struct {
 	Rejected uint64 `json:"rejected"`
 }
 
-// Traffic is bytes on the wire of one side.
+// Wire is the bytes on the wire of both sides.
+type Wire struct {
+	Client   Traffic `json:"client"`
+	Upstream Traffic `json:"upstream"`
+}
+
+// Traffic is the bytes on the wire of one side, TLS included.
 type Traffic struct {
 	ReceivedBytes uint64 `json:"received_bytes"`
 	SentBytes     uint64 `json:"sent_bytes"`
@@ -109,8 +114,7 @@ func (s *Stats) Snapshot() Snapshot {
 	snap := Snapshot{
 		Name: s.name, Protocol: s.protocol,
 		Connections: Connections{s.connsOpen.Load(), s.connsTotal.Load(), s.connsRejected.Load()},
-		Client:      s.sides[sideClient].snapshot(),
-		Upstream:    s.sides[sideUpstream].snapshot(),
+		Wire:        Wire{s.sides[sideClient].snapshot(), s.sides[sideUpstream].snapshot()},
 		Rules:       s.ruleTotals(),
 		Opened:      s.openedTotals(),
 		Errors:      loadAll(s.errors.all()),

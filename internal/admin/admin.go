@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 15 * time.Second
+	idleTimeout  = 2 * time.Minute
+	// With profiles an answer may take as long as the profile.
+	profileTimeout = 2 * time.Minute
+
+	maxHeaderBytes = 16 << 10
+	// Scrapes are cheap, but not so cheap that a stuck client may pile them up.
+	maxScrapes = 4
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/index.html"))
+
+// Options says what a Server shows. Metrics is needed, the rest is not.
+type Options struct {
+	Metrics  *gateway.Metrics
+	Gatherer prometheus.Gatherer // behind /metrics; nil: there is no /metrics
+	Describe func() Description  // called for each answer, from any goroutine
+	Ready    func() error        // nil result: ready; likewise
+	PProf    bool                // serve /debug/pprof/
+	Log      *slog.Logger
+}
+
+// Server is the admin listener's HTTP server.
+type Server struct {
+	opts    Options
+	started time.Time
+	http    http.Server
+}
+
+// New makes a server whose uptime begins now.
+func New(opts Options) *Server {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: opts, started: time.Now()}
+	s.http = http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+	}
+	if opts.PProf {
+		s.http.WriteTimeout = profileTimeout
+	}
+	return s
+}
+
+// Serve answers on l until Shutdown, and then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown lets requests finish, and cuts them off when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		_ = s.http.Close()
+	}
+	return err
+}
+
+// Handler returns all pages. Every route is for GET and HEAD only.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.servePage)
+	mux.HandleFunc("GET /page.css", serveFile("page/page.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", serveFile("page/page.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /api/status", s.serveStatus)
+	mux.HandleFunc("GET /healthz", serveHealth)
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	if s.opts.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{
+			EnableOpenMetrics:   true,
+			MaxRequestsInFlight: maxScrapes,
+			ErrorLog:            slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
+		}))
+	}
+	if s.opts.PProf {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return hardened(mux)
+}
+
+// hardened tells browsers that our pages load nothing from elsewhere, are part
+// of no other page, and are not to be kept.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; "+
+			"connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
+	var page bytes.Buffer
+	if err := pageTemplate.Execute(&page, s.opts.Metrics); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page.Bytes())
+}
+
+func serveFile(name, contentType string) http.HandlerFunc {
+	content, err := pageFiles.ReadFile(name)
+	if err != nil {
+		panic(err) // embedded: a mistake of the build
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(content)
+	}
+}
+
+func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	doc, err := json.MarshalIndent(s.status(time.Now()), "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(doc, '\n'))
+}
+
+func serveHealth(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if err := s.ready(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+func (s *Server) ready() error {
+	if s.opts.Ready == nil {
+		return nil
+	}
+	return s.opts.Ready()
+}
+
+func (s *Server) describe() Description {
+	if s.opts.Describe == nil {
+		return Description{}
+	}
+	return s.opts.Describe()
+}

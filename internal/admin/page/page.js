@@ -1,0 +1,191 @@
+"use strict";
+// Draws /api/status and asks for it again every two seconds while the page is
+// visible. All text goes in as text, never as HTML.
+
+const refreshMs = 2000;
+const main = document.getElementById("main");
+
+// el makes an element; children are elements, strings, or nothing.
+function el(name, attributes, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes ?? {})) node.setAttribute(key, value);
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== "") node.append(child);
+  }
+  return node;
+}
+
+const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const count = (n) => n < 1e5 ? plain.format(n) : scaled(n, 1000, ["", " k", " M", " G", " T"]);
+
+function scaled(n, base, units) {
+  let i = 0;
+  while (i < units.length - 1 && Math.abs(n) >= base) { n /= base; i++; }
+  const digits = i === 0 || Math.abs(n) >= 100 ? 0 : Math.abs(n) >= 10 ? 1 : 2;
+  return n.toFixed(digits) + units[i];
+}
+
+const bytes = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
+const ratio = (r) => r === 0 ? "–" : r.toFixed(r < 10 ? 2 : 1) + "×";
+const micros = (us) => us === 0 ? "–" : us < 1000 ? scaled(us, 1e9, [" µs"]) : scaled(us / 1000, 1e9, [" ms"]);
+const percent = (part, whole) => whole === 0 ? "–" : (100 * part / whole).toFixed(1) + " %";
+
+function seconds(s) {
+  if (s === 0) return "0 s";
+  if (s < 1) return scaled(s * 1000, 1e9, [" ms"]);
+  if (s < 120) return s.toFixed(s < 10 ? 2 : 1) + " s";
+  const units = [["d", 86400], ["h", 3600], ["min", 60]];
+  const at = units.findIndex(([, size]) => s >= size);
+  const [unit, size] = units[at];
+  const rest = at + 1 < units.length ? Math.floor((s % size) / units[at + 1][1]) : 0;
+  return `${Math.floor(s / size)} ${unit}` + (rest > 0 ? ` ${rest} ${units[at + 1][0]}` : "");
+}
+
+function tile(label, big, ...small) {
+  return el("div", null, el("dt", null, label), el("dd", null,
+    el("div", { class: "big" }, big), small.map((line) => el("div", { class: "small" }, line))));
+}
+
+// table draws rows of cells; columns are [label, isText].
+function table(columns, rows, wide) {
+  const head = el("tr", null, columns.map(([label]) => el("th", { scope: "col" }, label)));
+  const body = rows.map((cells) => el("tr", null, cells.map((cell, i) => {
+    const attributes = i === 0 ? {} : { "data-label": columns[i][0], class: columns[i][1] ? "text" : "number" };
+    return el("td", attributes, cell);
+  })));
+  return el("table", wide ? { class: "wide" } : null, el("thead", null, head), el("tbody", null, body));
+}
+
+function section(title, ...content) {
+  return el("section", null, el("h3", null, title), content);
+}
+
+// counts is a section of names with numbers, or nothing when there are none.
+function counts(title, entries, bad) {
+  if (entries.length === 0) return null;
+  const rows = entries.map(([name, n]) => [bad ? el("span", { class: "bad-text" }, name) : name, count(n)]);
+  return section(title, table([[""], ["count"]], rows));
+}
+
+function tiles(g) {
+  const t = g.total;
+  return el("dl", { class: "tiles" },
+    tile("Ratio", ratio(t.ratio), t.raw_bytes > 0 ? `${bytes(t.raw_bytes)} → ${bytes(t.stored_bytes)}` : "no values yet"),
+    tile("Saved", bytes(t.saved_bytes), t.raw_bytes > 0 ? percent(t.saved_bytes, t.raw_bytes) + " of values' bytes" : ""),
+    tile("Values sealed", count(t.sealed), `of ${count(t.values)} covered`, `${count(t.opened)} opened`),
+    tile("CPU", seconds(t.seal_cpu_seconds + t.open_cpu_seconds),
+      `sealing ${seconds(t.seal_cpu_seconds)}`, `opening ${seconds(t.open_cpu_seconds)}`),
+    tile("Added latency", micros(g.latency.p50_us), ...(g.latency.count > 0 ?
+      ["median, at most", `99 %: ${micros(g.latency.p99_us)}`] : [])),
+    tile("Connections", count(g.connections.open), `${count(g.connections.total)} in total`,
+      g.connections.rejected > 0 ? `${count(g.connections.rejected)} refused` : ""));
+}
+
+function leftText(rule) {
+  return rule.left_by.map((l) => `${l.reason} ${count(l.values)}`).join(", ");
+}
+
+function ruleRow(r) {
+  const name = el("div", { class: r.active ? "" : "gone" }, el("strong", null, r.rule), r.active ? "" : " (removed)");
+  const about = [r.match, r.setting].filter(Boolean).join(" → ");
+  const left = leftText(r);
+  return [
+    [name, about ? el("div", { class: "small" }, about) : null, left ? el("div", { class: "small" }, "left: " + left) : null],
+    count(r.sealed), count(r.left), bytes(r.raw_bytes), bytes(r.stored_bytes),
+    el("strong", null, ratio(r.ratio)), seconds(r.seal_cpu_seconds),
+  ];
+}
+
+function rules(g) {
+  if (g.rules.length === 0) return section("Rules", el("p", { class: "muted" }, "No rules: nothing is sealed, everything opens."));
+  return section("Rules", table(
+    [["rule"], ["sealed"], ["left"], ["before"], ["after"], ["ratio"], ["CPU"]], g.rules.map(ruleRow), true));
+}
+
+function opened(g) {
+  if (g.opened.length === 0) return null;
+  return section("Opened by codec", table([["codec"], ["values"], ["size"], ["CPU"]],
+    g.opened.map((o) => [o.codec, count(o.values), bytes(o.raw_bytes), seconds(o.cpu_seconds)])));
+}
+
+function wire(g) {
+  const row = (name, t) => [name, bytes(t.received_bytes), bytes(t.sent_bytes)];
+  return section("On the wire", table([["side"], ["received"], ["sent"]], [row("clients", g.wire.client), row("upstream", g.wire.upstream)]));
+}
+
+const byCount = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
+
+// sizeBar shows what is left of the values' bytes.
+function sizeBar(t) {
+  if (t.raw_bytes === 0) return null;
+  return el("div", null,
+    el("progress", { max: t.raw_bytes, value: Math.min(t.stored_bytes, t.raw_bytes), "aria-label": "bytes after, of bytes before" }),
+    el("p", { class: "small" }, `${percent(t.stored_bytes, t.raw_bytes)} of the bytes are left`));
+}
+
+function gatewayCard(g) {
+  return el("section", { class: "card" },
+    el("div", { class: "head" }, el("h2", null, g.name), el("span", { class: "muted" }, g.protocol),
+      g.enabled ? null : el("span", { class: "badge" }, "off: opens only"),
+      el("span", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → "))),
+    tiles(g), sizeBar(g.total), rules(g),
+    el("div", { class: "columns" },
+      wire(g), opened(g),
+      counts("Errors", byCount(g.errors), true),
+      counts("Guarded commands", g.guarded.map((c) => [`${c.command}: ${c.outcome}`, c.count])),
+      counts("Inflated", byCount(g.inflated))));
+}
+
+function budgetTile(b) {
+  if (b.size_bytes === 0) return tile("Bytes in flight", "no bound");
+  return tile("Bytes in flight", bytes(b.in_use_bytes), `of ${bytes(b.size_bytes)}, peak ${bytes(b.peak_bytes)}`);
+}
+
+function processCard(s) {
+  const b = s.budget;
+  return el("section", { class: "card" }, el("h2", null, "Process"),
+    el("dl", { class: "tiles" },
+      tile("Up", seconds(s.uptime_seconds)),
+      budgetTile(b),
+      tile("Waiting for budget", count(b.waiting), `${count(b.waits)} waits, ${seconds(b.wait_seconds)}`,
+        b.gave_up > 0 ? `${count(b.gave_up)} gave up` : ""),
+      s.codec ? tile("Codecs at work", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
+    s.dictionaries.length === 0 ? null : section("Dictionaries", table([["name"], ["number"], ["size"]],
+      s.dictionaries.map((d) => [d.name || "(from a store)", d.number, bytes(d.bytes)]))));
+}
+
+function show(status) {
+  const cards = status.gateways.map(gatewayCard);
+  if (cards.length === 0) cards.push(el("p", { class: "note" }, "No gateways are configured."));
+  main.replaceChildren(...cards, processCard(status));
+  main.classList.remove("stale");
+  setState(status.ready ? "ready" : "not ready: " + status.not_ready, status.ready);
+  document.getElementById("updated").textContent = "as of " + new Date().toLocaleTimeString();
+}
+
+function setState(text, ok) {
+  const state = document.getElementById("state");
+  if (state.textContent !== text) state.textContent = text; // else screen readers repeat it
+  state.className = "state " + (ok ? "ok" : "bad");
+}
+
+async function refresh() {
+  try {
+    const answer = await fetch("api/status", { signal: AbortSignal.timeout(5000) });
+    if (!answer.ok) throw new Error("answered " + answer.status);
+    show(await answer.json());
+  } catch {
+    main.classList.add("stale");
+    setState("no answer", false);
+  }
+}
+
+async function run() {
+  for (;;) {
+    if (!document.hidden) await refresh();
+    await new Promise((done) => setTimeout(done, refreshMs));
+  }
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+run();

@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// Description is what the counters don't know: what is configured right now. It
+// may change with a reload.
+type Description struct {
+	Gateways     []GatewayInfo
+	Dictionaries []Dictionary
+}
+
+// GatewayInfo describes one gateway; Name is that of its gateway.Stats.
+type GatewayInfo struct {
+	Name     string
+	Listen   string
+	Upstream string // without credentials
+	Enabled  bool   // false: seals nothing, opens everything
+	Rules    []RuleInfo
+}
+
+// RuleInfo describes one rule; the order is the policy's.
+type RuleInfo struct {
+	Name    string
+	Match   string // what it covers, as a person would read it: `menu:* · string`
+	Setting string // codec, level and dictionary
+}
+
+// Dictionary describes one dictionary that this process holds.
+type Dictionary struct {
+	Name   string `json:"name"`   // of the config; empty when it came from a store
+	Number string `json:"number"` // 8 hex digits
+	Bytes  int    `json:"bytes"`
+}
+
+// Status is the document of /api/status, whose contract is docs/METRICS.md.
+type Status struct {
+	Version       string       `json:"version"`
+	Revision      string       `json:"revision"`
+	StartedAt     time.Time    `json:"started_at"`
+	UptimeSeconds float64      `json:"uptime_seconds"`
+	Ready         bool         `json:"ready"`
+	NotReady      string       `json:"not_ready,omitempty"` // the reason
+	Gateways      []Gateway    `json:"gateways"`
+	Budget        Budget       `json:"budget"`
+	Codec         *CodecPool   `json:"codec,omitempty"`
+	Dictionaries  []Dictionary `json:"dictionaries"`
+}
+
+// Gateway is one gateway: its counters and what is configured.
+type Gateway struct {
+	gateway.Snapshot
+	Listen   string `json:"listen"`
+	Upstream string `json:"upstream"`
+	Enabled  bool   `json:"enabled"`
+	Rules    []Rule `json:"rules"` // instead of Snapshot's
+}
+
+// Rule is one rule: its counters and what is configured.
+type Rule struct {
+	gateway.RuleTotal
+	Match   string `json:"match"`
+	Setting string `json:"setting"`
+	Active  bool   `json:"active"` // false: a reload has removed it
+}
+
+// Budget is the state of the byte budget.
+type Budget struct {
+	SizeBytes   int64   `json:"size_bytes"` // 0: no bound
+	InUseBytes  int64   `json:"in_use_bytes"`
+	PeakBytes   int64   `json:"peak_bytes"`
+	Waiting     int     `json:"waiting"`
+	Waits       uint64  `json:"waits"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	GaveUp      uint64  `json:"gave_up"`
+}
+
+// CodecPool is the state of the codecs' pool.
+type CodecPool struct {
+	InFlight int `json:"in_flight"`
+	Limit    int `json:"limit"`
+}
+
+// status puts together what is counted and what is configured.
+func (s *Server) status(now time.Time) Status {
+	d := s.describe()
+	st := Status{
+		Version: s.opts.Metrics.Version, Revision: s.opts.Metrics.Revision,
+		StartedAt: s.started.UTC(), UptimeSeconds: now.Sub(s.started).Seconds(),
+		Ready:        true,
+		Gateways:     []Gateway{},
+		Budget:       budgetOf(s.opts.Metrics.Budget.Use()),
+		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
+	}
+	if err := s.ready(); err != nil {
+		st.Ready, st.NotReady = false, err.Error()
+	}
+	if s.opts.Metrics.Codec != nil {
+		inFlight, limit := s.opts.Metrics.Codec()
+		st.Codec = &CodecPool{inFlight, limit}
+	}
+	infos := map[string]GatewayInfo{}
+	for _, info := range d.Gateways {
+		infos[info.Name] = info
+	}
+	for _, g := range s.opts.Metrics.Gateways {
+		snap := g.Snapshot()
+		st.Gateways = append(st.Gateways, gatewayOf(snap, infos[snap.Name]))
+	}
+	return st
+}
+
+func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
+	return Gateway{
+		Snapshot: snap,
+		Listen:   info.Listen, Upstream: info.Upstream, Enabled: info.Enabled,
+		Rules: mergeRules(info.Rules, snap.Rules),
+	}
+}
+
+// mergeRules lists the rules of the policy in its order, those without counters
+// too, and then what was counted for rules that are gone.
+func mergeRules(infos []RuleInfo, totals []gateway.RuleTotal) []Rule {
+	byName := map[string]gateway.RuleTotal{}
+	for _, t := range totals {
+		byName[t.Rule] = t
+	}
+	rules := []Rule{}
+	for _, info := range infos {
+		t, ok := byName[info.Name]
+		if !ok {
+			t = gateway.RuleTotal{Rule: info.Name, Codecs: []gateway.CodecTotal{}, LeftBy: []gateway.LeftTotal{}}
+		}
+		delete(byName, info.Name)
+		rules = append(rules, Rule{RuleTotal: t, Match: info.Match, Setting: info.Setting, Active: true})
+	}
+	for _, t := range totals {
+		if _, gone := byName[t.Rule]; gone {
+			rules = append(rules, Rule{RuleTotal: t})
+		}
+	}
+	return rules
+}
+
+func budgetOf(use gateway.BudgetUse) Budget {
+	return Budget{
+		SizeBytes: use.Size, InUseBytes: use.InUse, PeakBytes: use.Peak, Waiting: use.Waiting,
+		Waits: use.Waits, WaitSeconds: use.Waited.Seconds(), GaveUp: use.GaveUp,
+	}
+}
