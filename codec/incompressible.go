@@ -1,4 +1,73 @@
 package codec
 
-// Incompressible estimates cheaply whether compressing src is a waste.
-func Incompressible(src []byte) bool { return false }
+// A value is sampled in stretches spread over it. Within a stretch, four bytes
+// that occurred before count as a match that a compressor would find; over the
+// whole sample, the square of the byte counts tells how far an entropy coder
+// would get. Encrypted, compressed and random bytes have neither; base64 and
+// hexadecimal digits have no matches but only 6 and 4 bits in 8.
+const (
+	minSampled     = 96   // shorter values are left to the codec
+	stretches      = 8    // at most
+	stretchLen     = 512  // bytes
+	sampleTable    = 1024 // entries, a power of two
+	matchesPerMill = 24   // at least so many positions of 1000 repeat
+)
+
+// Incompressible estimates whether compressing src would be a waste: true for
+// random, encrypted and compressed bytes. It looks at up to 4 KiB of src, in a
+// few microseconds, and allocates nothing. It errs on the side of false.
+func Incompressible(src []byte) bool {
+	if len(src) < minSampled {
+		return false
+	}
+	step := stretchLen
+	if len(src) > stretches*stretchLen {
+		step = (len(src) - stretchLen) / (stretches - 1)
+	}
+	enough := min(len(src), stretches*stretchLen) * matchesPerMill / 1000
+	var s sample
+	for at := 0; at < len(src); at += step {
+		s.add(src[at:min(at+stretchLen, len(src))])
+		if s.matches > enough {
+			return false
+		}
+	}
+	return s.flat()
+}
+
+type sample struct {
+	counts  [256]uint32
+	seen    [sampleTable]uint32 // four bytes, by their hash
+	bytes   uint32
+	matches int
+}
+
+func (s *sample) add(b []byte) {
+	var last uint32
+	for i, c := range b {
+		s.counts[c]++
+		last = last<<8 | uint32(c)
+		if i < 3 {
+			continue
+		}
+		slot := &s.seen[last*2654435761>>(32-10)]
+		if *slot == last {
+			s.matches++
+		}
+		*slot = last
+	}
+	s.bytes += uint32(len(b))
+}
+
+// flat compares the sum of the counts' squares with what random bytes give:
+// n + n(n-1)/256 on average, with a deviation of n/11. Text and JSON give
+// several times that, base64 four times. A quarter more than random is a gain
+// of 4 % at best; n/4 more is chance.
+func (s *sample) flat() bool {
+	var squares uint32
+	for _, c := range s.counts {
+		squares += c * c
+	}
+	n := s.bytes
+	return squares <= n+n*(n-1)/256*5/4+n/4
+}

@@ -1,0 +1,78 @@
+package codec_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+func TestParseSetting(t *testing.T) {
+	for text, want := range map[string]codec.Setting{
+		"raw":              {},
+		"lz4":              {Codec: codec.LZ4},
+		"lz4-9":            {Codec: codec.LZ4, Level: 9},
+		"s2-3":             {Codec: codec.S2, Level: 3},
+		"zstd":             {Codec: codec.Zstd},
+		"zstd-3":           {Codec: codec.Zstd, Level: 3},
+		"zstd-22":          {Codec: codec.Zstd, Level: 22},
+		"zstd@0a1b2c3d":    {Codec: codec.Zstd, Dict: 0x0a1b2c3d},
+		"zstd-19@00000001": {Codec: codec.Zstd, Level: 19, Dict: 1},
+		"gzip-6":           {Codec: codec.Gzip, Level: 6},
+	} {
+		got, err := codec.ParseSetting(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+		if got.String() != text {
+			t.Errorf("%q prints as %q", text, got)
+		}
+	}
+}
+
+func TestParseSettingRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", "-", "@", "ZSTD", "zstd-", "zstd-0", "zstd-03", "zstd-+3", "zstd--3", "zstd-23", "zstd-3-4",
+		"zstd@", "zstd@0a1b2c3", "zstd@0a1b2c3d4", "zstd@0A1B2C3D", "zstd@00000000", "zstd@+a1b2c3d", "zstd@0a1b2c3d@1",
+		"zstd-3 ", " zstd", "raw-1", "raw@00000001", "lz4@00000001", "lz4-10", "snappy-4", "brotli", "codec(9)",
+	} {
+		s, err := codec.ParseSetting(text)
+		if !errors.Is(err, codec.ErrSetting) && !errors.Is(err, codec.ErrUnknownCodec) {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+		if s != (codec.Setting{}) {
+			t.Errorf("%q: %+v beside an error", text, s)
+		}
+	}
+}
+
+func TestIDNames(t *testing.T) {
+	for id := codec.Raw; id.Known(); id++ {
+		got, err := codec.ParseID(id.String())
+		if err != nil || got != id {
+			t.Errorf("%d is %q, which is %d, %v", id, id, got, err)
+		}
+	}
+	if s := codec.ID(8).String(); s != "codec(8)" {
+		t.Errorf("an unknown number prints as %q", s)
+	}
+}
+
+// FuzzParseSetting: what parses prints back as it was, and is valid.
+func FuzzParseSetting(f *testing.F) {
+	for _, text := range []string{"raw", "lz4", "zstd-3", "zstd-3@0a1b2c3d", "zstd-03", "s2-2@00000001"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := codec.ParseSetting(text)
+		if err != nil {
+			return
+		}
+		if s.String() != text {
+			t.Errorf("%q parses and prints as %q", text, s)
+		}
+		if err := s.Validate(); err != nil {
+			t.Errorf("%q parses: %v", text, err)
+		}
+	})
+}
