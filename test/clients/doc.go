@@ -1,0 +1,4 @@
+// Package clients runs one shared scenario (scenario.json) with client libraries of several
+// languages, directly against Redis and through the gateway. Every program prints one line
+// an operation with the byte-exact reply; the two outputs have to be the same.
+package clients
