@@ -1,0 +1,340 @@
+package arrows
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cinch-layer/cinch"
+
+// listed is what we need of `go list -json`.
+type listed struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	CgoFiles     []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Imports      []string
+}
+
+// path is the import path below the module, "." for the module's root.
+func (p listed) path() string { return relative(p.ImportPath) }
+
+func relative(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+func ours(importPath string) bool {
+	return importPath == module || strings.HasPrefix(importPath, module+"/")
+}
+
+// under reports whether path is tree or lies in it. A tree that ends in "/"
+// means what lies in it, without itself; "." means the root package alone.
+func under(path, tree string) bool {
+	if strings.HasSuffix(tree, "/") {
+		return strings.HasPrefix(path, tree)
+	}
+	return path == tree || strings.HasPrefix(path, tree+"/")
+}
+
+func underAny(path string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return under(path, tree) })
+}
+
+// packages lists all packages of all modules.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Imports",
+		module+"/...").Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func has(all []listed, path string) bool {
+	return slices.ContainsFunc(all, func(p listed) bool { return p.path() == path })
+}
+
+// A list that missed a module would make every other test here pass.
+func TestListIsWhole(t *testing.T) {
+	all := packages(t)
+	for _, path := range []string{".", "codec", "codec/libzstd", "internal/policy", "internal/gateway"} {
+		if !has(all, path) {
+			t.Errorf("%s is not listed", path)
+		}
+	}
+}
+
+// layers go from the bottom up. A package imports ours from layers below it, and
+// from its own layer. Packages that are named in no layer must be put into one.
+var layers = [][]string{
+	{"codec"},
+	{"."},
+	{"internal/ui", "internal/samples", "internal/inspect", "internal/price", "internal/disk"},
+	{"internal/policy", "internal/wire", "internal/store"},
+	{"internal/gateway"},
+	{"internal/gateway/"},
+	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
+	{"cmd", "test", "bench", "internal/arrows"},
+}
+
+// layerOf returns the layer of a path, -1 if it has none. The later of two
+// layers that cover it is meant: "internal/gateway/" stands above its parent.
+func layerOf(path string) int {
+	for i := len(layers) - 1; i >= 0; i-- {
+		for _, tree := range layers[i] {
+			if path == tree || tree != "." && under(path, tree) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		from := layerOf(p.path())
+		if from < 0 {
+			t.Errorf("%s is in no layer: add it to the table", p.path())
+		}
+		for _, imported := range p.Imports {
+			if ours(imported) && layerOf(relative(imported)) > from {
+				t.Errorf("%s imports %s, which stands above it", p.path(), relative(imported))
+			}
+		}
+	}
+}
+
+// An arrow says that packages under from, those under except left out, must not
+// import what to names: paths of ours from ".", "codec" …, or import paths.
+type arrow struct {
+	name   string
+	from   []string
+	except []string
+	to     []string
+}
+
+var (
+	pure      = []string{"net", "os", "io/fs", "syscall", "log", "database"}
+	codecLibs = []string{
+		"github.com/klauspost/compress", "github.com/golang/snappy", "github.com/minio/minlz",
+		"github.com/pierrec/lz4", "github.com/valyala/gozstd", "compress",
+	}
+	everything = []string{".", "codec", "cmd", "internal", "test", "bench"}
+)
+
+var forbidden = []arrow{
+	{
+		name: "wire packages turn bytes into frames and know nothing else",
+		from: []string{"internal/wire"},
+		to:   append([]string{module, "codec", "internal/policy", "internal/gateway", "internal/store"}, pure...),
+	},
+	{
+		name: "policy is pure",
+		from: []string{"internal/policy"},
+		to:   append([]string{module, "time", "math/rand", "internal/wire", "internal/store"}, pure...),
+	},
+	{
+		name: "the envelope does no I/O",
+		from: []string{"."},
+		to:   pure,
+	},
+	{
+		name:   "codec can be imported lightly",
+		from:   []string{"codec"},
+		except: []string{"codec/grpccodec"},
+		to:     []string{module, "cmd", "internal", "google.golang.org/grpc", "net"},
+	},
+	{
+		name: "codec/grpccodec knows codec and grpc only",
+		from: []string{"codec/grpccodec"},
+		to:   []string{module, "cmd", "internal"},
+	},
+	{
+		name:   "codec libraries stay behind package codec",
+		from:   everything,
+		except: []string{"codec", "bench"},
+		to:     codecLibs,
+	},
+	{
+		name:   "codec libraries stay behind package codec, within its module too",
+		from:   []string{"codec/"},
+		except: []string{"codec/libzstd", "codec/dict", "codec/codectest"},
+		to:     codecLibs,
+	},
+	{
+		name:   "libzstd is handed over by the binary",
+		from:   everything,
+		except: []string{"cmd", "test", "bench", "codec/libzstd"},
+		to:     []string{"codec/libzstd"},
+	},
+	{
+		name:   "the commands are on top",
+		from:   everything,
+		except: []string{"cmd"},
+		to:     []string{"cmd"},
+	},
+	{
+		name:   "the Redis client is for the gateway's own connections",
+		from:   []string{"internal", "."},
+		except: []string{"internal/store"},
+		to:     []string{"github.com/redis/go-redis"},
+	},
+}
+
+// matches reports whether an import is what an arrow's target names. The
+// module's own path means the root package, and ours are meant by other paths
+// that exist here; everything else is a tree of foreign packages.
+func matches(imported, target string) bool {
+	if target == module {
+		return imported == module
+	}
+	if ours(imported) {
+		return under(relative(imported), target)
+	}
+	return under(imported, target)
+}
+
+func TestForbiddenArrows(t *testing.T) {
+	all := packages(t)
+	for _, a := range forbidden {
+		for _, p := range all {
+			if !a.covers(p.path()) {
+				continue
+			}
+			for _, imported := range p.Imports {
+				if slices.ContainsFunc(a.to, func(to string) bool { return matches(imported, to) }) {
+					t.Errorf("%s: but %s imports %s", a.name, p.path(), imported)
+				}
+			}
+		}
+	}
+}
+
+func (a arrow) covers(path string) bool { return underAny(path, a.from) && !underAny(path, a.except) }
+
+func TestGatewaysNeverImportEachOther(t *testing.T) {
+	for _, p := range packages(t) {
+		own := gatewayOf(p.path())
+		if own == "" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other := gatewayOf(relative(imported)); other != "" && other != own {
+				t.Errorf("gateway %s imports %s", own, imported)
+			}
+		}
+	}
+}
+
+// gatewayOf returns the protocol of a path below internal/gateway.
+func gatewayOf(path string) string {
+	rest, ok := strings.CutPrefix(path, "internal/gateway/")
+	if !ok {
+		return ""
+	}
+	protocol, _, _ := strings.Cut(rest, "/")
+	return protocol
+}
+
+// Cgo is left to gozstd, which codec/libzstd wraps.
+func TestNoCgo(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.CgoFiles) > 0 || slices.Contains(p.Imports, "C") {
+			t.Errorf("%s uses cgo", p.path())
+		}
+	}
+}
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	for _, p := range packages(t) {
+		files := p.GoFiles
+		if len(files) == 0 {
+			files = append(p.TestGoFiles, p.XTestGoFiles...)
+		}
+		if err := hasPackageComment(p.Dir, files); err != nil {
+			t.Errorf("%s: %v", p.path(), err)
+		}
+	}
+}
+
+func hasPackageComment(dir string, files []string) error {
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		if f.Doc != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("no package comment in %d files", len(files))
+}
+
+// The tables are code too: these arrows must be seen, and these must not.
+func TestTheTablesSee(t *testing.T) {
+	for _, c := range []struct {
+		from, imported string
+		want           bool
+	}{
+		{"internal/wire/resp", "net", true},
+		{"internal/wire/resp", "net/url", true},
+		{"internal/wire/resp", "network", false},
+		{"internal/wire/resp", module, true},
+		{"internal/wire/resp", module + "/internal/policy", true},
+		{"internal/wire/resp", module + "/internal/wire/other", false},
+		{"internal/policy", "os", true},
+		{"internal/policy", module + "/codec", false},
+		{"codec", module, true},
+		{"codec", module + "/codec/internal/x", false},
+		{"codec/dict", "google.golang.org/grpc/encoding", true},
+		{"codec/grpccodec", "google.golang.org/grpc/encoding", false},
+		{"codec/grpccodec", "github.com/klauspost/compress/s2", true},
+		{"internal/gateway/redis", "github.com/klauspost/compress/zstd", true},
+		{"internal/gateway/redis", "compress/gzip", true},
+		{"codec/libzstd", "github.com/valyala/gozstd", false},
+		{".", module + "/codec", false},
+		{".", "net/http", true},
+		{".", module + "/codec/libzstd", true},
+		{"cmd/cinch", module + "/codec/libzstd", false},
+		{"internal/admin", module + "/cmd/cinch", true},
+	} {
+		got := slices.ContainsFunc(forbidden, func(a arrow) bool {
+			return a.covers(c.from) && slices.ContainsFunc(a.to, func(to string) bool { return matches(c.imported, to) })
+		})
+		if got != c.want {
+			t.Errorf("%s -> %s: forbidden %v, want %v", c.from, c.imported, got, c.want)
+		}
+	}
+	if layerOf("internal/gateway/redis") <= layerOf("internal/gateway") || layerOf("internal/nowhere") != -1 {
+		t.Error("layers are mixed up")
+	}
+}
