@@ -89,11 +89,11 @@ func (s *Sealer) dictionary(number uint32) (*codec.Dict, error) {
 		return nil, fmt.Errorf("%w: %08x", ErrDictMissing, number)
 	}
 	d, err := s.dicts.Dictionary(number)
-	if err != nil {
-		return nil, fmt.Errorf("dictionary %08x: %w", number, err)
-	}
-	if d == nil || d.Number() != number {
+	switch {
+	case err == ErrDictMissing || err == nil && (d == nil || d.Number() != number):
 		return nil, fmt.Errorf("%w: %08x", ErrDictMissing, number)
+	case err != nil:
+		return nil, fmt.Errorf("dictionary %08x: %w", number, err)
 	}
 	return d, nil
 }

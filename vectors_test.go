@@ -11,7 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
 var update = flag.Bool("update", false, "write missing files of testdata/vectors; existing ones are frozen and stay")
@@ -42,15 +46,26 @@ func TestVectors(t *testing.T) {
 		} else {
 			refused++
 		}
-		t.Run(v.Name, func(t *testing.T) { checkVector(t, v) })
+		for name, engine := range engines() {
+			t.Run(v.Name+"/"+name, func(t *testing.T) { checkVector(t, v, engine) })
+		}
 	}
 	if opened < 240 || refused < 87 {
 		t.Errorf("%d vectors to open and %d to refuse are fewer than were ever frozen", opened, refused)
 	}
 }
 
-func checkVector(t *testing.T, v vector) {
-	o := SealerOptions{MaxRaw: v.MaxRaw}
+// engines by the name of their zstd: pure Go, and libzstd where cgo is on.
+var engines = sync.OnceValue(func() map[string]*codec.Engine {
+	all := map[string]*codec.Engine{"go": codec.New(codec.Options{})}
+	if native, ok := libzstd.New(); ok {
+		all[native.Name()] = codec.New(codec.Options{Zstd: native})
+	}
+	return all
+})
+
+func checkVector(t *testing.T, v vector, engine *codec.Engine) {
+	o := SealerOptions{Engine: engine, MaxRaw: v.MaxRaw}
 	if v.Dictionary != "" {
 		o.Dicts = newDictSet(t, readVectorFile(t, v.Dictionary))
 	}

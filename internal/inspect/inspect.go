@@ -53,8 +53,7 @@ const (
 // previewBytes is how much of the value a report shows.
 const previewBytes = 64
 
-// Inspect looks at stored, opening it with s. The report's Value may alias
-// nothing of stored.
+// Inspect looks at stored, opening it with s. The report's Value is a copy.
 func Inspect(s *cinch.Sealer, stored []byte) Report {
 	r := Report{Envelope: cinch.IsSealed(stored), StoredBytes: len(stored)}
 	if h, err := cinch.ParseHeader(stored); err == nil {

@@ -29,7 +29,7 @@ func (r Report) WriteText(w io.Writer) error {
 		}
 		row("value begins", "%s", r.ValueStart)
 	} else {
-		row("opens", "no, %s: %s", r.Problem, r.ErrorText)
+		row("opens", "no: %s", r.ErrorText)
 	}
 	return t.Flush()
 }
@@ -47,7 +47,7 @@ func (h *Header) rows(row func(name, format string, args ...any), stored int) {
 	row("ratio", "%.2f", h.Ratio)
 	row("checksum", "%s, %s", h.Checksum, h.ChecksumResult)
 	if h.ExtensionWords > 0 {
-		row("extension", "%d words, skipped", h.ExtensionWords)
+		row("extension", "%d bytes, skipped", 4*h.ExtensionWords)
 	}
 }
 

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/inspect"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+func newDictCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dict",
+		Short: "Train, show and list dictionaries",
+		Long: `Train, show and list dictionaries.
+
+A dictionary holds what values have in common, so that small ones compress too. It never changes, its number follows
+from its content, and it must be kept as long as any value that names it. It contains pieces of the values that it was
+trained from: its file is readable by its owner only.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newDictTrainCommand(), newDictShowCommand(), newDictListCommand())
+	return cmd
+}
+
+// dictInfo describes a dictionary. Its JSON is a contract: fields are added, never renamed.
+type dictInfo struct {
+	Number  string `json:"number"` // 8 hex digits, as in a setting
+	SHA256  string `json:"sha256"`
+	Bytes   int    `json:"bytes"`
+	Trained bool   `json:"trained"` // in zstd's format with its tables; false: raw content
+	Source  string `json:"source"`
+}
+
+func describeDict(d *codec.Dict, source string) dictInfo {
+	return dictInfo{
+		Number:  fmt.Sprintf("%08x", d.Number()),
+		SHA256:  fmt.Sprintf("%x", d.Hash()),
+		Bytes:   len(d.Content()),
+		Trained: d.Trained(),
+		Source:  source,
+	}
+}
+
+func (i dictInfo) kind() string {
+	if i.Trained {
+		return "trained"
+	}
+	return "raw content"
+}
+
+func newDictShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show FILE",
+		Short:   "Show a dictionary's number, hash and content",
+		Example: "  cinch dict show orders.dict",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDictShow(cmd.OutOrStdout(), args[0], asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+func runDictShow(out io.Writer, file string, asJSON bool) error {
+	d, err := loadDict(file)
+	if err != nil {
+		return err
+	}
+	info := describeDict(d, file)
+	if asJSON {
+		return writeJSON(out, info)
+	}
+	content := d.Content()
+	_, err = fmt.Fprintf(out, "number   %s\nsha256   %s\nsize     %d bytes\nkind     %s\nsetting  zstd-3@%s\nends     %s\n",
+		info.Number, info.SHA256, info.Bytes, info.kind(), info.Number,
+		inspect.Preview(content[max(0, len(content)-64):], 64)) // the end is the part used most
+	return err
+}
+
+// loadDict reads a dictionary's file; errors name it.
+func loadDict(file string) (*codec.Dict, error) {
+	d, err := dict.Load(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, withCode(exitDictMissing, err)
+	case err != nil:
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", file, err), "make one with cinch dict train")
+	}
+	return d, nil
+}
+
+func newDictListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls {DIR | FILE… | URL}",
+		Short: "List dictionaries in files, in a directory's *.dict files, or in a store",
+		Example: `  cinch dict ls /etc/cinch
+  cinch dict ls redis://127.0.0.1:6379`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDictList(cmd.Context(), cmd.OutOrStdout(), args, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+func runDictList(ctx context.Context, out io.Writer, from []string, asJSON bool) error {
+	all := []dictInfo{} // JSON: [] rather than null
+	for _, source := range from {
+		found, err := listDicts(ctx, source)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	if asJSON {
+		return writeJSON(out, all)
+	}
+	rows := make([][]string, len(all))
+	for i, d := range all {
+		rows[i] = []string{d.Number, strconv.Itoa(d.Bytes), d.kind(), d.Source}
+	}
+	return ui.Table(out, []string{"number", "bytes", "kind", "source"}, rows)
+}
+
+func listDicts(ctx context.Context, source string) ([]dictInfo, error) {
+	if isStoreURL(source) {
+		return listStoreDicts(ctx, source)
+	}
+	files := []string{source}
+	if info, err := os.Stat(source); err == nil && info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(source, "*.dict")); err != nil {
+			return nil, err
+		}
+	}
+	var all []dictInfo
+	for _, file := range files {
+		d, err := loadDict(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, describeDict(d, file))
+	}
+	return all, nil
+}
+
+func listStoreDicts(ctx context.Context, rawURL string) ([]dictInfo, error) {
+	store, err := openStore(ctx, rawURL)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	found, err := store.listDictionaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []dictInfo
+	for _, d := range found {
+		all = append(all, describeDict(d, store.name))
+	}
+	return all, nil
+}
+
+func writeJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/inspect"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// maxInspectBytes bounds what is read and what is opened: it is Redis's own limit for a value.
+const maxInspectBytes = 512 << 20
+
+type inspectOptions struct {
+	target    string // a file, "-", or a store's URL
+	key       string // only with a URL
+	field     string // only with a key: the value of a hash's field
+	dictFiles []string
+	asJSON    bool
+	raw       bool
+
+	in  io.Reader
+	out io.Writer
+}
+
+func newInspectCommand() *cobra.Command {
+	var o inspectOptions
+	cmd := &cobra.Command{
+		Use:   "inspect {FILE | - | URL KEY}",
+		Short: "Show what a stored value holds: its envelope, or that it is plain",
+		Long: `Show what a stored value holds: the fields of its envelope, whether it opens, and how its value begins.
+
+The stored value comes from a file, from standard input (-), or from a key of a store, read past any gateway.
+Dictionaries come from the files given with --dict, and from the store if there is one.
+
+Exit codes: 0 it opens or is a plain value, 4 it is damaged, 10 the store can't be reached, 12 its dictionary is
+missing, 1 anything else.`,
+		Example: `  cinch inspect value.bin
+  redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
+  cinch inspect redis://127.0.0.1:6379/0 menu:7
+  cinch inspect redis://127.0.0.1:6379 user:7 --field profile --raw > profile.json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.target, o.in, o.out = args[0], cmd.InOrStdin(), cmd.OutOrStdout()
+			if len(args) == 2 {
+				o.key = args[1]
+			}
+			return runInspect(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.field, "field", "", "the field of a hash")
+	cmd.Flags().StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary file (may be repeated)")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write the report as JSON")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "write the opened value itself instead of a report")
+	cmd.MarkFlagsMutuallyExclusive("json", "raw")
+	return cmd
+}
+
+func runInspect(ctx context.Context, o inspectOptions) error {
+	dicts, err := loadDicts(o.dictFiles)
+	if err != nil {
+		return err
+	}
+	stored, err := o.read(ctx, dicts)
+	if err != nil {
+		return err
+	}
+	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxRaw: maxInspectBytes})
+	r := inspect.Inspect(s, stored)
+	if err := o.write(r); err != nil {
+		return err
+	}
+	return inspectFailure(r)
+}
+
+// read fetches the stored value. With a store it adds the store's dictionaries to dicts.
+func (o inspectOptions) read(ctx context.Context, dicts *dictSources) ([]byte, error) {
+	if isStoreURL(o.target) {
+		return o.readStore(ctx, dicts)
+	}
+	if o.key != "" || o.field != "" {
+		return nil, fmt.Errorf("a key or field needs a store: redis://…, rediss://… or unix://…, not %q", o.target)
+	}
+	if o.target == "-" {
+		return readLimited(o.in, "standard input")
+	}
+	f, err := os.Open(o.target)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readLimited(f, o.target)
+}
+
+func readLimited(r io.Reader, name string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxInspectBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(b) > maxInspectBytes {
+		return nil, fmt.Errorf("%s: more than %d MiB are no stored value", name, maxInspectBytes>>20)
+	}
+	return b, nil
+}
+
+func (o inspectOptions) readStore(ctx context.Context, dicts *dictSources) ([]byte, error) {
+	if o.key == "" {
+		return nil, errors.New("which key? cinch inspect URL KEY")
+	}
+	store, err := openStore(ctx, o.target)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	stored, err := store.value(ctx, o.key, o.field)
+	if err != nil {
+		return nil, err
+	}
+	if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict {
+		dicts.fromStore, err = store.dictionaries(ctx)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stored, nil
+}
+
+func (o inspectOptions) write(r inspect.Report) error {
+	switch {
+	case o.raw:
+		_, err := o.out.Write(r.Value)
+		return err
+	case o.asJSON:
+		enc := json.NewEncoder(o.out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(r)
+	}
+	return r.WriteText(o.out)
+}
+
+// inspectFailure is the error that the command ends with after the report.
+func inspectFailure(r inspect.Report) error {
+	switch r.Problem {
+	case "":
+		return nil
+	case inspect.Damaged:
+		return withCode(exitDifference, ui.WithHint(r.Err, "if it was written before Cinch and only happens to begin with the magic, write it again through a gateway"))
+	case inspect.DictionaryMissing:
+		return withCode(exitDictMissing, ui.WithHint(r.Err, "give its file with --dict, or inspect the key in its store: cinch inspect redis://HOST KEY"))
+	case inspect.UnknownCodec:
+		return ui.WithHint(r.Err, "a newer version sealed it: use that one or a later one")
+	}
+	return r.Err
+}
+
+// dictSources looks for dictionaries in files first, then in a store.
+type dictSources struct {
+	files     dict.Set
+	fromStore cinch.Dictionaries // nil: no store, or it holds none
+}
+
+func loadDicts(files []string) (*dictSources, error) {
+	s := &dictSources{}
+	for _, name := range files {
+		d, err := dict.Load(name)
+		if err != nil {
+			return nil, fmt.Errorf("dictionary %s: %w", name, err)
+		}
+		if err := s.files.Add(d); err != nil {
+			return nil, fmt.Errorf("dictionary %s: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// Dictionary implements cinch.Dictionaries.
+func (s *dictSources) Dictionary(number uint32) (*codec.Dict, error) {
+	if d, ok := s.files.Get(number); ok {
+		return d, nil
+	}
+	if s.fromStore != nil {
+		return s.fromStore.Dictionary(number)
+	}
+	return nil, cinch.ErrDictMissing
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// writeOrders writes documents of an online shop, much alike but never the
+// same: orders N FILE (one a line) or orders -files N DIR (one a file).
+func writeOrders(ts *testscript.TestScript, neg bool, args []string) {
+	perFile := len(args) == 3 && args[0] == "-files"
+	if perFile {
+		args = args[1:]
+	}
+	n, to := sampleArgs(ts, neg, args)
+	r := rand.New(rand.NewPCG(1, 2))
+	var lines strings.Builder
+	for i := range n {
+		doc := fmt.Sprintf(`{"id":%d,"customer":{"id":%d,"tier":"silver"},"currency":"EUR","lines":[{"sku":"SKU-%06d","quantity":%d}],"country":"%s"}`,
+			1000+i, r.IntN(9000), r.IntN(1e6), 1+r.IntN(9), []string{"DE", "FR", "PT"}[r.IntN(3)])
+		if perFile {
+			ts.Check(os.WriteFile(fmt.Sprintf("%s/%d.json", to, i), []byte(doc), 0o600))
+		}
+		lines.WriteString(doc + "\n")
+	}
+	if !perFile {
+		ts.Check(os.WriteFile(to, []byte(lines.String()), 0o600))
+	}
+}
+
+// writeNoise writes lines that have nothing in common: noise N FILE.
+func writeNoise(ts *testscript.TestScript, neg bool, args []string) {
+	n, to := sampleArgs(ts, neg, args)
+	r := rand.NewChaCha8([32]byte{})
+	var lines strings.Builder
+	for range n {
+		b := make([]byte, 200)
+		_, _ = r.Read(b)
+		lines.WriteString(base64.StdEncoding.EncodeToString(b) + "\n")
+	}
+	ts.Check(os.WriteFile(to, []byte(lines.String()), 0o600))
+}
+
+func sampleArgs(ts *testscript.TestScript, neg bool, args []string) (n int, path string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: COMMAND N PATH")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	return n, ts.MkAbs(args[1])
+}

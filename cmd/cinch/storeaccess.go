@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// storeTimeout bounds the connection and each answer of a store that a command looks into.
+const storeTimeout = 5 * time.Second
+
+// storeAccess is a command's own connection to a store, past any gateway. It
+// only reads. Close it after use.
+type storeAccess struct {
+	client *redis.Client
+	name   string // without credentials
+}
+
+func isStoreURL(s string) bool {
+	for _, scheme := range []string{"redis://", "rediss://", "unix://"} {
+		if strings.HasPrefix(s, scheme) {
+			return true
+		}
+	}
+	return false
+}
+
+// openStore connects to the store at the URL.
+func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
+	name := redactURL(rawURL)
+	o, err := redis.ParseURL(rawURL)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // the outer error repeats the URL with its password
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	logging.Disable() // what the library would log to standard error, the error says
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = storeTimeout, storeTimeout, storeTimeout
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
+	s := &storeAccess{client: redis.NewClient(o), name: name}
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		s.Close()
+		return nil, s.failure(err)
+	}
+	return s, nil
+}
+
+func redactURL(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "the store"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// Close ends the connection.
+func (s *storeAccess) Close() { _ = s.client.Close() }
+
+// value reads the string at key, or a field of the hash there. No such key is an error.
+func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, error) {
+	cmd, what := s.client.Get(ctx, key), fmt.Sprintf("key %q", key)
+	if field != "" {
+		cmd, what = s.client.HGet(ctx, key, field), fmt.Sprintf("field %q of key %q", field, key)
+	}
+	b, err := cmd.Bytes()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, ui.WithHint(fmt.Errorf("%s: no %s", s.name, what), "the database is the number at the end of the URL: redis://host:6379/0")
+	case redis.HasErrorPrefix(err, "WRONGTYPE") && field == "":
+		return nil, ui.WithHint(fmt.Errorf("%s: %s is not a string", s.name, what), "name a field of a hash with --field")
+	case err != nil:
+		return nil, s.failure(err)
+	}
+	return b, nil
+}
+
+// failure tells an answer of the server from a server that gives none.
+func (s *storeAccess) failure(err error) error {
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "is the server running, and can it be reached from here?"))
+}
+
+// dictionaries finds the dictionaries that the store holds; nil means that it
+// holds none. It is the seam to the gateway's keeper of dictionaries.
+func (s *storeAccess) dictionaries(context.Context) (cinch.Dictionaries, error) {
+	return nil, nil
+}
+
+// listDictionaries lists them.
+func (s *storeAccess) listDictionaries(context.Context) ([]*codec.Dict, error) {
+	return nil, fmt.Errorf("%s: dictionaries kept in a store can't be listed yet", s.name)
+}

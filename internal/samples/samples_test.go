@@ -1,0 +1,69 @@
+package samples
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("all/a.json", `{"a":1}`)
+	write("all/deeper/b", "b\n")
+	write("all/empty", "")
+	write("all/lines.jsonl", "{\"l\":1}\n\n  {\"l\":2}  \n{\"l\":3}")
+	write("huge", strings.Repeat("x", MaxSampleBytes+1))
+	got, skipped, err := Load([]string{filepath.Join(dir, "all"), filepath.Join(dir, "huge"), filepath.Join(dir, "all", "a.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]byte{[]byte(`{"a":1}`), []byte("b\n"), []byte(`{"l":1}`), []byte(`{"l":2}`), []byte(`{"l":3}`), []byte(`{"a":1}`)}
+	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || skipped != 2 {
+		t.Errorf("%q, %d skipped", got, skipped)
+	}
+	if Bytes(got) != 7+2+7+7+7+7 {
+		t.Errorf("%d bytes", Bytes(got))
+	}
+	write("long.jsonl", strings.Repeat("x", MaxSampleBytes+1))
+	for _, name := range []string{"none", "all/empty", "long.jsonl"} {
+		if _, _, err := Load([]string{filepath.Join(dir, name)}); err == nil {
+			t.Errorf("%s gave samples", name)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, n := range []int{2, 4, 5, 6, 1000} {
+		all := make([][]byte, n)
+		for i := range all {
+			all[i] = fmt.Append(nil, i)
+		}
+		train, heldOut := Split(all, 5)
+		again, _ := Split(all, 5)
+		if len(heldOut) != max(1, n/5) || len(train)+len(heldOut) != n {
+			t.Errorf("%d samples: %d and %d", n, len(train), len(heldOut))
+		}
+		seen := map[string]bool{}
+		for _, s := range append(append([][]byte{}, train...), heldOut...) {
+			seen[string(s)] = true
+		}
+		if len(seen) != n {
+			t.Errorf("%d samples: %d of them dealt", n, len(seen))
+		}
+		if !bytes.Equal(bytes.Join(train, nil), bytes.Join(again, nil)) {
+			t.Errorf("%d samples: another split the second time", n)
+		}
+	}
+}
