@@ -89,27 +89,29 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 	return bufs.WriteTo(c)
 }
 
-// relayBufferBytes is what one direction of a raw splice holds while it lasts.
+// relayBufferBytes is what one direction of a raw splice moves at a time.
 const relayBufferBytes = 32 << 10
 
 // Relay copies src to dst until EOF and then closes dst for writing, so that
 // the other direction can go on. It returns nil after an EOF. Two of them, one a
 // direction, make a raw splice, whose owner closes both connections at the end.
+// While it waits for bytes it holds no buffer (see ReadFirst).
 func Relay(dst, src net.Conn) error {
-	buf := GetBuffer(relayBufferBytes)
-	defer PutBuffer(buf)
-	if _, err := io.CopyBuffer(onlyWriter{dst}, onlyReader{src}, buf[:relayBufferBytes]); err != nil {
-		return err
+	for {
+		buf, n, err := ReadFirst(src, relayBufferBytes)
+		if errors.Is(err, io.EOF) {
+			return CloseWrite(dst)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = dst.Write(buf[:n])
+		PutBuffer(buf)
+		if err != nil {
+			return err
+		}
 	}
-	return CloseWrite(dst)
 }
-
-// onlyReader and onlyWriter hide WriteTo and ReadFrom, which would move bytes
-// past the counters or allocate a buffer of their own.
-type (
-	onlyReader struct{ io.Reader }
-	onlyWriter struct{ io.Writer }
-)
 
 // A TLS connection half-closes as a plain one does.
 var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)

@@ -7,12 +7,14 @@
 //
 //	server.go    accept, limits, one goroutine a session, drain
 //	conn.go      connections that count their bytes, half-close, vectored writes
+//	first.go     waiting for bytes without holding a buffer
 //	upstream.go  where a gateway connects to
 //	listen.go    TCP addresses and unix sockets
 //	tls.go       TLS from files that may change while we run
 //	budget.go    the bound on bytes of values in flight
 //	buffers.go   pooled byte buffers
-//	stats.go     what the gateways count; metrics.go shows it to Prometheus
+//	stats.go     what the gateways count; metrics.go shows it to Prometheus,
+//	             snapshot.go to the admin page
 //
 // The life of a connection:
 //
