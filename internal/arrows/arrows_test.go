@@ -205,7 +205,7 @@ var forbidden = []arrow{
 	{
 		name:   "the Redis client is for the gateway's own connections",
 		from:   []string{"internal", "."},
-		except: []string{"internal/store"},
+		except: []string{"internal/store", "internal/gateway/redis"},
 		to:     []string{"github.com/redis/go-redis"},
 	},
 }
