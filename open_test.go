@@ -40,7 +40,9 @@ func TestOpenBitFlips(t *testing.T) {
 			continue
 		}
 		for _, stored := range openable(t, s, dict, value) {
-			checkFlips(t, s, stored, value)
+			for _, engine := range engines() {
+				checkFlips(t, NewSealer(SealerOptions{Engine: engine, Dicts: s.dicts}), stored, value)
+			}
 		}
 	}
 }
@@ -68,17 +70,24 @@ func checkFlips(t *testing.T, s *Sealer, stored, value []byte) {
 
 // Cut off or with something behind it, no envelope opens.
 func TestOpenTruncatedAndExtended(t *testing.T) {
-	s, dict := testSealer(t)
-	for _, stored := range openable(t, s, dict, orders(700)) {
-		for n := len(Magic); n < len(stored); n++ {
-			if _, err := s.Open(nil, stored[:n]); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("% x: first %d of %d bytes: %v", stored[:5], n, len(stored), err)
-			}
+	goSealer, dict := testSealer(t)
+	for _, stored := range openable(t, goSealer, dict, orders(700)) {
+		for _, engine := range engines() {
+			checkCutAndExtended(t, NewSealer(SealerOptions{Engine: engine, Dicts: goSealer.dicts}), stored)
 		}
-		for _, more := range []string{"\x00", "\xff", "more", string(stored)} {
-			if _, err := s.Open(nil, append(bytes.Clone(stored), more...)); !errors.Is(err, ErrDamaged) {
-				t.Errorf("% x and %d bytes behind it: %v", stored[:5], len(more), err)
-			}
+	}
+}
+
+func checkCutAndExtended(t *testing.T, s *Sealer, stored []byte) {
+	t.Helper()
+	for n := len(Magic); n < len(stored); n++ {
+		if _, err := s.Open(nil, stored[:n]); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("% x: first %d of %d bytes: %v", stored[:5], n, len(stored), err)
+		}
+	}
+	for _, more := range []string{"\x00", "\xff", "more", string(stored)} {
+		if _, err := s.Open(nil, append(bytes.Clone(stored), more...)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("% x and %d bytes behind it: %v", stored[:5], len(more), err)
 		}
 	}
 }
@@ -111,7 +120,14 @@ func (f failing) Dictionary(uint32) (*codec.Dict, error) { return nil, f.err }
 // about a short payload, anything near what they declare more than once.
 func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 	const limit = 1 << 20
-	s := NewSealer(SealerOptions{MaxRaw: limit})
+	for name, engine := range engines() {
+		t.Run(name, func(t *testing.T) {
+			checkAllocations(t, NewSealer(SealerOptions{Engine: engine, MaxRaw: limit}), limit)
+		})
+	}
+}
+
+func checkAllocations(t *testing.T, s *Sealer, limit int) {
 	for id := codec.Raw; id.Known(); id++ {
 		for _, declared := range []int{limit, limit + 1, 1 << 30, MaxHeaderRawLen} {
 			h := Header{Version: Version, Codec: id, RawLen: declared}
@@ -126,22 +142,31 @@ func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 				}
 			}
 			runtime.ReadMemStats(&after)
-			if got := (after.TotalAlloc - before.TotalAlloc) / runs; got > limit+limit/2 {
+			if got := (after.TotalAlloc - before.TotalAlloc) / runs; got > uint64(limit+limit/2) {
 				t.Errorf("%s, %d bytes declared: %d bytes allocated", id, declared, got)
 			}
 		}
 	}
 }
 
-// FuzzOpen: never a panic, never other than a known class of error, never more than was declared.
+// FuzzOpen: never a panic, never more than was declared, and both zstds agree on what opens.
 func FuzzOpen(f *testing.F) {
 	s, dict := testSealer(f)
 	for _, stored := range openable(f, s, dict, orders(300)) {
 		f.Add(stored)
 	}
 	small := NewSealer(SealerOptions{Dicts: s.dicts, MaxRaw: 1 << 16})
+	var others []*Sealer
+	for _, engine := range engines() {
+		others = append(others, NewSealer(SealerOptions{Engine: engine, Dicts: s.dicts, MaxRaw: 1 << 16}))
+	}
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		got, err := small.Open([]byte("front"), stored)
+		for _, other := range others {
+			if got2, err2 := other.Open([]byte("front"), stored); (err == nil) != (err2 == nil) || !bytes.Equal(got, got2) {
+				t.Fatalf("go: %v, another: %v", err, err2)
+			}
+		}
 		if !bytes.HasPrefix(got, []byte("front")) {
 			t.Fatal("dst changed")
 		}
