@@ -1,0 +1,109 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// auxConn is a session's second connection to the server, for questions that can't be
+// asked on the first: what a key holds while a transaction is being queued, and which
+// arguments of a command are keys. It is logged in as the client is.
+type auxConn struct {
+	space  string
+	client *goredis.Client
+}
+
+func (a *auxConn) close() {
+	if a != nil {
+		_ = a.client.Close()
+	}
+}
+
+// auxTimeout bounds every question on the second connection.
+const auxTimeout = 5 * time.Second
+
+// beside returns the second connection, in the client's database.
+func (s *session) beside() *goredis.Client {
+	space := *s.space.Load()
+	if s.aux != nil && s.aux.space == space {
+		return s.aux.client
+	}
+	s.aux.close()
+	up := s.g.cfg.Upstream
+	user, password := up.User, up.Password
+	if who := s.who.Load(); who != nil {
+		user, password = who.user, who.password
+	}
+	db, _ := strconv.Atoi(space)
+	s.aux = &auxConn{space: space, client: goredis.NewClient(&goredis.Options{
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
+		Username: user, Password: password, DB: db,
+		Protocol: 2, PoolSize: 1, MaxRetries: -1, DisableIdentity: true,
+		ReadTimeout: auxTimeout, WriteTimeout: auxTimeout,
+	})}
+	return s.aux.client
+}
+
+// probeBeside finds the sealed values of keys without touching the client's connection.
+// What can't be read is left out: if it is sealed, EXEC will say so.
+func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
+	c := s.beside()
+	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	for _, key := range keys {
+		stored, err := c.Get(ctx, string(key)).Bytes()
+		switch {
+		case err == nil:
+			found.add(s, key, nil, stored)
+		case strings.HasPrefix(err.Error(), "WRONGTYPE") && s.rules().MayHoldHash(*s.space.Load(), key):
+			s.probeHash(ctx, &found, c, key)
+		case !errors.Is(err, goredis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE"):
+			s.g.cfg.Stats.Error("second_connection")
+			s.g.cfg.Log.Warn("second connection failed", "err", err)
+			return found
+		}
+	}
+	return found
+}
+
+func (s *session) probeHash(ctx context.Context, found *sealedParts, c *goredis.Client, key []byte) {
+	pairs, err := c.Do(ctx, "HGETALL", key).StringSlice()
+	if err != nil {
+		return
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		found.add(s, key, []byte(pairs[i]), []byte(pairs[i+1]))
+	}
+}
+
+// keysOf asks the server which arguments of a request are keys; none when it has none,
+// or when the server would refuse the request anyway.
+func (s *session) keysOf(args [][]byte) ([][]byte, error) {
+	call := make([]any, 0, len(args)+2)
+	call = append(call, "COMMAND", "GETKEYS")
+	for _, a := range args {
+		call = append(call, a)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	names, err := s.beside().Do(ctx, call...).StringSlice()
+	if err != nil {
+		var answer goredis.Error
+		if errors.As(err, &answer) && !strings.HasPrefix(err.Error(), "NO") { // not NOAUTH, NOPERM
+			return nil, nil
+		}
+		return nil, fmt.Errorf("COMMAND GETKEYS: %w", err)
+	}
+	keys := make([][]byte, len(names))
+	for i, n := range names {
+		keys[i] = []byte(n)
+	}
+	return keys, nil
+}

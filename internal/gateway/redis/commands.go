@@ -1,0 +1,268 @@
+package redis
+
+import "strings"
+
+// strategy says what the gateway does with a command.
+type strategy uint8
+
+const (
+	// verbatim: neither its arguments nor its reply hold values of ours.
+	verbatim strategy = iota
+	// values: some arguments are values to seal, or elements of the reply to open, or both.
+	values
+	// computed: a read whose answer depends on the value's content; on an envelope it is
+	// answered here (compute.go).
+	computed
+	// inflated: it computes on, or changes part of, the value that is stored; on an
+	// envelope the value is put back first, in one step with the command (guard.go).
+	inflated
+	// floats: runs as it is, and like inflated when the server finds no number.
+	floats
+	// scripts: runs code on keys; they are inflated in one transaction with it (unit.go).
+	scripts
+	// sorts: SORT, whose BY and GET reach for other keys (sort.go).
+	sorts
+	// controls: changes the conversation itself (control.go).
+	controls
+	// unknown: not in the table. Its keys are asked from the server and it is treated
+	// like a script.
+	unknown
+)
+
+// command is a row of the table.
+type command struct {
+	name     string
+	arity    int // as COMMAND says: n arguments with the name, or at least -n. A request that breaks it goes verbatim: the server refuses it
+	strategy strategy
+	args     argValues // which arguments are values
+	reply    shape     // which elements of the reply are values
+	keys     keyRange  // where the keys are, for computed, inflated, scripts
+	control  func(*session, *request) error
+	writes   bool // inflated: may leave a plain value that begins with the magic
+}
+
+// keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
+// when set, is the index of the argument that counts them.
+type keyRange struct{ first, last, step, numKeys int }
+
+// argValues finds the arguments that are values: from first, every step-th. XADD's
+// place depends on its options.
+type argValues struct {
+	first, step int
+	kind        valueKind
+	stream      bool // first is found by addFields
+	pairs       bool // (argc - first + 1) must be even, or the server refuses the request
+	single      bool // only the one at first
+}
+
+type valueKind uint8
+
+const (
+	noValues valueKind = iota
+	stringValue
+	stringValues // MSET: the key is the argument before each value
+	hashValues
+	streamValues
+)
+
+// Every command of Redis 7.0 is listed here, and those of later versions that never
+// touch the inside of a value. What is missing is treated as unknown.
+const verbatimCommands = `
+asking:1 cluster:-2 readonly:1 readwrite:1 echo:2 ping:-1 swapdb:3
+copy:-3 del:-2 dump:2 exists:-2 expire:-3 expireat:-3 expiretime:2 keys:2 migrate:-6 move:3 object:-2
+persist:2 pexpire:-3 pexpireat:-3 pexpiretime:2 pttl:2 randomkey:1 rename:3 renamenx:3 restore:-4 scan:-2
+touch:-2 ttl:2 type:2 unlink:-2 wait:3 waitaof:4 restore-asking:-4
+geoadd:-5 geodist:-4 geohash:-2 geopos:-2 georadius:-6 georadiusbymember:-5 georadiusbymember_ro:-5
+georadius_ro:-6 geosearch:-7 geosearchstore:-8
+hdel:-3 hexists:3 hincrby:4 hkeys:2 hlen:2 hexpire:-6 hpexpire:-6 hexpireat:-6 hpexpireat:-6 hpersist:-5
+httl:-5 hpttl:-5 hexpiretime:-5 hpexpiretime:-5
+pfadd:-2 pfcount:-2 pfdebug:3 pfmerge:-2 pfselftest:1
+blmove:6 blmpop:-5 blpop:-3 brpop:-3 brpoplpush:4 lindex:3 linsert:5 llen:2 lmove:5 lmpop:-4 lpop:-2
+lpos:-3 lpush:-3 lpushx:-3 lrange:4 lrem:4 lset:4 ltrim:4 rpop:-2 rpoplpush:3 rpush:-3 rpushx:-3
+publish:3 pubsub:-2 spublish:3
+script:-2 sentinel:-2 acl:-2 bgrewriteaof:1 bgsave:-1 command:-1 config:-2 dbsize:1 debug:-2
+failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2 module:-2 replconf:-1
+replicaof:3 role:1 save:1 shutdown:-1 slaveof:3 slowlog:-2 time:1
+sadd:-3 scard:2 sdiff:-2 sdiffstore:-3 sinter:-2 sintercard:-3 sinterstore:-3 sismember:3 smembers:2
+smismember:-3 smove:4 spop:-2 srandmember:-2 srem:-3 sscan:-3 sunion:-2 sunionstore:-3
+bzmpop:-5 bzpopmax:-3 bzpopmin:-3 zadd:-4 zcard:2 zcount:4 zdiff:-3 zdiffstore:-4 zincrby:4 zinter:-3
+zintercard:-3 zinterstore:-4 zlexcount:4 zmpop:-4 zmscore:-3 zpopmax:-2 zpopmin:-2 zrandmember:-2
+zrange:-4 zrangebylex:-4 zrangebyscore:-4 zrangestore:-5 zrank:-3 zrem:-3 zremrangebylex:4
+zremrangebyrank:4 zremrangebyscore:4 zrevrange:-4 zrevrangebylex:-4 zrevrangebyscore:-4 zrevrank:-3
+zscan:-3 zscore:3 zunion:-3 zunionstore:-4
+xack:-4 xdel:-3 xgroup:-2 xlen:2 xpending:-3 xsetid:-3 xtrim:-4
+decr:2 decrby:3 incr:2 incrby:3`
+
+// valueCommands are the rows with values in them.
+var valueCommands = []command{
+	{name: "set", arity: -3, strategy: values, args: argValues{first: 2, single: true, kind: stringValue}, reply: shapeBulk},
+	{name: "setex", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: stringValue}},
+	{name: "psetex", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: stringValue}},
+	{name: "setnx", arity: 3, strategy: values, args: argValues{first: 2, single: true, kind: stringValue}},
+	{name: "getset", arity: 3, strategy: values, args: argValues{first: 2, single: true, kind: stringValue}, reply: shapeBulk},
+	{name: "mset", arity: -3, strategy: values, args: argValues{first: 2, step: 2, pairs: true, kind: stringValues}},
+	{name: "msetnx", arity: -3, strategy: values, args: argValues{first: 2, step: 2, pairs: true, kind: stringValues}},
+	{name: "hset", arity: -4, strategy: values, args: argValues{first: 3, step: 2, pairs: true, kind: hashValues}},
+	{name: "hmset", arity: -4, strategy: values, args: argValues{first: 3, step: 2, pairs: true, kind: hashValues}},
+	{name: "hsetnx", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: hashValues}},
+	{name: "xadd", arity: -5, strategy: values, args: argValues{step: 2, stream: true, kind: streamValues}},
+
+	{name: "get", arity: 2, strategy: values, reply: shapeBulk},
+	{name: "getdel", arity: 2, strategy: values, reply: shapeBulk},
+	{name: "getex", arity: -2, strategy: values, reply: shapeBulk},
+	{name: "mget", arity: -2, strategy: values, reply: shapeAll},
+	{name: "hget", arity: 3, strategy: values, reply: shapeBulk},
+	{name: "hmget", arity: -3, strategy: values, reply: shapeAll},
+	{name: "hgetdel", arity: -5, strategy: values, reply: shapeAll},
+	{name: "hvals", arity: 2, strategy: values, reply: shapeAll},
+	{name: "hgetall", arity: 2, strategy: values, reply: shapePairs},
+	{name: "hrandfield", arity: -2, strategy: values, reply: shapeRandomPairs},
+	{name: "hscan", arity: -3, strategy: values, reply: shapeScanPairs},
+	{name: "xrange", arity: -4, strategy: values, reply: shapeEntries},
+	{name: "xrevrange", arity: -4, strategy: values, reply: shapeEntries},
+	{name: "xclaim", arity: -6, strategy: values, reply: shapeEntries},
+	{name: "xautoclaim", arity: -6, strategy: values, reply: shapeClaimed},
+	{name: "xread", arity: -4, strategy: values, reply: shapeStreams},
+	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams},
+	{name: "xinfo", arity: -2, strategy: values, reply: shapeStreamInfo},
+
+	{name: "strlen", arity: 2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "hstrlen", arity: 3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "getrange", arity: 4, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "substr", arity: 4, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "getbit", arity: 3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "bitcount", arity: -2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "bitpos", arity: -3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "bitfield_ro", arity: -2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
+
+	{name: "append", arity: 3, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "setrange", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "setbit", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "bitfield", arity: -2, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "bitop", arity: -4, strategy: inflated, writes: true, keys: keyRange{first: 2, last: -1, step: 1}},
+	{name: "lcs", arity: -3, strategy: inflated, keys: keyRange{first: 1, last: 2, step: 1}},
+	{name: "incrbyfloat", arity: 3, strategy: floats, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "hincrbyfloat", arity: 4, strategy: floats, keys: keyRange{first: 1, last: 1, step: 1}},
+
+	{name: "sort", arity: -2, strategy: sorts},
+	{name: "sort_ro", arity: -2, strategy: sorts},
+	{name: "eval", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+	{name: "eval_ro", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+	{name: "evalsha", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+	{name: "evalsha_ro", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+	{name: "fcall", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+	{name: "fcall_ro", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
+}
+
+// controlCommands change the conversation between client and server.
+var controlCommands = []command{
+	{name: "auth", arity: -2, control: (*session).auth},
+	{name: "hello", arity: -1, control: (*session).hello},
+	{name: "select", arity: 2, control: (*session).selectDB},
+	{name: "client", arity: -2, control: (*session).client},
+	{name: "quit", arity: -1, control: (*session).quit},
+	{name: "reset", arity: 1, control: (*session).reset},
+	{name: "multi", arity: 1, control: (*session).multi},
+	{name: "exec", arity: 1, control: (*session).exec},
+	{name: "discard", arity: 1, control: (*session).discard},
+	{name: "watch", arity: -2, control: (*session).watch},
+	{name: "unwatch", arity: 1, control: (*session).unwatch},
+	{name: "subscribe", arity: -2, control: (*session).subscribe},
+	{name: "psubscribe", arity: -2, control: (*session).subscribe},
+	{name: "ssubscribe", arity: -2, control: (*session).subscribe},
+	{name: "unsubscribe", arity: -1, control: (*session).unsubscribe},
+	{name: "punsubscribe", arity: -1, control: (*session).unsubscribe},
+	{name: "sunsubscribe", arity: -1, control: (*session).unsubscribe},
+	{name: "monitor", arity: 1, control: (*session).monitor},
+	{name: "sync", arity: 1, control: (*session).replicate},
+	{name: "psync", arity: -3, control: (*session).replicate},
+	{name: "flushall", arity: -1, control: (*session).flush},
+	{name: "flushdb", arity: -1, control: (*session).flush},
+	{name: "function", arity: -2, control: (*session).flush},
+}
+
+// table maps lower-case names to rows. Rows are never changed.
+type table map[string]*command
+
+// newTable builds the table; each gateway has one.
+func newTable() table {
+	t := table{}
+	for word := range strings.FieldsSeq(verbatimCommands) {
+		name, arity, _ := strings.Cut(word, ":")
+		t[name] = &command{name: name, arity: atoi(arity), strategy: verbatim}
+	}
+	for i := range valueCommands {
+		t[valueCommands[i].name] = &valueCommands[i]
+	}
+	for _, c := range controlCommands {
+		c.strategy = controls
+		t[c.name] = &c
+	}
+	return t
+}
+
+func atoi(s string) int {
+	n, sign := 0, 1
+	for _, c := range s {
+		if c == '-' {
+			sign = -1
+			continue
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n * sign
+}
+
+// unknownCommand is the row of every command without one.
+var unknownCommand = &command{name: "other", arity: -1, strategy: unknown, reply: shapeAny}
+
+// maxNameBytes is more than the longest command name; longer ones are unknown.
+const maxNameBytes = 32
+
+// lookup finds the row of a command name in any letter case, without allocating.
+func (t table) lookup(name []byte) *command {
+	var low [maxNameBytes]byte
+	if len(name) > len(low) {
+		return unknownCommand
+	}
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		low[i] = c
+	}
+	if c := t[string(low[:len(name)])]; c != nil {
+		return c
+	}
+	return unknownCommand
+}
+
+// accepts reports whether the server accepts that many arguments.
+func (c *command) accepts(argc int) bool {
+	if c.arity >= 0 {
+		return argc == c.arity
+	}
+	return argc >= -c.arity
+}
+
+// find returns the keys of a request; ok is false where the server will refuse it.
+func (k keyRange) find(args [][]byte) (keys [][]byte, ok bool) {
+	last := k.last
+	if k.numKeys > 0 {
+		n, good := parseCount(args[k.numKeys])
+		if !good || n > len(args)-k.first {
+			return nil, false
+		}
+		last = k.first + n - 1
+	}
+	if last < 0 {
+		last += len(args)
+	}
+	if last >= len(args) {
+		return nil, false
+	}
+	for i := k.first; i <= last; i += k.step {
+		keys = append(keys, args[i])
+	}
+	return keys, true
+}

@@ -1,0 +1,169 @@
+package redis
+
+import (
+	"net"
+	"strconv"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// credentials are what the client logged in with. They are kept for the second
+// connection (aux.go), for as long as the session lives.
+type credentials struct{ user, password string }
+
+// auth watches AUTH [user] password.
+func (s *session) auth(r *request) error {
+	var who *credentials
+	switch len(r.args) {
+	case 2:
+		who = &credentials{password: string(r.args[1])}
+	case 3:
+		who = &credentials{string(r.args[1]), string(r.args[2])}
+	}
+	s.forgetRights()
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		if !a.isError() {
+			s.who.Store(who)
+		}
+	}}})
+}
+
+func (s *session) forgetRights() {
+	s.lua, s.units = luaRights{}, unitRights{}
+	s.aux.close()
+	s.aux = nil
+}
+
+// hello watches HELLO [version [AUTH user password] …].
+func (s *session) hello(r *request) error {
+	var who *credentials
+	for i := 2; i+2 < len(r.args); i++ {
+		if isWord(r.args[i], "auth") {
+			who = &credentials{string(r.args[i+1]), string(r.args[i+2])}
+			s.forgetRights()
+			break
+		}
+	}
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		switch a.head {
+		case resp.Map:
+			s.version.Store(3)
+		case resp.Array:
+			s.version.Store(2)
+		}
+		if !a.isError() && who != nil {
+			s.who.Store(who)
+		}
+	}}})
+}
+
+// selectDB changes the space at once, since requests may follow in the same pipeline, and
+// back if the server refuses.
+func (s *session) selectDB(r *request) error {
+	before := s.space.Load()
+	space := string(r.args[1])
+	if n, ok := resp.ParseInt(r.args[1]); !ok || n < 0 {
+		return s.forward(r, entry{})
+	}
+	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		if a.isError() {
+			s.space.CompareAndSwap(&space, before)
+		}
+	}}})
+	s.space.Store(&space)
+	return err
+}
+
+// client handles CLIENT REPLY itself: it drops the replies that the client does not want.
+func (s *session) client(r *request) error {
+	if len(r.args) != 3 || !isWord(r.args[1], "reply") {
+		return s.forward(r, entry{})
+	}
+	if s.tx.open {
+		return s.refuse("ERR cinch: CLIENT REPLY inside MULTI is not supported")
+	}
+	switch {
+	case isWord(r.args[2], "off"):
+		s.replies.off = true
+		return nil
+	case isWord(r.args[2], "skip"):
+		s.replies.skipNext = !s.replies.off
+		return nil
+	case isWord(r.args[2], "on"):
+		s.replies = muting{}
+	}
+	return s.forward(r, entry{})
+}
+
+func (s *session) quit(r *request) error {
+	s.endTransaction()
+	return s.forward(r, entry{})
+}
+
+// reset brings the connection back to its first state.
+func (s *session) reset(r *request) error {
+	s.endTransaction()
+	s.replies = muting{}
+	s.forgetRights()
+	s.space.Store(&firstSpace)
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		if a.isError() {
+			return
+		}
+		p := &s.out
+		p.tx, p.monitoring = nil, false
+		p.subs, p.patterns, p.shards = 0, 0, 0
+		s.channels.Store(0)
+		s.version.Store(2)
+		s.who.Store(nil)
+	}}})
+}
+
+func (s *session) subscribe(r *request) error {
+	return s.forward(r, entry{kind: kindSubscribe, op: &op{acks: len(r.args) - 1}})
+}
+
+func (s *session) unsubscribe(r *request) error {
+	if len(r.args) > 1 {
+		return s.subscribe(r)
+	}
+	return s.forward(r, entry{kind: kindUnsubscribe, op: &op{class: r.args[0][0] | 0x20}})
+}
+
+// monitor: from its answer on, lines come that nobody asked for.
+func (s *session) monitor(r *request) error {
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		s.out.monitoring = !a.isError()
+	}}})
+}
+
+// replicate hands the connection over: a replica must see what is stored.
+func (s *session) replicate(r *request) error {
+	if err := s.forward(r, entry{kind: kindRaw}); err != nil {
+		return err
+	}
+	if err := s.up.write(s.in.Buffered()[s.frame:]); err != nil {
+		return err
+	}
+	s.in.Discard(len(s.in.Buffered()))
+	if err := s.passRaw(); err != nil {
+		return err
+	}
+	return net.ErrClosed
+}
+
+// flush watches the commands that may remove dictionaries.
+func (s *session) flush(r *request) error {
+	if s.g.cfg.Dicts == nil {
+		return s.forward(r, entry{})
+	}
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(answer) { s.g.cfg.Dicts.Kick() }}})
+}
+
+func itoa(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
+
+// parseCount reads a number of keys.
+func parseCount(b []byte) (int, bool) {
+	n, ok := resp.ParseInt(b)
+	return int(n), ok && n >= 0 && n < 1<<31
+}

@@ -1,0 +1,120 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Dicts is where the gateway keeps its dictionaries upstream; see internal/store/redis.
+type Dicts interface {
+	cinch.Dictionaries
+	// Ready reports that the dictionary is stored upstream, so that values may name it.
+	Ready(number uint32) bool
+	// Kick asks for a check soon: a client ran a command that may have removed them.
+	Kick()
+}
+
+// Config is what a gateway needs. Everything but Upstream may be left zero.
+type Config struct {
+	Name     string
+	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	TLS      *tls.Config      // for clients; nil: plain
+	Policy   *policy.Policy   // nil: seals nothing, opens everything
+	Engine   *codec.Engine
+	Dicts    Dicts // nil: no dictionaries
+	MaxSeal  int   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxConns int
+
+	// Requests and Replies bound the bytes of large values in flight, one budget a
+	// direction so that neither waits for the other; nil: no bound.
+	Requests, Replies *gateway.Budget
+	// Stall is how long a client may hold up bytes of a budget without taking or sending
+	// any before it is disconnected; 0: 30 s.
+	Stall time.Duration
+
+	Stats *gateway.Stats
+	Log   *slog.Logger
+}
+
+const defaultStall = 30 * time.Second
+
+// Gateway serves clients of one Redis server.
+type Gateway struct {
+	cfg    Config
+	table  table
+	sealer *cinch.Sealer
+	policy atomic.Pointer[policy.Policy]
+	server gateway.Server
+	churn  churn
+	lua    atomic.Uint32 // luaUnknown, luaReadOnly (EVAL_RO exists), luaPlain
+}
+
+// NewGateway returns a gateway that serves nothing yet.
+func NewGateway(cfg Config) *Gateway {
+	if cfg.MaxSeal <= 0 {
+		cfg.MaxSeal = cinch.DefaultMaxRaw
+	}
+	if cfg.Stall <= 0 {
+		cfg.Stall = defaultStall
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Gateway{cfg: cfg, table: newTable()}
+	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal}
+	if cfg.Dicts != nil {
+		opts.Dicts = cfg.Dicts
+	}
+	g.sealer = cinch.NewSealer(opts)
+	g.policy.Store(cfg.Policy)
+	g.server = gateway.Server{
+		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
+		Refusal: []byte("-ERR max number of clients reached\r\n"), Log: cfg.Log, Stats: cfg.Stats,
+	}
+	cfg.Stats.SetCommands(g.commandNames())
+	return g
+}
+
+// Serve accepts clients on l until Shutdown.
+func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
+
+// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx
+// ends.
+func (g *Gateway) Shutdown(ctx context.Context) error { return g.server.Shutdown(ctx) }
+
+// SetPolicy replaces the rules for every command from now on.
+func (g *Gateway) SetPolicy(p *policy.Policy) { g.policy.Store(p) }
+
+// commandNames are the commands whose guarding is counted by name.
+func (g *Gateway) commandNames() []string {
+	names := []string{unknownCommand.name}
+	for name, c := range g.table {
+		switch c.strategy {
+		case computed, inflated, floats, scripts, sorts:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// newSession connects upstream. A client whose upstream cannot be reached is told so.
+func (g *Gateway) newSession(client net.Conn) gateway.Session {
+	up, err := g.cfg.Upstream.Dial(context.Background())
+	if err != nil {
+		g.cfg.Stats.Error("upstream_unreachable")
+		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+		_ = client.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = client.Write([]byte("-ERR cinch: upstream is unreachable\r\n"))
+		return nil
+	}
+	return newSession(g, client, up)
+}

@@ -1,0 +1,293 @@
+package redis
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// The scripts that guard commands. They run under the client's identity, see the keys
+// that the client named, and answer with an array that begins with an envelope when they
+// met one: then nothing has been done.
+const (
+	// peekScript runs a read on a plain value. KEYS[1]; ARGV: the magic, the last byte of
+	// an envelope that is wanted, the command.
+	peekScript = `local k=KEYS[1] local h=redis.pcall('GETRANGE',k,0,#ARGV[1]-1)
+if h==ARGV[1] then return {redis.call('GETRANGE',k,0,ARGV[2])} end
+return redis.pcall(unpack(ARGV,3))`
+
+	// peekFieldScript is peekScript for a hash field: ARGV[4] is the key, ARGV[5] the field.
+	peekFieldScript = `local h=redis.pcall('HGET',KEYS[1],ARGV[5])
+if type(h)=='string' and string.sub(h,1,#ARGV[1])==ARGV[1] then return {string.sub(h,1,ARGV[2]+1)} end
+return redis.pcall(unpack(ARGV,3))`
+
+	// guardScript puts known values back and runs the command in the same step.
+	// ARGV: the magic, the number of known values, envelope and value of each, the
+	// command. Afterwards a plain value that begins with the magic is wrapped, as
+	// docs/FORMAT.md asks (codec raw, CRC-32).
+	guardScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found={},{},{}
+for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
+for _,k in ipairs(KEYS) do
+if redis.pcall('GETRANGE',k,0,#m-1)==m then local v=redis.call('GET',k)
+if known[v] then found[k]=known[v] else unknown[#unknown+1]=v end end end
+if #unknown>0 then return unknown end
+for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
+local r=redis.pcall(unpack(ARGV,3+2*n))
+for _,k in ipairs(KEYS) do if redis.pcall('GETRANGE',k,0,#m-1)==m then
+local v=redis.call('GET',k) ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end
+return r`
+
+	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
+	// the key and the field behind the command's name.
+	guardFieldScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
+local v=redis.pcall('HGET',k,f)
+if type(v)=='string' and string.sub(v,1,#m)==m then local known
+for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
+if not known then return {v} end redis.call('HSET',k,f,known) end
+return redis.pcall(unpack(ARGV,3+2*n))`
+
+	// escapeScript wraps what begins with the magic and is none of the known envelopes.
+	escapeScript = `local m=ARGV[1]
+for _,k in ipairs(KEYS) do if redis.pcall('GETRANGE',k,0,#m-1)==m then
+local v=redis.call('GET',k) local ours=false
+for i=2,#ARGV do if ARGV[i]==v then ours=true end end
+if not ours then ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end end`
+
+	// escapeLua turns the plain value v into an envelope with codec raw.
+	escapeLua = `local c,len=-1,#v
+for i=1,len do c=bit.bxor(c,string.byte(v,i))
+for _=1,8 do if bit.band(c,1)==1 then c=bit.bxor(bit.rshift(c,1),0xEDB88320) else c=bit.rshift(c,1) end end end
+c=bit.bnot(c) local h=m..string.char(16,0)
+while len>127 do h=h..string.char(len%128+128) len=math.floor(len/128) end h=h..string.char(len)
+for i=0,3 do h=h..string.char(bit.band(bit.rshift(c,8*i),255)) end v=h..v`
+)
+
+// maxGuardArgs is how many arguments a guarded command may have: Lua's unpack is bounded.
+const maxGuardArgs = 7000
+
+// known is an envelope and the value it stands for.
+type known struct{ sealed, value []byte }
+
+// handleComputed sends a read behind a script that hands envelopes out; the reply pump
+// computes on them. Nothing waits, so pipelines keep flowing.
+func (s *session) handleComputed(r *request) error {
+	if s.excluded(r.args[1:2]) || len(r.args) > maxGuardArgs {
+		return s.forward(r, entry{})
+	}
+	verb, err := s.readVerb()
+	if err != nil {
+		return err
+	}
+	o := &op{args: cloneArgs(r.args), plain: verb == ""}
+	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
+		return err
+	}
+	s.g.cfg.Stats.Guarded(r.cmd.name, "sent")
+	if o.plain {
+		return s.send(plainRead(r))
+	}
+	last, script := "-1", peekScript
+	if isLength(r.args) {
+		last = strconv.Itoa(cinch.MaxHeaderLen - 1)
+	}
+	if r.cmd.name == "hstrlen" {
+		script = peekFieldScript
+	}
+	return s.send(evalArgs(verb, script, r.args[1:2], []byte(cinch.Magic), []byte(last), r.args))
+}
+
+// plainRead reads the whole value, for users without scripts.
+func plainRead(r *request) [][]byte {
+	if r.cmd.name == "hstrlen" {
+		return [][]byte{[]byte("HGET"), r.args[1], r.args[2]}
+	}
+	return [][]byte{[]byte("GET"), r.args[1]}
+}
+
+// isLength reports a command that the envelope's header answers.
+func isLength(args [][]byte) bool {
+	return isWord(args[0], "strlen") || isWord(args[0], "hstrlen")
+}
+
+// evalArgs makes a call of a script with the arguments a, b and then args.
+func evalArgs(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]byte {
+	call := make([][]byte, 0, 5+len(keys)+len(args))
+	call = append(call, []byte(verb), []byte(script), strconv.AppendInt(nil, int64(len(keys)), 10))
+	call = append(call, keys...)
+	call = append(call, a, b)
+	return append(call, args...)
+}
+
+// guardArgs makes a call of guardScript or guardFieldScript.
+func guardArgs(script string, keys [][]byte, k []known, args [][]byte) [][]byte {
+	rest := make([][]byte, 0, 2*len(k)+len(args))
+	for _, kv := range k {
+		rest = append(rest, kv.sealed, kv.value)
+	}
+	rest = append(rest, args...)
+	return evalArgs("EVAL", script, keys, []byte(cinch.Magic), strconv.AppendInt(nil, int64(len(k)), 10), rest)
+}
+
+// handleInflated runs a command that needs the stored value itself.
+func (s *session) handleInflated(r *request) error {
+	keys, ok := r.cmd.keys.find(r.args)
+	if !ok || s.excluded(keys) {
+		return s.forward(r, entry{})
+	}
+	switch {
+	case len(r.args) > maxGuardArgs || s.lua.denied:
+		return s.runUnit(r, keys)
+	case s.tx.open:
+		return s.guardInTransaction(r, guardScript, keys)
+	}
+	return s.guard(r, guardScript, keys)
+}
+
+// maxGuardTries bounds the race against writers that seal the key again and again.
+const maxGuardTries = 32
+
+// guard sends the command in a script and, each time that it meets an envelope, again
+// with the value. The server runs script and command in one step, so no write is lost.
+func (s *session) guard(r *request, script string, keys [][]byte) error {
+	var k []known
+	for range maxGuardTries {
+		o := &op{done: make(chan struct{})}
+		if err := s.ask(entry{kind: kindAsk, op: o}, guardArgs(script, keys, k, r.args)); err != nil {
+			return err
+		}
+		if o.given {
+			s.g.cfg.Stats.Guarded(r.cmd.name, guardOutcome(k))
+			return nil
+		}
+		if o.answer.isError() { // may not run scripts
+			s.lua.denied = true
+			return s.runUnit(r, keys)
+		}
+		next, err := s.openAll(o.answer.list)
+		s.letGo(o)
+		if err != nil {
+			return s.refuseBroken(err)
+		}
+		k = next
+		s.inflating(keys)
+	}
+	return s.refuse("ERR cinch: other clients kept changing the value; try again")
+}
+
+func guardOutcome(k []known) string {
+	if len(k) > 0 {
+		return "inflated"
+	}
+	return "plain"
+}
+
+// ask sends a request whose answer the request pump waits for.
+func (s *session) ask(e entry, args [][]byte) error {
+	if err := s.expect(e); err != nil {
+		return err
+	}
+	if err := s.send(args); err != nil {
+		return err
+	}
+	return s.await(e.op)
+}
+
+// openAll opens envelopes that a script handed out.
+func (s *session) openAll(sealed [][]byte) ([]known, error) {
+	k := make([]known, 0, len(sealed))
+	for _, env := range sealed {
+		if env == nil {
+			return nil, fmt.Errorf("%w: more than the memory budget allows at once", cinch.ErrTooLarge)
+		}
+		if slices.ContainsFunc(k, func(o known) bool { return bytes.Equal(o.sealed, env) }) {
+			continue
+		}
+		value, err := s.g.sealer.Open(nil, env)
+		if err != nil {
+			return nil, err
+		}
+		k = append(k, known{env, value})
+	}
+	return k, nil
+}
+
+// refuseBroken answers for a sealed value that does not open.
+func (s *session) refuseBroken(err error) error {
+	class, text := describe(err)
+	s.g.cfg.Stats.Error(class)
+	s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", err)
+	return s.refuse(text)
+}
+
+// inflating counts an inflation; patterns that are inflated all the time stop being sealed.
+func (s *session) inflating(keys [][]byte) {
+	s.g.cfg.Stats.Inflated("command")
+	for _, k := range keys {
+		if s.g.churn.inflated(k) {
+			s.g.cfg.Stats.Inflated("pattern_stopped")
+			s.g.cfg.Log.Info("keys of this pattern are inflated again and again; new values stay plain for a while",
+				"pattern", patternOf(k))
+		}
+	}
+}
+
+// handleFloat runs INCRBYFLOAT and HINCRBYFLOAT as they are. Numbers are never sealed
+// when they are short, but these commands also read long ones.
+func (s *session) handleFloat(r *request) error {
+	keys := r.args[1:2]
+	if s.excluded(keys) || s.lua.denied {
+		return s.forward(r, entry{})
+	}
+	script := guardScript
+	if r.cmd.name == "hincrbyfloat" {
+		script = guardFieldScript
+	}
+	if s.tx.open {
+		return s.guardInTransaction(r, script, keys)
+	}
+	o := &op{done: make(chan struct{})}
+	if err := s.ask(entry{kind: kindFloat, op: o}, r.args); err != nil || o.given {
+		return err
+	}
+	return s.guard(r, script, keys)
+}
+
+// isNoLua matches the server's refusal of EVAL, of Redis 7.0 and later.
+func isNoLua(text string) bool {
+	return strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "'eval'")
+}
+
+// isNoFloat matches "ERR value is not a valid float" and "ERR hash value is not a float".
+func isNoFloat(text string) bool {
+	return strings.HasPrefix(text, "ERR") &&
+		(strings.HasSuffix(text, "value is not a valid float") || strings.HasSuffix(text, "hash value is not a float"))
+}
+
+// excluded reports that the policy promises that none of the keys holds an envelope.
+func (s *session) excluded(keys [][]byte) bool {
+	p := s.rules()
+	for _, k := range keys {
+		if !p.Excluded(k) {
+			return false
+		}
+	}
+	return len(keys) > 0
+}
+
+func cloneArgs(args [][]byte) [][]byte {
+	n := 0
+	for _, a := range args {
+		n += len(a)
+	}
+	mem := make([]byte, 0, n)
+	out := make([][]byte, len(args))
+	for i, a := range args {
+		mem = append(mem, a...)
+		out[i] = mem[len(mem)-len(a) : len(mem) : len(mem)]
+	}
+	return out
+}

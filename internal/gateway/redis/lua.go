@@ -1,0 +1,60 @@
+package redis
+
+import "strings"
+
+// luaRights is what is known of scripts on this connection, for the user that it is
+// logged in as.
+type luaRights struct {
+	asked  bool
+	denied bool   // the user may not run scripts
+	read   string // EVAL_RO where the server has it: it needs no right to write, and replicas run it; else EVAL
+}
+
+// readVerb is the command that runs a script that only reads; empty where the user may
+// run none. It asks the server once, with a script that does nothing.
+func (s *session) readVerb() (string, error) {
+	if s.lua.asked || s.tx.open { // inside MULTI the answer would come too late; multi asks before
+		return s.lua.verb(), nil
+	}
+	for _, verb := range []string{"EVAL_RO", "EVAL"} {
+		a, err := s.askPlainly(verb, "return 1", "0")
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case !a.isError():
+			s.lua = luaRights{asked: true, read: verb}
+		case strings.HasPrefix(a.text, "NOPERM"):
+			s.lua = luaRights{asked: true, denied: true}
+		case strings.Contains(strings.ToLower(a.text), "unknown command"):
+			continue
+		}
+		break // NOAUTH, LOADING …: the command itself will meet it too
+	}
+	return s.lua.verb(), nil
+}
+
+func (l *luaRights) verb() string {
+	switch {
+	case l.denied:
+		return ""
+	case l.read == "":
+		return "EVAL"
+	}
+	return l.read
+}
+
+// askPlainly sends a small request of the gateway's own on the client's connection and
+// waits for the answer.
+func (s *session) askPlainly(args ...string) (answer, error) {
+	bytes := make([][]byte, len(args))
+	for i, a := range args {
+		bytes[i] = []byte(a)
+	}
+	o := &op{done: make(chan struct{})}
+	if err := s.ask(entry{kind: kindCapture, op: o}, bytes); err != nil {
+		return answer{}, err
+	}
+	s.letGo(o)
+	return o.answer, nil
+}

@@ -1,0 +1,446 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// freeBytes is up to where a value needs no budget: it is about what a connection's
+// buffers hold anyway.
+const freeBytes = 2 * bufferBytes
+
+// held is a staged piece of a reply: a pooled buffer and the budget that it takes.
+type held struct {
+	buf    []byte
+	budget *gateway.Budget
+	n      int64
+}
+
+func (h *held) free() {
+	gateway.PutBuffer(h.buf)
+	h.budget.Release(h.n)
+	*h = held{}
+}
+
+// openBulk opens the bulk string of n bytes at hand, whose first line has been consumed,
+// and sends the value, or an error in its place.
+func (p *replyPump) openBulk(n int64) error {
+	raw, err := p.declared(n)
+	if err != nil {
+		return p.skipBroken(n, err)
+	}
+	stored, err := p.stage(n, int64(raw))
+	if err != nil {
+		return err
+	}
+	defer stored.free()
+	if p.mute {
+		return nil
+	}
+	out := gateway.GetBuffer(raw + 64)
+	defer func() { gateway.PutBuffer(out) }()
+	start := time.Now()
+	out, err = p.s.g.sealer.Open(resp.AppendBulkHeader(out, raw), stored.buf)
+	if err != nil {
+		return p.broken(err)
+	}
+	p.opened(stored.buf, raw, time.Since(start))
+	out = append(out, crlf...)
+	return p.emitHeld(out, stored.n > 0)
+}
+
+// declared reads the header of the envelope of n bytes at hand and returns the length of
+// the value, which is within the limit.
+func (p *replyPump) declared(n int64) (raw int, err error) {
+	head, err := p.in.Peek(int(min(n, int64(cinch.MaxHeaderLen))))
+	if err != nil {
+		return 0, err
+	}
+	h, err := cinch.ParseHeader(head)
+	if err != nil {
+		return 0, err
+	}
+	if limit := p.s.g.cfg.MaxSeal; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
+	}
+	return h.RawLen, nil
+}
+
+// skipBroken answers for an envelope that cannot be opened and swallows its bytes.
+func (p *replyPump) skipBroken(n int64, cause error) error {
+	if !isOpenError(cause) {
+		return cause // of the connection
+	}
+	if err := p.in.CopyTo(n+2, func([]byte) error { return nil }); err != nil {
+		return err
+	}
+	return p.broken(cause)
+}
+
+func isOpenError(err error) bool {
+	return errors.Is(err, cinch.ErrDamaged) || errors.Is(err, cinch.ErrTooLarge) ||
+		errors.Is(err, cinch.ErrUnknownCodec) || errors.Is(err, cinch.ErrDictMissing)
+}
+
+// broken tells the client what is wrong with a sealed value.
+func (p *replyPump) broken(cause error) error {
+	class, text := describe(cause)
+	p.s.g.cfg.Stats.Error(class)
+	p.s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
+	return p.emitError(text)
+}
+
+// describe turns what Open answers into an error class and an error reply.
+func describe(err error) (class, text string) {
+	switch {
+	case errors.Is(err, cinch.ErrUnknownCodec):
+		class = "unknown_codec"
+	case errors.Is(err, cinch.ErrDictMissing):
+		class = "dictionary_missing"
+	case errors.Is(err, cinch.ErrTooLarge):
+		class = "too_large"
+	case errors.Is(err, cinch.ErrDamaged):
+		class = "damaged"
+	default:
+		class = "dictionary_unavailable"
+	}
+	return class, "ERR cinch: sealed value does not open: " + err.Error()
+}
+
+// opened counts an envelope that was opened.
+func (p *replyPump) opened(stored []byte, raw int, d time.Duration) {
+	h, err := cinch.ParseHeader(stored)
+	if err == nil {
+		p.s.g.cfg.Stats.Opened(h.Codec, len(stored), raw, d)
+		p.s.g.cfg.Stats.Latency(d)
+	}
+}
+
+// stage reads the n bytes and the line break at hand into a buffer, under the budget for
+// them and extra more.
+func (p *replyPump) stage(n, extra int64) (held, error) {
+	h := held{budget: p.s.g.cfg.Replies}
+	if n+extra > freeBytes {
+		if err := p.reserve(n + extra); err != nil {
+			return held{}, err
+		}
+		h.n = n + extra
+	}
+	h.buf = gateway.GetBuffer(int(n) + 2)[:n+2]
+	if err := p.in.ReadFull(h.buf); err != nil {
+		h.free()
+		return held{}, err
+	}
+	h.buf = h.buf[:n]
+	return h, nil
+}
+
+// reserve takes n bytes of the reply budget. What was gathered for the client goes out
+// first, so that nobody waits for it in the meantime.
+func (p *replyPump) reserve(n int64) error {
+	if p.s.g.cfg.Replies.TryAcquire(n) {
+		return nil
+	}
+	if err := p.to.flush(); err != nil {
+		return err
+	}
+	return p.s.g.cfg.Replies.Acquire(p.s.ctx, n)
+}
+
+// emitHeld sends a large piece. While it holds budget the client has to take some of it
+// every so often, or others would wait for it for ever.
+func (p *replyPump) emitHeld(b []byte, holds bool) error {
+	if !holds || p.mute {
+		return p.emit(b)
+	}
+	return writeTimed(p.s.conn, &p.to, b, p.s.g.cfg.Stall)
+}
+
+// timedChunk is how much a peer must take within the time.
+const timedChunk = 64 << 10
+
+// writeTimed sends b through w in chunks, each within limit.
+func writeTimed(c interface{ SetWriteDeadline(time.Time) error }, w *sink, b []byte, limit time.Duration) error {
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
+	for len(b) > 0 {
+		n := min(len(b), timedChunk)
+		_ = c.SetWriteDeadline(time.Now().Add(limit))
+		if err := w.write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return w.flush()
+}
+
+// sealedArray reports whether the reply at hand is an array whose first element is an
+// envelope: the answer of our scripts for a sealed value. No command that they run
+// answers so itself.
+func (p *replyPump) sealedArray() (bool, error) {
+	line, err := p.in.Line()
+	if err != nil || line[0] != resp.Array {
+		return false, err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil || h.N < 1 {
+		return false, err
+	}
+	off := len(line)
+	if line, err = p.in.LineAt(off); err != nil || line[0] != resp.Bulk {
+		return false, err
+	}
+	off += len(line)
+	if h, err = resp.ParseHead(line); err != nil || h.N < int64(len(cinch.Magic)) {
+		return false, err
+	}
+	return p.beginsSealed(off)
+}
+
+// carryComputed answers a read on an envelope; anything else is the server's answer.
+func (p *replyPump) carryComputed(o *op) error {
+	if !o.plain {
+		sealed, err := p.sealedArray()
+		if err != nil {
+			return err
+		}
+		if !sealed {
+			return p.copy(shapeNone, nil)
+		}
+		if err := p.dropLine(); err != nil {
+			return err
+		}
+	}
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	h, err := resp.ParseHead(line)
+	switch {
+	case err != nil:
+		return err
+	case h.IsNull():
+		p.in.Discard(len(line))
+		return p.emit(compute(nil, o.args, nil, false, int(p.s.version.Load())))
+	case h.Kind != resp.Bulk:
+		return p.copy(shapeNone, nil)
+	}
+	p.in.Discard(len(line))
+	return p.computeOn(o, h.N)
+}
+
+// computeOn answers a read on the bulk string of n bytes at hand.
+func (p *replyPump) computeOn(o *op, n int64) error {
+	if isLength(o.args) && !o.plain {
+		return p.lengthOf(n)
+	}
+	raw, err := p.rawLength(n)
+	if err != nil {
+		return p.skipBroken(n, err)
+	}
+	stored, err := p.stage(n, int64(raw))
+	if err != nil {
+		return err
+	}
+	defer stored.free()
+	value := gateway.GetBuffer(raw)
+	defer func() { gateway.PutBuffer(value) }()
+	start := time.Now()
+	if value, err = p.s.g.sealer.Open(value, stored.buf); err != nil {
+		return p.broken(err)
+	}
+	p.opened(stored.buf, raw, time.Since(start))
+	return p.emitHeld(compute(nil, o.args, value, true, int(p.s.version.Load())), stored.n > 0)
+}
+
+// rawLength is the length of the value that the n bytes at hand stand for.
+func (p *replyPump) rawLength(n int64) (int, error) {
+	if n < int64(len(cinch.Magic)) {
+		return int(n), nil
+	}
+	sealed, err := p.beginsSealed(0)
+	if err != nil || !sealed {
+		return int(n), err
+	}
+	return p.declared(n)
+}
+
+// lengthOf answers STRLEN and HSTRLEN from the header alone, which is all that the
+// script sent.
+func (p *replyPump) lengthOf(n int64) error {
+	stored, err := p.stage(n, 0)
+	if err != nil {
+		return err
+	}
+	defer stored.free()
+	h, err := cinch.ParseHeader(stored.buf)
+	if err != nil {
+		return p.broken(err)
+	}
+	return p.emit(resp.AppendInt(nil, int64(h.RawLen)))
+}
+
+// dropLine consumes the line at hand.
+func (p *replyPump) dropLine() error {
+	line, err := p.in.Line()
+	if err == nil {
+		p.in.Discard(len(line))
+	}
+	return err
+}
+
+// carryAsk gives the envelopes in the answer of a guard to the request pump, and any
+// other answer to the client.
+func (p *replyPump) carryAsk(e *entry) error {
+	sealed, err := p.sealedArray()
+	if err != nil {
+		return err
+	}
+	o := e.op
+	if sealed && o.done == nil { // in EXEC there is nobody left to ask
+		p.s.g.cfg.Stats.Error("sealed_in_transaction")
+		return p.replace("ERR cinch: the value was sealed while this transaction was queued; try again")
+	}
+	if sealed {
+		return p.capture(o)
+	}
+	if o.done != nil && p.isErrorLike(isNoLua) {
+		return p.capture(o)
+	}
+	if err := p.copy(e.shape, o.mask); err != nil {
+		return err
+	}
+	o.given = true
+	finish(o)
+	return nil
+}
+
+// carryFloat keeps back the server's complaint that a value is no number: it may be a
+// sealed one.
+func (p *replyPump) carryFloat(o *op) error {
+	if o.done != nil && p.isErrorLike(isNoFloat) {
+		return p.capture(o)
+	}
+	if err := p.copy(shapeNone, nil); err != nil {
+		return err
+	}
+	o.given = true
+	finish(o)
+	return nil
+}
+
+func finish(o *op) {
+	if o.done != nil {
+		close(o.done)
+	}
+}
+
+// isErrorLike reports whether the reply at hand is an error whose text is so.
+func (p *replyPump) isErrorLike(is func(string) bool) bool {
+	line, err := p.in.Line()
+	return err == nil && line[0] == resp.Error && is(string(line[1:len(line)-2]))
+}
+
+// capture keeps a reply for the request pump: a scalar, a bulk string or a flat array of
+// bulk strings.
+func (p *replyPump) capture(o *op) error {
+	a := &o.answer
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil {
+		return err
+	}
+	a.head, a.null, a.count = h.Kind, h.IsNull(), h.N
+	if !h.IsString() && !h.IsAggregate() {
+		a.text = string(line[1 : len(line)-2])
+	}
+	p.in.Discard(len(line))
+	switch {
+	case h.IsString() && h.N >= 0:
+		a.body, err = p.captureBulk(o, h.N)
+	case h.IsAggregate():
+		err = p.captureList(o, h.N)
+	}
+	if err == nil {
+		finish(o)
+	}
+	return err
+}
+
+func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
+	if n > int64(p.s.g.cfg.MaxSeal+cinch.MaxHeaderLen) {
+		return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
+	}
+	if n > freeBytes {
+		if o.held > 0 && !p.s.g.cfg.Replies.TryAcquire(n) { // who holds must not wait
+			return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
+		}
+		if o.held == 0 {
+			if err := p.reserve(n); err != nil {
+				return nil, err
+			}
+		}
+		o.held += n
+	}
+	b := make([]byte, n+2)
+	err := p.in.ReadFull(b)
+	return b[:n], err
+}
+
+func (p *replyPump) captureList(o *op, n int64) error {
+	for range n {
+		line, err := p.in.Line()
+		if err != nil {
+			return err
+		}
+		h, err := resp.ParseHead(line)
+		if err != nil {
+			return err
+		}
+		var item []byte
+		if h.Kind != resp.Bulk || h.N < 0 {
+			err = p.skip()
+		} else {
+			p.in.Discard(len(line))
+			item, err = p.captureBulk(o, h.N)
+		}
+		if err != nil {
+			return err
+		}
+		o.answer.list = append(o.answer.list, item)
+	}
+	return nil
+}
+
+var errGone = errors.New("redis: session has ended")
+
+// await waits for the reply pump's answer.
+func (s *session) await(o *op) error {
+	if err := s.up.flush(); err != nil {
+		return err
+	}
+	select {
+	case <-o.done:
+		return nil
+	case <-s.dead:
+		select {
+		case <-o.done: // it was the last thing that the pump did
+			return nil
+		default:
+			return errGone
+		}
+	}
+}
+
+// letGo gives back the budget that an answer holds.
+func (s *session) letGo(o *op) {
+	s.g.cfg.Replies.Release(o.held)
+	o.held = 0
+}

@@ -1,0 +1,545 @@
+package redis
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// maxDepth is how deep a reply may nest; Redis's own scripts stop far below.
+const maxDepth = 512
+
+// replyPump is the half of a session that carries replies.
+type replyPump struct {
+	s    *session
+	in   *resp.Reader
+	to   sink
+	path []level
+	tx   []entry // queued in the open transaction, in order
+	mute bool    // of the reply at hand
+
+	subs, patterns, shards int64 // subscriptions
+	monitoring             bool
+}
+
+func (p *replyPump) init(s *session) {
+	p.s = s
+	p.to.conn = s.conn
+	p.in = resp.NewReader(&source{conn: s.upstream, idle: p.to.flush}, bufferBytes)
+}
+
+// pumpReplies carries replies until the server closes the connection or the client is
+// gone.
+func (s *session) pumpReplies() {
+	p := &s.out
+	defer p.in.Free()
+	for {
+		if err := p.next(); err != nil {
+			p.logEnd(err)
+			break
+		}
+	}
+	if text := s.lastWords.Load(); text != nil {
+		p.mute = false
+		_ = p.emitError(*text)
+	}
+	_ = p.to.flush()
+}
+
+func (p *replyPump) logEnd(err error) {
+	if errors.Is(err, resp.ErrReply) || errors.Is(err, resp.ErrLineTooLong) {
+		p.s.g.cfg.Stats.Error("upstream_protocol")
+		p.s.g.cfg.Log.Error("upstream sent what is no reply", "err", err)
+	}
+}
+
+// next carries one reply, or one message that nobody asked for.
+func (p *replyPump) next() error {
+	b, err := p.in.Peek(1)
+	if err != nil {
+		return err
+	}
+	if b[0] == resp.Attribute || b[0] == resp.Push || p.monitoring || p.subs+p.patterns+p.shards > 0 {
+		if own, err := p.isUnasked(b[0]); err != nil || own {
+			return p.passUnasked(err)
+		}
+	}
+	e, ok := p.s.queue.pop()
+	if !ok {
+		return p.passUnasked(nil)
+	}
+	return p.consume(e)
+}
+
+// passUnasked copies a frame that answers no request; it is never muted.
+func (p *replyPump) passUnasked(err error) error {
+	if err != nil {
+		return err
+	}
+	p.mute = false
+	return p.copy(shapeNone, nil)
+}
+
+// consume carries the reply that e describes.
+func (p *replyPump) consume(e entry) error {
+	p.mute = e.flags&(flagMute|flagHidden) != 0
+	if e.flags&flagQueued != 0 {
+		line, err := p.in.Line()
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(line, queued) {
+			p.enqueue(e)
+			return p.emitLine(line)
+		}
+	}
+	return p.carry(&e)
+}
+
+var queued = []byte("+QUEUED\r\n")
+
+// enqueue keeps the entry of a queued command until EXEC.
+func (p *replyPump) enqueue(e entry) {
+	e.flags &^= flagQueued
+	if n := len(p.tx); n > 0 && p.tx[n-1].sameAs(&e) {
+		p.tx[n-1].n++
+		return
+	}
+	p.tx = append(p.tx, e)
+}
+
+// carry treats the reply at hand as e says.
+func (p *replyPump) carry(e *entry) error {
+	switch e.kind {
+	case kindReply:
+		var mask []bool
+		if e.op != nil {
+			mask = e.op.mask
+		}
+		return p.copy(e.shape, mask)
+	case kindComputed:
+		return p.carryComputed(e.op)
+	case kindAsk:
+		return p.carryAsk(e)
+	case kindCapture:
+		return p.capture(e.op)
+	case kindFloat:
+		return p.carryFloat(e.op)
+	case kindRefuse:
+		return p.replace(e.op.text)
+	case kindHook:
+		return p.carryHook(e)
+	case kindSubscribe:
+		return p.carrySubscribe(e.op.acks)
+	case kindUnsubscribe:
+		return p.carrySubscribe(p.subscriptions(e.op.class))
+	case kindExec:
+		return p.carryExec()
+	case kindUnit:
+		return p.carryUnit(e)
+	}
+	return p.carryRaw()
+}
+
+// replace swallows the reply at hand and sends an error instead.
+func (p *replyPump) replace(text string) error {
+	if err := p.skip(); err != nil {
+		return err
+	}
+	return p.emitError(text)
+}
+
+// skip swallows one reply.
+func (p *replyPump) skip() error {
+	muted := p.mute
+	p.mute = true
+	err := p.copy(shapeNone, nil)
+	p.mute = muted
+	return err
+}
+
+// copy carries one reply, with the attributes in front of it, and opens the values that
+// sh names.
+func (p *replyPump) copy(sh shape, mask []bool) error {
+	p.path = p.path[:0]
+	for {
+		h, err := p.copyElement(sh, mask)
+		if err != nil {
+			return err
+		}
+		if h.IsAggregate() && h.N > 0 {
+			if len(p.path) == maxDepth {
+				return fmt.Errorf("%w: nested deeper than %d", resp.ErrReply, maxDepth)
+			}
+			p.path = append(p.path, level{kind: h.Kind, remaining: h.N - 1})
+			continue
+		}
+		if h.Kind != resp.Attribute && p.endElement() {
+			return nil
+		}
+	}
+}
+
+// endElement moves on behind a finished element and reports the end of the reply. An
+// attribute is no element of what contains it.
+func (p *replyPump) endElement() bool {
+	for len(p.path) > 0 {
+		top := &p.path[len(p.path)-1]
+		if top.remaining > 0 {
+			top.remaining--
+			top.index++
+			return false
+		}
+		attribute := top.kind == resp.Attribute
+		p.path = p.path[:len(p.path)-1]
+		if attribute {
+			return false
+		}
+	}
+	return true
+}
+
+// copyElement carries the first line of an element and the body of a string.
+func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
+	line, err := p.in.Line()
+	if err != nil {
+		return resp.Head{}, err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil {
+		return h, err
+	}
+	if !h.IsString() || h.N < 0 {
+		return h, p.emitLine(line)
+	}
+	if h.Kind == resp.Bulk && h.N >= int64(len(cinch.Magic)) && sh != shapeNone && sh.holdsValue(p.path, mask) {
+		sealed, err := p.beginsSealed(len(line))
+		if err != nil {
+			return h, err
+		}
+		if sealed {
+			p.in.Discard(len(line))
+			return h, p.openBulk(h.N)
+		}
+		line = p.in.Buffered()[:len(line)] // Peek may have moved it
+	}
+	if err := p.emitLine(line); err != nil {
+		return h, err
+	}
+	return h, p.in.CopyTo(h.N+2, p.emit)
+}
+
+// beginsSealed reports whether the bytes off ahead are the magic.
+func (p *replyPump) beginsSealed(off int) (bool, error) {
+	b, err := p.in.Peek(off + len(cinch.Magic))
+	if err != nil {
+		return false, err
+	}
+	return cinch.IsSealed(b[off:]), nil
+}
+
+// emitLine sends the buffered line and consumes it.
+func (p *replyPump) emitLine(line []byte) error {
+	err := p.emit(line)
+	p.in.Discard(len(line))
+	return err
+}
+
+// emit sends bytes to the client, unless the reply at hand is not for it.
+func (p *replyPump) emit(b []byte) error {
+	if p.mute {
+		return nil
+	}
+	return p.to.write(b)
+}
+
+func (p *replyPump) emitError(text string) error {
+	return p.emit(resp.AppendError(nil, text))
+}
+
+// carryHook carries a reply and reports its first line.
+func (p *replyPump) carryHook(e *entry) error {
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	a := answer{head: line[0], text: string(line[1 : len(line)-2])}
+	if err := p.copy(e.shape, nil); err != nil {
+		return err
+	}
+	e.op.after(a)
+	return nil
+}
+
+// carryExec carries the replies of the client's transaction, each as it was queued.
+func (p *replyPump) carryExec() error {
+	tx := p.tx
+	p.tx = nil
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil {
+		return err
+	}
+	if h.Kind != resp.Array || h.N < 0 {
+		return p.copy(shapeNone, nil)
+	}
+	p.in.Discard(len(line))
+	hidden := 0
+	for i := range tx {
+		if tx[i].flags&flagHidden != 0 {
+			hidden += tx[i].n
+		}
+	}
+	if err := p.emit(resp.AppendArray(nil, int(h.N)-hidden)); err != nil {
+		return err
+	}
+	return p.carryQueued(tx)
+}
+
+func (p *replyPump) carryQueued(tx []entry) error {
+	muted := p.mute
+	for i := range tx {
+		e := &tx[i]
+		for range e.n {
+			if err := p.passPushes(); err != nil {
+				return err
+			}
+			p.mute = muted || e.flags&flagHidden != 0
+			if err := p.carry(e); err != nil {
+				return err
+			}
+		}
+	}
+	p.mute = muted
+	return nil
+}
+
+// passPushes carries pushes that came between two replies.
+func (p *replyPump) passPushes() error {
+	for {
+		b, err := p.in.Peek(1)
+		if err != nil || b[0] != resp.Push {
+			return err
+		}
+		if ack, err := p.isAck(); err != nil || ack {
+			return err
+		}
+		if err := p.passUnasked(nil); err != nil {
+			return err
+		}
+	}
+}
+
+// carryUnit carries the answer to EXEC of a transaction that the gateway made around one
+// command. Of its replies the client gets the one behind op.acks others.
+func (p *replyPump) carryUnit(e *entry) error {
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil {
+		return err
+	}
+	if h.Kind != resp.Array || h.N < 0 {
+		return p.capture(e.op)
+	}
+	p.in.Discard(len(line))
+	for i := range int(h.N) {
+		if err := p.passPushes(); err != nil {
+			return err
+		}
+		if i != e.op.acks {
+			err = p.skip()
+		} else {
+			err = p.copy(e.shape, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	e.op.given = true
+	close(e.op.done)
+	return nil
+}
+
+// carryRaw copies the rest of the server's bytes without looking.
+func (p *replyPump) carryRaw() error {
+	if err := p.to.write(p.in.Buffered()); err != nil {
+		return err
+	}
+	p.in.Free()
+	if err := p.to.flush(); err != nil {
+		return err
+	}
+	if err := gateway.Relay(p.s.conn, p.s.upstream); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// isUnasked tells messages from replies. kind is the first byte of the frame.
+func (p *replyPump) isUnasked(kind byte) (bool, error) {
+	switch {
+	case kind == resp.Push:
+		ack, err := p.isAck()
+		return !ack || !p.s.queue.expectsAck(), err
+	case kind == resp.Simple && p.monitoring:
+		line, err := p.in.Line()
+		return err == nil && isMonitorLine(line), err
+	case kind == resp.Array && p.s.version.Load() == 2:
+		name, err := p.firstWord()
+		return name == "message" || name == "pmessage" || name == "smessage", err
+	}
+	return false, nil
+}
+
+// isMonitorLine matches `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.
+func isMonitorLine(line []byte) bool {
+	at := bytes.IndexByte(line, ' ')
+	if at < 3 || at+1 >= len(line) || line[at+1] != '[' {
+		return false
+	}
+	return strings.Trim(string(line[1:at]), "0123456789.") == ""
+}
+
+// isAck reports whether the frame at hand acknowledges a subscription.
+func (p *replyPump) isAck() (bool, error) {
+	name, err := p.firstWord()
+	return strings.HasSuffix(name, "subscribe") && len(name) <= len("punsubscribe"), err
+}
+
+// firstWord returns the first element of the aggregate at hand when it is a short bulk
+// string, without consuming anything.
+func (p *replyPump) firstWord() (string, error) {
+	line, err := p.in.Line()
+	if err != nil {
+		return "", err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil || h.N < 1 {
+		return "", err
+	}
+	off := len(line)
+	if line, err = p.in.LineAt(off); err != nil {
+		return "", err
+	}
+	h, err = resp.ParseHead(line)
+	if err != nil || h.Kind != resp.Bulk || h.N < 1 || h.N > maxNameBytes {
+		return "", err
+	}
+	off += len(line)
+	b, err := p.in.Peek(off + int(h.N))
+	if err != nil {
+		return "", err
+	}
+	return string(b[off:]), nil
+}
+
+// subscriptions is the number of acknowledgements that an unsubscribe from everything
+// of that class brings.
+func (p *replyPump) subscriptions(class byte) int {
+	n := p.subs
+	switch class {
+	case 'p', 'P':
+		n = p.patterns
+	case 's', 'S':
+		n = p.shards
+	}
+	return int(max(n, 1))
+}
+
+// carrySubscribe carries n acknowledgements, or one error, and what comes in between.
+func (p *replyPump) carrySubscribe(n int) error {
+	muted := p.mute
+	for n > 0 {
+		b, err := p.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		ack := false
+		if b[0] == resp.Push || b[0] == resp.Array {
+			if ack, err = p.isAck(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ack:
+			p.mute = muted && b[0] != resp.Push
+			err = p.copyAck()
+			n--
+		case b[0] == resp.Push || b[0] == resp.Array:
+			err = p.passUnasked(nil)
+		default:
+			return p.copy(shapeNone, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyAck carries an acknowledgement and keeps the books: its third element counts
+// channels and patterns together, or shard channels.
+func (p *replyPump) copyAck() error {
+	name, err := p.firstWord()
+	if err != nil {
+		return err
+	}
+	var total int64
+	for range 3 {
+		if total, err = p.copyPart(); err != nil {
+			return err
+		}
+	}
+	p.keepBooks(name, total)
+	return nil
+}
+
+// copyPart carries one element (the first with the line of the array) and returns its
+// number, if it is one.
+func (p *replyPump) copyPart() (n int64, err error) {
+	line, err := p.in.Line()
+	if err != nil {
+		return 0, err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil {
+		return 0, err
+	}
+	if h.Kind == resp.Integer {
+		n, _ = resp.ParseInt(line[1 : len(line)-2])
+	}
+	if err := p.emitLine(line); err != nil {
+		return 0, err
+	}
+	switch {
+	case h.IsAggregate():
+		return p.copyPart()
+	case h.IsString() && h.N >= 0:
+		return 0, p.in.CopyTo(h.N+2, p.emit)
+	}
+	return n, nil
+}
+
+func (p *replyPump) keepBooks(name string, total int64) {
+	switch name {
+	case "subscribe", "unsubscribe":
+		p.subs = total - p.patterns
+	case "psubscribe", "punsubscribe":
+		p.patterns = total - p.subs
+	default:
+		p.shards = total
+	}
+	p.s.channels.Store(p.subs + p.patterns + p.shards)
+}

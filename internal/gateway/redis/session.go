@@ -1,0 +1,334 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// session is one client and its upstream connection. The request pump owns the fields
+// of its section, the reply pump those of its own; what both use is atomic or locked.
+type session struct {
+	g        *Gateway
+	conn     net.Conn // the client's
+	upstream net.Conn
+	queue    queue
+	dead     chan struct{}   // closed when the reply pump has ended
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	draining atomic.Bool
+	version  atomic.Int32 // RESP 2 or 3
+	channels atomic.Int64 // subscriptions
+	closing  sync.Once
+
+	// request pump
+	in        *resp.Reader
+	up        sink
+	parser    resp.Parser
+	frame     int // bytes of the request at hand that are still in the buffer
+	args      [][]byte
+	scratch   []byte // of sealed arguments, between requests nil
+	tx        transaction
+	watched   bool
+	lastWords atomic.Pointer[string] // sent to the client when the session fails
+	lua       luaRights
+	units     unitRights
+	aux       *auxConn
+	failed    error
+	replies   muting
+
+	space atomic.Pointer[string]      // the database, as the policy names it
+	who   atomic.Pointer[credentials] // as whom the client has logged in
+
+	// reply pump
+	out replyPump
+}
+
+// muting is the state of CLIENT REPLY, which the gateway keeps itself: the server answers
+// everything, or replies could not be told apart.
+type muting struct{ off, skip, skipNext bool }
+
+func newSession(g *Gateway, client, upstream net.Conn) *session {
+	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
+	s.space.Store(&firstSpace)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.queue.init()
+	s.version.Store(2)
+	s.up.conn = upstream
+	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush}, bufferBytes)
+	s.out.init(s)
+	return s
+}
+
+// Run pumps until both sides are done. The client's end of input is passed on at once:
+// the server then drops what it was blocked on, as it does for a client of its own.
+func (s *session) Run() {
+	defer s.Close()
+	go s.runReplies()
+	s.pumpRequests()
+	_ = s.up.flush()
+	_ = gateway.CloseWrite(s.upstream)
+	<-s.dead
+}
+
+func (s *session) runReplies() {
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
+	defer close(s.dead)
+	defer s.conn.Close() // unblocks the request pump
+	defer s.queue.close()
+	s.pumpReplies()
+}
+
+// Close cuts both connections.
+func (s *session) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		_ = s.conn.Close()
+		_ = s.upstream.Close()
+		s.aux.close()
+	})
+	return nil
+}
+
+// Drain wakes the request pump, which then stops at the next place between commands
+// where nothing is outstanding.
+func (s *session) Drain() {
+	s.draining.Store(true)
+	_ = s.conn.SetReadDeadline(time.Now())
+}
+
+// request is one request of the client. Its bytes live until it has been handled.
+type request struct {
+	cmd  *command
+	args [][]byte
+	raw  []byte // the request as it came, nil when it has no such form
+}
+
+// pumpRequests reads requests until the client ends or an error.
+func (s *session) pumpRequests() {
+	defer s.in.Free()
+	for s.failed == nil {
+		if err := s.nextRequest(); err != nil && !s.carryOn(err) {
+			return
+		}
+	}
+}
+
+// carryOn decides about a failed read: a drain that finds the session busy goes on.
+func (s *session) carryOn(err error) bool {
+	if !s.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	if len(s.in.Buffered()) == 0 && !s.tx.open && s.queue.empty() {
+		return false
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(drainPoll))
+	return true
+}
+
+// drainPoll is how often a draining session looks whether it is idle.
+const drainPoll = 20 * time.Millisecond
+
+// nextRequest handles one request, or reads more of it.
+func (s *session) nextRequest() error {
+	buf := s.in.Buffered()
+	n, err := s.parser.Parse(buf)
+	switch {
+	case err != nil:
+		return s.passProtocolError()
+	case n > 0:
+		s.frame = n
+		err = s.handleBuffered(buf[:n])
+		if s.failed == nil {
+			s.in.Discard(n)
+		}
+		s.parser.Reset()
+		return err
+	case s.isLarge():
+		return s.largeRequest()
+	}
+	return s.in.Fill()
+}
+
+// isLarge reports that the request will not fit the buffer.
+func (s *session) isLarge() bool {
+	if s.in.Full() {
+		return true
+	}
+	n, ok := s.parser.Bulk()
+	return ok && s.parser.Pos()+n+2 > bufferBytes
+}
+
+func (s *session) handleBuffered(raw []byte) error {
+	if s.parser.Inline {
+		return s.handleInline(raw)
+	}
+	if len(s.parser.Args) == 0 {
+		return nil // "*0": the server says nothing to it either
+	}
+	s.args = s.args[:0]
+	for _, sp := range s.parser.Args {
+		s.args = append(s.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
+	}
+	return s.handle(&request{args: s.args, raw: raw})
+}
+
+func (s *session) handleInline(raw []byte) error {
+	line := raw[:len(raw)-1]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	args, ok := resp.SplitInline(line)
+	if !ok {
+		return s.passProtocolError()
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	return s.handle(&request{args: args})
+}
+
+// handle sends one request upstream in the way its row of the table says.
+func (s *session) handle(r *request) error {
+	s.replies.skip, s.replies.skipNext = s.replies.skipNext, false
+	r.cmd = s.g.table.lookup(r.args[0])
+	if !r.cmd.accepts(len(r.args)) || s.subscribed() && r.cmd.strategy != controls {
+		return s.forward(r, entry{}) // the server refuses it
+	}
+	switch r.cmd.strategy {
+	case verbatim:
+		return s.forward(r, entry{})
+	case values:
+		return s.handleValues(r)
+	case computed:
+		return s.handleComputed(r)
+	case inflated:
+		return s.handleInflated(r)
+	case floats:
+		return s.handleFloat(r)
+	case scripts:
+		return s.handleScript(r)
+	case sorts:
+		return s.handleSort(r)
+	case controls:
+		return r.cmd.control(s, r)
+	}
+	return s.handleUnknown(r)
+}
+
+// subscribed reports a RESP2 client with subscriptions: the server takes nothing from
+// it but commands about them.
+func (s *session) subscribed() bool {
+	return s.channels.Load() > 0 && s.version.Load() == 2
+}
+
+// forward sends a request as it is and queues e for its reply.
+func (s *session) forward(r *request, e entry) error {
+	if err := s.expect(e); err != nil {
+		return err
+	}
+	if r.raw != nil {
+		return s.up.write(r.raw)
+	}
+	return s.send(r.args)
+}
+
+// send writes a request made of args.
+func (s *session) send(args [][]byte) error {
+	if err := s.up.write(resp.AppendArray(s.head(), len(args))); err != nil {
+		return err
+	}
+	for _, a := range args {
+		if err := s.sendBulk(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) sendBulk(b []byte) error {
+	if err := s.up.write(resp.AppendBulkHeader(s.head(), len(b))); err != nil {
+		return err
+	}
+	if err := s.up.write(b); err != nil {
+		return err
+	}
+	return s.up.write(crlf)
+}
+
+var crlf = []byte("\r\n")
+
+// head is a small buffer for one header line.
+func (s *session) head() []byte {
+	if s.scratch == nil {
+		s.scratch = make([]byte, 0, 32)
+	}
+	return s.scratch[:0]
+}
+
+// expect queues an entry for a request that is about to be written; it must come first,
+// so that the reply finds it. It adds what the conversation's state says.
+func (s *session) expect(e entry) error {
+	e.n = 1
+	if s.tx.open {
+		e.flags |= flagQueued
+	}
+	if s.replies.off || s.replies.skip {
+		e.flags |= flagMute
+	}
+	if !s.queue.push(e, func() { _ = s.up.flush() }) {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// refuse answers a request with an error of ours. A request that the server refuses in
+// every state carries it, so that the reply keeps its place and an open transaction is
+// aborted as by any other bad command.
+func (s *session) refuse(text string) error {
+	s.g.cfg.Stats.Error("refused")
+	if err := s.expect(entry{kind: kindRefuse, op: &op{text: text}}); err != nil {
+		return err
+	}
+	return s.up.write(refusedByServer)
+}
+
+var refusedByServer = []byte("*1\r\n$4\r\nECHO\r\n")
+
+// rules are the policy at this moment.
+func (s *session) rules() *policy.Policy { return s.g.policy.Load() }
+
+// passProtocolError hands the rest of the client's bytes to the server, which words the
+// error and closes the connection.
+func (s *session) passProtocolError() error {
+	s.g.cfg.Stats.Error("protocol")
+	if err := s.up.write(s.in.Buffered()); err != nil {
+		return err
+	}
+	s.in.Discard(len(s.in.Buffered()))
+	return s.passRaw()
+}
+
+// passRaw copies from the client to the server without looking.
+func (s *session) passRaw() error {
+	if err := s.up.flush(); err != nil {
+		return err
+	}
+	s.in.Free()
+	s.failed = gateway.Relay(s.upstream, s.conn)
+	if s.failed == nil {
+		s.failed = net.ErrClosed
+	}
+	return s.failed
+}
+
+// firstSpace is where every connection begins.
+var firstSpace = "0"

@@ -1,0 +1,173 @@
+package redis
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// SORT reaches for keys that it builds from patterns: BY weights, which the server
+// compares, and GET values, which it returns or, with STORE, writes into a list.
+
+// sortScript runs SORT once nothing sealed is in its way. KEYS[1] is the sorted key;
+// ARGV: the magic, the BY pattern or "", the STORE key or "", the number of known values,
+// envelope and value of each, the command without STORE. It answers with envelopes when
+// weights or values to be stored are sealed and unknown. Weights are put back; values go
+// into the list opened, and nothing is stored before all of them are known.
+const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights={},{},{}
+for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
+local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
+if known[v] then return known[v] end unknown[#unknown+1]=v end end
+if by~='' then local t=redis.call('TYPE',KEYS[1]).ok local e={}
+if t=='list' then e=redis.call('LRANGE',KEYS[1],0,-1) elseif t=='set' then e=redis.call('SMEMBERS',KEYS[1])
+elseif t=='zset' then e=redis.call('ZRANGE',KEYS[1],0,-1) end
+local star=string.find(by,'*',1,true) local pre,post=string.sub(by,1,star-1),string.sub(by,star+1)
+local arrow=string.find(post,'->',1,true) local field
+if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
+for _,x in ipairs(e) do local k=pre..x..post
+local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
+local w=check(v) if w then weights[#weights+1]={k,w} end end end
+if #unknown>100 then return {unpack(unknown,1,100)} end
+if #unknown>0 then return unknown end
+for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[2]) else redis.call('SET',w[1],w[2],'KEEPTTL') end end
+local r=redis.pcall(unpack(ARGV,5+2*n))
+if store=='' or r.err then return r end
+for i,v in ipairs(r) do if v==false then r[i]='' else local w=check(v) if w then r[i]=w end end end
+if #unknown>100 then return {unpack(unknown,1,100)} end
+if #unknown>0 then return unknown end
+redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
+return #r`
+
+// sorting is what matters of a SORT request.
+type sorting struct {
+	by, store []byte
+	gets      []bool // of each GET: it fetches a value (not "#")
+	rest      [][]byte
+	broken    bool // the server will refuse it
+}
+
+func parseSort(args [][]byte) (o sorting) {
+	o.rest = append(o.rest, args[0], args[1])
+	for i := 2; i < len(args); i++ {
+		n := 0
+		switch {
+		case isWord(args[i], "asc"), isWord(args[i], "desc"), isWord(args[i], "alpha"):
+		case isWord(args[i], "limit"):
+			n = 2
+		case isWord(args[i], "by"), isWord(args[i], "get"), isWord(args[i], "store"):
+			n = 1
+		default:
+			o.broken = true
+		}
+		if o.broken = o.broken || i+n >= len(args); o.broken {
+			return o
+		}
+		if isWord(args[i], "store") {
+			o.store = args[i+1]
+		} else {
+			o.note(args[i : i+1+n])
+		}
+		i += n
+	}
+	return o
+}
+
+// note takes one option and its arguments.
+func (o *sorting) note(opt [][]byte) {
+	o.rest = append(o.rest, opt...)
+	switch {
+	case isWord(opt[0], "by"):
+		o.by = nil
+		if bytes.IndexByte(opt[1], '*') >= 0 {
+			o.by = opt[1]
+		}
+	case isWord(opt[0], "get"):
+		o.gets = append(o.gets, len(opt[1]) != 1 || opt[1][0] != '#')
+	}
+}
+
+func (o *sorting) fetches() bool {
+	for _, g := range o.gets {
+		if g {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) handleSort(r *request) error {
+	o := parseSort(r.args)
+	stored := o.store != nil && o.fetches()
+	if o.broken || !stored && o.by == nil {
+		return s.forward(r, o.entry())
+	}
+	if s.excluded(append([][]byte{o.by}, r.args[1])) {
+		return s.forward(r, o.entry())
+	}
+	if s.tx.open || s.lua.denied {
+		return s.sortPlainly(r, &o)
+	}
+	return s.sortGuarded(r, &o, stored)
+}
+
+func (o *sorting) entry() entry {
+	if !o.fetches() || o.store != nil {
+		return entry{}
+	}
+	return entry{shape: shapeSorted, op: &op{mask: o.gets}}
+}
+
+// sortPlainly is for where the script can't be used: the weights would be compared sealed.
+func (s *session) sortPlainly(r *request, o *sorting) error {
+	p := s.rules()
+	if p == nil || p.Excluded(o.by) {
+		return s.forward(r, o.entry())
+	}
+	return s.refuse("ERR cinch: SORT with BY, or with GET and STORE, inside MULTI or without the right to run EVAL may meet sealed values; exclude the keys of its patterns")
+}
+
+// maxSortRounds bounds how many batches of unknown envelopes one SORT may ask for.
+const maxSortRounds = 100
+
+func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
+	store, cmd := o.store, o.rest
+	if !stored {
+		store, cmd = nil, r.args
+	}
+	var k []known
+	for range maxSortRounds {
+		e := o.entry()
+		e.kind = kindAsk
+		if e.op == nil {
+			e.op = &op{}
+		}
+		e.op.done = make(chan struct{})
+		if err := s.ask(e, sortArgs(r.args[1], o.by, store, k, cmd)); err != nil || e.op.given {
+			return err
+		}
+		if e.op.answer.isError() {
+			s.lua.denied = true
+			return s.sortPlainly(r, o)
+		}
+		more, err := s.openAll(e.op.answer.list)
+		s.letGo(e.op)
+		if err != nil {
+			return s.refuseBroken(err)
+		}
+		k = append(k, more...)
+		s.g.cfg.Stats.Inflated("sort")
+	}
+	return s.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
+}
+
+func sortArgs(key, by, store []byte, k []known, cmd [][]byte) [][]byte {
+	call := [][]byte{
+		[]byte("EVAL"), []byte(sortScript), []byte("1"), key,
+		[]byte(cinch.Magic), by, store, strconv.AppendInt(nil, int64(len(k)), 10),
+	}
+	for _, kv := range k {
+		call = append(call, kv.sealed, kv.value)
+	}
+	return append(call, cmd...)
+}

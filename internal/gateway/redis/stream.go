@@ -1,0 +1,80 @@
+package redis
+
+import (
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// bufferBytes is what a busy connection holds in each direction. Requests and replies
+// that fit are handled in place; larger ones are streamed, or staged under the budget.
+const bufferBytes = 16 << 10
+
+// source reads one connection for a resp.Reader. Before it may block it calls idle,
+// which flushes what the pump has written: nobody waits for bytes that lie in a buffer.
+type source struct {
+	conn net.Conn
+	idle func() error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if err := s.idle(); err != nil {
+		return 0, err
+	}
+	return s.conn.Read(p)
+}
+
+func (s *source) ReadFirst(size int) ([]byte, int, error) {
+	if err := s.idle(); err != nil {
+		return nil, 0, err
+	}
+	return gateway.ReadFirst(s.conn, size)
+}
+
+func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
+
+// sink gathers writes to one connection. Its buffer is taken from the pool with the
+// first byte and goes back with every flush. It belongs to one goroutine.
+type sink struct {
+	conn net.Conn
+	buf  []byte
+	err  error // the first failure; everything after it is dropped
+}
+
+// room returns the buffer to append up to n bytes to, n <= bufferBytes; the caller
+// stores the result back with set.
+func (w *sink) room(n int) []byte {
+	if len(w.buf)+n > bufferBytes {
+		_ = w.flush()
+	}
+	if w.buf == nil {
+		w.buf = gateway.GetBuffer(bufferBytes)
+	}
+	return w.buf
+}
+
+func (w *sink) set(buf []byte) { w.buf = buf }
+
+// write sends p, or keeps a copy of it until the next flush.
+func (w *sink) write(p []byte) error {
+	if len(p) >= bufferBytes/2 {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		_, w.err = w.conn.Write(p)
+		return w.err
+	}
+	w.set(append(w.room(len(p)), p...))
+	return w.err
+}
+
+func (w *sink) flush() error {
+	if len(w.buf) > 0 && w.err == nil {
+		_, w.err = w.conn.Write(w.buf)
+	}
+	if w.buf != nil {
+		gateway.PutBuffer(w.buf)
+		w.buf = nil
+	}
+	return w.err
+}

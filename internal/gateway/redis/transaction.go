@@ -1,0 +1,85 @@
+package redis
+
+import "bytes"
+
+// transaction is what the request pump knows of the client's MULTI.
+type transaction struct {
+	open  bool
+	known []known // values sealed for SETs that are queued: a later command in the same transaction may need them back
+	bytes int
+}
+
+// maxRemembered bounds, in bytes, what is kept of a transaction. Beyond it a command that
+// computes on a value set earlier in the same transaction answers with an error.
+const maxRemembered = 1 << 20
+
+func (t *transaction) remember(sealed, value []byte) {
+	n := len(sealed) + len(value)
+	if t.bytes+n > maxRemembered {
+		return
+	}
+	t.bytes += n
+	t.known = append(t.known, known{bytes.Clone(sealed), bytes.Clone(value)})
+}
+
+// guardInTransaction queues a guarded command with every value that it may meet: those
+// stored now, read on a second connection, and those set in this transaction.
+func (s *session) guardInTransaction(r *request, script string, keys [][]byte) error {
+	found := s.probeBeside(keys)
+	if found.err != nil {
+		return s.refuseBroken(found.err)
+	}
+	k := append([]known(nil), s.tx.known...)
+	for i := range found.parts {
+		k = append(k, found.parts[i].known)
+	}
+	if len(k) > 0 {
+		s.g.cfg.Stats.Guarded(r.cmd.name, "in_transaction")
+	}
+	if err := s.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
+		return err
+	}
+	return s.send(guardArgs(script, keys, k, r.args))
+}
+
+func (s *session) multi(r *request) error {
+	if !s.tx.open {
+		if _, err := s.readVerb(); err != nil { // it can't be asked once the transaction is open
+			return err
+		}
+	}
+	err := s.forward(r, entry{})
+	s.tx.open = true
+	return err
+}
+
+func (s *session) exec(r *request) error {
+	s.endTransaction()
+	return s.forward(r, entry{kind: kindExec})
+}
+
+func (s *session) discard(r *request) error {
+	s.endTransaction()
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		if !a.isError() {
+			s.out.tx = nil
+		}
+	}}})
+}
+
+func (s *session) endTransaction() {
+	s.tx = transaction{}
+	s.watched = false
+}
+
+func (s *session) watch(r *request) error {
+	s.watched = s.watched || !s.tx.open
+	return s.forward(r, entry{})
+}
+
+func (s *session) unwatch(r *request) error {
+	if !s.tx.open {
+		s.watched = false
+	}
+	return s.forward(r, entry{})
+}

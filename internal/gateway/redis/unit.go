@@ -1,0 +1,334 @@
+package redis
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// A unit runs one command on keys whose sealed values are put back first, without Lua
+// and for any command: scripts, functions, and what the table does not know.
+//
+//	WATCH keys                  nobody changes them unseen from here on
+//	GETRANGE key 0 2 …          which are sealed?
+//	GET key …                   their envelopes
+//	MULTI
+//	SET key value XX KEEPTTL …
+//	the command                 its reply is the client's
+//	EXEC                        null: somebody changed a key, so start again
+//
+// It needs the client's connection free of its own WATCH and MULTI; runBeside is for the
+// other case.
+
+// unitRights remembers whether the user may open transactions: if MULTI were refused, the
+// commands behind it would run one by one.
+type unitRights struct{ asked, denied bool }
+
+// maxUnitTries bounds the race against writers.
+const maxUnitTries = 64
+
+// handleScript runs EVAL, EVALSHA, FCALL and their kin.
+func (s *session) handleScript(r *request) error {
+	keys, ok := r.cmd.keys.find(r.args)
+	if !ok || len(keys) == 0 || s.excluded(keys) {
+		return s.forward(r, entry{shape: r.cmd.reply})
+	}
+	return s.runUnit(r, keys)
+}
+
+// runUnit runs a command as a unit, or beside the client's own transaction.
+func (s *session) runUnit(r *request, keys [][]byte) error {
+	if s.tx.open || s.watched {
+		return s.runBeside(r, keys)
+	}
+	if ok, err := s.mayRunUnits(); err != nil || !ok {
+		if err == nil {
+			err = s.runBeside(r, keys)
+		}
+		return err
+	}
+	for range maxUnitTries {
+		plain, sealed, err := s.watchKeys(keys)
+		if err != nil {
+			return err
+		}
+		if plain.refused { // the command itself will be refused for the same reason
+			return s.forward(r, entry{shape: r.cmd.reply})
+		}
+		if sealed.err != nil {
+			if _, err := s.askPlainly("UNWATCH"); err != nil {
+				return err
+			}
+			return s.refuseBroken(sealed.err)
+		}
+		done, err := s.execUnit(r, keys, sealed.parts)
+		if err != nil || done {
+			return err
+		}
+	}
+	return s.refuse("ERR cinch: other clients kept changing the keys; try again")
+}
+
+func (s *session) mayRunUnits() (bool, error) {
+	if !s.units.asked {
+		a, err := s.askPlainly("MULTI")
+		if err != nil {
+			return false, err
+		}
+		s.units = unitRights{asked: true, denied: a.isError()}
+		if !a.isError() {
+			_, err = s.askPlainly("DISCARD")
+		}
+		return !s.units.denied, err
+	}
+	return !s.units.denied, nil
+}
+
+// part is one sealed value of a key: a string, or one field of a hash.
+type part struct {
+	key, field []byte // field is nil for a string
+	known
+}
+
+// watchOutcome and sealedParts are what watchKeys finds.
+type (
+	watchOutcome struct{ refused bool }
+	sealedParts  struct {
+		parts []part
+		err   error
+	}
+)
+
+// watchKeys watches the keys and returns those of their values that are sealed.
+func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
+	watch, err := s.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
+	if err != nil {
+		return o, found, err
+	}
+	probes := make([]*op, len(keys))
+	for i, k := range keys {
+		if probes[i], err = s.sendCapture(getRange, k, zero, magicEnd); err != nil {
+			return o, found, err
+		}
+	}
+	if err := s.await(probes[len(probes)-1]); err != nil {
+		return o, found, err
+	}
+	if watch.answer.isError() {
+		return watchOutcome{refused: true}, found, nil
+	}
+	for i, k := range keys {
+		if err := s.readSealed(&found, k, &probes[i].answer); err != nil {
+			return o, found, err
+		}
+	}
+	return o, found, nil
+}
+
+var (
+	getRange = []byte("GETRANGE")
+	zero     = []byte("0")
+	magicEnd = []byte("2") // last index of the magic
+)
+
+// sendCapture sends a request whose reply is kept; await its op before looking.
+func (s *session) sendCapture(args ...[]byte) (*op, error) {
+	o := &op{done: make(chan struct{})}
+	if err := s.expect(entry{kind: kindCapture, op: o}); err != nil {
+		return nil, err
+	}
+	return o, s.send(args)
+}
+
+// readSealed adds the sealed values of a watched key, given what GETRANGE said of it.
+func (s *session) readSealed(found *sealedParts, key []byte, probe *answer) error {
+	switch {
+	case cinch.IsSealed(probe.body):
+		o, err := s.askBytes([]byte("GET"), key)
+		if err == nil {
+			found.add(s, key, nil, o.answer.body)
+			s.letGo(o)
+		}
+		return err
+	case strings.HasPrefix(probe.text, "WRONGTYPE") && s.rules().MayHoldHash(*s.space.Load(), key):
+		o, err := s.askBytes([]byte("HGETALL"), key)
+		if err == nil {
+			found.addHash(s, key, o.answer.list)
+			s.letGo(o)
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *session) askBytes(args ...[]byte) (*op, error) {
+	o, err := s.sendCapture(args...)
+	if err != nil {
+		return nil, err
+	}
+	return o, s.await(o)
+}
+
+// add opens one envelope; anything else needs no putting back.
+func (f *sealedParts) add(s *session, key, field, stored []byte) {
+	if !cinch.IsSealed(stored) || f.err != nil {
+		return
+	}
+	k, err := s.openAll([][]byte{stored})
+	if err != nil {
+		f.err = err
+		return
+	}
+	f.parts = append(f.parts, part{bytes.Clone(key), field, k[0]})
+}
+
+func (f *sealedParts) addHash(s *session, key []byte, pairs [][]byte) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		f.add(s, key, pairs[i], pairs[i+1])
+	}
+}
+
+// execUnit runs the transaction; done is false when a key was changed meanwhile.
+func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, err error) {
+	if _, err := s.sendCapture([]byte("MULTI")); err != nil {
+		return false, err
+	}
+	for i := range parts {
+		if _, err := s.sendCapture(parts[i].restore()...); err != nil {
+			return false, err
+		}
+	}
+	cmd, err := s.sendCapture(r.args...)
+	if err != nil {
+		return false, err
+	}
+	if s.leavesMagic(r, parts) {
+		if _, err := s.sendCapture(escapeArgs(keys, parts)...); err != nil {
+			return false, err
+		}
+	}
+	o := &op{acks: len(parts), done: make(chan struct{})}
+	if err := s.ask(entry{kind: kindUnit, shape: r.cmd.reply, op: o}, [][]byte{[]byte("EXEC")}); err != nil {
+		return false, err
+	}
+	s.letGo(o)
+	if len(parts) > 0 {
+		s.inflating(keys)
+	}
+	s.g.cfg.Stats.Guarded(r.cmd.name, unitOutcome(o, parts))
+	switch {
+	case o.given:
+		return true, nil
+	case cmd.answer.isError():
+		return true, s.refuse(cmd.answer.text)
+	case o.answer.isError():
+		return true, s.refuse(o.answer.text)
+	}
+	return false, nil
+}
+
+func unitOutcome(o *op, parts []part) string {
+	switch {
+	case !o.given:
+		return "retried"
+	case len(parts) > 0:
+		return "inflated"
+	}
+	return "plain"
+}
+
+// restore is the request that puts the value back.
+func (p *part) restore() [][]byte {
+	if p.field != nil {
+		return [][]byte{[]byte("HSET"), p.key, p.field, p.value}
+	}
+	return [][]byte{[]byte("SET"), p.key, p.value, []byte("XX"), []byte("KEEPTTL")}
+}
+
+// leavesMagic reports that the command may leave a plain value that begins with the
+// magic, which must not stay so.
+func (s *session) leavesMagic(r *request, parts []part) bool {
+	if s.lua.denied {
+		return false
+	}
+	for i := range parts {
+		if cinch.IsSealed(parts[i].value) {
+			return true
+		}
+	}
+	for _, a := range r.args {
+		if cinch.IsSealed(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func escapeArgs(keys [][]byte, parts []part) [][]byte {
+	envelopes := make([][]byte, 0, len(parts))
+	for i := range parts {
+		envelopes = append(envelopes, parts[i].sealed)
+	}
+	args := evalArgs("EVAL", escapeScript, keys, []byte(cinch.Magic), nil, envelopes)
+	return args
+}
+
+// inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
+// rest are hashes), then envelope and value of each.
+const inflateScript = `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
+for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
+for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k)
+if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
+else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
+if sealed(h[j+1]) then redis.call('HSET',k,h[j],known[h[j+1]]) end end end end end
+return 1`
+
+// runBeside runs a command while the client watches keys or has a transaction open. The
+// sealed values are read on a second connection and put back by a script right in front
+// of the command: in the transaction that is one step, under WATCH alone another client
+// may seal a value in between.
+func (s *session) runBeside(r *request, keys [][]byte) error {
+	found := s.probeBeside(keys)
+	if found.err != nil {
+		return s.refuseBroken(found.err)
+	}
+	if len(found.parts) == 0 && len(s.tx.known) == 0 {
+		return s.forward(r, entry{shape: r.cmd.reply})
+	}
+	if s.lua.denied {
+		return s.refuse("ERR cinch: a key is sealed, and inside MULTI or WATCH putting it back needs the right to run EVAL")
+	}
+	if err := s.expect(entry{flags: flagHidden}); err != nil {
+		return err
+	}
+	if err := s.send(inflateArgs(keys, found.parts, s.tx.known)); err != nil {
+		return err
+	}
+	s.inflating(keys)
+	return s.forward(r, entry{shape: r.cmd.reply})
+}
+
+func inflateArgs(keys [][]byte, parts []part, more []known) [][]byte {
+	ordered, hashes := [][]byte{}, [][]byte{}
+	isHash := map[string]bool{}
+	pairs := [][]byte{}
+	for i := range parts {
+		isHash[string(parts[i].key)] = parts[i].field != nil
+		pairs = append(pairs, parts[i].sealed, parts[i].value)
+	}
+	for _, k := range more {
+		pairs = append(pairs, k.sealed, k.value)
+	}
+	for _, k := range keys {
+		if isHash[string(k)] {
+			hashes = append(hashes, k)
+		} else {
+			ordered = append(ordered, k)
+		}
+	}
+	n := len(ordered)
+	call := [][]byte{[]byte("EVAL"), []byte(inflateScript), itoa(len(keys))}
+	call = append(append(call, ordered...), hashes...)
+	return append(append(call, itoa(n)), pairs...)
+}

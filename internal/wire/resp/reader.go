@@ -1,0 +1,169 @@
+package resp
+
+import (
+	"errors"
+	"io"
+)
+
+// Source is where a Reader's bytes come from.
+type Source interface {
+	io.Reader
+	// ReadFirst waits for bytes and only then takes a buffer of at least size bytes to
+	// read them into, so that an idle connection holds none. The Reader gives the
+	// buffer back through Release.
+	ReadFirst(size int) (buf []byte, n int, err error)
+	// Release takes a buffer back.
+	Release(buf []byte)
+}
+
+// ErrLineTooLong reports a header line in a reply that no server sends.
+var ErrLineTooLong = errors.New("resp: header line too long")
+
+// Reader is a small buffered reader that holds no buffer while it waits for the first
+// bytes of a frame. It is not safe for concurrent use.
+type Reader struct {
+	src  Source
+	size int
+	buf  []byte
+	r, w int // buf[r:w] is unread
+}
+
+// NewReader returns a Reader that buffers up to size bytes.
+func NewReader(src Source, size int) *Reader { return &Reader{src: src, size: size} }
+
+// Buffered returns the unread bytes. They are valid until the next call that reads.
+func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
+
+// Full reports whether the buffer can take no more without a Discard.
+func (r *Reader) Full() bool { return r.r == 0 && r.w == len(r.buf) && r.w > 0 }
+
+// Discard drops n buffered bytes.
+func (r *Reader) Discard(n int) {
+	r.r += n
+	if r.r == r.w {
+		r.r, r.w = 0, 0
+	}
+}
+
+// Free gives the buffer back; the Reader must hold no unread bytes that matter.
+func (r *Reader) Free() {
+	if r.buf != nil {
+		r.src.Release(r.buf)
+		r.buf, r.r, r.w = nil, 0, 0
+	}
+}
+
+// Fill reads more bytes behind those that are buffered. It moves them to the front when
+// there is no room; a full buffer is io.ErrShortBuffer.
+func (r *Reader) Fill() error {
+	if r.r == r.w {
+		return r.fillEmpty()
+	}
+	if r.w == len(r.buf) {
+		if r.r == 0 {
+			return io.ErrShortBuffer
+		}
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+	n, err := r.src.Read(r.buf[r.w:])
+	r.w += n
+	return progress(n, err)
+}
+
+func (r *Reader) fillEmpty() error {
+	r.Free()
+	buf, n, err := r.src.ReadFirst(r.size)
+	r.buf, r.r, r.w = buf, 0, n
+	return progress(n, err)
+}
+
+// progress hides an error that came with bytes: the next call meets it again.
+func progress(n int, err error) error {
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// Peek returns the next n bytes without consuming them; n must fit the buffer.
+func (r *Reader) Peek(n int) ([]byte, error) {
+	for r.w-r.r < n {
+		if err := r.Fill(); err != nil {
+			return nil, noEOF(err, r.w-r.r)
+		}
+	}
+	return r.buf[r.r : r.r+n], nil
+}
+
+// Line returns the next line with its CRLF, without consuming it.
+func (r *Reader) Line() ([]byte, error) { return r.LineAt(0) }
+
+// LineAt returns the line that begins off bytes ahead, with its CRLF, without consuming
+// anything. The bytes before it must be buffered already.
+func (r *Reader) LineAt(off int) ([]byte, error) {
+	for seen := off; ; {
+		if seen < r.w-r.r {
+			if i := indexCRLF(r.buf[r.r+seen : r.w]); i >= 0 {
+				return r.buf[r.r+off : r.r+seen+i+2], nil
+			}
+			seen = max(off, r.w-r.r-1)
+		}
+		if err := r.Fill(); err != nil {
+			if errors.Is(err, io.ErrShortBuffer) {
+				err = ErrLineTooLong
+			}
+			return nil, noEOF(err, r.w-r.r)
+		}
+	}
+}
+
+// ReadFull consumes len(dst) bytes into dst.
+func (r *Reader) ReadFull(dst []byte) error {
+	n := copy(dst, r.buf[r.r:r.w])
+	r.Discard(n)
+	if n == len(dst) {
+		return nil
+	}
+	_, err := io.ReadFull(r.src, dst[n:])
+	return noEOF(err, 1)
+}
+
+// CopyTo consumes n bytes and hands them to write in pieces, which are valid during the
+// call only.
+func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
+	for n > 0 {
+		if r.r == r.w {
+			if err := r.Fill(); err != nil {
+				return noEOF(err, 1)
+			}
+		}
+		piece := r.buf[r.r:min(int64(r.w), int64(r.r)+n)]
+		if err := write(piece); err != nil {
+			return err
+		}
+		n -= int64(len(piece))
+		r.Discard(len(piece))
+	}
+	return nil
+}
+
+// noEOF turns an end of input in the middle of a frame into io.ErrUnexpectedEOF.
+func noEOF(err error, had int) error {
+	if had > 0 && errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func indexCRLF(b []byte) int {
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] == '\r' && b[i+1] == '\n' {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,83 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of reply elements, by their first byte.
+const (
+	Simple    = '+'
+	Error     = '-'
+	Integer   = ':'
+	Bulk      = '$'
+	Array     = '*'
+	Null      = '_'
+	Double    = ','
+	Boolean   = '#'
+	BulkError = '!'
+	Verbatim  = '='
+	BigNumber = '('
+	Map       = '%'
+	Set       = '~'
+	Attribute = '|'
+	Push      = '>'
+)
+
+// ErrReply reports bytes from the server that are no reply.
+var ErrReply = errors.New("resp: not a reply")
+
+// Head is the first line of a reply element.
+type Head struct {
+	Kind byte
+	// N is the length of a string kind in bytes, the number of elements of an
+	// aggregate (a map's keys and values counted singly), or 0. It is -1 for the nulls
+	// of RESP2 and for the streamed lengths ("?") that no Redis sends.
+	N int64
+}
+
+// IsAggregate reports whether N elements follow.
+func (h Head) IsAggregate() bool {
+	switch h.Kind {
+	case Array, Map, Set, Attribute, Push:
+		return true
+	}
+	return false
+}
+
+// IsString reports whether N bytes and a CRLF follow (when N is not negative).
+func (h Head) IsString() bool {
+	return h.Kind == Bulk || h.Kind == BulkError || h.Kind == Verbatim
+}
+
+// IsNull reports one of the protocol's three nulls.
+func (h Head) IsNull() bool {
+	return h.Kind == Null || h.N < 0 && (h.Kind == Bulk || h.Kind == Array)
+}
+
+// ParseHead reads an element's first line, which includes its CRLF.
+func ParseHead(line []byte) (Head, error) {
+	if len(line) < 3 {
+		return Head{}, fmt.Errorf("%w: empty line", ErrReply)
+	}
+	h := Head{Kind: line[0]}
+	switch h.Kind {
+	case Simple, Error, Integer, Null, Double, Boolean, BigNumber:
+		return h, nil
+	case Bulk, BulkError, Verbatim, Array, Set, Push, Map, Attribute:
+		return parseCount(h, line[1:len(line)-2])
+	}
+	return Head{}, fmt.Errorf("%w: it begins with %q", ErrReply, line[0])
+}
+
+func parseCount(h Head, digits []byte) (Head, error) {
+	n, ok := ParseInt(digits)
+	if !ok || n < -1 || n > 1<<40 {
+		return Head{}, fmt.Errorf("%w: length %.32q", ErrReply, digits)
+	}
+	if n > 0 && (h.Kind == Map || h.Kind == Attribute) {
+		n *= 2
+	}
+	h.N = n
+	return h, nil
+}

@@ -1,0 +1,164 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"math"
+)
+
+// Limits of the request side, those of Redis's networking.c.
+const (
+	// MaxLineBytes is the longest header or inline line (PROTO_INLINE_MAX_SIZE).
+	MaxLineBytes = 64 << 10
+	// MaxArgs is the largest number of arguments that a request may declare.
+	MaxArgs = math.MaxInt32
+)
+
+// ErrProtocol reports bytes that Redis answers with a protocol error before it closes
+// the connection. Whoever forwards requests hands the offending bytes on as they are
+// and lets the server word its answer.
+var ErrProtocol = errors.New("resp: protocol error")
+
+// Span is a piece of a buffer.
+type Span struct{ Off, Len int }
+
+// Parser cuts one request out of a growing buffer. The zero value is ready; Reset
+// makes it ready for the next request.
+//
+//	*2\r\n $3\r\nGET\r\n $1\r\nk\r\n
+//	^ pos 0 is the first byte of the buffer that every call passes
+//
+// Parse remembers where it was, so a request that arrives in many pieces is scanned
+// once. The parser keeps offsets only; it never holds on to a buffer.
+type Parser struct {
+	Args   []Span // the complete arguments so far
+	Argc   int    // declared arguments; valid once Started
+	Inline bool   // an inline request: Args is unused, the line is buf[:n]
+
+	pos     int
+	bulk    int // declared length of the argument being read
+	inBulk  bool
+	started bool
+}
+
+// Reset forgets the current request and keeps the memory.
+func (p *Parser) Reset() { *p = Parser{Args: p.Args[:0]} }
+
+// Started reports whether the header has been read, so that Argc is known.
+func (p *Parser) Started() bool { return p.started }
+
+// Pos is the offset up to which the buffer has been parsed.
+func (p *Parser) Pos() int { return p.pos }
+
+// Bulk is the declared length of the argument whose bytes begin at Pos, when its header
+// has been read and the argument itself is not complete yet.
+func (p *Parser) Bulk() (length int, ok bool) { return p.bulk, p.inBulk }
+
+// Parse continues with buf, which begins with the request's first byte and holds at
+// least what earlier calls saw. It returns the request's length when it is complete, 0
+// when more bytes are needed, or ErrProtocol. A complete request may have no arguments
+// ("*0", an empty line); the server answers nothing to that.
+func (p *Parser) Parse(buf []byte) (n int, err error) {
+	if !p.started {
+		if len(buf) == 0 {
+			return 0, nil
+		}
+		if buf[0] != '*' {
+			return p.parseInline(buf)
+		}
+		if done, err := p.parseHeader(buf); !done || err != nil {
+			return 0, err
+		}
+	}
+	for len(p.Args) < p.Argc {
+		if done, err := p.parseArg(buf); !done || err != nil {
+			return 0, err
+		}
+	}
+	return p.pos, nil
+}
+
+func (p *Parser) parseInline(buf []byte) (int, error) {
+	end := bytes.IndexByte(buf, '\n')
+	line := buf
+	if end >= 0 {
+		line = buf[:end]
+	}
+	if bytes.IndexByte(line, 0) >= 0 || len(line) > MaxLineBytes {
+		return 0, ErrProtocol
+	}
+	if end < 0 {
+		return 0, nil
+	}
+	p.Inline, p.pos = true, end+1
+	return p.pos, nil
+}
+
+func (p *Parser) parseHeader(buf []byte) (done bool, err error) {
+	n, next, err := headerLine(buf, 0)
+	if next == 0 || err != nil {
+		return false, err
+	}
+	if n > MaxArgs {
+		return false, ErrProtocol
+	}
+	p.Argc, p.pos, p.started = int(max(n, 0)), next, true
+	return true, nil
+}
+
+func (p *Parser) parseArg(buf []byte) (done bool, err error) {
+	if !p.inBulk {
+		if p.pos < len(buf) && buf[p.pos] != '$' {
+			return false, ErrProtocol
+		}
+		n, next, err := headerLine(buf, p.pos)
+		if next == 0 || err != nil {
+			return false, err
+		}
+		if n < 0 || n > math.MaxInt-2-int64(next) {
+			return false, ErrProtocol
+		}
+		p.bulk, p.inBulk, p.pos = int(n), true, next
+	}
+	if len(buf)-p.pos < p.bulk+2 {
+		return false, nil
+	}
+	p.Args = append(p.Args, Span{p.pos, p.bulk})
+	p.pos += p.bulk + 2
+	p.inBulk = false
+	return true, nil
+}
+
+// SkipBulk tells the parser that the caller has taken the current argument and its line
+// break out of the buffer itself; the next call of Parse passes a buffer that begins
+// behind them, with keep bytes of the request in front.
+func (p *Parser) SkipBulk(keep int) {
+	p.Args = append(p.Args, Span{})
+	p.inBulk = false
+	p.pos = keep
+}
+
+// headerLine reads the integer of the header at buf[at:], whose first byte is its kind.
+// next is the offset behind the line, 0 when it is not complete. Like the server it
+// looks for CR and takes any byte after it for the LF.
+func headerLine(buf []byte, at int) (n int64, next int, err error) {
+	rest := buf[at:]
+	cr := bytes.IndexByte(rest, '\r')
+	if cr < 0 {
+		if len(rest) > MaxLineBytes || bytes.IndexByte(rest, 0) >= 0 {
+			return 0, 0, ErrProtocol
+		}
+		return 0, 0, nil
+	}
+	if cr+2 > len(rest) {
+		return 0, 0, nil
+	}
+	if cr < 1 {
+		return 0, 0, ErrProtocol
+	}
+	n, ok := ParseInt(rest[1:cr])
+	if !ok {
+		return 0, 0, ErrProtocol
+	}
+	return n, at + cr + 2, nil
+}
