@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+// DictsOptions configure Dicts. Client is required.
+type DictsOptions struct {
+	// Client speaks to the server with the gateway's own credentials, in database 0.
+	// It stays the caller's to close.
+	Client goredis.UniversalClient
+	// Local holds the dictionaries that need no server to be found; what is fetched is
+	// added to it. It may be shared. Nil: one of its own.
+	Local *dict.Set
+	Log   *slog.Logger // nil: slog.Default()
+
+	Timeout time.Duration // for asking the server about one dictionary; 0: 5 s
+	Period  time.Duration // between checks that everything is still there; 0: 30 s
+	// MissTTL is for how long a dictionary that is missing is not asked for again; when
+	// the server could not be asked, it is left alone for half as long. 0: 2 s.
+	MissTTL time.Duration
+}
+
+// Dicts finds dictionaries in a server and keeps there what values may name. It is safe
+// for concurrent use and implements cinch.Dictionaries.
+//
+// Everything that was published or fetched is kept in memory and put back if the server
+// loses it, since values that name it may be there.
+type Dicts struct {
+	functions functions
+	keys      keys
+	local     *dict.Set
+	log       *slog.Logger
+	timeout   time.Duration
+	period    time.Duration
+	lookups   lookups
+
+	storing  sync.Mutex      // held while the server is checked and written
+	verified map[uint32]bool // guarded by storing: was read back from the server
+
+	mu   sync.Mutex // guards what follows, never held over I/O
+	kept map[uint32]*codec.Dict
+	told map[string]string // the last trouble logged, by what it was about
+
+	// ready is replaced as a whole, under storing. Kick makes kicks differ from checked, which takes
+	// the readiness of everything back until a check has caught up.
+	ready          atomic.Pointer[map[uint32]struct{}]
+	kicks, checked atomic.Uint64
+	wake           chan struct{} // capacity 1
+}
+
+// NewDicts returns a Dicts that has not asked the server for anything yet.
+func NewDicts(o DictsOptions) *Dicts {
+	d := &Dicts{
+		functions: functions{o.Client},
+		keys:      keys{o.Client},
+		local:     o.Local,
+		log:       o.Log,
+		timeout:   orDefault(o.Timeout, 5*time.Second),
+		period:    orDefault(o.Period, 30*time.Second),
+		lookups:   newLookups(orDefault(o.MissTTL, 2*time.Second)),
+		verified:  make(map[uint32]bool),
+		kept:      make(map[uint32]*codec.Dict),
+		told:      make(map[string]string),
+		wake:      make(chan struct{}, 1),
+	}
+	if d.local == nil {
+		d.local = new(dict.Set)
+	}
+	if d.log == nil {
+		d.log = slog.Default()
+	}
+	d.ready.Store(&map[uint32]struct{}{})
+	return d
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// Ready reports that the server holds the dictionary, so that values stored there may
+// name it. It neither blocks nor allocates.
+func (d *Dicts) Ready(number uint32) bool {
+	if d.kicks.Load() != d.checked.Load() {
+		return false
+	}
+	_, ok := (*d.ready.Load())[number]
+	return ok
+}
+
+func (d *Dicts) setReady(number uint32, ready bool) {
+	old := *d.ready.Load()
+	if _, was := old[number]; was == ready {
+		return
+	}
+	next := maps.Clone(old)
+	if ready {
+		next[number] = struct{}{}
+	} else {
+		delete(next, number)
+	}
+	d.ready.Store(&next)
+}
+
+// Dictionary returns a dictionary by number, from memory or from the server; calls for
+// the same one share one question. The error wraps cinch.ErrDictMissing when the server
+// has none; other errors mean that it could not be asked or that what it holds is wrong.
+func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
+	if x, ok := d.local.Get(number); ok {
+		return x, nil
+	}
+	return d.lookups.do(number, func() (*codec.Dict, error) {
+		if x, ok := d.local.Get(number); ok {
+			return x, nil
+		}
+		return d.fetch(number)
+	})
+}
+
+// fetch asks the server, and remembers what it gives.
+func (d *Dicts) fetch(number uint32) (*codec.Dict, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+	defer cancel()
+	x, err := d.find(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.keep(x); err != nil {
+		return nil, err
+	}
+	d.wakeUp() // a check finds that it is stored, so that new values may name it too
+	return x, nil
+}
+
+// find looks in both places, since a server that has functions now may have been
+// without when the values were written. Missing is said only when both say so.
+func (d *Dicts) find(ctx context.Context, number uint32) (*codec.Dict, error) {
+	x, err := d.functions.get(ctx, number)
+	if err == nil || !isAnswer(err) && !isNowhere(err) {
+		return x, err
+	}
+	y, keyErr := d.keys.get(ctx, number)
+	switch {
+	case keyErr == nil:
+		return y, nil
+	case isNowhere(err):
+		return nil, keyErr
+	}
+	return nil, err
+}
+
+// isNowhere reports that a place exists without the dictionary, or not at all.
+func isNowhere(err error) bool {
+	return errors.Is(err, cinch.ErrDictMissing) || errors.Is(err, errNoFunctions)
+}
+
+// keep remembers a dictionary, here and in the local set.
+func (d *Dicts) keep(x *codec.Dict) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old, ok := d.kept[x.Number()]; ok {
+		if old.Hash() != x.Hash() {
+			return fmt.Errorf("%w: SHA-256 %x and %x", ErrCollision, old.Hash(), x.Hash())
+		}
+		return nil
+	}
+	if err := d.local.Add(x); err != nil {
+		return fmt.Errorf("%w: %w", ErrCollision, err)
+	}
+	d.kept[x.Number()] = x
+	return nil
+}

@@ -1,0 +1,24 @@
+// Package redis keeps dictionaries in the Redis server whose values name them, so that
+// they travel with those values: through replication, into snapshots and backups, onto
+// the server that takes over.
+//
+// A server with functions (Redis 7, Valkey) holds each dictionary as a library, which is
+// outside the keyspace: FLUSHALL and eviction don't touch it. Replication, the RDB file
+// and the AOF carry it in order with the values.
+//
+//	library   cinch_dict_0a1b2c3d          the number, 8 hexadecimal digits
+//	function  cinch_dict_0a1b2c3d          flag no-writes; returns the content in base64
+//	          description                  "sha256 <64 hexadecimal digits>, <n> bytes"
+//
+// Other servers hold a key, which anyone can delete; it is refused where the server
+// would evict it:
+//
+//	key       cinch:dict:0a1b2c3d          in database 0, no expiry; the content itself
+//
+// Both are read everywhere, since a server may have been upgraded. Neither is ever
+// overwritten or deleted from here.
+//
+// The user that the client authenticates as needs +function|list and +function|load;
+// for the keys +getrange, +set and +scan on ~cinch:dict:*, and +config|get to see the
+// eviction policy. It speaks to one server; the shards of a cluster need one Dicts each.
+package redis

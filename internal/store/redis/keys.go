@@ -1,0 +1,83 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+const keyPrefix = "cinch:dict:"
+
+// keys keeps dictionaries in database 0 of a server without functions.
+type keys struct{ client goredis.UniversalClient }
+
+func keyName(number uint32) string { return fmt.Sprintf("%s%08x", keyPrefix, number) }
+
+func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
+	if err := k.checkDatabase(); err != nil {
+		return nil, err
+	}
+	// A range, so that a huge value is not fetched only to be refused.
+	content, err := k.client.GetRange(ctx, keyName(number), 0, maxStored).Bytes()
+	switch {
+	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
+		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+	case err != nil:
+		return nil, classify(err)
+	case len(content) == 0:
+		return nil, cinch.ErrDictMissing
+	case len(content) > maxStored:
+		return nil, fmt.Errorf("%w: over %d bytes", ErrForeign, maxStored)
+	}
+	return parseContent(number, content)
+}
+
+func (k keys) add(ctx context.Context, d *codec.Dict) error {
+	if err := k.checkDatabase(); err != nil {
+		return err
+	}
+	return classify(k.client.SetNX(ctx, keyName(d.Number()), d.Content(), 0).Err())
+}
+
+// checkDatabase refuses a client that would put the keys where nobody looks for them.
+func (k keys) checkDatabase() error {
+	if c, ok := k.client.(*goredis.Client); ok && c.Options().DB != 0 {
+		return fmt.Errorf("%w: dictionaries live in database 0, the client uses %d", errClient, c.Options().DB)
+	}
+	return nil
+}
+
+// evictionPolicy returns ErrEvictable when keys without an expiry may be evicted. Any
+// other error means that the server did not tell.
+func (k keys) evictionPolicy(ctx context.Context) error {
+	config, err := k.client.ConfigGet(ctx, "maxmemory-policy").Result()
+	if err != nil {
+		return classify(err)
+	}
+	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") {
+		return fmt.Errorf("%w: maxmemory-policy is %s; volatile-* and noeviction keep them, and so does Redis 7", ErrEvictable, policy)
+	}
+	return nil
+}
+
+// numbers lists the dictionaries in the keyspace, which takes a scan of all of it.
+func (k keys) numbers(ctx context.Context) ([]uint32, error) {
+	if err := k.checkDatabase(); err != nil {
+		return nil, err
+	}
+	seen := make(map[uint32]bool) // a scan may repeat itself
+	var numbers []uint32
+	it := k.client.Scan(ctx, 0, keyPrefix+"*", 1000).Iterator()
+	for it.Next(ctx) {
+		if n, ok := parseNumber(it.Val(), keyPrefix); ok && !seen[n] {
+			seen[n] = true
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, classify(it.Err())
+}

@@ -1,0 +1,254 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Publish stores dictionaries in the server and reads each back before Ready is true for
+// it. What can't be stored now is tried again by every Recheck. On a read-only replica
+// nothing is stored and nothing fails: Ready turns true when a Recheck finds that the
+// primary has sent it. The errors wrap ErrCollision, ErrEvictable, ErrDenied, ErrForeign
+// or what the client said.
+func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	d.storing.Lock()
+	defer d.storing.Unlock()
+	var refused []error
+	mine := make([]*codec.Dict, 0, len(dicts))
+	for _, x := range dicts {
+		if err := d.keep(x); err != nil {
+			refused = append(refused, fmt.Errorf("dictionary %s: %w", name(x), err))
+			continue
+		}
+		mine = append(mine, x)
+	}
+	return errors.Join(append(refused, d.store(ctx, mine))...)
+}
+
+// Recheck makes sure that the server still holds everything that was published or
+// fetched, and puts back what is gone. Afterwards Ready says what was found.
+func (d *Dicts) Recheck(ctx context.Context) error {
+	d.storing.Lock()
+	defer d.storing.Unlock()
+	kicks := d.kicks.Load()
+	defer func() { d.checked.Store(kicks) }()
+	all := d.all()
+	if len(all) == 0 {
+		return nil
+	}
+	return d.store(ctx, d.missing(ctx, all))
+}
+
+// missing returns what has to be looked at closely: all but what was read back from
+// the server once and still is there by its description, which takes one question for
+// everything when the server has functions.
+func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) []*codec.Dict {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	sums, err := d.functions.sums(ctx)
+	if err != nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(x *codec.Dict) bool {
+		sum, ok := sums[x.Number()]
+		if ok && sum == x.Hash() && d.verified[x.Number()] {
+			d.stored(x)
+			return true
+		}
+		return false
+	})
+}
+
+// store puts dictionaries where they belong. The first sign that the server can't be
+// reached ends it, rather than a timeout for each.
+func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
+	var errs []error
+	for i, x := range dicts {
+		err := d.put(ctx, x)
+		if err == nil {
+			d.verified[x.Number()] = true
+			d.stored(x)
+			continue
+		}
+		if isAnswer(err) {
+			errs = append(errs, d.refused(x, err))
+			continue
+		}
+		for _, rest := range dicts[i:] {
+			d.setReady(rest.Number(), false)
+		}
+		errs = append(errs, d.unreachable(ctx, err))
+		break
+	}
+	return errors.Join(errs...)
+}
+
+// put stores one dictionary: as a library, or as a key on a server without functions.
+func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	err := place(ctx, d.functions, x)
+	if !errors.Is(err, errNoFunctions) {
+		return err
+	}
+	if err := d.checkEviction(ctx); err != nil {
+		return err
+	}
+	return place(ctx, d.keys, x)
+}
+
+// checkEviction lets pass a server that won't say what it evicts.
+func (d *Dicts) checkEviction(ctx context.Context) error {
+	err := d.keys.evictionPolicy(ctx)
+	switch {
+	case err == nil || isUnknownCommand(err):
+		d.settled(policy)
+		return nil
+	case errors.Is(err, ErrEvictable) || !isAnswer(err):
+		return err
+	}
+	if d.isNews(policy, "unknown") {
+		d.log.Warn("can't see whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
+	}
+	return nil
+}
+
+func (d *Dicts) all() []*codec.Dict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*codec.Dict, 0, len(d.kept))
+	for _, x := range d.kept {
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b *codec.Dict) int { return cmp.Compare(a.Number(), b.Number()) })
+	return all
+}
+
+// Kick says that the server may have lost dictionaries: a client's FLUSHALL or FUNCTION
+// command was answered, or the connection was lost. Ready is false for all of them until
+// a check, which Run does soon, has found them there. It does not block.
+func (d *Dicts) Kick() {
+	d.kicks.Add(1)
+	d.wakeUp()
+}
+
+func (d *Dicts) wakeUp() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	debounce   = 200 * time.Millisecond // between a kick and its check: kicks come in bursts
+	firstRetry = time.Second            // after a failed check; doubles up to the period
+)
+
+// Run checks at once, periodically and after each Kick, until ctx ends.
+func (d *Dicts) Run(ctx context.Context) {
+	retry := firstRetry
+	for {
+		wait := d.period
+		if err := d.Recheck(ctx); err != nil {
+			wait = min(retry, d.period)
+			retry = 2 * wait
+		} else {
+			retry = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		case <-d.wake:
+			if !d.settle(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// settle waits until a burst of kicks is over.
+func (d *Dicts) settle(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(debounce):
+	}
+	select {
+	case <-d.wake: // the check to come covers it
+	default:
+	}
+	return true
+}
+
+// The methods below set readiness and log a trouble once, not at every check.
+
+func (d *Dicts) stored(x *codec.Dict) {
+	d.setReady(x.Number(), true)
+	d.settled(denied)
+	d.settled(server)
+	if d.settled(name(x)) {
+		d.log.Info("dictionary is stored in the server", "dictionary", name(x))
+	}
+}
+
+// refused gives nil on a replica, where there is nothing to do but wait.
+func (d *Dicts) refused(x *codec.Dict, err error) error {
+	d.setReady(x.Number(), false)
+	switch {
+	case errors.Is(err, errReadOnly):
+		if d.isNews(name(x), errReadOnly.Error()) {
+			d.log.Info("the server is a replica: the dictionary must come from its primary", "dictionary", name(x))
+		}
+		return nil
+	case errors.Is(err, ErrDenied):
+		if d.isNews(denied, "") {
+			d.log.Warn("dictionaries can't be stored, so values are sealed without; grant the gateway's user +function|list and +function|load", "error", err)
+		}
+	case d.isNews(name(x), err.Error()):
+		d.log.Warn("dictionary can't be stored, so values are sealed without it", "dictionary", name(x), "error", err)
+	}
+	return fmt.Errorf("store dictionary %s: %w", name(x), err)
+}
+
+func (d *Dicts) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() == nil && d.isNews(server, "") {
+		d.log.Warn("dictionaries can't be checked, so values are sealed without", "error", err)
+	}
+	return fmt.Errorf("store dictionaries: %w", err)
+}
+
+// What isNews and settled keep apart, beside the single dictionaries.
+const (
+	denied = "permission"
+	server = "server"
+	policy = "eviction policy"
+)
+
+func name(x *codec.Dict) string { return fmt.Sprintf("%08x", x.Number()) }
+
+// isNews remembers a trouble and reports whether it is another than the last.
+func (d *Dicts) isNews(about, trouble string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last, ok := d.told[about]; ok && last == trouble {
+		return false
+	}
+	d.told[about] = trouble
+	return true
+}
+
+// settled forgets a trouble and reports whether there was one.
+func (d *Dicts) settled(about string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, was := d.told[about]
+	delete(d.told, about)
+	return was
+}
