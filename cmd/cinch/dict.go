@@ -98,7 +98,7 @@ func loadDict(file string) (*codec.Dict, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, withCode(exitDictMissing, err)
 	case err != nil:
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", file, err), "make one with cinch dict train")
+		return nil, ui.WithHint(err, "make one with cinch dict train")
 	}
 	return d, nil
 }

@@ -19,14 +19,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-const (
-	heldOutOf       = 5  // one sample in so many is kept for measuring
-	minTrainSamples = 10 // fewer say nothing about the values to come
-)
+// minTrainSamples: fewer say nothing about the values to come.
+const minTrainSamples = 12
 
-// autoSizes are the sizes in bytes that are tried when none is given. Bigger
-// is often worse: a large dictionary costs offsets on every match.
-var autoSizes = []int{2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 110 << 10}
+// heldOutOf is what dict.Search does: one sample in so many is measured on.
+const heldOutOf = 4
 
 type dictTrainOptions struct {
 	from    []string
@@ -45,8 +42,9 @@ func newDictTrainCommand() *cobra.Command {
 		Short: "Train a dictionary from sample values",
 		Long: `Train a dictionary from sample values: each file, each file below a directory, each line of a .jsonl file.
 
-It trains on four fifths of the samples and measures on the fifth that it has not seen: the bytes that would be
-stored (headers included, values that gain nothing as they are) plain, with zstd, and with zstd and the dictionary.`,
+It trains on three quarters of the samples and measures on the quarter that it has not seen: the bytes that would be
+stored (headers included, values that gain nothing as they are) plain, with zstd, and with zstd and the dictionary. It
+tries several sizes, unless one is given, and several algorithms: bigger is often worse.`,
 		Example: `  cinch dict train --out orders.dict orders.jsonl
   cinch dict train --out menus.dict --size 16KiB --setting zstd-9 samples/menus`,
 		Args: cobra.MinimumNArgs(1),
@@ -66,13 +64,12 @@ stored (headers included, values that gain nothing as they are) plain, with zstd
 // dictTrial is one dictionary and what it does on the held-out samples. Sizes
 // are in bytes. Its JSON is a contract: fields are added, never renamed.
 type dictTrial struct {
+	Algorithm   string   `json:"algorithm"`
 	TargetBytes int      `json:"target_bytes"` // the size asked for
 	Dictionary  dictInfo `json:"dictionary"`
 	StoredBytes int      `json:"stored_bytes"`
 	Ratio       float64  `json:"ratio"`
 	Best        bool     `json:"best"`
-
-	dict *codec.Dict
 }
 
 // dictTraining is the result as JSON.
@@ -86,11 +83,11 @@ type dictTraining struct {
 	WithoutBytes int         `json:"without_bytes"` // stored without a dictionary
 	WithoutRatio float64     `json:"without_ratio"`
 	Trials       []dictTrial `json:"trials"`
-	File         string      `json:"file"`
+	File         string      `json:"file,omitempty"` // what was written
 }
 
 func runDictTrain(o dictTrainOptions) error {
-	sizes, st, err := o.parse()
+	st, candidates, err := o.parse()
 	if err != nil {
 		return err
 	}
@@ -101,49 +98,84 @@ func runDictTrain(o dictTrainOptions) error {
 	if len(all) < minTrainSamples {
 		return ui.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; a file of one value a line must be called .jsonl", minTrainSamples)
 	}
-	train, heldOut := samples.Split(all, heldOutOf)
+	samples.Shuffle(all)
+	engine := newEngine()
+	best, tried, err := dict.Search(engine, all, st, candidates)
+	if err != nil {
+		return ui.WithHint(err, "give more samples, or samples that are more alike")
+	}
+	train, heldOut := dict.Split(all, heldOutOf)
 	result := dictTraining{
 		Samples: len(all), TrainedOn: len(train), MeasuredOn: len(heldOut), Skipped: skipped,
-		Setting: st.String(), PlainBytes: samples.Bytes(heldOut), File: o.out,
+		Setting: st.String(), PlainBytes: samples.Bytes(heldOut), WithoutBytes: storedBytes(engine, st, nil, heldOut),
 	}
-	engine := newEngine()
-	result.WithoutBytes = storedBytes(engine, st, nil, heldOut)
 	result.WithoutRatio = ratio(result.PlainBytes, result.WithoutBytes)
-	if result.Trials, err = trainAll(engine, st, sizes, train, heldOut); err != nil {
-		return err
+	gains := result.addTrials(engine, st, best, tried, heldOut)
+	if !gains {
+		err = ui.WithHint(errors.New("no dictionary gains anything on the samples held out; nothing was written"), "are the samples alike, and are there enough of them?")
+	} else if err = dict.Save(o.out, best.Dict); err == nil {
+		result.File = o.out
 	}
-	best := result.markBest()
-	if best.StoredBytes >= result.WithoutBytes {
-		_ = result.write(o)
-		return ui.WithHint(errors.New("no dictionary gains anything on the samples held out; nothing was written"), "are the samples alike, and are there enough of them?")
-	}
-	if err := dict.Save(o.out, best.dict); err != nil {
-		return err
-	}
-	return result.write(o)
+	return errors.Join(result.write(o), err)
 }
 
-func (o dictTrainOptions) parse() (sizes []int, st codec.Setting, err error) {
+// addTrials measures what was tried and reports whether the best is better than no dictionary.
+func (r *dictTraining) addTrials(engine *codec.Engine, st codec.Setting, best dict.Candidate, tried []dict.Candidate, heldOut [][]byte) (gains bool) {
+	seen := map[uint32]bool{} // where samples are few, larger sizes give the same again
+	for _, c := range tried {
+		if c.Err != nil || seen[c.Dict.Number()] {
+			continue
+		}
+		seen[c.Dict.Number()] = true
+		t := dictTrial{Algorithm: c.Options.Algorithm.String(), TargetBytes: c.Options.Size, Dictionary: describeDict(c.Dict, "")}
+		t.StoredBytes = storedBytes(engine, st, c.Dict, heldOut)
+		t.Ratio = ratio(r.PlainBytes, t.StoredBytes)
+		if t.Best = c.Dict.Number() == best.Dict.Number(); t.Best {
+			gains = t.StoredBytes < r.WithoutBytes
+		}
+		r.Trials = append(r.Trials, t)
+	}
+	return gains
+}
+
+func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOptions, err error) {
 	if _, err := os.Lstat(o.out); !errors.Is(err, fs.ErrNotExist) {
-		return nil, st, ui.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
+		return st, nil, ui.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
 	}
 	if st, err = codec.ParseSetting(o.setting); err != nil {
-		return nil, st, err
+		return st, nil, err
 	}
 	if st.Codec != codec.Zstd || st.Dict != 0 {
-		return nil, st, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
+		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
 	}
+	var external dict.Trainer
+	if _, ok := libzstd.New(); ok {
+		external = libzstd.Train
+	}
+	candidates = dict.Candidates(st.Level, external)
 	if o.size == "auto" {
-		return autoSizes, st, nil
+		return st, candidates, nil
 	}
 	var size config.Bytes
 	if err := size.UnmarshalText([]byte(o.size)); err != nil {
-		return nil, st, err
+		return st, nil, err
 	}
 	if size < minDictSize || size > codec.MaxDictLen {
-		return nil, st, fmt.Errorf("size %s: a dictionary has %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
+		return st, nil, fmt.Errorf("size %s: a dictionary has %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
 	}
-	return []int{int(size)}, st, nil
+	return st, oneSize(candidates, int(size)), nil
+}
+
+// oneSize keeps one candidate of each algorithm and gives it the size.
+func oneSize(candidates []dict.TrainOptions, size int) []dict.TrainOptions {
+	var all []dict.TrainOptions
+	for _, c := range candidates {
+		if c.Size == candidates[0].Size {
+			c.Size = size
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // newEngine takes libzstd where cgo was there to build it.
@@ -157,40 +189,6 @@ func newEngine() *codec.Engine {
 
 // minDictSize in bytes: below, zstd's tables leave no room for content.
 const minDictSize = 512
-
-// trainAll trains and measures one dictionary a size. Sizes that training
-// fails for are left out; none at all is an error.
-func trainAll(engine *codec.Engine, st codec.Setting, sizes []int, train, heldOut [][]byte) ([]dictTrial, error) {
-	var trials []dictTrial
-	var failed error
-	for _, size := range sizes {
-		d, err := dict.Train(train, dict.TrainOptions{MaxBytes: size})
-		if err != nil {
-			failed = err
-			continue
-		}
-		t := dictTrial{TargetBytes: size, Dictionary: describeDict(d, ""), dict: d}
-		t.StoredBytes = storedBytes(engine, st, d, heldOut)
-		t.Ratio = ratio(samples.Bytes(heldOut), t.StoredBytes)
-		trials = append(trials, t)
-	}
-	if len(trials) == 0 {
-		return nil, ui.WithHint(fmt.Errorf("training failed: %w", failed), "give more samples, or samples that are more alike")
-	}
-	return trials, nil
-}
-
-// markBest finds the trial that stores least; of equals the smallest dictionary.
-func (r *dictTraining) markBest() *dictTrial {
-	best := &r.Trials[0]
-	for i := range r.Trials {
-		if r.Trials[i].StoredBytes < best.StoredBytes {
-			best = &r.Trials[i]
-		}
-	}
-	best.Best, best.Dictionary.Source = true, r.File
-	return best
-}
 
 // oneDict is the only dictionary there is.
 type oneDict struct{ d *codec.Dict }
@@ -220,16 +218,16 @@ func (r dictTraining) write(o dictTrainOptions) error {
 	}
 	fmt.Fprintf(o.stdout, "%d samples: trained on %d, measured on %d\n\n", r.Samples, r.TrainedOn, r.MeasuredOn)
 	rows := [][]string{
-		{"plain", "", "", strconv.Itoa(r.PlainBytes), "1.00", ""},
-		{r.Setting, "", "", strconv.Itoa(r.WithoutBytes), fmt.Sprintf("%.2f", r.WithoutRatio), ""},
+		{"plain", "", "", "", strconv.Itoa(r.PlainBytes), "1.00", ""},
+		{r.Setting, "", "", "", strconv.Itoa(r.WithoutBytes), fmt.Sprintf("%.2f", r.WithoutRatio), ""},
 	}
 	for _, t := range r.Trials {
 		rows = append(rows, []string{
-			r.Setting + " + dictionary", t.Dictionary.Number, strconv.Itoa(t.Dictionary.Bytes),
+			r.Setting + " + dictionary", t.Dictionary.Number, t.Algorithm, strconv.Itoa(t.Dictionary.Bytes),
 			strconv.Itoa(t.StoredBytes), fmt.Sprintf("%.2f", t.Ratio), map[bool]string{true: "best"}[t.Best],
 		})
 	}
-	if err := ui.Table(o.stdout, []string{"", "dictionary", "its bytes", "stored bytes", "ratio", ""}, rows); err != nil {
+	if err := ui.Table(o.stdout, []string{"", "dictionary", "algorithm", "its bytes", "stored bytes", "ratio", ""}, rows); err != nil {
 		return err
 	}
 	if r.Skipped > 0 {

@@ -172,9 +172,9 @@ type dictSources struct {
 func loadDicts(files []string) (*dictSources, error) {
 	s := &dictSources{}
 	for _, name := range files {
-		d, err := dict.Load(name)
+		d, err := loadDict(name)
 		if err != nil {
-			return nil, fmt.Errorf("dictionary %s: %w", name, err)
+			return nil, err
 		}
 		if err := s.files.Add(d); err != nil {
 			return nil, fmt.Errorf("dictionary %s: %w", name, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,17 +33,15 @@ func writeOrders(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// writeNoise writes lines that have nothing in common: noise N FILE.
+// writeNoise writes files that have nothing in common: noise N DIR.
 func writeNoise(ts *testscript.TestScript, neg bool, args []string) {
 	n, to := sampleArgs(ts, neg, args)
 	r := rand.NewChaCha8([32]byte{})
-	var lines strings.Builder
-	for range n {
-		b := make([]byte, 200)
+	for i := range n {
+		b := make([]byte, 300)
 		_, _ = r.Read(b)
-		lines.WriteString(base64.StdEncoding.EncodeToString(b) + "\n")
+		ts.Check(os.WriteFile(fmt.Sprintf("%s/%d", to, i), b, 0o600))
 	}
-	ts.Check(os.WriteFile(to, []byte(lines.String()), 0o600))
 }
 
 func sampleArgs(ts *testscript.TestScript, neg bool, args []string) (n int, path string) {

@@ -110,22 +110,12 @@ func (l *loader) add(sample []byte) error {
 	return nil
 }
 
-// Split deals samples into a part to train on and a part to measure on, the
-// latter about one in heldOutOf. The choice is random but the same for the
-// same number of samples, so that results repeat; neighbours, which are often
-// alike, are not kept together. Both parts alias samples' elements, and are
-// not empty if there are two samples or more.
-func Split(samples [][]byte, heldOutOf int) (train, heldOut [][]byte) {
-	order := rand.New(rand.NewPCG(0x63696e63, uint64(len(samples)))).Perm(len(samples))
-	n := max(1, len(samples)/heldOutOf)
-	for i, at := range order {
-		if i < n {
-			heldOut = append(heldOut, samples[at])
-		} else {
-			train = append(train, samples[at])
-		}
-	}
-	return train, heldOut
+// Shuffle reorders samples, the same way for the same number of them, so that
+// results repeat. A trainer that holds out every nth one would otherwise be
+// misled by samples that come in turns, or by neighbours that are alike.
+func Shuffle(samples [][]byte) {
+	r := rand.New(rand.NewPCG(0x63696e63, uint64(len(samples))))
+	r.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
 }
 
 // Bytes is the samples' total length.

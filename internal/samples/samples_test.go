@@ -44,26 +44,28 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestSplit(t *testing.T) {
-	for _, n := range []int{2, 4, 5, 6, 1000} {
-		all := make([][]byte, n)
+func TestShuffle(t *testing.T) {
+	numbers := func() [][]byte {
+		all := make([][]byte, 1000)
 		for i := range all {
-			all[i] = fmt.Append(nil, i)
+			all[i] = fmt.Appendf(nil, "%d ", i)
 		}
-		train, heldOut := Split(all, 5)
-		again, _ := Split(all, 5)
-		if len(heldOut) != max(1, n/5) || len(train)+len(heldOut) != n {
-			t.Errorf("%d samples: %d and %d", n, len(train), len(heldOut))
-		}
-		seen := map[string]bool{}
-		for _, s := range append(append([][]byte{}, train...), heldOut...) {
-			seen[string(s)] = true
-		}
-		if len(seen) != n {
-			t.Errorf("%d samples: %d of them dealt", n, len(seen))
-		}
-		if !bytes.Equal(bytes.Join(train, nil), bytes.Join(again, nil)) {
-			t.Errorf("%d samples: another split the second time", n)
-		}
+		return all
+	}
+	a, b := numbers(), numbers()
+	Shuffle(a)
+	Shuffle(b)
+	if !bytes.Equal(bytes.Join(a, nil), bytes.Join(b, nil)) {
+		t.Error("another order the second time")
+	}
+	if bytes.Equal(bytes.Join(a, nil), bytes.Join(numbers(), nil)) {
+		t.Error("the order is the old one")
+	}
+	seen := map[string]bool{}
+	for _, s := range a {
+		seen[string(s)] = true
+	}
+	if len(seen) != len(a) {
+		t.Errorf("%d of %d are left", len(seen), len(a))
 	}
 }
