@@ -216,9 +216,10 @@ func TestRedacted(t *testing.T) {
 		"redis://u:s3%2Fcret@h":  "redis://u:xxxxx@h",
 		"unix://u:s3cret@/a":     "unix://u:xxxxx@/a",
 		"h:6379":                 "h:6379",
+		"u:s3cret@h:6379":        "u:xxxxx@h:6379",
 		"redis://u:s3cret@h:%zz": "xxxxx",
 	} {
-		if got := redactURL(raw); got != want {
+		if got := RedactURL(raw); got != want {
 			t.Errorf("%s: got %s", raw, got)
 		}
 	}

@@ -17,15 +17,19 @@ func (c *Config) Redacted() *Config {
 	shown := *c
 	shown.Gateways = slices.Clone(c.Gateways)
 	for i := range shown.Gateways {
-		shown.Gateways[i].Upstream = redactURL(shown.Gateways[i].Upstream)
+		shown.Gateways[i].Upstream = RedactURL(shown.Gateways[i].Upstream)
 	}
 	return &shown
 }
 
-// redactURL hides a password, and a name that stands alone: some clients take
-// that for the password.
-func redactURL(raw string) string {
-	u, err := url.Parse(raw)
+// RedactURL hides a password, and a name that stands alone: some clients take
+// that for the password. What is no URL at all is hidden whole.
+func RedactURL(raw string) string {
+	text, bare := raw, !strings.Contains(raw, "://")
+	if bare {
+		text = "tcp://" + raw // as gateway.ParseUpstream takes it
+	}
+	u, err := url.Parse(text)
 	if err != nil {
 		return redacted
 	}
@@ -36,6 +40,9 @@ func redactURL(raw string) string {
 		u.User = url.UserPassword(u.User.Username(), redacted)
 	} else {
 		u.User = url.User(redacted)
+	}
+	if bare {
+		return strings.TrimPrefix(u.String(), "tcp://")
 	}
 	return u.String()
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration file, or show what it amounts to",
+		Example: `  cinch config check cinch.yaml
+  cinch config show cinch.yaml`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand())
+	return cmd
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Find what is wrong with a configuration file",
+		Long: `Find what is wrong with a configuration file: unknown keys, bad values, dictionaries and certificates that can't be read.
+CINCH_… variables count as they do for serve. Nothing is listened on or connected to.
+
+Exit codes: 0 it is valid, 11 it is not.`,
+		Example: `  cinch config check cinch.yaml && systemctl reload cinch`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runConfigCheck(args[0], cmd.OutOrStdout())
+		},
+	}
+}
+
+func runConfigCheck(file string, out io.Writer) error {
+	cfg, err := loadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := checkFiles(cfg); err != nil {
+		return withCode(exitConfig, err)
+	}
+	rules := 0
+	for i := range cfg.Gateways {
+		rules += len(cfg.Gateways[i].Rules)
+	}
+	_, err = fmt.Fprintf(out, "%s: ok (%s, %s, %s)\n", file,
+		count(len(cfg.Gateways), "gateway", "gateways"), count(rules, "rule", "rules"),
+		count(len(cfg.Dictionaries), "dictionary", "dictionaries"))
+	return err
+}
+
+// checkFiles reads everything that serve would read, and builds the policies.
+func checkFiles(cfg *config.Config) error {
+	dicts, err := cfg.LoadDictionaries()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	for i := range cfg.Gateways {
+		g := &cfg.Gateways[i]
+		if _, err := cfg.ServerTLS(g, log); err != nil {
+			return err
+		}
+		if _, err := cfg.UpstreamOf(g, log); err != nil {
+			return err
+		}
+		if _, err := g.Policy(config.Numbers(dicts)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func newConfigShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Print the configuration with defaults and environment filled in",
+		Long: `Print the configuration that serve would run with, as YAML: the file (or the one that CINCH_CONFIG names), with
+CINCH_… variables and all defaults filled in. Passwords in URLs are shown as xxxxx. Without a file it prints what
+'cinch serve' does without one.`,
+		Example: `  cinch config show cinch.yaml
+  CINCH_LOG_LEVEL=debug cinch config show`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file := os.Getenv(configVariable)
+			if len(args) == 1 {
+				file = args[0]
+			}
+			return runConfigShow(file, cmd.OutOrStdout())
+		},
+	}
+}
+
+func runConfigShow(file string, out io.Writer) error {
+	var cfg *config.Config
+	var err error
+	if file == "" {
+		cfg, err = serveOptions{}.load(os.Getenv)
+	} else {
+		cfg, err = loadFile(file)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := cfg.Redacted().YAML()
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// loadFile loads a file with the environment over it.
+func loadFile(file string) (*config.Config, error) {
+	return loadConfig(file, nil, config.FromEnvironment(os.Getenv))
+}
+
+// loadConfig is config.Load with the exit code and hint that go with its errors.
+func loadConfig(file string, more []config.Gateway, overrides []config.Override) (*config.Config, error) {
+	cfg, err := config.Load(file, more, overrides...)
+	if os.IsNotExist(err) {
+		err = ui.WithHint(err, "docs/CONFIG.md has an example to start from")
+	}
+	return cfg, withCode(exitConfig, err)
+}

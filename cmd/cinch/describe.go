@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// describe tells the admin page what is configured right now.
+func (p *process) describe() admin.Description {
+	l := p.current.Load()
+	var d admin.Description
+	for _, r := range p.gateways {
+		rules := l.policies[r.name]
+		info := admin.GatewayInfo{
+			Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String(), Enabled: !rules.Off,
+		}
+		for _, rule := range rules.Rules() {
+			info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: rule.Setting.String()})
+		}
+		d.Gateways = append(d.Gateways, info)
+	}
+	for name, dict := range l.dicts {
+		d.Dictionaries = append(d.Dictionaries, admin.Dictionary{
+			Name: name, Number: fmt.Sprintf("%08x", dict.Number()), Bytes: len(dict.Content()),
+		})
+	}
+	slices.SortFunc(d.Dictionaries, func(a, b admin.Dictionary) int { return cmp.Compare(a.Name, b.Name) })
+	return d
+}
+
+// describeMatch says for people what a rule covers: "menu:* · string · from 64".
+func describeMatch(r *policy.Rule) string {
+	parts := []string{cmp.Or(r.Key, "*")}
+	if r.Field != "" {
+		parts = append(parts, "field "+r.Field)
+	}
+	if r.Space != "" {
+		parts = append(parts, "db "+r.Space)
+	}
+	parts = append(parts, r.Types.String())
+	if r.MinSize > 1 {
+		parts = append(parts, "from "+config.Bytes(r.MinSize).String())
+	}
+	if r.MaxSize > 0 {
+		parts = append(parts, "to "+config.Bytes(r.MaxSize).String())
+	}
+	return strings.Join(parts, " · ")
+}
+
+// probeInterval is how old an answer about the upstreams may be. Whoever asks,
+// and however often, costs them no more than a connection in this time.
+const probeInterval = 2 * time.Second
+
+// probes remembers whether the upstreams could be reached.
+type probes struct {
+	mu   sync.Mutex
+	at   time.Time
+	last error
+}
+
+var errDraining = errors.New("draining")
+
+// ready reports whether clients would be served: we are not draining, and each
+// upstream takes connections.
+func (p *process) ready() error {
+	if p.draining.Load() {
+		return errDraining
+	}
+	p.probes.mu.Lock()
+	defer p.probes.mu.Unlock()
+	if time.Since(p.probes.at) < probeInterval {
+		return p.probes.last
+	}
+	p.probes.last = p.probe()
+	p.probes.at = time.Now()
+	return p.probes.last
+}
+
+// probe connects to all upstreams at a time.
+func (p *process) probe() error {
+	errs := make([]error, len(p.gateways))
+	var all sync.WaitGroup
+	for i, r := range p.gateways {
+		all.Go(func() {
+			up := r.upstream
+			up.Stats, up.Timeout = nil, time.Second // not a client's traffic
+			c, err := up.Dial(context.Background())
+			if err != nil {
+				errs[i] = fmt.Errorf("gateway %s: %w", r.name, err)
+				return
+			}
+			_ = c.Close()
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// warnUnreachable tells early what clients would find out. It is no reason not
+// to start: the store may come up after us.
+func (p *process) warnUnreachable() {
+	if err := p.probe(); err != nil {
+		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)
+	}
+}

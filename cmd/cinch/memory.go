@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"runtime/debug"
+	"time"
+)
+
+// The collector's limit follows from what we allow ourselves to hold:
+//
+//	budget of values + fixed + per connection
+//
+// It is soft: near it the collector works more instead of letting garbage grow
+// to the size of what is live, as GOGC=100 does and does well below it. So the
+// budget is nearly the peak, not half of it. GOGC stays at 100: with the little
+// that idle gateways hold, more would be memory for nothing. GOMEMLIMIT, when
+// set, is left alone; GOGC is the operator's in any case.
+const (
+	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
+	connectionBytes = 32 << 10 // both sides' buffers and stacks
+	limitStep       = 16 << 20 // setting the limit stops the world: not for less
+	limitInterval   = time.Second
+)
+
+// boundMemory keeps the limit up with the connections until the returned
+// function is called.
+func (p *process) boundMemory() (stop func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	limit := p.memoryLimit()
+	debug.SetMemoryLimit(limit)
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(limitInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if want := p.memoryLimit(); want-limit >= limitStep || limit-want >= limitStep {
+				limit = want
+				debug.SetMemoryLimit(limit)
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// memoryLimit is in bytes.
+func (p *process) memoryLimit() int64 {
+	connections := int64(0)
+	for _, r := range p.gateways {
+		connections += r.stats.Snapshot().Connections.Open
+	}
+	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// process is everything that a running serve holds:
+//
+//	process -> codec engine, byte budgets      one of each
+//	        -> admin server                    at most one
+//	        -> running gateway, one a listener -> protocol's gateway, upstream, policy
+//
+// newProcess listens on every address before anything is served, so that a
+// start either succeeds as a whole or leaves nothing behind.
+type process struct {
+	options processOptions
+	log     *slog.Logger
+	level   *slog.LevelVar
+	engine  *codec.Engine
+
+	// One budget a direction: a request that waits for bytes never keeps a
+	// reply from leaving, nor the reverse.
+	requests, replies *gateway.Budget
+
+	local    dict.Set       // every dictionary that we have seen, of files and of stores
+	started  *config.Config // what can't change while we run
+	current  atomic.Pointer[loaded]
+	gateways []*running
+
+	admin         *admin.Server // nil when it is off
+	adminListener net.Listener
+	draining      atomic.Bool
+	probes        probes
+}
+
+type processOptions struct {
+	load  func() (*config.Config, error) // for SIGHUP
+	pprof bool
+	force bool // every policy gets Force
+	logTo io.Writer
+}
+
+// named returns the dictionaries that the gateway's rules name.
+func (l *loaded) named(gateway string) []*codec.Dict {
+	numbers := l.policies[gateway].Dictionaries()
+	var named []*codec.Dict
+	for _, d := range l.dicts {
+		if slices.Contains(numbers, d.Number()) {
+			named = append(named, d)
+		}
+	}
+	return named
+}
+
+// loaded is a configuration with what its files hold. A reload replaces it.
+type loaded struct {
+	cfg      *config.Config
+	dicts    map[string]*codec.Dict
+	policies map[string]*policy.Policy // by gateway
+}
+
+// running is one gateway at work.
+type running struct {
+	name     string
+	upstream gateway.Upstream
+	listener net.Listener
+	stats    *gateway.Stats
+	keeper   *redisKeeper
+	gateway  protocolGateway
+}
+
+// protocolGateway is what the gateways of all protocols offer.
+type protocolGateway interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	SetPolicy(*policy.Policy)
+}
+
+func newProcess(cfg *config.Config, o processOptions) (_ *process, err error) {
+	p := &process{options: o, started: cfg, level: new(slog.LevelVar)}
+	p.log = newLogger(cfg.Log, p.level, o.logTo)
+	half := int64(cfg.Memory.Budget) / 2
+	p.requests, p.replies = gateway.NewBudget(half), gateway.NewBudget(half)
+	if p.engine, err = engineWith(cfg.Zstd); err != nil {
+		return nil, err
+	}
+	l, err := p.loadFiles(cfg)
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	p.current.Store(l)
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	for i := range cfg.Gateways {
+		if err := p.addGateway(l, &cfg.Gateways[i]); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.addAdmin(cfg.Admin.Listen)
+}
+
+func newLogger(cfg config.Log, level *slog.LevelVar, to io.Writer) *slog.Logger {
+	setLevel(level, cfg.Level)
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+func setLevel(level *slog.LevelVar, name string) {
+	_ = level.UnmarshalText([]byte(name)) // the configuration has checked it
+}
+
+func engineWith(zstd string) (*codec.Engine, error) {
+	if zstd == "go" {
+		return codec.New(codec.Options{}), nil
+	}
+	z, ok := libzstd.New()
+	if ok {
+		return codec.New(codec.Options{Zstd: z}), nil
+	}
+	if zstd == "libzstd" {
+		return nil, withCode(exitConfig, ui.WithHint(libzstd.ErrUnavailable, "build with CGO_ENABLED=1 and a C compiler, or use zstd: go"))
+	}
+	return codec.New(codec.Options{}), nil
+}
+
+// loadFiles reads the dictionaries and builds the policies.
+func (p *process) loadFiles(cfg *config.Config) (*loaded, error) {
+	dicts, err := cfg.LoadDictionaries()
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}}
+	for i := range cfg.Gateways {
+		g := &cfg.Gateways[i]
+		if l.policies[g.Name], err = g.Policy(config.Numbers(dicts)); err != nil {
+			return nil, err
+		}
+		l.policies[g.Name].Force = p.options.force
+	}
+	return l, nil
+}
+
+func (p *process) addGateway(l *loaded, g *config.Gateway) error {
+	stats := gateway.NewStats(g.Name, g.Protocol)
+	log := p.log.With("gateway", g.Name)
+	up, err := l.cfg.UpstreamOf(g, log)
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	up.Stats = stats
+	tls, err := l.cfg.ServerTLS(g, log)
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	listener, err := listen(g.Listen, "gateway "+g.Name)
+	if err != nil {
+		return err
+	}
+	r := &running{name: g.Name, upstream: up, listener: listener, stats: stats, keeper: p.newRedisKeeper(up, log)}
+	r.gateway = p.newRedisGateway(g, r, tls, l.policies[g.Name], log)
+	p.gateways = append(p.gateways, r)
+	return nil
+}
+
+func listen(addr, who string) (net.Listener, error) {
+	l, err := gateway.Listen(addr)
+	if err == nil {
+		return l, nil
+	}
+	err = fmt.Errorf("%s: %w", who, err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, gateway.ErrAddressInUse):
+		return nil, ui.WithHint(err, "another process serves that address, perhaps another cinch: choose a different one")
+	case errors.Is(err, os.ErrPermission):
+		return nil, ui.WithHint(err, "ports below 1024, and sockets in others' directories, need rights that this user lacks")
+	}
+	return nil, err
+}
+
+func (p *process) addAdmin(addr string) error {
+	if addr == config.Off {
+		return nil
+	}
+	b := readBuild()
+	metrics := &gateway.Metrics{Version: b.version, Revision: b.revision, Budget: p.replies}
+	for _, r := range p.gateways {
+		metrics.Gateways = append(metrics.Gateways, r.stats)
+	}
+	registry := prometheus.NewRegistry()
+	if err := metrics.Register(registry); err != nil {
+		return err
+	}
+	l, err := listen(addr, "admin")
+	if err != nil {
+		return err
+	}
+	p.adminListener = l
+	p.admin = admin.New(admin.Options{
+		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
+		PProf: p.options.pprof, Log: p.log,
+	})
+	return nil
+}
+
+// close frees what newProcess made. Listeners that were served are closed already.
+func (p *process) close() {
+	for _, r := range p.gateways {
+		_ = r.listener.Close()
+		r.keeper.close()
+	}
+	if p.adminListener != nil {
+		_ = p.adminListener.Close()
+	}
+}
+
+// run serves until a signal ends it, and returns nil after a drain.
+func (p *process) run(signals <-chan os.Signal) error {
+	p.log.Info("starting", "version", readBuild().version, "zstd", p.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
+	defer p.close()
+	stopMemory := p.boundMemory()
+	defer stopMemory()
+	failed := make(chan error, len(p.gateways)+1)
+	for _, r := range p.gateways {
+		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
+		go r.keeper.run(p.current.Load().named(r.name))
+		go func() { failed <- r.gateway.Serve(r.listener) }()
+	}
+	if p.admin != nil {
+		p.log.Info("admin page listens", "address", p.adminListener.Addr().String())
+		go func() { failed <- p.admin.Serve(p.adminListener) }()
+	}
+	go p.warnUnreachable()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				p.reload()
+				continue
+			}
+			return p.drain(sig, signals)
+		}
+	}
+}
+
+// drain ends all gateways, by force when the time is up or another signal
+// comes. The admin page stays until they have ended.
+func (p *process) drain(sig os.Signal, signals <-chan os.Signal) error {
+	p.draining.Store(true)
+	timeout := time.Duration(p.started.DrainTimeout)
+	p.log.Info("draining; another signal stops at once", "signal", sig.String(), "timeout", timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		p.shutdown(ctx)
+		close(done)
+	}()
+	for {
+		select {
+		case <-done:
+			p.log.Info("stopped")
+			return nil
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				return withCode(exitInterrupted, fmt.Errorf("stopped by a second signal (%s) while draining", sig))
+			}
+		}
+	}
+}
+
+func (p *process) shutdown(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, r := range p.gateways {
+		all.Go(func() {
+			if err := r.gateway.Shutdown(ctx); err != nil {
+				p.log.Warn("connections cut off", "gateway", r.name, "err", err)
+			}
+		})
+	}
+	all.Wait()
+	if p.admin != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.admin.Shutdown(ctx)
+	}
+}

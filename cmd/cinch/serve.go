@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+const (
+	configVariable = "CINCH_CONFIG"
+	redisVariable  = "CINCH_REDIS"
+)
+
+type serveOptions struct {
+	configFile string
+	redis      []string // LISTEN=URL
+	listen     string   // of the gateway to the embedded store
+	rules      []string // KEY=VALUE,…
+	overrides  []config.Override
+	pprof      bool
+	testForce  bool
+
+	storeURL string // of the embedded store, once it runs
+}
+
+func newServeCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run gateways in front of stores",
+		Long: `Run gateways in front of stores: what clients write is sealed by the rules, what they read is opened.
+
+Without --config and --redis it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
+Gateways without a configuration file have one rule: strings and hash values of 64 bytes or more, zstd-3. --rule
+replaces it.
+
+The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
+drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
+and the log level change without dropping a connection; the log names what needs a restart.
+
+A flag wins over its CINCH_… variable, that wins over the file, and that over the default. docs/CONFIG.md lists all.
+
+Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration invalid, 130 stopped by a second signal.`,
+		Example: `  cinch serve
+  cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
+  cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
+  cinch serve --config /etc/cinch.yaml --log-level debug`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.overrides = flagOverrides(cmd)
+			signals := make(chan os.Signal, 4)
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			defer signal.Stop(signals)
+			return runServe(o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.configFile, "config", "", "configuration `FILE`; variable "+configVariable)
+	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
+	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule for --redis and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
+	for _, flag := range overrideFlags {
+		f.String(flag.name, "", flag.usage)
+	}
+	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
+	f.BoolVar(&o.testForce, "test-force", false, "for tests: seal everything that may be sealed, even at a loss")
+	_ = f.MarkHidden("test-force")
+	return cmd
+}
+
+// overrideFlags are the flags that set one key of the configuration.
+var overrideFlags = []struct{ name, key, usage string }{
+	{"admin", "admin.listen", "`ADDR` of the admin page and /metrics, or off (default " + config.DefaultAdmin + ")"},
+	{"log-level", "log.level", "`LEVEL`: debug, info, warn or error (default info)"},
+	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
+	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
+	{"zstd", "zstd", "`NAME` of the implementation: libzstd, go or auto (default auto)"},
+	{"drain-timeout", "drain_timeout", "`TIME` to wait for connections at the end (default 30s)"},
+}
+
+func flagOverrides(cmd *cobra.Command) []config.Override {
+	var list []config.Override
+	for _, flag := range overrideFlags {
+		if f := cmd.Flags().Lookup(flag.name); f.Changed {
+			list = append(list, config.Override{From: "--" + flag.name, Key: flag.key, Value: f.Value.String()})
+		}
+	}
+	return list
+}
+
+// embedded reports whether to run the store to play with.
+func (o serveOptions) embedded(getenv func(string) string) bool {
+	return o.file(getenv) == "" && len(o.targets(getenv)) == 0
+}
+
+func (o serveOptions) file(getenv func(string) string) string {
+	if o.configFile != "" {
+		return o.configFile
+	}
+	return getenv(configVariable)
+}
+
+// targets are the LISTEN=URL pairs of the flags, else of the environment.
+func (o serveOptions) targets(getenv func(string) string) []string {
+	if len(o.redis) > 0 {
+		return o.redis
+	}
+	return strings.Fields(getenv(redisVariable))
+}
+
+// load puts file, environment and flags together.
+func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
+	rules, err := o.ruleList()
+	if err == nil {
+		err = o.checkUse(getenv)
+	}
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	var more []config.Gateway
+	if o.embedded(getenv) {
+		more = append(more, o.embeddedGateway(rules))
+	}
+	for i, target := range o.targets(getenv) {
+		listen, upstream, ok := strings.Cut(target, "=")
+		if !ok {
+			err := errors.New("--redis: there is no = in it") // not shown: it may hold a password
+			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URL, as in 127.0.0.1:6380=redis://host:6379"))
+		}
+		name := "redis"
+		if i > 0 {
+			name = fmt.Sprintf("redis-%d", i+1)
+		}
+		more = append(more, config.RedisGateway(name, listen, upstream, rules))
+	}
+	overrides := append(config.FromEnvironment(getenv), o.overrides...)
+	return loadConfig(o.file(getenv), more, overrides)
+}
+
+// checkUse refuses flags that would have no effect.
+func (o serveOptions) checkUse(getenv func(string) string) error {
+	switch {
+	case o.listen != "" && !o.embedded(getenv):
+		return ui.WithHint(errors.New("--listen is for the embedded store"), "write --redis LISTEN=URL")
+	case len(o.rules) > 0 && !o.embedded(getenv) && len(o.targets(getenv)) == 0:
+		return ui.WithHint(errors.New("--rule is for gateways without a configuration file"), "put the rule into the file")
+	}
+	return nil
+}
+
+// embeddedGateway also serves config show, which starts no store.
+func (o serveOptions) embeddedGateway(rules []config.Rule) config.Gateway {
+	listen, upstream := o.listen, o.storeURL
+	if listen == "" {
+		listen = config.DefaultListen
+	}
+	if upstream == "" {
+		upstream = "redis://127.0.0.1"
+	}
+	return config.RedisGateway("embedded", listen, upstream, rules)
+}
+
+func (o serveOptions) ruleList() ([]config.Rule, error) {
+	if len(o.rules) == 0 {
+		return []config.Rule{config.DefaultRule()}, nil
+	}
+	var rules []config.Rule
+	for _, text := range o.rules {
+		r, err := config.ParseRule(text)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) error {
+	if o.embedded(os.Getenv) {
+		store, err := startEmbedded()
+		if err != nil {
+			return err
+		}
+		defer store.stop()
+		o.storeURL = store.url()
+	}
+	cfg, err := o.load(os.Getenv)
+	if err != nil {
+		return err
+	}
+	p, err := newProcess(cfg, processOptions{
+		load:  func() (*config.Config, error) { return o.load(os.Getenv) },
+		pprof: o.pprof, force: o.testForce, logTo: errs,
+	})
+	if err != nil {
+		return err
+	}
+	if o.storeURL != "" {
+		p.sayWhatToTry(out)
+	}
+	return p.run(signals)
+}
+
+// sayWhatToTry prints the three lines that greet whoever runs serve alone.
+func (p *process) sayWhatToTry(out io.Writer) {
+	host, port, _ := net.SplitHostPort(p.gateways[0].listener.Addr().String())
+	admin := "the admin page is off"
+	if p.adminListener != nil {
+		admin = "open http://" + p.adminListener.Addr().String() + "/"
+	}
+	client := "redis-cli -p " + port
+	if host != "127.0.0.1" {
+		client = "redis-cli -h " + host + " -p " + port
+	}
+	fmt.Fprintf(out, "try it    %s SET numbers \"$(seq 2000)\"\nwatch it  %s\nuse it    cinch serve --redis %s=redis://HOST:6379\n",
+		client, admin, p.gateways[0].listener.Addr())
+}

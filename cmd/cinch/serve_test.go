@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/config"
+)
+
+// served is a runServe of its own.
+type served struct {
+	t       *testing.T
+	signals chan os.Signal
+	done    chan error
+	out     bytes.Buffer // complete when done
+	log     logBuffer
+}
+
+// logBuffer is written by the process and searched by the test.
+type logBuffer struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	wrote chan struct{}
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case b.wrote <- struct{}{}:
+	default:
+	}
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func startServe(t *testing.T, o serveOptions) *served {
+	t.Helper()
+	s := &served{t: t, signals: make(chan os.Signal, 4), done: make(chan error, 1)}
+	s.log.wrote = make(chan struct{}, 1)
+	go func() { s.done <- runServe(o, s.signals, &s.out, &s.log) }()
+	return s
+}
+
+// logged waits for a line of the log.
+func (s *served) logged(text string) {
+	s.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !strings.Contains(s.log.String(), text) {
+		select {
+		case <-s.log.wrote:
+		case err := <-s.done:
+			s.t.Fatalf("serve ended: %v\n%s", err, s.log.String())
+		case <-deadline:
+			s.t.Fatalf("%q is not logged:\n%s", text, s.log.String())
+		}
+	}
+}
+
+func (s *served) wait() error {
+	s.t.Helper()
+	select {
+	case err := <-s.done:
+		return err
+	case <-time.After(20 * time.Second):
+		s.t.Fatalf("serve does not end:\n%s", s.log.String())
+		return nil
+	}
+}
+
+// socket is a path short enough for a unix socket.
+func socket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cinch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// client speaks RESP without any help.
+type client struct {
+	t *testing.T
+	c net.Conn
+	r *bufio.Reader
+}
+
+func dial(t *testing.T, path string) *client {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return &client{t, c, bufio.NewReader(c)}
+}
+
+// do returns the text of a simple, integer, error or bulk reply.
+func (c *client) do(args ...string) string {
+	c.t.Helper()
+	c.send(args...)
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("%v: %v", args, err)
+	}
+	line = strings.TrimRight(line, "\r\n")
+	var n int
+	if _, err := fmt.Sscanf(line, "$%d", &n); err != nil || n < 0 {
+		return line
+	}
+	bulk := make([]byte, n+2)
+	if _, err := io.ReadFull(c.r, bulk); err != nil {
+		c.t.Fatalf("%v: %v", args, err)
+	}
+	return string(bulk[:n])
+}
+
+func (c *client) send(args ...string) {
+	c.t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	if _, err := io.WriteString(c.c, b.String()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func adminOff() []config.Override {
+	return []config.Override{{From: "--admin", Key: "admin.listen", Value: "off"}}
+}
+
+func TestServeEmbedded(t *testing.T) {
+	path := socket(t)
+	s := startServe(t, serveOptions{listen: "unix:" + path, overrides: adminOff()})
+	s.logged("gateway listens")
+	value := strings.Repeat("a value of some length, ", 100)
+	c := dial(t, path)
+	if got := c.do("SET", "k", value); got != "+OK" {
+		t.Errorf("SET: %s", got)
+	}
+	if got := c.do("GET", "k"); got != value {
+		t.Errorf("GET: %q", got)
+	}
+	s.signals <- syscall.SIGTERM
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the socket is left behind")
+	}
+	lines := strings.Split(strings.TrimSpace(s.out.String()), "\n")
+	if len(lines) != 3 {
+		t.Errorf("%d lines on standard output:\n%s", len(lines), s.out.String())
+	}
+}
+
+func TestServeSealsAndReloads(t *testing.T) {
+	store := miniredis.RunT(t)
+	path := socket(t)
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	write := func(more string) {
+		text := fmt.Sprintf("admin: {listen: off}\ngateways:\n  - name: a\n    protocol: redis\n    listen: unix:%s\n    upstream: redis://%s\n%s",
+			path, store.Addr(), more)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value := strings.Repeat("a value of some length, ", 100)
+	sealed := func(key string) bool {
+		stored, err := store.Get(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cinch.IsSealed([]byte(stored))
+	}
+
+	write("    rules: [{key: \"a*\", setting: zstd-3}]\n")
+	s := startServe(t, serveOptions{configFile: file})
+	s.logged("gateway listens")
+	c := dial(t, path) // the same connection all along
+	set := func(key string, want bool) {
+		t.Helper()
+		if got := c.do("SET", key, value); got != "+OK" {
+			t.Errorf("SET: %s", got)
+		}
+		if sealed(key) != want {
+			t.Errorf("%s sealed: %v", key, !want)
+		}
+		if got := c.do("GET", key); got != value {
+			t.Errorf("GET: %q", got)
+		}
+	}
+	reload := func(logged string) {
+		t.Helper()
+		s.log.mu.Lock()
+		s.log.text.Reset()
+		s.log.mu.Unlock()
+		s.signals <- syscall.SIGHUP
+		s.logged(logged)
+	}
+	set("a1", true)
+	set("b1", false)
+
+	write("    rules: [{key: \"b*\", setting: lz4}]\n")
+	reload("configuration reloaded")
+	set("a2", false)
+	set("b2", true)
+	if got := c.do("GET", "a1"); got != value {
+		t.Errorf("what an earlier rule sealed does not open: %q", got)
+	}
+
+	write("    rules: [{key: \"c*\", settng: lz4}]\n") // a mistake changes nothing
+	reload("did you mean")
+	set("b3", true)
+
+	write("    max_seal: 1MiB\n    enabled: false\n    rules: [{key: \"b*\", setting: lz4}]\n")
+	reload("configuration reloaded")
+	if log := s.log.String(); !strings.Contains(log, "takes a restart") || !strings.Contains(log, "gateways[a].max_seal") {
+		t.Errorf("what can't change is not logged:\n%s", log)
+	}
+	set("b4", false)
+	if got := c.do("GET", "b3"); got != value {
+		t.Errorf("off, and what was sealed does not open: %q", got)
+	}
+	s.signals <- os.Interrupt
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeForce(t *testing.T) {
+	store := miniredis.RunT(t)
+	path := socket(t)
+	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + store.Addr()}, overrides: adminOff(), testForce: true})
+	s.logged("gateway listens")
+	c := dial(t, path)
+	for key, value := range map[string]string{"tiny": "x", "number": "12"} {
+		c.do("SET", key, value)
+		stored, err := store.Get(key)
+		if err != nil || cinch.IsSealed([]byte(stored)) != (key == "tiny") {
+			t.Errorf("%s is stored as %q, %v", key, stored, err)
+		}
+	}
+	s.signals <- os.Interrupt
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that waits for something keeps a drain busy; a second signal ends it.
+func TestServeSecondSignal(t *testing.T) {
+	store := miniredis.RunT(t)
+	path := socket(t)
+	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + store.Addr()}, overrides: adminOff()})
+	s.logged("gateway listens")
+	c := dial(t, path)
+	c.do("PING")
+	c.send("BLPOP", "list", "0")
+	for store.CurrentConnectionCount() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s.signals <- syscall.SIGTERM
+	s.logged("draining")
+	s.signals <- syscall.SIGHUP // does not count
+	s.signals <- os.Interrupt
+	err := s.wait()
+	if exitCode(err) != exitInterrupted {
+		t.Errorf("ended with %d: %v", exitCode(err), err)
+	}
+}
+
+func TestServeAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	free := socket(t)
+	for _, o := range []serveOptions{
+		{redis: []string{"unix:" + free + "=redis://127.0.0.1:1", l.Addr().String() + "=redis://127.0.0.1:1"}, overrides: adminOff()},
+		{
+			redis:     []string{"unix:" + free + "=redis://127.0.0.1:1"},
+			overrides: []config.Override{{From: "--admin", Key: "admin.listen", Value: l.Addr().String()}},
+		},
+	} {
+		var log logBuffer
+		err := runServe(o, make(chan os.Signal), io.Discard, &log)
+		var hint interface{ Hint() string }
+		if !errors.Is(err, syscall.EADDRINUSE) || exitCode(err) != exitFailed || !errors.As(err, &hint) {
+			t.Errorf("%v", err)
+		}
+		if _, err := os.Stat(free); err == nil {
+			t.Error("the other gateway's socket is left behind")
+		}
+	}
+}
+
+func TestServeSaysWhenUpstreamIsDown(t *testing.T) {
+	path := socket(t)
+	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=unix://" + path + ".none"}, overrides: adminOff()})
+	s.logged("upstream unreachable")
+	if got := dial(t, path).do("PING"); !strings.HasPrefix(got, "-ERR") {
+		t.Errorf("PING: %q", got)
+	}
+	s.signals <- os.Interrupt
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// LoadDictionaries reads the files that the configuration names, and returns
+// the dictionaries by name. Errors are an *Error.
+func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
+	ps := problems{c: c}
+	byName := map[string]*codec.Dict{}
+	byNumber := map[uint32]*codec.Dict{}
+	for i, d := range c.Dictionaries {
+		path := fmt.Sprintf("dictionaries[%d].file", i)
+		loaded, err := dict.Load(c.path(d.File))
+		if err != nil {
+			ps.add(path, "", "%v", err)
+			continue
+		}
+		byName[d.Name] = loaded
+		other := byNumber[loaded.Number()]
+		if other != nil && other.Hash() != loaded.Hash() {
+			ps.add(path, "train it again with other samples", "its number %08x belongs to another dictionary", loaded.Number())
+		}
+		byNumber[loaded.Number()] = loaded
+	}
+	return byName, ps.err()
+}
+
+// Numbers gives the dictionaries' numbers, as Gateway.Policy wants them.
+func Numbers(dicts map[string]*codec.Dict) map[string]uint32 {
+	numbers := make(map[string]uint32, len(dicts))
+	for name, d := range dicts {
+		numbers[name] = d.Number()
+	}
+	return numbers
+}
+
+// ServerTLS is what clients of g meet, nil for plain connections. The files
+// are read now, and again when they change.
+func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
+	if g.TLS == nil {
+		return nil, nil
+	}
+	files := gateway.TLSFiles{
+		Cert: c.path(g.TLS.Cert), Key: c.path(g.TLS.Key), ClientCA: c.path(g.TLS.ClientCA), Log: log,
+	}
+	cfg, err := files.ServerConfig()
+	return cfg, c.fileError(g, ".tls", err)
+}
+
+// UpstreamOf is where g connects to, its TLS files read.
+func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
+	up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
+	if err != nil || g.UpstreamTLS == nil {
+		return up, c.fileError(g, ".upstream", err)
+	}
+	t := g.UpstreamTLS
+	files := gateway.TLSFiles{
+		CA: c.path(t.CA), Cert: c.path(t.Cert), Key: c.path(t.Key),
+		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, Log: log,
+	}
+	up.TLS, err = files.ClientConfig()
+	return up, c.fileError(g, ".upstream_tls", err)
+}
+
+func (c *Config) fileError(g *Gateway, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	ps := problems{c: c}
+	path := key
+	for i := range c.Gateways {
+		if c.Gateways[i].Name == g.Name {
+			path = fmt.Sprintf("gateways[%d]%s", i, key)
+		}
+	}
+	ps.add(path, "", "%v", err)
+	return ps.err()
+}
