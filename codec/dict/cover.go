@@ -1,0 +1,169 @@
+package dict
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// The selection of content follows COVER (Liao, Petri, Moffat and Wirth,
+// "Effective construction of relative Lempel-Ziv dictionaries", 2016), with
+// the hashed counts of zstd's fast variant:
+//
+//	count    in how many samples each string of 8 bytes (dmer) occurs
+//	select   from each stretch of the samples ("epoch") the segment of k bytes
+//	         whose dmers, each counted once, occur in most samples; what it
+//	         covers counts nothing any more
+//	lay out  best segments last, where offsets to them are shortest
+//
+// Everything is deterministic: the same samples give the same dictionary.
+
+const (
+	dmerLen   = 8
+	countBits = 20 // hashed counters: 2 MiB and 4 MiB
+)
+
+// cover selects content from samples.
+type cover struct {
+	samples [][]byte
+	counts  []uint16 // by a dmer's hash, over all samples, saturating
+	seen    []uint32 // by a dmer's hash: the sample, or the window, it was last seen in
+}
+
+type segment struct {
+	sample, start, end int
+	score              int
+}
+
+// newCover counts. Samples shorter than a dmer contribute nothing.
+func newCover(samples [][]byte) *cover {
+	c := &cover{samples: samples, counts: make([]uint16, 1<<countBits), seen: make([]uint32, 1<<countBits)}
+	for i, sample := range samples {
+		for at := 0; at+dmerLen <= len(sample); at++ {
+			h := dmer(sample[at:])
+			if c.seen[h] != uint32(i+1) {
+				c.seen[h] = uint32(i + 1)
+				c.counts[h] = max(c.counts[h], c.counts[h]+1)
+			}
+		}
+	}
+	return c
+}
+
+func dmer(b []byte) uint32 {
+	return uint32(binary.LittleEndian.Uint64(b) * 0xcf1bbcdcb7a56463 >> (64 - countBits))
+}
+
+// content returns up to size bytes of segments that are up to k long. It uses
+// up the counts of what it selects, so it works on a copy.
+func (c *cover) content(size, k int) []byte {
+	counts := slices.Clone(c.counts)
+	inWindow := make([]uint16, 1<<countBits)
+	var chosen []segment
+	for total, found := 0, 1; total < size && found > 0; {
+		found = 0
+		for _, epoch := range c.epochs(size, k) {
+			best := c.best(epoch, k, counts, inWindow)
+			if best.score == 0 || total >= size {
+				continue
+			}
+			c.useUp(best, counts)
+			best.end = min(best.end, best.start+size-total)
+			chosen = append(chosen, best)
+			total += best.end - best.start
+			found++
+		}
+	}
+	return c.layOut(chosen, size)
+}
+
+// epochs divides the samples so that each gives one segment a round.
+func (c *cover) epochs(size, k int) [][2]int {
+	n := min(max(size/k/4, 1), len(c.samples))
+	epochs := make([][2]int, n)
+	for i := range epochs {
+		epochs[i] = [2]int{i * len(c.samples) / n, (i + 1) * len(c.samples) / n}
+	}
+	return epochs
+}
+
+// best slides a window of k bytes over the samples of an epoch. inWindow holds
+// how often each dmer is in the window, and is all zero between calls.
+func (c *cover) best(epoch [2]int, k int, counts, inWindow []uint16) (best segment) {
+	for i := epoch[0]; i < epoch[1]; i++ {
+		sample := c.samples[i]
+		width := min(k, len(sample)) - dmerLen + 1 // of the window, in dmers
+		if width <= 0 {
+			continue
+		}
+		last := len(sample) - dmerLen
+		score := 0
+		for at := 0; at <= last; at++ {
+			score += enter(dmer(sample[at:]), counts, inWindow)
+			if at >= width {
+				score -= leave(dmer(sample[at-width:]), counts, inWindow)
+			}
+			if at >= width-1 && score > best.score {
+				best = segment{i, at - width + 1, at + dmerLen, score}
+			}
+		}
+		for at := max(last-width+1, 0); at <= last; at++ {
+			inWindow[dmer(sample[at:])] = 0
+		}
+	}
+	return c.trim(best, counts)
+}
+
+func enter(h uint32, counts, inWindow []uint16) int {
+	inWindow[h]++
+	if inWindow[h] == 1 {
+		return worth(counts[h])
+	}
+	return 0
+}
+
+func leave(h uint32, counts, inWindow []uint16) int {
+	inWindow[h]--
+	if inWindow[h] == 0 {
+		return worth(counts[h])
+	}
+	return 0
+}
+
+// worth of a dmer: what occurs in one sample only helps no other.
+func worth(count uint16) int {
+	if count < 2 {
+		return 0
+	}
+	return int(count)
+}
+
+// trim cuts off a segment's ends that are worth nothing.
+func (c *cover) trim(s segment, counts []uint16) segment {
+	if s.score == 0 {
+		return s
+	}
+	sample := c.samples[s.sample]
+	for s.start+dmerLen < s.end && worth(counts[dmer(sample[s.start:])]) == 0 {
+		s.start++
+	}
+	for s.start+dmerLen < s.end && worth(counts[dmer(sample[s.end-dmerLen:])]) == 0 {
+		s.end--
+	}
+	return s
+}
+
+func (c *cover) useUp(s segment, counts []uint16) {
+	sample := c.samples[s.sample]
+	for at := s.start; at+dmerLen <= s.end; at++ {
+		counts[dmer(sample[at:])] = 0
+	}
+}
+
+func (c *cover) layOut(chosen []segment, size int) []byte {
+	slices.SortStableFunc(chosen, func(a, b segment) int { return a.score - b.score })
+	content := make([]byte, 0, size)
+	for _, s := range chosen {
+		content = append(content, c.samples[s.sample][s.start:s.end]...)
+	}
+	return content
+}

@@ -1,0 +1,87 @@
+package dict
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Report says what a dictionary is worth on values it was not trained on.
+// Bytes are of payloads, without envelopes; a value that compression makes no
+// smaller counts as it is.
+type Report struct {
+	Values     int           // how many values
+	RawBytes   int           // as they are
+	PlainBytes int           // compressed without the dictionary
+	DictBytes  int           // compressed with it
+	Compress   time.Duration // with the dictionary, per value
+	Decompress time.Duration // with the dictionary, per value
+}
+
+// Ratio is raw bytes to bytes compressed with the dictionary.
+func (r Report) Ratio() float64 { return ratio(r.RawBytes, r.DictBytes) }
+
+// PlainRatio is raw bytes to bytes compressed without it.
+func (r Report) PlainRatio() float64 { return ratio(r.RawBytes, r.PlainBytes) }
+
+func ratio(raw, compressed int) float64 {
+	if compressed == 0 {
+		return 1
+	}
+	return float64(raw) / float64(compressed)
+}
+
+// Evaluate compresses values with and without d by s, whose dictionary number
+// it fills in, and opens them again. The values must not be among d's samples.
+// A value that comes back changed is an error.
+func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte) (Report, error) {
+	r := Report{Values: len(heldOut)}
+	if len(heldOut) == 0 {
+		return r, fmt.Errorf("%w: none held out", ErrSamples)
+	}
+	s.Dict = d.Number()
+	plain := s
+	plain.Dict = 0
+	var sealed, opened []byte
+	var err error
+	for _, value := range heldOut {
+		if sealed, err = e.Compress(sealed[:0], value, plain, nil); err != nil {
+			return r, err
+		}
+		r.RawBytes += len(value)
+		r.PlainBytes += min(len(sealed), len(value))
+
+		start := time.Now()
+		if sealed, err = e.Compress(sealed[:0], value, s, d); err != nil {
+			return r, err
+		}
+		compressed := time.Now()
+		if opened, err = e.Decompress(opened[:0], sealed, s.Codec, len(value), d); err != nil {
+			return r, err
+		}
+		r.Decompress += time.Since(compressed)
+		r.Compress += compressed.Sub(start)
+		r.DictBytes += min(len(sealed), len(value))
+		if !bytes.Equal(opened, value) {
+			return r, fmt.Errorf("%w: a value came back changed with dictionary %08x", codec.ErrCorrupt, d.Number())
+		}
+	}
+	r.Compress /= time.Duration(len(heldOut))
+	r.Decompress /= time.Duration(len(heldOut))
+	return r, nil
+}
+
+// Split divides samples into those to learn from and every nth, which is held
+// out. Both refer to the same bytes as samples.
+func Split(samples [][]byte, nth int) (learn, heldOut [][]byte) {
+	for i, s := range samples {
+		if i%nth == nth-1 {
+			heldOut = append(heldOut, s)
+		} else {
+			learn = append(learn, s)
+		}
+	}
+	return learn, heldOut
+}

@@ -1,0 +1,111 @@
+package dict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// ErrHash: a dictionary is not the one that was meant.
+var ErrHash = errors.New("dictionary has another hash")
+
+// Save writes a dictionary to a file that holds nothing but its content, so
+// that a trained one serves "zstd -D" too. The file is readable by its owner
+// only. It appears whole or not at all, after what was written has been read
+// back. A file that holds another dictionary is left alone, with an error that
+// wraps fs.ErrExist: values may need it.
+func Save(path string, d *codec.Dict) error {
+	switch old, err := readFile(path); {
+	case err == nil && bytes.Equal(old, d.Content()):
+		return os.Chmod(path, 0o600)
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("save dictionary %08x: %s: %w", d.Number(), path, fs.ErrExist)
+	}
+	if err := writeFile(path, d); err != nil {
+		return fmt.Errorf("save dictionary %08x: %w", d.Number(), err)
+	}
+	return nil
+}
+
+// writeFile goes through a temporary file in the same directory.
+func writeFile(path string, d *codec.Dict) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".dict-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(d.Content()); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if _, err = LoadHash(f.Name(), d.Hash()); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the new name durable. Systems that cannot sync a directory
+// don't need it.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync()
+	return f.Close()
+}
+
+// Load reads the dictionary in a file. It reads no more than
+// codec.MaxDictLen bytes and one.
+func Load(path string) (*codec.Dict, error) {
+	content, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load dictionary: %w", err)
+	}
+	d, err := codec.NewDict(content)
+	if err != nil {
+		return nil, fmt.Errorf("load dictionary %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// LoadHash is [Load] for the dictionary with a hash, and refuses any other
+// with [ErrHash].
+func LoadHash(path string, hash [32]byte) (*codec.Dict, error) {
+	d, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if d.Hash() != hash {
+		return nil, fmt.Errorf("load dictionary %s: %w", path, ErrHash)
+	}
+	return d, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, codec.MaxDictLen+1))
+}

@@ -1,0 +1,73 @@
+package dict
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Candidate is a dictionary that Search tried.
+type Candidate struct {
+	Options TrainOptions
+	Dict    *codec.Dict // nil where Err is set
+	Report  Report      // on the samples held out
+	Err     error
+}
+
+// Sizes are the dictionary sizes that [Candidates] tries, in bytes.
+var Sizes = []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 112 << 10}
+
+// Candidates returns options for each of [Sizes] and each algorithm in pure
+// Go, and for external unless it is nil.
+func Candidates(level int, external Trainer) []TrainOptions {
+	var all []TrainOptions
+	for _, size := range Sizes {
+		for _, a := range []Algorithm{Cover, Content} {
+			all = append(all, TrainOptions{Size: size, Level: level, Algorithm: a})
+		}
+		if external != nil {
+			all = append(all, TrainOptions{Size: size, Level: level, Algorithm: External, External: external})
+		}
+	}
+	return all
+}
+
+// Search trains with each of the options on three quarters of the samples and
+// evaluates by s on the rest. It returns the best, which makes the values
+// smallest and among equals is smallest itself, and all it tried in order.
+// It fails only when every candidate does, with the errors joined.
+func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions) (best Candidate, all []Candidate, err error) {
+	learn, heldOut := Split(samples, 4)
+	var failures []error
+	for _, o := range options {
+		c := try(e, learn, heldOut, s, o)
+		all = append(all, c)
+		if c.Err != nil {
+			failures = append(failures, fmt.Errorf("%s, %d bytes: %w", o.Algorithm, o.Size, c.Err))
+		} else if best.Dict == nil || c.better(best) {
+			best = c
+		}
+	}
+	if best.Dict == nil {
+		return best, all, fmt.Errorf("no dictionary: %w", errors.Join(append(failures, ErrSamples)...))
+	}
+	return best, all, nil
+}
+
+func try(e *codec.Engine, learn, heldOut [][]byte, s codec.Setting, o TrainOptions) Candidate {
+	c := Candidate{Options: o}
+	if c.Dict, c.Err = Train(learn, o); c.Err == nil {
+		c.Report, c.Err = Evaluate(e, c.Dict, s, heldOut)
+	}
+	return c
+}
+
+// better prefers fewer bytes; within half a percent, a smaller dictionary.
+func (c Candidate) better(than Candidate) bool {
+	a, b := c.Report.DictBytes, than.Report.DictBytes
+	if d := a - b; max(d, -d)*200 < b {
+		return len(c.Dict.Content()) < len(than.Dict.Content())
+	}
+	return a < b
+}

@@ -1,0 +1,83 @@
+package dict
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// segmentLens are the segment lengths tried, in bytes. Which is best depends
+// on how long the values' common parts are.
+var segmentLens = []int{48, 128, 400, 1200}
+
+// maxTrials bounds the samples that compare segment lengths.
+const maxTrials = 200
+
+// trainCover tries segment lengths on three quarters of the samples, judged
+// by the last quarter, and then uses all samples with the best.
+func trainCover(samples [][]byte, o TrainOptions) ([]byte, error) {
+	k := o.Segment
+	if k == 0 {
+		k = bestSegmentLen(samples, o)
+	}
+	return coverContent(newCover(samples), o, k)
+}
+
+func bestSegmentLen(samples [][]byte, o TrainOptions) int {
+	learn, judge := Split(samples, 4)
+	if len(judge) > maxTrials {
+		judge = judge[:maxTrials]
+	}
+	c := newCover(learn)
+	z := codec.NewGoZstd()
+	best, least := segmentLens[0], -1
+	for _, k := range segmentLens {
+		if k > o.Size {
+			continue
+		}
+		content, err := coverContent(c, o, k)
+		if err != nil {
+			continue
+		}
+		if n, err := compressedLen(z, content, judge, o.Level); err == nil && (least < 0 || n < least) {
+			best, least = k, n
+		}
+	}
+	return best
+}
+
+func coverContent(c *cover, o TrainOptions, k int) ([]byte, error) {
+	if o.Algorithm == Content {
+		return enough(c.content(o.Size, k))
+	}
+	content, err := enough(c.content(o.Size-tableBytes/2, k))
+	if err != nil {
+		return nil, err
+	}
+	if trained, err := withTables(content, c.samples, o.Level); err == nil && len(trained) <= o.Size {
+		return trained, nil
+	}
+	return content, nil // samples so alike that there is nothing to count
+}
+
+func enough(content []byte) ([]byte, error) {
+	if len(content) < codec.MinDictLen {
+		return nil, fmt.Errorf("%w: they have %d bytes in common", ErrSamples, len(content))
+	}
+	return content, nil
+}
+
+func compressedLen(z codec.ZstdCoder, content []byte, values [][]byte, level int) (total int, err error) {
+	d, err := codec.NewDict(content)
+	if err != nil {
+		return 0, err
+	}
+	var out []byte
+	for _, v := range values {
+		if out, err = z.Compress(out[:0], v, level, d); err != nil {
+			return 0, err
+		}
+		total += min(len(out), len(v))
+	}
+	return total, nil
+}

@@ -1,0 +1,209 @@
+package dict
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	kdict "github.com/klauspost/compress/dict"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// ErrSamples: the samples don't give a dictionary: too few, too short, or
+// without anything in common.
+var ErrSamples = errors.New("samples unfit for a dictionary")
+
+// Algorithm is a way to make a dictionary of samples.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	// Cover selects the segments whose strings occur in most samples, and adds
+	// entropy tables where the samples give any.
+	Cover Algorithm = iota
+	// Content is Cover without entropy tables.
+	Content
+	// Chains puts frequent strings together from pieces. It needs about 60 bytes
+	// of memory for each byte of samples, and takes at most 2 MiB of them.
+	Chains
+	// External calls TrainOptions.External.
+	External
+)
+
+// String returns the algorithm's name.
+func (a Algorithm) String() string {
+	switch a {
+	case Cover:
+		return "cover"
+	case Content:
+		return "content"
+	case Chains:
+		return "chains"
+	case External:
+		return "external"
+	default:
+		return fmt.Sprintf("algorithm(%d)", uint8(a))
+	}
+}
+
+// Trainer makes a trained zstd dictionary of up to size bytes, for example
+// libzstd.Train.
+type Trainer func(samples [][]byte, size int) ([]byte, error)
+
+// TrainOptions say how to train. The zero value is the default.
+type TrainOptions struct {
+	Size      int       // most bytes of the dictionary; 0: 16 KiB
+	Level     int       // zstd level it is meant for, 1 to 22; 0: 3
+	Algorithm Algorithm // Cover by default
+	Segment   int       // bytes of a segment of Cover and Content; 0: tries several
+	External  Trainer   // needed by the algorithm External only
+}
+
+// Limits on what is trained from.
+const (
+	defaultSize    = 16 << 10
+	minSize        = 256
+	minSamples     = 8
+	samplesPerSize = 100      // a dictionary learns nothing from more than 100 times its size
+	maxSampleLen   = 64 << 10 // bytes used of a sample: its beginning
+	maxChainsBytes = 2 << 20  // see Chains
+	tableBytes     = 512      // what entropy tables take, and at times less
+	firstID        = 32768    // dictionary IDs below are reserved, and above 2^31 too
+	idRange        = 1<<31 - firstID
+)
+
+func (o *TrainOptions) setDefaults() error {
+	if o.Size == 0 {
+		o.Size = defaultSize
+	}
+	if o.Level == 0 {
+		o.Level = 3
+	}
+	switch {
+	case o.Size < minSize || o.Size > codec.MaxDictLen:
+		return fmt.Errorf("%w: a size of %d bytes, want %d to %d", codec.ErrDictionary, o.Size, minSize, codec.MaxDictLen)
+	case o.Level < 1 || o.Level > codec.Zstd.MaxLevel():
+		return fmt.Errorf("%w: level %d", codec.ErrDictionary, o.Level)
+	case o.Algorithm > External || o.Algorithm == External && o.External == nil:
+		return fmt.Errorf("%w: no %s to train with", codec.ErrDictionary, o.Algorithm)
+	case o.Segment != 0 && (o.Segment < dmerLen || o.Segment > o.Size):
+		return fmt.Errorf("%w: segments of %d bytes", codec.ErrDictionary, o.Segment)
+	}
+	return nil
+}
+
+// Train makes a dictionary of samples, which should be whole values such as
+// will be compressed: 8 at least, better a thousand, together a hundred times
+// the dictionary's size. Of more than that, samples spread evenly over the
+// whole are used, and of a sample its first 64 KiB; so memory stays within a
+// few times 100 times the size. Samples are neither changed nor kept.
+//
+// The error wraps [ErrSamples] where it is the samples' fault, and
+// codec.ErrDictionary where it is the options'.
+func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	samples = usable(samples, o)
+	if len(samples) < minSamples {
+		return nil, fmt.Errorf("%w: %d of 8 bytes and more, want %d", ErrSamples, len(samples), minSamples)
+	}
+	content, err := train(samples, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := codec.NewDict(content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSamples, err)
+	}
+	return d, nil
+}
+
+// usable thins the samples out to what is allowed.
+func usable(samples [][]byte, o TrainOptions) [][]byte {
+	most := samplesPerSize * o.Size
+	if o.Algorithm == Chains {
+		most = min(most, maxChainsBytes)
+	}
+	var all [][]byte
+	total := 0
+	for _, s := range samples {
+		if len(s) >= dmerLen {
+			s = s[:min(len(s), maxSampleLen)]
+			all = append(all, s)
+			total += len(s)
+		}
+	}
+	if total <= most {
+		return all
+	}
+	var spread [][]byte
+	for i, taken := 0, 0; i < len(all); i++ {
+		// Takes a sample when the share taken falls behind the share passed.
+		if taken <= most*i/len(all) && taken+len(all[i]) <= most {
+			spread = append(spread, all[i])
+			taken += len(all[i])
+		}
+	}
+	return spread
+}
+
+// train turns a panic of a library on odd samples into an error.
+func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %s: panic: %v", ErrSamples, o.Algorithm, r)
+		}
+	}()
+	switch o.Algorithm {
+	case Chains:
+		content, err = trainChains(samples, o)
+	case External:
+		content, err = o.External(samples, o.Size)
+	default:
+		return trainCover(samples, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrSamples, o.Algorithm, err)
+	}
+	return content, nil
+}
+
+func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
+	return kdict.BuildZstdDict(samples, kdict.Options{
+		MaxDictSize: o.Size - tableBytes*o.Size/(o.Size+2*tableBytes),
+		HashBytes:   6,
+		ZstdDictID:  zstdID(samples...),
+		ZstdLevel:   tableLevel(o.Level),
+	})
+}
+
+// zstdID derives a dictionary's own number from its content, so that the same
+// samples give the same dictionary. Cinch's frames never name it.
+func zstdID(parts ...[]byte) uint32 {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = h.Write(p)
+	}
+	return firstID + binary.BigEndian.Uint32(h.Sum(nil))%idRange
+}
+
+// withTables makes a trained dictionary of content: entropy tables for the
+// samples compressed with it, then the content.
+func withTables(content []byte, samples [][]byte, level int) ([]byte, error) {
+	return zstd.BuildDict(zstd.BuildDictOptions{
+		ID:       zstdID(content),
+		Contents: samples,
+		History:  content,
+		Offsets:  [3]int{1, 4, 8},
+		Level:    tableLevel(level),
+	})
+}
+
+// tableLevel leaves out the slowest encoder, which takes 10 ms a sample.
+func tableLevel(level int) zstd.EncoderLevel {
+	return min(zstd.EncoderLevelFromZstd(level), zstd.SpeedBetterCompression)
+}
