@@ -20,8 +20,9 @@ const (
 
 // compute appends to dst the RESP reply that Redis gives to the command args (args[0]
 // is the name, in any letter case) for a string value, or for a hash field's value;
-// exists is false when there is no such key or field. The last parameter is the protocol's
-// version, in which none of these replies differs. It allocates only to grow dst and keeps nothing of its arguments.
+// exists is false when there is no such key or field. The last parameter is the
+// protocol's version, in which none of these replies differs. It allocates only to grow
+// dst and keeps nothing of its arguments.
 //
 // It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and
 // a BITFIELD that writes nothing (see bitfieldWrites). The limit on bit offsets is that

@@ -6,25 +6,23 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // TestComputeAgainstServer sends random commands to a real server and compares its
 // replies byte by byte with what compute makes of the same value.
 func TestComputeAgainstServer(t *testing.T) {
-	socket := computeServer(t)
+	server := testenv.Redis(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for version := 2; version <= 3; version++ {
 		t.Run(fmt.Sprintf("RESP%d", version), func(t *testing.T) {
-			c := dialCompute(t, socket)
+			c := dialCompute(t, server.Addr)
 			c.do(t, [][]byte{[]byte("HELLO"), strconv.AppendInt(nil, int64(version), 10)})
 			g := computeGen{rand.New(rand.NewPCG(seed, uint64(version)))}
 			tuples := 60000
@@ -199,9 +197,9 @@ type computeConn struct {
 	buf []byte
 }
 
-func dialCompute(t *testing.T, socket string) *computeConn {
+func dialCompute(t *testing.T, addr string) *computeConn {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
+	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,36 +252,4 @@ func (c *computeConn) element() error {
 		}
 	}
 	return err
-}
-
-// computeServer starts a redis-server for the test and returns its socket.
-func computeServer(t *testing.T) string {
-	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-server is missing")
-		}
-		t.Skip("redis-server is not installed: the comparison with a real server was left out")
-	}
-	dir, err := os.MkdirTemp("", "cinch") // short: a socket's path has a limit
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(bin, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir, "--logfile", filepath.Join(dir, "log"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for range 500 {
-		if c, err := net.Dial("unix", socket); err == nil {
-			c.Close()
-			return socket
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("redis-server did not open its socket")
-	return ""
 }

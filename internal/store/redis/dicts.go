@@ -20,7 +20,9 @@ import (
 // DictsOptions configure Dicts. Client is required.
 type DictsOptions struct {
 	// Client speaks to the server with the gateway's own credentials, in database 0.
-	// It stays the caller's to close.
+	// It stays the caller's to close. Timeout binds it only with ContextTimeoutEnabled;
+	// its defaults for DialerRetries and MaxRetries make a server that is down cost
+	// seconds to notice.
 	Client goredis.UniversalClient
 	// Local holds the dictionaries that need no server to be found; what is fetched is
 	// added to it. It may be shared. Nil: one of its own.

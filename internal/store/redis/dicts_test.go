@@ -220,11 +220,11 @@ func TestLeastRights(t *testing.T) {
 }
 
 func TestReplica(t *testing.T) {
-	primary, replica := testenv.Redis(t), testenv.Redis(t)
+	primary, replica := testenv.Redis(t, "--repl-diskless-sync-delay", "0"), testenv.Redis(t)
 	first, _ := gatewayOn(t, primary.Addr, &logged{})
 	log := &logged{}
 	second, client := gatewayOn(t, replica.Addr, log)
-	must(t, client.SlaveOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
+	must(t, client.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
 	eventually(t, "the replica is in sync", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
@@ -241,7 +241,7 @@ func TestReplica(t *testing.T) {
 		return second.Ready(x.Number())
 	})
 	primary.Kill() // failover
-	must(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
+	must(t, client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	mustHold(t, replica.Addr, x)
 }
 
@@ -263,18 +263,14 @@ func TestCollision(t *testing.T) {
 }
 
 func TestForeignLibrary(t *testing.T) {
-	x := testDict(t, "foreign")
-	wrong := strings.Replace(libraryCode(testDict(t, "another")), libraryName(testDict(t, "another").Number()), libraryName(x.Number()), -1)
+	x, y := testDict(t, "foreign"), testDict(t, "another")
 	for what, code := range map[string]string{
 		"something else": "#!lua name=" + libraryName(x.Number()) + "\nredis.register_function('whatever', function() return 1 end)",
-		"wrong content":  wrong,
-		"wrong hash":     strings.Replace(libraryCode(x), "sha256 ", "sha256 00", 1),
+		"wrong content":  strings.ReplaceAll(libraryCode(y), libraryName(y.Number()), libraryName(x.Number())),
+		"wrong hash":     strings.Replace(libraryCode(x), describe(x), describe(y), 1),
 		"too large":      libraryCode(x) + "--" + strings.Repeat("x", maxStored),
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what == "wrong hash" {
-				code = strings.Replace(libraryCode(x), describe(x), describe(testDict(t, "another")), 1)
-			}
 			server := testenv.Redis(t)
 			d, client := gatewayOn(t, server.Addr, &logged{})
 			must(t, client.FunctionLoad(t.Context(), code).Err())

@@ -128,10 +128,10 @@ func TestOtherDatabaseIsRefused(t *testing.T) {
 }
 
 func TestKeysOnReplica(t *testing.T) {
-	primary, replica := withoutFunctions(t), withoutFunctions(t)
+	primary, replica := withoutFunctions(t, "--repl-diskless-sync-delay", "0"), withoutFunctions(t)
 	first, _ := gatewayOn(t, primary.Addr, &logged{})
 	second, client := gatewayOn(t, replica.Addr, &logged{})
-	must(t, client.SlaveOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
+	must(t, client.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
 	x := testDict(t, "replica")
 	must(t, second.Publish(t.Context(), x))
 	wantReady(t, second, x, false)
