@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -240,5 +242,32 @@ func TestFrozen(t *testing.T) {
 	want = "admin.listen log.format memory.budget zstd drain_timeout gateways[cache] (removed) gateways[a] (added)"
 	if keys := Frozen(a, parse(t, small)); strings.Join(keys, " ") != want {
 		t.Errorf("got %q", keys)
+	}
+}
+
+// TestDocs holds docs/CONFIG.md to the code: its example is valid, and every
+// key and variable is in it.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/CONFIG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(text)
+	_, example, _ := strings.Cut(docs, "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if c := parse(t, example); len(c.Gateways) != 1 || len(c.Gateways[0].Rules) != 4 {
+		t.Errorf("the example is not what it was: %+v", c)
+	}
+	for _, e := range environment {
+		if !strings.Contains(docs, "`"+e.name+"`") || !strings.Contains(docs, "`"+e.key+"`") {
+			t.Errorf("%s is not described", e.name)
+		}
+	}
+	for _, v := range []any{Dictionary{}, Gateway{}, Rule{}, TLS{}, UpstreamTLS{}} {
+		for name := range fieldNames(reflect.TypeOf(v)) {
+			if !regexp.MustCompile("[`.]" + name + "[`.]").MatchString(docs) {
+				t.Errorf("%T: %s is not described", v, name)
+			}
+		}
 	}
 }
