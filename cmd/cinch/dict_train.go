@@ -127,7 +127,7 @@ func (r *dictTraining) addTrials(engine *codec.Engine, st codec.Setting, best di
 			continue
 		}
 		seen[c.Dict.Number()] = true
-		t := dictTrial{Algorithm: c.Options.Algorithm.String(), TargetBytes: c.Options.Size, Dictionary: describeDict(c.Dict, "")}
+		t := dictTrial{Algorithm: algorithmName(c.Options.Algorithm), TargetBytes: c.Options.Size, Dictionary: describeDict(c.Dict, "")}
 		t.StoredBytes = storedBytes(engine, st, c.Dict, heldOut)
 		t.Ratio = ratio(r.PlainBytes, t.StoredBytes)
 		if t.Best = c.Dict.Number() == best.Dict.Number(); t.Best {
@@ -136,6 +136,13 @@ func (r *dictTraining) addTrials(engine *codec.Engine, st codec.Setting, best di
 		r.Trials = append(r.Trials, t)
 	}
 	return gains
+}
+
+func algorithmName(a dict.Algorithm) string {
+	if a == dict.External {
+		return "libzstd"
+	}
+	return a.String()
 }
 
 func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOptions, err error) {

@@ -92,7 +92,11 @@ func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, err
 func (s *storeAccess) failure(err error) error {
 	var answer redis.Error
 	if errors.As(err, &answer) {
-		return fmt.Errorf("%s: %w", s.name, err)
+		err := fmt.Errorf("%s: %w", s.name, err)
+		if redis.HasErrorPrefix(answer, "NOAUTH") || redis.HasErrorPrefix(answer, "WRONGPASS") {
+			return ui.WithHint(err, "put the user and password into the URL: redis://user:password@host:6379")
+		}
+		return err
 	}
 	return withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "is the server running, and can it be reached from here?"))
 }
