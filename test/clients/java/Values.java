@@ -39,7 +39,8 @@ final class Values {
       spec.getAsJsonArray("concat").forEach(part -> out.writeBytes(make(part)));
       return out.toByteArray();
     } else if (spec.has("saved")) {
-      return saved.get(spec.get("saved").getAsString());
+      byte[] nothing = "nothing was saved".getBytes(StandardCharsets.UTF_8);
+      return saved.getOrDefault(spec.get("saved").getAsString(), nothing);
     } else if (!spec.has("gen")) {
       return HexFormat.of().parseHex(spec.get("hex").getAsString());
     }

@@ -23,7 +23,7 @@ class Values {
     if (typeof spec === 'string') return Buffer.from(spec);
     if (spec.v !== undefined) return this.make(this.scenario.values[spec.v]);
     if (spec.concat) return Buffer.concat(spec.concat.map((s) => this.make(s)));
-    if (spec.saved) return this.saved[spec.saved];
+    if (spec.saved) return this.saved[spec.saved] ?? Buffer.from('nothing was saved');
     if (spec.gen === 'repeat') {
       return Buffer.alloc(spec.len, spec.hex ? Buffer.from(spec.hex, 'hex') : spec.text);
     }

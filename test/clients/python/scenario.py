@@ -32,7 +32,8 @@ class Values:
         if "concat" in spec:
             return b"".join(self.make(s) for s in spec["concat"])
         if "saved" in spec:
-            return self.saved[spec["saved"]]
+            saved = self.saved.get(spec["saved"])
+            return saved if isinstance(saved, bytes) else b"nothing was saved"
         return getattr(self, "gen_" + spec["gen"])(spec)
 
     def gen_repeat(self, spec):
