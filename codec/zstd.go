@@ -17,12 +17,13 @@ const defaultZstdLevel = 3
 const DecompressSlack = zstdframe.MaxBlock
 
 // goZstdIdleBytes bounds what encoders and decoders that are not in use keep
-// alive, each kind by itself.
-const goZstdIdleBytes = 64 << 20
+// alive, each kind by itself. It holds two encoders of the largest kind.
+const goZstdIdleBytes = 80 << 20
 
 // GoZstd is zstd in pure Go. Its four levels stand for zstd's 22: 1 and 2, 3
-// to 5, 6 to 9, and above. Encoders and decoders are kept for reuse within a
-// bound of bytes; those in use are bounded by the engine.
+// to 5, 6 to 9, and above; with a dictionary the last is the same as the third.
+// Encoders and decoders are kept for reuse within a bound of bytes; those in
+// use are bounded by the engine.
 type GoZstd struct {
 	encoders idle[encoderKey, *zstd.Encoder]
 	decoders idle[*Dict, *goDecoder]
@@ -58,7 +59,7 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 	if level == 0 {
 		level = defaultZstdLevel
 	}
-	key := encoderKey{zstd.EncoderLevelFromZstd(level), d}
+	key := encoderKey{goLevel(level, d), d}
 	enc, ok := z.encoders.take(key)
 	if !ok {
 		var err error
@@ -70,6 +71,16 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 	out := enc.EncodeAll(src, reserve(dst, zstdBound(len(src))))
 	z.encoders.put(key, enc, goEncoderBytes(key))
 	return zstdframe.Store(out, start, len(src))
+}
+
+// goLevel avoids the best encoder where there is a dictionary: for every value
+// it would copy 34 MiB of tables, which takes 10 ms and more.
+func goLevel(level int, d *Dict) zstd.EncoderLevel {
+	best := zstd.SpeedBestCompression
+	if d != nil {
+		best = zstd.SpeedBetterCompression
+	}
+	return min(zstd.EncoderLevelFromZstd(level), best)
 }
 
 // goWindow is the encoders' window in bytes. It is what an encoder's history

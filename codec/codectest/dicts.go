@@ -2,25 +2,24 @@ package codectest
 
 import (
 	"bytes"
+	_ "embed" // testdata
 	"testing"
-
-	"github.com/klauspost/compress/dict"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/cinch-layer/cinch/codec"
 )
+
+// trained was made by klauspost's builder from Documents(400, 7). It is frozen
+// since the builder makes another one every time.
+//
+//go:embed testdata/trained.dict
+var trained []byte
 
 // Dicts returns dictionaries for [JSON] and [Documents]: raw content, and one
 // trained in pure Go.
 func Dicts(t testing.TB) map[string]*codec.Dict {
 	t.Helper()
-	docs := Documents(400, 7)
-	trained, err := dict.BuildZstdDict(docs, dict.Options{MaxDictSize: 8 << 10, HashBytes: 6, ZstdDictID: 40_000, ZstdLevel: zstd.SpeedDefault})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return map[string]*codec.Dict{
-		"raw content":   NewDict(t, bytes.Join(docs[:40], nil)),
+		"raw content":   NewDict(t, bytes.Join(Documents(40, 7), nil)),
 		"short content": NewDict(t, []byte(`{"order_id":1000`)),
 		"trained by go": NewDict(t, trained),
 	}

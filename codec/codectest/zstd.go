@@ -58,13 +58,14 @@ func CrossDecode(t *testing.T, a, b codec.ZstdCoder, dicts map[string]*codec.Dic
 
 // levelsFor leaves out the slow levels where they would take minutes.
 func levelsFor(n int) []int {
-	if n > 128<<10 {
-		return Levels[:3]
+	switch {
+	case n > 256<<10:
+		return Levels[1:3]
+	case testing.Short() || n > 4097:
+		return Levels[1:4]
+	default:
+		return Levels
 	}
-	if testing.Short() || n > 4097 {
-		return Levels[:4]
-	}
-	return Levels
 }
 
 func roundTrip(t *testing.T, a, b codec.ZstdCoder, value []byte, level int, d *codec.Dict) {

@@ -10,8 +10,12 @@ import (
 // on how long the values' common parts are.
 var segmentLens = []int{48, 128, 400, 1200}
 
-// maxTrials bounds the samples that compare segment lengths.
-const maxTrials = 200
+// Bounds on the samples that compare segment lengths, and on the level that
+// does: those above take 10 ms a value in pure Go.
+const (
+	maxTrials     = 200
+	maxTrialLevel = 9
+)
 
 // trainCover tries segment lengths on three quarters of the samples, judged
 // by the last quarter, and then uses all samples with the best.
@@ -39,7 +43,7 @@ func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 		if err != nil {
 			continue
 		}
-		if n, err := compressedLen(z, content, judge, o.Level); err == nil && (least < 0 || n < least) {
+		if n, err := compressedLen(z, content, judge, min(o.Level, maxTrialLevel)); err == nil && (least < 0 || n < least) {
 			best, least = k, n
 		}
 	}
@@ -50,7 +54,7 @@ func coverContent(c *cover, o TrainOptions, k int) ([]byte, error) {
 	if o.Algorithm == Content {
 		return enough(c.content(o.Size, k))
 	}
-	content, err := enough(c.content(o.Size-tableBytes/2, k))
+	content, err := enough(c.content(o.Size-tableBytes, k))
 	if err != nil {
 		return nil, err
 	}

@@ -65,12 +65,13 @@ type TrainOptions struct {
 // Limits on what is trained from.
 const (
 	defaultSize    = 16 << 10
-	minSize        = 256
+	minSize        = 1 << 10
 	minSamples     = 8
-	samplesPerSize = 100      // a dictionary learns nothing from more than 100 times its size
+	samplesPerSize = 100      // a dictionary learns little from more than 100 times its size
+	minSampleBytes = 1 << 20  // but this much is always used
 	maxSampleLen   = 64 << 10 // bytes used of a sample: its beginning
 	maxChainsBytes = 2 << 20  // see Chains
-	tableBytes     = 512      // what entropy tables take, and at times less
+	tableBytes     = 384      // what entropy tables take at most, nearly always
 	firstID        = 32768    // dictionary IDs below are reserved, and above 2^31 too
 	idRange        = 1<<31 - firstID
 )
@@ -97,9 +98,9 @@ func (o *TrainOptions) setDefaults() error {
 
 // Train makes a dictionary of samples, which should be whole values such as
 // will be compressed: 8 at least, better a thousand, together a hundred times
-// the dictionary's size. Of more than that, samples spread evenly over the
-// whole are used, and of a sample its first 64 KiB; so memory stays within a
-// few times 100 times the size. Samples are neither changed nor kept.
+// the dictionary's size. Of more than that (and than 1 MiB), samples spread
+// evenly over the whole are used, and of a sample its first 64 KiB; so memory
+// stays within a few times that. Samples are neither changed nor kept.
 //
 // The error wraps [ErrSamples] where it is the samples' fault, and
 // codec.ErrDictionary where it is the options'.
@@ -115,6 +116,9 @@ func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(content) > o.Size {
+		return nil, fmt.Errorf("%w: %s needs %d bytes", ErrSamples, o.Algorithm, len(content))
+	}
 	d, err := codec.NewDict(content)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSamples, err)
@@ -124,7 +128,7 @@ func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 
 // usable thins the samples out to what is allowed.
 func usable(samples [][]byte, o TrainOptions) [][]byte {
-	most := samplesPerSize * o.Size
+	most := max(samplesPerSize*o.Size, minSampleBytes)
 	if o.Algorithm == Chains {
 		most = min(most, maxChainsBytes)
 	}
@@ -173,12 +177,11 @@ func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
 }
 
 func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
-	return kdict.BuildZstdDict(samples, kdict.Options{
-		MaxDictSize: o.Size - tableBytes*o.Size/(o.Size+2*tableBytes),
-		HashBytes:   6,
-		ZstdDictID:  zstdID(samples...),
-		ZstdLevel:   tableLevel(o.Level),
-	})
+	content, err := kdict.BuildRawDict(samples, kdict.Options{MaxDictSize: o.Size - tableBytes, HashBytes: 6})
+	if err != nil {
+		return nil, err
+	}
+	return withTables(content, samples, o.Level)
 }
 
 // zstdID derives a dictionary's own number from its content, so that the same
@@ -189,18 +192,6 @@ func zstdID(parts ...[]byte) uint32 {
 		_, _ = h.Write(p)
 	}
 	return firstID + binary.BigEndian.Uint32(h.Sum(nil))%idRange
-}
-
-// withTables makes a trained dictionary of content: entropy tables for the
-// samples compressed with it, then the content.
-func withTables(content []byte, samples [][]byte, level int) ([]byte, error) {
-	return zstd.BuildDict(zstd.BuildDictOptions{
-		ID:       zstdID(content),
-		Contents: samples,
-		History:  content,
-		Offsets:  [3]int{1, 4, 8},
-		Level:    tableLevel(level),
-	})
 }
 
 // tableLevel leaves out the slowest encoder, which takes 10 ms a sample.
