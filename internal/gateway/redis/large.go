@@ -137,6 +137,10 @@ func (l *largeRequest) streamArg(n int) error {
 	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
 		return err
 	}
+	return l.streamBody(n)
+}
+
+func (l *largeRequest) streamBody(n int) error {
 	return l.s.in.CopyTo(int64(n)+2, l.s.up.write)
 }
 
@@ -227,19 +231,24 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 }
 
 // streamUnsealed sends an argument that is not sealed. A value among those must not begin
-// with the magic: wrapping needs all of it.
+// with the magic: wrapping needs all of it. The server sees the length first, since it may
+// refuse that before any byte of the value comes.
 func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
-	if isValue && n >= len(cinch.Magic) {
-		head, err := l.s.in.Peek(len(cinch.Magic))
-		if err != nil {
-			return err
-		}
-		if cinch.IsSealed(head) {
-			l.s.g.cfg.Stats.Error("unsealable")
-			return l.s.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.s.g.cfg.MaxSeal, n))
-		}
+	if !isValue || n < len(cinch.Magic) {
+		return l.streamArg(n)
 	}
-	return l.streamArg(n)
+	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
+		return err
+	}
+	head, err := l.s.in.Peek(len(cinch.Magic))
+	if err != nil {
+		return err
+	}
+	if cinch.IsSealed(head) {
+		l.s.g.cfg.Stats.Error("unsealable")
+		return l.s.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.s.g.cfg.MaxSeal, n))
+	}
+	return l.streamBody(n)
 }
 
 // failWith ends the session with an error. The request that caused it is incomplete

@@ -25,6 +25,7 @@ type session struct {
 	ctx      context.Context // ends with the session
 	cancel   context.CancelFunc
 	draining atomic.Bool
+	ended    atomic.Bool  // the client has ended its side
 	version  atomic.Int32 // RESP 2 or 3
 	channels atomic.Int64 // subscriptions
 	closing  sync.Once
@@ -74,6 +75,7 @@ func (s *session) Run() {
 	defer s.Close()
 	go s.runReplies()
 	s.pumpRequests()
+	s.ended.Store(true)
 	_ = s.up.flush()
 	_ = gateway.CloseWrite(s.upstream)
 	<-s.dead
@@ -82,9 +84,18 @@ func (s *session) Run() {
 func (s *session) runReplies() {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	defer close(s.dead)
+	defer s.checkDicts()
 	defer s.conn.Close() // unblocks the request pump
 	defer s.queue.close()
 	s.pumpReplies()
+}
+
+// checkDicts has the dictionaries checked when the server ended a connection that the
+// client had not: it may have restarted without them.
+func (s *session) checkDicts() {
+	if s.g.cfg.Dicts != nil && !s.ended.Load() {
+		s.g.cfg.Dicts.Kick()
+	}
 }
 
 // Close cuts both connections.

@@ -15,7 +15,7 @@ import (
 // envelope and value of each, the command without STORE. It answers with envelopes when
 // weights or values to be stored are sealed and unknown. Weights are put back; values go
 // into the list opened, and nothing is stored before all of them are known.
-const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights={},{},{}
+const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,field={},{},{},nil
 for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
 if known[v] then return known[v] end unknown[#unknown+1]=v end end
@@ -23,7 +23,7 @@ if by~='' then local t=redis.call('TYPE',KEYS[1]).ok local e={}
 if t=='list' then e=redis.call('LRANGE',KEYS[1],0,-1) elseif t=='set' then e=redis.call('SMEMBERS',KEYS[1])
 elseif t=='zset' then e=redis.call('ZRANGE',KEYS[1],0,-1) end
 local star=string.find(by,'*',1,true) local pre,post=string.sub(by,1,star-1),string.sub(by,star+1)
-local arrow=string.find(post,'->',1,true) local field
+local arrow=string.find(post,'->',1,true)
 if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
 for _,x in ipairs(e) do local k=pre..x..post
 local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
