@@ -474,12 +474,13 @@ func (p *replyPump) carrySubscribe(n int) error {
 		}
 		switch {
 		case ack:
-			p.mute = muted && b[0] != resp.Push
+			p.mute = false // the server sends them in spite of CLIENT REPLY OFF
 			err = p.copyAck()
 			n--
 		case b[0] == resp.Push || b[0] == resp.Array:
 			err = p.passUnasked(nil)
 		default:
+			p.mute = muted
 			return p.copy(shapeNone, nil)
 		}
 		if err != nil {
