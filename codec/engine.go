@@ -57,6 +57,10 @@ func New(o Options) *Engine {
 // ZstdName says which zstd the engine uses: "go" or "libzstd".
 func (e *Engine) ZstdName() string { return e.zstd.Name() }
 
+// InFlight says how many calls compress or decompress right now, and how many
+// may at one time. Calls that wait for their turn are not counted.
+func (e *Engine) InFlight() (now, most int) { return len(e.turns), cap(e.turns) }
+
 // MaxEncodedLen is the capacity in bytes, beyond its length, with which a
 // destination never has to grow when rawLen bytes are compressed by id.
 func MaxEncodedLen(id ID, rawLen int) int {

@@ -283,6 +283,29 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
+// watched calls seen while it compresses.
+type watched struct {
+	codec.ZstdCoder
+	seen func()
+}
+
+func (w watched) Compress(dst, _ []byte, _ int, _ *codec.Dict) ([]byte, error) {
+	w.seen()
+	return dst, nil
+}
+
+func TestInFlight(t *testing.T) {
+	var e *codec.Engine
+	during := -1
+	e = codec.New(codec.Options{MaxInFlight: 2, Zstd: watched{seen: func() { during, _ = e.InFlight() }}})
+	if _, err := e.Compress(nil, []byte("value"), codec.Setting{Codec: codec.Zstd}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if after, most := e.InFlight(); during != 1 || after != 0 || most != 2 {
+		t.Errorf("%d during a call, %d after it, at most %d", during, after, most)
+	}
+}
+
 func engineRoundTrip(t *testing.T, e *codec.Engine, value []byte, s codec.Setting, dicts map[string]*codec.Dict) {
 	var d *codec.Dict
 	for _, candidate := range dicts {

@@ -19,9 +19,14 @@ type benchmark struct {
 func benchmarks(b *testing.B, e *codec.Engine, all bool) map[string]*benchmark {
 	d := Dicts(b)["trained by go"]
 	settings := []codec.Setting{
-		{Codec: codec.Zstd, Level: 1}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.Zstd, Level: 6}, {Codec: codec.Zstd, Level: 19},
-		{Codec: codec.Zstd, Level: 1, Dict: d.Number()}, {Codec: codec.Zstd, Level: 3, Dict: d.Number()},
-		{Codec: codec.Zstd, Level: 6, Dict: d.Number()}, {Codec: codec.Zstd, Level: 19, Dict: d.Number()},
+		{Codec: codec.Zstd, Level: 1},
+		{Codec: codec.Zstd, Level: 3},
+		{Codec: codec.Zstd, Level: 6},
+		{Codec: codec.Zstd, Level: 19},
+		{Codec: codec.Zstd, Level: 1, Dict: d.Number()},
+		{Codec: codec.Zstd, Level: 3, Dict: d.Number()},
+		{Codec: codec.Zstd, Level: 6, Dict: d.Number()},
+		{Codec: codec.Zstd, Level: 19, Dict: d.Number()},
 	}
 	if all {
 		for _, id := range []codec.ID{codec.Snappy, codec.S2, codec.MinLZ, codec.LZ4, codec.Zlib, codec.Gzip} {

@@ -1,0 +1,67 @@
+//go:build cgo
+
+package libzstd_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec/codectest"
+)
+
+// TestHostileFramesStaySmall watches the process's memory, since what the
+// library allocates is not on Go's heap: small values that claim windows of
+// gigabytes, and overrun their length so that every way out is taken.
+func TestHostileFramesStaySmall(t *testing.T) {
+	z := newCoder(t)
+	value := bytes.Repeat(codectest.JSON(700, 1), 1000)
+	payload, err := z.Compress(nil, value, 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fhdWindow = 0x00 // a window, no content size
+	blocks := payload[5:]  // behind a header with a content size of 4 bytes
+	attack := func(window byte) {
+		frame := append([]byte{fhdWindow, window}, blocks...)
+		for _, rawLen := range []int{1, 1000, 600_000} {
+			if _, err := z.Decompress(nil, frame, rawLen, nil); err == nil {
+				t.Errorf("%d bytes opened as %d", len(value), rawLen)
+			}
+		}
+		if out, err := z.Decompress(nil, frame, len(value), nil); err != nil || !bytes.Equal(out, value) {
+			t.Errorf("window %02x: %v", window, err)
+		}
+	}
+	attack(0x50) // 1 MiB: warms up
+	resetPeak(t)
+	before := status(t, "VmRSS")
+	for _, window := range []byte{0x98, 0xa0, 0xa8, 0xf8} { // 512 MiB and more
+		attack(window)
+	}
+	if peak := status(t, "VmHWM"); peak > before+16<<10 {
+		t.Errorf("memory went from %d to %d KiB", before, peak)
+	}
+}
+
+func resetPeak(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		t.Skip("the peak can't be reset here: ", err)
+	}
+}
+
+// status returns a line of /proc/self/status, in KiB.
+func status(t *testing.T, name string) (kib int) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	_, rest, _ := bytes.Cut(b, []byte(name+":"))
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return kib
+}
