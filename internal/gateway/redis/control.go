@@ -76,6 +76,9 @@ func (s *session) selectDB(r *request) error {
 
 // client handles CLIENT REPLY itself: it drops the replies that the client does not want.
 func (s *session) client(r *request) error {
+	if len(r.args) > 2 && isWord(r.args[1], "tracking") {
+		s.tracking = isWord(r.args[2], "on")
+	}
 	if len(r.args) != 3 || !isWord(r.args[1], "reply") {
 		return s.forward(r, entry{})
 	}
@@ -104,6 +107,7 @@ func (s *session) quit(r *request) error {
 func (s *session) reset(r *request) error {
 	s.endTransaction()
 	s.replies = muting{}
+	s.tracking = false
 	s.forgetRights()
 	s.space.Store(&firstSpace)
 	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {

@@ -139,7 +139,7 @@ func (s *session) handleInflated(r *request) error {
 		return s.forward(r, entry{})
 	}
 	switch {
-	case len(r.args) > maxGuardArgs || s.lua.denied:
+	case len(r.args) > maxGuardArgs || s.lua.denied || s.tracking && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, guardScript, keys)

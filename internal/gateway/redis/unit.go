@@ -100,11 +100,18 @@ type (
 	}
 )
 
-// watchKeys watches the keys and returns those of their values that are sealed.
+// watchKeys watches the keys and returns those of their values that are sealed. For a
+// client with tracking it reads them on the second connection, where no cache is kept.
 func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
 	watch, err := s.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
 	if err != nil {
 		return o, found, err
+	}
+	if s.tracking {
+		if err := s.await(watch); err != nil {
+			return o, found, err
+		}
+		return watchOutcome{watch.answer.isError()}, s.probeBeside(keys), nil
 	}
 	probes := make([]*op, len(keys))
 	for i, k := range keys {
