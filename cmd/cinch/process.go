@@ -210,7 +210,10 @@ func (p *process) addAdmin(addr string) error {
 		return nil
 	}
 	b := readBuild()
-	metrics := &gateway.Metrics{Version: b.version, Revision: b.revision, Budget: p.replies}
+	metrics := &gateway.Metrics{
+		Requests: p.requests, Replies: p.replies, Codec: p.engine.InFlight,
+		Version: b.version, Revision: b.revision,
+	}
 	for _, r := range p.gateways {
 		metrics.Gateways = append(metrics.Gateways, r.stats)
 	}

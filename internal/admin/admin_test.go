@@ -30,9 +30,12 @@ func sampleOptions(t *testing.T) Options {
 	s.Sealed("yesterday's", codec.LZ4, 10, 5, time.Millisecond)
 	s.Opened(codec.Zstd, 1000, 4000, time.Millisecond)
 	s.Error("damaged")
+	requests, replies := gateway.NewBudget(1<<20), gateway.NewBudget(2<<20)
+	requests.TryAcquire(100)
 	m := &gateway.Metrics{
 		Gateways: []*gateway.Stats{s, gateway.NewStats("quiet", "redis")},
-		Budget:   gateway.NewBudget(1 << 20),
+		Requests: requests,
+		Replies:  replies,
 		Codec:    func() (int, int) { return 1, 2 },
 		Version:  "1.2.3", Revision: "abc<def",
 	}
@@ -146,6 +149,14 @@ func TestStatusMergesRulesInPolicyOrder(t *testing.T) {
 	want := []row{{"orders", "order:*", 0, true}, {"menus", "menu:* · string", 1, true}, {"yesterday's", "", 1, false}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestStatusTellsTheBudgetsApart(t *testing.T) {
+	b := New(sampleOptions(t)).status(time.Now()).Budget
+	want := Budgets{Request: Budget{SizeBytes: 1 << 20, InUseBytes: 100, PeakBytes: 100}, Reply: Budget{SizeBytes: 2 << 20}}
+	if b != want {
+		t.Errorf("%+v, want %+v", b, want)
 	}
 }
 

@@ -45,7 +45,7 @@ type Status struct {
 	Ready         bool         `json:"ready"`
 	NotReady      string       `json:"not_ready,omitempty"` // the reason
 	Gateways      []Gateway    `json:"gateways"`
-	Budget        Budget       `json:"budget"`
+	Budget        Budgets      `json:"budget"`
 	Codec         *CodecPool   `json:"codec,omitempty"`
 	Dictionaries  []Dictionary `json:"dictionaries"`
 }
@@ -67,7 +67,13 @@ type Rule struct {
 	Active  bool   `json:"active"` // false: a reload has removed it
 }
 
-// Budget is the state of the byte budget.
+// Budgets are the byte budgets of the two directions.
+type Budgets struct {
+	Request Budget `json:"request"`
+	Reply   Budget `json:"reply"`
+}
+
+// Budget is the state of one byte budget.
 type Budget struct {
 	SizeBytes   int64   `json:"size_bytes"` // 0: no bound
 	InUseBytes  int64   `json:"in_use_bytes"`
@@ -87,26 +93,27 @@ type CodecPool struct {
 // status puts together what is counted and what is configured.
 func (s *Server) status(now time.Time) Status {
 	d := s.describe()
+	m := s.opts.Metrics
 	st := Status{
-		Version: s.opts.Metrics.Version, Revision: s.opts.Metrics.Revision,
+		Version: m.Version, Revision: m.Revision,
 		StartedAt: s.started.UTC(), UptimeSeconds: now.Sub(s.started).Seconds(),
 		Ready:        true,
 		Gateways:     []Gateway{},
-		Budget:       budgetOf(s.opts.Metrics.Budget.Use()),
+		Budget:       Budgets{budgetOf(m.Requests.Use()), budgetOf(m.Replies.Use())},
 		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
 	}
 	if err := s.ready(); err != nil {
 		st.Ready, st.NotReady = false, err.Error()
 	}
-	if s.opts.Metrics.Codec != nil {
-		inFlight, limit := s.opts.Metrics.Codec()
+	if m.Codec != nil {
+		inFlight, limit := m.Codec()
 		st.Codec = &CodecPool{inFlight, limit}
 	}
 	infos := map[string]GatewayInfo{}
 	for _, info := range d.Gateways {
 		infos[info.Name] = info
 	}
-	for _, g := range s.opts.Metrics.Gateways {
+	for _, g := range m.Gateways {
 		snap := g.Snapshot()
 		st.Gateways = append(st.Gateways, gatewayOf(snap, infos[snap.Name]))
 	}

@@ -15,7 +15,8 @@ import (
 // asked and keeps nothing itself. Its fields are set before Register.
 type Metrics struct {
 	Gateways []*Stats
-	Budget   *Budget                     // may be nil
+	Requests *Budget                     // bytes of values on their way upstream; may be nil
+	Replies  *Budget                     // and to clients; may be nil
 	Codec    func() (inFlight, most int) // codec operations now and at most; may be nil
 	Version  string
 	Revision string
@@ -62,13 +63,13 @@ var (
 	descGuarded  = desc("cinch_guarded_commands_total", "Commands that compute on values and were guarded.", "gateway", "command", "outcome")
 	descInflated = desc("cinch_inflated_total", "Envelopes put back as plain values in the store.", "gateway", "reason")
 
-	descBudgetSize    = desc("cinch_budget_size_bytes", "Bound on bytes of values in flight; 0 means none.")
-	descBudgetInUse   = desc("cinch_budget_in_use_bytes", "Bytes of values in flight.")
-	descBudgetPeak    = desc("cinch_budget_peak_bytes", "Most bytes of values in flight since the start.")
-	descBudgetWaiting = desc("cinch_budget_waiting", "Requests that wait for the budget now.")
-	descBudgetWaits   = desc("cinch_budget_waits_total", "Requests that had to wait for the budget.")
-	descBudgetWaited  = desc("cinch_budget_wait_seconds_total", "Time that requests waited for the budget.")
-	descBudgetGaveUp  = desc("cinch_budget_gave_up_total", "Requests that ended while they waited for the budget.")
+	descBudgetSize    = desc("cinch_budget_size_bytes", "Bound on bytes of values in flight; 0 means none.", "direction")
+	descBudgetInUse   = desc("cinch_budget_in_use_bytes", "Bytes of values in flight.", "direction")
+	descBudgetPeak    = desc("cinch_budget_peak_bytes", "Most bytes of values in flight since the start.", "direction")
+	descBudgetWaiting = desc("cinch_budget_waiting", "Values that wait for the budget now.", "direction")
+	descBudgetWaits   = desc("cinch_budget_waits_total", "Values that had to wait for the budget.", "direction")
+	descBudgetWaited  = desc("cinch_budget_wait_seconds_total", "Time that values waited for the budget.", "direction")
+	descBudgetGaveUp  = desc("cinch_budget_gave_up_total", "Values whose connection ended while they waited for the budget.", "direction")
 	descCodecInFlight = desc("cinch_codec_in_flight", "Codec operations running now.")
 	descCodecMost     = desc("cinch_codec_in_flight_limit", "Codec operations that may run at a time.")
 )
@@ -100,19 +101,24 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range m.Gateways {
 		s.collect(out)
 	}
-	use := m.Budget.Use()
-	out.gauge(descBudgetSize, float64(use.Size))
-	out.gauge(descBudgetInUse, float64(use.InUse))
-	out.gauge(descBudgetPeak, float64(use.Peak))
-	out.gauge(descBudgetWaiting, float64(use.Waiting))
-	out.counter(descBudgetWaits, float64(use.Waits))
-	out.counter(descBudgetWaited, use.Waited.Seconds())
-	out.counter(descBudgetGaveUp, float64(use.GaveUp))
+	m.Requests.collect(out, "request")
+	m.Replies.collect(out, "reply")
 	if m.Codec != nil {
 		inFlight, most := m.Codec()
 		out.gauge(descCodecInFlight, float64(inFlight))
 		out.gauge(descCodecMost, float64(most))
 	}
+}
+
+func (b *Budget) collect(out emitter, direction string) {
+	use := b.Use()
+	out.gauge(descBudgetSize, float64(use.Size), direction)
+	out.gauge(descBudgetInUse, float64(use.InUse), direction)
+	out.gauge(descBudgetPeak, float64(use.Peak), direction)
+	out.gauge(descBudgetWaiting, float64(use.Waiting), direction)
+	out.counter(descBudgetWaits, float64(use.Waits), direction)
+	out.counter(descBudgetWaited, use.Waited.Seconds(), direction)
+	out.counter(descBudgetGaveUp, float64(use.GaveUp), direction)
 }
 
 func (s *Stats) collect(out emitter) {

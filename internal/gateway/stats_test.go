@@ -39,11 +39,14 @@ func busyStats() *Stats {
 }
 
 func busyMetrics() *Metrics {
-	b := NewBudget(100)
-	b.TryAcquire(60)
+	requests, replies := NewBudget(100), NewBudget(200)
+	requests.TryAcquire(60)
+	replies.TryAcquire(70)
+	replies.Release(30)
 	return &Metrics{
 		Gateways: []*Stats{busyStats(), NewStats("quiet", "redis")},
-		Budget:   b,
+		Requests: requests,
+		Replies:  replies,
 		Codec:    func() (int, int) { return 1, 2 },
 		Version:  "1.2.3", Revision: "abc",
 	}
@@ -77,7 +80,12 @@ cinch_connections{gateway="cache"} 1
 cinch_connections{gateway="quiet"} 0
 # HELP cinch_budget_in_use_bytes Bytes of values in flight.
 # TYPE cinch_budget_in_use_bytes gauge
-cinch_budget_in_use_bytes 60
+cinch_budget_in_use_bytes{direction="reply"} 40
+cinch_budget_in_use_bytes{direction="request"} 60
+# HELP cinch_budget_size_bytes Bound on bytes of values in flight; 0 means none.
+# TYPE cinch_budget_size_bytes gauge
+cinch_budget_size_bytes{direction="reply"} 200
+cinch_budget_size_bytes{direction="request"} 100
 `
 	names := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(want, -1)
 	compare := make([]string, 0, len(names))

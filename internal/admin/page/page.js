@@ -136,19 +136,21 @@ function gatewayCard(g) {
       counts("Inflated", byCount(g.inflated))));
 }
 
-function budgetTile(b) {
-  if (b.size_bytes === 0) return tile("Bytes in flight", "no bound");
-  return tile("Bytes in flight", bytes(b.in_use_bytes), `of ${bytes(b.size_bytes)}, peak ${bytes(b.peak_bytes)}`);
+// budgetTile shows the bytes in flight of one direction, and who had to wait for some.
+function budgetTile(label, b) {
+  if (b.size_bytes === 0) return tile(label, "no bound");
+  return tile(label, bytes(b.in_use_bytes), `of ${bytes(b.size_bytes)}`, `peak ${bytes(b.peak_bytes)}`,
+    b.waiting > 0 ? `${count(b.waiting)} waiting now` : "",
+    b.waits > 0 ? `${count(b.waits)} waits, ${seconds(b.wait_seconds)}` : "no waits",
+    b.gave_up > 0 ? `${count(b.gave_up)} gave up` : "");
 }
 
 function processCard(s) {
-  const b = s.budget;
   return el("section", { class: "card" }, el("h2", null, "Process"),
     el("dl", { class: "tiles" },
       tile("Up", seconds(s.uptime_seconds)),
-      budgetTile(b),
-      tile("Waiting for budget", count(b.waiting), `${count(b.waits)} waits, ${seconds(b.wait_seconds)}`,
-        b.gave_up > 0 ? `${count(b.gave_up)} gave up` : ""),
+      budgetTile("Requests in flight", s.budget.request),
+      budgetTile("Replies in flight", s.budget.reply),
       s.codec ? tile("Codecs at work", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
     s.dictionaries.length === 0 ? null : section("Dictionaries", table([["name"], ["number"], ["size"]],
       s.dictionaries.map((d) => [d.name || "(from a store)", d.number, bytes(d.bytes)]))));
