@@ -17,7 +17,7 @@ type benchmark struct {
 
 // benchmarks are all algorithms, or zstd's settings only.
 func benchmarks(b *testing.B, e *codec.Engine, all bool) map[string]*benchmark {
-	d := Dicts(b)["trained by go"]
+	d := Dicts(b)["trained by us"]
 	settings := []codec.Setting{
 		{Codec: codec.Zstd, Level: 1},
 		{Codec: codec.Zstd, Level: 3},

@@ -3,9 +3,11 @@ package codectest
 import (
 	"bytes"
 	_ "embed" // testdata
+	"sync"
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
 )
 
 // trained was made by klauspost's builder from Documents(400, 7). It is frozen
@@ -14,14 +16,24 @@ import (
 //go:embed testdata/trained.dict
 var trained []byte
 
-// Dicts returns dictionaries for [JSON] and [Documents]: raw content, and one
-// trained in pure Go.
+// covered is made by our own trainer, which gives the same every time.
+var covered = sync.OnceValues(func() (*codec.Dict, error) {
+	return dict.Train(Documents(1500, 7), dict.TrainOptions{Size: 16 << 10})
+})
+
+// Dicts returns dictionaries for [JSON] and [Documents]: raw content, and
+// trained in pure Go by two trainers.
 func Dicts(t testing.TB) map[string]*codec.Dict {
 	t.Helper()
+	own, err := covered()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return map[string]*codec.Dict{
 		"raw content":   NewDict(t, bytes.Join(Documents(40, 7), nil)),
 		"short content": NewDict(t, []byte(`{"order_id":1000`)),
 		"trained by go": NewDict(t, trained),
+		"trained by us": own,
 	}
 }
 
