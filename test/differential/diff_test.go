@@ -1,0 +1,217 @@
+package differential
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var flagCommands = flag.Int("diff.n", 0, "commands in each mode of TestDifferential; 0: CINCH_DIFF_COMMANDS over all modes")
+
+const (
+	defaultCommands = 20_000 // over all modes
+	perRound        = 2_000  // commands between two empty stores
+	shrinkTries     = 300
+)
+
+// mode is a way to stand gateways in front of the one server.
+type mode struct {
+	name     string
+	gateways []testenv.GatewayConfig // the connections of a stream take them in turn
+	after    []testenv.GatewayConfig // a second stream on the same data goes through these
+	atLeast  float64                 // share of values that must be sealed
+}
+
+const manyRules = `
+- {name: counters, key: "n:*", setting: lz4}
+- {name: small, type: string, max_size: 200, min_gain: 0%, setting: snappy}
+- {name: medium, type: string, max_size: 4KiB, setting: s2}
+- {name: big, type: string, min_size: 100KiB, setting: zstd-1}
+- {name: rest, type: string, setting: lz4}
+- {name: hashes, type: hash, key: "h:a", setting: zlib}
+- {name: more hashes, type: hash, min_size: 20, setting: minlz}
+- {name: streams, type: stream, setting: gzip}
+`
+
+func modes() []mode {
+	force := testenv.GatewayConfig{Force: true}
+	off := testenv.GatewayConfig{Settings: "enabled: false"}
+	rules := testenv.GatewayConfig{Rules: manyRules}
+	return []mode{
+		{name: "default", gateways: []testenv.GatewayConfig{{}}, atLeast: 0.05},
+		{name: "rules", gateways: []testenv.GatewayConfig{rules}, atLeast: 0.05},
+		{name: "force", gateways: []testenv.GatewayConfig{force}, atLeast: 0.3},
+		{name: "off", gateways: []testenv.GatewayConfig{force}, after: []testenv.GatewayConfig{off}, atLeast: 0.1},
+		{name: "mixed", gateways: []testenv.GatewayConfig{force, off, rules}, atLeast: 0.1},
+	}
+}
+
+func TestDifferential(t *testing.T) {
+	all := modes()
+	n := commandsPerMode(len(all))
+	seed := runSeed()
+	for _, m := range all {
+		t.Run(m.name, func(t *testing.T) {
+			t.Logf("CINCH_DIFF_SEED=%d, %d commands", seed, n)
+			newBench(t, m).rounds(t, seed, n)
+		})
+	}
+}
+
+func commandsPerMode(modes int) int {
+	if *flagCommands > 0 {
+		return *flagCommands
+	}
+	n, err := strconv.Atoi(os.Getenv("CINCH_DIFF_COMMANDS"))
+	if err != nil {
+		n = defaultCommands
+	}
+	return max(1, n/modes)
+}
+
+func runSeed() uint64 {
+	if seed, err := strconv.ParseUint(os.Getenv("CINCH_DIFF_SEED"), 10, 64); err == nil {
+		return seed
+	}
+	return uint64(time.Now().UnixNano() % 1e9)
+}
+
+// bench is two servers and the gateways in front of the second.
+type bench struct {
+	plain, upstream *testenv.RedisServer
+	first, second   runner
+	twice           bool
+
+	census   census
+	commands int
+	ended    map[documented]int
+}
+
+func newBench(t *testing.T, m mode) *bench {
+	b := &bench{plain: testenv.Redis(t), upstream: testenv.Redis(t), twice: len(m.after) > 0, ended: map[documented]int{}}
+	b.first = b.runner(t, m.gateways)
+	if b.twice {
+		b.second = b.runner(t, m.after)
+	}
+	return b
+}
+
+func (b *bench) runner(t *testing.T, configs []testenv.GatewayConfig) runner {
+	var r runner
+	var addrs []string
+	for _, cfg := range configs {
+		cfg.Upstream = b.upstream.Addr
+		addrs = append(addrs, testenv.Gateway(t, cfg).Addr)
+	}
+	for i := range connections {
+		r.plain.addrs[i] = b.plain.Addr
+		r.gateway.addrs[i] = addrs[i%len(addrs)]
+	}
+	t.Cleanup(func() { r.plain.close(); r.gateway.close() })
+	return r
+}
+
+// rounds runs at least n commands, and begins with empty stores every so often.
+func (b *bench) rounds(t *testing.T, seed uint64, n int) {
+	for round := uint64(0); b.commands < n; round++ {
+		size := min(perRound, n-b.commands)
+		steps := newGenerator(seed + round).stream(size)
+		var later []step
+		if b.twice {
+			half := len(steps) / 2
+			steps = newGenerator(seed + round).stream(half)
+			later = newGenerator(seed + round + 1<<40).stream(half)
+		}
+		b.commands += len(steps) + len(later)
+		if err := b.round(steps, later); err != nil {
+			b.report(t, seed+round, steps, later, err)
+			return
+		}
+	}
+	t.Logf("%d commands; %d of %d stored values sealed; documented differences that ended a stream: %v",
+		b.commands, b.census.sealed, b.census.values, b.ended)
+}
+
+// round runs one stream on empty stores and compares what is stored then.
+func (b *bench) round(steps, later []step) error {
+	if err := b.empty(); err != nil {
+		return err
+	}
+	err := b.compare(&b.first, steps)
+	if err == nil && len(later) > 0 {
+		err = b.compare(&b.second, later)
+	}
+	if d := documented(""); errors.As(err, &d) {
+		b.ended[d]++
+		return nil
+	}
+	return err
+}
+
+func (b *bench) compare(r *runner, steps []step) error {
+	if err := r.run(steps); err != nil {
+		return err
+	}
+	for _, addr := range r.gateway.addrs {
+		if err := sameContents(b.plain.Addr, addr); err != nil {
+			return &difference{at: len(steps) - 1, what: "what is stored differs: " + err.Error()}
+		}
+	}
+	if err := b.census.count(b.upstream.Addr); err != nil {
+		return &difference{at: len(steps) - 1, what: err.Error()}
+	}
+	return nil
+}
+
+// empty removes what earlier rounds left on both servers.
+func (b *bench) empty() error {
+	for _, addr := range []string{b.plain.Addr, b.upstream.Addr} {
+		c, err := dial(addr)
+		if err != nil {
+			return err
+		}
+		for _, args := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}} {
+			if _, err := c.do(args...); err != nil {
+				return err
+			}
+		}
+		c.close()
+	}
+	return nil
+}
+
+// report prints the shortest stream that still shows a difference.
+func (b *bench) report(t *testing.T, seed uint64, steps, later []step, err error) {
+	var d *difference
+	if !errors.As(err, &d) {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	t.Errorf("seed %d: %v\n%s", seed, err, around(steps, later, d.at))
+	last := err
+	fails := func(first, second []step) bool {
+		e := b.round(first, second)
+		if errors.As(e, new(*difference)) {
+			last = e
+			return true
+		}
+		return false
+	}
+	if len(later) > 0 {
+		later = shrink(later, func(s []step) bool { return fails(steps, s) }, shrinkTries/3)
+	}
+	steps = shrink(steps, func(s []step) bool { return fails(s, later) }, shrinkTries)
+	t.Fatalf("seed %d, shortest form: %v\n%s%s", seed, last, describe(steps), describe(later))
+}
+
+func around(steps, later []step, at int) string {
+	if len(later) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("after\n%s", describe(steps[max(0, at-5):at+1]))
+}

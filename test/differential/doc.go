@@ -1,0 +1,18 @@
+// Package differential runs the same random commands against a plain redis-server and
+// against one behind gateways, and compares the replies byte by byte and at the end
+// everything that is stored.
+//
+//	client_test.go    one connection, raw frames
+//	values_test.go    what is written: sizes, shapes, things that look like envelopes
+//	gen_test.go       what is asked (gen_*_test.go by kind of command)
+//	runner_test.go    both sides in step, batch by batch
+//	compare_test.go   replies as trees, for what has no order or depends on time
+//	state_test.go     everything that is stored
+//	shrink_test.go    from a difference to a short list of commands
+//	diff_test.go      the modes
+//	lost_update_test.go  several clients at once, and a final state that can be checked
+//
+// A difference is printed with its seed and its shortest form. To repeat a run:
+//
+//	CINCH_DIFF_SEED=7 go test ./test/differential -run TestDifferential/force -diff.n 100000
+package differential

@@ -1,0 +1,357 @@
+package differential
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// connections is how many clients take turns in a stream; only one at a time has
+// commands in flight, so that the order is the same on both sides.
+const connections = 3
+
+type form uint8
+
+const (
+	formArray   form = iota
+	formInline       // as a line, if the arguments allow it
+	formCloses       // raw bytes that make the server close the connection
+	formRestore      // DUMP of one key, RESTORE of the answer to another
+)
+
+// step is one command of a stream.
+type step struct {
+	conn  int
+	form  form
+	args  [][]byte
+	norm  norm
+	drain bool // wait for all replies before going on
+}
+
+func (s *step) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "client %d:", s.conn)
+	switch s.form {
+	case formInline:
+		b.WriteString(" (inline)")
+	case formCloses:
+		b.WriteString(" (raw)")
+	case formRestore:
+		b.WriteString(" DUMP and RESTORE")
+	}
+	for _, a := range s.args {
+		if len(a) > 120 {
+			fmt.Fprintf(&b, " %q…(%d bytes)", a[:100], len(a))
+			continue
+		}
+		fmt.Fprintf(&b, " %q", a)
+	}
+	return b.String()
+}
+
+// generator makes a stream of commands. It follows what the connections are in, roughly:
+// the runner keeps the exact books.
+type generator struct {
+	r     *rand.Rand
+	v     *values
+	steps []step
+
+	conn     int
+	multi    [connections]bool
+	muted    [connections]bool
+	watching [connections]bool
+	space    [connections]int
+}
+
+func newGenerator(seed uint64) *generator {
+	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
+	return &generator{r: r, v: &values{r: r, sealer: cinch.NewSealer(cinch.SealerOptions{})}}
+}
+
+// stream makes at least n commands, and leaves no connection in a transaction or muted.
+func (g *generator) stream(n int) []step {
+	g.prepare()
+	for len(g.steps) < n {
+		g.turn()
+	}
+	for g.conn = range connections {
+		g.settle()
+		g.steps[len(g.steps)-1].drain = true
+	}
+	return g.steps
+}
+
+// settle ends what the connection is in.
+func (g *generator) settle() {
+	if g.multi[g.conn] {
+		g.exec()
+	}
+	if g.watching[g.conn] {
+		g.add("UNWATCH")
+		g.watching[g.conn] = false
+	}
+	g.add("CLIENT", "REPLY", "ON")
+	g.muted[g.conn] = false
+}
+
+// turn gives one connection the word for a pipeline of some depth.
+func (g *generator) turn() {
+	g.conn = g.r.IntN(connections)
+	depth := []int{1, 1, 1, 2, 3, 5, 16, 40}[g.r.IntN(8)]
+	for range depth {
+		g.one()
+	}
+	g.steps[len(g.steps)-1].drain = true
+}
+
+// one makes one command, or a few that belong together.
+func (g *generator) one() {
+	p := g.r.IntN(1000)
+	switch {
+	case g.multi[g.conn] && p < 180:
+		g.exec()
+	case p < 25:
+		g.transaction()
+	case p < 75:
+		g.control()
+	case g.anyWatch():
+		g.harmless()
+	default:
+		g.command()
+	}
+	if last := &g.steps[len(g.steps)-1]; last.form == formArray {
+		g.disturb(last)
+	}
+}
+
+func (g *generator) anyWatch() bool {
+	for _, w := range g.watching {
+		if w {
+			return true
+		}
+	}
+	return false
+}
+
+// disturb makes some commands wrong, oddly spelled or inline.
+func (g *generator) disturb(s *step) {
+	switch p := g.r.IntN(1000); {
+	case p < 12 && len(s.args) > 1:
+		at := 1 + g.r.IntN(len(s.args)-1)
+		s.args = append(s.args[:at:at], s.args[at+1:]...)
+	case p < 20:
+		s.args = append(s.args[:len(s.args):len(s.args)], []byte("x"))
+	case p < 26 && len(s.args) > 1:
+		s.args = s.args[:1]
+	case p < 60:
+		s.args[0] = []byte(strings.ToLower(string(s.args[0])))
+	case p < 80:
+		s.args[0] = []byte(strings.Title(strings.ToLower(string(s.args[0])))) //nolint:staticcheck // one ASCII word
+	case p < 130:
+		s.form = formInline
+	}
+}
+
+// add appends a command. Arguments are strings, bytes or integers.
+func (g *generator) add(args ...any) { g.addNorm(exact, args...) }
+
+func (g *generator) addNorm(n norm, args ...any) {
+	s := step{conn: g.conn, norm: n}
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			s.args = append(s.args, []byte(a))
+		case []byte:
+			s.args = append(s.args, a)
+		case [][]byte:
+			s.args = append(s.args, a...)
+		case int:
+			s.args = append(s.args, strconv.AppendInt(nil, int64(a), 10))
+		default:
+			panic(fmt.Sprintf("argument %T", a))
+		}
+	}
+	g.steps = append(g.steps, s)
+}
+
+// pick returns one of the words.
+func (g *generator) pick(words ...string) string { return words[g.r.IntN(len(words))] }
+
+func (g *generator) chance(percent int) bool { return g.r.IntN(100) < percent }
+
+// key returns a key that usually holds the type of the letter: s string, n number, f
+// float, h hash, l list, t set, z sorted set, x stream, p HyperLogLog, c short string.
+func (g *generator) key(letter byte) []byte {
+	switch p := g.r.IntN(100); {
+	case p < 4:
+		letter = "snfhltzxpc"[g.r.IntN(10)]
+	case p < 5:
+		return []byte(cinch.Magic + "key")
+	case p < 6:
+		return []byte{}
+	}
+	names := 3
+	if letter == 's' || letter == 'h' {
+		names = 6
+	}
+	return []byte{letter, ':', 'a' + byte(g.r.IntN(names))}
+}
+
+func (g *generator) keys(letter byte, most int) [][]byte {
+	keys := make([][]byte, 1+g.r.IntN(most))
+	for i := range keys {
+		keys[i] = g.key(letter)
+	}
+	return keys
+}
+
+func (g *generator) field() []byte {
+	switch p := g.r.IntN(40); p {
+	case 0:
+		return []byte{}
+	case 1:
+		return []byte(cinch.Magic)
+	case 2:
+		return g.v.envelope(100)
+	}
+	return []byte{'f', 'a' + byte(g.r.IntN(5))}
+}
+
+// value is bounded inside transactions: what the gateway remembers of them is.
+func (g *generator) value() []byte {
+	if g.multi[g.conn] {
+		return g.v.value(8 << 10)
+	}
+	return g.v.value(most)
+}
+
+func (g *generator) prepare() {
+	for g.conn = range connections {
+		g.add("SELECT", 0)
+	}
+	g.conn = 0
+	for _, s := range scripts {
+		g.add("SCRIPT", "LOAD", s.body)
+	}
+	g.add("FUNCTION", "LOAD", "REPLACE", library)
+	g.steps[len(g.steps)-1].drain = true
+}
+
+// exec ends the transaction of the connection at hand.
+func (g *generator) exec() {
+	if g.chance(12) {
+		g.add("DISCARD")
+	} else {
+		g.add("EXEC")
+	}
+	g.multi[g.conn], g.watching[g.conn] = false, false
+}
+
+// transaction opens one, or watches for one.
+func (g *generator) transaction() {
+	switch {
+	case g.multi[g.conn]:
+		g.add(g.pick("MULTI", "WATCH"), g.key('s')) // refused inside
+		if string(bytes.ToUpper(g.steps[len(g.steps)-1].args[0])) == "MULTI" {
+			g.steps[len(g.steps)-1].args = g.steps[len(g.steps)-1].args[:1]
+		}
+	case g.watching[g.conn] || g.chance(60):
+		g.add("MULTI")
+		g.multi[g.conn] = true
+	default:
+		g.add("WATCH", g.keys(g.pick("s", "h", "n")[0], 3))
+		g.watching[g.conn] = true
+	}
+}
+
+// harmless is a command that never puts a sealed value back without changing it: while
+// somebody watches keys that may abort a transaction, which is documented.
+func (g *generator) harmless() {
+	switch g.r.IntN(8) {
+	case 0:
+		g.set()
+	case 1:
+		g.add("GET", g.key('s'))
+	case 2:
+		g.add("INCR", g.key('n'))
+	case 3:
+		g.add("HSET", g.key('h'), g.field(), g.value())
+	case 4:
+		g.addNorm(sortedPairs, "HGETALL", g.key('h'))
+	case 5:
+		g.add("STRLEN", g.key('s'))
+	case 6:
+		g.add("APPEND", g.key('s'), append([]byte("x"), g.v.text(g.r.IntN(100))...))
+	case 7:
+		g.add("GETRANGE", g.key('s'), g.r.IntN(100)-50, g.r.IntN(200)-100)
+	}
+}
+
+// control changes the conversation.
+func (g *generator) control() {
+	if g.multi[g.conn] {
+		g.add("SELECT", g.r.IntN(3))
+		return
+	}
+	switch p := g.r.IntN(100); {
+	case p < 25:
+		g.space[g.conn] = g.r.IntN(3)
+		g.add("SELECT", g.space[g.conn])
+	case p < 28:
+		g.add("SELECT", g.pick("99", "-1", "x", "", "01"))
+	case p < 50:
+		g.addNorm(helloReply, "HELLO", g.pick("2", "3", "3", "4", "x"))
+	case p < 55:
+		g.addNorm(helloReply, "HELLO")
+	case p < 60:
+		g.muted[g.conn] = true
+		g.add("CLIENT", "REPLY", "OFF")
+	case p < 68:
+		g.add("CLIENT", "REPLY", "SKIP")
+	case p < 80:
+		g.muted[g.conn] = false
+		g.add("CLIENT", "REPLY", "ON")
+	case p < 83:
+		g.add("CLIENT", "REPLY", "MAYBE")
+	case p < 88:
+		g.add("RESET")
+		g.muted[g.conn], g.watching[g.conn], g.space[g.conn] = false, false, 0
+	case p < 92:
+		g.add("CLIENT", g.pick("GETNAME", "GETREDIR", "FOO"))
+	case p < 94:
+		g.add(g.pick("EXEC", "DISCARD", "UNWATCH"))
+		g.watching[g.conn] = false
+	case p < 95 && !g.muted[g.conn] && !g.watching[g.conn]:
+		g.closing()
+	case p < 97:
+		g.add("SWAPDB", g.r.IntN(3), g.r.IntN(3))
+	default:
+		g.add(g.pick("PING", "ECHO"), g.value())
+	}
+}
+
+// closing is something after which the server closes the connection.
+func (g *generator) closing() {
+	raw := g.pick(
+		"QUIT\r\n",
+		"*1\r\n$4\r\nQUIT\r\n",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$-5\r\n",
+		"*-3x\r\n",
+		"*2\r\nGET\r\n",
+		"*2\r\n$3\r\nGET\r\n:1\r\n",
+		"*1048577000\r\n",
+		"*1\r\n$99999999999\r\n",
+		"*1\r\n$\r\n",
+		"*1\r\n$abc\r\n",
+		"SET a \"unbalanced\r\n",
+		"SET a 'x'y\r\n",
+	)
+	if n := len(g.steps); n > 0 {
+		g.steps[n-1].drain = true
+	}
+	g.steps = append(g.steps, step{conn: g.conn, form: formCloses, args: [][]byte{[]byte(raw)}, drain: true})
+}

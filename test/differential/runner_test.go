@@ -1,0 +1,387 @@
+package differential
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// side is one of the two stacks that a stream runs against. addrs holds one address for
+// each connection: they may go through different gateways.
+type side struct {
+	addrs   [connections]string
+	clients [connections]*client
+}
+
+func (s *side) reconnect() error {
+	for i := range s.clients {
+		if err := s.reconnectOne(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *side) reconnectOne(i int) (err error) {
+	s.clients[i].close()
+	s.clients[i], err = dial(s.addrs[i])
+	return err
+}
+
+func (s *side) close() {
+	for _, c := range s.clients {
+		c.close()
+	}
+}
+
+// difference is where the two sides part.
+type difference struct {
+	at             int // index of the step
+	plain, gateway []byte
+	what           string
+}
+
+func (d *difference) Error() string {
+	return fmt.Sprintf("step %d: %s\n  plain:   %s\n  gateway: %s", d.at, d.what, clip(d.plain, d.gateway), clip(d.gateway, d.plain))
+}
+
+// clip shows the part of a where it leaves b.
+func clip(a, b []byte) string {
+	at := 0
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	from := max(0, at-60)
+	return fmt.Sprintf("%.240q (of %d bytes, from %d)", a[from:], len(a), from)
+}
+
+// documented is a difference that the gateway's documentation announces. The two sides are
+// not in the same state after it, so it ends a stream.
+type documented string
+
+func (d documented) Error() string { return string(d) }
+
+// A key that is put back while somebody watches it aborts his transaction.
+const spuriousAbort = documented("a watched key was put back")
+
+// refusals are the beginnings of the gateway's own documented errors.
+var refusals = []string{
+	"-ERR cinch: the value was sealed while this transaction was queued",
+	"-ERR cinch: SORT with BY, or with GET and STORE, inside MULTI",
+}
+
+// storesMagic is the refusal of an unknown command, or of a known one with unknown options,
+// that has a value like an envelope among its arguments.
+const storesMagic = "is not in the command table and would store a value that begins like an envelope"
+
+func refusal(reply []byte) (documented, bool) {
+	for _, text := range refusals {
+		if bytes.Contains(reply, []byte(text)) {
+			return documented(text), true
+		}
+	}
+	if bytes.Contains(reply, []byte(storesMagic)) {
+		return storesMagic, true
+	}
+	return "", false
+}
+
+// state is what the runner knows of one connection.
+type state struct {
+	off, skipNext bool
+	unsynced      bool // commands were sent behind the last one with a reply
+	tx            bool
+	queued        []norm
+}
+
+// runner sends a stream to both sides.
+type runner struct {
+	plain, gateway side
+	states         [connections]state
+	steps          []step
+}
+
+// expected is a reply that is due.
+type expected struct {
+	step int
+	norm norm
+	tx   bool // may be queued
+	exec bool
+}
+
+// run returns the first difference, documented, or another error of the test's own.
+func (r *runner) run(steps []step) error {
+	r.steps, r.states = steps, [connections]state{}
+	if err := errors.Join(r.plain.reconnect(), r.gateway.reconnect()); err != nil {
+		return err
+	}
+	for i := 0; i < len(steps); {
+		var err error
+		switch steps[i].form {
+		case formCloses:
+			err = r.closing(i)
+			i++
+		case formRestore:
+			err = r.restore(i)
+			i++
+		default:
+			i, err = r.batch(i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch sends the steps from i that belong to one pipeline.
+func (r *runner) batch(i int) (next int, err error) {
+	var requests []byte
+	var due []expected
+	conn := r.steps[i].conn
+	for next = i; next < len(r.steps); next++ {
+		s := &r.steps[next]
+		if s.conn != conn || s.form == formCloses || s.form == formRestore {
+			break
+		}
+		var replies []expected
+		if requests, replies = r.states[conn].send(requests, s, next); len(replies) > 0 {
+			due = append(due, replies...)
+		}
+		if s.drain {
+			next++
+			break
+		}
+	}
+	if c := &r.states[conn]; c.unsynced {
+		var replies []expected
+		requests, replies = c.sync(requests, next-1)
+		due = append(due, replies...)
+	}
+	return next, r.exchange(conn, requests, due, i)
+}
+
+// sync makes a muted connection answer once: the next connection's commands must not
+// overtake what it has sent.
+func (c *state) sync(dst []byte, at int) ([]byte, []expected) {
+	words := []string{"PING"}
+	switch {
+	case c.off:
+		words = []string{"CLIENT REPLY ON", "CLIENT REPLY OFF"}
+	case c.skipNext:
+		words = []string{"PING", "PING"}
+	}
+	for _, w := range words {
+		dst = append(dst, w+"\r\n"...)
+	}
+	c.skipNext, c.unsynced = false, c.off
+	return dst, []expected{{step: at}}
+}
+
+func (r *runner) exchange(conn int, requests []byte, due []expected, at int) error {
+	type outcome struct {
+		frames [][]byte
+		err    error
+	}
+	other := make(chan outcome, 1)
+	go func() {
+		frames, err := r.gateway.clients[conn].pipeline(requests, len(due))
+		other <- outcome{frames, err}
+	}()
+	plain, err := r.plain.clients[conn].pipeline(requests, len(due))
+	got := <-other
+	if err != nil {
+		return fmt.Errorf("plain server, step %d: %w", at, err)
+	}
+	for i, frame := range got.frames {
+		if err := r.states[conn].check(due[i], plain[i], frame); err != nil {
+			return err
+		}
+	}
+	if got.err != nil {
+		step := r.steps[min(len(r.steps)-1, at)]
+		if n := len(got.frames); n < len(due) {
+			at, step = due[n].step, r.steps[due[n].step]
+		}
+		return &difference{at: at, what: fmt.Sprintf("no reply: %v\n  to %v", got.err, &step)}
+	}
+	return nil
+}
+
+// send appends the request of s and returns the replies that it brings.
+func (c *state) send(dst []byte, s *step, at int) ([]byte, []expected) {
+	name := strings.ToUpper(string(s.args[0]))
+	mutes := name == "CLIENT" && len(s.args) == 3 && strings.EqualFold(string(s.args[1]), "REPLY")
+	if mutes && c.tx {
+		return dst, nil // not supported by the gateway
+	}
+	quiet := c.off || c.skipNext
+	if quiet && name == "MULTI" {
+		return dst, nil // could not be waited for
+	}
+	c.skipNext = false
+	e := expected{step: at, norm: s.norm, tx: c.tx}
+	switch {
+	case mutes && strings.EqualFold(string(s.args[2]), "OFF"):
+		c.off, quiet = true, true
+	case mutes && strings.EqualFold(string(s.args[2]), "SKIP"):
+		c.skipNext, quiet = !c.off, true
+	case mutes && strings.EqualFold(string(s.args[2]), "ON"):
+		c.off, quiet = false, false
+	case name == "MULTI" && len(s.args) == 1:
+		e.tx, c.tx = false, true
+	case (name == "EXEC" || name == "DISCARD") && len(s.args) == 1:
+		e.exec = c.tx && name == "EXEC"
+		e.tx, c.tx = false, false
+	case name == "RESET" && len(s.args) == 1:
+		e.tx, c.tx, c.off, quiet = false, false, false, false
+	}
+	dst = s.encode(dst)
+	if c.unsynced = quiet; quiet {
+		return dst, nil
+	}
+	return dst, []expected{e}
+}
+
+// encode appends the request in the form of the step.
+func (s *step) encode(dst []byte) []byte {
+	if s.form == formInline && inlinable(s.args) {
+		for i, a := range s.args {
+			if i > 0 {
+				dst = append(dst, ' ')
+			}
+			dst = appendQuoted(dst, a)
+		}
+		return append(dst, "\r\n"...)
+	}
+	return encode(dst, s.args)
+}
+
+func inlinable(args [][]byte) bool {
+	n := 0
+	for _, a := range args {
+		n += 4*len(a) + 3
+	}
+	return n < 8000 && len(args[0]) > 0 && args[0][0] != '*'
+}
+
+func appendQuoted(dst, a []byte) []byte {
+	plain := len(a) > 0
+	for _, c := range a {
+		plain = plain && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == ':' || c == '_' || c == '-')
+	}
+	if plain {
+		return append(dst, a...)
+	}
+	dst = append(dst, '"')
+	for _, c := range a {
+		dst = fmt.Appendf(dst, `\x%02x`, c)
+	}
+	return append(dst, '"')
+}
+
+// check compares one reply and keeps the books about transactions.
+func (c *state) check(e expected, plain, gateway []byte) error {
+	if e.tx && string(plain) == "+QUEUED\r\n" {
+		c.queued = append(c.queued, e.norm)
+	}
+	if e.exec {
+		defer func() { c.queued = nil }()
+		return c.checkExec(e, plain, gateway)
+	}
+	if !agree(e.norm, plain, gateway) {
+		if d, ok := refusal(gateway); ok {
+			return d
+		}
+		return &difference{at: e.step, plain: plain, gateway: gateway, what: "replies differ"}
+	}
+	return nil
+}
+
+func (c *state) checkExec(e expected, plain, gateway []byte) error {
+	if bytes.Equal(plain, gateway) {
+		return nil
+	}
+	a, err1 := parse(plain)
+	b, err2 := parse(gateway)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !a.null && a.kind == '*' && (b.null || b.kind == '_') {
+		return spuriousAbort
+	}
+	if d, ok := refusal(gateway); ok {
+		return d
+	}
+	if len(a.items) != len(c.queued) || len(b.items) != len(c.queued) {
+		return &difference{at: e.step, plain: plain, gateway: gateway, what: "transactions differ"}
+	}
+	for i, n := range c.queued {
+		if a.items[i].String() != b.items[i].String() && !agreeTrees(n, a.items[i], b.items[i]) {
+			return &difference{
+				at: e.step, plain: []byte(a.items[i].String()), gateway: []byte(b.items[i].String()),
+				what: fmt.Sprintf("element %d of a transaction differs", i),
+			}
+		}
+	}
+	return nil
+}
+
+// closing sends raw bytes and compares all that comes back, then connects again.
+func (r *runner) closing(i int) error {
+	s := &r.steps[i]
+	if c := &r.states[s.conn]; c.off || c.skipNext || c.tx {
+		return nil
+	}
+	plain, err := r.plain.clients[s.conn].lastWords(s.args[0])
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("plain server, step %d: %w", i, err)
+	}
+	gateway, err := r.gateway.clients[s.conn].lastWords(s.args[0])
+	if err != nil {
+		return &difference{at: i, plain: plain, gateway: gateway, what: "the connection does not end: " + err.Error()}
+	}
+	if !bytes.Equal(plain, gateway) {
+		return &difference{at: i, plain: plain, gateway: gateway, what: "last words differ"}
+	}
+	r.states[s.conn] = state{}
+	return errors.Join(r.plain.reconnectOne(s.conn), r.gateway.reconnectOne(s.conn))
+}
+
+// restore moves a value by DUMP and RESTORE on each side.
+func (r *runner) restore(i int) error {
+	s := &r.steps[i]
+	if c := &r.states[s.conn]; c.off || c.skipNext || c.tx {
+		return nil
+	}
+	plain, err := dumpRestore(r.plain.clients[s.conn], s.args)
+	if err != nil {
+		return fmt.Errorf("plain server, step %d: %w", i, err)
+	}
+	gateway, err := dumpRestore(r.gateway.clients[s.conn], s.args)
+	if err != nil {
+		return &difference{at: i, plain: plain, what: err.Error()}
+	}
+	if !bytes.Equal(plain, gateway) {
+		return &difference{at: i, plain: plain, gateway: gateway, what: "DUMP and RESTORE differ"}
+	}
+	return nil
+}
+
+func dumpRestore(c *client, args [][]byte) ([]byte, error) {
+	frames, err := c.pipeline(encode(nil, [][]byte{[]byte("DUMP"), args[0]}), 1)
+	if err != nil {
+		return nil, err
+	}
+	dump, err := parse(frames[0])
+	if err != nil || dump.null || dump.kind != '$' {
+		return frames[0], err
+	}
+	request := [][]byte{[]byte("RESTORE"), args[1], []byte("0"), []byte(dump.text), args[2]}
+	if frames, err = c.pipeline(encode(nil, request), 1); err != nil {
+		return nil, err
+	}
+	return frames[0], nil
+}
