@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// realServer starts a redis-server on a unix socket and returns a client of it.
+func realServer(t *testing.T) *goredis.Client {
+	t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-server is missing; test/servers install redis gets it")
+		}
+		t.Skip("redis-server is missing; test/servers install redis gets it")
+	}
+	dir := t.TempDir()
+	sock := filepath.Join(dir, "s")
+	cmd := exec.Command(bin, "--port", "0", "--unixsocket", sock, "--save", "", "--dir", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	c := goredis.NewClient(&goredis.Options{Network: "unix", Addr: sock, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
+	for range 200 {
+		if c.Ping(context.Background()).Err() == nil {
+			return c
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("redis-server does not answer")
+	return nil
+}
+
+// Every command that the server has is a row of the table, with its arity, and where the
+// table says where keys are it agrees with the server.
+func TestTableAgreesWithServer(t *testing.T) {
+	c := realServer(t)
+	commands, err := c.Command(context.Background()).Result()
+	if err != nil || len(commands) < 200 {
+		t.Fatal(len(commands), err)
+	}
+	table := newTable()
+	for name, info := range commands {
+		row := table.lookup([]byte(name))
+		if row == unknownCommand {
+			t.Errorf("%s: not in the table", name)
+			continue
+		}
+		if row.strategy != verbatim && row.arity != int(info.Arity) {
+			t.Errorf("%s: arity %d, the server says %d", name, row.arity, info.Arity)
+		}
+		if row.keys.step == 0 || row.keys.numKeys > 0 {
+			continue
+		}
+		got := fmt.Sprint(row.keys.first, row.keys.last, row.keys.step)
+		if want := fmt.Sprint(info.FirstKeyPos, info.LastKeyPos, info.StepCount); got != want && name != "bitop" {
+			t.Errorf("%s: keys %s, the server says %s", name, got, want)
+		}
+	}
+}
+
+func TestLookup(t *testing.T) {
+	table := newTable()
+	for name, want := range map[string]string{
+		"get": "get", "GET": "get", "GeT": "get", "getx": "other", "": "other",
+		"averyveryverylongcommandnamethatnoserverknows": "other", "get\x00": "other",
+	} {
+		if got := table.lookup([]byte(name)).name; got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+	name := []byte("HINCRBYFLOAT")
+	if n := testing.AllocsPerRun(100, func() { table.lookup(name) }); n != 0 {
+		t.Errorf("lookup allocates %v times", n)
+	}
+}
+
+func TestFindKeys(t *testing.T) {
+	table := newTable()
+	for request, want := range map[string]string{
+		"bitop and d a b":        "[d a b]",
+		"append k v":             "[k]",
+		"lcs a b idx":            "[a b]",
+		"eval s 2 a b c":         "[a b]",
+		"eval s 0 c":             "[]",
+		"eval s 3 a b":           "refused",
+		"eval s -1 a":            "refused",
+		"eval s x a":             "refused",
+		"eval s 9999999999999 a": "refused",
+	} {
+		args := fields(request)
+		keys, ok := table.lookup(args[0]).keys.find(args)
+		got := fmt.Sprintf("%s", keys)
+		if !ok {
+			got = "refused"
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}
+
+func TestLocateValues(t *testing.T) {
+	table := newTable()
+	for request, want := range map[string]int{
+		"set k v":                            2,
+		"setex k 1 v":                        3,
+		"mset a 1 b 2":                       2,
+		"mset a 1 b":                         -1,
+		"hset h f v f v":                     3,
+		"hset h f v f":                       -1,
+		"hsetnx h f v":                       3,
+		"xadd s * f v":                       4,
+		"xadd s 1-1 f v f v":                 4,
+		"xadd s nomkstream maxlen ~ 5 * f v": 8,
+		"xadd s MAXLEN = 5 LIMIT 3 1-* f v":  9,
+		"xadd s minid 7 * f v":               6,
+		"xadd s * f":                         -1,
+		"xadd s maxlen 5 limit":              -1,
+		"xadd s nomkstream nomkstream":       -1,
+	} {
+		args := fields(request)
+		got, ok := table.lookup(args[0]).args.locate(args)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%s: first value at %d, want %d", request, got, want)
+		}
+	}
+}
+
+func fields(s string) (args [][]byte) {
+	for f := range strings.FieldsSeq(s) {
+		args = append(args, []byte(f))
+	}
+	return args
+}
