@@ -15,7 +15,7 @@ const defaultFlateLevel = 6
 
 // Sizes in bytes: of a writer and a reader, and of all that are kept.
 const (
-	flateWriterBytes = 1 << 20
+	flateWriterBytes = 1400 << 10
 	flateReaderBytes = 64 << 10
 	flateIdleBytes   = 16 << 20
 )

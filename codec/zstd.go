@@ -24,6 +24,8 @@ const goZstdIdleBytes = 80 << 20
 // to 5, 6 to 9, and above; with a dictionary the last is the same as the third.
 // Encoders and decoders are kept for reuse within a bound of bytes; those in
 // use are bounded by the engine.
+//
+// A state belongs to a [Dict], not to its content: load a dictionary once.
 type GoZstd struct {
 	encoders idle[encoderKey, *zstd.Encoder]
 	decoders idle[*Dict, *goDecoder]

@@ -26,7 +26,7 @@ const (
 	Cover Algorithm = iota
 	// Content is Cover without entropy tables.
 	Content
-	// Chains puts frequent strings together from pieces. It needs about 60 bytes
+	// Chains puts frequent strings together from pieces. It needs about 50 bytes
 	// of memory for each byte of samples, and takes at most 2 MiB of them.
 	Chains
 	// External calls TrainOptions.External.

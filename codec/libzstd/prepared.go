@@ -8,8 +8,8 @@ import (
 )
 
 // maxPrepared is how many prepared dictionaries of a kind are kept. A prepared
-// dictionary takes its own size and, for compression, tables of 100 KiB to a
-// few MiB by level.
+// dictionary takes its own size and, for compression, tables that grow
+// with the level.
 const maxPrepared = 32
 
 var errPanicked = errors.New("preparing a dictionary panicked")
@@ -31,7 +31,7 @@ type preparedEntry[P any] struct {
 }
 
 // get returns what key stands for and makes it once, outside the lock, since
-// that takes up to 100 ms at high levels. Errors are kept too.
+// that takes long at high levels. Errors are kept too.
 func (p *prepared[K, P]) get(key K, prepare func() (P, error)) (P, error) {
 	e := p.entry(key)
 	e.once.Do(func() {
