@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/inspect"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -39,22 +41,36 @@ type dictInfo struct {
 	Number  string `json:"number"` // 8 hex digits, as in a setting
 	SHA256  string `json:"sha256"`
 	Bytes   int    `json:"bytes"`
-	Trained bool   `json:"trained"` // in zstd's format with its tables; false: raw content
+	Trained *bool  `json:"trained,omitempty"` // in zstd's format with its tables; false: raw content; nil: its content was not read
+	Place   string `json:"place,omitempty"`   // in a store: "function" or "key"
+	Problem string `json:"problem,omitempty"` // what is under this number can't be used, and why
 	Source  string `json:"source"`
 }
 
 func describeDict(d *codec.Dict, source string) dictInfo {
+	trained := d.Trained()
 	return dictInfo{
 		Number:  fmt.Sprintf("%08x", d.Number()),
 		SHA256:  fmt.Sprintf("%x", d.Hash()),
 		Bytes:   len(d.Content()),
-		Trained: d.Trained(),
+		Trained: &trained,
 		Source:  source,
 	}
 }
 
+func describeStored(i storeredis.Info, source string) dictInfo {
+	d := dictInfo{Number: fmt.Sprintf("%08x", i.Number), Bytes: i.Bytes, Place: string(i.Place), Problem: i.Problem, Source: source}
+	if i.Hash != [32]byte{} {
+		d.SHA256 = fmt.Sprintf("%x", i.Hash)
+	}
+	return d
+}
+
 func (i dictInfo) kind() string {
-	if i.Trained {
+	switch {
+	case i.Trained == nil:
+		return "" // unknown
+	case *i.Trained:
 		return "trained"
 	}
 	return "raw content"
@@ -108,6 +124,10 @@ func newDictListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls {DIR | FILE… | URL}",
 		Short: "List dictionaries in files, in a directory's *.dict files, or in a store",
+		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
+
+A store holds them as function libraries, or as keys of database 0 where it has no functions. What is there under a
+dictionary's name and is none is listed with its problem.`,
 		Example: `  cinch dict ls /etc/cinch
   cinch dict ls redis://127.0.0.1:6379`,
 		Args: cobra.MinimumNArgs(1),
@@ -133,9 +153,9 @@ func runDictList(ctx context.Context, out io.Writer, from []string, asJSON bool)
 	}
 	rows := make([][]string, len(all))
 	for i, d := range all {
-		rows[i] = []string{d.Number, strconv.Itoa(d.Bytes), d.kind(), d.Source}
+		rows[i] = []string{d.Number, strconv.Itoa(d.Bytes), d.kind(), cmp.Or(d.Place, "file"), d.Source, d.Problem}
 	}
-	return ui.Table(out, []string{"number", "bytes", "kind", "source"}, rows)
+	return ui.Table(out, []string{"number", "bytes", "kind", "place", "source", "problem"}, rows)
 }
 
 func listDicts(ctx context.Context, source string) ([]dictInfo, error) {
@@ -170,8 +190,8 @@ func listStoreDicts(ctx context.Context, rawURL string) ([]dictInfo, error) {
 		return nil, err
 	}
 	var all []dictInfo
-	for _, d := range found {
-		all = append(all, describeDict(d, store.name))
+	for _, i := range found {
+		all = append(all, describeStored(i, store.name))
 	}
 	return all, nil
 }

@@ -70,6 +70,7 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err != nil {
 		return err
 	}
+	defer dicts.close()
 	stored, err := o.read(ctx, dicts)
 	if err != nil {
 		return err
@@ -79,10 +80,10 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	return inspectFailure(r)
+	return inspectFailure(r, dicts.store != nil)
 }
 
-// read fetches the stored value. With a store it adds the store's dictionaries to dicts.
+// read fetches the stored value. A store is left open in dicts, for its dictionaries.
 func (o inspectOptions) read(ctx context.Context, dicts *dictSources) ([]byte, error) {
 	if isStoreURL(o.target) {
 		return o.readStore(ctx, dicts)
@@ -120,18 +121,8 @@ func (o inspectOptions) readStore(ctx context.Context, dicts *dictSources) ([]by
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	stored, err := store.value(ctx, o.key, o.field)
-	if err != nil {
-		return nil, err
-	}
-	if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict {
-		dicts.fromStore, err = store.dictionaries(ctx)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return stored, nil
+	dicts.store = store
+	return store.value(ctx, o.key, o.field)
 }
 
 func (o inspectOptions) write(r inspect.Report) error {
@@ -149,14 +140,18 @@ func (o inspectOptions) write(r inspect.Report) error {
 }
 
 // inspectFailure is the error that the command ends with after the report.
-func inspectFailure(r inspect.Report) error {
+func inspectFailure(r inspect.Report, storeAsked bool) error {
 	switch r.Problem {
 	case "":
 		return nil
 	case inspect.Damaged:
 		return withCode(exitDifference, ui.WithHint(r.Err, "if it was written before Cinch and only happens to begin with the magic, write it again through a gateway"))
 	case inspect.DictionaryMissing:
-		return withCode(exitDictMissing, ui.WithHint(r.Err, "give its file with --dict, or inspect the key in its store: cinch inspect redis://HOST KEY"))
+		hint := "give its file with --dict, or inspect the key in its store: cinch inspect redis://HOST KEY"
+		if storeAsked {
+			hint = "the store does not hold it: give its file with --dict"
+		}
+		return withCode(exitDictMissing, ui.WithHint(r.Err, "%s", hint))
 	case inspect.UnknownCodec:
 		return ui.WithHint(r.Err, "a newer version sealed it: use that one or a later one")
 	}
@@ -165,8 +160,14 @@ func inspectFailure(r inspect.Report) error {
 
 // dictSources looks for dictionaries in files first, then in a store.
 type dictSources struct {
-	files     dict.Set
-	fromStore cinch.Dictionaries // nil: no store, or it holds none
+	files dict.Set
+	store *storeAccess // nil: there is none
+}
+
+func (s *dictSources) close() {
+	if s.store != nil {
+		s.store.Close()
+	}
 }
 
 func loadDicts(files []string) (*dictSources, error) {
@@ -188,8 +189,8 @@ func (s *dictSources) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := s.files.Get(number); ok {
 		return d, nil
 	}
-	if s.fromStore != nil {
-		return s.fromStore.Dictionary(number)
+	if s.store != nil {
+		return s.store.Dictionary(number)
 	}
 	return nil, cinch.ErrDictMissing
 }

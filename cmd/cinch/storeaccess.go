@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -24,7 +25,12 @@ const storeTimeout = 5 * time.Second
 type storeAccess struct {
 	client *redis.Client
 	name   string // without credentials
+
+	dictClient *redis.Client // dictionaries are not in the database that the URL names; it connects when used
+	dicts      *storeredis.Dicts
 }
+
+var _ cinch.Dictionaries = (*storeAccess)(nil)
 
 func isStoreURL(s string) bool {
 	for _, scheme := range []string{"redis://", "rediss://", "unix://"} {
@@ -51,6 +57,10 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
 	s := &storeAccess{client: redis.NewClient(o), name: name}
+	forDicts := *o
+	forDicts.DB = 0
+	s.dictClient = redis.NewClient(&forDicts)
+	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: storeTimeout})
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		s.Close()
 		return nil, s.failure(err)
@@ -67,8 +77,11 @@ func redactURL(rawURL string) string {
 	return u.String()
 }
 
-// Close ends the connection.
-func (s *storeAccess) Close() { _ = s.client.Close() }
+// Close ends the connections.
+func (s *storeAccess) Close() {
+	_ = s.client.Close()
+	_ = s.dictClient.Close()
+}
 
 // value reads the string at key, or a field of the hash there. No such key is an error.
 func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, error) {
@@ -91,23 +104,33 @@ func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, err
 // failure tells an answer of the server from a server that gives none.
 func (s *storeAccess) failure(err error) error {
 	var answer redis.Error
-	if errors.As(err, &answer) {
-		err := fmt.Errorf("%s: %w", s.name, err)
-		if redis.HasErrorPrefix(answer, "NOAUTH") || redis.HasErrorPrefix(answer, "WRONGPASS") {
-			return ui.WithHint(err, "put the user and password into the URL: redis://user:password@host:6379")
-		}
-		return err
+	switch {
+	case errors.Is(err, storeredis.ErrDenied):
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*")
+	case errors.Is(err, storeredis.ErrForeign):
+		return fmt.Errorf("%s: %w", s.name, err)
+	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "put the user and password into the URL: redis://user:password@host:6379")
+	case errors.As(err, &answer):
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	return withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "is the server running, and can it be reached from here?"))
 }
 
-// dictionaries finds the dictionaries that the store holds; nil means that it
-// holds none. It is the seam to the gateway's keeper of dictionaries.
-func (s *storeAccess) dictionaries(context.Context) (cinch.Dictionaries, error) {
-	return nil, nil
+// Dictionary finds a dictionary that is kept in the store.
+func (s *storeAccess) Dictionary(number uint32) (*codec.Dict, error) {
+	d, err := s.dicts.Dictionary(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		return nil, s.failure(err)
+	}
+	return d, err
 }
 
-// listDictionaries lists them.
-func (s *storeAccess) listDictionaries(context.Context) ([]*codec.Dict, error) {
-	return nil, fmt.Errorf("%s: dictionaries kept in a store can't be listed yet", s.name)
+// listDictionaries lists the dictionaries that are kept in the store.
+func (s *storeAccess) listDictionaries(ctx context.Context) ([]storeredis.Info, error) {
+	infos, err := s.dicts.List(ctx)
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return infos, nil
 }
