@@ -45,7 +45,7 @@ func (s *session) beside() *goredis.Client {
 	s.aux = &auxConn{space: space, client: goredis.NewClient(&goredis.Options{
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
 		Username: user, Password: password, DB: db,
-		Protocol: 2, PoolSize: 1, MaxRetries: -1, DisableIdentity: true,
+		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		ReadTimeout: auxTimeout, WriteTimeout: auxTimeout,
 	})}
 	return s.aux.client

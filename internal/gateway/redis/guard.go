@@ -48,14 +48,20 @@ local v=redis.pcall('HGET',k,f)
 if type(v)=='string' and string.sub(v,1,#m)==m then local known
 for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
 if not known then return {v} end redis.call('HSET',k,f,known) end
-return redis.pcall(unpack(ARGV,3+2*n))`
+local r=redis.pcall(unpack(ARGV,3+2*n))
+v=redis.pcall('HGET',k,f)
+if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` redis.call('HSET',k,f,v) end
+return r`
 
-	// escapeScript wraps what begins with the magic and is none of the known envelopes.
+	// escapeScript wraps what begins with the magic. KEYS; ARGV: the magic, how many of the
+	// keys are looked at as strings (the rest are hashes).
 	escapeScript = `local m=ARGV[1]
-for _,k in ipairs(KEYS) do if redis.pcall('GETRANGE',k,0,#m-1)==m then
-local v=redis.call('GET',k) local ours=false
-for i=2,#ARGV do if ARGV[i]==v then ours=true end end
-if not ours then ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end end`
+local function magic(v) return type(v)=='string' and string.sub(v,1,#m)==m end
+local function wrap(v) ` + escapeLua + ` return v end
+for i,k in ipairs(KEYS) do if i<=tonumber(ARGV[2]) then
+if redis.pcall('GETRANGE',k,0,#m-1)==m then redis.call('SET',k,wrap(redis.call('GET',k)),'KEEPTTL') end
+else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
+if magic(h[j+1]) then redis.call('HSET',k,h[j],wrap(h[j+1])) end end end end end`
 
 	// escapeLua turns the plain value v into an envelope with codec raw.
 	escapeLua = `local c,len=-1,#v

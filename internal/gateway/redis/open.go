@@ -28,9 +28,13 @@ func (h *held) free() {
 }
 
 // openBulk opens the bulk string of n bytes at hand, whose first line has been consumed,
-// and sends the value, or an error in its place.
-func (p *replyPump) openBulk(n int64) error {
+// and sends the value, or an error in its place. What a script returns (computed) may be
+// any bytes: there, what is no envelope goes as it is.
+func (p *replyPump) openBulk(n int64, computed bool) error {
 	raw, err := p.declared(n)
+	if computed && errors.Is(err, cinch.ErrDamaged) {
+		return p.passBulk(n)
+	}
 	if err != nil {
 		return p.skipBroken(n, err)
 	}
@@ -44,14 +48,28 @@ func (p *replyPump) openBulk(n int64) error {
 	}
 	out := gateway.GetBuffer(raw + 64)
 	defer func() { gateway.PutBuffer(out) }()
+	if contains(p.plain, stored.buf) {
+		return p.emit(resp.AppendBulk(nil, stored.buf))
+	}
 	start := time.Now()
 	out, err = p.s.g.sealer.Open(resp.AppendBulkHeader(out, raw), stored.buf)
+	if computed && errors.Is(err, cinch.ErrDamaged) {
+		return p.emit(resp.AppendBulk(nil, stored.buf))
+	}
 	if err != nil {
 		return p.broken(err)
 	}
 	p.opened(stored.buf, raw, time.Since(start))
 	out = append(out, crlf...)
 	return p.emitHeld(out, stored.n > 0)
+}
+
+// passBulk sends the n bytes at hand as they are.
+func (p *replyPump) passBulk(n int64) error {
+	if err := p.emit(resp.AppendBulkHeader(nil, int(n))); err != nil {
+		return err
+	}
+	return p.in.CopyTo(n+2, p.emit)
 }
 
 // declared reads the header of the envelope of n bytes at hand and returns the length of

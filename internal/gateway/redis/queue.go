@@ -161,18 +161,19 @@ func (q *queue) close() {
 // op is what an entry carries beyond its kind. The request pump fills it in before it is
 // pushed; the answer fields belong to the reply pump until done is closed.
 type op struct {
-	args   [][]byte // kindComputed: the request, copied
-	plain  bool     // kindComputed: the reply is the value itself (a GET in place of a script)
-	text   string   // kindRefuse
-	acks   int      // kindSubscribe
-	class  byte     // kindUnsubscribe: 's', 'p' or 'S'
-	mask   []bool   // shapeSorted
-	after  func(answer)
-	done   chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
-	answer answer
-	sealed [][]byte // kindAsk: the envelopes found
-	held   int64    // bytes of the reply budget that sealed and answer.body hold; the request pump releases them
-	given  bool     // the client has its reply
+	args       [][]byte // kindComputed: the request, copied
+	plain      bool     // kindComputed: the reply is the value itself (a GET in place of a script)
+	text       string   // kindRefuse
+	acks       int      // kindSubscribe
+	class      byte     // kindUnsubscribe: 's', 'p' or 'S'
+	mask       []bool   // shapeSorted
+	plainBytes [][]byte // shapeAny: what begins with the magic and is no envelope of ours
+	after      func(answer)
+	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
+	answer     answer
+	sealed     [][]byte // kindAsk: the envelopes found
+	held       int64    // bytes of the reply budget that sealed and answer.body hold; the request pump releases them
+	given      bool     // the client has its reply
 }
 
 // answer is a reply as the request pump sees it.

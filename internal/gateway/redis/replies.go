@@ -17,12 +17,13 @@ const maxDepth = 512
 
 // replyPump is the half of a session that carries replies.
 type replyPump struct {
-	s    *session
-	in   *resp.Reader
-	to   sink
-	path []level
-	tx   []entry // queued in the open transaction, in order
-	mute bool    // of the reply at hand
+	s     *session
+	in    *resp.Reader
+	to    sink
+	path  []level
+	tx    []entry  // queued in the open transaction, in order
+	mute  bool     // of the reply at hand
+	plain [][]byte // in the reply at hand, what looks like an envelope and is none
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -118,11 +119,7 @@ func (p *replyPump) enqueue(e entry) {
 func (p *replyPump) carry(e *entry) error {
 	switch e.kind {
 	case kindReply:
-		var mask []bool
-		if e.op != nil {
-			mask = e.op.mask
-		}
-		return p.copy(e.shape, mask)
+		return p.copyFor(e)
 	case kindComputed:
 		return p.carryComputed(e.op)
 	case kindAsk:
@@ -161,6 +158,17 @@ func (p *replyPump) skip() error {
 	p.mute = true
 	err := p.copy(shapeNone, nil)
 	p.mute = muted
+	return err
+}
+
+// copyFor carries the reply that e describes.
+func (p *replyPump) copyFor(e *entry) error {
+	if e.op == nil {
+		return p.copy(e.shape, nil)
+	}
+	p.plain = e.op.plainBytes
+	err := p.copy(e.shape, e.op.mask)
+	p.plain = nil
 	return err
 }
 
@@ -225,7 +233,7 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 		}
 		if sealed {
 			p.in.Discard(len(line))
-			return h, p.openBulk(h.N)
+			return h, p.openBulk(h.N, sh == shapeAny)
 		}
 		line = p.in.Buffered()[:len(line)] // Peek may have moved it
 	}
@@ -361,7 +369,7 @@ func (p *replyPump) carryUnit(e *entry) error {
 		if i != e.op.acks {
 			err = p.skip()
 		} else {
-			err = p.copy(e.shape, nil)
+			err = p.copyFor(e)
 		}
 		if err != nil {
 			return err

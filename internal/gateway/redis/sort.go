@@ -49,13 +49,14 @@ type sorting struct {
 
 func parseSort(args [][]byte) (o sorting) {
 	o.rest = append(o.rest, args[0], args[1])
+	readOnly := isWord(args[0], "sort_ro")
 	for i := 2; i < len(args); i++ {
 		n := 0
 		switch {
 		case isWord(args[i], "asc"), isWord(args[i], "desc"), isWord(args[i], "alpha"):
 		case isWord(args[i], "limit"):
 			n = 2
-		case isWord(args[i], "by"), isWord(args[i], "get"), isWord(args[i], "store"):
+		case isWord(args[i], "by"), isWord(args[i], "get"), isWord(args[i], "store") && !readOnly:
 			n = 1
 		default:
 			o.broken = true

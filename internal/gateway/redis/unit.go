@@ -32,9 +32,30 @@ const maxUnitTries = 64
 func (s *session) handleScript(r *request) error {
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || s.excluded(keys) {
-		return s.forward(r, entry{shape: r.cmd.reply})
+		return s.forward(r, echoing(r, nil))
 	}
 	return s.runUnit(r, keys)
+}
+
+// echoing is the entry of a script's reply. What the script was given it may return: an
+// element that equals an argument, or a value that was put back, is no envelope of ours.
+func echoing(r *request, parts []part) entry {
+	e := entry{shape: r.cmd.reply}
+	var plain [][]byte
+	for _, a := range r.args {
+		if cinch.IsSealed(a) {
+			plain = append(plain, bytes.Clone(a))
+		}
+	}
+	for i := range parts {
+		if cinch.IsSealed(parts[i].value) {
+			plain = append(plain, parts[i].value)
+		}
+	}
+	if plain != nil {
+		e.op = &op{plainBytes: plain}
+	}
+	return e
 }
 
 // runUnit runs a command as a unit, or beside the client's own transaction.
@@ -54,7 +75,7 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 			return err
 		}
 		if plain.refused { // the command itself will be refused for the same reason
-			return s.forward(r, entry{shape: r.cmd.reply})
+			return s.forward(r, echoing(r, nil))
 		}
 		if sealed.err != nil {
 			if _, err := s.askPlainly("UNWATCH"); err != nil {
@@ -211,12 +232,17 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		return false, err
 	}
 	if s.leavesMagic(r, parts) {
-		if _, err := s.sendCapture(escapeArgs(keys, parts)...); err != nil {
+		if _, err := s.sendCapture(s.escapeArgs(keys)...); err != nil {
 			return false, err
 		}
 	}
-	o := &op{acks: len(parts), done: make(chan struct{})}
-	if err := s.ask(entry{kind: kindUnit, shape: r.cmd.reply, op: o}, [][]byte{[]byte("EXEC")}); err != nil {
+	e := echoing(r, parts)
+	if e.op == nil {
+		e.op = &op{}
+	}
+	o := e.op
+	e.kind, o.acks, o.done = kindUnit, len(parts), make(chan struct{})
+	if err := s.ask(e, [][]byte{[]byte("EXEC")}); err != nil {
 		return false, err
 	}
 	s.letGo(o)
@@ -272,13 +298,17 @@ func (s *session) leavesMagic(r *request, parts []part) bool {
 	return false
 }
 
-func escapeArgs(keys [][]byte, parts []part) [][]byte {
-	envelopes := make([][]byte, 0, len(parts))
-	for i := range parts {
-		envelopes = append(envelopes, parts[i].sealed)
+// escapeArgs makes a call of escapeScript. All sealed values of the keys have been put
+// back, so whatever begins with the magic now is plain. Hashes under no rule were not
+// looked at, and are left alone.
+func (s *session) escapeArgs(keys [][]byte) [][]byte {
+	ordered := append([][]byte(nil), keys...)
+	for _, k := range keys {
+		if s.rules().MayHoldHash(*s.space.Load(), k) {
+			ordered = append(ordered, k)
+		}
 	}
-	args := evalArgs("EVAL", escapeScript, keys, []byte(cinch.Magic), nil, envelopes)
-	return args
+	return evalArgs("EVAL", escapeScript, ordered, []byte(cinch.Magic), itoa(len(keys)), nil)
 }
 
 // inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
@@ -301,7 +331,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 		return s.refuseBroken(found.err)
 	}
 	if len(found.parts) == 0 && len(s.tx.known) == 0 {
-		return s.forward(r, entry{shape: r.cmd.reply})
+		return s.forward(r, echoing(r, nil))
 	}
 	if s.lua.denied {
 		return s.refuse("ERR cinch: a key is sealed, and inside MULTI or WATCH putting it back needs the right to run EVAL")
@@ -313,7 +343,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 		return err
 	}
 	s.inflating(keys)
-	return s.forward(r, entry{shape: r.cmd.reply})
+	return s.forward(r, echoing(r, found.parts))
 }
 
 func inflateArgs(keys [][]byte, parts []part, more []known) [][]byte {
