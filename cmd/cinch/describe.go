@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -29,13 +31,29 @@ func (p *process) describe() admin.Description {
 		}
 		d.Gateways = append(d.Gateways, info)
 	}
-	for name, dict := range l.dicts {
-		d.Dictionaries = append(d.Dictionaries, admin.Dictionary{
-			Name: name, Number: fmt.Sprintf("%08x", dict.Number()), Bytes: len(dict.Content()),
-		})
-	}
-	slices.SortFunc(d.Dictionaries, func(a, b admin.Dictionary) int { return cmp.Compare(a.Name, b.Name) })
+	d.Dictionaries = p.describeDicts(l)
 	return d
+}
+
+// describeDicts lists the dictionaries of files, and then those that came from stores.
+func (p *process) describeDicts(l *loaded) []admin.Dictionary {
+	var list []admin.Dictionary
+	listed := map[uint32]bool{}
+	add := func(name string, d *codec.Dict) {
+		listed[d.Number()] = true
+		list = append(list, admin.Dictionary{Name: name, Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content())})
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.dicts)) {
+		add(name, l.dicts[name])
+	}
+	for _, r := range p.gateways {
+		for _, d := range r.keeper.local.All() {
+			if !listed[d.Number()] {
+				add("", d)
+			}
+		}
+	}
+	return list
 }
 
 // describeMatch says for people what a rule covers: "menu:* · string · from 64".

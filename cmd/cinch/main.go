@@ -10,12 +10,14 @@ import (
 	"os"
 	"strings"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 func main() {
+	logging.Disable() // what the Redis client would write to standard error, errors and our log say
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
@@ -44,7 +43,6 @@ type process struct {
 	// reply from leaving, nor the reverse.
 	requests, replies *gateway.Budget
 
-	local    dict.Set       // every dictionary that we have seen, of files and of stores
 	started  *config.Config // what can't change while we run
 	current  atomic.Pointer[loaded]
 	gateways []*running
@@ -62,16 +60,16 @@ type processOptions struct {
 	logTo io.Writer
 }
 
-// named returns the dictionaries that the gateway's rules name.
-func (l *loaded) named(gateway string) []*codec.Dict {
-	numbers := l.policies[gateway].Dictionaries()
-	var named []*codec.Dict
+// named returns the dictionaries that the gateway's rules name, and the numbers
+// of those that are in no file.
+func (l *loaded) named(gateway string) (files []*codec.Dict, others []uint32) {
+	others = l.policies[gateway].Dictionaries()
 	for _, d := range l.dicts {
-		if slices.Contains(numbers, d.Number()) {
-			named = append(named, d)
+		if i := slices.Index(others, d.Number()); i >= 0 {
+			files, others = append(files, d), slices.Delete(others, i, i+1)
 		}
 	}
-	return named
+	return files, others
 }
 
 // loaded is a configuration with what its files hold. A reload replaces it.
@@ -253,7 +251,8 @@ func (p *process) run(signals <-chan os.Signal) error {
 	failed := make(chan error, len(p.gateways)+1)
 	for _, r := range p.gateways {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
-		go r.keeper.run(p.current.Load().named(r.name))
+		r.keeper.adopt(p.current.Load().named(r.name))
+		go r.keeper.dicts.Run(r.keeper.ctx)
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}
 	if p.admin != nil {

@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
@@ -19,18 +23,33 @@ import (
 // keeperConns is how many connections to its upstream a gateway has for itself.
 const keeperConns = 2
 
+// Between two questions about a dictionary that rules name and the server lacks. It
+// doubles from one to the other; both are above what Dicts remembers a failure for.
+const (
+	firstRefetch = 5 * time.Second
+	lastRefetch  = time.Minute
+)
+
 // redisKeeper is a gateway's own access to its Redis server, where it keeps the
 // dictionaries that values name.
+//
+// Each has a set of dictionaries of its own. With one for the whole process, who may
+// write to one server could make an envelope that names another server's dictionary,
+// and read pieces of the values there.
 type redisKeeper struct {
 	client *goredis.Client
+	local  dict.Set
 	dicts  *storeredis.Dicts
+	log    *slog.Logger
+
 	ctx    context.Context // ends the work in the background
 	cancel context.CancelFunc
+	giveUp context.CancelFunc // ends the search for what the last policy named
 }
 
 func (p *process) newRedisKeeper(up gateway.Upstream, log *slog.Logger) *redisKeeper {
 	up.Stats = nil // not clients' traffic
-	k := &redisKeeper{}
+	k := &redisKeeper{log: log, giveUp: func() {}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	k.client = goredis.NewClient(&goredis.Options{
 		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
@@ -39,24 +58,59 @@ func (p *process) newRedisKeeper(up gateway.Upstream, log *slog.Logger) *redisKe
 		Password:        up.Password,
 		PoolSize:        keeperConns,
 		DisableIdentity: true,
+
+		// A server that is down is noticed at once: Dicts tries again by itself.
+		ContextTimeoutEnabled: true,
+		DialerRetries:         1,
+		MaxRetries:            1,
 	})
-	k.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: k.client, Local: &p.local, Log: log})
+	k.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: k.client, Local: &k.local, Log: log})
 	return k
 }
 
-// run puts the dictionaries that the rules name into the server and watches
-// over them until close.
-func (k *redisKeeper) run(dicts []*codec.Dict) {
-	k.publish(dicts)
-	k.dicts.Run(k.ctx)
+// adopt makes the dictionaries of a policy usable: files go into the server, and the
+// others, of which only the numbers are known, are fetched from it. Until then values
+// are sealed without. It does not block, and is not for concurrent use.
+func (k *redisKeeper) adopt(files []*codec.Dict, others []uint32) {
+	k.giveUp()
+	ctx, cancel := context.WithCancel(k.ctx)
+	k.giveUp = cancel
+	go func() {
+		if len(files) > 0 {
+			_ = k.dicts.Publish(k.ctx, files...) // Dicts logs trouble, and its Run tries again
+		}
+		k.fetch(ctx, others)
+	}()
 }
 
-// publish makes more dictionaries usable. Trouble is logged by Dicts and tried
-// again by its Run; until then rules that name them seal nothing.
-func (k *redisKeeper) publish(dicts []*codec.Dict) {
-	if len(dicts) > 0 {
-		_ = k.dicts.Publish(k.ctx, dicts...)
+// fetch looks for dictionaries in the server until all are found.
+func (k *redisKeeper) fetch(ctx context.Context, numbers []uint32) {
+	told := map[uint32]string{}
+	for wait := firstRefetch; ; wait = min(2*wait, lastRefetch) {
+		numbers = slices.DeleteFunc(slices.Clone(numbers), func(n uint32) bool { return k.has(ctx, n, told) })
+		if len(numbers) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
 	}
+}
+
+// has reports whether the dictionary was found, and says in the log what is new about that.
+func (k *redisKeeper) has(ctx context.Context, number uint32, told map[uint32]string) bool {
+	name := fmt.Sprintf("%08x", number)
+	_, err := k.dicts.Dictionary(number)
+	switch {
+	case err == nil && told[number] != "":
+		k.log.Info("dictionary was found in the server", "dictionary", name)
+	case err != nil && err.Error() != told[number] && ctx.Err() == nil:
+		told[number] = err.Error()
+		k.log.Warn("a dictionary that rules name can't be fetched, so values are sealed without it", "dictionary", name, "err", err)
+	}
+	return err == nil
 }
 
 func (k *redisKeeper) close() {

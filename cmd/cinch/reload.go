@@ -37,7 +37,7 @@ func (p *process) tryReload() error {
 	changed := 0
 	for _, r := range p.gateways {
 		if rules := l.policies[r.name]; rules != nil {
-			go r.keeper.publish(l.named(r.name)) // no value names one before it is there
+			r.keeper.adopt(l.named(r.name)) // no value names one before it is there
 			r.gateway.SetPolicy(rules)
 			changed++
 		} else {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -52,7 +51,6 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	logging.Disable() // what the library would log to standard error, the error says
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = storeTimeout, storeTimeout, storeTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true

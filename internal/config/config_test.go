@@ -271,3 +271,15 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+// A dictionary that the upstream holds needs no file.
+func TestDictionaryByNumber(t *testing.T) {
+	c := parse(t, strings.Replace(small, "setting: zstd-3", "setting: zstd-3@0a1b2c3d", 1))
+	p, err := c.Gateways[0].Policy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Dictionaries(); len(got) != 1 || got[0] != 0x0a1b2c3d {
+		t.Errorf("%08x", got)
+	}
+}

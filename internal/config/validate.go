@@ -238,8 +238,8 @@ func (v *validator) setting(r *Rule, path string) {
 		v.add(path+".setting", "for example zstd-3, lz4, or raw to leave values alone", "is missing")
 		return
 	}
-	if r.Setting.Dict != 0 {
-		v.add(path+".setting", "write dictionary: NAME beside it", "a dictionary is named, not numbered")
+	if r.Setting.Dict != 0 && r.Dictionary != "" {
+		v.add(path+".dictionary", "drop one of them", "the setting %s names one already, by its number", r.Setting)
 	}
 	if r.Dictionary == "" {
 		return
