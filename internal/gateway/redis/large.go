@@ -95,6 +95,9 @@ func (l *largeRequest) header() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(line) < 3 {
+		return 0, resp.ErrProtocol
+	}
 	n, ok := resp.ParseInt(line[1 : len(line)-2])
 	if line[0] != '$' || !ok || n < 0 || n > 1<<40 {
 		return 0, resp.ErrProtocol

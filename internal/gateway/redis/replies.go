@@ -277,6 +277,9 @@ func (p *replyPump) carryHook(e *entry) error {
 	if err != nil {
 		return err
 	}
+	if _, err := resp.ParseHead(line); err != nil {
+		return err
+	}
 	a := answer{head: line[0], text: string(line[1 : len(line)-2])}
 	if err := p.copy(e.shape, nil); err != nil {
 		return err
