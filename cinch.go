@@ -20,7 +20,8 @@ import (
 )
 
 // DefaultMaxRaw is the longest value, in bytes, that is compressed, and the
-// longest that a compressed envelope may declare, unless SealerOptions says otherwise.
+// longest that a compressed envelope may declare at least, unless SealerOptions
+// says otherwise.
 const DefaultMaxRaw = 32 << 20
 
 // What can be wrong with an envelope. Everything that wraps ErrDamaged means
@@ -41,7 +42,7 @@ var (
 	ErrUnknownCodec = codec.ErrUnknownCodec
 	// ErrDictMissing: the dictionary that the envelope names can't be found.
 	ErrDictMissing = errors.New("dictionary is missing")
-	// ErrTooLarge: the envelope declares more bytes than MaxRaw. Nothing was allocated.
+	// ErrTooLarge: the envelope declares more bytes than MaxOpen. Nothing was allocated.
 	ErrTooLarge = errors.New("declared length is over the limit")
 	// ErrNotSealed: ParseHeader was given bytes without the magic.
 	ErrNotSealed = errors.New("not an envelope")
@@ -59,30 +60,47 @@ type Dictionaries interface {
 type SealerOptions struct {
 	Engine *codec.Engine // nil: an engine of its own with default options
 	Dicts  Dictionaries  // nil: there are none
-	MaxRaw int           // bytes; 0: DefaultMaxRaw. Longer values are not compressed, envelopes that declare more are not opened
+
+	// MaxRaw bounds what is sealed, in bytes: longer values are not compressed.
+	// 0: DefaultMaxRaw.
+	MaxRaw int
+	// MaxOpen bounds what is opened, in bytes: compressed envelopes that declare
+	// more are refused. 0: the larger of MaxRaw and DefaultMaxRaw, so that who
+	// lowers MaxRaw still opens what was sealed before. If it is below MaxRaw,
+	// values that are longer than it are not compressed either.
+	MaxOpen int
 }
 
 // Sealer seals and opens. It holds no state but its options.
 type Sealer struct {
-	engine *codec.Engine
-	dicts  Dictionaries
-	maxRaw int
+	engine  *codec.Engine
+	dicts   Dictionaries
+	maxRaw  int
+	maxOpen int // at least maxRaw
 }
 
 // NewSealer returns a Sealer. The engine may be shared with other sealers.
 func NewSealer(o SealerOptions) *Sealer {
-	s := &Sealer{engine: o.Engine, dicts: o.Dicts, maxRaw: o.MaxRaw}
+	s := &Sealer{engine: o.Engine, dicts: o.Dicts, maxRaw: o.MaxRaw, maxOpen: o.MaxOpen}
 	if s.engine == nil {
 		s.engine = codec.New(codec.Options{})
 	}
 	if s.maxRaw <= 0 {
 		s.maxRaw = DefaultMaxRaw
 	}
+	if s.maxOpen <= 0 {
+		s.maxOpen = max(s.maxRaw, DefaultMaxRaw)
+	}
+	s.maxRaw = min(s.maxRaw, s.maxOpen)
 	return s
 }
 
-// MaxRaw is the limit in bytes that this Sealer works with.
+// MaxRaw is the length in bytes of the longest value that this Sealer compresses.
 func (s *Sealer) MaxRaw() int { return s.maxRaw }
+
+// MaxOpen is the length in bytes of the longest value that this Sealer
+// decompresses. What codec Raw holds it opens at any length.
+func (s *Sealer) MaxOpen() int { return s.maxOpen }
 
 func (s *Sealer) dictionary(number uint32) (*codec.Dict, error) {
 	if s.dicts == nil {

@@ -16,7 +16,7 @@ import (
 // ErrTooLarge, and whatever Dictionaries answered.
 //
 // No more is allocated than the length that the header declares (and only
-// after that was found to be within MaxRaw), plus what decoders hold in their pools.
+// after that was found to be within MaxOpen), plus what decoders hold in their pools.
 func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if !IsSealed(stored) {
 		return append(dst, stored...), nil
@@ -41,14 +41,14 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 
 // decode appends the decompressed payload, exactly h.RawLen bytes, to dst.
 func (s *Sealer) decode(dst, payload []byte, h Header) ([]byte, error) {
-	if h.Codec == codec.Raw { // bounded by what was received, so MaxRaw is no matter here
+	if h.Codec == codec.Raw { // bounded by what was received, so MaxOpen is no matter here
 		if len(payload) != h.RawLen {
 			return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(payload), h.RawLen)
 		}
 		return append(dst, payload...), nil
 	}
-	if h.RawLen > s.maxRaw {
-		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxRaw)
+	if h.RawLen > s.maxOpen {
+		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxOpen)
 	}
 	var d *codec.Dict
 	if h.HasDict {

@@ -122,7 +122,7 @@ func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 	const limit = 1 << 20
 	for name, engine := range engines() {
 		t.Run(name, func(t *testing.T) {
-			checkAllocations(t, NewSealer(SealerOptions{Engine: engine, MaxRaw: limit}), limit)
+			checkAllocations(t, NewSealer(SealerOptions{Engine: engine, MaxOpen: limit}), limit)
 		})
 	}
 }
@@ -155,10 +155,10 @@ func FuzzOpen(f *testing.F) {
 	for _, stored := range openable(f, s, dict, orders(300)) {
 		f.Add(stored)
 	}
-	small := NewSealer(SealerOptions{Dicts: s.dicts, MaxRaw: 1 << 16})
+	small := NewSealer(SealerOptions{Dicts: s.dicts, MaxOpen: 1 << 16})
 	var others []*Sealer
 	for _, engine := range engines() {
-		others = append(others, NewSealer(SealerOptions{Engine: engine, Dicts: s.dicts, MaxRaw: 1 << 16}))
+		others = append(others, NewSealer(SealerOptions{Engine: engine, Dicts: s.dicts, MaxOpen: 1 << 16}))
 	}
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		got, err := small.Open([]byte("front"), stored)

@@ -130,7 +130,7 @@ func TestSealRespectsMaxRaw(t *testing.T) {
 }
 
 func TestOpenLimits(t *testing.T) {
-	big, small := NewSealer(SealerOptions{}), NewSealer(SealerOptions{MaxRaw: 999})
+	big, small := NewSealer(SealerOptions{}), NewSealer(SealerOptions{MaxOpen: 999})
 	for _, st := range settings(0)[1:] {
 		for n, want := range map[int]error{998: nil, 999: nil, 1000: ErrTooLarge} {
 			_, err := small.Open(nil, big.Seal(nil, orders(n), st, nil))
@@ -138,6 +138,37 @@ func TestOpenLimits(t *testing.T) {
 				t.Errorf("%s: %d bytes: %v", st, n, err)
 			}
 		}
+	}
+}
+
+func TestLimitsFollowFromEachOther(t *testing.T) {
+	for _, c := range []struct{ maxRaw, maxOpen, wantRaw, wantOpen int }{
+		{0, 0, DefaultMaxRaw, DefaultMaxRaw},
+		{1000, 0, 1000, DefaultMaxRaw},
+		{2 * DefaultMaxRaw, 0, 2 * DefaultMaxRaw, 2 * DefaultMaxRaw},
+		{1000, 2000, 1000, 2000},
+		{0, 2 * DefaultMaxRaw, DefaultMaxRaw, 2 * DefaultMaxRaw},
+		{0, 1000, 1000, 1000}, // nothing is sealed that would not open
+		{2000, 1000, 1000, 1000},
+	} {
+		s := NewSealer(SealerOptions{MaxRaw: c.maxRaw, MaxOpen: c.maxOpen})
+		if s.MaxRaw() != c.wantRaw || s.MaxOpen() != c.wantOpen {
+			t.Errorf("%+v: seals %d, opens %d", c, s.MaxRaw(), s.MaxOpen())
+		}
+	}
+}
+
+// Who lowers MaxRaw still opens what was sealed before.
+func TestLowerMaxRawStillOpens(t *testing.T) {
+	before, after := NewSealer(SealerOptions{}), NewSealer(SealerOptions{MaxRaw: 1 << 20})
+	value := bytes.Repeat(orders(1000), DefaultMaxRaw/1000)
+	st := codec.Setting{Codec: codec.LZ4}
+	stored := before.Seal(nil, value, st, nil)
+	if !IsSealed(stored) || IsSealed(after.Seal(nil, value, st, nil)) {
+		t.Fatal("the limits are not what this is about")
+	}
+	if got, err := after.Open(nil, stored); err != nil || !bytes.Equal(got, value) {
+		t.Errorf("%d of %d bytes, %v", len(got), len(value), err)
 	}
 }
 

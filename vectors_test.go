@@ -65,7 +65,7 @@ var engines = sync.OnceValue(func() map[string]*codec.Engine {
 })
 
 func checkVector(t *testing.T, v vector, engine *codec.Engine) {
-	o := SealerOptions{Engine: engine, MaxRaw: v.MaxRaw}
+	o := SealerOptions{Engine: engine, MaxOpen: v.MaxRaw}
 	if v.Dictionary != "" {
 		o.Dicts = newDictSet(t, readVectorFile(t, v.Dictionary))
 	}

@@ -75,7 +75,7 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err != nil {
 		return err
 	}
-	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxRaw: maxInspectBytes})
+	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxOpen: maxInspectBytes})
 	r := inspect.Inspect(s, stored)
 	if err := o.write(r); err != nil {
 		return err

@@ -127,6 +127,7 @@ func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config
 		Engine:   p.engine,
 		Dicts:    r.keeper.dicts,
 		MaxSeal:  int(g.MaxSeal),
+		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
 		Requests: p.requests,
 		Replies:  p.replies,

@@ -67,6 +67,7 @@ type Gateway struct {
 	UpstreamTLS    *UpstreamTLS `yaml:"upstream_tls,omitempty"`
 	Enabled        bool         `yaml:"enabled"`
 	MaxSeal        Bytes        `yaml:"max_seal"`
+	MaxOpen        *Bytes       `yaml:"max_open"` // nil until the defaults are filled in
 	MaxConnections int          `yaml:"max_connections"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
 	Rules          []Rule       `yaml:"rules"`
@@ -108,6 +109,7 @@ const (
 	DefaultListen         = "127.0.0.1:6380" // of the embedded store's gateway
 	DefaultBudget         = 256 << 20        // bytes
 	DefaultMaxSeal        = 32 << 20         // bytes
+	DefaultMaxOpen        = 32 << 20         // bytes, if max_seal is not more
 	DefaultMaxConnections = 10000
 	DefaultDrainTimeout   = 30 * time.Second
 

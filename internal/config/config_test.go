@@ -100,7 +100,7 @@ func TestDefaults(t *testing.T) {
 	if c.Admin.Listen != DefaultAdmin || c.Memory.Budget != DefaultBudget || c.Log.Level != "info" || c.Zstd != "auto" {
 		t.Errorf("%+v", c)
 	}
-	if !g.Enabled || g.MaxSeal != DefaultMaxSeal || g.MaxConnections != DefaultMaxConnections {
+	if !g.Enabled || g.MaxSeal != DefaultMaxSeal || *g.MaxOpen != DefaultMaxOpen || g.MaxConnections != DefaultMaxConnections {
 		t.Errorf("%+v", g)
 	}
 	if r.Key != "*" || *r.MinSize != policy.DefaultMinSize || r.MinGain != 100*policy.DefaultMinGain || r.Name != "rule-1" || r.DB != nil {
@@ -268,6 +268,21 @@ func TestDocs(t *testing.T) {
 			if !regexp.MustCompile("[`.]" + name + "[`.]").MatchString(docs) {
 				t.Errorf("%T: %s is not described", v, name)
 			}
+		}
+	}
+}
+
+// What was sealed opens after max_seal was lowered, and after it was raised.
+func TestMaxOpenFollowsMaxSeal(t *testing.T) {
+	for more, want := range map[string]Bytes{
+		"max_seal: 1MiB":                   32 << 20,
+		"max_seal: 64MiB":                  64 << 20,
+		"max_seal: 1MiB, max_open: 2MiB":   2 << 20,
+		"max_seal: 64MiB, max_open: 64MiB": 64 << 20,
+	} {
+		c := parse(t, strings.Replace(small, "{name: a", "{"+more+", name: a", 1))
+		if got := *c.Gateways[0].MaxOpen; got != want {
+			t.Errorf("%s: max_open is %s", more, got)
 		}
 	}
 }

@@ -87,6 +87,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".tls", a.TLS, b.TLS)
 		compare(path+".upstream_tls", a.UpstreamTLS, b.UpstreamTLS)
 		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
+		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
 	}
 	for i := range wanted.Gateways {

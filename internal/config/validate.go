@@ -163,6 +163,13 @@ func (v *validator) limits(g *Gateway, path string) {
 	if g.MaxSeal < 1 || g.MaxSeal > maxBytes {
 		v.add(path+".max_seal", "", "%s is not between 1 and %s", g.MaxSeal, Bytes(maxBytes))
 	}
+	switch {
+	case g.MaxOpen == nil:
+	case *g.MaxOpen < 1 || *g.MaxOpen > maxBytes:
+		v.add(path+".max_open", "", "%s is not between 1 and %s", *g.MaxOpen, Bytes(maxBytes))
+	case *g.MaxOpen < g.MaxSeal:
+		v.add(path+".max_open", "what is sealed has to open again", "%s is below max_seal, %s", *g.MaxOpen, g.MaxSeal)
+	}
 	if g.MaxConnections < 1 || g.MaxConnections > maxConnections {
 		v.add(path+".max_connections", "", "%d is not between 1 and %d", g.MaxConnections, maxConnections)
 	}
@@ -290,8 +297,13 @@ func (r *Rule) minSize() Bytes {
 // fillDefaults makes explicit what depends on other values.
 func (c *Config) fillDefaults() {
 	for i := range c.Gateways {
-		for j := range c.Gateways[i].Rules {
-			r := &c.Gateways[i].Rules[j]
+		g := &c.Gateways[i]
+		if g.MaxOpen == nil {
+			size := max(g.MaxSeal, DefaultMaxOpen)
+			g.MaxOpen = &size
+		}
+		for j := range g.Rules {
+			r := &g.Rules[j]
 			if r.Name == "" {
 				r.Name = fmt.Sprintf("rule-%d", j+1)
 			}

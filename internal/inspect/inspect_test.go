@@ -11,7 +11,7 @@ import (
 )
 
 func TestInspect(t *testing.T) {
-	s := cinch.NewSealer(cinch.SealerOptions{MaxRaw: 10_000})
+	s := cinch.NewSealer(cinch.SealerOptions{MaxOpen: 10_000})
 	value := []byte(strings.Repeat("a value of an application; ", 20))
 	sealed := s.Seal(nil, value, codec.Setting{Codec: codec.LZ4}, nil)
 	differs := append([]byte(nil), sealed...)

@@ -32,6 +32,7 @@ type Config struct {
 	Engine   *codec.Engine
 	Dicts    Dicts // nil: no dictionaries
 	MaxSeal  int   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
 
 	// Requests and Replies bound the bytes of large values in flight, one budget a
@@ -70,7 +71,7 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{cfg: cfg, table: newTable()}
-	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal}
+	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	if cfg.Dicts != nil {
 		opts.Dicts = cfg.Dicts
 	}
@@ -93,6 +94,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error { return g.server.Shutdown
 
 // SetPolicy replaces the rules for every command from now on.
 func (g *Gateway) SetPolicy(p *policy.Policy) { g.policy.Store(p) }
+
+// maxOpen bounds, in bytes, the values that are opened.
+func (g *Gateway) maxOpen() int { return g.sealer.MaxOpen() }
 
 // commandNames are the commands whose guarding is counted by name.
 func (g *Gateway) commandNames() []string {

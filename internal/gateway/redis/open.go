@@ -83,7 +83,7 @@ func (p *replyPump) declared(n int64) (raw int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if limit := p.s.g.cfg.MaxSeal; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
+	if limit := p.s.g.maxOpen(); h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
 		return 0, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	return h.RawLen, nil
@@ -393,7 +393,7 @@ func (p *replyPump) capture(o *op) error {
 }
 
 func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
-	if n > int64(p.s.g.cfg.MaxSeal+cinch.MaxHeaderLen) {
+	if n > int64(p.s.g.maxOpen()+cinch.MaxHeaderLen) {
 		return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
 	}
 	if n > freeBytes {
