@@ -44,7 +44,7 @@ type Server struct {
 	// NewSession makes the session of an accepted connection, whose concrete
 	// type is *Conn, or *tls.Conn after a completed handshake. It is called in
 	// the session's goroutine and may take its time. On nil the connection is
-	// closed.
+	// closed, once the client has had time to read what it was sent.
 	NewSession func(net.Conn) Session
 
 	TLS              *tls.Config   // nil: plain
@@ -178,7 +178,25 @@ func (s *Server) serve(a *activeConn) {
 	}
 	if session := s.begin(a, c); session != nil {
 		session.Run()
+		return
 	}
+	linger(c)
+}
+
+// A client that got no session may go on sending for so long and so much.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 64 << 10
+)
+
+// linger lets a client read what it was told instead of a session. Closing at once
+// would break the pipe under what it is sending, and it would report that instead.
+func linger(c net.Conn) {
+	if CloseWrite(c) != nil {
+		return
+	}
+	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c, lingerBytes)
 }
 
 func (s *Server) handshake(c *Conn) (net.Conn, error) {

@@ -423,6 +423,28 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 	}
 }
 
+// A client that is still sending when it is turned away reads why.
+func TestNilSessionIsHeard(t *testing.T) {
+	h := startServer(t, &Server{NewSession: func(c net.Conn) Session {
+		_, _ = io.WriteString(c, "go away\n")
+		return nil
+	}})
+	c := h.dial(t)
+	if got, err := c.lines.ReadString('\n'); err != nil || got != "go away\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := c.lines.ReadString('\n'); err != io.EOF { // it knows that nothing will come
+		t.Errorf("%q, %v", got, err)
+	}
+	for range 3 { // the first write to a closed socket may pass
+		if _, err := io.WriteString(c, "a request\n"); err != nil {
+			t.Fatalf("a client that sends is cut off: %v", err)
+		}
+	}
+	_ = c.Close()
+	eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
+}
+
 func TestNilSessionClosesTheConnection(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(net.Conn) Session { return nil }})
 	h.dial(t).expectEnd()
