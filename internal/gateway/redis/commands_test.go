@@ -1,52 +1,16 @@
 package redis
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 )
-
-// realServer starts a redis-server on a unix socket and returns a client of it.
-func realServer(t *testing.T) *goredis.Client {
-	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-server is missing; test/servers install redis gets it")
-		}
-		t.Skip("redis-server is missing; test/servers install redis gets it")
-	}
-	dir := t.TempDir()
-	sock := filepath.Join(dir, "s")
-	cmd := exec.Command(bin, "--port", "0", "--unixsocket", sock, "--save", "", "--dir", dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := goredis.NewClient(&goredis.Options{Network: "unix", Addr: sock, DisableIdentity: true})
-	t.Cleanup(func() { _ = c.Close() })
-	for range 200 {
-		if c.Ping(context.Background()).Err() == nil {
-			return c
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("redis-server does not answer")
-	return nil
-}
 
 // Every command that the server has is a row of the table, with its arity, and where the
 // table says where keys are it agrees with the server.
 func TestTableAgreesWithServer(t *testing.T) {
-	c := realServer(t)
-	commands, err := c.Command(context.Background()).Result()
+	c := clientOf(t, startServer(t))
+	commands, err := c.Command(ctx).Result()
 	if err != nil || len(commands) < 200 {
 		t.Fatal(len(commands), err)
 	}

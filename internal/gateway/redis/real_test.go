@@ -1,0 +1,328 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+var ctx = context.Background()
+
+// startServer starts a redis-server on a unix socket and returns the socket's path.
+func startServer(t *testing.T, args ...string) string {
+	t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-server is missing; test/servers install redis gets it")
+		}
+		t.Skip("redis-server is missing; test/servers install redis gets it")
+	}
+	dir := t.TempDir()
+	sock := filepath.Join(dir, "s")
+	cmd := exec.Command(bin, append([]string{"--port", "0", "--unixsocket", sock, "--save", "", "--dir", dir}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for range 250 {
+		if c, err := net.Dial("unix", sock); err == nil {
+			_ = c.Close()
+			return sock
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("redis-server does not come up")
+	return ""
+}
+
+// clientOf returns a client whose commands all go over one connection.
+func clientOf(t *testing.T, sock string, change ...func(*goredis.Options)) *goredis.Client {
+	t.Helper()
+	o := &goredis.Options{Network: "unix", Addr: sock, DisableIdentity: true, Protocol: 2, PoolSize: 1, MaxRetries: -1}
+	for _, f := range change {
+		f(o)
+	}
+	c := goredis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func as(user, password string) func(*goredis.Options) {
+	return func(o *goredis.Options) { o.Username, o.Password = user, password }
+}
+
+// startGateway serves a gateway to the server at sock, and returns its own socket.
+func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *Gateway) {
+	t.Helper()
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Name: "test", Upstream: gateway.Upstream{Network: "unix", Address: sock}, Policy: rules,
+		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20), Stats: gateway.NewStats("test", "redis"),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	g := NewGateway(cfg)
+	path := filepath.Join(t.TempDir(), "g")
+	l, err := gateway.Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(func() {
+		end, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := g.Shutdown(end); err != nil {
+			t.Error("shutdown:", err)
+		}
+	})
+	return path, g
+}
+
+// long is a value that every rule here seals.
+var long = strings.Repeat("hello, sealed world; ", 50)
+
+// do runs a command given as words; {long} stands for the long value.
+func do(c interface {
+	Do(context.Context, ...any) *goredis.Cmd
+}, words string) string {
+	var args []any
+	for w := range strings.FieldsSeq(words) {
+		args = append(args, strings.ReplaceAll(w, "{long}", long))
+	}
+	v, err := c.Do(ctx, args...).Result()
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return fmt.Sprint(v)
+}
+
+// expect runs pairs of a command and what its answer must begin with.
+func expect(t *testing.T, c interface {
+	Do(context.Context, ...any) *goredis.Cmd
+}, pairs ...string) {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		want := strings.ReplaceAll(pairs[i+1], "{long}", long)
+		if got := do(c, pairs[i]); got != want && (want == "" || !strings.HasPrefix(got, want) || len(want) > 200) {
+			t.Errorf("%s: %.120q, want %.120q", pairs[i], got, want)
+		}
+	}
+}
+
+func isSealed(t *testing.T, direct *goredis.Client, key string) bool {
+	t.Helper()
+	b, err := direct.Get(ctx, key).Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cinch.IsSealed(b)
+}
+
+// reads are answered for a sealed value as for a plain one; {long} has 1050 bytes.
+var reads = []string{
+	"STRLEN k", "1050",
+	"GETRANGE k 7 12", "sealed",
+	"SUBSTR k -2 -1", "; ",
+	"GETBIT k 1", "1",
+	"BITCOUNT k 0 0", "3",
+	"BITPOS k 1", "1",
+	"BITFIELD_RO k GET u8 0", "[104]",
+	"HSTRLEN h f", "1050",
+	"STRLEN h", "error: WRONGTYPE",
+	"STRLEN missing", "0",
+	"GETRANGE k a b", "error: ERR value is not an integer or out of range",
+}
+
+func TestUserWithoutScripts(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	expect(t, direct, "ACL SETUSER app on >pw ~* &* +@all -@scripting", "OK")
+	path, _ := startGateway(t, sock)
+	app := clientOf(t, path, as("app", "pw"))
+	expect(t, app, "SET k {long}", "OK", "HSET h f {long}", "1")
+	if !isSealed(t, direct, "k") {
+		t.Fatal("k is not sealed")
+	}
+	expect(t, app, reads...)
+	expect(t, app, "APPEND k !", "1051", "GET k", long+"!", "SET k {long}", "OK", "SETRANGE k 0 J", "1050", "GETRANGE k 0 4", "Jello")
+	expect(t, app, "SET k {long}", "OK")
+	conn := app.Conn()
+	defer conn.Close()
+	expect(t, conn, "MULTI", "OK", "STRLEN k", "QUEUED", "EXEC", "[1050]")
+	expect(t, conn, "MULTI", "OK", "APPEND k x", "error: ERR cinch:", "EXEC", "error: EXECABORT", "STRLEN k", "1050")
+}
+
+func TestUserWhoOnlyReads(t *testing.T) {
+	sock := startServer(t)
+	expect(t, clientOf(t, sock), "ACL SETUSER reader on >pw %R~* +@all", "OK")
+	path, _ := startGateway(t, sock)
+	expect(t, clientOf(t, path), "SET k {long}", "OK", "HSET h f {long}", "1")
+	expect(t, clientOf(t, path, as("reader", "pw")), reads...)
+}
+
+func TestReplica(t *testing.T) {
+	primary := startServer(t, "--port", "7911", "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
+	sock := startServer(t, "--replicaof", "127.0.0.1", "7911")
+	toPrimary, _ := startGateway(t, primary)
+	expect(t, clientOf(t, toPrimary), "SET k {long}", "OK", "HSET h f {long}", "1")
+	direct := clientOf(t, sock)
+	for i := 0; do(direct, "EXISTS k h") != "2"; i++ {
+		if i == 200 {
+			t.Fatal("the replica has not caught up")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	path, _ := startGateway(t, sock)
+	c := clientOf(t, path)
+	expect(t, c, "GET k", "{long}", "HGETALL h", "[f "+long+"]")
+	expect(t, c, reads...)
+	expect(t, c, "APPEND k x", "error: READONLY", "SET k v", "error: READONLY")
+	if !isSealed(t, direct, "k") {
+		t.Error("a read on the replica has put k back")
+	}
+}
+
+// The second connection logs in as the client does.
+func TestTransactionsUnderPassword(t *testing.T) {
+	sock := startServer(t, "--requirepass", "secret")
+	path, _ := startGateway(t, sock)
+	c := clientOf(t, path, as("", "secret")).Conn()
+	defer c.Close()
+	expect(t, c, "SET k {long}", "OK", "SELECT 3", "OK", "SET k3 {long}", "OK")
+	expect(t, c, "MULTI", "OK", "APPEND k3 !", "QUEUED", "SET n {long}", "QUEUED", "APPEND n ?", "QUEUED", "STRLEN n", "QUEUED",
+		"INCRBYFLOAT k3 1", "QUEUED", "EXEC", "[1051 OK 1051 1051 ERR value is not a valid float]")
+	expect(t, c, "GET k3", long+"!", "GET n", long+"?", "SELECT 0", "OK")
+	expect(t, c, "WATCH k", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050")
+	nobody := clientOf(t, path)
+	expect(t, nobody, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
+}
+
+func TestWatchSurvives(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	a, b := clientOf(t, path).Conn(), clientOf(t, path)
+	defer a.Close()
+	expect(t, b, "SET k {long}", "OK", "SET other {long}", "OK")
+	expect(t, a, "WATCH k", "OK", "STRLEN k", "1050", "GETRANGE k 0 4", "hello", "APPEND other x", "1051",
+		"EVAL return(redis.call('STRLEN',KEYS[1])) 1 other", "1051", "MULTI", "OK", "GET k", "QUEUED", "EXEC", "["+long+"]")
+	expect(t, a, "WATCH k", "OK")
+	expect(t, b, "SET k {long}", "OK")
+	expect(t, a, "MULTI", "OK", "GET k", "QUEUED", "EXEC", "error: redis: nil")
+	expect(t, b, "SET k {long}", "OK")
+	expect(t, a, "WATCH other", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050", "MULTI", "OK", "PING", "QUEUED", "EXEC", "[PONG]")
+}
+
+// A command that the table lacks sees plain values.
+func TestUnknownCommand(t *testing.T) {
+	sock := startServer(t)
+	path, g := startGateway(t, sock)
+	delete(g.table, "append")
+	delete(g.table, "ping")
+	c := clientOf(t, path)
+	expect(t, c, "SET k {long}", "OK", "APPEND k x", "1051", "GET k", long+"x", "PING", "PONG", "NOSUCH k", "error: ERR unknown command 'NOSUCH'")
+	conn := c.Conn()
+	defer conn.Close()
+	expect(t, conn, "SET k {long}", "OK", "MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]", "GET k", long+"x")
+	if got, err := conn.Do(ctx, "APPEND", "k", cinch.Magic+"x").Result(); err == nil || !strings.Contains(err.Error(), "cinch") {
+		t.Errorf("an unknown command may write the magic: %v %v", got, err)
+	}
+}
+
+func TestCommandsUnderTracking(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	c := clientOf(t, path, func(o *goredis.Options) { o.Protocol = 3 }).Conn()
+	defer c.Close()
+	expect(t, c, "SET k {long}", "OK", "CLIENT TRACKING ON", "OK", "APPEND k x", "1051", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1051", "GET k", long+"x")
+}
+
+// A value that begins with the magic stays what it is through commands that compute on it.
+func TestMagicSurvivesCommands(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	direct, c := clientOf(t, sock), clientOf(t, path)
+	value := cinch.Magic + "abc"
+	if err := c.Set(ctx, "k", value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "APPEND k x", "7", "GET k", value+"x", "SETRANGE k 3 y", "7", "GET k", cinch.Magic+"ybcx", "STRLEN k", "7")
+	expect(t, c, "EVAL return(redis.call('APPEND',KEYS[1],'z')) 1 k", "8", "GET k", cinch.Magic+"ybcxz")
+	if !isSealed(t, direct, "k") {
+		t.Error("k is not wrapped")
+	}
+	if n := c.Append(ctx, "new", value).Val(); n != int64(len(value)) || c.Get(ctx, "new").Val() != value {
+		t.Errorf("APPEND to nothing: %d, %q", n, c.Get(ctx, "new").Val())
+	}
+	big := cinch.Magic + strings.Repeat("x", 200)
+	if err := c.Eval(ctx, "redis.call('SET',KEYS[1],ARGV[1]) redis.call('HSET',KEYS[2],'f',ARGV[1])", []string{"s", "h"}, big).Err(); err != nil && err != goredis.Nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "GET s", big, "HGET h f", big)
+}
+
+func TestDictionaryOfARule(t *testing.T) {
+	sock := startServer(t)
+	var samples [][]byte
+	for i := range 400 {
+		samples = append(samples, fmt.Appendf(nil, `{"id":%d,"customer":"c-%d","status":"shipped","currency":"EUR","total":%d,"tags":["a","b"]}`, i, i*7919%1000, i*37))
+	}
+	d, err := dict.Train(samples[:300], dict.TrainOptions{Size: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "orders", Setting: codec.Setting{Codec: codec.Zstd, Level: 3, Dict: d.Number()}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := clientOf(t, sock)
+	writer := storeredis.NewDicts(storeredis.DictsOptions{Client: direct, Local: &dict.Set{}})
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go writer.Run(run)
+	if err := writer.Publish(ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	path, _ := startGateway(t, sock, func(c *Config) { c.Dicts, c.Policy = writer, rules })
+	value := string(samples[350])
+	if err := clientOf(t, path).Set(ctx, "o", value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	stored, _ := direct.Get(ctx, "o").Bytes()
+	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() || len(stored)*2 > len(value) {
+		t.Fatalf("%d bytes of %d, %+v %v", len(stored), len(value), h, err)
+	}
+	reader := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})
+	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = reader })
+	expect(t, clientOf(t, other), "GET o", value, "STRLEN o", fmt.Sprint(len(value)))
+	blind, _ := startGateway(t, sock)
+	expect(t, clientOf(t, blind), "GET o", "error: ERR cinch: sealed value does not open: dictionary")
+	expect(t, clientOf(t, path), "FUNCTION FLUSH", "OK")
+	deadline := time.Now().Add(20 * time.Second)
+	for !writer.Ready(d.Number()) && time.Now().Before(deadline) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	late := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})
+	if _, err := late.Dictionary(d.Number()); err != nil {
+		t.Errorf("after FUNCTION FLUSH: %v", err)
+	}
+}
