@@ -88,7 +88,7 @@ func (s *session) handleComputed(r *request) error {
 	if err != nil {
 		return err
 	}
-	o := &op{args: cloneArgs(r.args), plain: verb == ""}
+	o := &op{args: cloneArgs(r.args), plain: verb == "" || isWide(r)}
 	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
 	}
@@ -104,6 +104,20 @@ func (s *session) handleComputed(r *request) error {
 		script = peekFieldScript
 	}
 	return s.send(evalArgs(verb, script, r.args[1:2], []byte(cinch.Magic), []byte(last), r.args))
+}
+
+// isWide reports BITFIELD or BITFIELD_RO with fields above 53 bits: their values would be
+// rounded on their way through Lua, whose numbers are doubles.
+func isWide(r *request) bool {
+	if !strings.HasPrefix(r.cmd.name, "bitfield") {
+		return false
+	}
+	for _, a := range r.args[2:] {
+		if len(a) == 3 && (a[0]|0x20 == 'i' || a[0]|0x20 == 'u') && (a[1] == '5' && a[2] > '3' || a[1] >= '6') {
+			return true
+		}
+	}
+	return false
 }
 
 // plainRead reads the whole value, for users without scripts.
@@ -145,7 +159,7 @@ func (s *session) handleInflated(r *request) error {
 		return s.forward(r, entry{})
 	}
 	switch {
-	case len(r.args) > maxGuardArgs || s.lua.denied || s.tracking && !s.tx.open:
+	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || s.tracking && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, guardScript, keys)

@@ -181,8 +181,14 @@ func TestUserWhoOnlyReads(t *testing.T) {
 }
 
 func TestReplica(t *testing.T) {
-	primary := startServer(t, "--port", "7911", "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
-	sock := startServer(t, "--replicaof", "127.0.0.1", "7911")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	primary := startServer(t, "--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
+	sock := startServer(t, "--replicaof", "127.0.0.1", port)
 	toPrimary, _ := startGateway(t, primary)
 	expect(t, clientOf(t, toPrimary), "SET k {long}", "OK", "HSET h f {long}", "1")
 	direct := clientOf(t, sock)
@@ -230,6 +236,34 @@ func TestWatchSurvives(t *testing.T) {
 	expect(t, a, "MULTI", "OK", "GET k", "QUEUED", "EXEC", "error: redis: nil")
 	expect(t, b, "SET k {long}", "OK")
 	expect(t, a, "WATCH other", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050", "MULTI", "OK", "PING", "QUEUED", "EXEC", "[PONG]")
+}
+
+// Numbers above 2^53 don't pass through Lua.
+func TestWideBitfields(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	direct, c := clientOf(t, sock), clientOf(t, path)
+	for _, value := range []string{"B\xcdNC<4$\xee", long} {
+		for _, words := range []string{
+			"BITFIELD k GET i64 0", "BITFIELD_RO k GET u63 0", "BITFIELD k SET i64 0 4813589627408753902", "BITFIELD k SET i64 0 1",
+			"BITFIELD k OVERFLOW FAIL INCRBY u63 0 9223372036854775807 INCRBY u63 0 9223372036854775807", "BITFIELD k INCRBY u53 0 9007199254740991", "STRLEN k",
+		} {
+			if err := direct.Set(ctx, "k", value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			want := do(direct, words)
+			if err := c.Set(ctx, "k", value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got := do(c, words); got != want {
+				t.Errorf("%s on %.10q: %s, want %s", words, value, got, want)
+			}
+		}
+	}
+	if err := c.Set(ctx, "k", "abcdefgh", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", cinch.Magic)
 }
 
 // A command that the table lacks sees plain values.

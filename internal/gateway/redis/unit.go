@@ -282,8 +282,8 @@ func (p *part) restore() [][]byte {
 // leavesMagic reports that the command may leave a plain value that begins with the
 // magic, which must not stay so.
 func (s *session) leavesMagic(r *request, parts []part) bool {
-	if s.lua.denied {
-		return false
+	if s.lua.denied || r.cmd.writes {
+		return !s.lua.denied
 	}
 	for i := range parts {
 		if cinch.IsSealed(parts[i].value) {
