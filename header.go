@@ -65,6 +65,7 @@ func IsSealed(b []byte) bool {
 // than the first MaxHeaderLen bytes of the envelope. It does not look at the
 // payload and does not allocate. Bytes without the magic give ErrNotSealed;
 // all other errors wrap ErrDamaged: ErrTruncated, ErrVersion, ErrReserved, ErrHeader.
+// On 32 bits a raw length above 2^31-1 is ErrHeader too.
 func ParseHeader(b []byte) (Header, error) {
 	var h Header
 	if !IsSealed(b) {

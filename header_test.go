@@ -8,6 +8,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
+// longest is the largest raw length that fits a header and, on 32 bits, an int.
+const longest = int(MaxHeaderRawLen & uint64(maxInt))
+
 func TestHeaderLengths(t *testing.T) {
 	for _, c := range []struct{ rawLen, want int }{
 		{0, 10},
@@ -19,7 +22,7 @@ func TestHeaderLengths(t *testing.T) {
 		{1 << 21, 13},
 		{1<<28 - 1, 13},
 		{1 << 28, 14},
-		{MaxHeaderRawLen, 14},
+		{longest, 14},
 	} {
 		h := Header{Version: Version, Codec: codec.LZ4, RawLen: c.rawLen}
 		if got := len(h.Append(nil)); got != c.want {
@@ -30,7 +33,7 @@ func TestHeaderLengths(t *testing.T) {
 			t.Errorf("raw length %d with dictionary: header of %d bytes, want %d", c.rawLen, got, c.want+4)
 		}
 	}
-	h := Header{Version: Version, Codec: codec.Zstd, HasDict: true, Dict: 1, RawLen: MaxHeaderRawLen, Ext: make([]byte, 60)}
+	h := Header{Version: Version, Codec: codec.Zstd, HasDict: true, Dict: 1, RawLen: longest, Ext: make([]byte, 60)}
 	if got := len(h.Append(nil)); got != MaxHeaderLen {
 		t.Errorf("longest header has %d bytes, want %d", got, MaxHeaderLen)
 	}
@@ -39,7 +42,7 @@ func TestHeaderLengths(t *testing.T) {
 // Every combination of fields parses to what was appended, from the header
 // alone and with a payload behind it; every proper prefix is ErrTruncated.
 func TestHeaderRoundTrip(t *testing.T) {
-	for _, rawLen := range []int{0, 1, 127, 128, 16383, 16384, 1<<21 - 1, 1 << 21, 1<<28 - 1, 1 << 28, MaxHeaderRawLen} {
+	for _, rawLen := range []int{0, 1, 127, 128, 16383, 16384, 1<<21 - 1, 1 << 21, 1<<28 - 1, 1 << 28, longest} {
 		for id := codec.ID(0); id < 16; id++ {
 			for _, dict := range []uint32{0, 1, 0x80000000, 0xFFFFFFFF} {
 				for _, words := range []int{0, 1, 15} {

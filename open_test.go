@@ -129,7 +129,7 @@ func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 
 func checkAllocations(t *testing.T, s *Sealer, limit int) {
 	for id := codec.Raw; id.Known(); id++ {
-		for _, declared := range []int{limit, limit + 1, 1 << 30, MaxHeaderRawLen} {
+		for _, declared := range []int{limit, limit + 1, 1 << 30, longest} {
 			h := Header{Version: Version, Codec: id, RawLen: declared}
 			stored := append(h.Append(nil), "\x00\x80\x80\x80\x80\x7f"...)
 			_, _ = s.Open(nil, stored) // pools fill

@@ -237,10 +237,10 @@ func (k *kitchen) refused() {
 		h := Header{Version: Version, Codec: id, RawLen: 3}
 		k.refuses(fmt.Sprintf("codec-%d", id), "unknown codec", append(h.Append(nil), "abc"...), nil)
 	}
-	h := Header{Version: Version, Codec: 8, HasDict: true, Dict: 1, RawLen: MaxHeaderRawLen, Ext: noise(60)}
+	h := Header{Version: Version, Codec: 8, HasDict: true, Dict: 1, RawLen: longest, Ext: noise(60)}
 	k.refuses("codec-8-longest-header", "unknown codec", h.Append(nil), nil)
 	for id := codec.Snappy; id.Known(); id++ {
-		h := Header{Version: Version, Codec: id, RawLen: MaxHeaderRawLen}
+		h := Header{Version: Version, Codec: id, RawLen: longest}
 		k.refuses(fmt.Sprintf("32-gib-%s", id), "too large", append(h.Append(nil), "bomb"...), nil)
 	}
 }

@@ -65,6 +65,9 @@ var engines = sync.OnceValue(func() map[string]*codec.Engine {
 })
 
 func checkVector(t *testing.T, v vector, engine *codec.Engine) {
+	if uint64(longest) < MaxHeaderRawLen && (strings.HasPrefix(v.Name, "refuse-32-gib") || strings.HasSuffix(v.Name, "longest-header")) {
+		t.Skip("its length is no int on 32 bits, which is refused as ErrHeader")
+	}
 	o := SealerOptions{Engine: engine, MaxOpen: v.MaxRaw}
 	if v.Dictionary != "" {
 		o.Dicts = newDictSet(t, readVectorFile(t, v.Dictionary))

@@ -147,7 +147,7 @@ func usable(samples [][]byte, o TrainOptions) [][]byte {
 	var spread [][]byte
 	for i, taken := 0, 0; i < len(all); i++ {
 		// Takes a sample when the share taken falls behind the share passed.
-		if taken <= most*i/len(all) && taken+len(all[i]) <= most {
+		if int64(taken) <= int64(most)*int64(i)/int64(len(all)) && taken+len(all[i]) <= most {
 			spread = append(spread, all[i])
 			taken += len(all[i])
 		}

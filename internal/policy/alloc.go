@@ -55,7 +55,7 @@ func sdsSize(n int) int {
 		header = 3
 	case n < 1<<16:
 		header = 5
-	case n < 1<<32:
+	case uint64(n) < 1<<32:
 		header = 9
 	}
 	return allocSize(header + n + 1)
