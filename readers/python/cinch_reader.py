@@ -6,6 +6,7 @@ Needs nothing but the standard library for raw, snappy, s2, minlz, lz4, zlib and
 package backports.zstd. The block decoders are plain Python: meant for jobs that read stores, not for a hot path.
 """
 
+import base64
 import hashlib
 import struct
 import zlib
@@ -101,6 +102,23 @@ def open_value(stored: bytes, dictionaries: Mapping[int, bytes] = {}, max_raw: i
     if zlib.crc32(value) != h.checksum:
         raise Damaged("checksum does not match")
     return bytes(value)
+
+
+def fetch_dictionary(client, number: int) -> bytes:
+    """Finds a dictionary in the Redis server whose values name it, see the appendix of docs/FORMAT.md.
+
+    client is a redis.Redis of database 0 without decode_responses, or whatever else has its execute_command.
+    """
+    name = f"{number:08x}"
+    try:
+        content = base64.b64decode(client.execute_command("FCALL_RO", "cinch_dict_" + name, 0))
+    except Exception as e:  # each client has classes of its own
+        if not any(text in str(e).lower() for text in ("function not found", "unknown command")):
+            raise
+        content = client.execute_command("GET", "cinch:dict:" + name)
+    if content is None or dictionary_number(content) != number:
+        raise DictionaryMissing(name)
+    return content
 
 
 def _decode(h: Header, payload: bytes, dictionary):

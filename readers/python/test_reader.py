@@ -3,6 +3,7 @@
     python3 -m unittest discover readers/python
 """
 
+import base64
 import json
 import pathlib
 import unittest
@@ -57,6 +58,47 @@ class Damage(unittest.TestCase):
                         self.assertEqual(cinch.open_value(bytes(damaged)), value)
                     except cinch.EnvelopeError:
                         pass
+
+
+class FakeRedis:
+    """Answers commands from a dict, with None or the exception that is there."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def execute_command(self, *args):
+        answer = self.answers.get(args)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class FetchDictionary(unittest.TestCase):
+    content = b"what values have in common"
+    number = cinch.dictionary_number(content)
+    call = ("FCALL_RO", f"cinch_dict_{number:08x}", 0)
+    get = ("GET", f"cinch:dict:{number:08x}")
+
+    def fetch(self, called, got=None):
+        return cinch.fetch_dictionary(FakeRedis({self.call: called, self.get: got}), self.number)
+
+    def test_found(self):
+        self.assertEqual(self.fetch(base64.b64encode(self.content)), self.content)
+        for error in ("Function not found", "unknown command 'FCALL_RO', with args beginning with: "):
+            self.assertEqual(self.fetch(Exception(error), self.content), self.content)
+
+    def test_missing(self):
+        for called, got in [
+            (Exception("Function not found"), None),
+            (Exception("Function not found"), b"another content"),
+            (base64.b64encode(b"another content"), self.content),
+        ]:
+            with self.assertRaises(cinch.DictionaryMissing):
+                self.fetch(called, got)
+
+    def test_nobody_knows(self):
+        with self.assertRaises(ConnectionError):
+            self.fetch(ConnectionError("refused"), self.content)
 
 
 if __name__ == "__main__":
