@@ -38,6 +38,7 @@ type command struct {
 	reply    shape     // which elements of the reply are values
 	keys     keyRange  // where the keys are, for computed, inflated, scripts
 	control  func(*session, *request) error
+	always   bool // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool // inflated: may leave a plain value that begins with the magic
 }
 
@@ -163,7 +164,7 @@ var controlCommands = []command{
 	{name: "quit", arity: -1, control: (*session).quit},
 	{name: "reset", arity: 1, control: (*session).reset},
 	{name: "multi", arity: 1, control: (*session).multi},
-	{name: "exec", arity: 1, control: (*session).exec},
+	{name: "exec", arity: 1, always: true, control: (*session).exec},
 	{name: "discard", arity: 1, control: (*session).discard},
 	{name: "watch", arity: -2, control: (*session).watch},
 	{name: "unwatch", arity: 1, control: (*session).unwatch},
@@ -237,8 +238,11 @@ func (t table) lookup(name []byte) *command {
 	return unknownCommand
 }
 
-// accepts reports whether the server accepts that many arguments.
+// accepts reports whether the server acts on a request with that many arguments.
 func (c *command) accepts(argc int) bool {
+	if c.always {
+		return true
+	}
 	if c.arity >= 0 {
 		return argc == c.arity
 	}

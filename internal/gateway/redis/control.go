@@ -106,6 +106,7 @@ func (s *session) quit(r *request) error {
 // reset brings the connection back to its first state.
 func (s *session) reset(r *request) error {
 	s.endTransaction()
+	s.watched = false
 	s.replies = muting{}
 	s.tracking = false
 	s.forgetRights()

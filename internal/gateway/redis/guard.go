@@ -29,17 +29,25 @@ return redis.pcall(unpack(ARGV,3))`
 	// ARGV: the magic, the number of known values, envelope and value of each, the
 	// command. Afterwards a plain value that begins with the magic is wrapped, as
 	// docs/FORMAT.md asks (codec raw, CRC-32).
-	guardScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found={},{},{}
-for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
-for _,k in ipairs(KEYS) do
-if redis.pcall('GETRANGE',k,0,#m-1)==m then local v=redis.call('GET',k)
-if known[v] then found[k]=known[v] else unknown[#unknown+1]=v end end end
-if #unknown>0 then return unknown end
-for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
-local r=redis.pcall(unpack(ARGV,3+2*n))
+	guardScript = guardHead + `
 for _,k in ipairs(KEYS) do if redis.pcall('GETRANGE',k,0,#m-1)==m then
 local v=redis.call('GET',k) ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end
 return r`
+
+	// guardReadScript is guardScript for a command that only reads: the envelopes return
+	// to their place.
+	guardReadScript = guardHead + `
+for k,v in pairs(was) do redis.call('SET',k,v,'KEEPTTL') end
+return r`
+
+	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{},{},{}
+for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
+for _,k in ipairs(KEYS) do
+if redis.pcall('GETRANGE',k,0,#m-1)==m then local v=redis.call('GET',k)
+if known[v] then found[k]=known[v] was[k]=v else unknown[#unknown+1]=v end end end
+if #unknown>0 then return unknown end
+for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
+local r=redis.pcall(unpack(ARGV,3+2*n))`
 
 	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
 	// the key and the field behind the command's name.
@@ -88,7 +96,8 @@ func (s *session) handleComputed(r *request) error {
 	if err != nil {
 		return err
 	}
-	o := &op{args: cloneArgs(r.args), plain: verb == "" || isWide(r)}
+	o := &op{plain: verb == "" || isWide(r)}
+	o.args, o.size = cloneArgs(r.args)
 	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
 	}
@@ -162,9 +171,21 @@ func (s *session) handleInflated(r *request) error {
 	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || s.tracking && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
-		return s.guardInTransaction(r, guardScript, keys)
+		return s.guardInTransaction(r, s.guardFor(r), keys)
 	}
-	return s.guard(r, guardScript, keys)
+	return s.guard(r, s.guardFor(r), keys)
+}
+
+// guardFor is the script for a command. Where the client speaks RESP3, replies that are
+// maps there must come to the script as such.
+func (s *session) guardFor(r *request) string {
+	switch {
+	case r.cmd.writes:
+		return guardScript
+	case s.version.Load() == 3:
+		return "redis.setresp(3) " + guardReadScript
+	}
+	return guardReadScript
 }
 
 // maxGuardTries bounds the race against writers that seal the key again and again.
@@ -298,16 +319,22 @@ func (s *session) excluded(keys [][]byte) bool {
 	return len(keys) > 0
 }
 
-func cloneArgs(args [][]byte) [][]byte {
+// cloneArgs copies the arguments of a read, but for its key, and says how many bytes that
+// takes.
+func cloneArgs(args [][]byte) (out [][]byte, size int) {
 	n := 0
-	for _, a := range args {
-		n += len(a)
+	for i, a := range args {
+		if i != 1 {
+			n += len(a)
+		}
 	}
 	mem := make([]byte, 0, n)
-	out := make([][]byte, len(args))
+	out = make([][]byte, len(args))
 	for i, a := range args {
-		mem = append(mem, a...)
-		out[i] = mem[len(mem)-len(a) : len(mem) : len(mem)]
+		if i != 1 {
+			mem = append(mem, a...)
+			out[i] = mem[len(mem)-len(a) : len(mem) : len(mem)]
+		}
 	}
-	return out
+	return out, n + 24*len(args)
 }

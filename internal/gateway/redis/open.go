@@ -439,20 +439,31 @@ func (p *replyPump) captureList(o *op, n int64) error {
 
 var errGone = errors.New("redis: session has ended")
 
+// patience is how long the request pump waits before it sees to it that the reply pump
+// can move.
+const patience = 20 * time.Millisecond
+
 // await waits for the reply pump's answer.
 func (s *session) await(o *op) error {
 	if err := s.up.flush(); err != nil {
 		return err
 	}
-	select {
-	case <-o.done:
-		return nil
-	case <-s.dead:
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	for {
 		select {
-		case <-o.done: // it was the last thing that the pump did
+		case <-o.done:
 			return nil
-		default:
-			return errGone
+		case <-t.C:
+			s.out.spill.unstick()
+			t.Reset(patience)
+		case <-s.dead:
+			select {
+			case <-o.done: // it was the last thing that the pump did
+				return nil
+			default:
+				return errGone
+			}
 		}
 	}
 }

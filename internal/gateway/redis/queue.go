@@ -1,6 +1,10 @@
 package redis
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
 
 // kind says how the reply pump treats the reply of a request.
 type kind uint8
@@ -60,24 +64,44 @@ func (e *entry) sameAs(f *entry) bool {
 		e.op == nil && f.op == nil
 }
 
-// maxQueued bounds the queue's runs of entries. A client that pipelines more than that
-// many requests of alternating kinds without reading waits, as it would on a full socket.
-const maxQueued = 1 << 17
+// The queue is bounded in bytes. The first ones are free; beyond them it takes pieces of
+// the request budget until it is empty again, and when there are none a client that
+// pipelines without reading waits, as it would on a full socket.
+const (
+	freeQueueBytes  = 64 << 10
+	queuePieceBytes = 64 << 10
+	entryBytes      = 48  // of a run of entries, with the room that the ring leaves
+	opBytes         = 384 // of an op, beside op.size
+)
 
 // queue hands entries from the request pump to the reply pump.
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
+	budget  *gateway.Budget
 	ring    []entry
 	head, n int
+	bytes   int
+	pieces  int // of the budget
 	closed  bool
 }
 
-func (q *queue) init() { q.notFull.L = &q.mu }
+func (q *queue) init(b *gateway.Budget) {
+	q.notFull.L = &q.mu
+	q.budget = b
+}
 
-// push adds an entry. It waits while the queue is full and reports false when the reply
-// pump has ended. beforeWait is called once before it waits.
-func (q *queue) push(e entry, beforeWait func()) bool {
+// weight is what an entry takes.
+func (e *entry) weight() int {
+	if e.op == nil {
+		return entryBytes
+	}
+	return entryBytes + opBytes + e.op.size
+}
+
+// push adds an entry. It waits while there is no room and reports false when the reply
+// pump has ended. beforeWait is called before it waits, and what that returns afterwards.
+func (q *queue) push(e entry, beforeWait func() (stop func())) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.n > 0 {
@@ -86,21 +110,47 @@ func (q *queue) push(e entry, beforeWait func()) bool {
 			return !q.closed
 		}
 	}
-	if q.n >= maxQueued && !q.closed {
-		q.mu.Unlock()
-		beforeWait()
-		q.mu.Lock()
-	}
-	for q.n >= maxQueued && !q.closed {
-		q.notFull.Wait()
+	w := e.weight()
+	if !q.hasRoom(w) && !q.closed {
+		q.waitForRoom(w, beforeWait)
 	}
 	if q.closed {
 		return false
 	}
+	q.bytes += w
 	q.grow()
 	*q.at(q.n) = e
 	q.n++
 	return true
+}
+
+// waitForRoom waits with q.mu held but while it waits.
+func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
+	q.mu.Unlock()
+	stop := beforeWait()
+	q.mu.Lock()
+	for !q.hasRoom(w) && !q.closed {
+		q.notFull.Wait()
+	}
+	stop()
+}
+
+// hasRoom makes room for w bytes if it can. An empty queue has room for anything.
+func (q *queue) hasRoom(w int) bool {
+	for q.n > 0 && q.bytes+w > freeQueueBytes+q.pieces*queuePieceBytes {
+		if !q.budget.TryAcquire(queuePieceBytes) {
+			return false
+		}
+		q.pieces++
+	}
+	return true
+}
+
+// giveBack returns the pieces of the budget.
+func (q *queue) giveBack() {
+	for ; q.pieces > 0; q.pieces-- {
+		q.budget.Release(queuePieceBytes)
+	}
 }
 
 func (q *queue) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
@@ -130,11 +180,15 @@ func (q *queue) pop() (e entry, ok bool) {
 		first.n--
 		return e, true
 	}
+	q.bytes -= e.weight()
 	*first = entry{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
-	if q.n == 0 && len(q.ring) > maxIdleRing {
-		q.ring, q.head = nil, 0
+	if q.n == 0 {
+		q.giveBack()
+		if len(q.ring) > maxIdleRing {
+			q.ring, q.head = nil, 0
+		}
 	}
 	q.notFull.Signal()
 	return e, true
@@ -155,6 +209,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
+	q.giveBack()
 	q.notFull.Broadcast()
 }
 
@@ -162,6 +217,7 @@ func (q *queue) close() {
 // pushed; the answer fields belong to the reply pump until done is closed.
 type op struct {
 	args       [][]byte // kindComputed: the request, copied
+	size       int      // bytes of args
 	plain      bool     // kindComputed: the reply is the value itself (a GET in place of a script)
 	text       string   // kindRefuse
 	acks       int      // kindSubscribe

@@ -12,14 +12,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// maxDepth is how deep a reply may nest; Redis's own scripts stop far below.
-const maxDepth = 512
+// maxDepth is how deep a reply may nest. Scripts on a server return up to about 8,000
+// levels, the depth of Lua's stack.
+const maxDepth = 1 << 16
 
 // replyPump is the half of a session that carries replies.
 type replyPump struct {
 	s     *session
 	in    *resp.Reader
 	to    sink
+	spill spill
 	path  []level
 	tx    []entry  // queued in the open transaction, in order
 	mute  bool     // of the reply at hand
@@ -32,6 +34,8 @@ type replyPump struct {
 func (p *replyPump) init(s *session) {
 	p.s = s
 	p.to.conn = s.conn
+	p.spill.init(s)
+	p.to.spill = &p.spill
 	p.in = resp.NewReader(&source{conn: s.upstream, idle: p.to.flush}, bufferBytes)
 }
 
@@ -51,6 +55,7 @@ func (s *session) pumpReplies() {
 		_ = p.emitError(*text)
 	}
 	_ = p.to.flush()
+	p.spill.wait()
 }
 
 func (p *replyPump) logEnd(err error) {

@@ -26,6 +26,7 @@ type session struct {
 	cancel   context.CancelFunc
 	draining atomic.Bool
 	ended    atomic.Bool  // the client has ended its side
+	unstuck  atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
 	version  atomic.Int32 // RESP 2 or 3
 	channels atomic.Int64 // subscriptions
 	closing  sync.Once
@@ -62,7 +63,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
 	s.space.Store(&firstSpace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.queue.init()
+	s.queue.init(g.cfg.Requests)
 	s.version.Store(2)
 	s.up.conn = upstream
 	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush}, bufferBytes)
@@ -296,10 +297,32 @@ func (s *session) expect(e entry) error {
 	if s.replies.off || s.replies.skip {
 		e.flags |= flagMute
 	}
-	if !s.queue.push(e, func() { _ = s.up.flush() }) {
+	if !s.queue.push(e, s.beforeWait) {
 		return net.ErrClosed
 	}
 	return nil
+}
+
+// beforeWait is called before the request pump waits for room in the queue, and what it
+// returns afterwards. In between the reply pump must not be stuck.
+func (s *session) beforeWait() (stop func()) {
+	_ = s.up.flush()
+	done := make(chan struct{})
+	go s.keepUnstuck(done)
+	return func() { close(done) }
+}
+
+func (s *session) keepUnstuck(done <-chan struct{}) {
+	t := time.NewTicker(patience)
+	defer t.Stop()
+	for {
+		s.out.spill.unstick()
+		select {
+		case <-t.C:
+		case <-done:
+			return
+		}
+	}
 }
 
 // refuse answers a request with an error of ours. A request that the server refuses in

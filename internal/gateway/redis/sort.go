@@ -13,8 +13,9 @@ import (
 // sortScript runs SORT once nothing sealed is in its way. KEYS[1] is the sorted key;
 // ARGV: the magic, the BY pattern or "", the STORE key or "", the number of known values,
 // envelope and value of each, the command without STORE. It answers with envelopes when
-// weights or values to be stored are sealed and unknown. Weights are put back; values go
-// into the list opened, and nothing is stored before all of them are known.
+// weights or values to be stored are sealed and unknown. Weights are put back while SORT
+// compares them; values go into the list opened, and nothing is stored before all of them
+// are known.
 const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,field={},{},{},nil
 for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
@@ -27,11 +28,11 @@ local arrow=string.find(post,'->',1,true)
 if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
 for _,x in ipairs(e) do local k=pre..x..post
 local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
-local w=check(v) if w then weights[#weights+1]={k,w} end end end
+local w=check(v) if w then weights[#weights+1]={k,w,v} end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>0 then return unknown end
-for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[2]) else redis.call('SET',w[1],w[2],'KEEPTTL') end end
-local r=redis.pcall(unpack(ARGV,5+2*n))
+local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
+put(2) local r=redis.pcall(unpack(ARGV,5+2*n)) put(3)
 if store=='' or r.err then return r end
 for i,v in ipairs(r) do if v==false then r[i]='' else local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end

@@ -36,9 +36,10 @@ func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 // sink gathers writes to one connection. Its buffer is taken from the pool with the
 // first byte and goes back with every flush. It belongs to one goroutine.
 type sink struct {
-	conn net.Conn
-	buf  []byte
-	err  error // the first failure; everything after it is dropped
+	conn  net.Conn
+	buf   []byte
+	err   error  // the first failure; everything after it is dropped
+	spill *spill // of the client's side; nil upstream
 }
 
 // room returns the buffer to append up to n bytes to, n <= bufferBytes; the caller
@@ -61,7 +62,7 @@ func (w *sink) write(p []byte) error {
 		if err := w.flush(); err != nil {
 			return err
 		}
-		_, w.err = w.conn.Write(p)
+		w.send(p)
 		return w.err
 	}
 	w.set(append(w.room(len(p)), p...))
@@ -70,11 +71,28 @@ func (w *sink) write(p []byte) error {
 
 func (w *sink) flush() error {
 	if len(w.buf) > 0 && w.err == nil {
-		_, w.err = w.conn.Write(w.buf)
+		w.send(w.buf)
 	}
 	if w.buf != nil {
 		gateway.PutBuffer(w.buf)
 		w.buf = nil
 	}
 	return w.err
+}
+
+// send writes p, or has it spilled.
+func (w *sink) send(p []byte) {
+	if w.spill != nil {
+		taken, err := w.spill.add(p)
+		if taken || err != nil {
+			w.err = err
+			return
+		}
+	}
+	n, err := w.conn.Write(p)
+	if w.spill.takesOver(err) {
+		w.spill.start(p[n:])
+		return
+	}
+	w.err = err
 }

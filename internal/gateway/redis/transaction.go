@@ -53,6 +53,7 @@ func (s *session) multi(r *request) error {
 	return err
 }
 
+// exec: whatever the server answers, the transaction is over, unless there was none.
 func (s *session) exec(r *request) error {
 	s.endTransaction()
 	return s.forward(r, entry{kind: kindExec})
@@ -67,9 +68,12 @@ func (s *session) discard(r *request) error {
 	}}})
 }
 
+// endTransaction ends MULTI, and with it WATCH.
 func (s *session) endTransaction() {
+	if s.tx.open {
+		s.watched = false
+	}
 	s.tx = transaction{}
-	s.watched = false
 }
 
 func (s *session) watch(r *request) error {
