@@ -1,0 +1,110 @@
+package limits
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// One command of each way in which a request that does not fit the buffer is handled.
+func TestMillionArguments(t *testing.T) {
+	const clients, arguments = 8, 1_000_000
+	for _, name := range []string{"DEL", "MGET", "HSET", "BITOP", "EVAL", "NOSUCHCOMMAND"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, g := start(t)
+			var b bytes.Buffer
+			fmt.Fprintf(&b, "*%d\r\n$%d\r\n%s\r\n$1\r\nk\r\n", arguments+2, len(name), name)
+			b.WriteString(strings.Repeat("$1\r\nx\r\n", arguments))
+			for range clients {
+				c := mustDial(t, g.Addr)
+				go func() { _, _ = c.Write(b.Bytes()) }() // the end of the test ends it
+			}
+			settle(t, g.Pid())
+			if err := mustDial(t, g.Addr).ping(); err != nil {
+				t.Error(err)
+			}
+			mustStayUnder(t, g.Pid(), limitTotal)
+		})
+	}
+}
+
+// What a client has asked for and not read yet is bounded in bytes.
+func TestPipelinersThatDoNotRead(t *testing.T) {
+	const clients, total = 8, 64 * mb // bytes that each tries to send
+	for name, args := range map[string][]string{
+		"plain reads":    {"GET", "small"},
+		"computed":       {"GETBIT", "small", "0"},
+		"long arguments": {"GETBIT", strings.Repeat("k", 15000), "0"},
+		"alternating":    {"HGETALL", "nothing"},
+		"guarded":        {"APPEND", "grows", "0123456789"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, g := start(t)
+			bigValue(t, g)
+			request := encode(args...) + encode("GET", "small")
+			batch := []byte(strings.Repeat(request, 1+mb/len(request)))
+			for range clients {
+				c := mustDial(t, g.Addr)
+				if err := c.warmUp(args); err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					for range total / mb {
+						if _, err := c.Write(batch); err != nil {
+							return
+						}
+					}
+				}()
+			}
+			settle(t, g.Pid())
+			mustStayUnder(t, g.Pid(), limitTotal)
+		})
+	}
+}
+
+// warmUp lets the session ask the server what it must know first, and then stops its
+// replies: a large value that nobody reads.
+func (c *client) warmUp(args []string) error {
+	if _, err := io.WriteString(c, encode(args...)); err != nil {
+		return err
+	}
+	if _, err := c.line(); err != nil {
+		return err
+	}
+	return c.send([]byte("big"), "GET")
+}
+
+func encode(args ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return b.String()
+}
+
+// Transactions that are never executed.
+func TestOpenTransactions(t *testing.T) {
+	const clients, commands = 256, 4
+	_, g := start(t)
+	value := document(300<<10, 5)
+	for range clients {
+		c := mustDial(t, g.Addr)
+		_ = c.SetDeadline(time.Now().Add(giveUp))
+		if _, err := io.WriteString(c, encode("MULTI")); err != nil {
+			t.Fatal(err)
+		}
+		for range commands {
+			if err := c.send(value, "SET", "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	settle(t, g.Pid())
+	mustStayUnder(t, g.Pid(), limitTotal)
+}

@@ -1,0 +1,202 @@
+package limits
+
+import (
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// The promises, in bytes of peak resident memory.
+const (
+	limitIdle  = 32 * mb // that 1,000 idle connections add
+	limitTotal = 384 * mb
+)
+
+func start(t *testing.T) (*testenv.RedisServer, *testenv.GatewayServer) {
+	t.Helper()
+	s := testenv.Redis(t)
+	return s, testenv.Gateway(t, testenv.GatewayConfig{Upstream: s.Addr})
+}
+
+func TestThousandIdleConnections(t *testing.T) {
+	for name, warmUp := range map[string]func(*client) error{
+		"that only connected":    func(*client) error { return nil },
+		"that pinged":            func(c *client) error { return c.ping() },
+		"that moved 16 KB":       func(c *client) error { return c.roundTrip(document(16<<10, 1)) },
+		"that moved 100 KB once": func(c *client) error { return c.roundTrip(document(100<<10, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, g := start(t)
+			if err := mustDial(t, g.Addr).roundTrip(document(100<<10, 1)); err != nil {
+				t.Fatal(err) // the codecs' own state is no cost of a connection
+			}
+			before := memoryOf(t, g.Pid())
+			clients := make([]*client, 1000)
+			for i := range clients {
+				clients[i] = mustDial(t, g.Addr)
+			}
+			for _, c := range clients {
+				if err := warmUp(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitForSessions(t, s, len(clients))
+			settle(t, g.Pid())
+			after := memoryOf(t, g.Pid())
+			t.Logf("idle: before %.1f MB, now %.1f MB, peak %.1f MB", inMB(before.now), inMB(after.now), inMB(after.peak))
+			if added := after.peak - before.now; added > limitIdle {
+				t.Errorf("1,000 idle connections cost %.1f MB, the limit is %.0f MB", inMB(added), inMB(limitIdle))
+			}
+		})
+	}
+}
+
+// waitForSessions returns when the server has a connection for each client.
+func waitForSessions(t *testing.T, s *testenv.RedisServer, n int) {
+	t.Helper()
+	c := mustDial(t, s.Addr)
+	for range 100 {
+		if err := c.send([]byte("clients"), "INFO"); err != nil {
+			t.Fatal(err)
+		}
+		size, err := c.header("$")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, size+2)
+		if _, err := io.ReadFull(c.r, text); err != nil {
+			t.Fatal(err)
+		}
+		var open int
+		_, _ = fmt.Sscanf(string(text), "# Clients\r\nconnected_clients:%d", &open)
+		if open > n {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("the server has fewer than %d connections", n)
+}
+
+func (c *client) ping() error {
+	if err := c.send([]byte("PING")); err != nil {
+		return err
+	}
+	_, err := c.line()
+	return err
+}
+
+func (c *client) roundTrip(value []byte) error {
+	if err := c.set("idle", value); err != nil {
+		return err
+	}
+	return c.getIs("idle", value)
+}
+
+// Half of the clients move values that shrink and half such that do not; all at once.
+func TestManyClientsMoveLargeValues(t *testing.T) {
+	const clients, rounds = 256, 2
+	_, g := start(t)
+	var all errgroup.Group
+	for i := range clients {
+		value := document(mb, uint64(i))
+		if i%2 == 1 {
+			value = noise(mb, uint64(i))
+		}
+		c := mustDial(t, g.Addr)
+		all.Go(func() error {
+			key := fmt.Sprint("large:", i)
+			for range rounds {
+				if err := c.set(key, value); err != nil {
+					return fmt.Errorf("client %d: %w", i, err)
+				}
+				if err := c.getIs(key, value); err != nil {
+					return fmt.Errorf("client %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	mustStayUnder(t, g.Pid(), limitTotal)
+}
+
+// One reply of a gigabyte, made of sealed values. The slow client takes it in small pieces
+// with pauses for a while and then hangs up in the middle.
+func TestThousandLargeValuesInOneReply(t *testing.T) {
+	const values = 1000
+	s, g := start(t)
+	value := document(mb, 7)
+	fill(t, s, g, values, value)
+	request := []string{"MGET"}
+	for i := range values - 1 {
+		request = append(request, keyOf(i))
+	}
+	last := []byte(keyOf(values - 1))
+
+	slow := mustDial(t, g.Addr)
+	if err := slow.send(last, request...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, slow, 100<<10); err != nil {
+		t.Fatal(err) // the rest stays where it is
+	}
+	var all errgroup.Group
+	for range 2 {
+		c := mustDial(t, g.Addr)
+		all.Go(func() error {
+			if err := c.send(last, request...); err != nil {
+				return err
+			}
+			return c.valuesAre(values, value)
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	mustStayUnder(t, g.Pid(), limitTotal)
+}
+
+func (c *client) valuesAre(n int, value []byte) error {
+	got, err := c.header("*")
+	if err != nil || got != n {
+		return fmt.Errorf("an array of %d, want %d: %v", got, n, err)
+	}
+	for i := range n {
+		if err := c.bulkIs(value); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func keyOf(i int) string { return fmt.Sprint("large:", i) }
+
+// fill seals the value once and lets the server copy the envelope.
+func fill(t *testing.T, s *testenv.RedisServer, g *testenv.GatewayServer, n int, value []byte) {
+	t.Helper()
+	if err := mustDial(t, g.Addr).set(keyOf(0), value); err != nil {
+		t.Fatal(err)
+	}
+	c := mustDial(t, s.Addr)
+	for i := 1; i < n; i++ {
+		if err := c.send([]byte(keyOf(i)), "COPY", keyOf(0)); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := c.line(); err != nil || line != ":1" {
+			t.Fatalf("COPY: %q, %v", line, err)
+		}
+	}
+	if err := c.send([]byte(keyOf(n-1)), "STRLEN"); err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := c.header(":"); err != nil || stored >= len(value) {
+		t.Fatalf("%d bytes are stored for %d: not sealed, %v", stored, len(value), err)
+	}
+}
