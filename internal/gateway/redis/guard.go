@@ -11,18 +11,24 @@ import (
 )
 
 // The scripts that guard commands. They run under the client's identity, see the keys
-// that the client named, and answer with an array that begins with an envelope when they
-// met one: then nothing has been done.
+// that the client named, and answer with an array of a marker and envelopes when they
+// met any: then nothing has been done.
 const (
+	// marker begins the answers of our scripts that hand out envelopes. No stored value of
+	// ours equals it, and it is longer than the magic, so a value of a client's that does
+	// has been wrapped.
+	marker    = cinch.Magic + "\x00cinch"
+	luaMarker = `m..'\0cinch'`
+
 	// peekScript runs a read on a plain value. KEYS[1]; ARGV: the magic, the last byte of
 	// an envelope that is wanted, the command.
-	peekScript = `local k=KEYS[1] local h=redis.pcall('GETRANGE',k,0,#ARGV[1]-1)
-if h==ARGV[1] then return {redis.call('GETRANGE',k,0,ARGV[2])} end
+	peekScript = `local m,k=ARGV[1],KEYS[1]
+if redis.pcall('GETRANGE',k,0,#m-1)==m then return {` + luaMarker + `,redis.call('GETRANGE',k,0,ARGV[2])} end
 return redis.pcall(unpack(ARGV,3))`
 
 	// peekFieldScript is peekScript for a hash field: ARGV[4] is the key, ARGV[5] the field.
-	peekFieldScript = `local h=redis.pcall('HGET',KEYS[1],ARGV[5])
-if type(h)=='string' and string.sub(h,1,#ARGV[1])==ARGV[1] then return {string.sub(h,1,ARGV[2]+1)} end
+	peekFieldScript = `local m,h=ARGV[1],redis.pcall('HGET',KEYS[1],ARGV[5])
+if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]+1)} end
 return redis.pcall(unpack(ARGV,3))`
 
 	// guardScript puts known values back and runs the command in the same step.
@@ -40,12 +46,12 @@ return r`
 for k,v in pairs(was) do redis.call('SET',k,v,'KEEPTTL') end
 return r`
 
-	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{},{},{}
+	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{` + luaMarker + `},{},{}
 for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
 for _,k in ipairs(KEYS) do
 if redis.pcall('GETRANGE',k,0,#m-1)==m then local v=redis.call('GET',k)
 if known[v] then found[k]=known[v] was[k]=v else unknown[#unknown+1]=v end end end
-if #unknown>0 then return unknown end
+if #unknown>1 then return unknown end
 for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
 local r=redis.pcall(unpack(ARGV,3+2*n))`
 
@@ -55,7 +61,7 @@ local r=redis.pcall(unpack(ARGV,3+2*n))`
 local v=redis.pcall('HGET',k,f)
 if type(v)=='string' and string.sub(v,1,#m)==m then local known
 for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
-if not known then return {v} end redis.call('HSET',k,f,known) end
+if not known then return {` + luaMarker + `,v} end redis.call('HSET',k,f,known) end
 local r=redis.pcall(unpack(ARGV,3+2*n))
 v=redis.pcall('HGET',k,f)
 if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` redis.call('HSET',k,f,v) end
@@ -167,6 +173,7 @@ func (s *session) handleInflated(r *request) error {
 	if !ok || s.excluded(keys) {
 		return s.forward(r, entry{})
 	}
+	keys = distinct(keys)
 	switch {
 	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || s.tracking && !s.tx.open:
 		return s.runUnit(r, keys)
@@ -208,7 +215,7 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 			s.lua.denied = true
 			return s.runUnit(r, keys)
 		}
-		next, err := s.openAll(o.answer.list)
+		next, err := s.openAll(o.answer.handedOut())
 		s.letGo(o)
 		if err != nil {
 			return s.refuseBroken(err)
@@ -236,6 +243,25 @@ func (s *session) ask(e entry, args [][]byte) error {
 	}
 	return s.await(e.op)
 }
+
+// distinct drops repeated keys: what a script does to a key it must do once.
+func distinct(keys [][]byte) [][]byte {
+	if len(keys) < 2 {
+		return keys
+	}
+	seen := make(map[string]bool, len(keys))
+	out := keys[:0:0]
+	for _, k := range keys {
+		if !seen[string(k)] {
+			seen[string(k)] = true
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// handedOut are the envelopes in a script's answer, behind the marker.
+func (a *answer) handedOut() [][]byte { return a.list[1:] }
 
 // openAll opens envelopes that a script handed out.
 func (s *session) openAll(sealed [][]byte) ([]known, error) {

@@ -196,16 +196,15 @@ func writeTimed(c interface{ SetWriteDeadline(time.Time) error }, w *sink, b []b
 	return w.flush()
 }
 
-// sealedArray reports whether the reply at hand is an array whose first element is an
-// envelope: the answer of our scripts for a sealed value. No command that they run
-// answers so itself.
+// sealedArray reports whether the reply at hand is the answer of one of our scripts for
+// sealed values: an array that begins with the marker.
 func (p *replyPump) sealedArray() (bool, error) {
 	line, err := p.in.Line()
 	if err != nil || line[0] != resp.Array {
 		return false, err
 	}
 	h, err := resp.ParseHead(line)
-	if err != nil || h.N < 1 {
+	if err != nil || h.N < 2 {
 		return false, err
 	}
 	off := len(line)
@@ -213,10 +212,11 @@ func (p *replyPump) sealedArray() (bool, error) {
 		return false, err
 	}
 	off += len(line)
-	if h, err = resp.ParseHead(line); err != nil || h.N < int64(len(cinch.Magic)) {
+	if h, err = resp.ParseHead(line); err != nil || h.N != int64(len(marker)) {
 		return false, err
 	}
-	return p.beginsSealed(off)
+	b, err := p.in.Peek(off + len(marker))
+	return err == nil && string(b[off:]) == marker, err
 }
 
 // carryComputed answers a read on an envelope; anything else is the server's answer.
@@ -229,7 +229,7 @@ func (p *replyPump) carryComputed(o *op) error {
 		if !sealed {
 			return p.copy(shapeNone, nil)
 		}
-		if err := p.dropLine(); err != nil {
+		if err := p.dropMarker(); err != nil {
 			return err
 		}
 	}
@@ -300,6 +300,14 @@ func (p *replyPump) lengthOf(n int64) error {
 		return p.broken(err)
 	}
 	return p.emit(resp.AppendInt(nil, int64(h.RawLen)))
+}
+
+// dropMarker consumes the head of a script's answer, up to the first envelope.
+func (p *replyPump) dropMarker() error {
+	if err := p.dropLine(); err != nil {
+		return err
+	}
+	return p.skip()
 }
 
 // dropLine consumes the line at hand.

@@ -16,7 +16,7 @@ import (
 // weights or values to be stored are sealed and unknown. Weights are put back while SORT
 // compares them; values go into the list opened, and nothing is stored before all of them
 // are known.
-const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,field={},{},{},nil
+const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,field={},{` + luaMarker + `},{},nil
 for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
 if known[v] then return known[v] end unknown[#unknown+1]=v end end
@@ -30,13 +30,13 @@ for _,x in ipairs(e) do local k=pre..x..post
 local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
 local w=check(v) if w then weights[#weights+1]={k,w,v} end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
-if #unknown>0 then return unknown end
+if #unknown>1 then return unknown end
 local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
 put(2) local r=redis.pcall(unpack(ARGV,5+2*n)) put(3)
 if store=='' or r.err then return r end
 for i,v in ipairs(r) do if v==false then r[i]='' else local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
-if #unknown>0 then return unknown end
+if #unknown>1 then return unknown end
 redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
 return #r`
 
@@ -152,7 +152,7 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 			s.lua.denied = true
 			return s.sortPlainly(r, o)
 		}
-		more, err := s.openAll(e.op.answer.list)
+		more, err := s.openAll(e.op.answer.handedOut())
 		s.letGo(e.op)
 		if err != nil {
 			return s.refuseBroken(err)

@@ -23,7 +23,7 @@ func (s *session) handleUnknown(r *request) error {
 	}
 	u := *r
 	u.cmd = unknownCommand
-	return s.runUnit(&u, keys)
+	return s.runUnit(&u, distinct(keys))
 }
 
 func contains(list [][]byte, b []byte) bool {
