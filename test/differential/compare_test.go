@@ -34,7 +34,7 @@ func parseNode(b []byte) (*node, []byte, error) {
 	switch n.kind {
 	case '$', '=', '!':
 		size, err := strconv.Atoi(n.text)
-		if err != nil || size > len(rest)-2 {
+		if err != nil || size >= 0 && size > len(rest)-2 {
 			return nil, nil, fmt.Errorf("bad length %q", line)
 		}
 		if n.null = size < 0; n.null {

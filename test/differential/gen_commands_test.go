@@ -384,3 +384,4 @@ func (g *generator) sorting() {
 	}
 	g.add(args...)
 }
+

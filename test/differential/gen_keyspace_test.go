@@ -22,7 +22,7 @@ func (g *generator) keyspace() {
 	case 5:
 		g.add(g.pick("EXPIRE", "EXPIRE", "PEXPIRE"), k, g.pick("100000000", "200000000", "x"))
 	case 6:
-		g.add("EXPIRE", k, "100000", g.pick("NX", "XX", "GT", "LT", "??"))
+		g.add("EXPIREAT", k, g.pick("4000000000", "4100000000"), g.pick("NX", "XX", "GT", "LT", "??"))
 	case 7:
 		g.add(g.pick("EXPIREAT", "PEXPIREAT"), k, "4000000000000")
 	case 8:

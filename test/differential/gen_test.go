@@ -343,7 +343,7 @@ func (g *generator) closing() {
 		"*-3x\r\n",
 		"*2\r\nGET\r\n",
 		"*2\r\n$3\r\nGET\r\n:1\r\n",
-		"*1048577000\r\n",
+		"*99999999999\r\n",
 		"*1\r\n$99999999999\r\n",
 		"*1\r\n$\r\n",
 		"*1\r\n$abc\r\n",
