@@ -41,7 +41,7 @@ Exit codes: 0 it is valid, 11 it is not.`,
 }
 
 func runConfigCheck(file string, out io.Writer) error {
-	cfg, err := loadFile(file)
+	cfg, err := serveOptions{configFile: file}.load(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -98,23 +98,17 @@ CINCH_… variables and all defaults filled in. Passwords in URLs are shown as x
   CINCH_LOG_LEVEL=debug cinch config show`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file := os.Getenv(configVariable)
+			var o serveOptions
 			if len(args) == 1 {
-				file = args[0]
+				o.configFile = args[0]
 			}
-			return runConfigShow(file, cmd.OutOrStdout())
+			return runConfigShow(o, cmd.OutOrStdout())
 		},
 	}
 }
 
-func runConfigShow(file string, out io.Writer) error {
-	var cfg *config.Config
-	var err error
-	if file == "" {
-		cfg, err = serveOptions{}.load(os.Getenv)
-	} else {
-		cfg, err = loadFile(file)
-	}
+func runConfigShow(o serveOptions, out io.Writer) error {
+	cfg, err := o.load(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -124,11 +118,6 @@ func runConfigShow(file string, out io.Writer) error {
 	}
 	_, err = out.Write(text)
 	return err
-}
-
-// loadFile loads a file with the environment over it.
-func loadFile(file string) (*config.Config, error) {
-	return loadConfig(file, nil, config.FromEnvironment(os.Getenv))
 }
 
 // loadConfig is config.Load with the exit code and hint that go with its errors.

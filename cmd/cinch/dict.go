@@ -127,7 +127,9 @@ func newDictListCommand() *cobra.Command {
 		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
 
 A store holds them as function libraries, or as keys of database 0 where it has no functions. What is there under a
-dictionary's name and is none is listed with its problem.`,
+dictionary's name and is none is listed with its problem.
+
+Exit codes: 0 ok, 1 failed, 10 the store can't be reached, 12 there is no such file.`,
 		Example: `  cinch dict ls /etc/cinch
   cinch dict ls redis://127.0.0.1:6379`,
 		Args: cobra.MinimumNArgs(1),

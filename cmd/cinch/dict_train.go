@@ -53,9 +53,9 @@ tries several sizes, unless one is given, and several algorithms: bigger is ofte
 			return runDictTrain(o)
 		},
 	}
-	cmd.Flags().StringVar(&o.out, "out", "", "the file to write; it must not exist")
-	cmd.Flags().StringVar(&o.size, "size", "auto", "size of the dictionary; auto tries several and keeps the best")
-	cmd.Flags().StringVar(&o.setting, "setting", "zstd-3", "the setting it is measured with")
+	cmd.Flags().StringVar(&o.out, "out", "", "`FILE` to write; it must not exist")
+	cmd.Flags().StringVar(&o.size, "size", "auto", "`SIZE` of the dictionary; auto tries several and keeps the best")
+	cmd.Flags().StringVar(&o.setting, "setting", "zstd-3", "`SETTING` that it is measured with")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd

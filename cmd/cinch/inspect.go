@@ -57,8 +57,8 @@ missing, 1 anything else.`,
 			return runInspect(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.field, "field", "", "the field of a hash")
-	cmd.Flags().StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary file (may be repeated)")
+	cmd.Flags().StringVar(&o.field, "field", "", "`NAME` of the field of a hash")
+	cmd.Flags().StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary's `FILE` (may be repeated)")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write the report as JSON")
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "write the opened value itself instead of a report")
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")

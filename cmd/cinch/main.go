@@ -67,8 +67,8 @@ func newRootCommand() *cobra.Command {
 		Long: `Cinch is a compression layer for the data path. A gateway in front of a store seals values on their way in and opens
 them on their way out, by rules; applications and their clients stay as they are.
 
-Exit codes: 0 ok, 1 failed, 3 finished with skipped items, 4 verification found a difference, 10 upstream unreachable,
-11 configuration invalid, 12 dictionary missing, 130 interrupted.`,
+Exit codes: 0 ok, 1 failed, 4 a stored value is damaged, 10 a store can't be reached, 11 configuration invalid,
+12 dictionary missing, 130 stopped by a second signal.`,
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch config check cinch.yaml`,
