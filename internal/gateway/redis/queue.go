@@ -111,7 +111,7 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) bool {
 		}
 	}
 	w := e.weight()
-	if !q.hasRoom(w) && !q.closed {
+	if !q.closed && !q.hasRoom(w) {
 		q.waitForRoom(w, beforeWait)
 	}
 	if q.closed {
@@ -129,7 +129,7 @@ func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
 	q.mu.Unlock()
 	stop := beforeWait()
 	q.mu.Lock()
-	for !q.hasRoom(w) && !q.closed {
+	for !q.closed && !q.hasRoom(w) {
 		q.notFull.Wait()
 	}
 	stop()

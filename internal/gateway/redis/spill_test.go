@@ -1,0 +1,146 @@
+package redis
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// A client that writes all of a pipeline before it reads anything gets its replies, as it
+// does from the server: though a command in the middle has to wait for its answer while
+// the replies before it fill every buffer.
+func TestPipelineWrittenBeforeReading(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, func(c *Config) { c.Replies = gateway.NewBudget(64 << 20) })
+	big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
+	c := clientOf(t, path)
+	if err := c.Set(ctx, "big", big, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, middle := range map[string][]string{
+		"float": {"INCRBYFLOAT", "n", "1"}, "guard": {"APPEND", "big", ""}, "script": {"EVAL", "return 1", "1", "big"},
+		"many": {"STRLEN", "big"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			var request []byte
+			const n = 20
+			for range n {
+				request = resp.AppendCommand(request, "GET", "big")
+			}
+			for range map[bool]int{true: 3000, false: 1}[name == "many"] {
+				request = resp.AppendCommand(request, middle...)
+			}
+			for range n {
+				request = resp.AppendCommand(request, "SET", "other", big)
+			}
+			request = resp.AppendCommand(request, "ECHO", "the end")
+			if _, err := conn.Write(request); err != nil {
+				t.Fatal("the gateway stopped taking requests:", err)
+			}
+			r := bufio.NewReaderSize(conn, 1<<16)
+			for i := range n {
+				if got := readBulk(t, r); got != big {
+					t.Fatalf("reply %d: %d bytes", i, len(got))
+				}
+			}
+			for {
+				line, err := r.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				if line == "the end\r\n" {
+					return
+				}
+			}
+		})
+	}
+}
+
+func readBulk(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := resp.ParseHead([]byte(line))
+	if err != nil || h.Kind != resp.Bulk || h.N < 0 {
+		t.Fatalf("%.100q %v", line, err)
+	}
+	b := make([]byte, h.N+2)
+	if _, err := io.ReadFull(r, b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:h.N])
+}
+
+// A client that takes nothing while others wait for its budget is disconnected.
+func TestStalledClient(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, func(c *Config) {
+		c.Replies, c.Stall = gateway.NewBudget(3<<20), 200*time.Millisecond
+	})
+	big := strings.Repeat("0123456789abcdef", 64<<10)
+	c := clientOf(t, path)
+	if err := c.Set(ctx, "big", big, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	lazy, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lazy.Close()
+	for range 20 {
+		if _, err := lazy.Write(resp.AppendCommand(nil, "GET", "big")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if got, err := c.Get(ctx, "big").Result(); err != nil || got != big {
+			t.Fatalf("another client: %d bytes, %v", len(got), err)
+		}
+	}
+	time.Sleep(time.Second) // several times what is allowed
+	_ = lazy.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if n, err := io.Copy(io.Discard, lazy); err != nil || n > 19<<20 {
+		t.Errorf("the stalled client was not disconnected: %d bytes, %v", n, err)
+	}
+}
+
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	budget := gateway.NewBudget(4 * queuePieceBytes)
+	var q queue
+	q.init(budget)
+	full := make(chan struct{})
+	done := make(chan int)
+	go func() {
+		n := 0
+		for q.push(entry{kind: kindComputed, n: 1, op: &op{size: 1000}}, func() func() { close(full); return func() {} }) {
+			n++
+		}
+		done <- n
+	}()
+	<-full
+	if got := budget.InUse(); got != 4*queuePieceBytes {
+		t.Errorf("%d bytes of the budget in use", got)
+	}
+	q.close()
+	n, most := <-done, (freeQueueBytes+4*queuePieceBytes)/1000
+	if n < most/2 || n > most {
+		t.Errorf("%d entries of about 1.4 KB in %d bytes", n, freeQueueBytes+4*queuePieceBytes)
+	}
+	if budget.InUse() != 0 {
+		t.Error("the queue keeps budget")
+	}
+}
