@@ -244,13 +244,13 @@ func (s *Server) abort(a *activeConn) {
 }
 
 func (s *Server) remove(a *activeConn) {
+	s.Stats.connClosed() // first, so that none is counted any more when Shutdown returns
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.active, a)
 	if s.closed && len(s.active) == 0 {
 		close(s.done)
 	}
-	s.mu.Unlock()
-	s.Stats.connClosed()
 }
 
 // Shutdown closes the listeners, drains all sessions and waits for them to end.
