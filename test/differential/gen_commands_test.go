@@ -113,7 +113,7 @@ func (g *generator) parts() {
 		if g.chance(30) {
 			args = append(args, "MINMATCHLEN", g.pick("0", "2", "-1", "x"))
 		}
-		g.add(args...)
+		g.addNorm(sortedPairs, args...) // IDX answers a map in RESP3
 	}
 }
 
@@ -384,4 +384,3 @@ func (g *generator) sorting() {
 	}
 	g.add(args...)
 }
-
