@@ -9,6 +9,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -80,6 +81,7 @@ type Rule struct {
 	MaxSize int     // bytes, inclusive
 	MinGain float64 // 0.10 is 10 %
 	Setting codec.Setting
+	Auto    bool // the dictionary in Setting is chosen while the policy is in force; see With
 
 	key, field Pattern
 	forced     bool
@@ -163,6 +165,8 @@ func (r *Rule) check() error {
 		return fmt.Errorf("max size %d is negative", r.MaxSize)
 	case r.MaxSize != 0 && r.MaxSize < r.MinSize:
 		return fmt.Errorf("max size %d is below min size %d", r.MaxSize, r.MinSize)
+	case r.Auto && r.Setting.Codec != codec.Zstd:
+		return fmt.Errorf("%s takes no dictionary", r.Setting.Codec)
 	case !(r.MinGain > 0 && r.MinGain < 1):
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	}
@@ -195,6 +199,23 @@ func (p *Policy) bindWorth() {
 			}
 		}
 	}
+}
+
+// With returns a policy that differs in the dictionaries of the rules that are
+// Auto: those that choose names get the number there, 0 for none, and others keep
+// what they have. p stays as it is.
+func (p *Policy) With(choose map[string]uint32) *Policy {
+	changed := *p
+	changed.rules = slices.Clone(p.rules)
+	for i := range changed.rules {
+		r := &changed.rules[i]
+		if number, ok := choose[r.Name]; ok && r.Auto {
+			r.Setting.Dict = number
+		}
+	}
+	changed.force = forcedRules(changed.rules)
+	changed.bindWorth()
+	return &changed
 }
 
 // Lookup returns the first rule that covers the address, or nil when the value
@@ -258,6 +279,24 @@ func (p *Policy) MayHoldHash(space string, key []byte) bool {
 	for i := range p.rules {
 		r := &p.rules[i]
 		if r.Types&Hash != 0 && (r.Space == "" || r.Space == space) && r.key.Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// MaySeal reports whether a value at key, or in a hash there, may be sealed under this
+// policy: some rule that seals covers the key, whatever its sizes.
+func (p *Policy) MaySeal(space string, key []byte) bool {
+	if p == nil || p.Off || p.Excluded(key) {
+		return false
+	}
+	if p.Force {
+		return true
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if !r.Raw() && (r.Space == "" || r.Space == space) && r.key.Match(key) {
 			return true
 		}
 	}

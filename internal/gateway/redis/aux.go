@@ -51,9 +51,14 @@ func (s *session) beside() *goredis.Client {
 	return s.aux.client
 }
 
-// probeBeside finds the sealed values of keys without touching the client's connection.
-// What can't be read is left out: if it is sealed, EXEC will say so.
+// probeBeside finds the sealed values of keys without touching the client's connection,
+// when all that the client has sent before has been carried out. What can't be read is
+// left out: if it is sealed, EXEC will say so.
 func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
+	if !s.queue.waitEmpty(s.beforeWait) {
+		found.err = errGone
+		return found
+	}
 	c := s.beside()
 	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
 	defer cancel()

@@ -56,7 +56,7 @@ type Gateway struct {
 	policy atomic.Pointer[policy.Policy]
 	server gateway.Server
 	churn  churn
-	lua    atomic.Uint32 // luaUnknown, luaReadOnly (EVAL_RO exists), luaPlain
+	bodies bodies
 }
 
 // NewGateway returns a gateway that serves nothing yet.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -337,12 +338,27 @@ func (p *replyPump) carryAsk(e *entry) error {
 	if o.done != nil && p.isErrorLike(isNoLua) {
 		return p.capture(o)
 	}
-	if err := p.copy(e.shape, o.mask); err != nil {
+	if err := p.copyRenamed(e); err != nil {
 		return err
 	}
 	o.given = true
 	finish(o)
 	return nil
+}
+
+// copyRenamed copies a reply; an error speaks of the client's script by its own name.
+func (p *replyPump) copyRenamed(e *entry) error {
+	line, err := p.in.Line()
+	if err != nil {
+		return err
+	}
+	ran, own := e.op.renames[0], e.op.renames[1]
+	if line[0] != resp.Error || ran == "" {
+		return p.copyFor(e)
+	}
+	err = p.emit(bytes.ReplaceAll(line, []byte(ran), []byte(own)))
+	p.in.Discard(len(line))
+	return err
 }
 
 // carryFloat keeps back the server's complaint that a value is no number: it may be a

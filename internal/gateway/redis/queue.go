@@ -197,6 +197,23 @@ func (q *queue) pop() (e entry, ok bool) {
 // maxIdleRing is the largest ring, in entries, that an idle session keeps.
 const maxIdleRing = 64
 
+// waitEmpty waits until every reply so far has come. It reports false when the reply pump
+// has ended.
+func (q *queue) waitEmpty(beforeWait func() (stop func())) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.n > 0 && !q.closed {
+		q.mu.Unlock()
+		stop := beforeWait()
+		q.mu.Lock()
+		for q.n > 0 && !q.closed {
+			q.notFull.Wait()
+		}
+		stop()
+	}
+	return !q.closed
+}
+
 // empty reports whether no reply is outstanding.
 func (q *queue) empty() bool {
 	q.mu.Lock()
@@ -216,20 +233,20 @@ func (q *queue) close() {
 // op is what an entry carries beyond its kind. The request pump fills it in before it is
 // pushed; the answer fields belong to the reply pump until done is closed.
 type op struct {
-	args       [][]byte // kindComputed: the request, copied
-	size       int      // bytes of args
-	plain      bool     // kindComputed: the reply is the value itself (a GET in place of a script)
-	text       string   // kindRefuse
-	acks       int      // kindSubscribe
-	class      byte     // kindUnsubscribe: 's', 'p' or 'S'
-	mask       []bool   // shapeSorted
-	plainBytes [][]byte // shapeAny: what begins with the magic and is no envelope of ours
+	args       [][]byte  // kindComputed: the request, copied
+	size       int       // bytes of args
+	plain      bool      // kindComputed: the reply is the value itself (a GET in place of a script)
+	text       string    // kindRefuse
+	acks       int       // kindSubscribe
+	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
+	mask       []bool    // shapeSorted
+	renames    [2]string // kindAsk: in errors, the name of the script that ran and of the client's
+	plainBytes [][]byte  // shapeAny: what begins with the magic and is no envelope of ours
 	after      func(answer)
 	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
 	answer     answer
-	sealed     [][]byte // kindAsk: the envelopes found
-	held       int64    // bytes of the reply budget that sealed and answer.body hold; the request pump releases them
-	given      bool     // the client has its reply
+	held       int64 // bytes of the reply budget that the answer holds; the request pump releases them
+	given      bool  // the client has its reply
 }
 
 // answer is a reply as the request pump sees it.

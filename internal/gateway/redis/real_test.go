@@ -104,7 +104,8 @@ var long = strings.Repeat("hello, sealed world; ", 50)
 // do runs a command given as words; {long} stands for the long value.
 func do(c interface {
 	Do(context.Context, ...any) *goredis.Cmd
-}, words string) string {
+}, words string,
+) string {
 	var args []any
 	for w := range strings.FieldsSeq(words) {
 		args = append(args, strings.ReplaceAll(w, "{long}", long))
@@ -119,7 +120,8 @@ func do(c interface {
 // expect runs pairs of a command and what its answer must begin with.
 func expect(t *testing.T, c interface {
 	Do(context.Context, ...any) *goredis.Cmd
-}, pairs ...string) {
+}, pairs ...string,
+) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		want := strings.ReplaceAll(pairs[i+1], "{long}", long)
@@ -266,6 +268,56 @@ func TestWideBitfields(t *testing.T) {
 	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", cinch.Magic)
 }
 
+// A script in a transaction never runs on a value that was sealed after it was queued.
+func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	a, b := clientOf(t, path).Conn(), clientOf(t, path)
+	defer a.Close()
+	const body = "return(redis.call('APPEND',KEYS[1],'x'))"
+	sha := do(b, "SCRIPT LOAD "+body)
+	for _, script := range []string{"EVAL " + body, "EVALSHA " + sha} {
+		expect(t, b, "SET k {long}", "OK")
+		expect(t, a, "MULTI", "OK", script+" 1 k", "QUEUED")
+		if err := b.Set(ctx, "k", long+"other", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, a, "EXEC", "[ERR cinch:", "GET k", long+"other", "MULTI", "OK", script+" 1 k", "QUEUED", "EXEC", "[1056]", "GET k", long+"otherx")
+	}
+	expect(t, b, "SET k {long}", "OK")
+	expect(t, a, "WATCH unrelated", "OK", "EVAL "+body+" 1 k", "1051", "UNWATCH", "OK")
+	const wrong = "return(redis.call('INCR',KEYS[1]))"
+	direct := clientOf(t, sock)
+	expect(t, direct, "SET p text", "OK")
+	want := do(direct, "EVAL "+wrong+" 1 p")
+	expect(t, a, "WATCH unrelated", "OK", "EVAL "+wrong+" 1 p", want, "UNWATCH", "OK")
+}
+
+// What a client has sent before in the same pipeline is done before its keys are looked at.
+func TestTransactionInOnePipeline(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	c := clientOf(t, path)
+	for i := range 50 {
+		value := fmt.Sprint(i, long)
+		cmds, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+			p.Do(ctx, "SET", "k", value)
+			p.Do(ctx, "HSET", "h", "f", value)
+			p.Do(ctx, "MULTI")
+			p.Do(ctx, "SET", "other", value)
+			p.Do(ctx, "APPEND", "k", "y")
+			p.Do(ctx, "HSET", "h", "g", value)
+			p.Do(ctx, "EVAL", "return #redis.call('GET',KEYS[1])+redis.call('HSTRLEN',KEYS[2],'f')+redis.call('HSTRLEN',KEYS[2],'g')", 2, "other", "h")
+			p.Do(ctx, "EXEC")
+			return nil
+		})
+		n := len(value)
+		if got, want := fmt.Sprint(cmds[len(cmds)-1].(*goredis.Cmd).Val()), fmt.Sprintf("[OK %d 1 %d]", n+1, 3*n); err != nil || got != want && got != strings.Replace(want, " 1 ", " 0 ", 1) {
+			t.Fatalf("%s, want %s, %v", got, want, err)
+		}
+	}
+}
+
 // A command that the table lacks sees plain values.
 func TestUnknownCommand(t *testing.T) {
 	sock := startServer(t)
@@ -276,7 +328,9 @@ func TestUnknownCommand(t *testing.T) {
 	expect(t, c, "SET k {long}", "OK", "APPEND k x", "1051", "GET k", long+"x", "PING", "PONG", "NOSUCH k", "error: ERR unknown command 'NOSUCH'")
 	conn := c.Conn()
 	defer conn.Close()
-	expect(t, conn, "SET k {long}", "OK", "MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]", "GET k", long+"x")
+	expect(t, conn, "SET k {long}", "OK", "MULTI", "OK", "APPEND k x", "error: ERR cinch:", "EXEC", "error: EXECABORT", "GET k", "{long}")
+	g.SetPolicy(nil)
+	expect(t, conn, "MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]", "GET k", long+"x")
 	if got, err := conn.Do(ctx, "APPEND", "k", cinch.Magic+"x").Result(); err == nil || !strings.Contains(err.Error(), "cinch") {
 		t.Errorf("an unknown command may write the magic: %v %v", got, err)
 	}

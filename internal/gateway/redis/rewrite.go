@@ -138,7 +138,7 @@ func (s *session) sealArg(b *sealing, r *request, i int) {
 		return
 	}
 	b.at = append(b.at, sealedArg{i, off, len(out)})
-	if s.tx.open && a.Type == policy.String {
+	if s.tx.open {
 		s.tx.remember(out[off:], r.args[i])
 	}
 }

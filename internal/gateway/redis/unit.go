@@ -19,7 +19,7 @@ import (
 //	EXEC                        null: somebody changed a key, so start again
 //
 // It needs the client's connection free of its own WATCH and MULTI; runBeside is for the
-// other case.
+// other case (beside.go).
 
 // unitRights remembers whether the user may open transactions: if MULTI were refused, the
 // commands behind it would run one by one.
@@ -30,6 +30,9 @@ const maxUnitTries = 64
 
 // handleScript runs EVAL, EVALSHA, FCALL and their kin.
 func (s *session) handleScript(r *request) error {
+	if evalFor(r.cmd.name) == strings.ToUpper(r.cmd.name) {
+		s.g.bodies.learn(r.args[1])
+	}
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || s.excluded(keys) {
 		return s.forward(r, echoing(r, nil))
@@ -313,69 +316,4 @@ func (s *session) escapeArgs(keys [][]byte) [][]byte {
 		}
 	}
 	return evalArgs("EVAL", escapeScript, ordered, []byte(cinch.Magic), itoa(len(keys)), nil)
-}
-
-// inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
-// rest are hashes), then envelope and value of each.
-const inflateScript = `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
-for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
-for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k)
-if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
-else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
-if sealed(h[j+1]) then redis.call('HSET',k,h[j],known[h[j+1]]) end end end end end
-return 1`
-
-// runBeside runs a command while the client watches keys or has a transaction open. The
-// sealed values are read on a second connection and put back by a script right in front
-// of the command: in the transaction that is one step, under WATCH alone another client
-// may seal a value in between.
-func (s *session) runBeside(r *request, keys [][]byte) error {
-	found := s.probeBeside(keys)
-	if found.err != nil {
-		return s.refuseBroken(found.err)
-	}
-	if len(found.parts) == 0 && len(s.tx.known) == 0 && !s.leavesMagic(r, nil) {
-		return s.forward(r, echoing(r, nil))
-	}
-	if s.lua.denied {
-		return s.refuse("ERR cinch: a key is sealed, and inside MULTI or WATCH putting it back needs the right to run EVAL")
-	}
-	if err := s.expect(entry{flags: flagHidden}); err != nil {
-		return err
-	}
-	if err := s.send(inflateArgs(keys, found.parts, s.tx.known)); err != nil {
-		return err
-	}
-	s.inflating(keys)
-	if err := s.forward(r, echoing(r, found.parts)); err != nil || !s.leavesMagic(r, found.parts) {
-		return err
-	}
-	if err := s.expect(entry{flags: flagHidden}); err != nil {
-		return err
-	}
-	return s.send(s.escapeArgs(keys))
-}
-
-func inflateArgs(keys [][]byte, parts []part, more []known) [][]byte {
-	ordered, hashes := [][]byte{}, [][]byte{}
-	isHash := map[string]bool{}
-	pairs := [][]byte{}
-	for i := range parts {
-		isHash[string(parts[i].key)] = parts[i].field != nil
-		pairs = append(pairs, parts[i].sealed, parts[i].value)
-	}
-	for _, k := range more {
-		pairs = append(pairs, k.sealed, k.value)
-	}
-	for _, k := range keys {
-		if isHash[string(k)] {
-			hashes = append(hashes, k)
-		} else {
-			ordered = append(ordered, k)
-		}
-	}
-	n := len(ordered)
-	call := [][]byte{[]byte("EVAL"), []byte(inflateScript), itoa(len(keys))}
-	call = append(append(call, ordered...), hashes...)
-	return append(append(call, itoa(n)), pairs...)
 }

@@ -144,13 +144,14 @@ func (p *Parser) SkipBulk(keep int) {
 func headerLine(buf []byte, at int) (n int64, next int, err error) {
 	rest := buf[at:]
 	cr := bytes.IndexByte(rest, '\r')
-	if cr < 0 {
-		if len(rest) > MaxLineBytes || bytes.IndexByte(rest, 0) >= 0 {
-			return 0, 0, ErrProtocol
-		}
-		return 0, 0, nil
+	line := rest
+	if cr >= 0 {
+		line = rest[:cr]
 	}
-	if cr+2 > len(rest) {
+	if len(line) > MaxLineBytes || bytes.IndexByte(line, 0) >= 0 { // the server's search ends at a zero byte
+		return 0, 0, ErrProtocol
+	}
+	if cr < 0 || cr+2 > len(rest) {
 		return 0, 0, nil
 	}
 	if cr < 1 {

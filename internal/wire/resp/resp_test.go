@@ -205,6 +205,7 @@ func FuzzParser(f *testing.F) {
 	f.Add("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 3)
 	f.Add("SET a \"b c\"\r\n*0\r\n", 1)
 	f.Add("*1\r\n$-5\r\n", 2)
+	f.Add("*\x0000\r", 4)
 	f.Fuzz(func(t *testing.T, input string, step int) {
 		if step <= 0 || len(input) > 1<<16 {
 			return

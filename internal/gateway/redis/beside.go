@@ -1,0 +1,166 @@
+package redis
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// Scripts, and what else would run as a unit, while the client has a transaction open or
+// watches keys: WATCH and MULTI on its connection are taken then. What is sealed is read on
+// the second connection and put back by a script in front of the client's command. Another
+// client may seal a new value before that runs. So the client's script itself gets a
+// first line that looks at the keys and ends it at an envelope:
+//
+//	EVAL inflateScript keys …       its reply is hidden from the client
+//	EVAL prologue+body keys args …  its reply is the client's, or an error of ours
+//	EVAL escapeScript keys          hidden, when it may be needed
+//
+// A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
+// before an EVALSHA. Where there is no body (functions, unknown commands), the request is
+// refused if the policy may seal its keys: it could meet an envelope.
+
+// inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
+// rest are hashes), then envelope and value of each.
+const inflateScript = `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
+for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
+for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k)
+if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
+else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
+if sealed(h[j+1]) then redis.call('HSET',k,h[j],known[h[j+1]]) end end end end end
+return 1`
+
+// prologue stands in front of a client's script, on the same line so that line numbers in
+// its errors stay. It takes its own arguments off the end of ARGV: the magic, plain values
+// that begin with it, their number, and whether hashes may hold envelopes.
+const prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil return v end ` +
+	`local hashes,n,plain=pop(),tonumber(pop()),{} for i=1,n do plain[pop()]=true end local m=pop() ` +
+	`local function sealed(v) return type(v)=='string' and string.sub(v,1,#m)==m and not plain[v] end ` +
+	`for _,k in ipairs(KEYS) do local h=redis.pcall('GETRANGE',k,0,#m-1) ` +
+	`if h==m and sealed(redis.call('GET',k)) then return {` + luaMarker + `,k} end ` +
+	`if type(h)=='table' and hashes=='1' then local v=redis.pcall('HVALS',k) if not v.err then ` +
+	`for _,x in ipairs(v) do if sealed(x) then return {` + luaMarker + `,k} end end end end end end `
+
+// runBeside runs a request that would be a unit beside the client's transaction or WATCH.
+func (s *session) runBeside(r *request, keys [][]byte) error {
+	body, known := s.bodyOf(r)
+	if !known && s.mayBeSealed(keys) {
+		return s.refuse("ERR cinch: inside MULTI or WATCH this command could meet a sealed value; load its script through this gateway, or exclude its keys")
+	}
+	found := s.probeBeside(keys)
+	if found.err != nil {
+		return s.refuseBroken(found.err)
+	}
+	if len(found.parts)+len(s.tx.known) > 0 {
+		if s.lua.denied {
+			return s.refuse("ERR cinch: a key is sealed, and inside MULTI or WATCH putting it back needs the right to run EVAL")
+		}
+		if err := s.sendHidden(s.inflateArgs(keys, found.parts)); err != nil {
+			return err
+		}
+		s.inflating(keys)
+	}
+	var err error
+	if known {
+		err = s.sendComposed(r, body, keys, found.parts)
+	} else {
+		err = s.forward(r, echoing(r, found.parts))
+	}
+	if err != nil || !s.leavesMagic(r, found.parts) {
+		return err
+	}
+	return s.sendHidden(s.escapeArgs(keys))
+}
+
+func (s *session) mayBeSealed(keys [][]byte) bool {
+	for _, k := range keys {
+		if s.rules().MaySeal(*s.space.Load(), k) {
+			return true
+		}
+	}
+	return false
+}
+
+// sendHidden sends a request of ours whose reply the client does not see.
+func (s *session) sendHidden(args [][]byte) error {
+	if err := s.expect(entry{flags: flagHidden}); err != nil {
+		return err
+	}
+	return s.send(args)
+}
+
+// sendComposed sends the client's script behind the prologue.
+func (s *session) sendComposed(r *request, body []byte, keys [][]byte, parts []part) error {
+	e := echoing(r, parts)
+	if e.op == nil {
+		e.op = &op{}
+	}
+	e.kind = kindAsk
+	text := compose(body)
+	e.op.renames = [2]string{shaOf(text), shaOf(body)}
+	if err := s.expect(e); err != nil {
+		return err
+	}
+	call := append([][]byte{[]byte(evalFor(r.cmd.name)), text}, r.args[2:]...)
+	call = append(call, []byte(cinch.Magic))
+	call = append(call, e.op.plainBytes...)
+	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys)))
+}
+
+// hashFlag is "1" where a hash among the keys may hold envelopes.
+func (s *session) hashFlag(keys [][]byte) []byte {
+	for _, k := range keys {
+		if s.rules().MayHoldHash(*s.space.Load(), k) {
+			return []byte("1")
+		}
+	}
+	return []byte("0")
+}
+
+func evalFor(name string) string {
+	if len(name) > 3 && name[len(name)-3:] == "_ro" {
+		return "EVAL_RO"
+	}
+	return "EVAL"
+}
+
+// compose puts the prologue in front of a script, behind its shebang line if it has one.
+func compose(body []byte) []byte {
+	at := 0
+	if bytes.HasPrefix(body, []byte("#!")) {
+		if at = bytes.IndexByte(body, '\n') + 1; at == 0 {
+			at = len(body)
+		}
+	}
+	text := make([]byte, 0, len(body)+len(prologue))
+	text = append(text, body[:at]...)
+	text = append(text, prologue...)
+	return append(text, body[at:]...)
+}
+
+func shaOf(script []byte) string {
+	sum := sha1.Sum(script) // the name that Redis gives to scripts
+	return hex.EncodeToString(sum[:])
+}
+
+// inflateArgs makes a call of inflateScript. A key may be looked at as a string and as a
+// hash; it is one of them.
+func (s *session) inflateArgs(keys [][]byte, parts []part) [][]byte {
+	pairs := [][]byte{itoa(len(keys))}
+	for i := range parts {
+		pairs = append(pairs, parts[i].sealed, parts[i].value)
+	}
+	for _, k := range s.tx.known {
+		pairs = append(pairs, k.sealed, k.value)
+	}
+	all := append([][]byte(nil), keys...)
+	for _, k := range keys {
+		if s.rules().MayHoldHash(*s.space.Load(), k) {
+			all = append(all, k)
+		}
+	}
+	call := [][]byte{[]byte("EVAL"), []byte(inflateScript), itoa(len(all))}
+	return append(append(call, all...), pairs...)
+}
