@@ -306,7 +306,7 @@ redis.register_function{function_name='peek', callback=function(keys,args) retur
 `
 
 func (g *generator) scripted() {
-	if g.chance(25) {
+	if g.chance(25) && !g.multi[g.conn] { // functions are refused there
 		g.function()
 		return
 	}
@@ -315,7 +315,7 @@ func (g *generator) scripted() {
 	if g.chance(50) {
 		sum := sha1.Sum([]byte(s.body))
 		verb, body = "EVALSHA", hex.EncodeToString(sum[:])
-		if g.chance(10) {
+		if g.chance(10) && !g.multi[g.conn] {
 			body = strings.Repeat("0", 40)
 		}
 	}
@@ -357,7 +357,7 @@ func (g *generator) function() {
 func (g *generator) sorting() {
 	k := g.key('l')
 	args := []any{g.pick("SORT", "SORT", "SORT_RO"), k}
-	if g.chance(50) {
+	if g.chance(50) && !g.multi[g.conn] { // refused there
 		args = append(args, "BY", g.pick("w:*", "h:*->fa", "s:*", "nosort", "w:*->", "*"))
 	}
 	for range g.r.IntN(3) {

@@ -71,6 +71,7 @@ const spuriousAbort = documented("a watched key was put back")
 var refusals = []string{
 	"-ERR cinch: the value was sealed while this transaction was queued",
 	"-ERR cinch: SORT with BY, or with GET and STORE, inside MULTI",
+	"-ERR cinch: inside MULTI or WATCH this command could meet a sealed value",
 }
 
 // storesMagic is the refusal of an unknown command, or of a known one with unknown options,
