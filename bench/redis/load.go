@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// compact removes the white space that files have and applications do not store.
+func compact(raw []byte) []byte {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil // shorter than any class
+	}
+	return b.Bytes()
+}
+
+func readJSON(into any, path ...string) error {
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// grouped makes records of raw values; source names where each comes from.
+func grouped(list []json.RawMessage, source func(json.RawMessage) string) []record {
+	out := make([]record, 0, len(list))
+	for _, raw := range list {
+		out = append(out, record{source(raw), compact(raw)})
+	}
+	return out
+}
+
+func loadMovies(dir string) ([]record, error) {
+	var list []json.RawMessage
+	err := readJSON(&list, dir, "vega-datasets/data/movies.json")
+	return grouped(list, func(raw json.RawMessage) string {
+		var m struct{ Distributor string }
+		_ = json.Unmarshal(raw, &m)
+		return m.Distributor
+	}), err
+}
+
+func loadQuakes(dir string) ([]record, error) {
+	var file struct{ Features []json.RawMessage }
+	err := readJSON(&file, dir, "vega-datasets/data/earthquakes.json")
+	return grouped(file.Features, func(raw json.RawMessage) string {
+		var m struct{ Properties struct{ Net string } }
+		_ = json.Unmarshal(raw, &m)
+		return m.Properties.Net
+	}), err
+}
+
+func loadCountries(dir string) ([]record, error) {
+	var list []json.RawMessage
+	err := readJSON(&list, dir, "world-countries/countries.json")
+	return grouped(list, func(raw json.RawMessage) string {
+		var m struct{ Subregion string }
+		_ = json.Unmarshal(raw, &m)
+		return m.Subregion
+	}), err
+}
+
+func loadCompat(dir string) ([]record, error) {
+	var top map[string]json.RawMessage
+	if err := readJSON(&top, dir, "browser-compat-data/data.json"); err != nil {
+		return nil, err
+	}
+	delete(top, "__meta")
+	delete(top, "browsers")
+	return compatRecords(nil, top, nil), nil
+}
+
+// compatRecords walks down a tree whose nodes may have a record under __compat. The
+// first two names of the path are the source.
+func compatRecords(out []record, node map[string]json.RawMessage, path []string) []record {
+	for _, name := range sortedNames(node) {
+		if name == "__compat" {
+			out = append(out, record{strings.Join(path[:min(2, len(path))], "/"), compact(node[name])})
+			continue
+		}
+		var child map[string]json.RawMessage
+		if json.Unmarshal(node[name], &child) == nil {
+			out = compatRecords(out, child, append(path[:len(path):len(path)], name))
+		}
+	}
+	return out
+}
+
+func sortedNames(m map[string]json.RawMessage) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// eachFile calls f with the name and the content of each file, in the order of names.
+func eachFile(pattern string, f func(name string, text []byte) error) error {
+	paths, err := filepath.Glob(pattern)
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("no files at %s", pattern)
+	}
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = f(filepath.Base(path), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const discoveryDocuments = "google-api-python-client/googleapiclient/discovery_cache/documents/*.json"
+
+// apiOf is the name before the version: compute.v1.json is compute's.
+func apiOf(file string) string {
+	name, _, _ := strings.Cut(file, ".")
+	return name
+}
+
+func loadSchemas(dir string) (out []record, err error) {
+	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
+		var doc struct{ Schemas map[string]json.RawMessage }
+		if name == "index.json" {
+			return nil
+		}
+		err := json.Unmarshal(text, &doc)
+		for _, schema := range sortedNames(doc.Schemas) {
+			out = append(out, record{apiOf(name), compact(doc.Schemas[schema])})
+		}
+		return err
+	})
+	return out, err
+}
+
+func loadAPIs(dir string) (out []record, err error) {
+	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
+		out = append(out, record{apiOf(name), compact(text)})
+		return nil
+	})
+	return out, err
+}
+
+func loadWebhooks(dir string) ([]record, error) {
+	var events []struct {
+		Name     string
+		Examples []json.RawMessage
+	}
+	err := readJSON(&events, dir, "webhooks-examples/api.github.com/index.json")
+	var out []record
+	for _, e := range events {
+		out = append(out, grouped(e.Examples, func(json.RawMessage) string { return e.Name })...)
+	}
+	return out, err
+}
+
+func loadFeatures(dir string) (out []record, err error) {
+	err = eachFile(filepath.Join(dir, "caniuse-db/features-json/*.json"), func(name string, text []byte) error {
+		out = append(out, record{name, text})
+		return nil
+	})
+	return out, err
+}
+
+func loadBorders(dir string) (out []record, err error) {
+	err = eachFile(filepath.Join(dir, "world-countries/data/*.geo.json"), func(name string, text []byte) error {
+		out = append(out, record{name, compact(text)})
+		return nil
+	})
+	return out, err
+}
