@@ -44,7 +44,7 @@ func (s *session) hello(r *request) error {
 			break
 		}
 	}
-	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+	return s.forwardAndWait(r, &op{after: func(a answer) {
 		switch a.head {
 		case resp.Map:
 			s.version.Store(3)
@@ -54,7 +54,19 @@ func (s *session) hello(r *request) error {
 		if !a.isError() && who != nil {
 			s.who.Store(who)
 		}
-	}}})
+	}})
+}
+
+// forwardAndWait sends a request after which the version of the protocol may be another:
+// how the next one is sent depends on it.
+func (s *session) forwardAndWait(r *request, o *op) error {
+	if !s.tx.open {
+		o.done = make(chan struct{})
+	}
+	if err := s.forward(r, entry{kind: kindHook, op: o}); err != nil || o.done == nil {
+		return err
+	}
+	return s.await(o)
 }
 
 // selectDB changes the space at once, since requests may follow in the same pipeline, and
@@ -111,7 +123,7 @@ func (s *session) reset(r *request) error {
 	s.tracking = false
 	s.forgetRights()
 	s.space.Store(&firstSpace)
-	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+	return s.forwardAndWait(r, &op{after: func(a answer) {
 		if a.isError() {
 			return
 		}
@@ -121,7 +133,7 @@ func (s *session) reset(r *request) error {
 		s.channels.Store(0)
 		s.version.Store(2)
 		s.who.Store(nil)
-	}}})
+	}})
 }
 
 func (s *session) subscribe(r *request) error {

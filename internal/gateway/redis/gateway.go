@@ -38,15 +38,15 @@ type Config struct {
 	// Requests and Replies bound the bytes of large values in flight, one budget a
 	// direction so that neither waits for the other; nil: no bound.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a client may hold up bytes of a budget without taking or sending
-	// any before it is disconnected; 0: 30 s.
+	// Stall is how long a client may hold bytes of a budget that others wait for without
+	// taking or sending any, before it is disconnected; 0: 2 s.
 	Stall time.Duration
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }
 
-const defaultStall = 30 * time.Second
+const defaultStall = 2 * time.Second
 
 // Gateway serves clients of one Redis server.
 type Gateway struct {

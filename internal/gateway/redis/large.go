@@ -26,13 +26,15 @@ const maxCollected = 32 << 20
 
 // largeRequest is the request at hand.
 type largeRequest struct {
-	s       *session
-	cmd     *command
-	argc    int
-	args    [][]byte // complete arguments so far, in memory of their own
-	pending int      // length of the argument whose header has been read; -1: none
-	held    int64    // of the request budget
-	owed    int64    // held in small pieces that were not taken from the budget yet
+	s        *session
+	cmd      *command
+	argc     int
+	args     [][]byte // complete arguments so far, in memory of their own
+	pending  int      // length of the argument whose header has been read; -1: none
+	held     int64    // of the request budget
+	owed     int64    // held in small pieces that were not taken from the budget yet
+	arena    []byte   // rest of the memory that small arguments share
+	unsealed bool     // the value whose header is pending goes as it is
 }
 
 var errTooLong = errors.New("redis: request is too long to be collected")
@@ -220,6 +222,9 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	if isValue && n > l.s.g.cfg.MaxSeal || !isValue && n > freeBytes {
 		return nil, l.streamUnsealed(n, isValue)
 	}
+	if isValue && n > freeBytes {
+		return nil, l.sealOrStream(n, key, before)
+	}
 	arg, err := l.read(n)
 	if err != nil {
 		return nil, err
@@ -227,10 +232,24 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	err = l.sendHave(arg, isValue, key, before)
 	if isValue {
 		gateway.PutBuffer(arg)
-		l.release()
 		return nil, err
 	}
 	return arg, err
+}
+
+// sealOrStream seals a long value of n bytes, or sends it as it is when there is no budget.
+func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
+	if !l.tryReserve(2*int64(n), sealPatience) {
+		l.s.g.cfg.Stats.Error("budget")
+		return l.streamUnsealed(n, true)
+	}
+	defer l.release()
+	buf := gateway.GetBuffer(n + 2)[:n+2]
+	defer gateway.PutBuffer(buf)
+	if err := l.fill(buf); err != nil {
+		return err
+	}
+	return l.sendHave(buf[:n], true, key, before)
 }
 
 // streamUnsealed sends an argument that is not sealed. A value among those must not begin
@@ -264,7 +283,7 @@ func (s *session) failWith(text string) error {
 }
 
 // read reads an argument of n bytes into a pooled buffer, under the budget for it and its
-// sealed form. The client has to send some of it every so often while it holds budget.
+// sealed form.
 func (l *largeRequest) read(n int) ([]byte, error) {
 	if n > freeBytes {
 		if err := l.reserve(2 * int64(n)); err != nil {
@@ -272,21 +291,29 @@ func (l *largeRequest) read(n int) ([]byte, error) {
 		}
 	}
 	buf := gateway.GetBuffer(n + 2)[:n+2]
-	for at := 0; at < len(buf); {
-		end := min(at+timedChunk, len(buf))
-		if l.held > 0 {
-			_ = l.s.conn.SetReadDeadline(time.Now().Add(l.s.g.cfg.Stall))
-		}
-		if err := l.s.in.ReadFull(buf[at:end]); err != nil {
-			gateway.PutBuffer(buf)
-			return nil, err
-		}
-		at = end
-	}
-	if l.held > 0 {
-		l.s.clearReadDeadline()
+	if err := l.fill(buf); err != nil {
+		gateway.PutBuffer(buf)
+		return nil, err
 	}
 	return buf[:n], nil
+}
+
+// fill reads len(buf) bytes, with limited patience while it holds budget.
+func (l *largeRequest) fill(buf []byte) error {
+	if l.held == 0 {
+		return l.s.in.ReadFull(buf)
+	}
+	defer l.s.clearReadDeadline()
+	t := l.s.stall(l.s.g.cfg.Requests)
+	for len(buf) > 0 {
+		_ = l.s.conn.SetReadDeadline(t.deadline())
+		n, err := l.s.in.Take(buf)
+		buf = buf[n:]
+		if err != nil && !t.tolerates(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // clearReadDeadline ends a deadline for a request's bytes, not that of a drain.
@@ -297,28 +324,36 @@ func (s *session) clearReadDeadline() {
 	}
 }
 
-// reserve takes n bytes of the budget. Who holds some already waits for a limited time
-// only: two that wait for each other would wait for ever.
+// reserve takes n bytes of the budget, and waits for them a limited time only: two that
+// hold some and wait for each other would wait for ever.
 func (l *largeRequest) reserve(n int64) error {
-	if l.s.g.cfg.Requests.TryAcquire(n) {
-		l.held += n
+	if l.tryReserve(n, reservePatience*l.s.g.cfg.Stall) {
 		return nil
 	}
-	if err := l.s.up.flush(); err != nil {
-		return err
-	}
-	ctx := l.s.ctx
-	if l.held > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.s.g.cfg.Stall)
+	l.s.g.cfg.Stats.Error("budget")
+	return fmt.Errorf("%w: the memory budget is used up", errTooLong)
+}
+
+const (
+	// reservePatience is how many times Stall a request that must be collected waits.
+	reservePatience = 10
+	// sealPatience is how long a value waits that could also go as it is.
+	sealPatience = 200 * time.Millisecond
+)
+
+func (l *largeRequest) tryReserve(n int64, patience time.Duration) bool {
+	if !l.s.g.cfg.Requests.TryAcquire(n) {
+		if l.s.up.flush() != nil {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(l.s.ctx, patience)
 		defer cancel()
-	}
-	if err := l.s.g.cfg.Requests.Acquire(ctx, n); err != nil {
-		l.s.g.cfg.Stats.Error("budget")
-		return fmt.Errorf("%w: the memory budget is used up", errTooLong)
+		if l.s.g.cfg.Requests.Acquire(ctx, n) != nil {
+			return false
+		}
 	}
 	l.held += n
-	return nil
+	return true
 }
 
 func (l *largeRequest) release() {
@@ -330,7 +365,7 @@ func (l *largeRequest) release() {
 // collected is streamed where that is right, and refused where it is not.
 func (l *largeRequest) collect() error {
 	for len(l.args) < l.argc {
-		if l.pending > l.s.g.cfg.MaxSeal && l.cmd.args.single {
+		if l.unsealed {
 			return l.streamSingle()
 		}
 		if err := l.take(); err != nil {
@@ -341,36 +376,60 @@ func (l *largeRequest) collect() error {
 }
 
 // take reads the next argument into args. A long value of a command that only stores it
-// is left at its header.
+// is left at its header when it can't be sealed.
 func (l *largeRequest) take() error {
 	n, err := l.header()
 	if err != nil {
 		return err
 	}
-	if n > l.s.g.cfg.MaxSeal && l.cmd.args.single && len(l.args) == l.cmd.args.first {
-		l.pending = n
+	if l.cmd.args.single && len(l.args) == l.cmd.args.first && n > freeBytes &&
+		(n > l.s.g.cfg.MaxSeal || !l.tryReserve(2*int64(n), sealPatience)) {
+		l.pending, l.unsealed = n, true
 		return nil
 	}
-	if int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected {
+	if int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
 		l.pending = n
 		return errTooLong
 	}
-	if l.owed += int64(n) + 48; n <= freeBytes && l.owed > freeBytes {
-		owed := l.owed
-		l.owed = 0
-		if err := l.reserve(owed); err != nil {
+	if n <= freeBytes {
+		return l.takeSmall(n)
+	}
+	if !l.cmd.args.single {
+		if err := l.reserve(2 * int64(n)); err != nil {
 			l.pending = n
 			return err
 		}
 	}
-	arg, err := l.read(n)
-	if err == nil {
-		l.args = append(l.args, arg)
-	}
-	return err
+	arg := gateway.GetBuffer(n + 2)[:n+2]
+	l.args = append(l.args, arg[:n])
+	return l.fill(arg)
 }
 
-// streamSingle sends SET and its kin with a value above MaxSeal.
+// takeSmall reads an argument into memory that it shares with others.
+func (l *largeRequest) takeSmall(n int) error {
+	if l.owed += int64(n) + smallArgBytes; l.owed > freeBytes {
+		if err := l.reserve(l.owed); err != nil {
+			l.pending = n
+			return err
+		}
+		l.owed = 0
+	}
+	if len(l.arena) < n+2 {
+		l.arena = make([]byte, max(n+2, arenaBytes))
+	}
+	arg := l.arena[: n+2 : n+2]
+	l.arena = l.arena[n+2:]
+	l.args = append(l.args, arg[:n:n])
+	return l.fill(arg)
+}
+
+const (
+	maxCollectedArgs = 64 << 10
+	arenaBytes       = 16 << 10
+	smallArgBytes    = 128 // of bookkeeping, with the copies that guards make of it
+)
+
+// streamSingle sends SET and its kin with a value that is not sealed.
 func (l *largeRequest) streamSingle() error {
 	if err := l.begin(entry{shape: l.cmd.reply}); err != nil {
 		return err

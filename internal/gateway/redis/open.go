@@ -171,30 +171,13 @@ func (p *replyPump) reserve(n int64) error {
 	return p.s.g.cfg.Replies.Acquire(p.s.ctx, n)
 }
 
-// emitHeld sends a large piece. While it holds budget the client has to take some of it
-// every so often, or others would wait for it for ever.
+// emitHeld sends a large piece. A client that takes none of it while others wait for the
+// budget that it holds is disconnected.
 func (p *replyPump) emitHeld(b []byte, holds bool) error {
 	if !holds || p.mute {
 		return p.emit(b)
 	}
-	return writeTimed(p.s.conn, &p.to, b, p.s.g.cfg.Stall)
-}
-
-// timedChunk is how much a peer must take within the time.
-const timedChunk = 64 << 10
-
-// writeTimed sends b through w in chunks, each within limit.
-func writeTimed(c interface{ SetWriteDeadline(time.Time) error }, w *sink, b []byte, limit time.Duration) error {
-	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	for len(b) > 0 {
-		n := min(len(b), timedChunk)
-		_ = c.SetWriteDeadline(time.Now().Add(limit))
-		if err := w.write(b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return w.flush()
+	return p.to.writeHeld(b, p.s.stall(p.s.g.cfg.Replies))
 }
 
 // sealedArray reports whether the reply at hand is the answer of one of our scripts for
@@ -246,10 +229,23 @@ func (p *replyPump) carryComputed(o *op) error {
 		p.in.Discard(len(line))
 		return p.emit(compute(nil, o.args, nil, false, int(p.s.version.Load())))
 	case h.Kind != resp.Bulk:
-		return p.copy(shapeNone, nil)
+		return p.carryRefusal(o)
 	}
 	p.in.Discard(len(line))
 	return p.computeOn(o, h.N)
+}
+
+// carryRefusal carries an error, unless the command would have met another one first:
+// some look at their arguments before they look at the key.
+func (p *replyPump) carryRefusal(o *op) error {
+	first := compute(nil, o.args, nil, false, int(p.s.version.Load()))
+	if !o.plain || first[0] != resp.Error {
+		return p.copy(shapeNone, nil)
+	}
+	if err := p.skip(); err != nil {
+		return err
+	}
+	return p.emit(first)
 }
 
 // computeOn answers a read on the bulk string of n bytes at hand.

@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -315,6 +317,38 @@ func TestTransactionInOnePipeline(t *testing.T) {
 		if got, want := fmt.Sprint(cmds[len(cmds)-1].(*goredis.Cmd).Val()), fmt.Sprintf("[OK %d 1 %d]", n+1, 3*n); err != nil || got != want && got != strings.Replace(want, " 1 ", " 0 ", 1) {
 			t.Fatalf("%s, want %s, %v", got, want, err)
 		}
+	}
+}
+
+// LCS leaves values sealed, and its map keeps the server's order in RESP3.
+func TestLongestCommonSubsequence(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	direct := clientOf(t, sock)
+	expect(t, direct, "MSET a {long} b {long}x", "OK")
+	for version := 2; version <= 3; version++ {
+		raw := func(sock string) string {
+			conn, err := net.Dial("unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "HELLO %d\r\nLCS a b IDX WITHMATCHLEN\r\nBITFIELD_RO a GET x9 0\r\nHSET h f v\r\nBITFIELD_RO h GET u64 0\r\nQUIT\r\n", version)
+			b, err := io.ReadAll(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b[bytes.Index(b, []byte("modules")):])
+		}
+		want := raw(sock)
+		expect(t, clientOf(t, path), "MSET a {long} b {long}x", "OK", "DEL h", "1")
+		if got := raw(path); got != want {
+			t.Errorf("RESP%d: %q, want %q", version, got, want)
+		}
+		if !isSealed(t, direct, "a") || !isSealed(t, direct, "b") {
+			t.Error("LCS left plain values")
+		}
+		expect(t, direct, "MSET a {long} b {long}x", "OK", "DEL h", "1")
 	}
 }
 

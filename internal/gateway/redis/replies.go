@@ -290,6 +290,7 @@ func (p *replyPump) carryHook(e *entry) error {
 		return err
 	}
 	e.op.after(a)
+	finish(e.op)
 	return nil
 }
 

@@ -64,6 +64,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.space.Store(&firstSpace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.queue.init(g.cfg.Requests)
+	s.tx.budget = g.cfg.Requests
 	s.version.Store(2)
 	s.up.conn = upstream
 	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush}, bufferBytes)
@@ -128,6 +129,7 @@ type request struct {
 // pumpRequests reads requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.in.Free()
+	defer s.endTransaction()
 	for s.failed == nil {
 		if err := s.nextRequest(); err != nil && !s.carryOn(err) {
 			return

@@ -78,8 +78,7 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 	return false, o.err
 }
 
-// drain sends what is pending until nothing is left. The client has to take some of it
-// every so often.
+// drain sends what is pending until nothing is left.
 func (o *spill) drain() {
 	defer gateway.CatchPanic(o.s.g.cfg.Log, o.s.g.cfg.Stats, func() { _ = o.s.Close() })
 	for {
@@ -108,13 +107,14 @@ func (o *spill) drain() {
 }
 
 func (o *spill) sendBatch(b []byte) error {
+	t := o.s.stall(o.s.g.cfg.Replies)
 	for len(b) > 0 {
-		n := min(len(b), timedChunk)
-		_ = o.s.conn.SetWriteDeadline(time.Now().Add(o.s.g.cfg.Stall))
-		if _, err := o.s.conn.Write(b[:n]); err != nil {
+		_ = o.s.conn.SetWriteDeadline(t.deadline())
+		n, err := o.s.conn.Write(b)
+		b = b[n:]
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) && !t.tolerates(err) {
 			return err
 		}
-		b = b[n:]
 	}
 	return nil
 }
@@ -125,10 +125,6 @@ func (o *spill) fail(err error) {
 	o.release(o.held)
 	o.pending, o.held = nil, nil
 	o.moved.Broadcast()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		o.s.g.cfg.Stats.Error("stalled")
-		o.s.g.cfg.Log.Warn("client takes none of its replies, disconnected", "client", o.s.conn.RemoteAddr())
-	}
 	_ = o.s.conn.Close()
 }
 

@@ -88,8 +88,8 @@ func readBulk(t *testing.T, r *bufio.Reader) string {
 // A client that takes nothing while others wait for its budget is disconnected.
 func TestStalledClient(t *testing.T) {
 	sock := startServer(t)
-	path, _ := startGateway(t, sock, func(c *Config) {
-		c.Replies, c.Stall = gateway.NewBudget(3<<20), 200*time.Millisecond
+	path, g := startGateway(t, sock, func(c *Config) {
+		c.Replies, c.Stall = gateway.NewBudget(3<<19), 200*time.Millisecond // 1.5 MiB
 	})
 	big := strings.Repeat("0123456789abcdef", 64<<10)
 	c := clientOf(t, path)
@@ -106,12 +106,14 @@ func TestStalledClient(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for lazyHolds := false; !lazyHolds; time.Sleep(10 * time.Millisecond) {
+		lazyHolds = g.cfg.Replies.InUse() > 0
+	}
 	for range 5 {
 		if got, err := c.Get(ctx, "big").Result(); err != nil || got != big {
 			t.Fatalf("another client: %d bytes, %v", len(got), err)
 		}
 	}
-	time.Sleep(time.Second) // several times what is allowed
 	_ = lazy.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if n, err := io.Copy(io.Discard, lazy); err != nil || n > 19<<20 {
 		t.Errorf("the stalled client was not disconnected: %d bytes, %v", n, err)

@@ -1,7 +1,10 @@
 package redis
 
 import (
+	"errors"
 	"net"
+	"os"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -95,4 +98,31 @@ func (w *sink) send(p []byte) {
 		return
 	}
 	w.err = err
+}
+
+// writeHeld sends p, whose bytes are held from a budget, with t's patience.
+func (w *sink) writeHeld(p []byte, t stall) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }()
+	for len(p) > 0 && w.err == nil {
+		taken, err := w.spill.add(p)
+		if taken || err != nil {
+			w.err = err
+			return err
+		}
+		_ = w.conn.SetWriteDeadline(t.deadline())
+		n, err := w.conn.Write(p)
+		p = p[n:]
+		switch {
+		case err == nil, n > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		case w.spill.takesOver(err):
+			w.spill.start(p)
+			return nil
+		case !t.tolerates(err):
+			w.err = err
+		}
+	}
+	return w.err
 }

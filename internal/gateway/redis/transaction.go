@@ -1,12 +1,18 @@
 package redis
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
 
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
-	open  bool
-	known []known // values sealed for SETs that are queued: a later command in the same transaction may need them back
-	bytes int
+	open   bool
+	budget *gateway.Budget // takes bytes
+	known  []known         // values sealed for SETs that are queued: a later command in the same transaction may need them back
+	bytes  int
+	held   []int64
 }
 
 // maxRemembered bounds, in bytes, what is kept of a transaction. Beyond it a command that
@@ -15,9 +21,10 @@ const maxRemembered = 1 << 20
 
 func (t *transaction) remember(sealed, value []byte) {
 	n := len(sealed) + len(value)
-	if t.bytes+n > maxRemembered {
+	if t.bytes+n > maxRemembered || !t.budget.TryAcquire(int64(n)) {
 		return
 	}
+	t.held = append(t.held, int64(n))
 	t.bytes += n
 	t.known = append(t.known, known{bytes.Clone(sealed), bytes.Clone(value)})
 }
@@ -73,7 +80,10 @@ func (s *session) endTransaction() {
 	if s.tx.open {
 		s.watched = false
 	}
-	s.tx = transaction{}
+	for _, n := range s.tx.held {
+		s.tx.budget.Release(n)
+	}
+	s.tx = transaction{budget: s.g.cfg.Requests}
 }
 
 func (s *session) watch(r *request) error {

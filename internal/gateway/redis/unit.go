@@ -226,7 +226,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		return false, err
 	}
 	for i := range parts {
-		if _, err := s.sendCapture(parts[i].restore()...); err != nil {
+		if _, err := s.sendCapture(parts[i].put(parts[i].value)...); err != nil {
 			return false, err
 		}
 	}
@@ -234,10 +234,8 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	if err != nil {
 		return false, err
 	}
-	if s.leavesMagic(r, parts) {
-		if _, err := s.sendCapture(s.escapeArgs(keys)...); err != nil {
-			return false, err
-		}
+	if err := s.sendAfter(r, keys, parts); err != nil {
+		return false, err
 	}
 	e := echoing(r, parts)
 	if e.op == nil {
@@ -268,6 +266,24 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	return false, nil
 }
 
+// sendAfter sends what follows the command in its unit: a command that only reads leaves
+// values as they were, another must leave no plain value that begins with the magic.
+func (s *session) sendAfter(r *request, keys [][]byte, parts []part) error {
+	if r.cmd.strategy == inflated && !r.cmd.writes {
+		for i := range parts {
+			if _, err := s.sendCapture(parts[i].put(parts[i].sealed)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !s.leavesMagic(r, parts) {
+		return nil
+	}
+	_, err := s.sendCapture(s.escapeArgs(keys)...)
+	return err
+}
+
 func unitOutcome(o *op, parts []part) string {
 	switch {
 	case !o.given:
@@ -278,12 +294,12 @@ func unitOutcome(o *op, parts []part) string {
 	return "plain"
 }
 
-// restore is the request that puts the value back.
-func (p *part) restore() [][]byte {
+// put is the request that puts b in the part's place.
+func (p *part) put(b []byte) [][]byte {
 	if p.field != nil {
-		return [][]byte{[]byte("HSET"), p.key, p.field, p.value}
+		return [][]byte{[]byte("HSET"), p.key, p.field, b}
 	}
-	return [][]byte{[]byte("SET"), p.key, p.value, []byte("XX"), []byte("KEEPTTL")}
+	return [][]byte{[]byte("SET"), p.key, b, []byte("XX"), []byte("KEEPTTL")}
 }
 
 // leavesMagic reports that the command may leave a plain value that begins with the

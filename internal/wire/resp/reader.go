@@ -132,6 +132,17 @@ func (r *Reader) ReadFull(dst []byte) error {
 	return noEOF(err, 1)
 }
 
+// Take consumes up to len(dst) bytes into dst with at most one read, so that a caller can
+// go on after a read that timed out.
+func (r *Reader) Take(dst []byte) (int, error) {
+	if n := copy(dst, r.buf[r.r:r.w]); n > 0 || len(dst) == 0 {
+		r.Discard(n)
+		return n, nil
+	}
+	n, err := r.src.Read(dst)
+	return n, progress(n, err)
+}
+
 // CopyTo consumes n bytes and hands them to write in pieces, which are valid during the
 // call only.
 func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
