@@ -23,6 +23,13 @@ type Dicts interface {
 	Kick()
 }
 
+// Sampler sees values on their way into the store, to make dictionaries of them.
+type Sampler interface {
+	// Sample is told of each value that rule covers and that may be sealed: stored is how
+	// many bytes it takes, sealed or not. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, key, value []byte, stored int)
+}
+
 // Config is what a gateway needs. Everything but Upstream may be left zero.
 type Config struct {
 	Name     string
@@ -30,7 +37,8 @@ type Config struct {
 	TLS      *tls.Config      // for clients; nil: plain
 	Policy   *policy.Policy   // nil: seals nothing, opens everything
 	Engine   *codec.Engine
-	Dicts    Dicts // nil: no dictionaries
+	Dicts    Dicts   // nil: no dictionaries
+	Sampler  Sampler // nil: none
 	MaxSeal  int   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
 	MaxOpen  int   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int

@@ -352,6 +352,31 @@ func TestLongestCommonSubsequence(t *testing.T) {
 	}
 }
 
+func TestSortOverSealedValues(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	direct, c := clientOf(t, sock), clientOf(t, path)
+	value := func(first string) string { return first + long }
+	magic := cinch.Magic + "x"
+	for key, v := range map[string]string{"w:a": value("2"), "w:b": value("1"), "w:c": magic, "v:a": value("A"), "v:b": "short"} {
+		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, c, "RPUSH l a b c", "3")
+	order := fmt.Sprint([]string{"b", "a", "c"})
+	expect(t, c, "SORT l BY w:* ALPHA", order, "SORT_RO l BY w:* ALPHA", order,
+		"SORT l BY w:* ALPHA GET v:* GET #", fmt.Sprint([]any{"short", "b", value("A"), "a", nil, "c"}),
+		"SORT l BY w:* ALPHA GET w:*", fmt.Sprint([]string{value("1"), value("2"), magic}),
+		"SORT l BY w:* ALPHA GET w:* GET v:* STORE out", "6",
+		"LRANGE out 0 -1", fmt.Sprint([]string{value("1"), "short", value("2"), value("A"), magic, ""}))
+	expect(t, direct, "LRANGE out 0 -1", fmt.Sprint([]string{value("1"), "short", value("2"), value("A"), magic, ""}))
+	if !isSealed(t, direct, "w:a") || !isSealed(t, direct, "w:c") {
+		t.Error("SORT left weights plain")
+	}
+	expect(t, c, "SORT_RO l STORE x", "error: ERR syntax error", "SORT l BY w:* STORE", "error: ERR syntax error", "GET w:c", magic)
+}
+
 // A command that the table lacks sees plain values.
 func TestUnknownCommand(t *testing.T) {
 	sock := startServer(t)

@@ -238,7 +238,7 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 		}
 		if sealed {
 			p.in.Discard(len(line))
-			return h, p.openBulk(h.N, sh == shapeAny)
+			return h, p.openBulk(h.N, sh == shapeAny || len(p.plain) > 0)
 		}
 		line = p.in.Buffered()[:len(line)] // Peek may have moved it
 	}

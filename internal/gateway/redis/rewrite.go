@@ -176,6 +176,9 @@ func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte,
 	start := time.Now()
 	out := s.g.sealer.Seal(dst, value, st, worth)
 	s.countSeal(rule, st.Codec, len(value), out[len(dst):], time.Since(start))
+	if rule != nil && s.g.cfg.Sampler != nil {
+		s.g.cfg.Sampler.Sample(rule, a.Key, value, len(out)-len(dst))
+	}
 	if !cinch.IsSealed(out[len(dst):]) {
 		return out[:len(dst)], false
 	}

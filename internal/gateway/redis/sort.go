@@ -16,7 +16,7 @@ import (
 // weights or values to be stored are sealed and unknown. Weights are put back while SORT
 // compares them; values go into the list opened, and nothing is stored before all of them
 // are known.
-const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,field={},{` + luaMarker + `},{},nil
+const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
 for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
 if known[v] then return known[v] end unknown[#unknown+1]=v end end
@@ -28,13 +28,13 @@ local arrow=string.find(post,'->',1,true)
 if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
 for _,x in ipairs(e) do local k=pre..x..post
 local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
-local w=check(v) if w then weights[#weights+1]={k,w,v} end end end
+local w=check(v) if w then weights[#weights+1]={k,w,v} plain[w]=true end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
 put(2) local r=redis.pcall(unpack(ARGV,5+2*n)) put(3)
 if store=='' or r.err then return r end
-for i,v in ipairs(r) do if v==false then r[i]='' else local w=check(v) if w then r[i]=w end end end
+for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] then local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
@@ -145,6 +145,11 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 			e.op = &op{}
 		}
 		e.op.done = make(chan struct{})
+		for _, kv := range k {
+			if cinch.IsSealed(kv.value) { // a weight that GET fetches while it is put back
+				e.op.plainBytes = append(e.op.plainBytes, kv.value)
+			}
+		}
 		if err := s.ask(e, sortArgs(r.args[1], o.by, store, k, cmd)); err != nil || e.op.given {
 			return err
 		}
