@@ -22,7 +22,7 @@ func (p *process) describe() admin.Description {
 	l := p.current.Load()
 	var d admin.Description
 	for _, r := range p.gateways {
-		rules := l.policies[r.name]
+		rules := r.auto.Policy()
 		info := admin.GatewayInfo{
 			Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String(), Enabled: !rules.Off,
 		}

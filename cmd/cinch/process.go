@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -42,6 +43,8 @@ type process struct {
 	// One budget a direction: a request that waits for bytes never keeps a
 	// reply from leaving, nor the reverse.
 	requests, replies *gateway.Budget
+
+	trainer *autodict.Trainer // of dictionaries, for all gateways
 
 	started  *config.Config // what can't change while we run
 	current  atomic.Pointer[loaded]
@@ -86,6 +89,7 @@ type running struct {
 	listener net.Listener
 	stats    *gateway.Stats
 	keeper   *redisKeeper
+	auto     *autodict.Manager // says which policy is in force
 	gateway  protocolGateway
 }
 
@@ -104,6 +108,7 @@ func newProcess(cfg *config.Config, o processOptions) (_ *process, err error) {
 	if p.engine, err = engineWith(cfg.Zstd); err != nil {
 		return nil, err
 	}
+	p.trainer = p.newTrainer()
 	l, err := p.loadFiles(cfg)
 	if err != nil {
 		return nil, withCode(exitConfig, err)
@@ -183,7 +188,9 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 		return err
 	}
 	r := &running{name: g.Name, upstream: up, listener: listener, stats: stats, keeper: p.newRedisKeeper(up, log)}
-	r.gateway = p.newRedisGateway(g, r, tls, l.policies[g.Name], log)
+	r.auto = p.newAutodict(r, log)
+	r.gateway = p.newRedisGateway(g, r, tls, log)
+	r.auto.SetRules(l.rules(g.Name))
 	p.gateways = append(p.gateways, r)
 	return nil
 }
@@ -253,6 +260,7 @@ func (p *process) run(signals <-chan os.Signal) error {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 		r.keeper.adopt(p.current.Load().named(r.name))
 		go r.keeper.dicts.Run(r.keeper.ctx)
+		go r.auto.Run(r.keeper.ctx)
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}
 	if p.admin != nil {

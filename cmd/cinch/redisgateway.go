@@ -16,7 +16,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
-	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -118,14 +117,14 @@ func (k *redisKeeper) close() {
 	_ = k.client.Close()
 }
 
-func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config, rules *policy.Policy, log *slog.Logger) protocolGateway {
+func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) protocolGateway {
 	return redis.NewGateway(redis.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,
 		TLS:      tls,
-		Policy:   rules,
 		Engine:   p.engine,
 		Dicts:    r.keeper.dicts,
+		Sampler:  r.auto,
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,

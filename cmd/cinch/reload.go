@@ -36,9 +36,9 @@ func (p *process) tryReload() error {
 	setLevel(p.level, cfg.Log.Level)
 	changed := 0
 	for _, r := range p.gateways {
-		if rules := l.policies[r.name]; rules != nil {
+		if l.policies[r.name] != nil {
 			r.keeper.adopt(l.named(r.name)) // no value names one before it is there
-			r.gateway.SetPolicy(rules)
+			r.auto.SetRules(l.rules(r.name))
 			changed++
 		} else {
 			l.policies[r.name] = p.current.Load().policies[r.name]

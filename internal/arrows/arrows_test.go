@@ -100,6 +100,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/ui", "internal/samples", "internal/inspect", "internal/price", "internal/disk"},
 	{"internal/policy", "internal/wire", "internal/store"},
+	{"internal/autodict"},
 	{"internal/gateway"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
@@ -161,6 +162,11 @@ var forbidden = []arrow{
 		name: "policy is pure",
 		from: []string{"internal/policy"},
 		to:   append([]string{module, "time", "math/rand", "internal/wire", "internal/store"}, pure...),
+	},
+	{
+		name: "dictionaries are managed through a store's interface, whatever store it is",
+		from: []string{"internal/autodict"},
+		to:   append([]string{"internal/store", "internal/gateway"}, "net", "os", "io/fs", "syscall", "database"),
 	},
 	{
 		name: "the envelope does no I/O",

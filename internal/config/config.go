@@ -28,6 +28,7 @@ type Config struct {
 	Zstd         string       `yaml:"zstd"` // auto, libzstd or go
 	DrainTimeout Duration     `yaml:"drain_timeout"`
 	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
+	Training     Training     `yaml:"training"`
 	Gateways     []Gateway    `yaml:"gateways"`
 
 	file  string            // as given; "" without one
@@ -55,6 +56,20 @@ type Memory struct {
 type Dictionary struct {
 	Name string `yaml:"name"`
 	File string `yaml:"file"` // relative to the config file's directory
+}
+
+// Training says how dictionaries of rules with "dictionary: auto" are made; see
+// internal/autodict.
+type Training struct {
+	SampleMemory Bytes    `yaml:"sample_memory"` // bytes of sampled values, whole process
+	RuleMemory   Bytes    `yaml:"rule_memory"`   // most of it for one rule
+	MaxSample    Bytes    `yaml:"max_sample"`    // longer values are not sampled
+	MinSamples   int      `yaml:"min_samples"`   // values
+	MinSaving    Percent  `yaml:"min_saving"`    // of what is stored now
+	Drift        Percent  `yaml:"drift"`         // more stored than was promised
+	Interval     Duration `yaml:"interval"`      // between trainings for a rule
+	Poll         Duration `yaml:"poll"`          // between looks at what others announced
+	CPU          Percent  `yaml:"cpu"`           // of one core, while training
 }
 
 // Gateway is one listener in front of one upstream.
@@ -101,6 +116,7 @@ type Rule struct {
 	MinGain    Percent    `yaml:"min_gain"`
 	Setting    *Setting   `yaml:"setting"`
 	Dictionary string     `yaml:"dictionary,omitempty"`
+	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
 }
 
 // Defaults of what a file leaves out, beside those in internal/policy.
@@ -125,9 +141,22 @@ func Default() *Config {
 		Memory:       Memory{Budget: DefaultBudget},
 		Zstd:         "auto",
 		DrainTimeout: Duration(DefaultDrainTimeout),
+		Training:     defaultTraining,
 		lines:        map[string]int{},
 		from:         map[string]string{},
 	}
+}
+
+var defaultTraining = Training{
+	SampleMemory: 64 << 20,
+	RuleMemory:   8 << 20,
+	MaxSample:    128 << 10,
+	MinSamples:   2000,
+	MinSaving:    10,
+	Drift:        15,
+	Interval:     Duration(10 * time.Minute),
+	Poll:         Duration(15 * time.Second),
+	CPU:          50,
 }
 
 func (g *Gateway) setDefaults() {

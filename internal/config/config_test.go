@@ -255,7 +255,7 @@ func TestDocs(t *testing.T) {
 	docs := string(text)
 	_, example, _ := strings.Cut(docs, "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
-	if c := parse(t, example); len(c.Gateways) != 1 || len(c.Gateways[0].Rules) != 4 {
+	if c := parse(t, example); len(c.Gateways) != 1 || len(c.Gateways[0].Rules) != 5 {
 		t.Errorf("the example is not what it was: %+v", c)
 	}
 	for _, e := range environment {
@@ -263,7 +263,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s is not described", e.name)
 		}
 	}
-	for _, v := range []any{Dictionary{}, Gateway{}, Rule{}, TLS{}, UpstreamTLS{}} {
+	for _, v := range []any{Dictionary{}, Training{}, Gateway{}, Rule{}, TLS{}, UpstreamTLS{}} {
 		for name := range fieldNames(reflect.TypeOf(v)) {
 			if !regexp.MustCompile("[`.]" + name + "[`.]").MatchString(docs) {
 				t.Errorf("%T: %s is not described", v, name)

@@ -33,6 +33,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		MaxSize: int(r.MaxSize),
 		MinGain: max(float64(r.MinGain)/100, policy.AnyGain),
 		Setting: r.Setting.Setting,
+		Auto:    r.Dictionary == autoDictionary,
 	}
 	for _, t := range r.Type {
 		out.Types |= t.bit()
@@ -43,7 +44,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 	if out.MinSize = int(r.minSize()); out.MinSize == 0 && !out.Raw() {
 		out.MinSize = 1 // what policy takes for "none"; an empty value gains nothing
 	}
-	if r.Dictionary != "" {
+	if r.Dictionary != "" && !out.Auto {
 		n, ok := numbers[r.Dictionary]
 		if !ok {
 			return out, fmt.Errorf("rule %s: dictionary %q is not loaded", r.Name, r.Dictionary)
@@ -51,4 +52,15 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		out.Setting.Dict = n
 	}
 	return out, nil
+}
+
+// NoSample gives the patterns of keys that are not sampled, by rule.
+func (g *Gateway) NoSample() map[string][]string {
+	patterns := map[string][]string{}
+	for i := range g.Rules {
+		if r := &g.Rules[i]; len(r.NoSample) > 0 {
+			patterns[r.Name] = r.NoSample
+		}
+	}
+	return patterns
 }

@@ -72,6 +72,7 @@ func Frozen(running, wanted *Config) []string {
 	compare("log.format", running.Log.Format, wanted.Log.Format)
 	compare("memory.budget", running.Memory.Budget, wanted.Memory.Budget)
 	compare("zstd", running.Zstd, wanted.Zstd)
+	compare("training", running.Training, wanted.Training)
 	compare("drain_timeout", running.DrainTimeout, wanted.DrainTimeout)
 	for i := range running.Gateways {
 		a := &running.Gateways[i]

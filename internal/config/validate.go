@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -30,6 +31,7 @@ func (c *Config) validate() error {
 	v := validator{problems{c: c}}
 	v.process()
 	v.dictionaries()
+	v.training()
 	if len(c.Gateways) == 0 {
 		v.add("gateways", "list at least one, or run without a configuration to try Cinch", "there are none")
 	}
@@ -115,6 +117,35 @@ func (v *validator) dictionaries() {
 		if d.File == "" {
 			v.add(path+".file", "name a file that 'cinch dict train' wrote", "is missing")
 		}
+	}
+}
+
+// minSampleMemory in bytes: with less there is nothing to learn from.
+const minSampleMemory = 64 << 10
+
+func (v *validator) training() {
+	t := &v.c.Training
+	memory := func(path string, b Bytes) {
+		if b < minSampleMemory {
+			v.add(path, "the defaults are 64MiB for all and 8MiB a rule", "%s is below %s", b, Bytes(minSampleMemory))
+		}
+	}
+	memory("training.sample_memory", t.SampleMemory)
+	memory("training.rule_memory", t.RuleMemory)
+	if t.MaxSample < 64 {
+		v.add("training.max_sample", "", "%s is below 64", t.MaxSample)
+	}
+	if t.MinSamples < 64 {
+		v.add("training.min_samples", "a thousand and more make good dictionaries", "%d is below 64", t.MinSamples)
+	}
+	if t.CPU < 1 {
+		v.add("training.cpu", "", "is below 1%%")
+	}
+	if t.Interval < 0 {
+		v.add("training.interval", "", "is negative")
+	}
+	if t.Poll < Duration(10*time.Millisecond) {
+		v.add("training.poll", "", "is below 10ms")
 	}
 }
 
@@ -238,6 +269,12 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 		v.add(path+".max_size", "", "%s is below min_size, %s", r.MaxSize, minSize)
 	}
 	v.setting(r, path)
+	for i, glob := range r.NoSample {
+		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
+	}
+	if len(r.NoSample) > 0 && r.Dictionary != autoDictionary {
+		v.add(path+".no_sample", "it belongs to dictionary: auto", "nothing is sampled for this rule")
+	}
 }
 
 func (v *validator) setting(r *Rule, path string) {
@@ -254,9 +291,7 @@ func (v *validator) setting(r *Rule, path string) {
 	path += ".dictionary"
 	known := func(d Dictionary) bool { return d.Name == r.Dictionary }
 	switch {
-	case r.Dictionary == autoDictionary:
-		v.add(path, "train one with 'cinch dict train' and list it under dictionaries", "auto is not available in this version")
-	case !slices.ContainsFunc(v.c.Dictionaries, known):
+	case r.Dictionary != autoDictionary && !slices.ContainsFunc(v.c.Dictionaries, known):
 		v.add(path, v.nearDictionary(r.Dictionary), "there is no dictionary %q", r.Dictionary)
 	case r.Setting.Codec != codec.Zstd:
 		v.add(path, "write setting: zstd-3", "%s takes no dictionary", r.Setting.Codec)

@@ -61,6 +61,7 @@ type Dicts struct {
 	// the readiness of everything back until a check has caught up.
 	ready          atomic.Pointer[map[uint32]struct{}]
 	kicks, checked atomic.Uint64
+	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole, under storing
 	wake           chan struct{} // capacity 1
 }
 
@@ -103,6 +104,17 @@ func (d *Dicts) Ready(number uint32) bool {
 		return false
 	}
 	_, ok := (*d.ready.Load())[number]
+	return ok
+}
+
+// Retired reports that the dictionary is kept for values that name it already, and for
+// no others: see Retire. It neither blocks nor allocates.
+func (d *Dicts) Retired(number uint32) bool {
+	m := d.retired.Load()
+	if m == nil {
+		return false
+	}
+	_, ok := (*m)[number]
 	return ok
 }
 

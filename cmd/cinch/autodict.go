@@ -1,0 +1,85 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// newTrainer makes what trains dictionaries for all gateways, with the same
+// implementation of zstd that the gateways use.
+func (p *process) newTrainer() *autodict.Trainer {
+	zstd := p.started.Zstd
+	var external dict.Trainer
+	if p.engine.ZstdName() == "libzstd" {
+		external = libzstd.Train
+	}
+	return autodict.NewTrainer(autodict.TrainerOptions{
+		NewEngine: func() *codec.Engine {
+			e, err := engineWith(zstd)
+			if err != nil { // it was there when the process started
+				return p.engine
+			}
+			return e
+		},
+		External: external,
+		Share:    float64(p.started.Training.CPU) / 100,
+	})
+}
+
+// newAutodict makes what looks after the gateway's dictionaries. It has no rules yet.
+func (p *process) newAutodict(r *running, log *slog.Logger) *autodict.Manager {
+	t := &p.started.Training
+	return autodict.New(autodict.Options{
+		By:         gatewayID(r.name),
+		Store:      r.keeper.dicts,
+		Trainer:    p.trainer,
+		Apply:      func(rules *policy.Policy) { r.gateway.SetPolicy(rules) },
+		Log:        log,
+		MaxSample:  int(t.MaxSample),
+		MinSamples: t.MinSamples,
+		MinSaving:  float64(t.MinSaving) / 100,
+		Drift:      float64(t.Drift) / 100,
+		Interval:   time.Duration(t.Interval),
+		Poll:       time.Duration(t.Poll),
+	})
+}
+
+// gatewayID names a gateway of this process to those of others: host/gateway/random.
+func gatewayID(name string) string {
+	host, _ := os.Hostname()
+	var random [4]byte
+	_, _ = rand.Read(random[:])
+	return strings.ToValidUTF8(host, "") + "/" + name + "/" + hex.EncodeToString(random[:])
+}
+
+// rules are what the gateway's manager works on. The memory for samples is divided among
+// the rules of the whole process.
+func (l *loaded) rules(gateway string) autodict.Rules {
+	t := &l.cfg.Training
+	auto := 0
+	for _, p := range l.policies {
+		for _, r := range p.Rules() {
+			if r.Auto {
+				auto++
+			}
+		}
+	}
+	rules := autodict.Rules{
+		Policy:     l.policies[gateway],
+		RuleMemory: min(int(t.RuleMemory), int(t.SampleMemory)/max(auto, 1)),
+	}
+	if g := l.cfg.Gateway(gateway); g != nil {
+		rules.NoSample = g.NoSample()
+	}
+	return rules
+}

@@ -1,0 +1,22 @@
+// Package autodict gives the rules with "dictionary: auto" their dictionaries: it
+// samples the values that pass, trains in the background, rolls out what saves enough,
+// and notices when a dictionary no longer fits.
+//
+//	reservoir.go  a uniform sample of a stream within a number of bytes
+//	sampler.go    what the data path calls: one counter, and rarely a copy
+//	pace.go       when to train; pure
+//	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
+//	record.go     what the gateways of a store tell each other about a rule
+//	manager.go    one gateway: looks at records, trains, rolls out, adopts
+//	metrics.go    what of that can be seen
+//
+// A rollout takes steps, each of which leaves a store that every reader understands:
+//
+//	lease       the record says who trains, so that mostly one gateway does
+//	name        the record names the dictionary to come, so that it is never forgotten
+//	publish     the dictionary is in the store and was read back
+//	announce    the record names it as the current one
+//	use         the policy names it; values do as soon as the store says it is ready
+//
+// Nothing is undone when a step fails: the lease runs out, the dictionary stays.
+package autodict

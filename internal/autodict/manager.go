@@ -1,0 +1,368 @@
+package autodict
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Options configure a Manager. Store, Trainer and Apply are required.
+type Options struct {
+	By      string // names this gateway to the others: unique while the process lives
+	Store   Store
+	Trainer *Trainer
+	Apply   func(*policy.Policy) // puts a policy into force; called one at a time
+	Log     *slog.Logger         // nil: nothing is logged
+
+	MaxSample  int           // bytes of the longest value that is sampled; 0: 128 KiB
+	MinSamples int           // values; 0: 2000
+	MinSaving  float64       // share of what is stored now that a rollout has to save; 0: 0.1
+	Drift      float64       // 0: 0.15
+	Interval   time.Duration // between trainings for a rule; 0: 10 min
+	Poll       time.Duration // between looks at the records; 0: 15 s
+	Lease      time.Duration // for one training; 0: 5 min
+	Timeout    time.Duration // for one question to the store; 0: 10 s
+
+	now func() time.Time // nil: time.Now
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.MaxSample, 128<<10)
+	setDefault(&o.MinSamples, 2000)
+	setDefault(&o.MinSaving, 0.1)
+	setDefault(&o.Drift, 0.15)
+	setDefault(&o.Interval, 10*time.Minute)
+	setDefault(&o.Poll, 15*time.Second)
+	setDefault(&o.Lease, 5*time.Minute)
+	setDefault(&o.Timeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+}
+
+func setDefault[T int | float64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// Rules are what a Manager works on.
+type Rules struct {
+	Policy     *policy.Policy      // without dictionaries for the rules that are Auto
+	NoSample   map[string][]string // patterns of keys not to be sampled, by rule
+	RuleMemory int                 // bytes of the sample of one rule; 0: 8 MiB
+}
+
+const defaultRuleMemory = 8 << 20
+
+// Manager looks after the dictionaries of one gateway. It decides which policy is in
+// force: the rules given last, with the dictionaries that were chosen meanwhile.
+type Manager struct {
+	o        Options
+	samplers atomic.Pointer[map[string]*sampler] // by rule; never changed, only replaced
+
+	mu      sync.Mutex // guards what follows
+	rules   Rules
+	applied *policy.Policy
+	managed map[string]*managed // by fingerprint
+	tallies map[string]*tally   // by rule, of rules that are gone too
+}
+
+// managed is one rule. Run's goroutine owns what no comment says otherwise of.
+type managed struct {
+	fingerprint string
+	noSample    []string // never changed
+	sampler     *sampler // never changed
+
+	// Guarded by Manager.mu:
+	rule    *policy.Rule // of the rules given last, without a dictionary
+	current *codec.Dict  // written by Run's goroutine only; nil: none
+	tally   *tally
+
+	pace     pace
+	counted  seen      // up to where pace has observed
+	begun    time.Time // of the counting for the volume, see volume
+	begunAt  seen
+	record   Record // as last read
+	version  uint64 // of it
+	rejected Number // announced by another, and no better than ours
+}
+
+// New returns a Manager without rules.
+func New(o Options) *Manager {
+	o.setDefaults()
+	m := &Manager{o: o, managed: map[string]*managed{}, tallies: map[string]*tally{}}
+	m.samplers.Store(&map[string]*sampler{})
+	return m
+}
+
+// Sample tells that a value that rule covers went to key as stored bytes, envelope
+// included. It keeps neither key nor value, allocates only when it samples, and may be
+// called from any goroutine.
+func (m *Manager) Sample(rule *policy.Rule, key, value []byte, stored int) {
+	if !rule.Auto {
+		return
+	}
+	if s := (*m.samplers.Load())[rule.Name]; s != nil {
+		s.observe(key, value, stored)
+	}
+}
+
+// SetRules puts rules into force, with the dictionaries that rules which cover the same
+// have got already.
+func (m *Manager) SetRules(rules Rules) {
+	if rules.RuleMemory <= 0 {
+		rules.RuleMemory = defaultRuleMemory
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rules = rules
+	next, samplers := map[string]*managed{}, map[string]*sampler{}
+	for _, rule := range rules.Policy.Rules() {
+		if !rule.Auto {
+			continue
+		}
+		f := Fingerprint(rule)
+		if next[f] == nil { // else the second of two can't be reached
+			next[f] = m.managedFor(f, rule)
+			samplers[rule.Name] = next[f].sampler
+		}
+	}
+	m.managed = next
+	m.samplers.Store(&samplers)
+	m.apply()
+}
+
+// managedFor keeps what is known of a rule, unless less of it may be sampled now.
+func (m *Manager) managedFor(fingerprint string, rule *policy.Rule) *managed {
+	r, noSample := m.managed[fingerprint], m.rules.NoSample[rule.Name]
+	if r == nil || !slices.Equal(r.noSample, noSample) {
+		fresh := &managed{fingerprint: fingerprint, noSample: noSample, begun: m.o.now()}
+		fresh.sampler = newSampler(m.rules.RuleMemory, m.o.MaxSample, noSample)
+		fresh.pace = pace{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
+		if r != nil {
+			fresh.current = r.current
+		}
+		r = fresh
+	}
+	r.sampler.resize(m.rules.RuleMemory)
+	r.rule, r.tally = rule, m.tallyOf(rule.Name)
+	return r
+}
+
+// apply puts the policy into force that the rules and the dictionaries give.
+func (m *Manager) apply() {
+	choose := map[string]uint32{}
+	for _, r := range m.managed {
+		if r.current != nil {
+			choose[r.rule.Name] = r.current.Number()
+		}
+	}
+	m.applied = m.rules.Policy.With(choose)
+	m.o.Apply(m.applied)
+}
+
+// Policy returns what is in force; nil before SetRules.
+func (m *Manager) Policy() *policy.Policy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.applied
+}
+
+// Run trains, rolls out and adopts until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	for {
+		for _, r := range m.all() {
+			m.step(ctx, r)
+		}
+		jitter := 0.8 + 0.4*rand.Float64() // gateways that start together shall not stay so
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(float64(m.o.Poll) * jitter)):
+		}
+	}
+}
+
+func (m *Manager) all() []*managed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*managed, 0, len(m.managed))
+	for _, rule := range m.rules.Policy.Rules() {
+		if r := m.managed[Fingerprint(rule)]; r != nil && r.rule == rule {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// step does for one rule what is to be done now.
+func (m *Manager) step(ctx context.Context, r *managed) {
+	m.observe(r)
+	if ctx.Err() != nil || !m.readRecord(ctx, r) {
+		return // without the store nothing can be done that others rely on
+	}
+	m.dropRetired(r)
+	m.resume(r)
+	m.adopt(ctx, r)
+	samples, _ := r.sampler.size()
+	if reason := r.pace.due(m.o.now(), samples, r.sampler.isFull()); reason != "" {
+		m.renew(ctx, r, reason)
+	}
+}
+
+// observe tells the pace what was stored since the last time, with the dictionary in force.
+func (m *Manager) observe(r *managed) {
+	now := r.sampler.seen()
+	delta := now.minus(r.counted)
+	r.counted = now
+	if r.current != nil && !m.o.Store.Ready(r.current.Number()) {
+		return // sealed without, until the store has it
+	}
+	began := r.pace.observe(delta)
+	m.update(r, func(t *tally) { t.Observed, t.Promised = r.pace.observed, r.pace.promised })
+	if began {
+		m.log(r).Info("values no longer fit the dictionary; collecting new samples",
+			"promised", r.pace.promised, "observed", r.pace.observed)
+		r.sampler.reset()
+		r.rejected = 0
+		m.beginVolume(r)
+	}
+}
+
+func (m *Manager) readRecord(ctx context.Context, r *managed) bool {
+	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	defer cancel()
+	text, version, err := m.o.Store.Record(ctx, r.fingerprint)
+	var record Record
+	if err == nil {
+		record, err = ParseRecord(text)
+	}
+	if err != nil {
+		m.trouble(r, "the record of a rule's dictionaries can't be read", err)
+		return false
+	}
+	m.settled(r)
+	if version == 0 && r.record.Current != nil {
+		// The store lost it, by FUNCTION FLUSH say. Dictionaries are put back by Store.
+		record = r.record.released()
+		if version, err = m.o.Store.ReplaceRecord(ctx, r.fingerprint, 0, record.text()); version == 0 || err != nil {
+			return false
+		}
+	}
+	r.record, r.version = record, version
+	return true
+}
+
+// dropRetired stops using a dictionary that someone wants to collect.
+func (m *Manager) dropRetired(r *managed) {
+	if r.current == nil || !m.o.Store.Retired(r.current.Number()) {
+		return
+	}
+	m.log(r).Info("dictionary was retired; values are sealed without one until the next training", "dictionary", name(r.current))
+	r.pace.lost()
+	m.use(r, nil)
+}
+
+// resume finds out what the dictionary in force has promised, after rules were changed.
+func (m *Manager) resume(r *managed) {
+	v := r.record.Current
+	if r.current != nil && r.pace.promised == 0 && v != nil && uint32(v.Dict) == r.current.Number() {
+		r.pace.rolledOut(v.At, v.Promised)
+	}
+}
+
+// adopt takes what another gateway has announced if it does as well on the values here,
+// and reports whether it did.
+func (m *Manager) adopt(ctx context.Context, r *managed) bool {
+	v := r.record.Current
+	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) ||
+		r.current != nil && r.current.Number() == uint32(v.Dict) {
+		return false
+	}
+	d, err := m.o.Store.Dictionary(uint32(v.Dict))
+	if err == nil {
+		err = m.publish(ctx, d) // it is there; now it is ready, too
+	}
+	if err != nil {
+		m.trouble(r, "an announced dictionary can't be had", err)
+		return false
+	}
+	promised := v.Promised
+	if samples, _ := r.sampler.size(); samples >= minValuesInSample {
+		current, with, ok := m.o.Trainer.compare(ctx, m.task(r), d)
+		if !ok {
+			return false
+		}
+		if with > current*asGood || r.current == nil && with >= current {
+			r.rejected = v.Dict
+			m.update(r, func(t *tally) { t.Rejected++ })
+			m.log(r).Info("another gateway's dictionary does not suit the values here", "dictionary", name(d), "by", v.By, "ratio", with, "now", current)
+			return false
+		}
+		promised = with
+	}
+	at := m.o.now()
+	if v.At.Before(at) {
+		at = v.At
+	}
+	r.pace.rolledOut(at, promised)
+	r.sampler.reset()
+	m.use(r, d)
+	m.update(r, func(t *tally) { t.Adopted++; t.Version = *v; t.Promised = promised })
+	m.log(r).Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", promised)
+	return true
+}
+
+// asGood is how much worse another's dictionary may be: to agree is worth something.
+const asGood = 1.02
+
+// use puts a dictionary into force, nil for none.
+func (m *Manager) use(r *managed, d *codec.Dict) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.current = d
+	r.counted = r.sampler.seen()
+	if m.managed[r.fingerprint] == r {
+		m.apply()
+	}
+}
+
+func (m *Manager) ruleOf(r *managed) *policy.Rule {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return r.rule
+}
+
+// task is what a training for the rule has to know.
+func (m *Manager) task(r *managed) task {
+	return task{
+		rule: m.ruleOf(r), current: r.current, samples: r.sampler.values(),
+		volume: m.volume(r), saving: m.o.MinSaving,
+	}
+}
+
+// horizon is how far ahead a dictionary's cost is set against what it saves.
+const horizon = time.Hour
+
+// volume is how many raw bytes a new dictionary will save on: as many as were seen since
+// the counting began, or will be within the horizon.
+func (m *Manager) volume(r *managed) float64 {
+	raw := float64(r.sampler.seen().minus(r.begunAt).rawBytes)
+	elapsed := max(m.o.now().Sub(r.begun), time.Second)
+	return max(raw, raw*float64(horizon)/float64(elapsed))
+}
+
+func (m *Manager) beginVolume(r *managed) {
+	r.begun, r.begunAt = m.o.now(), r.sampler.seen()
+}

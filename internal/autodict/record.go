@@ -1,0 +1,142 @@
+package autodict
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Record is what the gateways in front of one store tell each other about a rule. It is
+// kept in the store as JSON, under the rule's fingerprint, and replaced as a whole by
+// whoever has seen the last version. Fields are added, never renamed; unknown ones are
+// lost when an older version of Cinch replaces it.
+type Record struct {
+	Rule    string    `json:"rule"` // its name where it was trained
+	Current *Version  `json:"current,omitempty"`
+	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
+	Lease   *Lease    `json:"lease,omitempty"`
+}
+
+// Version says where a dictionary came from.
+type Version struct {
+	Dict      Number    `json:"dict"`
+	At        time.Time `json:"at"` // when it was announced, by the gateway's clock
+	By        string    `json:"by"`
+	Bytes     int       `json:"bytes"`     // of the dictionary
+	Algorithm string    `json:"algorithm"` // that made it
+	Setting   string    `json:"setting"`   // that it was judged with, without its number
+	Before    float64   `json:"before"`    // bytes stored by bytes raw, before
+	Promised  float64   `json:"promised"`  // and with it, on values it was not trained on
+	Values    int       `json:"values"`    // how many these were
+}
+
+// Gain is the share of the stored bytes that the dictionary saves.
+func (v Version) Gain() float64 {
+	if v.Before == 0 {
+		return 0
+	}
+	return 1 - v.Promised/v.Before
+}
+
+// Lease says who trains right now. It is a courtesy: two that train at a time waste work
+// and nothing else, so clocks need not agree.
+type Lease struct {
+	By    string    `json:"by"`
+	Until time.Time `json:"until"`
+	Dict  Number    `json:"dict,omitempty"` // about to be stored
+}
+
+// Number is a dictionary's number, 8 hexadecimal digits in text.
+type Number uint32
+
+// MarshalText implements encoding.TextMarshaler.
+func (n Number) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%08x", uint32(n)), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *Number) UnmarshalText(text []byte) error {
+	var v uint32
+	if _, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || len(text) != 8 {
+		return fmt.Errorf("dictionary number %q", text)
+	}
+	*n = Number(v)
+	return nil
+}
+
+// maxFormer bounds a record. What falls out is stored still, and `cinch dict ls` shows it.
+const maxFormer = 16
+
+// ParseRecord reads a record's text. No text is a record without anything.
+func ParseRecord(text string) (Record, error) {
+	var r Record
+	if text == "" {
+		return r, nil
+	}
+	err := json.Unmarshal([]byte(text), &r)
+	return r, err
+}
+
+func (r Record) text() string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // of our own types: a mistake of ours
+	}
+	return string(b)
+}
+
+// leasedTo is the record with a lease. A lease that is taken over leaves the dictionary
+// that its holder was about to store among the former: perhaps it did.
+func (r Record) leasedTo(by string, until time.Time) Record {
+	if r.Lease != nil && r.Lease.Dict != 0 && !r.knows(r.Lease.Dict) {
+		r.Former = withFormer(r.Former, Version{Dict: r.Lease.Dict, By: r.Lease.By, At: r.Lease.Until})
+	}
+	r.Lease = &Lease{By: by, Until: until}
+	return r
+}
+
+// naming is the record with the dictionary that the lease's holder is about to store.
+func (r Record) naming(number Number, until time.Time) Record {
+	r.Lease = &Lease{By: r.Lease.By, Until: until, Dict: number}
+	return r
+}
+
+// announcing is the record with a new current dictionary, and without a lease.
+func (r Record) announcing(v Version) Record {
+	if r.Current != nil && r.Current.Dict != v.Dict {
+		r.Former = withFormer(r.Former, *r.Current)
+	}
+	r.Former = slices.DeleteFunc(slices.Clone(r.Former), func(f Version) bool { return f.Dict == v.Dict })
+	r.Current, r.Lease = &v, nil
+	return r
+}
+
+// released is the record without a lease.
+func (r Record) released() Record {
+	r.Lease = nil
+	return r
+}
+
+func (r Record) knows(n Number) bool {
+	return r.Current != nil && r.Current.Dict == n ||
+		slices.ContainsFunc(r.Former, func(v Version) bool { return v.Dict == n })
+}
+
+func withFormer(former []Version, v Version) []Version {
+	all := append([]Version{v}, former...)
+	return all[:min(len(all), maxFormer)]
+}
+
+// leasedByAnother reports whether it is better not to train now.
+func (r Record) leasedByAnother(by string, now time.Time) bool {
+	return r.Lease != nil && r.Lease.By != by && now.Before(r.Lease.Until)
+}
+
+// Fingerprint names what a rule covers, the same in all gateways: 16 hexadecimal digits.
+// Its name and its codec's level are no part of it.
+func Fingerprint(r *policy.Rule) string {
+	covered := fmt.Sprintf("%q %q %q %d %d %d", r.Key, r.Field, r.Space, r.Types, r.MinSize, r.MaxSize)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(covered)))[:16]
+}

@@ -1,0 +1,120 @@
+package autodict
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// sampler watches the values of one rule. observe may be called from any goroutine.
+type sampler struct {
+	maxSample int // bytes; longer values are neither sampled nor counted
+	noSample  []policy.Pattern
+
+	skip   atomic.Int64 // values that pass before one is taken
+	counts counts
+
+	mu     sync.Mutex // guards sample
+	sample reservoir
+}
+
+// counts are of all values that were not too long. They only grow.
+type counts struct{ values, rawBytes, storedBytes atomic.Uint64 }
+
+// seen is a reading of counts.
+type seen struct{ values, rawBytes, storedBytes uint64 }
+
+func (s seen) minus(t seen) seen {
+	return seen{s.values - t.values, s.rawBytes - t.rawBytes, s.storedBytes - t.storedBytes}
+}
+
+// Bounds on a value's share of the sample: one that takes all of it teaches nothing.
+const minValuesInSample = 64
+
+func newSampler(memory, maxSample int, noSample []string) *sampler {
+	s := &sampler{maxSample: min(maxSample, memory/minValuesInSample)}
+	s.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+	for _, glob := range noSample {
+		s.noSample = append(s.noSample, policy.Compile(glob))
+	}
+	return s
+}
+
+// observe sees a value that was stored under key as stored bytes, envelope included. It
+// keeps neither key nor value.
+func (s *sampler) observe(key, value []byte, stored int) {
+	if len(value) > s.maxSample {
+		return
+	}
+	s.counts.values.Add(1)
+	s.counts.rawBytes.Add(uint64(len(value)))
+	s.counts.storedBytes.Add(uint64(stored))
+	if s.skip.Add(-1) < 0 {
+		s.take(key, value)
+	}
+}
+
+// take adds a value to the sample, unless another goroutine has just done so in this
+// one's place. A value that may not be sampled uses up its place: as each is chosen
+// independently of the others, what remains is a uniform sample of the rest.
+func (s *sampler) take(key, value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.skip.Load() >= 0 {
+		return
+	}
+	if !s.redacted(key) {
+		s.sample.take(bytes.Clone(value))
+	}
+	s.skip.Store(s.sample.gap())
+}
+
+func (s *sampler) redacted(key []byte) bool {
+	for i := range s.noSample {
+		if s.noSample[i].Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// reset begins a new sample.
+func (s *sampler) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sample.reset()
+	s.skip.Store(0)
+}
+
+func (s *sampler) resize(memory int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sample.resize(memory)
+}
+
+// size says how many values the sample has, and the bytes they take in memory.
+func (s *sampler) size() (values, memory int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sample.items), s.sample.bytes
+}
+
+func (s *sampler) values() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sample.values()
+}
+
+func (s *sampler) seen() seen {
+	return seen{s.counts.values.Load(), s.counts.rawBytes.Load(), s.counts.storedBytes.Load()}
+}
+
+// isFull reports that the sample has had to let values go.
+func (s *sampler) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sample.threshold < 1
+}

@@ -1,0 +1,298 @@
+package autodict
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// TrainerOptions configure a Trainer. NewEngine is required.
+type TrainerOptions struct {
+	// NewEngine makes the engine of one training, which is thrown away with everything
+	// that it prepared for dictionaries that were not chosen.
+	NewEngine func() *codec.Engine
+	External  dict.Trainer  // such as libzstd's; nil: none
+	Share     float64       // of one core that training may take; 0: 0.5
+	Budget    time.Duration // of work for one training; then the best so far counts. 0: 1 min
+}
+
+// Trainer makes dictionaries, one at a time. The gateways of a process share one. It works
+// in steps of at most some seconds, each followed by a rest, so that it takes no more than
+// its share of a core. (Threads with a lower priority would be worse: one that waits for
+// the processor holds up the garbage collector of the whole process.)
+type Trainer struct {
+	o    TrainerOptions
+	turn chan struct{} // holds a token while someone works
+
+	worked   atomic.Int64 // nanoseconds
+	inMemory atomic.Int64 // bytes of the samples in use
+}
+
+// NewTrainer returns a Trainer at rest.
+func NewTrainer(o TrainerOptions) *Trainer {
+	if o.Share <= 0 || o.Share > 1 {
+		o.Share = 0.5
+	}
+	if o.Budget <= 0 {
+		o.Budget = time.Minute
+	}
+	return &Trainer{o: o, turn: make(chan struct{}, 1)}
+}
+
+// Worked is the time spent, rests left out. It keeps one core busy.
+func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load()) }
+
+// InMemory is the bytes of the samples that are being worked on, 0 at rest.
+func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
+
+// dictCost is what a byte of a dictionary costs the store, about: Redis 7.0.15 takes 2.9
+// times its size for a function library (the source in base64, kept twice).
+const dictCost = 3
+
+// Bounds on the values of one training, in bytes. More make dictionaries hardly better.
+const (
+	maxLearnBytes = 4 << 20
+	maxJudgeBytes = 2 << 20
+)
+
+// task is one training.
+type task struct {
+	rule    *policy.Rule // its Setting names the dictionary in use, 0 for none
+	current *codec.Dict  // that dictionary
+	samples [][]byte
+	volume  float64 // raw bytes that will be stored with the dictionary, to set its cost against
+	saving  float64 // least share of what is stored now that has to be saved
+}
+
+// result is the best that was found. Ratios are of stored to raw bytes, envelopes
+// included and values without gain as they are, on samples that nothing learned from.
+type result struct {
+	dict      *codec.Dict // nil: nothing
+	algorithm string
+	before    float64 // with the current setting
+	promised  float64 // with dict
+	values    int     // that were judged
+	refused   string  // why dict is not worth it, "" if it is
+}
+
+// Why a dictionary is not rolled out.
+const (
+	refusedSamples = "samples"    // unfit to learn from
+	refusedSaving  = "saving"     // too little gained
+	refusedStore   = "store"      // the store could not be asked, or refused
+	refusedRace    = "overtaken"  // another gateway was faster
+	refusedStopped = "stopped"    // the process ends
+	refusedUnready = "not_usable" // the store may not hold it: a replica, say
+)
+
+// train looks for a better dictionary. It waits for its turn, and for rests in between.
+func (t *Trainer) train(ctx context.Context, k task) result {
+	if !t.enter(ctx) {
+		return result{refused: refusedStopped}
+	}
+	defer func() { <-t.turn }()
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), deadline: t.o.Budget}
+	var inMemory int64
+	s.learn, s.judge, inMemory = divide(k.samples)
+	t.inMemory.Store(inMemory)
+	defer t.inMemory.Store(0)
+	return s.run()
+}
+
+// compare returns what values take by the rule's own setting, and with another dictionary.
+func (t *Trainer) compare(ctx context.Context, k task, other *codec.Dict) (current, with float64, ok bool) {
+	if !t.enter(ctx) {
+		return 0, 0, false
+	}
+	defer func() { <-t.turn }()
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), deadline: t.o.Budget}
+	s.judge = bounded(k.samples, maxJudgeBytes)
+	s.work(func() {
+		current, with = s.ratio(k.current), s.ratio(other)
+	})
+	return current, with, true
+}
+
+func (t *Trainer) enter(ctx context.Context) bool {
+	select {
+	case t.turn <- struct{}{}:
+		return ctx.Err() == nil || func() bool { <-t.turn; return false }()
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// divide halves samples by a hash of their content, so that values which occur twice are
+// in one half only: to have seen them would not be learning.
+func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
+	seed := maphash.MakeSeed()
+	for _, s := range samples {
+		inMemory += int64(len(s))
+		if maphash.Bytes(seed, s)&1 == 0 {
+			learn = append(learn, s)
+		} else {
+			judge = append(judge, s)
+		}
+	}
+	return bounded(learn, maxLearnBytes), bounded(judge, maxJudgeBytes), inMemory
+}
+
+// bounded returns as many of the samples, which are in no order, as most bytes hold.
+func bounded(samples [][]byte, most int) [][]byte {
+	for i, s := range samples {
+		if most -= len(s); most < 0 {
+			return samples[:i]
+		}
+	}
+	return samples
+}
+
+// search is one training at work.
+type search struct {
+	trainer      *Trainer
+	task         task
+	ctx          context.Context
+	engine       *codec.Engine
+	deadline     time.Duration // of work left
+	learn, judge [][]byte
+}
+
+// work runs f and rests, so that both together take the trainer's share of a core.
+func (s *search) work(f func()) {
+	start := time.Now()
+	f()
+	d := time.Since(start)
+	s.deadline -= d
+	s.trainer.worked.Add(int64(d))
+	select {
+	case <-s.ctx.Done():
+	case <-time.After(time.Duration(float64(d) * (1/s.trainer.o.Share - 1))):
+	}
+}
+
+func (s *search) run() result {
+	if len(s.judge) == 0 || len(s.learn) == 0 {
+		return result{refused: refusedSamples}
+	}
+	best := result{values: len(s.judge), refused: refusedSamples}
+	s.work(func() { best.before = s.ratio(s.task.current) })
+	worse := 0 // sizes in a row that brought nothing: larger ones won't either
+	for _, size := range dict.Sizes {
+		before := s.cost(best)
+		for _, o := range s.candidates(size) {
+			if s.deadline <= 0 || s.ctx.Err() != nil {
+				break
+			}
+			s.work(func() { s.try(o, &best) })
+		}
+		if worse++; s.cost(best) < before {
+			worse = 0
+		}
+		if worse == 2 || s.deadline <= 0 || s.ctx.Err() != nil {
+			break
+		}
+	}
+	return s.decide(best)
+}
+
+// candidates are the ways to make a dictionary of one size.
+func (s *search) candidates(size int) []dict.TrainOptions {
+	all := dict.Candidates(s.task.rule.Setting.Level, s.trainer.o.External)
+	return slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != size })
+}
+
+func (s *search) try(o dict.TrainOptions, best *result) {
+	d, err := dict.Train(s.learn, o)
+	if err != nil {
+		return
+	}
+	r := *best
+	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(d)
+	if best.dict == nil || s.cost(r) < s.cost(*best) {
+		*best = r
+	}
+}
+
+func algorithmName(a dict.Algorithm) string {
+	if a == dict.External {
+		return "libzstd"
+	}
+	return a.String()
+}
+
+// cost is what the store will hold with r's dictionary, in bytes: values and dictionary.
+func (s *search) cost(r result) float64 {
+	if r.dict == nil {
+		return r.before * s.task.volume
+	}
+	return r.promised*s.task.volume + dictCost*float64(len(r.dict.Content()))
+}
+
+func (s *search) decide(r result) result {
+	switch {
+	case s.ctx.Err() != nil:
+		r.refused = refusedStopped
+	case r.dict == nil:
+	case s.cost(r) > (1-s.task.saving)*r.before*s.task.volume:
+		r.refused = refusedSaving
+	default:
+		r.refused = ""
+	}
+	return r
+}
+
+// ratio seals the judging half as the gateway would, and opens it again: a dictionary
+// that doesn't give back a value is worth nothing.
+func (s *search) ratio(d *codec.Dict) float64 {
+	st, o := s.task.rule.Setting, cinch.SealerOptions{Engine: s.engine}
+	st.Dict = 0
+	if d != nil {
+		st.Dict, o.Dicts = d.Number(), only{d}
+	}
+	sealer, worth := cinch.NewSealer(o), s.task.rule.WorthFunc(valueType(s.task.rule))
+	raw, stored := 0, 0
+	var sealed, opened []byte
+	var err error
+	for _, v := range s.judge {
+		sealed = sealer.Seal(sealed[:0], v, st, worth)
+		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
+			return hopeless
+		}
+		raw, stored = raw+len(v), stored+len(sealed)
+	}
+	return float64(stored) / float64(max(raw, 1))
+}
+
+// hopeless is a ratio that no setting has.
+const hopeless = 1e6
+
+// valueType is what to account values as: which of the rule's types a sample came from
+// is not known.
+func valueType(r *policy.Rule) policy.Type {
+	for _, t := range []policy.Type{policy.String, policy.Hash} {
+		if r.Types&t != 0 {
+			return t
+		}
+	}
+	return policy.Stream
+}
+
+// only is the one dictionary there is.
+type only struct{ d *codec.Dict }
+
+var errOther = errors.New("another dictionary")
+
+func (o only) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != o.d.Number() {
+		return nil, errOther
+	}
+	return o.d, nil
+}
