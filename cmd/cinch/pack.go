@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type packOptions struct {
+	whereOptions
+	walkOptions
+
+	to        string
+	always    bool
+	dryRun    bool
+	sample    int
+	idleBelow time.Duration
+	freqAbove int
+}
+
+func newPackCommand() *cobra.Command {
+	o := packOptions{walkOptions: walkOptions{verb: "packing"}}
+	cmd := &cobra.Command{
+		Use:   "pack [URL]",
+		Short: "Seal the values that are in a store already",
+		Long: `Seal the values that are in a store already, by the rules of a gateway, while clients go on using it. Every reader
+must go through a gateway by then.
+
+A value is replaced only by an envelope that was found to open to it, and only if no client has changed it meanwhile;
+type and expiry stay. Values that are sealed already are passed over, so it can be stopped at any time and begun again;
+with --state it goes on where it was. The first SIGINT or SIGTERM finishes what was begun and saves the position, the
+second stops at once.
+
+Rules come from --config, or from --rule as for 'cinch serve'; without either, strings and hash values of 64 bytes or
+more get zstd-3. With --to all of them have that setting, and sealed values are sealed anew where it saves.
+
+docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
+
+Exit codes: 0 done, 1 failed, 3 done but for what was listed, 4 an envelope did not open to its value, 10 the store
+can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 interrupted.`,
+		Example: `  cinch pack redis://cache.internal --rule 'key=menu:*,setting=zstd-6' --dry-run
+  cinch pack --config cinch.yaml --gateway cache --state pack.state --keys-per-second 5000
+  cinch pack --config cinch.yaml --gateway cache --to zstd-9 --skip-idle-below 10m
+  cinch pack redis://cache.internal --worker 2/3 --json`,
+		Args: whereUsage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.take(args); err != nil {
+				return err
+			}
+			defer o.listen(cmd)()
+			return runPack(cmd.Context(), o)
+		},
+	}
+	o.whereOptions.flags(cmd)
+	o.walkOptions.flags(cmd, true)
+	f := cmd.Flags()
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,…`, where there is no configuration file (may be repeated, the first match decides)")
+	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
+	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values also where that saves nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "replace nothing, and estimate from a sample what would be saved")
+	f.IntVar(&o.sample, "sample", 20000, "with --dry-run: look at about `N` keys, 0 for all")
+	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "pass over keys that were used less than `TIME` ago")
+	f.IntVar(&o.freqAbove, "skip-freq-above", 0, "pass over keys whose LFU counter is above `N` (servers with an LFU policy)")
+	return cmd
+}
+
+func runPack(ctx context.Context, o packOptions) error {
+	to, err := o.check()
+	if err != nil {
+		return err
+	}
+	w, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if err := o.checkPolicy(w); err != nil {
+		return err
+	}
+	p, err := o.options(w)
+	if err != nil {
+		return err
+	}
+	if err := o.publish(ctx, w, to); err != nil {
+		return err
+	}
+	p.Task = &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: w.dicts.ready, To: to, Always: o.always}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
+	if p.State, err = o.packState(w); err != nil {
+		return err
+	}
+	if p.DryRun = o.dryRun; o.dryRun {
+		p.Sample = o.sample
+	}
+	report, err := o.run(ctx, w, p)
+	if err := errors.Join(o.show(&report), err); err != nil {
+		return err
+	}
+	if report.Problems > 0 {
+		return withCode(exitSkipped, fmt.Errorf("%s could not be packed", count(int(report.Problems), "value", "values")))
+	}
+	return nil
+}
+
+func (o *packOptions) check() (to codec.Setting, err error) {
+	if o.to != "" {
+		if to, err = codec.ParseSetting(o.to); err != nil {
+			return to, ui.WithHint(fmt.Errorf("--to: %w", err), "write a setting as in a rule: zstd-9, lz4, zstd-3@0a1b2c3d")
+		}
+		if to.Codec == codec.Raw {
+			return to, ui.WithHint(errors.New("--to raw seals nothing"), "'cinch unpack' puts values back")
+		}
+	}
+	switch {
+	case o.always && o.to == "":
+		return to, errors.New("--even-larger goes with --to")
+	case o.idleBelow > 0 && o.freqAbove > 0:
+		return to, ui.WithHint(errors.New("--skip-idle-below and --skip-freq-above exclude each other"), "a server keeps either idle times or frequencies, by its maxmemory-policy")
+	}
+	return to, nil
+}
+
+func (o *packOptions) checkPolicy(w *where) error {
+	if w.policy.Off {
+		return ui.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")
+	}
+	return nil
+}
+
+// publish puts into the store all dictionaries that values are about to name.
+func (o *packOptions) publish(ctx context.Context, w *where, to codec.Setting) error {
+	numbers := w.policy.Dictionaries()
+	if o.to != "" {
+		numbers = nil
+		if to.Dict != 0 {
+			numbers = []uint32{to.Dict}
+		}
+	}
+	if o.dryRun {
+		for _, n := range numbers {
+			if _, err := w.dicts.Dictionary(n); err != nil {
+				return w.dictFailure(fmt.Errorf("dictionary %08x: %w", n, err))
+			}
+		}
+		return nil
+	}
+	return w.dictFailure(w.dicts.publish(ctx, numbers))
+}
+
+func (w *where) dictFailure(err error) error {
+	if errors.Is(err, cinch.ErrDictMissing) {
+		return withCode(exitDictMissing, ui.WithHint(err, "neither the store nor a file has it: give its file with --dict"))
+	}
+	if err != nil {
+		return w.failure(err)
+	}
+	return nil
+}
+
+func (o *packOptions) packState(w *where) (*pack.State, error) {
+	if o.dryRun {
+		return nil, nil
+	}
+	more := append([]string{o.to, fmt.Sprint(o.always), fmt.Sprint(o.dbs)}, w.gateway.Exclude...)
+	return o.state(w, "pack", pack.Fingerprint(w.policy, more...))
+}
+
+// show writes the report, and of a dry run what it means for all keys.
+func (o *packOptions) show(r *pack.Report) error {
+	done := "packed"
+	if o.dryRun {
+		done = "that would be packed"
+	}
+	if err := o.table(r, done); err != nil || !o.dryRun || o.asJSON {
+		return err
+	}
+	saved, margin := r.Estimate()
+	_, err := fmt.Fprintf(o.out, "\npacking all %d keys would save about %s (give or take %s), by %d keys looked at; nothing was changed\n",
+		max(r.Total, r.Keys), ui.Size(saved), ui.Size(margin), r.Keys)
+	return err
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// walkOptions are what pack, unpack and verify have in common: how fast, how shared out,
+// how shown.
+type walkOptions struct {
+	verb string // "packing"
+
+	worker     string // K/N
+	parallel   int
+	keysPerSec float64
+	bytes      string // per second
+	maxLatency time.Duration
+	noBackoff  bool
+	stateFile  string
+	asJSON     bool
+
+	out, errs io.Writer
+	signals   <-chan os.Signal
+}
+
+func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
+	f := cmd.Flags()
+	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: take the K-th part of the keys, of N processes that share them")
+	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys in work at the same time on each node")
+	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "look at no more keys than `N` a second (default no limit)")
+	f.StringVar(&o.bytes, "bytes-per-second", "", "read no more than `SIZE` a second (default no limit)")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: than twice what it took at best, and 1ms more)")
+	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down with the server")
+	f.BoolVar(&o.asJSON, "json", false, "write events as JSON, one a line")
+	if resumes {
+		f.StringVar(&o.stateFile, "state", "", "`FILE` to keep the position in, and to go on from")
+	}
+}
+
+// listen takes the command's outputs and signals.
+func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	o.out, o.errs, o.signals = cmd.OutOrStdout(), cmd.ErrOrStderr(), signals
+	return func() { signal.Stop(signals) }
+}
+
+// options are the run's, without what only one of the commands has.
+func (o *walkOptions) options(w *where) (pack.Options, error) {
+	p := pack.Options{
+		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec,
+		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: storeredis.Unavailable,
+	}
+	k, n, ok := strings.Cut(o.worker, "/")
+	var err, err2 error
+	p.Worker, err = strconv.Atoi(k)
+	p.Workers, err2 = strconv.Atoi(n)
+	if !ok || err != nil || err2 != nil || p.Worker < 1 || p.Worker > p.Workers {
+		return p, ui.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
+	}
+	if o.bytes != "" {
+		var size config.Bytes
+		if err := size.UnmarshalText([]byte(o.bytes)); err != nil {
+			return p, fmt.Errorf("--bytes-per-second: %w", err)
+		}
+		p.BytesPerSecond = float64(size)
+	}
+	return p, nil
+}
+
+// state opens the state file, if there is to be one.
+func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, error) {
+	if o.stateFile == "" {
+		return nil, nil
+	}
+	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.name, o.worker), fingerprint)
+	if errors.Is(err, pack.ErrOtherState) {
+		err = ui.WithHint(err, "give another --state FILE, or delete this one to begin anew")
+	}
+	return s, err
+}
+
+// run shows a run while it goes on, and its report.
+func (o *walkOptions) run(ctx context.Context, w *where, p pack.Options) (pack.Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	p.Stop = stop
+	go func() {
+		<-o.signals
+		close(stop)
+		<-o.signals
+		cancel()
+	}()
+	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
+	p.Tell = show.tell
+	report, err := pack.Run(ctx, p)
+	show.bar.Clear()
+	if o.asJSON {
+		show.event(map[string]any{"event": "end", "report": reportJSON(&report), "error": errorText(err)})
+	}
+	return report, w.runFailure(err, o.stateFile)
+}
+
+func errorText(err error) any {
+	if err == nil {
+		return nil
+	}
+	return err.Error()
+}
+
+// runFailure gives what ended a run early its exit code and hint.
+func (w *where) runFailure(err error, stateFile string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pack.ErrInterrupted), errors.Is(err, context.Canceled):
+		hint := "the same command begins anew; what is done is passed over quickly"
+		if stateFile != "" {
+			hint = "the same command goes on from here"
+		}
+		return withCode(exitInterrupted, ui.WithHint(pack.ErrInterrupted, "%s", hint))
+	case errors.Is(err, pack.ErrMismatch):
+		return withCode(exitDifference, ui.WithHint(err, "nothing was replaced there; please report this, with the value if you can"))
+	case errors.Is(err, pack.ErrNoDictionary):
+		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
+	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
+		return ui.WithHint(err, "raise maxmemory; what is done stays done")
+	case errors.Is(err, store.ErrReadOnly):
+		return ui.WithHint(err, "it was the primary before: give the address of the new one")
+	}
+	return w.failure(err)
+}
+
+// shower writes events for people, or as JSON.
+type shower struct {
+	o    *walkOptions
+	bar  *ui.Progress
+	last time.Time
+}
+
+func (s *shower) tell(e pack.Event) {
+	switch {
+	case e.Problem != nil && s.o.asJSON:
+		p := e.Problem
+		s.event(map[string]any{
+			"event": "problem", "space": p.Space, "key": string(p.Value.Key), "field": string(p.Value.Field),
+			"entry": p.Value.ID, "error": p.Err.Error(),
+		})
+	case e.Problem != nil:
+		s.bar.Clear()
+		fmt.Fprintf(s.o.out, "%s %s: %v\n", e.Problem.Space, pack.Where(e.Problem.Value), e.Problem.Err)
+	case e.Notice != "" && s.o.asJSON:
+		s.event(map[string]any{"event": "notice", "text": e.Notice})
+	case e.Notice != "":
+		s.bar.Print(e.Notice)
+	case s.o.asJSON:
+		if now := time.Now(); now.Sub(s.last) >= time.Second {
+			s.last = now
+			s.event(progressJSON(e.Progress))
+		}
+	default:
+		s.bar.Show(e.Progress.Done, s.line(e.Progress))
+	}
+}
+
+func (s *shower) line(p *pack.Progress) string {
+	text := fmt.Sprintf("%s  %d keys  %.0f/s  %d values", s.o.verb, p.Keys, p.PerSecond, p.Replaced)
+	if p.Saved() != 0 {
+		text += "  " + ui.Size(p.Saved()) + " saved"
+	}
+	if p.Problems > 0 {
+		text += fmt.Sprintf("  %d problems", p.Problems)
+	}
+	if p.Duty < 1 {
+		text += fmt.Sprintf("  at %.0f%% of full speed", 100*p.Duty)
+	}
+	if p.Remaining > 0 {
+		text += "  " + p.Remaining.Round(time.Second).String() + " left"
+	}
+	return text
+}
+
+func (s *shower) event(e map[string]any) {
+	enc := json.NewEncoder(s.o.out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(e)
+}
+
+func progressJSON(p *pack.Progress) map[string]any {
+	return map[string]any{
+		"event": "progress", "done": p.Done, "keys": p.Keys, "keys_per_second": p.PerSecond, "replaced": p.Replaced,
+		"saved_bytes": p.Saved(), "seconds_left": p.Remaining.Seconds(), "duty": p.Duty,
+	}
+}
+
+func reportJSON(r *pack.Report) map[string]any {
+	return map[string]any{
+		"keys": r.Keys, "keys_total": r.Total, "values": r.Values, "replaced": r.Replaced,
+		"stored_bytes_before": r.StoredBefore, "stored_bytes_after": r.StoredAfter,
+		"allocated_bytes_before": r.CostBefore, "allocated_bytes_after": r.CostAfter, "left": r.Left,
+		"opens": r.Opens, "raced": r.Raced, "rebuilt": r.Rebuilt, "problems": r.Problems,
+		"damaged": r.Damaged, "dictionary_missing": r.Missing,
+		"memory_usage_sampled": r.Sampled, "memory_usage_before": r.SampleBefore, "memory_usage_after": r.SampleBytes,
+		"used_memory_before": r.UsedBefore, "used_memory_after": r.UsedAfter, "seconds": r.Took.Seconds(),
+	}
+}
+
+// table writes the report for people. done is what happened to the values, "packed".
+func (o *walkOptions) table(r *pack.Report, done string) error {
+	if o.asJSON {
+		return nil
+	}
+	rows := [][]string{
+		{"keys looked at", fmt.Sprintf("%d of %d", r.Keys, r.Total)},
+		{"values " + done, strconv.FormatInt(r.Replaced, 10)},
+	}
+	add := func(what, format string, args ...any) {
+		rows = append(rows, []string{what, fmt.Sprintf(format, args...)})
+	}
+	if r.Replaced > 0 {
+		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
+		add("allocated for them, computed", "%s -> %s (%s)", ui.Size(r.CostBefore), ui.Size(r.CostAfter), change(r.CostBefore, r.CostAfter))
+	}
+	if r.Sampled > 0 {
+		add("MEMORY USAGE", "%s -> %s in a sample of %d keys (%s)", ui.Size(r.SampleBefore), ui.Size(r.SampleBytes), r.Sampled, change(r.SampleBefore, r.SampleBytes))
+	}
+	if r.Rebuilt > 0 {
+		add("hashes made listpacks", "%d", r.Rebuilt)
+	}
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		add("opens: "+setting, "%d", r.Opens[setting])
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
+		if reason != pack.Opened {
+			add("left: "+string(reason), "%d", r.Left[reason])
+		}
+	}
+	if r.Raced > 0 {
+		add("a writer was faster", "%d times", r.Raced)
+	}
+	if r.Problems > 0 {
+		add("problems", "%d", r.Problems)
+	}
+	add("used_memory, with all that went on", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
+	add("time", "%s", r.Took.Round(time.Millisecond))
+	return ui.Table(o.out, []string{"what", "how much"}, rows)
+}
+
+func change(before, after int64) string {
+	if before == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*(float64(after)/float64(before)-1))
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// walkTimeout bounds each answer to pack, unpack and verify: a page may be megabytes.
+const walkTimeout = 30 * time.Second
+
+// whereOptions say which store pack, unpack and verify go to, and by which rules.
+type whereOptions struct {
+	url        string
+	configFile string
+	gateway    string
+	rules      []string
+	dbs        []int
+	dictFiles  []string
+	zstd       string
+}
+
+func (o *whereOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.configFile, "config", "", "configuration `FILE`, with the gateway whose upstream is meant; variable "+configVariable)
+	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in it (needed if it has several)")
+	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
+	f.StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary `FILE`, beside those in the store and the configuration (may be repeated)")
+	f.StringVar(&o.zstd, "zstd", "", "`NAME` of the implementation: libzstd, go or auto (default auto)")
+}
+
+// whereUsage is what Args of the commands is.
+func whereUsage(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, args) }
+
+// take reads URL and environment.
+func (o *whereOptions) take(args []string) error {
+	if len(args) == 1 {
+		o.url = args[0]
+	}
+	if o.configFile == "" && o.url == "" {
+		o.configFile = os.Getenv(configVariable)
+	}
+	switch {
+	case o.url == "" && o.configFile == "":
+		return ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE")
+	case o.url != "" && !isStoreURL(o.url):
+		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://… or unix:///path")
+	case o.gateway != "" && o.configFile == "":
+		return ui.WithHint(errors.New("--gateway is the name of a gateway in a configuration file"), "give the file with --config")
+	case len(o.rules) > 0 && o.configFile != "":
+		return ui.WithHint(errors.New("--rule is for a store that no configuration file describes"), "leave out --rule or --config")
+	}
+	return o.takeDB()
+}
+
+// takeDB moves a database from the URL, where it is usual, to --db.
+func (o *whereOptions) takeDB() error {
+	u, err := url.Parse(o.url)
+	if err != nil {
+		return errors.New("the URL can't be read") // not shown: it may hold a password
+	}
+	if path := strings.Trim(u.Path, "/"); path != "" && u.Scheme != "unix" {
+		db, err := strconv.Atoi(path)
+		if err != nil || db < 0 {
+			return fmt.Errorf("%s: %q is no database's number", redactURL(o.url), path)
+		}
+		if len(o.dbs) == 0 {
+			o.dbs = []int{db}
+		}
+		u.Path = ""
+		o.url = u.String()
+	}
+	return nil
+}
+
+// where is an opened store with what is known of how it is used.
+type where struct {
+	cfg     *config.Config
+	gateway config.Gateway
+	name    string // without credentials
+	policy  *policy.Policy
+	engine  *codec.Engine
+	store   *storeredis.Store
+	dicts   *nodeDicts
+	stop    context.CancelFunc // ends what runs in the background
+}
+
+// open reads the configuration and connects.
+func (o *whereOptions) open(ctx context.Context) (*where, error) {
+	w := &where{stop: func() {}}
+	if err := o.configure(w); err != nil {
+		return nil, err
+	}
+	files, err := w.loadDictionaries(o.dictFiles)
+	if err != nil {
+		return nil, err
+	}
+	up, err := w.cfg.UpstreamOf(&w.gateway, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	w.name = up.String()
+	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(up), DBs: o.dbs})
+	if err != nil {
+		return nil, w.failure(err)
+	}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w.dicts, err = newNodeDicts(ctx, w.store, files)
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *where) close() {
+	w.stop()
+	w.store.Close()
+}
+
+// configure finds the gateway that stands for the store.
+func (o *whereOptions) configure(w *where) error {
+	var more []config.Gateway
+	if o.configFile == "" {
+		rules, err := serveOptions{rules: o.rules}.ruleList()
+		if err != nil {
+			return withCode(exitConfig, err)
+		}
+		more = []config.Gateway{config.RedisGateway("store", config.DefaultListen, o.url, rules)}
+	}
+	overrides := config.FromEnvironment(os.Getenv)
+	if o.zstd != "" {
+		overrides = append(overrides, config.Override{From: "--zstd", Key: "zstd", Value: o.zstd})
+	}
+	var err error
+	if w.cfg, err = loadConfig(o.configFile, more, overrides); err != nil {
+		return err
+	}
+	if w.gateway, err = o.choose(w.cfg.Gateways); err != nil {
+		return withCode(exitConfig, err)
+	}
+	if o.url != "" {
+		w.gateway.Upstream = o.url
+	}
+	w.engine, err = engineWith(w.cfg.Zstd)
+	return err
+}
+
+func (o *whereOptions) choose(gateways []config.Gateway) (config.Gateway, error) {
+	var names []string
+	for _, g := range gateways {
+		if g.Name == o.gateway || o.gateway == "" && len(gateways) == 1 {
+			return g, nil
+		}
+		names = append(names, g.Name)
+	}
+	if o.gateway == "" {
+		return config.Gateway{}, ui.WithHint(fmt.Errorf("%s has %d gateways", o.configFile, len(gateways)), "choose one with --gateway: %s", strings.Join(names, ", "))
+	}
+	err := fmt.Errorf("%s has no gateway %q", o.configFile, o.gateway)
+	if near := ui.Nearest(o.gateway, names); near != "" {
+		return config.Gateway{}, ui.WithHint(err, "did you mean %s?", near)
+	}
+	return config.Gateway{}, ui.WithHint(err, "it has %s", strings.Join(names, ", "))
+}
+
+// loadDictionaries reads all files and builds the policy, which needs their numbers.
+func (w *where) loadDictionaries(more []string) ([]*codec.Dict, error) {
+	named, err := w.cfg.LoadDictionaries()
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	if w.policy, err = w.gateway.Policy(config.Numbers(named)); err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	var all []*codec.Dict
+	for _, d := range named {
+		all = append(all, d)
+	}
+	for _, file := range more {
+		d, err := loadDict(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+func clientOptions(up gateway.Upstream) redis.Options {
+	return redis.Options{
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == up.Address {
+				return up.Dial(ctx)
+			}
+			other := up // another node of the cluster
+			other.Address = addr
+			other.Host, _, _ = net.SplitHostPort(addr)
+			return other.Dial(ctx)
+		},
+		Addr: up.Address, Username: up.User, Password: up.Password,
+		DialTimeout: storeTimeout, ReadTimeout: walkTimeout, WriteTimeout: walkTimeout,
+		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+	}
+}
+
+// failure words an error of the store, and gives it its exit code.
+func (w *where) failure(err error) error {
+	if errors.Is(err, storeredis.ErrReplica) {
+		return ui.WithHint(fmt.Errorf("%s: %w", w.name, err), "give the address of the primary")
+	}
+	return (&storeAccess{name: w.name}).failure(err)
+}
+
+// targets are what a run walks over.
+func (w *where) targets() []pack.Target {
+	var targets []pack.Target
+	for _, n := range w.store.Nodes() {
+		for _, s := range n.Spaces() {
+			targets = append(targets, pack.Target{Node: n, Space: s})
+		}
+	}
+	return targets
+}
+
+// sealer opens what was sealed with any limit.
+func (w *where) sealer() *cinch.Sealer {
+	return cinch.NewSealer(cinch.SealerOptions{Engine: w.engine, Dicts: w.dicts, MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
+}
+
+// nodeDicts are the dictionaries of all nodes: found in any, put into all.
+type nodeDicts struct {
+	local dict.Set
+	nodes []*storeredis.Dicts
+}
+
+// newNodeDicts also keeps the dictionaries in the nodes until ctx ends.
+func newNodeDicts(ctx context.Context, s *storeredis.Store, files []*codec.Dict) (*nodeDicts, error) {
+	d := &nodeDicts{}
+	for _, f := range files {
+		if err := d.local.Add(f); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range s.Nodes() {
+		one := storeredis.NewDicts(storeredis.DictsOptions{
+			Client: n.Client(), Local: &d.local, Timeout: storeTimeout, Log: slog.New(slog.DiscardHandler),
+		})
+		d.nodes = append(d.nodes, one)
+		go one.Run(ctx)
+	}
+	return d, nil
+}
+
+// Dictionary implements cinch.Dictionaries.
+func (d *nodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
+	missing := error(cinch.ErrDictMissing)
+	for _, n := range d.nodes {
+		x, err := n.Dictionary(number)
+		if err == nil {
+			return x, nil
+		}
+		if !errors.Is(err, cinch.ErrDictMissing) {
+			missing = err
+		}
+	}
+	return nil, missing
+}
+
+// publish puts dictionaries into every node, before any value names them.
+func (d *nodeDicts) publish(ctx context.Context, numbers []uint32) error {
+	for _, number := range numbers {
+		x, err := d.Dictionary(number)
+		if err != nil {
+			return fmt.Errorf("dictionary %08x: %w", number, err)
+		}
+		for _, n := range d.nodes {
+			if err := n.Publish(ctx, x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ready reports that every node holds the dictionary, and looks again before it says no.
+func (d *nodeDicts) ready(number uint32) bool {
+	for _, n := range d.nodes {
+		if n.Ready(number) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		err := n.Recheck(ctx)
+		cancel()
+		if err != nil || !n.Ready(number) {
+			return false
+		}
+	}
+	return true
+}

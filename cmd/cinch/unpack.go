@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type unpackOptions struct {
+	whereOptions
+	walkOptions
+	match string
+	force bool
+}
+
+// roomSample is how many keys are looked at to see how much plain values will take.
+const roomSample = 20000
+
+func newUnpackCommand() *cobra.Command {
+	o := unpackOptions{walkOptions: walkOptions{verb: "unpacking"}}
+	cmd := &cobra.Command{
+		Use:   "unpack [URL]",
+		Short: "Put all sealed values of a store back to plain",
+		Long: `Put all sealed values of a store back to plain, so that it needs no gateway any more, while clients go on using it.
+Set enabled: false on all gateways first, or what clients write is sealed again.
+
+A value is replaced only if no client has changed it meanwhile; type and expiry stay. Before it begins it looks at a
+sample, and refuses when the server's maxmemory (or else the machine's memory) would not hold the plain values.
+
+What can't go back is listed: values that begin with the magic themselves (they must stay wrapped, or they would be
+taken for damaged), damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
+
+Exit codes: 0 done, 1 failed (no room, say), 3 done but for what was listed, 10 the store can't be reached,
+11 configuration invalid, 130 interrupted.`,
+		Example: `  cinch unpack redis://cache.internal && cinch verify redis://cache.internal
+  cinch unpack --config cinch.yaml --gateway cache --state unpack.state --max-latency 5ms
+  cinch unpack redis://cache.internal --key 'menu:*'`,
+		Args: whereUsage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.take(args); err != nil {
+				return err
+			}
+			defer o.listen(cmd)()
+			return runUnpack(cmd.Context(), o)
+		},
+	}
+	o.whereOptions.flags(cmd)
+	o.walkOptions.flags(cmd, true)
+	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
+	cmd.Flags().BoolVar(&o.force, "force", false, "begin, and go on, although the server's memory may not suffice")
+	return cmd
+}
+
+func runUnpack(ctx context.Context, o unpackOptions) error {
+	w, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	p, err := o.options(w)
+	if err != nil {
+		return err
+	}
+	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
+	if !o.force {
+		if err := w.checkRoom(ctx, p); err != nil {
+			return err
+		}
+		p.Room = true
+	}
+	if p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.dbs))); err != nil {
+		return err
+	}
+	report, err := o.run(ctx, w, p)
+	if err := errors.Join(o.table(&report, "put back"), err); err != nil {
+		return err
+	}
+	if report.Problems > 0 {
+		return withCode(exitSkipped, fmt.Errorf("%s not put back", count(int(report.Problems), "value was", "values were")))
+	}
+	return nil
+}
+
+// matching gives nil for no pattern.
+func matching(pattern string) func(string, []byte) bool {
+	if pattern == "" {
+		return nil
+	}
+	p := policy.Compile(pattern)
+	return func(_ string, key []byte) bool { return p.Match(key) }
+}
+
+// checkRoom estimates node by node whether the plain values will fit.
+func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
+	p.DryRun, p.Sample, p.NoBackoff = true, roomSample, true
+	for _, n := range w.store.Nodes() {
+		q := p
+		q.Targets = nil
+		for _, s := range n.Spaces() {
+			q.Targets = append(q.Targets, pack.Target{Node: n, Space: s})
+		}
+		report, err := pack.Run(ctx, q)
+		if err != nil {
+			return w.failure(err)
+		}
+		m, err := n.Memory(ctx)
+		if err != nil {
+			return w.failure(err)
+		}
+		saved, margin := report.Estimate()
+		need, limit := -saved+margin, pack.Limit(m)
+		if limit > 0 && need > 0 && m.Used+need > limit {
+			return ui.WithHint(fmt.Errorf("%s: %w: unpacking takes about %s more, and %s of %s are in use",
+				n.Name(), pack.ErrNoRoom, ui.Size(need), ui.Size(m.Used), ui.Size(limit)),
+				"raise maxmemory, unpack a part with --key, or try it with --force")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type verifyOptions struct {
+	whereOptions
+	walkOptions
+	match  string
+	before bool
+}
+
+func newVerifyCommand() *cobra.Command {
+	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}}
+	cmd := &cobra.Command{
+		Use:   "verify [URL]",
+		Short: "Read everything in a store and list what doesn't open",
+		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
+
+With --before, to be used before rules are first enabled, list the values that begin with the magic: a gateway would
+take them for envelopes. Write those again through a gateway (with enabled: false), which wraps them.
+
+Exit codes: 0 everything opens, 1 failed, 4 something is damaged (with --before: begins with the magic) or could not
+be read, 12 only dictionaries are missing, 10 the store can't be reached, 11 configuration invalid, 130 interrupted.`,
+		Example: `  cinch verify --before redis://cache.internal
+  cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json`,
+		Args: whereUsage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.take(args); err != nil {
+				return err
+			}
+			defer o.listen(cmd)()
+			return runVerify(cmd.Context(), o)
+		},
+	}
+	o.whereOptions.flags(cmd)
+	o.walkOptions.flags(cmd, false)
+	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
+	cmd.Flags().BoolVar(&o.before, "before", false, "list values that begin with the magic though nothing was ever sealed")
+	return cmd
+}
+
+func runVerify(ctx context.Context, o verifyOptions) error {
+	w, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	p, err := o.options(w)
+	if err != nil {
+		return err
+	}
+	p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
+	p.DryRun = true
+	report, err := o.run(ctx, w, p)
+	if err := errors.Join(o.table(&report, "changed"), err); err != nil {
+		return err
+	}
+	return o.verdict(&report)
+}
+
+func (o *verifyOptions) verdict(r *pack.Report) error {
+	n := int(r.Problems)
+	switch {
+	case n == 0:
+		return nil
+	case o.before:
+		return withCode(exitDifference, ui.WithHint(fmt.Errorf("%s with the magic", count(n, "value begins", "values begin")),
+			"write them again through a gateway with enabled: false, which wraps them"))
+	case r.Missing == r.Problems:
+		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
+			"give its file with --dict to see whether they open with it"))
+	}
+	return withCode(exitDifference, fmt.Errorf("%s not open", count(n, "value does", "values do")))
+}

@@ -1,0 +1,98 @@
+package pack
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pace keeps a run within its limits, and out of the way of a server that slows down.
+//
+// Limits: every page takes time on an imaginary clock, as long as the limits want it to
+// take; who is ahead of the real clock waits.
+//
+// Slowing down: duty is the share of the time that workers work. After a page they rest
+// so long that the page is that share of work and rest together. It halves when the
+// server answers slowly, and grows back in small steps.
+type pace struct {
+	keys, bytes float64 // a second; 0: no limit
+
+	mu   sync.Mutex
+	free time.Time // when the limits allow the next page
+	duty float64
+	base time.Duration // latency when nothing was asked of the server
+	mean time.Duration // moving average
+	now  func() time.Time
+}
+
+const (
+	minDuty    = 1.0 / 32
+	dutyStep   = 0.02 // regained with each good measurement
+	pingEvery  = 100 * time.Millisecond
+	smallest   = time.Millisecond // what latencies differ by anyway
+	weightPart = 4                // a new measurement is this part of the average
+)
+
+func newPace(keysPerSecond, bytesPerSecond float64) *pace {
+	return &pace{keys: keysPerSecond, bytes: bytesPerSecond, duty: 1, now: time.Now}
+}
+
+// after returns for how long to rest after a page that took so long.
+func (p *pace) after(keys int, bytes int64, took time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rest := time.Duration(float64(took) * (1/p.duty - 1))
+	seconds := 0.0
+	if p.keys > 0 {
+		seconds = float64(keys) / p.keys
+	}
+	if p.bytes > 0 {
+		seconds = max(seconds, float64(bytes)/p.bytes)
+	}
+	if seconds == 0 {
+		return rest
+	}
+	now := p.now()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(seconds / p.duty * float64(time.Second)))
+	return max(rest, p.free.Sub(now))
+}
+
+func (p *pace) current() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.duty
+}
+
+// measured takes a latency into account. limit is what the operator allows, 0 for none.
+func (p *pace) measured(latency, limit time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.base == 0 || latency < p.base {
+		p.base = latency
+	}
+	p.mean += (latency - p.mean) / weightPart
+	slow := p.mean > 2*p.base && p.mean > p.base+smallest
+	if limit > 0 {
+		slow = p.mean > limit
+	}
+	if slow {
+		p.duty = max(p.duty/2, minDuty)
+		p.mean = p.base // judge the new rate by itself
+	} else {
+		p.duty = min(p.duty+dutyStep, 1)
+	}
+}
+
+// watch measures until ctx ends. A server that doesn't answer is the walk's business.
+func (p *pace) watch(ctx context.Context, n Node, limit time.Duration) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		if n.Ping(ctx) == nil {
+			p.measured(time.Since(began), limit)
+		}
+		_ = sleep(ctx, pingEvery)
+	}
+}

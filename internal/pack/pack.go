@@ -1,0 +1,308 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Node is one server.
+type Node interface {
+	Name() string
+	RunID(ctx context.Context) (string, error) // changes when positions lose their meaning
+	Memory(ctx context.Context) (store.Memory, error)
+	Ping(ctx context.Context) error
+}
+
+// Space is one database of a node. internal/store/redis says what the methods promise.
+type Space interface {
+	Name() string
+	DB() string
+	Keys(ctx context.Context) (int64, error)
+	Scan(ctx context.Context, cursor uint64, count int, match, kind string) ([][]byte, uint64, error)
+	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
+	Again(ctx context.Context, values []*store.Value) ([]*store.Value, error)
+	Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error)
+	Rebuild(ctx context.Context, keys [][]byte) (int, error)
+	Usage(ctx context.Context, keys [][]byte) ([]int64, error)
+}
+
+// Target is a space and the node that it is on.
+type Target struct {
+	Node  Node
+	Space Space
+}
+
+// Options describe a run. Targets and Task are needed.
+type Options struct {
+	Targets []Target
+	Task    Task
+	Read    store.ReadOptions
+	Match   string // pattern for the server to choose keys by; "": all
+	Kind    string // type for the server to choose keys by; "": all
+
+	// This is one of several processes that share the keys out by hash: 1 to Workers.
+	Worker, Workers int
+
+	Step     int // keys asked for at once; 0: 512
+	Parallel int // pages at once on each node; 0: 4
+
+	KeysPerSecond  float64       // looked at; 0: no limit
+	BytesPerSecond float64       // of values read; 0: no limit
+	MaxLatency     time.Duration // of a PING, above which to slow down; 0: only by the baseline
+	NoBackoff      bool          // don't slow down with the server
+
+	DryRun bool // judge, replace nothing
+	Sample int  // stop after about so many keys; 0: never
+	Room   bool // watch that the values which grow don't fill the server; see ErrNoRoom
+
+	State    *State        // nil: nothing is remembered
+	Patience time.Duration // with a server that doesn't answer; 0: 30 s
+	// Unavailable recognizes errors after which trying again makes sense. Nil: none.
+	Unavailable func(error) bool
+
+	Stop <-chan struct{} // closed: finish what was begun, then return ErrInterrupted
+	// Tell is called with what people should see, never concurrently. Nil: nobody.
+	Tell func(Event)
+}
+
+// Event is something to tell while the run goes on. Exactly one field is set.
+type Event struct {
+	Progress *Progress
+	Problem  *Problem
+	Notice   string
+}
+
+// Problem is a value that a task could not deal with.
+type Problem struct {
+	Space string
+	Value *store.Value
+	Err   error
+}
+
+// Why a run ended before everything was looked at.
+var (
+	ErrInterrupted = errors.New("interrupted")
+	// ErrMismatch: an envelope does not open to the value that it was made of.
+	ErrMismatch = errors.New("an envelope does not open to the value that it was to replace")
+	// ErrNoRoom: the server's memory limit is too near.
+	ErrNoRoom = errors.New("not enough memory left on the server")
+	// ErrNoDictionary: a dictionary that values were to name is not in the server.
+	ErrNoDictionary = errors.New("the server does not hold the dictionary")
+
+	errSampled = errors.New("the sample is complete")
+)
+
+const (
+	defaultStep     = 512
+	defaultParallel = 4
+	defaultPatience = 30 * time.Second
+	tellEvery       = 250 * time.Millisecond
+	saveEvery       = 5 * time.Second
+	maxRaces        = 4 // attempts at a value that others keep changing
+)
+
+// run is a Run under way.
+type run struct {
+	Options
+	began  time.Time
+	from   float64 // share that was done before
+	pace   *pace
+	walks  []*walk
+	rooms  map[string]*room
+	mu     sync.Mutex // guards report
+	report Report
+	tellMu sync.Mutex
+}
+
+// Run walks all targets: nodes at the same time, the spaces of a node one after another.
+// The report holds what was done also when there is an error.
+func Run(ctx context.Context, o Options) (Report, error) {
+	r := &run{Options: o, began: time.Now(), rooms: make(map[string]*room)}
+	r.setDefaults()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := r.prepare(ctx); err != nil {
+		return r.report, err
+	}
+	var background, nodes sync.WaitGroup
+	var interrupted atomic.Bool
+	done := make(chan struct{})
+	background.Go(func() { r.keepTelling(done) })
+	background.Go(func() { r.keepSaving(done) })
+	for _, walks := range r.byNode() {
+		nodes.Go(func() {
+			err := r.walkNode(ctx, walks)
+			if errors.Is(err, ErrInterrupted) {
+				interrupted.Store(true) // the others see it by themselves, and finish their pages
+			} else if err != nil {
+				cancel(err)
+			}
+		})
+	}
+	nodes.Wait()
+	close(done)
+	background.Wait()
+	err := context.Cause(ctx)
+	if err == nil && interrupted.Load() {
+		err = ErrInterrupted
+	}
+	return r.finish(err)
+}
+
+func (r *run) setDefaults() {
+	for value, def := range map[*int]int{&r.Step: defaultStep, &r.Parallel: defaultParallel, &r.Workers: 1, &r.Worker: 1} {
+		if *value <= 0 {
+			*value = def
+		}
+	}
+	if r.Patience <= 0 {
+		r.Patience = defaultPatience
+	}
+	if r.Unavailable == nil {
+		r.Unavailable = func(error) bool { return false }
+	}
+	r.pace = newPace(r.KeysPerSecond, r.BytesPerSecond)
+	r.report = newReport()
+}
+
+// prepare finds out how much there is and where to go on.
+func (r *run) prepare(ctx context.Context) error {
+	for _, t := range r.Targets {
+		w := &walk{run: r, Target: t}
+		var err error
+		if w.keys, err = t.Space.Keys(ctx); err != nil {
+			return fmt.Errorf("%s: %w", t.Space.Name(), err)
+		}
+		if w.runID, err = t.Node.RunID(ctx); err != nil {
+			return fmt.Errorf("%s: %w", t.Node.Name(), err)
+		}
+		if r.rooms[t.Node.Name()] == nil {
+			r.rooms[t.Node.Name()] = &room{node: t.Node}
+		}
+		w.resume()
+		r.walks = append(r.walks, w)
+	}
+	r.from = r.progress().Done
+	r.shareSample()
+	return r.account(ctx, func(m store.Memory) { r.report.UsedBefore += m.Used })
+}
+
+// shareSample lets every space give its part of a sample.
+func (r *run) shareSample() {
+	total := int64(0)
+	for _, w := range r.walks {
+		total += w.keys
+	}
+	for _, w := range r.walks {
+		if r.Sample > 0 && int64(r.Sample) < total {
+			w.quota = max(int64(r.Sample)*w.keys/total, 1)
+		}
+	}
+}
+
+// account asks each node once for its memory.
+func (r *run) account(ctx context.Context, add func(store.Memory)) error {
+	for _, room := range r.rooms {
+		m, err := room.node.Memory(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", room.node.Name(), err)
+		}
+		add(m)
+	}
+	return nil
+}
+
+func (r *run) byNode() map[string][]*walk {
+	nodes := make(map[string][]*walk)
+	for _, w := range r.walks {
+		nodes[w.Node.Name()] = append(nodes[w.Node.Name()], w)
+	}
+	return nodes
+}
+
+func (r *run) walkNode(ctx context.Context, walks []*walk) error {
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	if !r.NoBackoff {
+		go r.pace.watch(watched, walks[0].Node, r.MaxLatency)
+	}
+	for _, w := range walks {
+		if err := w.whole(ctx); err != nil {
+			return fmt.Errorf("%s: %w", w.Space.Name(), err)
+		}
+	}
+	return nil
+}
+
+// finish adds what is known only at the end.
+func (r *run) finish(err error) (Report, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = r.account(ctx, func(m store.Memory) { r.report.UsedAfter += m.Used })
+	r.report.Took = time.Since(r.began)
+	for _, w := range r.walks {
+		r.report.Total += w.keys
+	}
+	if r.State != nil && !r.DryRun {
+		err = errors.Join(err, r.State.save())
+	}
+	return r.report, err
+}
+
+func (r *run) keepSaving(done <-chan struct{}) {
+	if r.State == nil || r.DryRun {
+		return
+	}
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if err := r.State.save(); err != nil {
+				r.notice("the position can't be saved: %v", err)
+			}
+		}
+	}
+}
+
+func (r *run) keepTelling(done <-chan struct{}) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			p := r.progress()
+			r.tell(Event{Progress: &p})
+		}
+	}
+}
+
+func (r *run) tell(e Event) {
+	if r.Tell == nil {
+		return
+	}
+	r.tellMu.Lock()
+	defer r.tellMu.Unlock()
+	r.Tell(e)
+}
+
+func (r *run) notice(format string, args ...any) { r.tell(Event{Notice: fmt.Sprintf(format, args...)}) }
+
+func (r *run) stopped() bool {
+	select {
+	case <-r.Stop:
+		return true
+	default:
+		return false
+	}
+}

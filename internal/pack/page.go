@@ -1,0 +1,237 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+const (
+	maxPending      = 256     // changes that wait to be carried out together
+	maxPendingBytes = 4 << 20 // old and new bytes of them
+	usageEvery      = 16      // of so many batches one key is asked for MEMORY USAGE
+)
+
+// page is the work on one page of keys. It counts for itself.
+type page struct {
+	*walk
+	ctx     context.Context
+	report  Report
+	pending []store.Change
+	bytes   int
+	batches int
+
+	// The hash that is being read: whether it holds envelopes, and whether all fields seen
+	// are short.
+	hash    []byte
+	sealed  bool
+	long    bool
+	rebuild [][]byte
+}
+
+func newPage(ctx context.Context, w *walk) *page {
+	return &page{walk: w, ctx: ctx, report: newReport()}
+}
+
+func (p *page) do(keys [][]byte) error {
+	p.report.Keys = int64(len(keys))
+	wanted := keys[:0:0]
+	for _, k := range keys {
+		if p.Task.Wants(p.Space.DB(), k) {
+			wanted = append(wanted, k)
+		} else {
+			p.report.Left[NoRule]++
+		}
+	}
+	if err := p.Space.Read(p.ctx, wanted, p.Read, p.see); err != nil {
+		return err
+	}
+	p.endHash()
+	if err := p.flush(); err != nil || p.DryRun || len(p.rebuild) == 0 {
+		return err
+	}
+	n, err := p.Space.Rebuild(p.ctx, p.rebuild)
+	p.report.Rebuilt += int64(n)
+	return err
+}
+
+// see takes one value from the store.
+func (p *page) see(v *store.Value) error {
+	if v.Skip != "" {
+		p.leave(v, v.Skip)
+		return nil
+	}
+	p.report.Values++
+	p.report.BytesRead += int64(len(v.Stored))
+	if err := p.judge(v); err != nil {
+		return err
+	}
+	if len(p.pending) >= maxPending || p.bytes >= maxPendingBytes {
+		return p.flush()
+	}
+	return nil
+}
+
+// judge asks the task and puts what it decides into the batch.
+func (p *page) judge(v *store.Value) error {
+	d := p.Task.Judge(p.Space.DB(), v)
+	stored := v.Stored
+	switch {
+	case d.Stop != nil:
+		return fmt.Errorf("%s: %w", Where(v), d.Stop)
+	case d.Problem != nil:
+		p.problem(v, d.Problem)
+	case d.Replace:
+		p.pending = append(p.pending, store.Change{Value: v, New: d.New})
+		p.bytes += len(d.New) + len(v.Stored)
+		stored = d.New
+	default:
+		p.report.Left[d.Left]++
+		if d.Setting != "" {
+			p.report.Opens[d.Setting]++
+		}
+	}
+	p.noteField(v, stored)
+	return nil
+}
+
+// noteField finds hashes that may have become small enough for a listpack.
+func (p *page) noteField(v *store.Value, stored []byte) {
+	if v.Type != policy.Hash || !p.Task.Shrinks() {
+		return
+	}
+	if !bytes.Equal(p.hash, v.Key) {
+		p.endHash()
+		p.hash = v.Key
+	}
+	p.sealed = p.sealed || cinch.IsSealed(stored)
+	p.long = p.long || len(stored) > maxListpack || len(v.Field) > maxListpack
+}
+
+// maxListpack is a first guess; the store knows the server's own limit.
+const maxListpack = 64
+
+func (p *page) endHash() {
+	if p.hash != nil && p.sealed && !p.long {
+		p.rebuild = append(p.rebuild, p.hash)
+	}
+	p.hash, p.sealed, p.long = nil, false, false
+}
+
+func (p *page) leave(v *store.Value, why store.Reason) {
+	p.report.Left[why]++
+	if err := p.Task.Skipped(v, why); err != nil {
+		p.problem(v, err)
+	}
+}
+
+func (p *page) problem(v *store.Value, err error) {
+	p.report.problem(err)
+	p.tell(Event{Problem: &Problem{Space: p.Space.Name(), Value: v, Err: err}})
+}
+
+// flush carries out what is pending. Values that somebody changed meanwhile are read and
+// judged again, a few times.
+func (p *page) flush() error {
+	for try := 1; len(p.pending) > 0; try++ {
+		changes := p.pending
+		p.pending, p.bytes = nil, 0
+		if p.DryRun {
+			p.count(changes)
+			return nil
+		}
+		raced, err := p.carryOut(changes)
+		if err != nil {
+			return err
+		}
+		if len(raced) == 0 {
+			return nil
+		}
+		p.report.Raced += int64(len(raced))
+		if try == maxRaces {
+			for _, v := range raced {
+				p.leave(v, KeptChanging)
+			}
+			return nil
+		}
+		if raced, err = p.Space.Again(p.ctx, raced); err != nil {
+			return err
+		}
+		for _, v := range raced {
+			if err := p.judge(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// count is what flush does in a dry run.
+func (p *page) count(changes []store.Change) {
+	for i := range changes {
+		p.report.replaced(&changes[i])
+	}
+}
+
+// carryOut replaces, and returns the values that are others by now.
+func (p *page) carryOut(changes []store.Change) (raced []*store.Value, err error) {
+	if p.Room {
+		if err := p.rooms[p.Node.Name()].take(p.ctx, growth(changes)); err != nil {
+			return nil, err
+		}
+	}
+	var usage []int64
+	sample := [][]byte{changes[0].Value.Key}
+	if p.batches++; p.batches%usageEvery == 1 {
+		if usage, err = p.Space.Usage(p.ctx, sample); err != nil {
+			return nil, err
+		}
+	}
+	outcomes, err := p.Space.Replace(p.ctx, changes)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range outcomes {
+		c := &changes[i]
+		switch {
+		case o.Replaced:
+			p.report.replaced(c)
+		case o.Err != nil && fatal(o.Err):
+			return nil, fmt.Errorf("%s: %w", Where(c.Value), o.Err)
+		case o.Err != nil:
+			p.problem(c.Value, o.Err)
+		case o.Skip != "":
+			p.leave(c.Value, o.Skip)
+		default:
+			raced = append(raced, c.Value)
+		}
+	}
+	if usage != nil && outcomes[0].Replaced {
+		after, err := p.Space.Usage(p.ctx, sample)
+		if err != nil {
+			return nil, err
+		}
+		p.report.usage(usage[0], after[0])
+	}
+	return raced, nil
+}
+
+// fatal: it would be the same for every other value.
+func fatal(err error) bool { return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrReadOnly) }
+
+// Where names a value: its key, field and entry, quoted.
+func Where(v *store.Value) string {
+	s := fmt.Sprintf("key %q", v.Key)
+	if v.ID != "" {
+		s += " entry " + v.ID
+	}
+	if v.Field != nil {
+		s += fmt.Sprintf(" field %q", v.Field)
+	}
+	return s
+}

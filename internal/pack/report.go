@@ -1,0 +1,159 @@
+package pack
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Reasons of the tasks, beside the store's own.
+const (
+	NoRule        store.Reason = "no rule"
+	AlreadySealed store.Reason = "already sealed"
+	Computed      store.Reason = "number or HyperLogLog"
+	NoGain        store.Reason = "no gain"
+	Plain         store.Reason = "plain"
+	Opened        store.Reason = "opens"
+	KeptChanging  store.Reason = "kept changing"
+)
+
+// Report is what a run did. Bytes are bytes.
+type Report struct {
+	Keys, Total int64 // looked at; in the databases when it began
+	Values      int64 // read
+	BytesRead   int64
+
+	Replaced                  int64
+	StoredBefore, StoredAfter int64 // lengths of what was replaced, and of what replaced it
+	CostBefore, CostAfter     int64 // what the server allocates for these
+
+	Left    map[store.Reason]int64 // values, or keys that were not read
+	Opens   map[string]int64       // sealed values that open, by setting
+	Raced   int64                  // times that a writer was faster
+	Rebuilt int64                  // hashes that are listpacks again
+
+	Problems, Damaged, Missing int64 // all; those that are damaged; those without their dictionary
+
+	// MEMORY USAGE of Sampled keys before and after one value of each was replaced.
+	Sampled                   int64
+	SampleBefore, SampleBytes int64
+
+	UsedBefore, UsedAfter int64 // used_memory of all nodes, with everything else that went on
+	Took                  time.Duration
+
+	squares float64 // of the savings, for the error of an estimate
+}
+
+func newReport() Report {
+	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64)}
+}
+
+func (r *Report) replaced(c *store.Change) {
+	before, after := cost(c)
+	r.Replaced++
+	r.StoredBefore += int64(len(c.Value.Stored))
+	r.StoredAfter += int64(len(c.New))
+	r.CostBefore += int64(before)
+	r.CostAfter += int64(after)
+	saved := float64(before - after)
+	r.squares += saved * saved
+}
+
+func (r *Report) usage(before, after int64) {
+	if before > 0 && after > 0 {
+		r.Sampled++
+		r.SampleBefore += before
+		r.SampleBytes += after
+	}
+}
+
+func (r *Report) problem(err error) {
+	r.Problems++
+	switch {
+	case errors.Is(err, cinch.ErrDictMissing):
+		r.Missing++
+	case errors.Is(err, cinch.ErrDamaged):
+		r.Damaged++
+	}
+}
+
+// add sums up; what a run finds out at its ends is left alone.
+func (r *Report) add(o *Report) {
+	for _, x := range []struct{ to, from *int64 }{
+		{&r.Keys, &o.Keys},
+		{&r.Values, &o.Values},
+		{&r.BytesRead, &o.BytesRead},
+		{&r.Replaced, &o.Replaced},
+		{&r.StoredBefore, &o.StoredBefore},
+		{&r.StoredAfter, &o.StoredAfter},
+		{&r.CostBefore, &o.CostBefore},
+		{&r.CostAfter, &o.CostAfter},
+		{&r.Raced, &o.Raced},
+		{&r.Rebuilt, &o.Rebuilt},
+		{&r.Problems, &o.Problems},
+		{&r.Damaged, &o.Damaged},
+		{&r.Missing, &o.Missing},
+		{&r.Sampled, &o.Sampled},
+		{&r.SampleBefore, &o.SampleBefore},
+		{&r.SampleBytes, &o.SampleBytes},
+	} {
+		*x.to += *x.from
+	}
+	for reason, n := range o.Left {
+		r.Left[reason] += n
+	}
+	for setting, n := range o.Opens {
+		r.Opens[setting] += n
+	}
+	r.squares += o.squares
+}
+
+// Saved is by how much the server's allocations shrink; negative when they grow.
+func (r *Report) Saved() int64 { return r.CostBefore - r.CostAfter }
+
+// Estimate extends what a sample saved to all keys: about so many bytes, give or take
+// the margin (two standard errors, which hold for values that are not of a few extreme
+// sizes only).
+func (r *Report) Estimate() (saved, margin int64) {
+	if r.Keys == 0 {
+		return 0, 0
+	}
+	n, total := float64(r.Keys), float64(max(r.Total, r.Keys))
+	mean := float64(r.Saved()) / n
+	variance := max(r.squares/n-mean*mean, 0)
+	left := max(1-n/total, 0) // what was looked at is known
+	return int64(mean * total), int64(2 * total * math.Sqrt(variance/n*left))
+}
+
+// Progress is a run while it goes on.
+type Progress struct {
+	Report
+	Done      float64       // share of everything, 0 to 1
+	PerSecond float64       // keys, since the beginning
+	Remaining time.Duration // 0: unknown
+	Duty      float64       // share of the time that it works, less when the server is slow
+}
+
+func (r *run) progress() Progress {
+	p := Progress{Report: newReport(), Duty: r.pace.current()}
+	r.mu.Lock()
+	p.add(&r.report)
+	r.mu.Unlock()
+	weighted := 0.0
+	for _, w := range r.walks {
+		p.Total += w.keys
+		weighted += float64(w.keys) * math.Float64frombits(w.fraction.Load())
+	}
+	if p.Total > 0 {
+		p.Done = weighted / float64(p.Total)
+	}
+	p.Took = time.Since(r.began)
+	p.PerSecond = float64(p.Keys) / p.Took.Seconds()
+	if done := p.Done - r.from; done > 0.001 {
+		p.Remaining = time.Duration(float64(p.Took) * (1 - p.Done) / done)
+	}
+	return p
+}

@@ -1,0 +1,69 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// room watches a node's memory while values grow. What the server says is asked for once
+// a second; in between everything that was let through counts.
+type room struct {
+	node  Node
+	mu    sync.Mutex
+	asked time.Time
+	left  int64
+	limit int64
+}
+
+// reserve is the share of the limit that stays free: replies, replication and clients
+// need some too.
+const reserve = 0.05
+
+// take reports ErrNoRoom when bytes more are not to be had.
+func (r *room) take(ctx context.Context, bytes int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) > time.Second {
+		m, err := r.node.Memory(ctx)
+		if err != nil {
+			return err
+		}
+		r.asked, r.limit = time.Now(), Limit(m)
+		r.left = r.limit - int64(reserve*float64(r.limit)) - m.Used
+	}
+	if r.limit == 0 {
+		return nil
+	}
+	if r.left -= bytes; r.left < 0 {
+		return fmt.Errorf("%w: %s has %d bytes as its limit", ErrNoRoom, r.node.Name(), r.limit)
+	}
+	return nil
+}
+
+// Limit is up to where a server may grow, in bytes: its own limit, or the machine's
+// memory. 0 when neither is known.
+func Limit(m store.Memory) int64 {
+	if m.Limit > 0 {
+		return m.Limit
+	}
+	return m.System
+}
+
+func growth(changes []store.Change) int64 {
+	sum := int64(0)
+	for i := range changes {
+		before, after := cost(&changes[i])
+		sum += int64(after - before)
+	}
+	return max(sum, 0)
+}
+
+// cost is what the server allocates for the old and the new bytes of a change.
+func cost(c *store.Change) (before, after int) {
+	return policy.Cost(c.Value.Type, len(c.Value.Stored), len(c.New))
+}

@@ -1,0 +1,138 @@
+package pack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// ErrOtherState: the positions in the file belong to a run of another kind.
+var ErrOtherState = errors.New("the state is of another run")
+
+// State is the positions of a run in a file, so that it can go on after it was ended in
+// any way. It is written whole beside the file, synced, and renamed into place.
+//
+//	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
+//	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": 123, "done": false}}}
+type State struct {
+	file string
+	mu   sync.Mutex
+	body stateBody
+}
+
+type stateBody struct {
+	Version     int                 `json:"version"`
+	Run         string              `json:"run"`
+	Fingerprint string              `json:"fingerprint"`
+	Spaces      map[string]Position `json:"spaces"`
+}
+
+// Position is how far a space is done.
+type Position struct {
+	RunID  string `json:"run_id"` // of the server process that the cursor means something to
+	Cursor uint64 `json:"cursor"`
+	Done   bool   `json:"done"`
+}
+
+const stateVersion = 1
+
+// OpenState reads the file if there is one. run says what is done where, fingerprint by
+// which rules; if either is another in the file, the error wraps ErrOtherState. A run
+// that was completed counts as none.
+func OpenState(file, run, fingerprint string) (*State, error) {
+	s := &State{file: file, body: stateBody{stateVersion, run, fingerprint, map[string]Position{}}}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var old stateBody
+	if err := json.Unmarshal(text, &old); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", file, ErrOtherState, err)
+	}
+	switch {
+	case old.Version != stateVersion:
+		return nil, fmt.Errorf("%s: %w: version %d", file, ErrOtherState, old.Version)
+	case old.Run != run:
+		return nil, fmt.Errorf("%s: %w: it is of %q, this is %q", file, ErrOtherState, old.Run, run)
+	case old.Fingerprint != fingerprint:
+		return nil, fmt.Errorf("%s: %w: the rules are others now", file, ErrOtherState)
+	}
+	if !old.complete() {
+		s.body = old
+	}
+	return s, nil
+}
+
+func (b *stateBody) complete() bool {
+	for _, p := range b.Spaces {
+		if !p.Done {
+			return false
+		}
+	}
+	return true
+}
+
+// Resumes reports whether there is something to go on from.
+func (s *State) Resumes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.body.Spaces) > 0
+}
+
+func (s *State) position(space string) (Position, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.body.Spaces[space]
+	return p, ok
+}
+
+func (s *State) set(space string, p Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.body.Spaces[space] = p
+}
+
+func (s *State) save() error {
+	s.mu.Lock()
+	text, err := json.MarshalIndent(s.body, "", "  ")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails when it was renamed, as it should be
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), s.file)
+}
+
+// Fingerprint tells policies apart that decide differently, and whatever else is given.
+func Fingerprint(p *policy.Policy, more ...string) string {
+	h := sha256.New()
+	if p != nil {
+		for _, r := range p.Rules() {
+			fmt.Fprintf(h, "%q %q %q %d %d %d %v %s\n", r.Key, r.Field, r.Space, r.Types, r.MinSize, r.MaxSize, r.MinGain, r.Setting)
+		}
+	}
+	for _, m := range more {
+		fmt.Fprintf(h, "%q\n", m)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,26 @@
+package pack
+
+import "github.com/cinch-layer/cinch/internal/store"
+
+// A Task decides about values. Its methods are called concurrently.
+type Task interface {
+	// Wants reports whether the values at a key are of any interest, before they are read.
+	Wants(db string, key []byte) bool
+	// Judge decides about a value. What it returns may alias the value.
+	Judge(db string, v *store.Value) Verdict
+	// Skipped is told what the store left out, or could not replace; an error makes it a
+	// problem to be listed.
+	Skipped(v *store.Value, why store.Reason) error
+	// Shrinks reports whether hashes may fit a listpack afterwards.
+	Shrinks() bool
+}
+
+// Verdict is what to do with a value.
+type Verdict struct {
+	Replace bool
+	New     []byte       // with Replace
+	Left    store.Reason // otherwise: why it stays
+	Setting string       // of a sealed value that opens, for counting
+	Problem error        // it stays, and people should know of it
+	Stop    error        // nothing more must be done at all
+}

@@ -1,0 +1,154 @@
+package pack
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Seal seals plain values as the policy says.
+type Seal struct {
+	Policy *policy.Policy
+	Sealer *cinch.Sealer
+	// Ready reports that the server holds a dictionary. It may ask the server.
+	Ready func(number uint32) bool
+
+	// To, if it is not zero, takes the place of all rules' settings, and values that are
+	// sealed already are sealed anew with it where that frees what their rule asks for.
+	To codec.Setting
+	// Always seals anew whatever has another codec or dictionary, also when it grows, as
+	// long as it is worth it against the plain value: to get rid of a dictionary, say.
+	Always bool
+
+	once    sync.Once
+	active  []activeRule
+	scratch sync.Pool // *[]byte, for opening
+}
+
+// activeRule is what can be said of a key before its value is known.
+type activeRule struct {
+	space string
+	key   policy.Pattern
+}
+
+func (t *Seal) prepare() {
+	for _, r := range t.Policy.Rules() {
+		if !r.Raw() {
+			t.active = append(t.active, activeRule{r.Space, compile(r.Key)})
+		}
+	}
+}
+
+func compile(glob string) policy.Pattern {
+	if glob == "" {
+		glob = "*"
+	}
+	return policy.Compile(glob)
+}
+
+// Wants is true for keys that a rule may cover.
+func (t *Seal) Wants(db string, key []byte) bool {
+	t.once.Do(t.prepare)
+	if t.Policy.Off || t.Policy.Excluded(key) {
+		return false
+	}
+	for i := range t.active {
+		if r := &t.active[i]; (r.space == "" || r.space == db) && r.key.Match(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Judge seals, and opens what it sealed.
+func (t *Seal) Judge(db string, v *store.Value) Verdict {
+	plain := v.Stored
+	var old cinch.Header
+	if cinch.IsSealed(v.Stored) {
+		if t.To == (codec.Setting{}) {
+			return Verdict{Left: AlreadySealed}
+		}
+		var err error
+		if plain, err = t.Sealer.Open(nil, v.Stored); err != nil {
+			return Verdict{Problem: err}
+		}
+		old, _ = cinch.ParseHeader(v.Stored)
+	}
+	if policy.NeverSeal(plain) {
+		return Verdict{Left: Computed}
+	}
+	rule := t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: len(plain)})
+	if rule == nil {
+		return Verdict{Left: NoRule}
+	}
+	return t.seal(v, plain, rule, old)
+}
+
+func (t *Seal) seal(v *store.Value, plain []byte, rule *policy.Rule, old cinch.Header) Verdict {
+	st := rule.Setting
+	if t.To != (codec.Setting{}) {
+		st = t.To
+	}
+	if st.Dict != 0 && !t.Ready(st.Dict) {
+		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
+	}
+	sealed := t.Sealer.Seal(nil, plain, st, rule.WorthFunc(v.Type))
+	if !cinch.IsSealed(sealed) {
+		return Verdict{Left: NoGain}
+	}
+	if old.Len > 0 && !t.better(v, sealed, rule, old) {
+		return Verdict{Left: AlreadySealed}
+	}
+	if err := t.verify(sealed, plain); err != nil {
+		return Verdict{Stop: err}
+	}
+	return Verdict{Replace: true, New: sealed}
+}
+
+// better reports whether one envelope should take the place of another. Levels are not
+// in an envelope, so that only the size can tell.
+func (t *Seal) better(v *store.Value, sealed []byte, rule *policy.Rule, old cinch.Header) bool {
+	if bytes.Equal(sealed, v.Stored) {
+		return false
+	}
+	h, err := cinch.ParseHeader(sealed)
+	if err != nil {
+		return false
+	}
+	another := h.Codec != old.Codec || h.Dict != old.Dict
+	return another && t.Always || rule.Worth(v.Type, len(v.Stored), len(sealed))
+}
+
+// verify opens an envelope that is about to replace a value.
+func (t *Seal) verify(sealed, plain []byte) error {
+	buf, _ := t.scratch.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer t.scratch.Put(buf)
+	opened, err := t.Sealer.Open((*buf)[:0], sealed)
+	*buf = opened
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	if !bytes.Equal(opened, plain) {
+		return ErrMismatch
+	}
+	return nil
+}
+
+// Skipped lists what was to be sealed and could not be.
+func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
+	if why == KeptChanging || why == store.Denied {
+		return fmt.Errorf("not sealed: %s", why)
+	}
+	return nil
+}
+
+// Shrinks is true: that is what sealing is for.
+func (t *Seal) Shrinks() bool { return true }

@@ -1,0 +1,241 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// walk is the way through one space.
+type walk struct {
+	*run
+	Target
+	keys  int64  // in the space when the run began
+	runID string // of the node that the position belongs to
+
+	quota  int64        // keys to look at in a sample; 0: all
+	looked atomic.Int64 // keys that the scan gave
+
+	position uint64 // resume from here
+	ended    bool
+	fraction atomic.Uint64 // float64 bits: share of the space that is done
+}
+
+// resume takes the position from the state. A cursor means something only to the server
+// process that gave it: hashes are seeded anew at every start.
+func (w *walk) resume() {
+	if w.State == nil {
+		return
+	}
+	p, ok := w.State.position(w.Space.Name())
+	switch {
+	case !ok:
+		w.moved(0, false)
+	case p.RunID != w.runID:
+		w.notice("%s: the server was started anew since, so from the beginning", w.Space.Name())
+		w.moved(0, false)
+	default:
+		w.moved(p.Cursor, p.Done)
+	}
+}
+
+// moved notes a new position.
+func (w *walk) moved(position uint64, ended bool) {
+	w.position, w.ended = position, ended
+	f := done(position)
+	if ended {
+		f = 1
+	}
+	w.fraction.Store(math.Float64bits(f))
+	if w.State != nil {
+		w.State.set(w.Space.Name(), Position{RunID: w.runID, Cursor: position, Done: ended})
+	}
+}
+
+// done is the share of a Redis hash table that a cursor has behind it: cursors count
+// with their bits reversed.
+func done(cursor uint64) float64 { return float64(bits.Reverse64(cursor)) / (1 << 64) }
+
+// whole walks until the end, over interruptions by a server that is away for a while.
+func (w *walk) whole(ctx context.Context) error {
+	for !w.ended {
+		err := w.once(ctx)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errSampled):
+			return nil
+		case ctx.Err() != nil || final(err) || !w.Unavailable(err):
+			return err
+		}
+		w.notice("%s does not answer, trying again: %v", w.Node.Name(), err)
+		if err := w.await(ctx, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// final errors are those of the run, not of the connection.
+func final(err error) bool {
+	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// await waits until the node answers again, and starts over where it was started anew.
+func (w *walk) await(ctx context.Context, cause error) error {
+	for deadline := time.Now().Add(w.Patience); time.Now().Before(deadline) && !w.stopped(); {
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+		id, err := w.Node.RunID(ctx)
+		if err != nil {
+			continue
+		}
+		if id != w.runID {
+			w.notice("%s: the server was started anew, so from the beginning", w.Space.Name())
+			w.runID = id
+			w.moved(0, false)
+		}
+		return nil
+	}
+	return cause
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// job is a page of keys for a worker.
+type job struct {
+	keys [][]byte
+	page *ordered
+}
+
+// once walks from the position until the end or an error; the position is right
+// afterwards in either case.
+func (w *walk) once(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o := &order{position: w.position, moved: w.moved}
+	jobs := make(chan job)
+	var workers sync.WaitGroup
+	for range w.Parallel {
+		workers.Go(func() {
+			for j := range jobs {
+				if err := w.work(ctx, j.keys); err != nil {
+					cancel(err)
+					continue // the page stays unfinished; the channel runs empty
+				}
+				o.finish(j.page)
+			}
+		})
+	}
+	err := w.scan(ctx, o, jobs)
+	close(jobs)
+	workers.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// scan hands out pages until the end.
+func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) error {
+	for cursor := w.position; ; {
+		if err := w.mayGoOn(ctx); err != nil {
+			return err
+		}
+		keys, next, err := w.Space.Scan(ctx, cursor, w.Step, w.Match, w.Kind)
+		if err != nil {
+			return fmt.Errorf("scan: %w", err)
+		}
+		w.looked.Add(int64(len(keys)))
+		select {
+		case jobs <- job{w.mine(keys), o.begin(next)}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if cursor = next; next == 0 {
+			return nil
+		}
+	}
+}
+
+func (w *walk) mayGoOn(ctx context.Context) error {
+	if w.stopped() {
+		return ErrInterrupted
+	}
+	if w.quota > 0 && w.looked.Load() >= w.quota {
+		return errSampled
+	}
+	return ctx.Err()
+}
+
+// mine leaves out the keys of other processes and those that the task has no use for.
+func (w *walk) mine(keys [][]byte) [][]byte {
+	mine := keys[:0]
+	for _, k := range keys {
+		if w.Workers > 1 && int(crc16(k))%w.Workers != w.Worker-1 {
+			continue
+		}
+		mine = append(mine, k)
+	}
+	return mine
+}
+
+// work does one page, and then as long nothing as the limits ask for.
+func (w *walk) work(ctx context.Context, keys [][]byte) error {
+	began := time.Now()
+	p := newPage(ctx, w)
+	err := p.do(keys)
+	w.mu.Lock()
+	w.report.add(&p.report)
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	pause := w.pace.after(len(keys), p.report.BytesRead, time.Since(began))
+	if err := w.rest(ctx, pause); err != nil && !errors.Is(err, ErrInterrupted) {
+		return err
+	}
+	return nil
+}
+
+// rest sleeps, but not through a call to stop.
+func (w *walk) rest(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-w.Stop:
+		return ErrInterrupted
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,261 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+var (
+	// ErrReplica: the server is a replica, where nothing can be replaced.
+	ErrReplica = errors.New("the server is a replica")
+
+	errReply = errors.New("a reply that can't be understood")
+)
+
+// Unavailable reports whether an error means that the server could not be asked, or was
+// not ready to answer, so that trying again makes sense.
+func Unavailable(err error) bool {
+	return err != nil && (!isAnswer(err) || isTransient(err)) && !errors.Is(err, ErrReplica) && !errors.Is(err, errReply)
+}
+
+// A batch of changes is one script, so it must be short: nothing else runs meanwhile.
+const (
+	maxBatch      = 64
+	maxBatchBytes = 512 << 10
+)
+
+// prepared is what was found out about the server before anything is replaced.
+type prepared struct {
+	lua           bool // the user may run scripts
+	flags         bool // scripts may say that they run on a full server (Redis 7)
+	fieldExpiry   bool // fields of hashes may expire, and HSET would clear that
+	listpackCount int  // limits within which a hash is a listpack; 0: unknown
+	listpackBytes int
+}
+
+func (s *Store) prepare(ctx context.Context, info map[string]string) error {
+	c := s.nodes[0].client
+	err := c.Eval(ctx, "return 1", nil).Err()
+	if err != nil && !isAnswer(err) {
+		return err
+	}
+	s.ready.lua = err == nil
+	s.ready.flags = s.ready.lua && c.Eval(ctx, allowFull+"return 1", nil).Err() == nil
+	commands, err := c.Do(ctx, "command", "info", "hpttl").Slice()
+	if err != nil && !isAnswer(err) {
+		return err
+	}
+	s.ready.fieldExpiry = err == nil && len(commands) == 1 && commands[0] != nil
+	s.ready.listpackCount = s.limit(ctx, "entries")
+	s.ready.listpackBytes = s.limit(ctx, "value")
+	return nil
+}
+
+// limit is a setting that older servers have under another name.
+func (s *Store) limit(ctx context.Context, of string) int {
+	for _, name := range []string{"hash-max-listpack-", "hash-max-ziplist-"} {
+		config, err := s.nodes[0].client.ConfigGet(ctx, name+of).Result()
+		if n, convErr := strconv.Atoi(config[name+of]); err == nil && convErr == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Replace carries out changes, each of them only if the server still holds exactly the
+// bytes that it changes, in one step on the server; expiries stay. Outcomes are in the
+// order of the changes. An error means that nobody knows what was replaced.
+func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
+	out := make([]store.Outcome, len(changes))
+	if !s.node.store.ready.lua {
+		for i := range changes {
+			var err error
+			if out[i], err = s.replaceWatched(ctx, &changes[i]); err != nil {
+				return out, err
+			}
+		}
+		return out, nil
+	}
+	calls := s.calls(changes)
+	p := s.values.Pipeline()
+	for i := range calls {
+		calls[i].cmd = p.Eval(ctx, calls[i].script, calls[i].keys, calls[i].args...)
+	}
+	if _, err := p.Exec(ctx); err != nil && !isAnswer(err) {
+		return out, err
+	}
+	for i := range calls {
+		if err := calls[i].read(out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// A call is one script with the changes that it carries out.
+type call struct {
+	script  string
+	keys    []string
+	args    []any
+	changes []int // places in the list of changes
+	bytes   int
+	grows   bool
+	cmd     *goredis.Cmd
+}
+
+// calls puts changes together: strings with strings, the fields of one hash. What makes
+// a value grow stays apart, since a full server has to refuse that. In a cluster each
+// string goes alone, because keys of one script must share a slot.
+func (s *Space) calls(changes []store.Change) []call {
+	var calls []call
+	for i := range changes {
+		c := &changes[i]
+		isHash, grows := c.Value.Type == store.Hash, len(c.New) > len(c.Value.Stored)
+		last := len(calls) - 1
+		size := len(c.New) + len(c.Value.Stored)
+		if last < 0 || !calls[last].takes(string(c.Value.Key), isHash, grows, size, s.node.store.cluster != nil) {
+			calls = append(calls, call{script: s.node.store.ready.script(isHash, grows), grows: grows})
+			last++
+		}
+		calls[last].add(i, c, size)
+	}
+	return calls
+}
+
+func (c *call) takes(key string, isHash, grows bool, size int, cluster bool) bool {
+	if len(c.changes) == maxBatch || c.bytes+size > maxBatchBytes || c.grows != grows {
+		return false
+	}
+	if isHash {
+		return len(c.keys) == 1 && len(c.args) == 3*len(c.changes) && c.keys[0] == key
+	}
+	return !cluster && len(c.args) == 2*len(c.changes)
+}
+
+func (c *call) add(i int, change *store.Change, size int) {
+	v := change.Value
+	if v.Type == store.Hash {
+		c.keys = append(c.keys[:0], string(v.Key))
+		c.args = append(c.args, v.Field)
+	} else {
+		c.keys = append(c.keys, string(v.Key))
+	}
+	c.args = append(c.args, v.Stored, change.New)
+	c.changes, c.bytes = append(c.changes, i), c.bytes+size
+}
+
+// What the scripts answer for each change.
+const (
+	doneChanged  = 0 // the value is another by now
+	doneReplaced = 1
+	doneExpiring = 2
+)
+
+// read turns the answer of a call into outcomes.
+func (c *call) read(out []store.Outcome) error {
+	replies, err := c.cmd.Slice()
+	if err != nil {
+		if isTransient(err) || !isAnswer(err) {
+			return err
+		}
+		for _, i := range c.changes {
+			out[i] = refusedBy(err)
+		}
+		return nil
+	}
+	if len(replies) != len(c.changes) {
+		return fmt.Errorf("%w: %d outcomes of %d changes", errReply, len(replies), len(c.changes))
+	}
+	for n, reply := range replies {
+		out[c.changes[n]] = outcome(reply)
+	}
+	return nil
+}
+
+func outcome(reply any) store.Outcome {
+	switch r := reply.(type) {
+	case int64:
+		switch r {
+		case doneReplaced:
+			return store.Outcome{Replaced: true}
+		case doneExpiring:
+			return store.Outcome{Skip: store.FieldExpiry}
+		}
+		return store.Outcome{}
+	case error:
+		return refusedBy(r)
+	case string:
+		return refusedBy(serverError(r))
+	}
+	return store.Outcome{Err: errReply}
+}
+
+// serverError is an error that a script met and handed on as text.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+func refusedBy(err error) store.Outcome {
+	switch {
+	case goredis.HasErrorPrefix(err, "NOPERM"), isScriptDenial(err):
+		return store.Outcome{Skip: store.Denied}
+	case goredis.HasErrorPrefix(err, "OOM"):
+		return store.Outcome{Err: fmt.Errorf("%w: %w", store.ErrFull, err)}
+	case goredis.HasErrorPrefix(err, "READONLY"):
+		return store.Outcome{Err: fmt.Errorf("%w: %w", store.ErrReadOnly, err)}
+	}
+	return store.Outcome{Err: err}
+}
+
+// replaceWatched is Replace of one change for users who may not run scripts.
+func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outcome, error) {
+	var o store.Outcome
+	v, key := c.Value, string(c.Value.Key)
+	err := s.values.Watch(ctx, func(tx *goredis.Tx) error {
+		now, err := readWatched(ctx, tx, v)
+		if err != nil || string(now) != string(v.Stored) {
+			return err
+		}
+		if v.Type == store.Hash && s.node.store.ready.fieldExpiry {
+			ttl, err := tx.HPTTL(ctx, key, string(v.Field)).Result()
+			if err != nil {
+				return err
+			}
+			if len(ttl) == 1 && ttl[0] != -1 {
+				o.Skip = store.FieldExpiry
+				return nil
+			}
+		}
+		_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+			if v.Type == store.Hash {
+				p.HSet(ctx, key, v.Field, c.New)
+			} else {
+				p.Set(ctx, key, c.New, goredis.KeepTTL)
+			}
+			return nil
+		})
+		o.Replaced = err == nil
+		return err
+	}, key)
+	switch {
+	case err == nil, errors.Is(err, goredis.TxFailedErr), errors.Is(err, goredis.Nil), isWrongType(err):
+		return o, nil
+	case isAnswer(err) && !isTransient(err):
+		return refusedBy(err), nil
+	}
+	return o, err
+}
+
+func readWatched(ctx context.Context, tx *goredis.Tx, v *store.Value) ([]byte, error) {
+	if v.Type == store.Hash {
+		return tx.HGet(ctx, string(v.Key), string(v.Field)).Bytes()
+	}
+	return tx.Get(ctx, string(v.Key)).Bytes()
+}

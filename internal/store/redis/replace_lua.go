@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// allowFull lets a script write on a server that is at its memory limit: where values
+// become smaller that is what helps. Without it, and on Redis 6, the server says OOM.
+const allowFull = "#!lua flags=allow-oom\n"
+
+// Both scripts answer a list with a number for each change, or the text of an error.
+
+// replaceStrings takes keys, and for each the old bytes and the new.
+const replaceStrings = `local done = {}
+for i, key in ipairs(KEYS) do
+  local now = redis.pcall('GET', key)
+  if now == ARGV[2 * i - 1] then
+    local set = redis.pcall('SET', key, ARGV[2 * i], 'KEEPTTL')
+    done[i] = set.err or 1
+  elseif type(now) == 'table' and now.err and string.sub(now.err, 1, 9) ~= 'WRONGTYPE' then
+    done[i] = now.err
+  else
+    done[i] = 0
+  end
+end
+return done
+`
+
+// replaceFields takes a key, and field, old bytes and new of each change.
+const replaceFields = `local key, done = KEYS[1], {}
+for i = 1, #ARGV, 3 do
+  local now, at = redis.pcall('HGET', key, ARGV[i]), #done + 1
+  if now == ARGV[i + 1] then
+    if expires(key, ARGV[i]) then
+      done[at] = 2
+    else
+      local set = redis.pcall('HSET', key, ARGV[i], ARGV[i + 2])
+      done[at] = type(set) == 'table' and set.err or 1
+    end
+  elseif type(now) == 'table' and now.err and string.sub(now.err, 1, 9) ~= 'WRONGTYPE' then
+    done[at] = now.err
+  else
+    done[at] = 0
+  end
+end
+return done
+`
+
+// rebuildHash makes a hash anew whose fields fit a listpack: a hashtable never turns
+// back into one by itself. It reads and writes in one step, so there is nothing to
+// compare. Before DEL it makes sure, by writing what is there already, that what must
+// follow DEL will not be refused; errors before that leave everything as it was.
+//
+// Arguments: most fields, most bytes of one, the time of expiry in ms is read here.
+const rebuildHash = `local key, most, longest = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+if redis.call('OBJECT', 'ENCODING', key) ~= 'hashtable' then return 0 end
+if redis.call('HLEN', key) > most then return 0 end
+local all = redis.call('HGETALL', key)
+for i = 1, #all do
+  if #all[i] > longest then return 0 end
+  if i % 2 == 1 and expires(key, all[i]) then return 0 end
+end
+local expiry, left = nil, redis.call('PTTL', key)
+if left >= 0 then
+  local known = redis.pcall('PEXPIRETIME', key)
+  if type(known) == 'number' then
+    expiry = known
+  else
+    local now = redis.call('TIME')
+    expiry = now[1] * 1000 + math.floor(now[2] / 1000) + left
+  end
+  redis.call('PEXPIREAT', key, string.format('%.0f', expiry))
+end
+redis.call('HSET', key, all[1], all[2])
+redis.call('DEL', key)
+for i = 1, #all, 1000 do
+  redis.call('HSET', key, unpack(all, i, math.min(i + 999, #all)))
+end
+if expiry then redis.call('PEXPIREAT', key, string.format('%.0f', expiry)) end
+return 1
+`
+
+const (
+	fieldsExpire = `local function expires(key, field)
+  return redis.call('HPTTL', key, 'FIELDS', 1, field)[1] ~= -1
+end
+`
+	fieldsStay = `local function expires() return false end
+`
+)
+
+// script puts a script together for this server.
+func (p *prepared) script(isHash, grows bool) string {
+	text := replaceStrings
+	if isHash {
+		text = p.withExpiry(replaceFields)
+	}
+	if p.flags && !grows {
+		return allowFull + text
+	}
+	return text
+}
+
+func (p *prepared) withExpiry(text string) string {
+	if p.fieldExpiry {
+		return fieldsExpire + text
+	}
+	return fieldsStay + text
+}
+
+// isScriptDenial recognizes a NOPERM that a command within a script met.
+func isScriptDenial(err error) bool {
+	return strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "ACL failure in script")
+}
+
+// Rebuild makes those of the hashes anew that are hashtables though their fields would
+// fit a listpack, and returns how many. Expiries stay.
+func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
+	p := &s.node.store.ready
+	if !p.lua || p.listpackCount == 0 || p.listpackBytes == 0 || len(keys) == 0 {
+		return 0, nil
+	}
+	text := p.withExpiry(rebuildHash)
+	if p.flags {
+		text = allowFull + text
+	}
+	cmds, err := pipe(ctx, s.values, keys, func(pipe goredis.Pipeliner, k string) *goredis.Cmd {
+		return pipe.Eval(ctx, text, []string{k}, min(p.listpackCount, maxRebuild), p.listpackBytes)
+	})
+	rebuilt := 0
+	for _, cmd := range cmds {
+		if n, err := cmd.Int(); err == nil {
+			rebuilt += n
+		}
+	}
+	return rebuilt, err
+}
+
+// maxRebuild is how many fields are rebuilt in one step at most.
+const maxRebuild = 4096

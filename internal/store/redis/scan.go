@@ -1,0 +1,281 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// A Store is background access to the values of a standalone server or of a cluster's
+// primaries, past any gateway. It is safe for concurrent use; close it after use.
+//
+//	Store -> Node, one a primary -> Space, one a database (a cluster has one only)
+//
+// Keys are found by the node's own client. Values are read and replaced by key, which in
+// a cluster goes through a client that follows slots where they move.
+type Store struct {
+	base    goredis.Options
+	cluster *goredis.ClusterClient // nil: standalone
+	nodes   []*Node
+	ready   prepared
+}
+
+// A Node is one primary.
+type Node struct {
+	store  *Store
+	addr   string
+	client *goredis.Client // database 0
+	spaces []*Space
+}
+
+// A Space is one database of one primary.
+type Space struct {
+	node   *Node
+	db     int
+	scan   *goredis.Client         // finds keys
+	values goredis.UniversalClient // reads and replaces
+}
+
+// OpenOptions say where to connect.
+type OpenOptions struct {
+	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
+	DBs    []int           // nil: all that hold keys
+}
+
+// Open connects to the server and looks at what it is. A replica is refused with
+// ErrReplica, since nothing could be replaced there.
+func Open(ctx context.Context, o OpenOptions) (*Store, error) {
+	s := &Store{base: o.Client}
+	s.base.DB, s.base.OnConnect = 0, dontTouch
+	first := s.newNode(s.base.Addr)
+	s.nodes = []*Node{first}
+	err := s.look(ctx, o.DBs)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dontTouch asks a server that can (Redis 7.2) not to count our reads as use.
+func dontTouch(ctx context.Context, c *goredis.Conn) error {
+	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
+	if err != nil && isAnswer(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *Store) newNode(addr string) *Node {
+	o := s.base
+	o.Addr = addr
+	return &Node{store: s, addr: addr, client: goredis.NewClient(&o)}
+}
+
+func (s *Store) look(ctx context.Context, dbs []int) error {
+	info, err := s.nodes[0].info(ctx)
+	if err != nil {
+		return err
+	}
+	if info["cluster_enabled"] == "1" {
+		if len(dbs) > 0 && !slices.Equal(dbs, []int{0}) {
+			return fmt.Errorf("%w: a cluster has database 0 only", errClient)
+		}
+		if err := s.lookAround(ctx); err != nil {
+			return err
+		}
+	} else {
+		if info["role"] == "slave" {
+			return fmt.Errorf("%w of %s:%s", ErrReplica, info["master_host"], info["master_port"])
+		}
+		s.nodes[0].addSpaces(dbs, info)
+	}
+	return s.prepare(ctx, info)
+}
+
+// addSpaces opens the databases asked for, or those that hold keys.
+func (n *Node) addSpaces(dbs []int, info map[string]string) {
+	if dbs == nil {
+		for name := range info {
+			number, ok := strings.CutPrefix(name, "db")
+			if db, err := strconv.Atoi(number); ok && err == nil {
+				dbs = append(dbs, db)
+			}
+		}
+		slices.Sort(dbs)
+	}
+	for _, db := range dbs {
+		o := n.store.base
+		o.Addr, o.DB = n.addr, db
+		c := goredis.NewClient(&o)
+		n.spaces = append(n.spaces, &Space{node: n, db: db, scan: c, values: c})
+	}
+}
+
+// lookAround makes a node of every primary.
+func (s *Store) lookAround(ctx context.Context) error {
+	addrs, err := s.Primaries(ctx)
+	if err != nil {
+		return err
+	}
+	_ = s.nodes[0].client.Close()
+	s.nodes = nil
+	s.cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addrs, Username: s.base.Username, Password: s.base.Password, TLSConfig: s.base.TLSConfig, Dialer: s.base.Dialer,
+		DialTimeout: s.base.DialTimeout, ReadTimeout: s.base.ReadTimeout, WriteTimeout: s.base.WriteTimeout,
+		OnConnect: dontTouch, DisableIdentity: true, ContextTimeoutEnabled: true,
+	})
+	for _, addr := range addrs {
+		n := s.newNode(addr)
+		n.spaces = []*Space{{node: n, scan: n.client, values: s.cluster}}
+		s.nodes = append(s.nodes, n)
+	}
+	return nil
+}
+
+// Primaries asks the cluster for the addresses of the primaries that hold slots, sorted.
+// Of a standalone server it is the server's own.
+func (s *Store) Primaries(ctx context.Context) ([]string, error) {
+	if s.cluster == nil && len(s.nodes) > 0 && len(s.nodes[0].spaces) > 0 {
+		return []string{s.nodes[0].addr}, nil
+	}
+	var slots []goredis.ClusterSlot
+	var err error
+	for _, n := range s.nodes {
+		if slots, err = n.client.ClusterSlots(ctx).Result(); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var addrs []string
+	for _, slot := range slots {
+		if len(slot.Nodes) > 0 && !slices.Contains(addrs, slot.Nodes[0].Addr) {
+			addrs = append(addrs, s.reachable(slot.Nodes[0].Addr))
+		}
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs), nil
+}
+
+// reachable completes the address of a node that doesn't know its own host.
+func (s *Store) reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host != "" {
+		return addr
+	}
+	host, _, _ = net.SplitHostPort(s.base.Addr)
+	return net.JoinHostPort(host, port)
+}
+
+// Nodes returns the primaries.
+func (s *Store) Nodes() []*Node { return s.nodes }
+
+// Cluster reports whether the server is a part of one.
+func (s *Store) Cluster() bool { return s.cluster != nil }
+
+// Close ends all connections.
+func (s *Store) Close() {
+	if s.cluster != nil {
+		_ = s.cluster.Close()
+	}
+	for _, n := range s.nodes {
+		_ = n.client.Close()
+		for _, sp := range n.spaces {
+			_ = sp.scan.Close()
+		}
+	}
+}
+
+// Client is a connection to the node, in database 0, for a Dicts. It is the store's.
+func (n *Node) Client() *goredis.Client { return n.client }
+
+// Name is the node's address.
+func (n *Node) Name() string { return n.addr }
+
+// Spaces returns the node's databases.
+func (n *Node) Spaces() []*Space { return n.spaces }
+
+// Ping waits for the node's answer to a command that does nothing.
+func (n *Node) Ping(ctx context.Context) error { return n.client.Ping(ctx).Err() }
+
+// RunID changes when the server is started anew. Cursors of a scan don't survive that.
+func (n *Node) RunID(ctx context.Context) (string, error) {
+	info, err := n.info(ctx)
+	return info["run_id"], err
+}
+
+// Memory is the node's own account of its memory.
+func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
+	info, err := n.info(ctx)
+	if err != nil {
+		return store.Memory{}, err
+	}
+	number := func(name string) int64 {
+		v, _ := strconv.ParseInt(info[name], 10, 64)
+		return v
+	}
+	eviction := info["maxmemory_policy"]
+	return store.Memory{
+		Used: number("used_memory"), Limit: number("maxmemory"), System: number("total_system_memory"),
+		Evicting: eviction != "" && eviction != "noeviction",
+	}, nil
+}
+
+// info is what INFO says, by name.
+func (n *Node) info(ctx context.Context) (map[string]string, error) {
+	text, err := n.client.Info(ctx).Result()
+	if err != nil {
+		return nil, classify(err)
+	}
+	fields := make(map[string]string)
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+// Name is the address and the database: what the space is called in messages.
+func (s *Space) Name() string { return s.node.addr + "/" + s.DB() }
+
+// DB is the database's number.
+func (s *Space) DB() string { return strconv.Itoa(s.db) }
+
+// Keys is the number of keys, those that hold dictionaries included.
+func (s *Space) Keys(ctx context.Context) (int64, error) { return s.scan.DBSize(ctx).Result() }
+
+// Scan takes a step of about count keys from a cursor, 0 at the start, and returns the
+// cursor to go on with, 0 at the end. match is a pattern ("" for any) and kind a name
+// that TYPE gives ("" for any). A key may come twice, and no step needs to give any.
+// Keys that hold dictionaries are left out.
+func (s *Space) Scan(ctx context.Context, cursor uint64, count int, match, kind string) (keys [][]byte, next uint64, err error) {
+	args := []any{"scan", cursor, "count", count}
+	if match != "" {
+		args = append(args, "match", match)
+	}
+	if kind != "" {
+		args = append(args, "type", kind)
+	}
+	cmd := goredis.NewScanCmd(ctx, nil, args...)
+	if err := s.scan.Process(ctx, cmd); err != nil {
+		return nil, cursor, classify(err)
+	}
+	names, next := cmd.Val()
+	keys = make([][]byte, 0, len(names))
+	for _, name := range names {
+		if !strings.HasPrefix(name, keyPrefix) || s.db != 0 {
+			keys = append(keys, []byte(name))
+		}
+	}
+	return keys, next, nil
+}

@@ -1,0 +1,90 @@
+package ui
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Progress shows what a long command is doing: one line that is drawn again and again on
+// a terminal, a line every few seconds elsewhere. Its methods are not for concurrent use.
+type Progress struct {
+	w        io.Writer
+	terminal bool
+	drawn    int // runes of the line that is on the terminal
+	next     time.Time
+}
+
+const plainEvery = 5 * time.Second
+
+// NewProgress shows progress on w.
+func NewProgress(w io.Writer) *Progress {
+	return &Progress{w: w, terminal: isTerminal(w), next: time.Now().Add(plainEvery)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// Show replaces the line. done is the share that is done, 0 to 1.
+func (p *Progress) Show(done float64, text string) {
+	if p.terminal {
+		p.draw(fmt.Sprintf("%s %3.0f%%  %s", bar(done), 100*done, text))
+		return
+	}
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(plainEvery)
+		fmt.Fprintf(p.w, "%3.0f%%  %s\n", 100*done, text)
+	}
+}
+
+// Print writes a line that stays.
+func (p *Progress) Print(text string) {
+	p.Clear()
+	fmt.Fprintln(p.w, text)
+}
+
+// Clear takes the line off a terminal.
+func (p *Progress) Clear() {
+	if p.drawn > 0 {
+		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.drawn))
+		p.drawn = 0
+	}
+}
+
+func (p *Progress) draw(line string) {
+	n := utf8.RuneCountInString(line)
+	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(p.drawn-n, 0)))
+	p.drawn = n
+}
+
+const barWidth = 24
+
+func bar(done float64) string {
+	full := int(min(max(done, 0), 1) * barWidth)
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
+}
+
+// Size writes bytes for people: "17 B", "1.2 KiB", "-3.4 GiB".
+func Size(n int64) string {
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	v, unit := float64(n), 0
+	for v >= 1024 && unit < 4 {
+		v, unit = v/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%s%d B", sign, n)
+	}
+	return fmt.Sprintf("%s%.1f %ciB", sign, v, "KMGT"[unit-1])
+}
