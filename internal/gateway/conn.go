@@ -30,7 +30,8 @@ type traffic struct {
 // any net.Conn.
 type Conn struct {
 	net.Conn
-	traffic *traffic // nil: not counted
+	traffic *traffic   // nil: not counted
+	first   *firstRead // of ReadFirst; belongs to the reading goroutine
 }
 
 // newConn wraps c. Go has set TCP_NODELAY on it already.

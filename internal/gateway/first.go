@@ -25,26 +25,48 @@ func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
 	return readThenGrow(c, size)
 }
 
-// readWhenReady lets the runtime's poller do the waiting: the buffer is taken inside
-// the callback, which runs only when a read may succeed, and goes back when it does not.
-func (c *Conn) readWhenReady(sc syscall.Conn, size int) (buf []byte, n int, err error) {
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil, 0, err
-	}
-	var readErr error
-	err = raw.Read(func(fd uintptr) bool {
-		buf = fullBuffer(size)
-		n, readErr = readOnce(int(fd), buf)
-		if readErr == syscall.EAGAIN {
-			PutBuffer(buf)
-			buf = nil
-			return false
-		}
+// firstRead is the state of a connection's ReadFirst. It is made once, since a closure and
+// its captures would be three allocations for every read.
+type firstRead struct {
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	size    int
+	buf     []byte
+	n       int
+	err     error
+}
+
+// read is called by the runtime's poller when a read may succeed. The buffer is taken
+// here and goes back when it does not.
+func (f *firstRead) read(fd uintptr) bool {
+	f.buf = fullBuffer(f.size)
+	f.n, f.err = readOnce(int(fd), f.buf)
+	if f.err != syscall.EAGAIN {
 		return true
-	})
-	if err == nil && readErr != nil {
-		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", readErr)}
+	}
+	PutBuffer(f.buf)
+	f.buf = nil
+	return false
+}
+
+// readWhenReady lets the runtime's poller do the waiting. Like any read it belongs to one
+// goroutine at a time.
+func (c *Conn) readWhenReady(sc syscall.Conn, size int) (buf []byte, n int, err error) {
+	f := c.first
+	if f == nil {
+		f = &firstRead{}
+		if f.raw, err = sc.SyscallConn(); err != nil {
+			return nil, 0, err
+		}
+		f.attempt = f.read
+		c.first = f
+	}
+	f.size = size
+	err = f.raw.Read(f.attempt)
+	buf, n = f.buf, f.n
+	f.buf = nil
+	if err == nil && f.err != nil {
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", f.err)}
 	}
 	if err == nil && n == 0 {
 		err = io.EOF

@@ -39,8 +39,8 @@ type Config struct {
 	Engine   *codec.Engine
 	Dicts    Dicts   // nil: no dictionaries
 	Sampler  Sampler // nil: none
-	MaxSeal  int   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
-	MaxOpen  int   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int     // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
 
 	// Requests and Replies bound the bytes of large values in flight, one budget a

@@ -37,7 +37,8 @@ type session struct {
 	parser    resp.Parser
 	frame     int // bytes of the request at hand that are still in the buffer
 	args      [][]byte
-	scratch   []byte // of sealed arguments, between requests nil
+	req       request // the one at hand, when it came from the buffer
+	scratch   []byte  // of sealed arguments, between requests nil
 	tx        transaction
 	watched   bool
 	tracking  bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
@@ -193,7 +194,8 @@ func (s *session) handleBuffered(raw []byte) error {
 	for _, sp := range s.parser.Args {
 		s.args = append(s.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
 	}
-	return s.handle(&request{args: s.args, raw: raw})
+	s.req = request{args: s.args, raw: raw}
+	return s.handle(&s.req)
 }
 
 func (s *session) handleInline(raw []byte) error {
