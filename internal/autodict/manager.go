@@ -298,6 +298,9 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 		m.trouble(r, "an announced dictionary can't be had", err)
 		return false
 	}
+	if m.o.Store.Retired(uint32(v.Dict)) {
+		return false
+	}
 	promised := v.Promised
 	if samples, _ := r.sampler.size(); samples >= minValuesInSample {
 		current, with, ok := m.o.Trainer.compare(ctx, m.task(r), d)

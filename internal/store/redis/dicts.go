@@ -31,10 +31,17 @@ type DictsOptions struct {
 
 	Timeout time.Duration // for asking the server about one dictionary; 0: 5 s
 	Period  time.Duration // between checks that everything is still there; 0: 30 s
+	// Lease is for how long after a check new values may name what it found. Longer than
+	// Period; 0: DefaultLease, which is what Collect waits for.
+	Lease time.Duration
 	// MissTTL is for how long a dictionary that is missing is not asked for again; when
 	// the server could not be asked, it is left alone for half as long. 0: 2 s.
 	MissTTL time.Duration
 }
+
+// DefaultLease is for how long a gateway that is cut off may go on naming a dictionary
+// that was retired meanwhile.
+const DefaultLease = 2 * time.Minute
 
 // Dicts finds dictionaries in a server and keeps there what values may name. It is safe
 // for concurrent use and implements cinch.Dictionaries.
@@ -44,36 +51,43 @@ type DictsOptions struct {
 type Dicts struct {
 	functions functions
 	keys      keys
+	archive   archive
 	local     *dict.Set
 	log       *slog.Logger
 	timeout   time.Duration
 	period    time.Duration
+	lease     time.Duration
+	started   time.Time // what the times in ready count from
 	lookups   lookups
 
 	storing  sync.Mutex      // held while the server is checked and written
 	verified map[uint32]bool // guarded by storing: was read back from the server
+	until    time.Duration   // guarded by storing: the end of the lease of what is found now
 
 	mu   sync.Mutex // guards what follows, never held over I/O
 	kept map[uint32]*codec.Dict
 	told map[string]string // the last trouble logged, by what it was about
 
-	// ready is replaced as a whole, under storing. Kick makes kicks differ from checked, which takes
+	// ready has the end of each lease. It is replaced as a whole, under storing. Kick makes kicks differ from checked, which takes
 	// the readiness of everything back until a check has caught up.
-	ready          atomic.Pointer[map[uint32]struct{}]
+	ready          atomic.Pointer[map[uint32]time.Duration]
 	kicks, checked atomic.Uint64
 	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole, under storing
-	wake           chan struct{} // capacity 1
+	wake           chan struct{}                       // capacity 1
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet.
 func NewDicts(o DictsOptions) *Dicts {
 	d := &Dicts{
-		functions: functions{o.Client},
-		keys:      keys{o.Client},
+		functions: functions{o.Client, libraryPrefix},
+		keys:      keys{o.Client, keyPrefix},
+		archive:   newArchive(o.Client),
 		local:     o.Local,
 		log:       o.Log,
 		timeout:   orDefault(o.Timeout, 5*time.Second),
 		period:    orDefault(o.Period, 30*time.Second),
+		lease:     orDefault(o.Lease, DefaultLease),
+		started:   time.Now(),
 		lookups:   newLookups(orDefault(o.MissTTL, 2*time.Second)),
 		verified:  make(map[uint32]bool),
 		kept:      make(map[uint32]*codec.Dict),
@@ -86,7 +100,8 @@ func NewDicts(o DictsOptions) *Dicts {
 	if d.log == nil {
 		d.log = slog.Default()
 	}
-	d.ready.Store(&map[uint32]struct{}{})
+	d.ready.Store(&map[uint32]time.Duration{})
+	d.retired.Store(&map[uint32]struct{}{})
 	return d
 }
 
@@ -98,36 +113,32 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 // Ready reports that the server holds the dictionary, so that values stored there may
-// name it. It neither blocks nor allocates.
+// name it: a check has found it a Lease ago or less, and nobody had retired it. It
+// neither blocks nor allocates.
 func (d *Dicts) Ready(number uint32) bool {
 	if d.kicks.Load() != d.checked.Load() {
 		return false
 	}
-	_, ok := (*d.ready.Load())[number]
-	return ok
+	until, ok := (*d.ready.Load())[number]
+	return ok && time.Since(d.started) < until
 }
 
 // Retired reports that the dictionary is kept for values that name it already, and for
 // no others: see Retire. It neither blocks nor allocates.
 func (d *Dicts) Retired(number uint32) bool {
-	m := d.retired.Load()
-	if m == nil {
-		return false
-	}
-	_, ok := (*m)[number]
+	_, ok := (*d.retired.Load())[number]
 	return ok
 }
 
-func (d *Dicts) setReady(number uint32, ready bool) {
-	old := *d.ready.Load()
-	if _, was := old[number]; was == ready {
-		return
-	}
-	next := maps.Clone(old)
-	if ready {
-		next[number] = struct{}{}
-	} else {
-		delete(next, number)
+// setReady gives dictionaries the lease of what is found now, or takes it from them.
+func (d *Dicts) setReady(ready bool, numbers ...uint32) {
+	next := maps.Clone(*d.ready.Load())
+	for _, n := range numbers {
+		if ready {
+			next[n] = d.until
+		} else {
+			delete(next, n)
+		}
 	}
 	d.ready.Store(&next)
 }
@@ -162,21 +173,27 @@ func (d *Dicts) fetch(number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// find looks in both places, since a server that has functions now may have been
-// without when the values were written. Missing is said only when both say so.
+// find looks in all places: a server that has functions now may have been without when
+// the values were written, and what was archived may be named still. Missing is said only
+// when all say so.
 func (d *Dicts) find(ctx context.Context, number uint32) (*codec.Dict, error) {
-	x, err := d.functions.get(ctx, number)
-	if err == nil || !isAnswer(err) && !isNowhere(err) {
-		return x, err
+	trouble := error(cinch.ErrDictMissing)
+	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
+		return d.functions.getAny(ctx, number, d.archive.functions)
 	}
-	y, keyErr := d.keys.get(ctx, number)
-	switch {
-	case keyErr == nil:
-		return y, nil
-	case isNowhere(err):
-		return nil, keyErr
+	for _, get := range []func(context.Context, uint32) (*codec.Dict, error){anyFunction, d.keys.get, d.archive.keys.get} {
+		x, err := get(ctx, number)
+		switch {
+		case err == nil:
+			return x, nil
+		case isNowhere(err):
+		case !isAnswer(err):
+			return nil, err
+		case isNowhere(trouble):
+			trouble = err
+		}
 	}
-	return nil, err
+	return nil, trouble
 }
 
 // isNowhere reports that a place exists without the dictionary, or not at all.

@@ -266,9 +266,9 @@ func TestForeignLibrary(t *testing.T) {
 	x, y := testDict(t, "foreign"), testDict(t, "another")
 	for what, code := range map[string]string{
 		"something else": "#!lua name=" + libraryName(x.Number()) + "\nredis.register_function('whatever', function() return 1 end)",
-		"wrong content":  strings.ReplaceAll(libraryCode(y), libraryName(y.Number()), libraryName(x.Number())),
-		"wrong hash":     strings.Replace(libraryCode(x), describe(x), describe(y), 1),
-		"too large":      libraryCode(x) + "--" + strings.Repeat("x", maxStored),
+		"wrong content":  strings.ReplaceAll(libraryCode(libraryName(y.Number()), y), libraryName(y.Number()), libraryName(x.Number())),
+		"wrong hash":     strings.Replace(libraryCode(libraryName(x.Number()), x), describe(x), describe(y), 1),
+		"too large":      libraryCode(libraryName(x.Number()), x) + "--" + strings.Repeat("x", maxStored),
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := testenv.Redis(t)

@@ -16,9 +16,10 @@
 //	key       cinch:dict:0a1b2c3d          in database 0, no expiry; the content itself
 //
 // Both are read everywhere, since a server may have been upgraded. Neither is ever
-// overwritten or deleted from here.
+// overwritten. What no value names any more is retired and archived (archive.go,
+// collect.go), and records beside the dictionaries say where they came from (records.go).
 //
-// The user that the client authenticates as needs +function|list and +function|load;
-// for the keys +getrange, +set and +scan on ~cinch:dict:*, and +config|get to see the
-// eviction policy. It speaks to one server; the shards of a cluster need one Dicts each.
+// The user that the client authenticates as needs +function|list and +function|load, and
+// for records +function|delete; for the keys +getrange, +set and +scan on ~cinch:dict:*,
+// for records +get, +watch, +multi and +exec, and +config|get to see the eviction policy. It speaks to one server; the shards of a cluster need one Dicts each.
 package redis

@@ -10,19 +10,34 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// functions keeps dictionaries as function libraries. Its methods return errNoFunctions
-// from a server that has none.
-type functions struct{ client goredis.UniversalClient }
+// functions keeps dictionaries as function libraries, whose names begin with a prefix. Its
+// methods return errNoFunctions from a server that has none.
+type functions struct {
+	client goredis.UniversalClient
+	prefix string
+}
+
+func (f functions) name(number uint32) string { return fmt.Sprintf("%s%08x", f.prefix, number) }
 
 func (f functions) get(ctx context.Context, number uint32) (*codec.Dict, error) {
-	name := libraryName(number)
-	libraries, err := f.list(ctx, name, true)
+	return f.getFirst(ctx, f.name(number), number, f)
+}
+
+// getAny looks in the archive too, with one question for both.
+func (f functions) getAny(ctx context.Context, number uint32, archived functions) (*codec.Dict, error) {
+	return f.getFirst(ctx, fmt.Sprintf("%s*_%08x", everyPrefix, number), number, f, archived)
+}
+
+func (f functions) getFirst(ctx context.Context, pattern string, number uint32, from ...functions) (*codec.Dict, error) {
+	libraries, err := f.list(ctx, pattern, true)
 	if err != nil {
 		return nil, err
 	}
-	for i := range libraries {
-		if libraries[i].Name == name {
-			return readLibrary(number, &libraries[i])
+	for _, home := range from {
+		for i := range libraries {
+			if libraries[i].Name == home.name(number) {
+				return readLibrary(number, &libraries[i])
+			}
 		}
 	}
 	return nil, cinch.ErrDictMissing
@@ -42,28 +57,30 @@ func readLibrary(number uint32, l *goredis.Library) (*codec.Dict, error) {
 }
 
 func (f functions) add(ctx context.Context, d *codec.Dict) error {
-	err := f.client.FunctionLoad(ctx, libraryCode(d)).Err()
-	if isTaken(err) {
+	return f.load(ctx, libraryCode(f.name(d.Number()), d))
+}
+
+// load adds a library unless one of its name is there, which is no error.
+func (f functions) load(ctx context.Context, code string) error {
+	err := f.client.FunctionLoad(ctx, code).Err()
+	switch {
+	case isTaken(err):
 		return nil
+	case isUnknownCommand(err):
+		return errNoFunctions
 	}
 	return classify(err)
 }
 
-// sums returns the full hashes of the dictionaries that the server says it holds.
-func (f functions) sums(ctx context.Context) (map[uint32][32]byte, error) {
-	libraries, err := f.list(ctx, libraryPrefix+"*", false)
-	if err != nil {
-		return nil, err
+func (f functions) remove(ctx context.Context, number uint32) error {
+	err := f.client.FunctionDelete(ctx, f.name(number)).Err()
+	switch {
+	case goredis.HasErrorPrefix(err, "Library not found"), goredis.HasErrorPrefix(err, "ERR Library not found"):
+		return nil
+	case isUnknownCommand(err):
+		return errNoFunctions
 	}
-	sums := make(map[uint32][32]byte, len(libraries))
-	for i := range libraries {
-		number, named := libraryNumber(libraries[i].Name)
-		hash, _, ok := librarySum(&libraries[i])
-		if named && ok {
-			sums[number] = hash
-		}
-	}
-	return sums, nil
+	return classify(err)
 }
 
 func (f functions) list(ctx context.Context, pattern string, code bool) ([]goredis.Library, error) {

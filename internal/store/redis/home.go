@@ -9,13 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// home is one of the two places of a server where dictionaries live.
+// home is one of the places of a server where dictionaries live.
 type home interface {
 	// get returns the dictionary, or an error that wraps cinch.ErrDictMissing when the
 	// server says that there is none.
 	get(ctx context.Context, number uint32) (*codec.Dict, error)
 	// add stores the dictionary unless something is there; that is no error.
 	add(ctx context.Context, d *codec.Dict) error
+	// remove deletes what is under the number; it is no error when nothing is.
+	remove(ctx context.Context, number uint32) error
 }
 
 // place makes sure that h holds d, by reading it there.

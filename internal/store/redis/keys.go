@@ -11,10 +11,21 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-const keyPrefix = "cinch:dict:"
+// Prefixes of keys, each followed by a number.
+const (
+	keyPrefix        = "cinch:dict:"
+	archiveKeyPrefix = keyPrefix + "archive:" // see archive.go
+	markKeyPrefix    = keyPrefix + "retired:"
+)
 
-// keys keeps dictionaries in database 0 of a server without functions.
-type keys struct{ client goredis.UniversalClient }
+// keys keeps dictionaries in database 0 of a server without functions, under keys that
+// begin with a prefix.
+type keys struct {
+	client goredis.UniversalClient
+	prefix string
+}
+
+func (k keys) name(number uint32) string { return fmt.Sprintf("%s%08x", k.prefix, number) }
 
 func keyName(number uint32) string { return fmt.Sprintf("%s%08x", keyPrefix, number) }
 
@@ -23,7 +34,7 @@ func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
 		return nil, err
 	}
 	// A range, so that a huge value is not fetched only to be refused.
-	content, err := k.client.GetRange(ctx, keyName(number), 0, maxStored).Bytes()
+	content, err := k.client.GetRange(ctx, k.name(number), 0, maxStored).Bytes()
 	switch {
 	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
 		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
@@ -41,7 +52,14 @@ func (k keys) add(ctx context.Context, d *codec.Dict) error {
 	if err := k.checkDatabase(); err != nil {
 		return err
 	}
-	return classify(k.client.SetNX(ctx, keyName(d.Number()), d.Content(), 0).Err())
+	return classify(k.client.SetNX(ctx, k.name(d.Number()), d.Content(), 0).Err())
+}
+
+func (k keys) remove(ctx context.Context, number uint32) error {
+	if err := k.checkDatabase(); err != nil {
+		return err
+	}
+	return classify(k.client.Del(ctx, k.name(number)).Err())
 }
 
 // checkDatabase refuses a client that would put the keys where nobody looks for them.
@@ -72,9 +90,9 @@ func (k keys) numbers(ctx context.Context) ([]uint32, error) {
 	}
 	seen := make(map[uint32]bool) // a scan may repeat itself
 	var numbers []uint32
-	it := k.client.Scan(ctx, 0, keyPrefix+"*", 1000).Iterator()
+	it := k.client.Scan(ctx, 0, k.prefix+"*", 1000).Iterator()
 	for it.Next(ctx) {
-		if n, ok := parseNumber(it.Val(), keyPrefix); ok && !seen[n] {
+		if n, ok := parseNumber(it.Val(), k.prefix); ok && !seen[n] {
 			seen[n] = true
 			numbers = append(numbers, n)
 		}

@@ -22,7 +22,13 @@ redis.register_function{
 }
 `
 
-const libraryPrefix = "cinch_dict_"
+// Prefixes of libraries' names, each followed by a number.
+const (
+	everyPrefix   = "cinch_" // of all that is ours
+	libraryPrefix = everyPrefix + "dict_"
+	archivePrefix = everyPrefix + "archive_" // see archive.go
+	markPrefix    = everyPrefix + "retired_"
+)
 
 // maxStored bounds, in bytes, what is taken for a dictionary in the server: well above
 // what the largest takes in base64.
@@ -43,10 +49,10 @@ func parseNumber(name, prefix string) (uint32, bool) {
 	return uint32(n), err == nil && n != 0
 }
 
-// libraryCode returns the source of the library that holds d.
-func libraryCode(d *codec.Dict) string {
+// libraryCode returns the source of the library that holds d under a name.
+func libraryCode(name string, d *codec.Dict) string {
 	content := base64.StdEncoding.EncodeToString(d.Content())
-	return fmt.Sprintf(librarySource, libraryName(d.Number()), describe(d), content)
+	return fmt.Sprintf(librarySource, name, describe(d), content)
 }
 
 // describe is the function's description, which FUNCTION LIST gives without the code.

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -25,8 +28,20 @@ type Info struct {
 	Hash    [32]byte // SHA-256 of the content
 	Bytes   int      // of the content
 	Place   Place
-	Problem string // not empty: there is something under this number that can't be used, and why
+	State   State
+	Since   time.Time // when it was retired; zero if it was not, or nobody knows
+	Problem string    // not empty: there is something under this number that can't be used, and why
 }
+
+// State says what a dictionary is for.
+type State string
+
+// The states.
+const (
+	Live     State = "live"
+	Retired  State = "retired"  // kept, but no new value shall name it
+	Archived State = "archived" // moved away, and found by readers still
+)
 
 // List returns the dictionaries that the server holds, by number: the libraries, read
 // from their descriptions alone, or on a server without functions the keys, which takes
@@ -34,33 +49,78 @@ type Info struct {
 func (d *Dicts) List(ctx context.Context) ([]Info, error) {
 	infos, err := d.functions.infos(ctx)
 	if errors.Is(err, errNoFunctions) {
-		infos, err = d.keys.infos(ctx)
+		infos, err = d.keyInfos(ctx)
 	}
 	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.Number, b.Number) })
 	return infos, err
 }
 
 func (f functions) infos(ctx context.Context) ([]Info, error) {
-	libraries, err := f.list(ctx, libraryPrefix+"*", false)
+	libraries, err := f.list(ctx, everyPrefix+"*", false)
 	if err != nil {
 		return nil, err
 	}
 	var infos []Info
+	marks := map[uint32]time.Time{}
 	for i := range libraries {
-		number, ok := libraryNumber(libraries[i].Name)
-		if !ok {
-			continue
+		l := &libraries[i]
+		if number, ok := parseNumber(l.Name, libraryPrefix); ok {
+			infos = append(infos, libraryInfo(number, Live, l))
+		} else if number, ok := parseNumber(l.Name, archivePrefix); ok {
+			infos = append(infos, libraryInfo(number, Archived, l))
+		} else if number, ok := parseNumber(l.Name, markPrefix); ok && len(l.Functions) == 1 {
+			marks[number] = parseMark(l.Functions[0].Description)
 		}
-		info := Info{Number: number, Place: InFunction}
-		if info.Hash, info.Bytes, ok = librarySum(&libraries[i]); !ok {
-			info.Problem = "the library does not describe a dictionary"
-		}
-		infos = append(infos, info)
 	}
+	applyMarks(infos, marks)
 	return infos, nil
 }
 
-func (k keys) infos(ctx context.Context) ([]Info, error) {
+func libraryInfo(number uint32, s State, l *goredis.Library) Info {
+	info := Info{Number: number, Place: InFunction, State: s}
+	var ok bool
+	if info.Hash, info.Bytes, ok = librarySum(l); !ok {
+		info.Problem = "the library does not describe a dictionary"
+	}
+	return info
+}
+
+func applyMarks(infos []Info, marks map[uint32]time.Time) {
+	for i := range infos {
+		if since, marked := marks[infos[i].Number]; marked {
+			infos[i].Since = since
+			if infos[i].State == Live {
+				infos[i].State = Retired
+			}
+		}
+	}
+}
+
+func (d *Dicts) keyInfos(ctx context.Context) ([]Info, error) {
+	infos, err := d.keys.infos(ctx, Live)
+	if err != nil {
+		return nil, err
+	}
+	archived, err := d.archive.keys.infos(ctx, Archived)
+	if err != nil {
+		return nil, err
+	}
+	infos = append(infos, archived...)
+	marks := map[uint32]time.Time{}
+	for _, i := range infos {
+		since, marked, err := d.archive.keys.marked(ctx, i.Number)
+		if err != nil {
+			return nil, err
+		}
+		if marked {
+			marks[i.Number] = since
+		}
+	}
+	applyMarks(infos, marks)
+	return infos, nil
+}
+
+func (k keys) infos(ctx context.Context, s State) ([]Info, error) {
 	numbers, err := k.numbers(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +134,9 @@ func (k keys) infos(ctx context.Context) ([]Info, error) {
 		if err != nil && !errors.Is(err, ErrForeign) {
 			return infos, err
 		}
-		infos = append(infos, keyInfo(n, x, err))
+		info := keyInfo(n, x, err)
+		info.State = s
+		infos = append(infos, info)
 	}
 	return infos, nil
 }

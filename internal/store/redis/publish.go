@@ -14,7 +14,7 @@ import (
 // Publish stores dictionaries in the server and reads each back before Ready is true for
 // it. What can't be stored now is tried again by every Recheck. On a read-only replica
 // nothing is stored and nothing fails: Ready turns true when a Recheck finds that the
-// primary has sent it. The errors wrap ErrCollision, ErrEvictable, ErrDenied, ErrForeign
+// primary has sent it. Nor is what was retired. The errors wrap ErrCollision, ErrEvictable, ErrDenied, ErrForeign
 // or what the client said.
 func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	d.storing.Lock()
@@ -28,7 +28,8 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 		}
 		mine = append(mine, x)
 	}
-	return errors.Join(append(refused, d.store(ctx, mine))...)
+	d.until = time.Since(d.started) + d.lease
+	return errors.Join(append(refused, d.store(ctx, d.missing(ctx, mine)))...)
 }
 
 // Recheck makes sure that the server still holds everything that was published or
@@ -42,27 +43,45 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
+	d.until = time.Since(d.started) + d.lease
 	return d.store(ctx, d.missing(ctx, all))
 }
 
-// missing returns what has to be looked at closely: all but what was read back from
-// the server once and still is there by its description, which takes one question for
-// everything when the server has functions.
-func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) []*codec.Dict {
+// missing returns what has to be looked at closely: all but what was retired, and what
+// was read back from the server once and still is there by its description, which takes
+// one question for everything when the server has functions.
+func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	sums, err := d.functions.sums(ctx)
+	found, err := d.inventory(ctx, all)
 	if err != nil {
 		return all
 	}
-	return slices.DeleteFunc(all, func(x *codec.Dict) bool {
-		sum, ok := sums[x.Number()]
-		if ok && sum == x.Hash() && d.verified[x.Number()] {
+	for _, x := range all {
+		sum, there := found.live[x.Number()]
+		switch {
+		case found.isRetired(x.Number()):
+			d.heldBack(x, found)
+		case there && sum == x.Hash() && d.verified[x.Number()]:
 			d.stored(x)
-			return true
+		default:
+			closely = append(closely, x)
 		}
-		return false
-	})
+	}
+	return closely
+}
+
+// heldBack leaves alone what was retired, and lets go of what shall be forgotten.
+func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
+	d.setReady(false, x.Number())
+	if d.isNews(name(x), "retired") {
+		d.log.Info("dictionary was retired: values that name it open, new ones are sealed without it", "dictionary", name(x))
+	}
+	if found.isForgotten(x.Number()) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.kept, x.Number())
+	}
 }
 
 // store puts dictionaries where they belong. The first sign that the server can't be
@@ -81,7 +100,7 @@ func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 			continue
 		}
 		for _, rest := range dicts[i:] {
-			d.setReady(rest.Number(), false)
+			d.setReady(false, rest.Number())
 		}
 		errs = append(errs, d.unreachable(ctx, err))
 		break
@@ -190,7 +209,7 @@ func (d *Dicts) settle(ctx context.Context) bool {
 // The methods below set readiness and log a trouble once, not at every check.
 
 func (d *Dicts) stored(x *codec.Dict) {
-	d.setReady(x.Number(), true)
+	d.setReady(true, x.Number())
 	d.settled(denied)
 	d.settled(server)
 	if d.settled(name(x)) {
@@ -200,7 +219,7 @@ func (d *Dicts) stored(x *codec.Dict) {
 
 // refused gives nil on a replica, where there is nothing to do but wait.
 func (d *Dicts) refused(x *codec.Dict, err error) error {
-	d.setReady(x.Number(), false)
+	d.setReady(false, x.Number())
 	switch {
 	case errors.Is(err, errReadOnly):
 		if d.isNews(name(x), errReadOnly.Error()) {

@@ -1,0 +1,247 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// sealedBy returns an envelope that names x, and its value.
+func sealedBy(t *testing.T, x *codec.Dict) (envelope, value string) {
+	t.Helper()
+	value = string(x.Content()[:100]) + "!"
+	s := cinch.NewSealer(cinch.SealerOptions{Dicts: fixed{x}})
+	envelope = string(s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: x.Number()}, nil))
+	if h, err := cinch.ParseHeader([]byte(envelope)); err != nil || h.Dict != x.Number() {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	return envelope, value
+}
+
+type fixed struct{ x *codec.Dict }
+
+func (f fixed) Dictionary(uint32) (*codec.Dict, error) { return f.x, nil }
+
+func wantState(t *testing.T, d *Dicts, x *codec.Dict, want State) {
+	t.Helper()
+	infos, err := d.List(t.Context())
+	must(t, err)
+	state := State("")
+	for _, i := range infos {
+		if i.Number == x.Number() {
+			state = i.State
+			if i.Hash != x.Hash() || i.Problem != "" {
+				t.Errorf("%+v", i)
+			}
+		}
+	}
+	if state != want {
+		t.Errorf("dictionary %08x is %q, want %q", x.Number(), state, want)
+	}
+}
+
+func TestArchive(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			gateway, _ := gatewayOn(t, server.Addr, &logged{})
+			operator, _ := gatewayOn(t, server.Addr, &logged{})
+			x := testDict(t, "archive")
+			mustPublish(t, gateway, x)
+			must(t, operator.Retire(t.Context(), x.Number()))
+			must(t, operator.Retire(t.Context(), x.Number()))
+			wantState(t, operator, x, Retired)
+			mustRecheck(t, gateway)
+			wantReady(t, gateway, x, false)
+			if !gateway.Retired(x.Number()) {
+				t.Error("the gateway does not know")
+			}
+			must(t, gateway.Publish(t.Context(), x))
+			wantReady(t, gateway, x, false)
+			must(t, operator.Unretire(t.Context(), x.Number()))
+			mustRecheck(t, gateway)
+			wantReady(t, gateway, x, true)
+
+			if err := operator.Forget(t.Context(), x.Number()); !errors.Is(err, ErrLive) {
+				t.Errorf("forget a live one: %v", err)
+			}
+			must(t, operator.Archive(t.Context(), x.Number()))
+			must(t, operator.Archive(t.Context(), x.Number()))
+			wantState(t, operator, x, Archived)
+			mustHold(t, server.Addr, x)
+			mustRecheck(t, gateway)
+			wantReady(t, gateway, x, false)
+			wantState(t, operator, x, Archived) // not put back
+
+			must(t, operator.Restore(t.Context(), x))
+			wantState(t, operator, x, Live)
+			mustRecheck(t, gateway)
+			wantReady(t, gateway, x, true)
+
+			must(t, operator.Archive(t.Context(), x.Number()))
+			must(t, operator.Forget(t.Context(), x.Number()))
+			for range 2 {
+				mustRecheck(t, gateway)
+				wantReady(t, gateway, x, false)
+			}
+			wantState(t, operator, x, "")
+			late, _ := gatewayOn(t, server.Addr, &logged{})
+			if _, err := late.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+				t.Errorf("forgotten: %v", err)
+			}
+		})
+	}
+}
+
+func TestCollect(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			d, client := gatewayOn(t, server.Addr, &logged{})
+			idle := testDict(t, "idle")
+			names := []string{"string", "hash", "stream", "list", "other database"}
+			dicts := []*codec.Dict{idle}
+			mustPublish(t, d, idle)
+			for _, name := range names {
+				x := testDict(t, name)
+				mustPublish(t, d, x)
+				dicts = append(dicts, x)
+				envelope, _ := sealedBy(t, x)
+				plant(t, server.Addr, client, name, envelope)
+			}
+			client.Set(t.Context(), "plain", strings.Repeat("x", 1000), 0)
+			got := collect(t, server.Addr, d, time.Millisecond, dicts...)
+			for i, x := range dicts {
+				if i == 0 {
+					if !got[x.Number()].Archived {
+						t.Errorf("what nobody names: %+v", got[x.Number()])
+					}
+					wantState(t, d, x, Archived)
+					continue
+				}
+				if got[x.Number()].Archived || got[x.Number()].Values != 1 {
+					t.Errorf("named in a %s: %+v", names[i-1], got[x.Number()])
+				}
+				wantState(t, d, x, Live)
+			}
+		})
+	}
+}
+
+// plant puts an envelope somewhere.
+func plant(t *testing.T, addr string, client *goredis.Client, where, envelope string) {
+	t.Helper()
+	ctx := t.Context()
+	switch where {
+	case "string":
+		must(t, client.Set(ctx, where, envelope, 0).Err())
+	case "hash":
+		for i := range 600 { // no listpack
+			must(t, client.HSet(ctx, where, fmt.Sprint(i), strings.Repeat("x", 100)).Err())
+		}
+		must(t, client.HSet(ctx, where, "f", envelope).Err())
+	case "stream":
+		must(t, client.XAdd(ctx, &goredis.XAddArgs{Stream: where, Values: []string{"f", envelope}}).Err())
+	case "list":
+		must(t, client.RPush(ctx, where, "a", envelope, "b").Err())
+	default:
+		must(t, connect(t, goredis.Options{Addr: addr, DB: 9}).Set(ctx, where, envelope, 0).Err())
+	}
+}
+
+func collect(t *testing.T, addr string, d *Dicts, wait time.Duration, dicts ...*codec.Dict) map[uint32]Outcome {
+	t.Helper()
+	var numbers []uint32
+	for _, x := range dicts {
+		numbers = append(numbers, x.Number())
+	}
+	o := CollectOptions{Dicts: d, Scan: &goredis.Options{Addr: addr}, Wait: wait, Tell: t.Logf}
+	outcomes, err := Collect(t.Context(), o, numbers)
+	must(t, err)
+	got := map[uint32]Outcome{}
+	for _, out := range outcomes {
+		got[out.Number] = out
+	}
+	if len(got) != len(dicts) {
+		t.Fatalf("%+v", outcomes)
+	}
+	return got
+}
+
+// A gateway that is cut off may name a dictionary until its lease ends, and does.
+func TestCollectWaitsForLeases(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	server := testenv.Redis(t)
+	operator, _ := gatewayOn(t, server.Addr, &logged{})
+	cutOff := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: lease, Log: (&logged{}).logger()})
+	x := testDict(t, "lease")
+	envelope, _ := sealedBy(t, x)
+	client := connect(t, goredis.Options{Addr: server.Addr})
+	mustPublish(t, cutOff, x) // and it never checks again
+
+	ended := make(chan int)
+	go func() {
+		n := 0
+		for ; cutOff.Ready(x.Number()); n++ {
+			client.Set(t.Context(), "late", envelope, 0)
+			time.Sleep(time.Millisecond)
+			client.Del(t.Context(), "late") // so that only the last one counts
+		}
+		client.Set(t.Context(), "late", envelope, 0) // it was under way when the lease ended
+		ended <- n
+	}()
+	got := collect(t, server.Addr, operator, lease+200*time.Millisecond, x)
+	if n := <-ended; n == 0 {
+		t.Error("it was never ready")
+	}
+	if got[x.Number()].Archived {
+		t.Error("archived though a value names it")
+	}
+	wantState(t, operator, x, Live)
+}
+
+// What scans missed opens from the archive: here a value that comes back from a backup.
+func TestWhatAScanMissedOpens(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			d, client := gatewayOn(t, server.Addr, &logged{})
+			x := testDict(t, "missed")
+			mustPublish(t, d, x)
+			envelope, value := sealedBy(t, x)
+			must(t, client.Set(t.Context(), "k", envelope, 0).Err())
+			backup := client.Dump(t.Context(), "k").Val()
+			must(t, client.Del(t.Context(), "k").Err())
+			if got := collect(t, server.Addr, d, time.Millisecond, x); !got[x.Number()].Archived {
+				t.Fatalf("%+v", got)
+			}
+			must(t, client.Restore(t.Context(), "k", 0, backup).Err())
+			fresh, _ := gatewayOn(t, server.Addr, &logged{})
+			opened, err := cinch.NewSealer(cinch.SealerOptions{Dicts: fresh}).Open(nil, []byte(client.Get(t.Context(), "k").Val()))
+			if err != nil || string(opened) != value {
+				t.Errorf("%v: %q", err, opened)
+			}
+			mustRecheck(t, fresh)
+			wantReady(t, fresh, x, false)
+			if census, err := Count(context.Background(), &goredis.Options{Addr: server.Addr}); err != nil || census.ByDict[x.Number()] != 1 {
+				t.Errorf("%v: %+v", err, census)
+			}
+		})
+	}
+}
+
+func TestLeaseEnds(t *testing.T) {
+	server := testenv.Redis(t)
+	d := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: 50 * time.Millisecond, Log: (&logged{}).logger()})
+	x := testDict(t, "ends")
+	mustPublish(t, d, x)
+	eventually(t, "the end of the lease", func() bool { return !d.Ready(x.Number()) })
+	mustRecheck(t, d)
+	wantReady(t, d, x, true)
+}

@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func recordServers(t *testing.T) map[string]*testenv.RedisServer {
+	return map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)}
+}
+
+func TestRecords(t *testing.T) {
+	const awkward = "{\"by\":\"höst/'x'\\\\n\",\n\"]]\":1}\x00 end"
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			d, client := gatewayOn(t, server.Addr, &logged{})
+			wantRecord(t, d, "", 0)
+			if next, err := d.ReplaceRecord(t.Context(), "rule", 7, "x"); next != 0 || err != nil {
+				t.Errorf("a version that never was: %d, %v", next, err)
+			}
+			version := uint64(0)
+			for i, text := range []string{"first", awkward, strings.Repeat("long ", 2000)} {
+				next, err := d.ReplaceRecord(t.Context(), "rule", version, text)
+				if err != nil || next == 0 {
+					t.Fatalf("replace %d: %d, %v", i, next, err)
+				}
+				if again, err := d.ReplaceRecord(t.Context(), "rule", version, "late"); again != 0 || err != nil {
+					t.Errorf("late: %d, %v", again, err)
+				}
+				version = next
+				wantRecord(t, d, text, version)
+			}
+			_, err := d.ReplaceRecord(t.Context(), "rule_2", 0, "other")
+			must(t, err)
+			all, err := d.Records(t.Context())
+			if err != nil || len(all) != 2 || all["rule_2"] != "other" || !strings.HasPrefix(all["rule"], "long") {
+				t.Errorf("%v: %q", err, all)
+			}
+			if n := len(client.FunctionList(t.Context(), goredis.FunctionListQuery{}).Val()); kind == "functions" && n != 2 {
+				t.Errorf("%d libraries for two records", n)
+			}
+			if _, err := d.ReplaceRecord(t.Context(), "a'b", 0, ""); err == nil {
+				t.Error("a name that Lua would not take")
+			}
+			infos, err := d.List(t.Context())
+			if err != nil || len(infos) != 0 {
+				t.Errorf("records are no dictionaries: %v, %v", infos, err)
+			}
+		})
+	}
+}
+
+func wantRecord(t *testing.T, d *Dicts, text string, version uint64) {
+	t.Helper()
+	got, v, err := d.Record(t.Context(), "rule")
+	if err != nil || got != text || v != version {
+		t.Errorf("%v: version %d %q, want %d %q", err, v, got, version, text)
+	}
+}
+
+// Of several that replace the same version only one succeeds, and its text is what stays.
+func TestRecordsAreReplacedOnce(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			var gateways []*Dicts
+			for range 4 {
+				d, _ := gatewayOn(t, server.Addr, &logged{})
+				gateways = append(gateways, d)
+			}
+			version := uint64(0)
+			for round := range 20 {
+				next := make([]uint64, len(gateways))
+				var all sync.WaitGroup
+				for i, d := range gateways {
+					all.Go(func() {
+						var err error
+						if next[i], err = d.ReplaceRecord(t.Context(), "rule", version, fmt.Sprint(round, " ", i)); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				winners := 0
+				for i, n := range next {
+					if n > 0 {
+						winners, version = winners+1, n
+						wantRecord(t, gateways[0], fmt.Sprint(round, " ", i), n)
+					}
+				}
+				if winners != 1 {
+					t.Fatalf("round %d: %d succeeded", round, winners)
+				}
+			}
+		})
+	}
+}
