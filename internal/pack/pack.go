@@ -49,8 +49,8 @@ type Options struct {
 	// This is one of several processes that share the keys out by hash: 1 to Workers.
 	Worker, Workers int
 
-	Step     int // keys asked for at once; 0: 512
-	Parallel int // pages at once on each node; 0: 4
+	Step     int // keys asked for at once; 0: 256
+	Parallel int // pages at once on each node; 0: 2
 
 	KeysPerSecond  float64       // looked at; 0: no limit
 	BytesPerSecond float64       // of values read; 0: no limit
@@ -99,8 +99,8 @@ var (
 )
 
 const (
-	defaultStep     = 512
-	defaultParallel = 4
+	defaultStep     = 256
+	defaultParallel = 2
 	defaultPatience = 30 * time.Second
 	tellEvery       = 250 * time.Millisecond
 	saveEvery       = 5 * time.Second

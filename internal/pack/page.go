@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxPending      = 256     // changes that wait to be carried out together
+	maxPending      = 128     // changes that wait to be carried out together
 	maxPendingBytes = 4 << 20 // old and new bytes of them
 	usageEvery      = 16      // of so many batches one key is asked for MEMORY USAGE
 )
@@ -171,11 +171,20 @@ func (p *page) flush() error {
 	return nil
 }
 
-// count is what flush does in a dry run.
+// count is what flush does in a dry run. What a key's values save together goes into the
+// estimate's error, since keys are what is sampled.
 func (p *page) count(changes []store.Change) {
+	saved := 0.0
 	for i := range changes {
+		if i > 0 && !bytes.Equal(changes[i].Value.Key, changes[i-1].Value.Key) {
+			p.report.squares += saved * saved
+			saved = 0
+		}
+		before, after := cost(&changes[i])
+		saved += float64(before - after)
 		p.report.replaced(&changes[i])
 	}
+	p.report.squares += saved * saved
 }
 
 // carryOut replaces, and returns the values that are others by now.

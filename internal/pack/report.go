@@ -44,7 +44,7 @@ type Report struct {
 	UsedBefore, UsedAfter int64 // used_memory of all nodes, with everything else that went on
 	Took                  time.Duration
 
-	squares float64 // of the savings, for the error of an estimate
+	squares float64 // of what each key saves, for the error of an estimate
 }
 
 func newReport() Report {
@@ -58,8 +58,6 @@ func (r *Report) replaced(c *store.Change) {
 	r.StoredAfter += int64(len(c.New))
 	r.CostBefore += int64(before)
 	r.CostAfter += int64(after)
-	saved := float64(before - after)
-	r.squares += saved * saved
 }
 
 func (r *Report) usage(before, after int64) {

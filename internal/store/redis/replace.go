@@ -247,10 +247,25 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 	switch {
 	case err == nil, errors.Is(err, goredis.TxFailedErr), errors.Is(err, goredis.Nil), isWrongType(err):
 		return o, nil
+	case goredis.HasErrorPrefix(err, "EXECABORT"):
+		return s.abortedBy(ctx, err)
 	case isAnswer(err) && !isTransient(err):
 		return refusedBy(err), nil
 	}
 	return o, err
+}
+
+// abortedBy finds out why the server did not take the command of a transaction, which
+// the client doesn't tell: no right to it, or no memory.
+func (s *Space) abortedBy(ctx context.Context, abort error) (store.Outcome, error) {
+	m, err := s.node.Memory(ctx)
+	switch {
+	case err != nil:
+		return store.Outcome{}, err
+	case m.Limit > 0 && m.Used >= m.Limit:
+		return store.Outcome{Err: fmt.Errorf("%w: %w", store.ErrFull, abort)}, nil
+	}
+	return store.Outcome{Skip: store.Denied}, nil
 }
 
 func readWatched(ctx context.Context, tx *goredis.Tx, v *store.Value) ([]byte, error) {

@@ -111,9 +111,12 @@ func (p *prepared) withExpiry(text string) string {
 	return fieldsStay + text
 }
 
-// isScriptDenial recognizes a NOPERM that a command within a script met.
+// isScriptDenial recognizes that a command within a script was denied: Redis 7 and 6
+// word it in several ways.
 func isScriptDenial(err error) bool {
-	return strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "ACL failure in script")
+	text := err.Error()
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure in script") ||
+		strings.Contains(text, "user executing the script can't")
 }
 
 // Rebuild makes those of the hashes anew that are hashtables though their fields would

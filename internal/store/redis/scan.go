@@ -149,6 +149,7 @@ func (s *Store) Primaries(ctx context.Context) ([]string, error) {
 	var slots []goredis.ClusterSlot
 	var err error
 	for _, n := range s.nodes {
+		//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7
 		if slots, err = n.client.ClusterSlots(ctx).Result(); err == nil {
 			break
 		}

@@ -1,0 +1,332 @@
+package pack
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// TestOrder finishes pages in random order: the position never passes one in work.
+func TestOrder(t *testing.T) {
+	for range 200 {
+		var position uint64
+		ended := false
+		o := &order{moved: func(p uint64, e bool) { position, ended = p, e }}
+		const n = 20
+		var pages []*ordered
+		for i := range n {
+			pages = append(pages, o.begin(uint64(i+1)%n)) // the last one leads to 0
+		}
+		done := map[int]bool{}
+		for _, i := range rand.Perm(n) {
+			o.finish(pages[i])
+			done[i] = true
+			first := 0
+			for done[first] {
+				first++
+			}
+			if want := uint64(first) % n; position != want || ended != (first == n) {
+				t.Fatalf("position %d, ended %v, first page in work %d", position, ended, first)
+			}
+		}
+	}
+}
+
+func TestShares(t *testing.T) {
+	if crc16([]byte("123456789")) != 0x31C3 {
+		t.Error("not the CRC of Redis Cluster")
+	}
+	count := make([]int, 3)
+	for i := range 3000 {
+		count[int(crc16(fmt.Appendf(nil, "key:%d", i)))%3]++
+	}
+	for _, n := range count {
+		if n < 850 || n > 1150 {
+			t.Errorf("shares %v", count)
+		}
+	}
+}
+
+func TestFractionOfCursor(t *testing.T) {
+	// What redis-server gave for a table of 8 buckets, in this order.
+	last := -1.0
+	for i, cursor := range []uint64{0, 4, 2, 6, 1, 5, 3, 7} {
+		if got := done(cursor); got != float64(i)/8 || got <= last {
+			t.Errorf("cursor %d: %v", cursor, got)
+		}
+	}
+}
+
+// TestPaceLimits lets pages come on a clock of its own.
+func TestPaceLimits(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPace(1000, 1e6)
+	p.now = func() time.Time { return now }
+	rest := func(keys int, bytes int64) time.Duration {
+		d := p.after(keys, bytes, 0)
+		now = now.Add(d)
+		return d
+	}
+	if d := rest(100, 0); d != 100*time.Millisecond {
+		t.Errorf("100 keys: %v", d)
+	}
+	if d := rest(100, 500_000); d != 500*time.Millisecond {
+		t.Errorf("500 kB: %v", d)
+	}
+	now = now.Add(time.Minute) // a pause is not made up for
+	total := time.Duration(0)
+	for range 50 {
+		total += rest(200, 0)
+	}
+	if total != 10*time.Second {
+		t.Errorf("10,000 keys took %v", total)
+	}
+	// Two workers share the limit: the second waits for both pages.
+	a, b := p.after(100, 0, 0), p.after(100, 0, 0)
+	if a != 100*time.Millisecond || b != 200*time.Millisecond {
+		t.Errorf("two workers rest %v, %v", a, b)
+	}
+}
+
+func TestPaceBacksOff(t *testing.T) {
+	p := newPace(0, 0)
+	for range 20 {
+		p.measured(200*time.Microsecond, 0)
+	}
+	if p.current() != 1 || p.after(100, 100, time.Second) != 0 {
+		t.Errorf("duty %v on a calm server", p.current())
+	}
+	for range 3 {
+		p.measured(900*time.Microsecond, 0) // above twice the baseline, by less than a millisecond
+	}
+	if p.current() != 1 {
+		t.Errorf("duty %v after nothing much", p.current())
+	}
+	p.measured(50*time.Millisecond, 0)
+	if p.current() != 0.5 {
+		t.Errorf("duty %v, want half", p.current())
+	}
+	if d := p.after(1, 1, time.Second); d != time.Second {
+		t.Errorf("rest %v after a second's work", d)
+	}
+	for range 20 {
+		p.measured(50*time.Millisecond, 0)
+	}
+	if p.current() != minDuty {
+		t.Errorf("duty %v, want the least", p.current())
+	}
+	p.measured(200*time.Microsecond, 0)
+	if d := p.current(); d <= minDuty || d > 0.1 {
+		t.Errorf("duty %v: it should recover slowly", d)
+	}
+	for range 60 {
+		p.measured(200*time.Microsecond, 0)
+	}
+	if p.current() != 1 {
+		t.Errorf("duty %v: it should recover", p.current())
+	}
+	limited := newPace(0, 0)
+	for range 10 {
+		limited.measured(3*time.Millisecond, 2*time.Millisecond)
+	}
+	if limited.current() == 1 {
+		t.Error("a server over the operator's limit from the start is not spared")
+	}
+}
+
+func TestState(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	open := func(run, fingerprint string) (*State, error) { return OpenState(file, run, fingerprint) }
+	s, err := open("run", "f")
+	if err != nil || s.Resumes() {
+		t.Fatal(err)
+	}
+	s.set("a", Position{RunID: "1", Cursor: math.MaxUint64})
+	s.set("b", Position{RunID: "1", Done: true})
+	if err := s.save(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = open("run", "f"); err != nil || !s.Resumes() {
+		t.Fatal(err)
+	}
+	if p, ok := s.position("a"); !ok || p.Cursor != math.MaxUint64 || p.RunID != "1" || p.Done {
+		t.Errorf("%+v", p)
+	}
+	for _, other := range [][2]string{{"another", "f"}, {"run", "g"}} {
+		if _, err := open(other[0], other[1]); !errors.Is(err, ErrOtherState) {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	s.set("a", Position{RunID: "1", Done: true})
+	if err := s.save(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = open("run", "f"); err != nil || s.Resumes() {
+		t.Errorf("a run that was completed resumes (%v)", err)
+	}
+	if err := os.WriteFile(file, []byte("{\"ver"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open("run", "f"); !errors.Is(err, ErrOtherState) {
+		t.Errorf("half a file: %v", err)
+	}
+	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func newSeal(t *testing.T, o policy.Options) *Seal {
+	t.Helper()
+	p, err := policy.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})}), Ready: func(uint32) bool { return false }}
+}
+
+func zstd(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
+
+func TestSealJudges(t *testing.T) {
+	s := newSeal(t, policy.Options{
+		Rules: []policy.Rule{
+			{Key: "dict:*", Setting: codec.Setting{Codec: codec.Zstd, Dict: 7}},
+			{Key: "raw:*", Setting: codec.Setting{Codec: codec.Raw}},
+			{Key: "db1:*", Space: "1", Setting: zstd(3)},
+			{Key: "k*", Setting: zstd(3)},
+		},
+		Exclude: []string{"kept:*"},
+	})
+	text := strings.Repeat("the same again and again ", 40)
+	envelope := string(s.Sealer.Seal(nil, []byte(text), zstd(3), nil))
+	for _, c := range []struct {
+		key, value string
+		left       store.Reason
+	}{
+		{"k", text, ""},
+		{"k", "short", NoRule}, // below the least size
+		{"k", "1234567890123456789", Computed},
+		{"k", "HYLL" + text, Computed},
+		{"k", envelope, AlreadySealed},
+		{"k", cinch.Magic + "damaged", AlreadySealed},
+		{"other", text, NoRule},
+		{"raw:k", text, NoRule},
+		{"db1:k", text, NoRule},
+	} {
+		v := &store.Value{Key: []byte(c.key), Type: policy.String, Stored: []byte(c.value)}
+		d := s.Judge("0", v)
+		if d.Left != c.left || d.Replace != (c.left == "") || d.Stop != nil || d.Problem != nil {
+			t.Errorf("%s %.20q: %+v", c.key, c.value, d)
+		}
+		if !d.Replace {
+			continue
+		}
+		if opened, err := s.Sealer.Open(nil, d.New); err != nil || string(opened) != c.value {
+			t.Errorf("%s: what replaces it does not open to it", c.key)
+		}
+	}
+	if d := s.Judge("0", &store.Value{Key: []byte("dict:1"), Type: policy.String, Stored: []byte(text)}); !errors.Is(d.Stop, ErrNoDictionary) {
+		t.Errorf("a dictionary that is not in the store: %+v", d)
+	}
+	for key, want := range map[string]bool{"k1": true, "kept:1": false, "other": false, "raw:1": false, "db1:1": false, "dict:1": true} {
+		if s.Wants("0", []byte(key)) != want {
+			t.Errorf("wants %s: %v", key, !want)
+		}
+	}
+	if !s.Wants("1", []byte("db1:1")) {
+		t.Error("the rule's database is not minded")
+	}
+}
+
+func TestSealAnew(t *testing.T) {
+	text := []byte(strings.Repeat("the same again and again, but numbers differ: ", 20))
+	for i := range 200 {
+		text = fmt.Appendf(text, "%d,", i*i*7919)
+	}
+	s := newSeal(t, policy.Options{Rules: []policy.Rule{{Setting: zstd(1)}}})
+	judge := func(stored []byte) Verdict {
+		return s.Judge("0", &store.Value{Key: []byte("k"), Type: policy.String, Stored: stored})
+	}
+	s.To = zstd(19)
+	lz4 := s.Sealer.Seal(nil, text, codec.Setting{Codec: codec.LZ4}, nil)
+	best := judge(lz4)
+	if !best.Replace || len(best.New) >= len(lz4) {
+		t.Fatalf("from lz4: %+v", best.Left)
+	}
+	if d := judge(best.New); d.Left != AlreadySealed {
+		t.Errorf("a second time: %+v", d)
+	}
+	s.To = codec.Setting{Codec: codec.LZ4}
+	if d := judge(best.New); d.Left != AlreadySealed {
+		t.Errorf("to what is larger: %+v", d)
+	}
+	s.Always = true
+	if d := judge(best.New); !d.Replace || !bytes.Equal(d.New, lz4) {
+		t.Errorf("to what is larger, asked for: %+v", d)
+	}
+	if d := judge(lz4); d.Left != AlreadySealed {
+		t.Errorf("a second time: %+v", d)
+	}
+	if d := judge(append([]byte(nil), lz4[:len(lz4)-3]...)); !errors.Is(d.Problem, cinch.ErrDamaged) {
+		t.Errorf("damaged: %+v", d)
+	}
+}
+
+func TestUnpackAndVerifyJudge(t *testing.T) {
+	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
+	text := []byte(strings.Repeat("text ", 100))
+	sealed := sealer.Seal(nil, text, zstd(3), nil)
+	wrapped := sealer.Escape(nil, sealed)
+	value := func(b []byte, kind policy.Type) *store.Value {
+		return &store.Value{Key: []byte("k"), Type: kind, Stored: b}
+	}
+	u, v, before := &Unpack{Sealer: sealer}, &Verify{Sealer: sealer}, &Verify{Sealer: sealer, Before: true}
+	if d := u.Judge("0", value(sealed, policy.Hash)); !d.Replace || !bytes.Equal(d.New, text) {
+		t.Errorf("%+v", d)
+	}
+	for name, c := range map[string]struct {
+		v                    *store.Value
+		unpack, verify, befo error
+	}{
+		"plain":   {value(text, policy.String), nil, nil, nil},
+		"wrapped": {value(wrapped, policy.String), ErrMustStay, nil, ErrMagic},
+		"stream":  {value(sealed, policy.Stream), ErrImmutable, nil, ErrMagic},
+		"damaged": {value(sealed[:20], policy.String), cinch.ErrDamaged, cinch.ErrDamaged, ErrMagic},
+	} {
+		for task, want := range map[Task]error{u: c.unpack, v: c.verify, before: c.befo} {
+			d := task.Judge("0", c.v)
+			if !errors.Is(d.Problem, want) || d.Replace || d.Stop != nil {
+				t.Errorf("%s, %T: %+v, want %v", name, task, d, want)
+			}
+		}
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	r := newReport()
+	r.Keys, r.Total = 100, 1000
+	r.CostBefore, r.CostAfter = 100*1000, 100*400
+	r.squares = 100 * 600 * 600
+	if saved, margin := r.Estimate(); saved != 600_000 || margin != 0 {
+		t.Errorf("all alike: %d, %d", saved, margin)
+	}
+	r.squares *= 4
+	if _, margin := r.Estimate(); margin < 150_000 || margin > 250_000 {
+		t.Errorf("unlike: %d", margin) // 2 * 1000 * sqrt(3*600²/100 * 0.9) = 197,180
+	}
+	r.Keys = 1000
+	if _, margin := r.Estimate(); margin != 0 {
+		t.Errorf("everything was looked at: %d", margin)
+	}
+}
