@@ -56,10 +56,10 @@ func TestDifferential(t *testing.T) {
 	all := modes()
 	n := commandsPerMode(len(all))
 	seed := runSeed()
-	for _, m := range all {
+	for i, m := range all {
 		t.Run(m.name, func(t *testing.T) {
 			t.Logf("CINCH_DIFF_SEED=%d, %d commands", seed, n)
-			newBench(t, m).rounds(t, seed, n)
+			newBench(t, m).rounds(t, seed+uint64(i)<<32, n)
 		})
 	}
 }

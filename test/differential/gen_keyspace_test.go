@@ -175,7 +175,7 @@ func (g *generator) collections() {
 func (g *generator) odd() {
 	switch g.r.IntN(9) {
 	case 0:
-		g.add(g.pick("FOO", "GETX", "DELEX", "HGETEX", "SET\x00", strings.Repeat("LONG", 20)), g.key('s'), g.shortValue())
+		g.add(g.pick("FOO", "GETX", "DELEX", "HGETEX", strings.Repeat("LONG", 20)), g.key('s'), g.shortValue())
 	case 1:
 		g.add("COMMAND", "GETKEYS", "MSET", "a", "b", "c", "d")
 	case 2:

@@ -123,9 +123,19 @@ func (g *generator) one() {
 	default:
 		g.command()
 	}
-	if last := &g.steps[len(g.steps)-1]; last.form == formArray {
+	if last := &g.steps[len(g.steps)-1]; last.form == formArray && !changesTransaction(last.args) {
 		g.disturb(last)
 	}
+}
+
+// changesTransaction tells commands that the generator's own books depend on. EXEC ends a
+// transaction even if it is refused.
+func changesTransaction(args [][]byte) bool {
+	switch string(args[0]) {
+	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "RESET", "CLIENT":
+		return true
+	}
+	return false
 }
 
 func (g *generator) anyWatch() bool {
@@ -139,7 +149,11 @@ func (g *generator) anyWatch() bool {
 
 // disturb makes some commands wrong, oddly spelled or inline.
 func (g *generator) disturb(s *step) {
-	switch p := g.r.IntN(1000); {
+	p := g.r.IntN(1000)
+	if s.norm != exact {
+		p += 26 // arguments decide what may be compared loosely
+	}
+	switch {
 	case p < 12 && len(s.args) > 1:
 		at := 1 + g.r.IntN(len(s.args)-1)
 		s.args = append(s.args[:at:at], s.args[at+1:]...)
@@ -323,8 +337,7 @@ func (g *generator) control() {
 	case p < 92:
 		g.add("CLIENT", g.pick("GETNAME", "GETREDIR", "FOO"))
 	case p < 94:
-		g.add(g.pick("EXEC", "DISCARD", "UNWATCH"))
-		g.watching[g.conn] = false
+		g.add(g.pick("EXEC", "DISCARD", "UNWATCH")) // the first two don't end a WATCH here
 	case p < 95 && !g.muted[g.conn] && !g.watching[g.conn]:
 		g.closing()
 	case p < 97:
