@@ -37,18 +37,25 @@ func (s *session) beside() *goredis.Client {
 	}
 	s.aux.close()
 	up := s.g.cfg.Upstream
-	user, password := up.User, up.Password
-	if who := s.who.Load(); who != nil {
-		user, password = who.user, who.password
+	who := &credentials{up.User, up.Password}
+	if own := s.who.Load(); own != nil {
+		who = own
 	}
+	s.aux = &auxConn{space: space, client: s.g.dialAs(who, space)}
+	return s.aux.client
+}
+
+// dialAs returns a client of the server with one connection, which it opens when it is
+// first used.
+func (g *Gateway) dialAs(who *credentials, space string) *goredis.Client {
+	up := g.cfg.Upstream
 	db, _ := strconv.Atoi(space)
-	s.aux = &auxConn{space: space, client: goredis.NewClient(&goredis.Options{
+	return goredis.NewClient(&goredis.Options{
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
-		Username: user, Password: password, DB: db,
+		Username: who.user, Password: who.password, DB: db,
 		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		ReadTimeout: auxTimeout, WriteTimeout: auxTimeout,
-	})}
-	return s.aux.client
+	})
 }
 
 // probeBeside finds the sealed values of keys without touching the client's connection,
@@ -64,6 +71,13 @@ func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
 	defer cancel()
 	for _, key := range keys {
 		stored, err := c.Get(ctx, string(key)).Bytes()
+		if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
+			// The client may run a command on the key but not read it: the gateway looks
+			// for itself.
+			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, *s.space.Load())
+			defer c.Close()
+			stored, err = c.Get(ctx, string(key)).Bytes()
+		}
 		switch {
 		case err == nil:
 			found.add(s, key, nil, stored)

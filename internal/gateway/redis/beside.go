@@ -18,6 +18,8 @@ import (
 //	EVAL prologue+body keys args …  its reply is the client's, or an error of ours
 //	EVAL escapeScript keys          hidden, when it may be needed
 //
+// Users who may not run WATCH and MULTI have their commands run this way too.
+//
 // A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
 // before an EVALSHA. Where there is no body (functions, unknown commands), the request is
 // refused if the policy may seal its keys: it could meet an envelope.
@@ -46,7 +48,7 @@ const prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil r
 // runBeside runs a request that would be a unit beside the client's transaction or WATCH.
 func (s *session) runBeside(r *request, keys [][]byte) error {
 	body, known := s.bodyOf(r)
-	if !known && s.mayBeSealed(keys) {
+	if !known && (s.tx.open || s.watched) && s.mayBeSealed(keys) {
 		return s.refuse("ERR cinch: inside MULTI or WATCH this command could meet a sealed value; load its script through this gateway, or exclude its keys")
 	}
 	found := s.probeBeside(keys)
@@ -55,7 +57,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 	}
 	if len(found.parts)+len(s.tx.known) > 0 {
 		if s.lua.denied {
-			return s.refuse("ERR cinch: a key is sealed, and inside MULTI or WATCH putting it back needs the right to run EVAL")
+			return s.refuse("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
 		}
 		if err := s.sendHidden(s.inflateArgs(keys, found.parts)); err != nil {
 			return err

@@ -7,13 +7,14 @@ import "strings"
 type luaRights struct {
 	asked  bool
 	denied bool   // the user may not run scripts
-	read   string // EVAL_RO where the server has it: it needs no right to write, and replicas run it; else EVAL
+	read   string // EVAL_RO where the server has it: it needs no right to write, and replicas run it; else EVAL; empty while not known
 }
 
 // readVerb is the command that runs a script that only reads; empty where the user may
-// run none. It asks the server once, with a script that does nothing.
+// run none, or where that is not known inside MULTI, where it can't be asked. It asks the
+// server once, with a script that does nothing.
 func (s *session) readVerb() (string, error) {
-	if s.lua.asked || s.tx.open { // inside MULTI the answer would come too late; multi asks before
+	if s.lua.asked || s.tx.open {
 		return s.lua.verb(), nil
 	}
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
@@ -35,11 +36,8 @@ func (s *session) readVerb() (string, error) {
 }
 
 func (l *luaRights) verb() string {
-	switch {
-	case l.denied:
+	if l.denied {
 		return ""
-	case l.read == "":
-		return "EVAL"
 	}
 	return l.read
 }

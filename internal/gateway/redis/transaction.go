@@ -50,11 +50,6 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 }
 
 func (s *session) multi(r *request) error {
-	if !s.tx.open {
-		if _, err := s.readVerb(); err != nil { // it can't be asked once the transaction is open
-			return err
-		}
-	}
 	err := s.forward(r, entry{})
 	s.tx.open = true
 	return err

@@ -66,18 +66,19 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 	if s.tx.open || s.watched {
 		return s.runBeside(r, keys)
 	}
-	if ok, err := s.mayRunUnits(); err != nil || !ok {
-		if err == nil {
-			err = s.runBeside(r, keys)
-		}
-		return err
+	if s.units.denied {
+		return s.runBeside(r, keys)
 	}
 	for range maxUnitTries {
 		plain, sealed, err := s.watchKeys(keys)
 		if err != nil {
 			return err
 		}
-		if plain.refused { // the command itself will be refused for the same reason
+		switch {
+		case strings.HasPrefix(plain.refusal, "NOPERM"):
+			s.units = unitRights{asked: true, denied: true}
+			return s.runBeside(r, keys)
+		case plain.refusal != "": // the command itself will be refused for the same reason
 			return s.forward(r, echoing(r, nil))
 		}
 		if sealed.err != nil {
@@ -94,18 +95,17 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 	return s.refuse("ERR cinch: other clients kept changing the keys; try again")
 }
 
-func (s *session) mayRunUnits() (bool, error) {
-	if !s.units.asked {
-		a, err := s.askPlainly("MULTI")
-		if err != nil {
-			return false, err
-		}
-		s.units = unitRights{asked: true, denied: a.isError()}
-		if !a.isError() {
-			_, err = s.askPlainly("DISCARD")
-		}
-		return !s.units.denied, err
+// beginUnit sends MULTI. The first time it waits for the answer; ok is false when the user
+// may not open transactions, and then nothing is open.
+func (s *session) beginUnit() (ok bool, err error) {
+	o, err := s.sendCapture([]byte("MULTI"))
+	if err != nil || s.units.asked {
+		return err == nil, err
 	}
+	if err := s.await(o); err != nil {
+		return false, err
+	}
+	s.units = unitRights{asked: true, denied: o.answer.isError()}
 	return !s.units.denied, nil
 }
 
@@ -117,7 +117,7 @@ type part struct {
 
 // watchOutcome and sealedParts are what watchKeys finds.
 type (
-	watchOutcome struct{ refused bool }
+	watchOutcome struct{ refusal string } // the server's error to WATCH
 	sealedParts  struct {
 		parts []part
 		err   error
@@ -135,7 +135,7 @@ func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, e
 		if err := s.await(watch); err != nil {
 			return o, found, err
 		}
-		return watchOutcome{watch.answer.isError()}, s.probeBeside(keys), nil
+		return refusalOf(watch), s.probeBeside(keys), nil
 	}
 	probes := make([]*op, len(keys))
 	for i, k := range keys {
@@ -146,8 +146,8 @@ func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, e
 	if err := s.await(probes[len(probes)-1]); err != nil {
 		return o, found, err
 	}
-	if watch.answer.isError() {
-		return watchOutcome{refused: true}, found, nil
+	if o = refusalOf(watch); o.refusal != "" {
+		return o, found, nil
 	}
 	for i, k := range keys {
 		if err := s.readSealed(&found, k, &probes[i].answer); err != nil {
@@ -155,6 +155,13 @@ func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, e
 		}
 	}
 	return o, found, nil
+}
+
+func refusalOf(watch *op) (o watchOutcome) {
+	if watch.answer.isError() {
+		o.refusal = watch.answer.text
+	}
+	return o
 }
 
 var (
@@ -222,13 +229,16 @@ func (f *sealedParts) addHash(s *session, key []byte, pairs [][]byte) {
 
 // execUnit runs the transaction; done is false when a key was changed meanwhile.
 func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, err error) {
-	if _, err := s.sendCapture([]byte("MULTI")); err != nil {
-		return false, err
+	if ok, err := s.beginUnit(); err != nil || !ok {
+		return true, s.unitDenied(r, keys, err)
 	}
+	queued := make([]*op, 0, len(parts)+1)
 	for i := range parts {
-		if _, err := s.sendCapture(parts[i].put(parts[i].value)...); err != nil {
+		put, err := s.sendCapture(parts[i].put(parts[i].value)...)
+		if err != nil {
 			return false, err
 		}
+		queued = append(queued, put)
 	}
 	cmd, err := s.sendCapture(r.args...)
 	if err != nil {
@@ -258,12 +268,30 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		// A full server queues nothing, not even reads, but may run it by itself. And who
 		// could seal a value now?
 		return true, s.forward(r, echoing(r, nil))
-	case cmd.answer.isError():
-		return true, s.refuse(cmd.answer.text)
-	case o.answer.isError():
-		return true, s.refuse(o.answer.text)
+	case o.answer.isError(): // EXECABORT: one of these says why
+		return true, s.refuse(firstError(append(queued, cmd, o)))
 	}
 	return false, nil
+}
+
+func firstError(ops []*op) string {
+	for _, o := range ops {
+		if o.answer.isError() {
+			return o.answer.text
+		}
+	}
+	return ""
+}
+
+// unitDenied goes on where MULTI was refused: the keys are watched no longer.
+func (s *session) unitDenied(r *request, keys [][]byte, err error) error {
+	if err == nil {
+		_, err = s.askPlainly("UNWATCH")
+	}
+	if err != nil {
+		return err
+	}
+	return s.runBeside(r, keys)
 }
 
 // sendAfter sends what follows the command in its unit: a command that only reads leaves
