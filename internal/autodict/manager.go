@@ -30,7 +30,9 @@ type Options struct {
 	Lease      time.Duration // for one training; 0: 5 min
 	Timeout    time.Duration // for one question to the store; 0: 10 s
 
-	now func() time.Time // nil: time.Now
+	// For tests.
+	now   func() time.Time                   // nil: time.Now
+	train func(context.Context, task) result // nil: Trainer's
 }
 
 func (o *Options) setDefaults() {
@@ -47,6 +49,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.now == nil {
 		o.now = time.Now
+	}
+	if o.train == nil && o.Trainer != nil {
+		o.train = o.Trainer.train
 	}
 }
 

@@ -21,7 +21,7 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 		return
 	}
 	m.update(r, func(t *tally) { t.Trainings[reason]++ })
-	result := m.o.Trainer.train(ctx, m.task(r))
+	result := m.o.train(ctx, m.task(r))
 	if result.refused == "" {
 		result.refused = m.rollOut(ctx, r, result)
 	}

@@ -1,0 +1,90 @@
+package autodict
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPace(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := pace{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	due := func(samples int, full bool, want string) {
+		t.Helper()
+		if got := p.due(now, samples, full); got != want {
+			t.Errorf("due with %d samples: %q, want %q", samples, got, want)
+		}
+	}
+	stored := func(values uint64, ratio float64, wantDrift bool) {
+		t.Helper()
+		if began := p.observe(seen{values, values * 1000, uint64(float64(values) * 1000 * ratio)}); began != wantDrift {
+			t.Errorf("drift %v at %.3f of %.3f, want %v", began, p.observed, p.promised, wantDrift)
+		}
+	}
+	due(1999, false, "")
+	due(2000, false, reasonFirst)
+	due(31, true, "")
+	due(32, true, reasonFirst) // large values: no more fit
+
+	p.refused(now)
+	due(2000, false, "")
+	now = now.Add(20*time.Minute - 1)
+	due(2000, false, "")
+	now = now.Add(1)
+	due(2000, false, reasonFirst)
+	for range 20 {
+		p.refused(now)
+	}
+	if p.wait != 64*p.interval {
+		t.Errorf("waits %v", p.wait)
+	}
+
+	p.rolledOut(now, 0.30)
+	due(5000, false, "")
+	stored(100, 0.9, false) // too few to mean anything
+	p.rolledOut(now, 0.30)
+	stored(5000, 0.34, false) // 13 % worse
+	for range 20 {
+		stored(100, 0.34, false)
+	}
+	stored(100, 0.9, true)
+	stored(100, 0.9, false) // it is said once
+	due(1999, false, "")
+	due(2000, false, "") // the floor
+	now = now.Add(p.interval)
+	due(2000, false, reasonDrift)
+
+	// Nothing better is to be had: what is observed becomes the measure.
+	for range 50 {
+		stored(1000, 0.6, false)
+	}
+	p.refused(now)
+	now = now.Add(time.Hour)
+	stored(1000, 0.61, false)
+	due(2000, false, "")
+	stored(5000, 0.8, true)
+	due(2000, false, reasonDrift)
+
+	p.failed(now)
+	due(2000, false, "")
+	now = now.Add(p.interval)
+	due(2000, false, reasonDrift)
+	p.lost()
+	due(2000, false, reasonFirst)
+}
+
+// A few odd values among many are no drift; half of them odd is.
+func TestDriftForgetsSlowly(t *testing.T) {
+	p := pace{drift: 0.15}
+	p.rolledOut(time.Unix(1, 0), 0.3)
+	p.observe(seen{1000, 1_000_000, 300_000})
+	if p.observe(seen{20, 20_000, 20_000}) {
+		t.Error("20 of 1000 are called drift")
+	}
+	began := false
+	for i := 0; i < 20 && !began; i++ {
+		began = p.observe(seen{100, 100_000, 65_000})
+	}
+	if !began {
+		t.Errorf("no drift at %.3f", p.observed)
+	}
+}

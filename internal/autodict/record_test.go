@@ -1,0 +1,66 @@
+package autodict
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func TestRecord(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0).UTC()
+	r, err := ParseRecord("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = r.leasedTo("a", now.Add(time.Minute))
+	if !r.leasedByAnother("b", now) || r.leasedByAnother("a", now) || r.leasedByAnother("b", now.Add(time.Hour)) {
+		t.Error("lease")
+	}
+	// The holder vanishes when it may have stored a dictionary.
+	r = r.naming(0xaa, now.Add(time.Minute)).leasedTo("b", now.Add(2*time.Minute))
+	if !r.knows(0xaa) || r.Lease.By != "b" || r.Lease.Dict != 0 {
+		t.Errorf("%+v", r)
+	}
+	r = r.announcing(Version{Dict: 0xbb, Before: 0.8, Promised: 0.2})
+	r = r.announcing(Version{Dict: 0xcc})
+	if r.Current.Dict != 0xcc || r.Lease != nil || len(r.Former) != 2 || r.Former[0].Dict != 0xbb || r.Former[0].Gain() != 0.75 {
+		t.Errorf("%+v", r)
+	}
+	r = r.announcing(Version{Dict: 0xbb}) // an old one again
+	if r.Current.Dict != 0xbb || len(r.Former) != 2 || r.Former[0].Dict != 0xcc {
+		t.Errorf("%+v", r)
+	}
+	again, err := ParseRecord(r.text())
+	if err != nil || again.text() != r.text() || !strings.Contains(r.text(), `"dict":"000000bb"`) {
+		t.Errorf("%v: %s", err, again.text())
+	}
+	for i := range Number(100) {
+		r = r.announcing(Version{Dict: 1000 + i})
+	}
+	if len(r.Former) != maxFormer {
+		t.Errorf("%d former", len(r.Former))
+	}
+	for _, bad := range []string{"{", `{"current":{"dict":"xyz"}}`, `{"current":{"dict":"123"}}`} {
+		if _, err := ParseRecord(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	base := policy.Rule{Name: "a", Key: "k:*", Types: policy.String, MinSize: 64, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
+	same, others := base, []policy.Rule{base, base, base, base, base}
+	same.Name, same.Setting.Level, same.Setting.Dict = "b", 9, 7
+	others[0].Key, others[1].Field, others[2].Space, others[3].Types, others[4].MaxSize = "l:*", "f", "1", policy.Hash, 1000
+	if Fingerprint(&same) != Fingerprint(&base) || len(Fingerprint(&base)) != 16 {
+		t.Error("name and level count")
+	}
+	for _, o := range others {
+		if Fingerprint(&o) == Fingerprint(&base) {
+			t.Errorf("%+v looks the same", o)
+		}
+	}
+}

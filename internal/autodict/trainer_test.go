@@ -1,0 +1,101 @@
+package autodict
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+func taskFor(t *testing.T, samples [][]byte) task {
+	return task{rule: autoPolicy(t).Rules()[0], samples: samples, volume: 100e6, saving: 0.1}
+}
+
+func TestTrainer(t *testing.T) {
+	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
+	got := trainer.train(t.Context(), taskFor(t, documents(2000, 0)))
+	if got.refused != "" || got.dict == nil || got.promised > got.before*0.6 || got.values < 500 {
+		t.Fatalf("%+v", got)
+	}
+	if trainer.Worked() <= 0 || trainer.InMemory() != 0 {
+		t.Error("what it took is not said")
+	}
+
+	// It must beat the dictionary in use, not only none.
+	k := taskFor(t, documents(2001, 0))
+	k.current = got.dict
+	if again := trainer.train(t.Context(), k); again.refused != refusedSaving || again.before > got.promised*1.1 {
+		t.Errorf("%+v", again)
+	}
+	// The dictionary's own size counts: for few bytes it is not worth having.
+	k = taskFor(t, documents(2000, 0))
+	k.volume = 10_000
+	if small := trainer.train(t.Context(), k); small.refused != refusedSaving {
+		t.Errorf("%+v", small)
+	}
+
+	current, with, ok := trainer.compare(t.Context(), taskFor(t, documents(500, 1)), got.dict)
+	if !ok || with < current*0.8 {
+		t.Errorf("another shape: %.3f now, %.3f with a dictionary for others", current, with)
+	}
+}
+
+func TestTrainerRefuses(t *testing.T) {
+	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
+	noise := make([][]byte, 500)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range noise {
+		noise[i] = make([]byte, 200)
+		for j := range noise[i] {
+			noise[i][j] = byte(r.Uint32())
+		}
+	}
+	same := make([][]byte, 500) // all in one half, so that there is nothing to judge by, or to learn
+	for i := range same {
+		same[i] = []byte("always the very same value, sixty-four bytes of it and some more")
+	}
+	for name, samples := range map[string][][]byte{"noise": noise, "the same": same, "none": nil} {
+		if got := trainer.train(t.Context(), taskFor(t, samples)); got.refused == "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := trainer.train(cut, taskFor(t, documents(2000, 0))); got.refused != refusedStopped {
+		t.Errorf("cut off: %+v", got)
+	}
+}
+
+func TestDivideKeepsRepeatsTogether(t *testing.T) {
+	samples := documents(100, 0)
+	samples = append(samples, samples...)
+	learn, judge, bytes := divide(samples)
+	inLearn := map[string]bool{}
+	for _, v := range learn {
+		inLearn[string(v)] = true
+	}
+	for _, v := range judge {
+		if inLearn[string(v)] {
+			t.Fatal("a value is in both halves")
+		}
+	}
+	if len(learn)+len(judge) != 200 || bytes == 0 || len(learn) < 40 || len(judge) < 40 {
+		t.Errorf("%d and %d of 200", len(learn), len(judge))
+	}
+}
+
+func TestBounded(t *testing.T) {
+	ten := make([][]byte, 10)
+	for i := range ten {
+		ten[i] = make([]byte, 10)
+	}
+	for most, want := range map[int]int{9: 0, 10: 1, 19: 1, 20: 2, 99: 9, 100: 10, 1000: 10} {
+		if got := len(bounded(ten, most)); got != want {
+			t.Errorf("%d bytes: %d, want %d", most, got, want)
+		}
+	}
+	if algorithmName(dict.External) != "libzstd" {
+		t.Error("name")
+	}
+}
