@@ -44,6 +44,7 @@ func (s *session) largeRequest() error {
 	if !s.parser.Started() {
 		return s.failWith("ERR cinch: an inline request may have 16 KiB; use the RESP protocol for longer ones")
 	}
+	s.replies.next()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
 	defer l.release()
 	l.takeHead()

@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 var ctx = context.Background()
@@ -317,6 +318,45 @@ func TestTransactionInOnePipeline(t *testing.T) {
 		if got, want := fmt.Sprint(cmds[len(cmds)-1].(*goredis.Cmd).Val()), fmt.Sprintf("[OK %d 1 %d]", n+1, 3*n); err != nil || got != want && got != strings.Replace(want, " 1 ", " 0 ", 1) {
 			t.Fatalf("%s, want %s, %v", got, want, err)
 		}
+	}
+}
+
+// CLIENT REPLY SKIP silences the next request and no other, however large that is.
+func TestReplySkip(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	big := strings.Repeat("x", 20<<10)
+	for _, next := range [][]string{
+		{"GET", "k"},
+		{"SET", "k", long},
+		{"SET", "k", big},
+		{"HSET", "h", "f", big, "g", "1"},
+		{"MSET", "a", big, "b", big},
+		{"RPUSH", "l", big},
+		{"APPEND", "k", big},
+		{"STRLEN", "k"},
+		{"INCRBYFLOAT", "n", "1"},
+		{"EVAL", "return 1", "1", "k"},
+		{"BITOP", "AND", "d", "k", "k"},
+		{"NOSUCH", "k"},
+	} {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP")
+		request = resp.AppendCommand(request, next...)
+		request = resp.AppendCommand(request, "ECHO", "one")
+		request = resp.AppendCommand(request, "CLIENT", "REPLY", "OFF")
+		request = resp.AppendCommand(request, next...)
+		request = resp.AppendCommand(request, "CLIENT", "REPLY", "ON")
+		request = resp.AppendCommand(request, "QUIT")
+		go func() { _, _ = conn.Write(request) }()
+		b, err := io.ReadAll(conn)
+		if err != nil || string(b) != "$3\r\none\r\n+OK\r\n+OK\r\n" {
+			t.Errorf("%s: %q %v", next[0], b, err)
+		}
+		_ = conn.Close()
 	}
 }
 

@@ -60,6 +60,9 @@ type session struct {
 // everything, or replies could not be told apart.
 type muting struct{ off, skip, skipNext bool }
 
+// next begins a request: what CLIENT REPLY SKIP said of it holds for it alone.
+func (m *muting) next() { m.skip, m.skipNext = m.skipNext, false }
+
 func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
 	s.space.Store(&firstSpace)
@@ -190,6 +193,7 @@ func (s *session) handleBuffered(raw []byte) error {
 	if len(s.parser.Args) == 0 {
 		return nil // "*0": the server says nothing to it either
 	}
+	s.replies.next()
 	s.args = s.args[:0]
 	for _, sp := range s.parser.Args {
 		s.args = append(s.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
@@ -210,12 +214,12 @@ func (s *session) handleInline(raw []byte) error {
 	if len(args) == 0 {
 		return nil
 	}
+	s.replies.next()
 	return s.handle(&request{args: args})
 }
 
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
-	s.replies.skip, s.replies.skipNext = s.replies.skipNext, false
 	r.cmd = s.g.table.lookup(r.args[0])
 	if !r.cmd.accepts(len(r.args)) || s.subscribed() && r.cmd.strategy != controls {
 		return s.forward(r, entry{}) // the server refuses it

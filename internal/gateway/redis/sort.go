@@ -11,7 +11,7 @@ import (
 // compares, and GET values, which it returns or, with STORE, writes into a list.
 
 // sortScript runs SORT once nothing sealed is in its way. KEYS[1] is the sorted key;
-// ARGV: the magic, the BY pattern or "", the STORE key or "", the number of known values,
+// ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", the number of known values,
 // envelope and value of each, the command without STORE. It answers with envelopes when
 // weights or values to be stored are sealed and unknown. Weights are put back while SORT
 // compares them; values go into the list opened, and nothing is stored before all of them
@@ -33,7 +33,7 @@ if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
 put(2) local r=redis.pcall(unpack(ARGV,5+2*n)) put(3)
-if store=='' or r.err then return r end
+if store=='' or r.err then return r end store=string.sub(store,2)
 for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] then local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
@@ -169,6 +169,9 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 }
 
 func sortArgs(key, by, store []byte, k []known, cmd [][]byte) [][]byte {
+	if store != nil {
+		store = append([]byte("k"), store...)
+	}
 	call := [][]byte{
 		[]byte("EVAL"), []byte(sortScript), []byte("1"), key,
 		[]byte(cinch.Magic), by, store, strconv.AppendInt(nil, int64(len(k)), 10),
