@@ -1,0 +1,161 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func TestDryRunChangesNothing(t *testing.T) {
+	server := testenv.Redis(t, "--enable-debug-command", "yes")
+	c := connect(t, server.Addr)
+	fill(t, c, 2000, 200, 900)
+	digest := c.Do(t.Context(), "debug", "digest").Val()
+	expect(t, 0, []string{"pack", server.URL(), "--dry-run"}, "would save about", "by 2200 keys looked at", "give or take 0 B")
+	expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300"}, "packing all 2200 keys would save about")
+	expect(t, 0, []string{"verify", server.URL()})
+	if after := c.Do(t.Context(), "debug", "digest").Val(); after != digest {
+		t.Errorf("the data is another: %v, %v", digest, after)
+	}
+	if n := c.FunctionList(t.Context(), functionsOfAll).Val(); len(n) != 0 {
+		t.Error("something was stored")
+	}
+}
+
+func TestPackUnpackRoundTrip(t *testing.T) {
+	server := testenv.Redis(t, "--enable-debug-command", "yes")
+	c := connect(t, server.Addr)
+	fill(t, c, 1000, 200, 900)
+	must(t, c.XAdd(t.Context(), streamEntry("plain")).Err())
+	must(t, c.LPush(t.Context(), "list", "x").Err())
+	digest := c.Do(t.Context(), "debug", "digest").Val()
+	used := func() int64 { return c.MemoryUsage(t.Context(), "string:1").Val() }
+	before := used()
+	expect(t, 0, []string{"pack", server.URL()}, "left: stream", "left: other type", "left: number or HyperLogLog")
+	if used() >= before {
+		t.Error("nothing was saved")
+	}
+	if e := expect(t, 0, []string{"pack", server.URL()}, "left: already sealed"); !strings.Contains(e.out, "values packed                       0") {
+		t.Errorf("a second time packs again:\n%s", e.out)
+	}
+	expect(t, 0, []string{"unpack", server.URL()})
+	if after := c.Do(t.Context(), "debug", "digest").Val(); after != digest {
+		t.Errorf("the data is another: %v, %v", digest, after)
+	}
+}
+
+// TestWhatCannotGoBack plants everything that unpack must leave.
+func TestWhatCannotGoBack(t *testing.T) {
+	server := testenv.Redis(t)
+	c, s := connect(t, server.Addr), newSealer(nil)
+	text := []byte(document(1, 1000))
+	lost := testDict(t)
+	var dicts dict.Set
+	must(t, dicts.Add(lost))
+	envelope := s.Seal(nil, text, codec.Setting{Codec: codec.Zstd}, nil)
+	named := newSealer(known{&dicts}).Seal(nil, text, codec.Setting{Codec: codec.Zstd, Dict: lost.Number()}, nil)
+	ctx := t.Context()
+	must(t, c.Set(ctx, "good", envelope, 0).Err())
+	must(t, c.Set(ctx, "missing", named, 0).Err())
+	expect(t, 12, []string{"verify", server.URL()}, `key "missing": `, "dictionary")
+	must(t, c.Set(ctx, "damaged", envelope[:30], 0).Err())
+	must(t, c.Set(ctx, "nested", s.Escape(nil, envelope), 0).Err())
+	must(t, c.HSet(ctx, "hash", "bad", envelope[:30], "good", envelope).Err())
+	must(t, c.XAdd(ctx, streamEntry(string(envelope))).Err())
+	expect(t, 4, []string{"verify", server.URL()}, `key "damaged": `, `key "hash" field "bad": `, "3 values do not open")
+	expect(t, 4, []string{"verify", server.URL(), "--before"}, "7 values begin with the magic", `key "stream" entry `)
+
+	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not put back", `key "damaged": `, `key "missing": `, `key "nested": `,
+		`key "hash" field "bad": `, `key "stream" entry `)
+	if strings.Contains(e.out, `"good"`) {
+		t.Errorf("good values are listed:\n%s", e.out)
+	}
+	for _, got := range []string{c.Get(ctx, "good").Val(), c.HGet(ctx, "hash", "good").Val()} {
+		if got != string(text) {
+			t.Errorf("not put back: %.50q", got)
+		}
+	}
+	for key, want := range map[string][]byte{"damaged": envelope[:30], "missing": named, "nested": s.Escape(nil, envelope)} {
+		if got := c.Get(ctx, key).Val(); got != string(want) {
+			t.Errorf("%s was changed: %.50q", key, got)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "lost.dict")
+	must(t, dict.Save(file, lost))
+	expect(t, 3, []string{"unpack", server.URL(), "--dict", file}, "4 values were not put back")
+	if got := c.Get(ctx, "missing").Val(); got != string(text) {
+		t.Errorf("with its dictionary: %.50q", got)
+	}
+}
+
+func TestRecompress(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 300, 50, 900)
+	before := contents(t, c, newSealer(nil))
+	file := filepath.Join(t.TempDir(), "d.dict")
+	d := testDict(t)
+	must(t, dict.Save(file, d))
+	var dicts dict.Set
+	must(t, dicts.Add(d))
+	with := fmt.Sprintf("zstd-3@%08x", d.Number())
+	expect(t, 12, []string{"pack", server.URL(), "--to", with}, "hint: ")
+	expect(t, 0, []string{"pack", server.URL(), "--rule", "setting=lz4"})
+	expect(t, 0, []string{"pack", server.URL(), "--to", with, "--dict", file})
+	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x", d.Number())) // from the store itself
+	if e := expect(t, 0, []string{"pack", server.URL(), "--to", "lz4"}); !strings.Contains(e.out, "values packed                       0") {
+		t.Errorf("it went back to what is larger:\n%s", e.out)
+	}
+	sameContents(t, "with a dictionary", contents(t, c, newSealer(known{&dicts})), before)
+	expect(t, 0, []string{"pack", server.URL(), "--to", "lz4", "--even-larger"})
+	sameContents(t, "without it again", contents(t, c, newSealer(nil)), before)
+}
+
+func TestNoRoom(t *testing.T) {
+	server := testenv.Redis(t, "--maxmemory-policy", "allkeys-lru")
+	c := connect(t, server.Addr)
+	fill(t, c, 3000, 0, 4000)
+	expect(t, 0, []string{"pack", server.URL()})
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "8mb").Err())
+	expect(t, 1, []string{"unpack", server.URL()}, "not enough memory left", "hint: raise maxmemory")
+	if n := c.DBSize(t.Context()).Val(); n != 3000 {
+		t.Errorf("%d keys are left", n)
+	}
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	expect(t, 0, []string{"unpack", server.URL()})
+}
+
+// TestBoundedMemory: neither many keys nor large values make the packer large.
+func TestBoundedMemory(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 100_000, 0, 150)
+	large := document(7, 8<<20)
+	for i := range 12 {
+		must(t, c.Set(t.Context(), fmt.Sprint("large:", i), large, 0).Err())
+	}
+	e := expect(t, 0, []string{"pack", server.URL(), "--no-backoff", "--json"})
+	const limit = 200 << 20
+	if e.rss > limit {
+		t.Errorf("it took %d MiB", e.rss>>20)
+	}
+	t.Logf("at most %d MiB", e.rss>>20)
+	var last struct {
+		Event  string
+		Report struct{ Keys, Replaced int }
+	}
+	lines := strings.Split(strings.TrimSpace(e.out), "\n")
+	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+	if last.Event != "end" || last.Report.Keys < 100_012 || last.Report.Replaced < 100_000 {
+		t.Errorf("%+v", last)
+	}
+	if n := c.StrLen(t.Context(), "large:3").Val(); n > 4<<20 {
+		t.Errorf("a large value takes %d bytes", n)
+	}
+}

@@ -1,0 +1,213 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func connect(t testing.TB, addr string) *goredis.Client {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ended is what a command left.
+type ended struct {
+	code int
+	out  string
+	rss  int64 // peak, bytes
+}
+
+// cinchCommand runs the program and returns when it has ended.
+func cinchCommand(t testing.TB, args ...string) ended {
+	t.Helper()
+	cmd := exec.Command(testenv.Cinch(t), args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	e := ended{code: cmd.ProcessState.ExitCode(), out: out.String()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		e.rss = usage.Maxrss << 10
+	}
+	return e
+}
+
+// expect runs the program, which must end with the code and print the texts.
+func expect(t testing.TB, code int, args []string, texts ...string) ended {
+	t.Helper()
+	e := cinchCommand(t, args...)
+	if e.code != code {
+		t.Fatalf("cinch %s ended with %d, want %d:\n%s", strings.Join(args, " "), e.code, code, e.out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(e.out, text) {
+			t.Errorf("cinch %s does not print %q:\n%s", strings.Join(args, " "), text, e.out)
+		}
+	}
+	return e
+}
+
+// document is a value that compresses well and is different for each number.
+func document(n, size int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, `{"id":%d,"line":%d,"name":"customer %d","state":"open","currency":"EUR"},`, n, i, n*31+i)
+	}
+	return b.String()[:size]
+}
+
+// fill writes strings and hashes, a third of them with an expiry.
+func fill(t testing.TB, c *goredis.Client, strings, hashes, size int) {
+	t.Helper()
+	for from := 0; from < strings+hashes; from += 1000 {
+		_, err := c.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
+			for i := from; i < min(from+1000, strings+hashes); i++ {
+				key := fmt.Sprint("string:", i)
+				if i < strings {
+					p.Set(t.Context(), key, document(i, size), 0)
+				} else {
+					key = fmt.Sprint("hash:", i)
+					p.HSet(t.Context(), key, "a", document(i, size), "b", document(i+1, size/2), "n", i)
+				}
+				if i%3 == 0 {
+					p.Do(t.Context(), "pexpireat", key, 4102444800000+int64(i))
+				}
+			}
+			return nil
+		})
+		must(t, err)
+	}
+}
+
+// contents is everything in a database: what a client sees after opening.
+func contents(t testing.TB, c *goredis.Client, s *cinch.Sealer) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	open := func(stored string) string {
+		plain, err := s.Open(nil, []byte(stored))
+		if err != nil {
+			t.Fatalf("%.40q: %v", stored, err)
+		}
+		return string(plain)
+	}
+	it := c.Scan(t.Context(), 0, "*", 1000).Iterator()
+	for it.Next(t.Context()) {
+		key := it.Val()
+		v, err := c.Get(t.Context(), key).Result()
+		if err == nil {
+			all[key] = open(v)
+		} else {
+			for f, v := range c.HGetAll(t.Context(), key).Val() {
+				all[key+"."+f] = open(v)
+			}
+		}
+		all[key+" expires"] = fmt.Sprint(c.PExpireTime(t.Context(), key).Val())
+	}
+	must(t, it.Err())
+	return all
+}
+
+func sealed(all map[string]string, c *goredis.Client) (n int) {
+	for key := range all {
+		if v, err := c.Get(context.Background(), key).Result(); err == nil && cinch.IsSealed([]byte(v)) {
+			n++
+		}
+	}
+	return n
+}
+
+func sameContents(t testing.TB, what string, got, want map[string]string) {
+	t.Helper()
+	wrong := 0
+	for k, v := range want {
+		if g, ok := got[k]; !ok || g != v {
+			if wrong++; wrong <= 5 {
+				t.Errorf("%s: %s is %.60q (there: %v), want %.60q", what, k, g, ok, v)
+			}
+		}
+	}
+	if len(got) != len(want) || wrong > 0 {
+		t.Fatalf("%s: %d wrong, %d values, want %d", what, wrong, len(got), len(want))
+	}
+}
+
+func newSealer(dicts cinch.Dictionaries) *cinch.Sealer {
+	return cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
+}
+
+func zstdPolicy(t testing.TB) *policy.Policy {
+	t.Helper()
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
+	must(t, err)
+	return p
+}
+
+// inProcess are the options of a run within the test.
+func inProcess(t testing.TB, url string) pack.Options {
+	t.Helper()
+	s, err := storeredis.Open(t.Context(), storeredis.OpenOptions{Client: goredis.Options{Addr: url}})
+	must(t, err)
+	t.Cleanup(s.Close)
+	o := pack.Options{
+		NoBackoff: true, Step: 16, Unavailable: storeredis.Unavailable,
+		Read: store.ReadOptions{Types: store.String | store.Hash},
+	}
+	for _, n := range s.Nodes() {
+		for _, sp := range n.Spaces() {
+			o.Targets = append(o.Targets, pack.Target{Node: n, Space: sp})
+		}
+	}
+	return o
+}
+
+var functionsOfAll = goredis.FunctionListQuery{}
+
+func streamEntry(value string) *goredis.XAddArgs {
+	return &goredis.XAddArgs{Stream: "stream", Values: []string{"f", value}}
+}
+
+func testDict(t testing.TB) *codec.Dict {
+	t.Helper()
+	d, err := codec.NewDict([]byte(document(99, 4000)))
+	must(t, err)
+	return d
+}
+
+// known finds dictionaries in a set.
+type known struct{ set *dict.Set }
+
+func (k known) Dictionary(number uint32) (*codec.Dict, error) {
+	if d, ok := k.set.Get(number); ok {
+		return d, nil
+	}
+	return nil, cinch.ErrDictMissing
+}

@@ -1,0 +1,9 @@
+package testenv
+
+import "testing"
+
+// Cinch builds cmd/cinch (once a test binary) and returns the path of the program.
+func Cinch(t testing.TB) string {
+	t.Helper()
+	return build(t, false, false)
+}
