@@ -123,16 +123,16 @@ func (g *generator) one() {
 	default:
 		g.command()
 	}
-	if last := &g.steps[len(g.steps)-1]; last.form == formArray && !changesTransaction(last.args) {
+	if last := &g.steps[len(g.steps)-1]; last.form == formArray && !staysAsItIs(last.args) {
 		g.disturb(last)
 	}
 }
 
-// changesTransaction tells commands that the generator's own books depend on. EXEC ends a
-// transaction even if it is refused.
-func changesTransaction(args [][]byte) bool {
+// staysAsItIs tells commands that the generator's own books depend on (EXEC ends a
+// transaction even if it is refused), and COMMAND, which alone lists all in any order.
+func staysAsItIs(args [][]byte) bool {
 	switch string(args[0]) {
-	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "RESET", "CLIENT":
+	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "RESET", "CLIENT", "COMMAND":
 		return true
 	}
 	return false
