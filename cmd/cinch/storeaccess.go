@@ -19,11 +19,13 @@ import (
 // storeTimeout bounds the connection and each answer of a store that a command looks into.
 const storeTimeout = 5 * time.Second
 
-// storeAccess is a command's own connection to a store, past any gateway. It
-// only reads. Close it after use.
+// storeAccess is a command's own connection to a store, past any gateway.
+// Close it after use.
 type storeAccess struct {
 	client *redis.Client
 	name   string // without credentials
+
+	options redis.Options // of client, for more of its kind
 
 	dictClient *redis.Client // dictionaries are not in the database that the URL names; it connects when used
 	dicts      *storeredis.Dicts
@@ -54,10 +56,10 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = storeTimeout, storeTimeout, storeTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
-	s := &storeAccess{client: redis.NewClient(o), name: name}
+	s := &storeAccess{name: name, options: *o} // NewClient fills in more, not to be shared
 	forDicts := *o
 	forDicts.DB = 0
-	s.dictClient = redis.NewClient(&forDicts)
+	s.client, s.dictClient = redis.NewClient(o), redis.NewClient(&forDicts)
 	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: storeTimeout})
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		s.Close()
@@ -104,7 +106,7 @@ func (s *storeAccess) failure(err error) error {
 	var answer redis.Error
 	switch {
 	case errors.Is(err, storeredis.ErrDenied):
-		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*")
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md says what else takes what")
 	case errors.Is(err, storeredis.ErrForeign):
 		return fmt.Errorf("%s: %w", s.name, err)
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):

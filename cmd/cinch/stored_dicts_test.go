@@ -93,10 +93,10 @@ func TestDictListOfAStore(t *testing.T) {
 			publishTo(t, addr, d)
 			breakDict(t, addr, place)
 			var out bytes.Buffer
-			if err := runDictList(context.Background(), &out, []string{"redis://u:secret@" + addr}, true); err == nil {
+			if err := runDictList(context.Background(), dictListOptions{from: []string{"redis://u:secret@" + addr}, asJSON: true, out: &out}); err == nil {
 				t.Error("a password where none is set is taken")
 			}
-			if err := runDictList(context.Background(), &out, []string{"redis://" + addr + "/3"}, true); err != nil {
+			if err := runDictList(context.Background(), dictListOptions{from: []string{"redis://" + addr + "/3"}, asJSON: true, out: &out}); err != nil {
 				t.Fatal(err)
 			}
 			var infos []dictInfo
@@ -109,13 +109,13 @@ func TestDictListOfAStore(t *testing.T) {
 			}
 			want := dictInfo{
 				Number: fmt.Sprintf("%08x", d.Number()), SHA256: fmt.Sprintf("%x", d.Hash()), Bytes: len(d.Content()),
-				Place: place, Source: "redis://" + addr + "/3",
+				Place: place, State: "live", Source: "redis://" + addr + "/3",
 			}
 			if good != want || bad.Problem == "" || bad.Number != "00000bad" || bad.SHA256 != "" {
 				t.Errorf("%+v\nand %+v\nwant %+v", good, bad, want)
 			}
 			out.Reset()
-			if err := runDictList(context.Background(), &out, []string{"redis://" + addr}, false); err != nil || !strings.Contains(out.String(), bad.Problem) {
+			if err := runDictList(context.Background(), dictListOptions{from: []string{"redis://" + addr}, out: &out}); err != nil || !strings.Contains(out.String(), bad.Problem) {
 				t.Errorf("%v\n%s", err, &out)
 			}
 		})
@@ -152,7 +152,7 @@ func TestInspectWithoutRightsOnDictionaries(t *testing.T) {
 	if exitCode(err) != exitFailed || !strings.Contains(fmt.Sprint(err), "NOPERM") {
 		t.Errorf("%d, %v", exitCode(err), err)
 	}
-	if _, err := listDicts(context.Background(), url); exitCode(err) != exitFailed {
+	if _, err := (dictListOptions{}).list(context.Background(), url); exitCode(err) != exitFailed {
 		t.Errorf("list: %d, %v", exitCode(err), err)
 	}
 }

@@ -42,7 +42,8 @@ func Count(ctx context.Context, o *goredis.Options) (Census, error) {
 }
 
 func usedDatabases(ctx context.Context, o *goredis.Options) ([]int, error) {
-	client := goredis.NewClient(o)
+	own := *o
+	client := goredis.NewClient(&own) // it fills in more, not to be shared
 	defer client.Close()
 	info, err := client.Info(ctx, "keyspace").Result()
 	if err != nil {

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// managedInfo says what a store's records tell of a dictionary that a gateway made. Its
+// JSON is a contract: fields are added, never renamed.
+type managedInfo struct {
+	Rule     string    `json:"rule"`
+	Current  bool      `json:"current"` // false: another has taken its place
+	At       time.Time `json:"at"`      // when it was announced
+	By       string    `json:"by"`
+	Gain     float64   `json:"gain"`     // share of the stored bytes that it saved when it was judged
+	Promised float64   `json:"promised"` // bytes stored by bytes raw
+}
+
+func (m *managedInfo) row(now time.Time) []string {
+	if m == nil {
+		return []string{"", "", ""}
+	}
+	rule := m.Rule
+	if !m.Current {
+		rule += " (former)"
+	}
+	gain := ""
+	if m.Gain != 0 {
+		gain = fmt.Sprintf("%.0f%%", 100*m.Gain)
+	}
+	return []string{rule, age(now.Sub(m.At)), gain}
+}
+
+// age rounds for people.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d/time.Second)))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d/time.Hour))
+	}
+	return fmt.Sprintf("%dd", int(d/(24*time.Hour)))
+}
+
+// managed reads the records of the store: which dictionary was made for which rule. A
+// record that can't be read tells nothing.
+func (s *storeAccess) managed(ctx context.Context) (map[uint32]*managedInfo, error) {
+	texts, err := s.dicts.Records(ctx)
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	all := map[uint32]*managedInfo{}
+	add := func(rule string, v autodict.Version, current bool) {
+		if old := all[uint32(v.Dict)]; old == nil || current {
+			all[uint32(v.Dict)] = &managedInfo{Rule: rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised}
+		}
+	}
+	for _, text := range texts {
+		r, err := autodict.ParseRecord(text)
+		if err != nil {
+			continue
+		}
+		for _, v := range r.Former {
+			add(r.Rule, v, false)
+		}
+		if r.Current != nil {
+			add(r.Rule, *r.Current, true)
+		}
+	}
+	return all, nil
+}
+
+// scanOptions are for connections of their own to every database.
+func (s *storeAccess) scanOptions() *redis.Options {
+	o := s.options
+	o.PoolSize = 1
+	return &o
+}
+
+func (s *storeAccess) count(ctx context.Context) (storeredis.Census, error) {
+	census, err := storeredis.Count(ctx, s.scanOptions())
+	if err != nil {
+		return census, s.failure(err)
+	}
+	return census, nil
+}
+
+func parseNumber(text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 16, 32)
+	if err != nil || len(text) != 8 || n == 0 {
+		return 0, ui.WithHint(fmt.Errorf("%q is no dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it")
+	}
+	return uint32(n), nil
+}
+
+func newDictExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "export URL NUMBER FILE",
+		Short:   "Write a dictionary of a store to a file",
+		Example: "  cinch dict export redis://127.0.0.1:6379 0a1b2c3d orders.dict",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDictExport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], args[2])
+		},
+	}
+}
+
+func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string) error {
+	number, err := parseNumber(text)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	d, err := store.Dictionary(number)
+	if errors.Is(err, cinch.ErrDictMissing) {
+		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", store.name, err, number))
+	}
+	if err != nil {
+		return err
+	}
+	if err := dict.Save(file, d); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%08x: %d bytes written to %s\n", number, len(d.Content()), file)
+	return err
+}
+
+func newDictImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import URL FILE",
+		Short: "Put a dictionary's file into a store, or an archived one back into use",
+		Long: `Put a dictionary's file into a store, where gateways and readers find it by its number.
+
+A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
+zstd-3@0a1b2c3d.`,
+		Example: "  cinch dict import redis://127.0.0.1:6379 orders.dict",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDictImport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1])
+		},
+	}
+}
+
+func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) error {
+	d, err := loadDict(file)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.dicts.Restore(ctx, d); err != nil {
+		return store.failure(err)
+	}
+	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), store.name)
+	return err
+}
