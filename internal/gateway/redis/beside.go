@@ -73,7 +73,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 	if err != nil || !s.leavesMagic(r, found.parts) {
 		return err
 	}
-	return s.sendHidden(s.escapeArgs(keys))
+	return s.sendHidden(s.escapeArgs(r, keys, found.parts))
 }
 
 func (s *session) mayBeSealed(keys [][]byte) bool {

@@ -55,10 +55,28 @@ func (s *session) bodyOf(r *request) ([]byte, bool) {
 	return nil, false
 }
 
-// script watches SCRIPT LOAD.
+func (b *bodies) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known, b.bytes = nil, 0
+}
+
+// script watches SCRIPT LOAD and SCRIPT FLUSH. What another gateway's clients flush stays
+// known here.
 func (s *session) script(r *request) error {
-	if len(r.args) == 3 && isWord(r.args[1], "load") {
-		s.g.bodies.learn(r.args[2])
+	var after func(answer)
+	switch {
+	case len(r.args) == 3 && isWord(r.args[1], "load"):
+		body := bytes.Clone(r.args[2])
+		after = func(a answer) {
+			if !a.isError() {
+				s.g.bodies.learn(body)
+			}
+		}
+	case isWord(r.args[1], "flush"):
+		after = func(answer) { s.g.bodies.forget() }
+	default:
+		return s.forward(r, entry{})
 	}
-	return s.forward(r, entry{})
+	return s.forward(r, entry{kind: kindHook, op: &op{after: after, size: len(r.args[len(r.args)-1])}})
 }

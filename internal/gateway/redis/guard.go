@@ -68,14 +68,14 @@ if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` redis.call
 return r`
 
 	// escapeScript wraps what begins with the magic. KEYS; ARGV: the magic, how many of the
-	// keys are looked at as strings (the rest are hashes).
-	escapeScript = `local m=ARGV[1]
-local function magic(v) return type(v)=='string' and string.sub(v,1,#m)==m end
+	// keys are looked at as strings (the rest as hashes), plain values that begin with it:
+	// in a hash, which may hold envelopes, only those are wrapped.
+	escapeScript = `local m,plain=ARGV[1],{} for i=3,#ARGV do plain[ARGV[i]]=true end
 local function wrap(v) ` + escapeLua + ` return v end
 for i,k in ipairs(KEYS) do if i<=tonumber(ARGV[2]) then
 if redis.pcall('GETRANGE',k,0,#m-1)==m then redis.call('SET',k,wrap(redis.call('GET',k)),'KEEPTTL') end
 else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
-if magic(h[j+1]) then redis.call('HSET',k,h[j],wrap(h[j+1])) end end end end end`
+if plain[h[j+1]] then redis.call('HSET',k,h[j],wrap(h[j+1])) end end end end end`
 
 	// escapeLua turns the plain value v into an envelope with codec raw.
 	escapeLua = `local c,len=-1,#v

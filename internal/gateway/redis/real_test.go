@@ -465,6 +465,11 @@ func TestMagicSurvivesCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, c, "GET s", big, "HGET h f", big)
+	off, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
+	if err := clientOf(t, off).Eval(ctx, "redis.call('HSET',KEYS[1],'g',ARGV[1])", []string{"h"}, big).Err(); err != nil && err != goredis.Nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "HGET h g", big, "HGET h f", big)
 }
 
 func TestDictionaryOfARule(t *testing.T) {

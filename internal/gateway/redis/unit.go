@@ -44,7 +44,15 @@ func (s *session) handleScript(r *request) error {
 // element that equals an argument, or a value that was put back, is no envelope of ours.
 func echoing(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
-	var plain [][]byte
+	if plain := lookalikes(r, parts); plain != nil {
+		e.op = &op{plainBytes: plain}
+	}
+	return e
+}
+
+// lookalikes are the plain values known to a request that begin with the magic: its
+// arguments, and what is put back for it. The arguments are copied.
+func lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
 		if cinch.IsSealed(a) {
 			plain = append(plain, bytes.Clone(a))
@@ -55,10 +63,7 @@ func echoing(r *request, parts []part) entry {
 			plain = append(plain, parts[i].value)
 		}
 	}
-	if plain != nil {
-		e.op = &op{plainBytes: plain}
-	}
-	return e
+	return plain
 }
 
 // runUnit runs a command as a unit, or beside the client's own transaction.
@@ -308,7 +313,7 @@ func (s *session) sendAfter(r *request, keys [][]byte, parts []part) error {
 	if !s.leavesMagic(r, parts) {
 		return nil
 	}
-	_, err := s.sendCapture(s.escapeArgs(keys)...)
+	_, err := s.sendCapture(s.escapeArgs(r, keys, parts)...)
 	return err
 }
 
@@ -333,31 +338,16 @@ func (p *part) put(b []byte) [][]byte {
 // leavesMagic reports that the command may leave a plain value that begins with the
 // magic, which must not stay so.
 func (s *session) leavesMagic(r *request, parts []part) bool {
-	if s.lua.denied || r.cmd.writes {
-		return !s.lua.denied
-	}
-	for i := range parts {
-		if cinch.IsSealed(parts[i].value) {
-			return true
-		}
-	}
-	for _, a := range r.args {
-		if cinch.IsSealed(a) {
-			return true
-		}
-	}
-	return false
+	return !s.lua.denied && (r.cmd.writes || lookalikes(r, parts) != nil)
 }
 
-// escapeArgs makes a call of escapeScript. All sealed values of the keys have been put
-// back, so whatever begins with the magic now is plain. Hashes under no rule were not
-// looked at, and are left alone.
-func (s *session) escapeArgs(keys [][]byte) [][]byte {
-	ordered := append([][]byte(nil), keys...)
-	for _, k := range keys {
-		if s.rules().MayHoldHash(*s.space.Load(), k) {
-			ordered = append(ordered, k)
-		}
+// escapeArgs makes a call of escapeScript. All sealed strings of the keys have been put
+// back, so whatever begins with the magic now is plain.
+func (s *session) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
+	plain := lookalikes(r, parts)
+	all := append([][]byte(nil), keys...)
+	if len(plain) > 0 {
+		all = append(all, keys...)
 	}
-	return evalArgs("EVAL", escapeScript, ordered, []byte(cinch.Magic), itoa(len(keys)), nil)
+	return evalArgs("EVAL", escapeScript, all, []byte(cinch.Magic), itoa(len(keys)), plain)
 }
