@@ -35,7 +35,8 @@ type session struct {
 	in        *resp.Reader
 	up        sink
 	parser    resp.Parser
-	frame     int // bytes of the request at hand that are still in the buffer
+	looked    bool // draining: idle, and the last read found nothing
+	frame     int  // bytes of the request at hand that are still in the buffer
 	args      [][]byte
 	req       request // the one at hand, when it came from the buffer
 	scratch   []byte  // of sealed arguments, between requests nil
@@ -141,14 +142,18 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// carryOn decides about a failed read: a drain that finds the session busy goes on.
+// carryOn decides about a failed read: a drain that finds the session busy goes on. So does
+// one that finds it idle for the first time, since a read after its deadline does not look
+// whether bytes have come.
 func (s *session) carryOn(err error) bool {
 	if !s.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	if len(s.in.Buffered()) == 0 && !s.tx.open && s.queue.empty() {
+	idle := len(s.in.Buffered()) == 0 && !s.tx.open && s.queue.empty()
+	if idle && s.looked {
 		return false
 	}
+	s.looked = idle
 	_ = s.conn.SetReadDeadline(time.Now().Add(drainPoll))
 	return true
 }
@@ -164,7 +169,7 @@ func (s *session) nextRequest() error {
 	case err != nil:
 		return s.passProtocolError()
 	case n > 0:
-		s.frame = n
+		s.frame, s.looked = n, false
 		err = s.handleBuffered(buf[:n])
 		if s.failed == nil {
 			s.in.Discard(n)
