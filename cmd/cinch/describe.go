@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -27,7 +28,7 @@ func (p *process) describe() admin.Description {
 			Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String(), Enabled: !rules.Off,
 		}
 		for _, rule := range rules.Rules() {
-			info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: rule.Setting.String()})
+			info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: describeSetting(rule)})
 		}
 		d.Gateways = append(d.Gateways, info)
 	}
@@ -35,7 +36,8 @@ func (p *process) describe() admin.Description {
 	return d
 }
 
-// describeDicts lists the dictionaries of files, and then those that came from stores.
+// describeDicts lists the dictionaries of files, those that gateways made and use, and then
+// others that came from stores.
 func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 	var list []admin.Dictionary
 	listed := map[uint32]bool{}
@@ -47,6 +49,16 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		add(name, l.dicts[name])
 	}
 	for _, r := range p.gateways {
+		for _, s := range r.auto.Status() {
+			if d, ok := r.keeper.local.Get(s.Number); ok {
+				add("", d)
+				in := &list[len(list)-1]
+				in.Gateway, in.Rule = r.name, s.Rule
+				in.Promised, in.Observed = autodict.Ratio(s.Promised), autodict.Ratio(s.Observed)
+			}
+		}
+	}
+	for _, r := range p.gateways {
 		for _, d := range r.keeper.local.All() {
 			if !listed[d.Number()] {
 				add("", d)
@@ -54,6 +66,13 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		}
 	}
 	return list
+}
+
+func describeSetting(r *policy.Rule) string {
+	if r.Auto {
+		return r.Setting.String() + " (auto)"
+	}
+	return r.Setting.String()
 }
 
 // describeMatch says for people what a rule covers: "menu:* · string · from 64".

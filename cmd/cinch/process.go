@@ -219,11 +219,13 @@ func (p *process) addAdmin(addr string) error {
 		Requests: p.requests, Replies: p.replies, Codec: p.engine.InFlight,
 		Version: b.version, Revision: b.revision,
 	}
+	dictionaries := &autodict.Metrics{Trainer: p.trainer}
 	for _, r := range p.gateways {
 		metrics.Gateways = append(metrics.Gateways, r.stats)
+		dictionaries.Managers = append(dictionaries.Managers, autodict.NamedManager{Gateway: r.name, Manager: r.auto})
 	}
 	registry := prometheus.NewRegistry()
-	if err := metrics.Register(registry); err != nil {
+	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries)); err != nil {
 		return err
 	}
 	l, err := listen(addr, "admin")

@@ -34,6 +34,12 @@ type Dictionary struct {
 	Name   string `json:"name"`   // of the config; empty when it came from a store
 	Number string `json:"number"` // 8 hex digits
 	Bytes  int    `json:"bytes"`
+
+	// Of one that is in use for a rule whose dictionary is managed:
+	Gateway  string  `json:"gateway,omitempty"`
+	Rule     string  `json:"rule,omitempty"`
+	Promised float64 `json:"promised,omitempty"` // raw by stored bytes
+	Observed float64 `json:"observed,omitempty"` // the same, of the last values
 }
 
 // Status is the document of /api/status, whose contract is docs/METRICS.md.

@@ -41,3 +41,7 @@ func documents(n, shape int) [][]byte {
 	}
 	return all
 }
+
+func dictForTest() (*codec.Dict, error) {
+	return codec.NewDict(document(rand.New(rand.NewPCG(1, 1)), 0))
+}

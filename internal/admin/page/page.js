@@ -152,8 +152,14 @@ function processCard(s) {
       budgetTile("Requests in flight", s.budget.request),
       budgetTile("Replies in flight", s.budget.reply),
       s.codec ? tile("Codecs at work", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
-    s.dictionaries.length === 0 ? null : section("Dictionaries", table([["name"], ["number"], ["size"]],
-      s.dictionaries.map((d) => [d.name || "(from a store)", d.number, bytes(d.bytes)]))));
+    s.dictionaries.length === 0 ? null : section("Dictionaries", table(
+      [["name"], ["number"], ["size"], ["promised"], ["observed"]], s.dictionaries.map(dictionaryRow))));
+}
+
+// dictionaryRow has the ratios of those that gateways made themselves.
+function dictionaryRow(d) {
+  const name = d.name || (d.rule ? `${d.gateway}: ${d.rule} (auto)` : "(from a store)");
+  return [name, d.number, bytes(d.bytes), ratio(d.promised ?? 0), ratio(d.observed ?? 0)];
 }
 
 function show(status) {

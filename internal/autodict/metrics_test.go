@@ -1,0 +1,80 @@
+package autodict
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func TestMetrics(t *testing.T) {
+	m := New(Options{Apply: func(*policy.Policy) {}})
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	r := m.all()[0]
+	m.Sample(m.ruleOf(r), []byte("doc:1"), make([]byte, 100), 50)
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.use(r, d)
+	m.update(r, func(t *tally) {
+		t.Trainings[reasonFirst]++
+		t.Refused[refusedSaving]++
+		t.Promised = 0.25
+	})
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(&Metrics{Trainer: NewTrainer(TrainerOptions{}), Managers: []NamedManager{{"g", m}}}); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, x := range f.Metric {
+			values[f.GetName()] = x.GetGauge().GetValue() + x.GetCounter().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"cinch_dictionary_promised_ratio": 4, "cinch_dictionary_info": 1, "cinch_dictionary_sample_values": 1,
+		"cinch_dictionary_sample_bytes": 100 + itemOverhead, "cinch_dictionary_trainings_total": 1, "cinch_dictionary_refused_total": 1,
+	} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v", name, values[name], want)
+		}
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v: %v", err, problems)
+	}
+}
+
+// docs/METRICS.md names exactly the metrics that there are.
+func TestMetricsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, exist []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_dictionary_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
+		documented = append(documented, m[1])
+	}
+	ch := make(chan *prometheus.Desc, 100)
+	(&Metrics{}).Describe(ch)
+	close(ch)
+	for d := range ch {
+		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
+	}
+	slices.Sort(documented)
+	slices.Sort(exist)
+	if !slices.Equal(documented, exist) {
+		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
+	}
+}
