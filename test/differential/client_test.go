@@ -11,7 +11,7 @@ import (
 )
 
 // replyTimeout is how long a reply may take: the slowest are LCS and scripts on megabytes.
-const replyTimeout = 15 * time.Second
+const replyTimeout = 10 * time.Second
 
 // client is one raw connection. It is used by one goroutine at a time.
 type client struct {
