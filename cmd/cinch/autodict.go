@@ -47,12 +47,15 @@ func (p *process) newAutodict(r *running, log *slog.Logger) *autodict.Manager {
 		Log:        log,
 		MaxSample:  int(t.MaxSample),
 		MinSamples: t.MinSamples,
-		MinSaving:  float64(t.MinSaving) / 100,
-		Drift:      float64(t.Drift) / 100,
+		MinSaving:  max(float64(t.MinSaving)/100, nearZero),
+		Drift:      max(float64(t.Drift)/100, nearZero),
 		Interval:   time.Duration(t.Interval),
 		Poll:       time.Duration(t.Poll),
 	})
 }
+
+// nearZero is what 0% means; zero would mean the default.
+const nearZero = 1e-9
 
 // gatewayID names a gateway of this process to those of others: host/gateway/random.
 func gatewayID(name string) string {

@@ -158,7 +158,7 @@ func TestAutoDictionary(t *testing.T) {
 	direct := connectTo(t, server.Addr)
 	g := startAuto(t, server.Addr)
 	docs := &documents{random: rand.New(rand.NewPCG(1, 2))}
-	g.set(t, "doc:", docs, 5000)
+	g.set(t, "doc:", docs, 20_000)
 	g.writeUntil(t, docs, "dictionary rolled out", 1)
 	share, numbers := g.measure(t, direct, docs)
 	t.Logf("stored %.3f of what zstd alone stores, %v", share, numbers)
@@ -192,5 +192,37 @@ func TestAutoDictionary(t *testing.T) {
 	other.logged("dictionary adopted")
 	if _, adopted := other.measure(t, direct, docs); fmt.Sprint(adopted) != fmt.Sprint(others) {
 		t.Errorf("another gateway: %v, want %v", adopted, others)
+	}
+}
+
+// Gateways in front of one store end up with one dictionary, whoever trained it, and read
+// what the others wrote.
+func TestThreeAutoGateways(t *testing.T) {
+	server := testenv.Redis(t)
+	direct := connectTo(t, server.Addr)
+	var gateways []*autoGateway
+	docs := &documents{random: rand.New(rand.NewPCG(3, 4))}
+	for range 3 {
+		g := startAuto(t, server.Addr)
+		g.set(t, "doc:", docs, 2000)
+		gateways = append(gateways, g)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var all []string
+		for i, g := range gateways {
+			g.set(t, "doc:", docs, 100)
+			_, numbers := g.measure(t, direct, docs)
+			reader := gateways[(i+1)%len(gateways)].client
+			if v, err := reader.Get(t.Context(), "doc:measured:7").Bytes(); err != nil || v[0] != '{' {
+				t.Fatalf("%v: %q", err, v)
+			}
+			all = append(all, fmt.Sprint(numbers))
+		}
+		if all[0] == all[1] && all[1] == all[2] && !strings.HasPrefix(all[0], "map[0:") && all[0] != "map[]" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("they don't agree: %v", all)
+		}
 	}
 }

@@ -14,8 +14,8 @@ func taskFor(t *testing.T, samples [][]byte) task {
 
 func TestTrainer(t *testing.T) {
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
-	got := trainer.train(t.Context(), taskFor(t, documents(2000, 0)))
-	if got.refused != "" || got.dict == nil || got.promised > got.before*0.6 || got.values < 500 {
+	got := trainer.train(t.Context(), taskFor(t, documents(700, 0)))
+	if got.refused != "" || got.dict == nil || got.promised > got.before*0.6 || got.values < 250 {
 		t.Fatalf("%+v", got)
 	}
 	if trainer.Worked() <= 0 || trainer.InMemory() != 0 {
@@ -23,13 +23,13 @@ func TestTrainer(t *testing.T) {
 	}
 
 	// It must beat the dictionary in use, not only none.
-	k := taskFor(t, documents(2001, 0))
+	k := taskFor(t, documents(701, 0))
 	k.current = got.dict
 	if again := trainer.train(t.Context(), k); again.refused != refusedSaving || again.before > got.promised*1.1 {
 		t.Errorf("%+v", again)
 	}
 	// The dictionary's own size counts: for few bytes it is not worth having.
-	k = taskFor(t, documents(2000, 0))
+	k = taskFor(t, documents(700, 0))
 	k.volume = 10_000
 	if small := trainer.train(t.Context(), k); small.refused != refusedSaving {
 		t.Errorf("%+v", small)
@@ -62,7 +62,7 @@ func TestTrainerRefuses(t *testing.T) {
 	}
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := trainer.train(cut, taskFor(t, documents(2000, 0))); got.refused != refusedStopped {
+	if got := trainer.train(cut, taskFor(t, documents(700, 0))); got.refused != refusedStopped {
 		t.Errorf("cut off: %+v", got)
 	}
 }

@@ -141,8 +141,8 @@ func (v *validator) training() {
 	if t.CPU < 1 {
 		v.add("training.cpu", "", "is below 1%%")
 	}
-	if t.Interval < 0 {
-		v.add("training.interval", "", "is negative")
+	if t.Interval <= 0 {
+		v.add("training.interval", "", "is not above 0s")
 	}
 	if t.Poll < Duration(10*time.Millisecond) {
 		v.add("training.poll", "", "is below 10ms")
