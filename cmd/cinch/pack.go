@@ -86,29 +86,35 @@ func runPack(ctx context.Context, o packOptions) error {
 	if err := o.checkPolicy(w); err != nil {
 		return err
 	}
-	p, err := o.options(w)
-	if err != nil {
+	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.packOptions(ctx, w, to) })
+	if report == nil {
 		return err
 	}
-	if err := o.publish(ctx, w, to); err != nil {
-		return err
-	}
-	p.Task = &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: w.dicts.ready, To: to, Always: o.always}
-	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
-	if p.State, err = o.packState(w); err != nil {
-		return err
-	}
-	if p.DryRun = o.dryRun; o.dryRun {
-		p.Sample = o.sample
-	}
-	report, err := o.run(ctx, w, p)
-	if err := errors.Join(o.show(&report), err); err != nil {
+	if err := errors.Join(o.show(report), err); err != nil {
 		return err
 	}
 	if report.Problems > 0 {
 		return withCode(exitSkipped, fmt.Errorf("%s could not be packed", count(int(report.Problems), "value", "values")))
 	}
 	return nil
+}
+
+// packOptions are the options of a run over the nodes that there are now.
+func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Setting) (pack.Options, error) {
+	p, err := o.options(w)
+	if err != nil {
+		return p, err
+	}
+	if err := o.publish(ctx, w, to); err != nil {
+		return p, err
+	}
+	p.Task = &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: w.dicts.ready, To: to, Always: o.always}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
+	if p.DryRun = o.dryRun; o.dryRun {
+		p.Sample = o.sample
+	}
+	p.State, err = o.packState(w)
+	return p, err
 }
 
 func (o *packOptions) check() (to codec.Setting, err error) {

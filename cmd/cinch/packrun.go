@@ -99,26 +99,56 @@ func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, er
 	return s, err
 }
 
-// run shows a run while it goes on, and its report.
-func (o *walkOptions) run(ctx context.Context, w *where, p pack.Options) (pack.Report, error) {
+// run shows a run while it goes on, and returns its report, nil when it did not begin. In a cluster it walks again
+// when slots have moved meanwhile, for keys may have moved past it; make makes the
+// options anew then.
+func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	stop := o.stopOnSignal(cancel)
+	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
+	var all *pack.Report
+	var err error
+	for range maxPasses {
+		var p pack.Options
+		if p, err = make(); err != nil {
+			break
+		}
+		p.Stop, p.Tell = stop, show.tell
+		var report pack.Report
+		if report, err = pack.Run(ctx, p); all == nil {
+			all = &report
+		} else {
+			all.Join(&report)
+		}
+		if pack.Final(err) || p.Sample > 0 || err != nil && !storeredis.Unavailable(err) || !w.moved(ctx) {
+			break
+		}
+		show.tell(pack.Event{Notice: "slots of the cluster have moved meanwhile, so once more"})
+	}
+	show.bar.Clear()
+	if all == nil {
+		return nil, err
+	}
+	if o.asJSON {
+		show.event(map[string]any{"event": "end", "report": reportJSON(all), "error": errorText(err)})
+	}
+	return all, w.runFailure(err, o.stateFile)
+}
+
+// maxPasses bounds the walks over a cluster whose slots keep moving.
+const maxPasses = 20
+
+// stopOnSignal asks to stop at the first signal and cancels at the second.
+func (o *walkOptions) stopOnSignal(cancel func()) <-chan struct{} {
 	stop := make(chan struct{})
-	p.Stop = stop
 	go func() {
 		<-o.signals
 		close(stop)
 		<-o.signals
 		cancel()
 	}()
-	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
-	p.Tell = show.tell
-	report, err := pack.Run(ctx, p)
-	show.bar.Clear()
-	if o.asJSON {
-		show.event(map[string]any{"event": "end", "report": reportJSON(&report), "error": errorText(err)})
-	}
-	return report, w.runFailure(err, o.stateFile)
+	return stop
 }
 
 func errorText(err error) any {

@@ -95,14 +95,19 @@ func (o *whereOptions) takeDB() error {
 
 // where is an opened store with what is known of how it is used.
 type where struct {
-	cfg     *config.Config
-	gateway config.Gateway
-	name    string // without credentials
-	policy  *policy.Policy
-	engine  *codec.Engine
-	store   *storeredis.Store
-	dicts   *nodeDicts
-	stop    context.CancelFunc // ends what runs in the background
+	cfg      *config.Config
+	gateway  config.Gateway
+	name     string // without credentials
+	upstream gateway.Upstream
+	policy   *policy.Policy
+	engine   *codec.Engine
+	files    []*codec.Dict
+	dbs      []int
+
+	store  *storeredis.Store
+	layout string // of a cluster, when it was opened
+	dicts  *nodeDicts
+	stop   context.CancelFunc // ends what runs in the background
 }
 
 // open reads the configuration and connects.
@@ -120,17 +125,42 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 		return nil, withCode(exitConfig, err)
 	}
 	w.name = up.String()
-	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(up), DBs: o.dbs})
-	if err != nil {
-		return nil, w.failure(err)
-	}
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	w.dicts, err = newNodeDicts(ctx, w.store, files)
-	if err != nil {
-		w.close()
+	w.upstream, w.files, w.dbs = up, files, o.dbs
+	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// connect opens the store at all nodes that it has now.
+func (w *where) connect(ctx context.Context) (err error) {
+	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(w.upstream), DBs: w.dbs})
+	if err != nil {
+		return w.failure(err)
+	}
+	if w.layout, err = w.store.Layout(ctx); err != nil {
+		w.store.Close()
+		return w.failure(err)
+	}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if w.dicts, err = newNodeDicts(ctx, w.store, w.files); err != nil {
+		w.close()
+	}
+	return err
+}
+
+// moved reports whether the cluster's slots are with others than when it was opened, and
+// connects to those.
+func (w *where) moved(ctx context.Context) bool {
+	if !w.store.Cluster() {
+		return false
+	}
+	layout, err := w.store.Layout(ctx)
+	if err != nil || layout == w.layout {
+		return false
+	}
+	w.close()
+	return w.connect(ctx) == nil
 }
 
 func (w *where) close() {

@@ -64,29 +64,35 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 		return err
 	}
 	defer w.close()
-	p, err := o.options(w)
-	if err != nil {
+	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.unpackOptions(ctx, w) })
+	if report == nil {
 		return err
 	}
-	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
-	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
-	if !o.force {
-		if err := w.checkRoom(ctx, p); err != nil {
-			return err
-		}
-		p.Room = true
-	}
-	if p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.dbs))); err != nil {
-		return err
-	}
-	report, err := o.run(ctx, w, p)
-	if err := errors.Join(o.table(&report, "put back"), err); err != nil {
+	if err := errors.Join(o.table(report, "put back"), err); err != nil {
 		return err
 	}
 	if report.Problems > 0 {
 		return withCode(exitSkipped, fmt.Errorf("%s not put back", count(int(report.Problems), "value was", "values were")))
 	}
 	return nil
+}
+
+// unpackOptions are the options of a run over the nodes that there are now.
+func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Options, error) {
+	p, err := o.options(w)
+	if err != nil {
+		return p, err
+	}
+	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
+	if !o.force {
+		if err := w.checkRoom(ctx, p); err != nil {
+			return p, err
+		}
+		p.Room = true
+	}
+	p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.dbs)))
+	return p, err
 }
 
 // matching gives nil for no pattern.

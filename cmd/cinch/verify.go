@@ -55,18 +55,20 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 		return err
 	}
 	defer w.close()
-	p, err := o.options(w)
-	if err != nil {
+	report, err := o.run(ctx, w, func() (pack.Options, error) {
+		p, err := o.options(w)
+		p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
+		p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
+		p.DryRun = true
+		return p, err
+	})
+	if report == nil {
 		return err
 	}
-	p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
-	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
-	p.DryRun = true
-	report, err := o.run(ctx, w, p)
-	if err := errors.Join(o.table(&report, "changed"), err); err != nil {
+	if err := errors.Join(o.table(report, "changed"), err); err != nil {
 		return err
 	}
-	return o.verdict(&report)
+	return o.verdict(report)
 }
 
 func (o *verifyOptions) verdict(r *pack.Report) error {

@@ -78,6 +78,12 @@ func (r *Report) problem(err error) {
 	}
 }
 
+// Join adds a later run over the same stores, of which there may have to be several.
+func (r *Report) Join(later *Report) {
+	r.add(later)
+	r.Total, r.UsedAfter, r.Took = later.Total, later.UsedAfter, r.Took+later.Took
+}
+
 // add sums up; what a run finds out at its ends is left alone.
 func (r *Report) add(o *Report) {
 	for _, x := range []struct{ to, from *int64 }{

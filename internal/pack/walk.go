@@ -64,7 +64,9 @@ func (w *walk) moved(position uint64, ended bool) {
 func done(cursor uint64) float64 { return float64(bits.Reverse64(cursor)) / (1 << 64) }
 
 // whole walks until the end, over interruptions by a server that is away for a while.
+// When nothing was finished for as long as the run's patience lasts, it gives up.
 func (w *walk) whole(ctx context.Context) error {
+	reached, since := w.position, time.Now()
 	for !w.ended {
 		err := w.once(ctx)
 		switch {
@@ -72,19 +74,22 @@ func (w *walk) whole(ctx context.Context) error {
 			continue
 		case errors.Is(err, errSampled):
 			return nil
-		case ctx.Err() != nil || final(err) || !w.Unavailable(err):
+		case ctx.Err() != nil || Final(err) || !w.Unavailable(err):
 			return err
 		}
+		if w.position != reached {
+			reached, since = w.position, time.Now()
+		}
 		w.notice("%s does not answer, trying again: %v", w.Node.Name(), err)
-		if err := w.await(ctx, err); err != nil {
+		if err := w.await(ctx, since.Add(w.Patience), err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// final errors are those of the run, not of the connection.
-func final(err error) bool {
+// Final reports whether an error is the run's own, after which nothing is tried again.
+func Final(err error) bool {
 	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
 		if errors.Is(err, e) {
 			return true
@@ -94,8 +99,8 @@ func final(err error) bool {
 }
 
 // await waits until the node answers again, and starts over where it was started anew.
-func (w *walk) await(ctx context.Context, cause error) error {
-	for deadline := time.Now().Add(w.Patience); time.Now().Before(deadline) && !w.stopped(); {
+func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error {
+	for time.Now().Before(deadline) && !w.stopped() {
 		if err := sleep(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func TestWritersWin(t *testing.T) {
 	models := make([]*model, 6)
 	for i := range models {
 		models[i] = newModel(t, i, through.Addr, server.Addr)
-		writers.Go(func() { models[i].write(1500) })
+		writers.Go(func() { models[i].write(4000) })
 	}
 	writers.Wait()
 	close(done)

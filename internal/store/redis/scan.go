@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"slices"
 	"strconv"
@@ -121,7 +122,7 @@ func (n *Node) addSpaces(dbs []int, info map[string]string) {
 
 // lookAround makes a node of every primary.
 func (s *Store) lookAround(ctx context.Context) error {
-	addrs, err := s.Primaries(ctx)
+	addrs, err := s.primaries(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,31 +141,44 @@ func (s *Store) lookAround(ctx context.Context) error {
 	return nil
 }
 
-// Primaries asks the cluster for the addresses of the primaries that hold slots, sorted.
-// Of a standalone server it is the server's own.
-func (s *Store) Primaries(ctx context.Context) ([]string, error) {
-	if s.cluster == nil && len(s.nodes) > 0 && len(s.nodes[0].spaces) > 0 {
-		return []string{s.nodes[0].addr}, nil
-	}
-	var slots []goredis.ClusterSlot
-	var err error
+// slots asks the cluster which primary has which slots.
+func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err error) {
+	err = errClient
 	for _, n := range s.nodes {
 		//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7
 		if slots, err = n.client.ClusterSlots(ctx).Result(); err == nil {
 			break
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
+	slots = slices.DeleteFunc(slots, func(c goredis.ClusterSlot) bool { return len(c.Nodes) == 0 })
+	return slots, err
+}
+
+// primaries are the addresses of the primaries that hold slots, sorted.
+func (s *Store) primaries(ctx context.Context) ([]string, error) {
+	slots, err := s.slots(ctx)
 	var addrs []string
 	for _, slot := range slots {
-		if len(slot.Nodes) > 0 && !slices.Contains(addrs, slot.Nodes[0].Addr) {
-			addrs = append(addrs, s.reachable(slot.Nodes[0].Addr))
-		}
+		addrs = append(addrs, s.reachable(slot.Nodes[0].Addr))
 	}
 	slices.Sort(addrs)
-	return slices.Compact(addrs), nil
+	return slices.Compact(addrs), err
+}
+
+// Layout is which primary of a cluster has which slots, in a text that is another when
+// slots have moved: then keys may have slipped past a walk. Of a standalone server it is
+// always the same.
+func (s *Store) Layout(ctx context.Context) (string, error) {
+	if s.cluster == nil {
+		return "", nil
+	}
+	slots, err := s.slots(ctx)
+	var parts []string
+	for _, slot := range slots {
+		parts = append(parts, fmt.Sprintf("%05d-%05d=%s", slot.Start, slot.End, slot.Nodes[0].ID))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " "), err
 }
 
 // reachable completes the address of a node that doesn't know its own host.
@@ -208,10 +222,15 @@ func (n *Node) Spaces() []*Space { return n.spaces }
 // Ping waits for the node's answer to a command that does nothing.
 func (n *Node) Ping(ctx context.Context) error { return n.client.Ping(ctx).Err() }
 
-// RunID changes when the server is started anew. Cursors of a scan don't survive that.
+// RunID changes when cursors of a scan lose their meaning: when the server is started
+// anew, and in a cluster when slots have moved, since keys may have moved past the cursor.
 func (n *Node) RunID(ctx context.Context) (string, error) {
 	info, err := n.info(ctx)
-	return info["run_id"], err
+	if err != nil || n.store.cluster == nil {
+		return info["run_id"], err
+	}
+	layout, err := n.store.Layout(ctx)
+	return fmt.Sprintf("%s/%08x", info["run_id"], crc32.ChecksumIEEE([]byte(layout))), err
 }
 
 // Memory is the node's own account of its memory.
