@@ -1,0 +1,52 @@
+package pack
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// liar compresses something else where a value contains a word, as a broken library or
+// bad memory would.
+type liar struct{ engine *codec.Engine }
+
+var levelOne = codec.Setting{Codec: codec.Zstd, Level: 1}
+
+func (liar) Name() string { return "liar" }
+
+func (l liar) Compress(dst, src []byte, _ int, d *codec.Dict) ([]byte, error) {
+	if i := strings.Index(string(src), "customer 31\""); i >= 0 {
+		src = append([]byte(nil), src...)
+		src[i] ^= 1
+	}
+	return l.engine.Compress(dst, src, levelOne, d)
+}
+
+func (l liar) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, error) {
+	return l.engine.Decompress(dst, src, codec.Zstd, rawLen, d)
+}
+
+// TestFirstMismatchStops: what doesn't open to its value replaces nothing, and nothing
+// more is replaced afterwards.
+func TestFirstMismatchStops(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 2000, 0, 400) // document 1 has the word
+	before := contents(t, c, newSealer(nil))
+	o := inProcess(t, server.Addr)
+	broken := codec.New(codec.Options{Zstd: liar{codec.New(codec.Options{})}})
+	o.Task = &pack.Seal{Policy: zstdPolicy(t), Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: broken})}
+	report, err := pack.Run(t.Context(), o)
+	if !errors.Is(err, pack.ErrMismatch) || !strings.Contains(err.Error(), `key "string:1"`) {
+		t.Fatalf("%v, want ErrMismatch and the key", err)
+	}
+	sameContents(t, "afterwards", contents(t, c, newSealer(nil)), before)
+	if n := int64(sealed(before, c)); n == 2000 || report.Replaced > n {
+		t.Errorf("%d replaced, %d sealed", report.Replaced, sealed(before, c))
+	}
+}
