@@ -94,19 +94,11 @@ func (l *largeRequest) header() (int, error) {
 		l.pending = -1
 		return n, nil
 	}
-	line, err := l.s.in.Line()
-	if err != nil {
-		return 0, err
+	n, err := l.s.in.BulkHeader()
+	if err == nil && n > 1<<40 {
+		err = resp.ErrProtocol
 	}
-	if len(line) < 3 {
-		return 0, resp.ErrProtocol
-	}
-	n, ok := resp.ParseInt(line[1 : len(line)-2])
-	if line[0] != '$' || !ok || n < 0 || n > 1<<40 {
-		return 0, resp.ErrProtocol
-	}
-	l.s.in.Discard(len(line))
-	return int(n), nil
+	return int(n), err
 }
 
 // stream sends the request as it arrives.

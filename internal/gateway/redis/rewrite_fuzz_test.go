@@ -136,6 +136,7 @@ func FuzzSession(f *testing.F) {
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 20000) + "\r\n",
 		"*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 20000) + "\r\n$1\r\nl\r\n$3\r\n\xC1\xDD\xDC\r\n",
 		"*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 20000) + "\r\n\r\n",
+		"*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 20000) + "\r\n$1\rxl\r\n$3\r\n\xC1\xDD\xDC\r\n",
 		"*1\r\n$-5\r\n", "SET a \"x\r\n", "*3\r\n$3\r\nSET\r\n",
 	} {
 		f.Add([]byte(s))

@@ -121,6 +121,31 @@ func (r *Reader) LineAt(off int) ([]byte, error) {
 	}
 }
 
+// BulkHeader consumes the header of a request's argument and returns its length. It takes
+// what Parser takes, since both must find the same end of a request.
+func (r *Reader) BulkHeader() (int64, error) {
+	for {
+		buf := r.Buffered()
+		if len(buf) > 0 && buf[0] != '$' {
+			return 0, ErrProtocol
+		}
+		n, next, err := headerLine(buf, 0)
+		if err != nil || next > 0 && n < 0 {
+			return 0, ErrProtocol
+		}
+		if next > 0 {
+			r.Discard(next)
+			return n, nil
+		}
+		if err := r.Fill(); err != nil {
+			if errors.Is(err, io.ErrShortBuffer) {
+				err = ErrProtocol
+			}
+			return 0, noEOF(err, 1)
+		}
+	}
+}
+
 // ReadFull consumes len(dst) bytes into dst.
 func (r *Reader) ReadFull(dst []byte) error {
 	n := copy(dst, r.buf[r.r:r.w])
