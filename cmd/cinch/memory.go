@@ -8,7 +8,7 @@ import (
 
 // The collector's limit follows from what we allow ourselves to hold:
 //
-//	budget of values + fixed + per connection
+//	budget of values + fixed + per connection + samples and training of dictionaries
 //
 // It is soft: near it the collector works more instead of letting garbage grow
 // to the size of what is live, as GOGC=100 does and does well below it. So the
@@ -17,6 +17,7 @@ import (
 // set, is left alone; GOGC is the operator's in any case.
 const (
 	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
+	trainingBytes   = 64 << 20 // tables and garbage of a training
 	connectionBytes = 32 << 10 // both sides' buffers and stacks
 	limitStep       = 16 << 20 // setting the limit stops the world: not for less
 	limitInterval   = time.Second
@@ -51,9 +52,15 @@ func (p *process) boundMemory() (stop func()) {
 
 // memoryLimit is in bytes.
 func (p *process) memoryLimit() int64 {
-	connections := int64(0)
+	connections, samples := int64(0), p.trainer.InMemory()
 	for _, r := range p.gateways {
 		connections += r.stats.Snapshot().Connections.Open
+		for _, s := range r.auto.Status() {
+			samples += int64(s.SampleBytes)
+		}
 	}
-	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes
+	if samples > 0 {
+		samples += trainingBytes
+	}
+	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes + samples
 }

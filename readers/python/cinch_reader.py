@@ -110,15 +110,24 @@ def fetch_dictionary(client, number: int) -> bytes:
     client is a redis.Redis of database 0 without decode_responses, or whatever else has its execute_command.
     """
     name = f"{number:08x}"
-    try:
-        content = base64.b64decode(client.execute_command("FCALL_RO", "cinch_dict_" + name, 0))
-    except Exception as e:  # each client has classes of its own
-        if not any(text in str(e).lower() for text in ("function not found", "unknown command")):
-            raise
-        content = client.execute_command("GET", "cinch:dict:" + name)
+    content = None
+    for library, key in (("cinch_dict_", "cinch:dict:"), ("cinch_archive_", "cinch:dict:archive:")):
+        if content is None:
+            content = _call(client, library + name)
+        if content is None:
+            content = client.execute_command("GET", key + name)
     if content is None or dictionary_number(content) != number:
         raise DictionaryMissing(name)
     return content
+
+
+def _call(client, function: str):
+    try:
+        return base64.b64decode(client.execute_command("FCALL_RO", function, 0))
+    except Exception as e:  # each client has classes of its own
+        if not any(text in str(e).lower() for text in ("function not found", "unknown command")):
+            raise
+        return None
 
 
 def _decode(h: Header, payload: bytes, dictionary):

@@ -67,7 +67,7 @@ class FakeRedis:
         self.answers = answers
 
     def execute_command(self, *args):
-        answer = self.answers.get(args)
+        answer = self.answers.get(args, Exception("Function not found") if args[0] == "FCALL_RO" else None)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -86,6 +86,15 @@ class FetchDictionary(unittest.TestCase):
         self.assertEqual(self.fetch(base64.b64encode(self.content)), self.content)
         for error in ("Function not found", "unknown command 'FCALL_RO', with args beginning with: "):
             self.assertEqual(self.fetch(Exception(error), self.content), self.content)
+
+    def test_archived(self):
+        gone = Exception("Function not found")
+        archived = ("FCALL_RO", f"cinch_archive_{self.number:08x}", 0)
+        for answers in (
+            {self.call: gone, archived: base64.b64encode(self.content)},
+            {self.call: gone, archived: gone, ("GET", f"cinch:dict:archive:{self.number:08x}"): self.content},
+        ):
+            self.assertEqual(cinch.fetch_dictionary(FakeRedis(answers), self.number), self.content)
 
     def test_missing(self):
         for called, got in [
