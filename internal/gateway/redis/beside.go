@@ -68,7 +68,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 	if known {
 		err = s.sendComposed(r, body, keys, found.parts)
 	} else {
-		err = s.forward(r, echoing(r, found.parts))
+		err = s.forward(r, s.echoing(r, found.parts))
 	}
 	if err != nil || !s.leavesMagic(r, found.parts) {
 		return err
@@ -95,7 +95,7 @@ func (s *session) sendHidden(args [][]byte) error {
 
 // sendComposed sends the client's script behind the prologue.
 func (s *session) sendComposed(r *request, body []byte, keys [][]byte, parts []part) error {
-	e := echoing(r, parts)
+	e := s.echoing(r, parts)
 	if e.op == nil {
 		e.op = &op{}
 	}

@@ -137,12 +137,13 @@ func (s *session) reset(r *request) error {
 }
 
 func (s *session) subscribe(r *request) error {
+	s.subscribing = !s.tx.open
 	return s.forward(r, entry{kind: kindSubscribe, op: &op{acks: len(r.args) - 1}})
 }
 
 func (s *session) unsubscribe(r *request) error {
 	if len(r.args) > 1 {
-		return s.subscribe(r)
+		return s.forward(r, entry{kind: kindSubscribe, op: &op{acks: len(r.args) - 1}})
 	}
 	return s.forward(r, entry{kind: kindUnsubscribe, op: &op{class: r.args[0][0] | 0x20}})
 }

@@ -42,7 +42,7 @@ var errTooLong = errors.New("redis: request is too long to be collected")
 // largeRequest handles the request whose beginning the parser has seen.
 func (s *session) largeRequest() error {
 	if !s.parser.Started() {
-		return s.failWith("ERR cinch: an inline request may have 16 KiB; use the RESP protocol for longer ones")
+		return s.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	s.replies.next()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
@@ -230,10 +230,44 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	return arg, err
 }
 
-// sealOrStream seals a long value of n bytes, or sends it as it is when there is no budget.
-func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
+// mayHold decides whether the long value of n bytes at hand, whose header has been read, is
+// held for sealing: not if it is too long, no rule covers its key, or there is no budget
+// and it can go as it is. When it is held the budget has been taken.
+func (l *largeRequest) mayHold(n int, key []byte) (bool, error) {
+	if n > l.s.g.cfg.MaxSeal {
+		return false, nil
+	}
+	head, err := l.s.in.Peek(len(cinch.Magic))
+	if err != nil {
+		return false, err
+	}
+	if cinch.IsSealed(head) { // has to be wrapped
+		return true, l.reserve(2 * int64(n))
+	}
+	if !l.s.mayBeSealed([][]byte{key}) {
+		return false, nil
+	}
 	if !l.tryReserve(2*int64(n), sealPatience) {
 		l.s.g.cfg.Stats.Error("budget")
+		return false, nil
+	}
+	return true, nil
+}
+
+// sealOrStream seals a long value of n bytes, or sends it as it is.
+func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
+	at := key
+	if l.cmd.args.kind == stringValues {
+		at = before
+	}
+	hold, err := l.mayHold(n, at)
+	if errors.Is(err, errTooLong) { // the server has the beginning of the request already
+		return l.s.failWith("ERR cinch: " + err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	if !hold {
 		return l.streamUnsealed(n, true)
 	}
 	defer l.release()
@@ -375,10 +409,16 @@ func (l *largeRequest) take() error {
 	if err != nil {
 		return err
 	}
-	if l.cmd.args.single && len(l.args) == l.cmd.args.first && n > freeBytes &&
-		(n > l.s.g.cfg.MaxSeal || !l.tryReserve(2*int64(n), sealPatience)) {
-		l.pending, l.unsealed = n, true
-		return nil
+	if l.cmd.args.single && len(l.args) == l.cmd.args.first && n > freeBytes {
+		seal, err := l.mayHold(n, l.args[1])
+		if err != nil {
+			l.pending = n
+			return err
+		}
+		if !seal {
+			l.pending, l.unsealed = n, true
+			return nil
+		}
 	}
 	if int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
 		l.pending = n

@@ -11,10 +11,11 @@ type luaRights struct {
 }
 
 // readVerb is the command that runs a script that only reads; empty where the user may
-// run none, or where that is not known inside MULTI, where it can't be asked. It asks the
-// server once, with a script that does nothing.
+// run none, or where that is not known and can't be asked: inside MULTI, and with client
+// tracking, whose CACHING YES holds for the next command. It asks the server once, with a
+// script that does nothing.
 func (s *session) readVerb() (string, error) {
-	if s.lua.asked || s.tx.open {
+	if s.lua.asked || s.tx.open || s.tracking {
 		return s.lua.verb(), nil
 	}
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {

@@ -10,9 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// freeBytes is up to where a value needs no budget: it is about what a connection's
-// buffers hold anyway.
-const freeBytes = 2 * bufferBytes
+// freeBytes is up to where a value needs no budget: it is what a connection's buffers hold
+// anyway.
+const freeBytes = bufferBytes
 
 // held is a staged piece of a reply: a pooled buffer and the budget that it takes.
 type held struct {

@@ -32,23 +32,24 @@ type session struct {
 	closing  sync.Once
 
 	// request pump
-	in        *resp.Reader
-	up        sink
-	parser    resp.Parser
-	looked    bool // draining: idle, and the last read found nothing
-	frame     int  // bytes of the request at hand that are still in the buffer
-	args      [][]byte
-	req       request // the one at hand, when it came from the buffer
-	scratch   []byte  // of sealed arguments, between requests nil
-	tx        transaction
-	watched   bool
-	tracking  bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
-	lastWords atomic.Pointer[string] // sent to the client when the session fails
-	lua       luaRights
-	units     unitRights
-	aux       *auxConn
-	failed    error
-	replies   muting
+	in          *resp.Reader
+	up          sink
+	parser      resp.Parser
+	subscribing bool // has sent a subscription whose answer may not have come
+	looked      bool // draining: idle, and the last read found nothing
+	frame       int  // bytes of the request at hand that are still in the buffer
+	args        [][]byte
+	req         request // the one at hand, when it came from the buffer
+	scratch     []byte  // of sealed arguments, between requests nil
+	tx          transaction
+	watched     bool
+	tracking    bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
+	lastWords   atomic.Pointer[string] // sent to the client when the session fails
+	lua         luaRights
+	units       unitRights
+	aux         *auxConn
+	failed      error
+	replies     muting
 
 	space atomic.Pointer[string]      // the database, as the policy names it
 	who   atomic.Pointer[credentials] // as whom the client has logged in
@@ -253,7 +254,10 @@ func (s *session) handle(r *request) error {
 // subscribed reports a RESP2 client with subscriptions: the server takes nothing from
 // it but commands about them.
 func (s *session) subscribed() bool {
-	return s.channels.Load() > 0 && s.version.Load() == 2
+	if s.subscribing && s.queue.empty() {
+		s.subscribing = false
+	}
+	return (s.subscribing || s.channels.Load() > 0) && s.version.Load() == 2
 }
 
 // forward sends a request as it is and queues e for its reply.

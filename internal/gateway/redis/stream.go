@@ -11,7 +11,7 @@ import (
 
 // bufferBytes is what a busy connection holds in each direction. Requests and replies
 // that fit are handled in place; larger ones are streamed, or staged under the budget.
-const bufferBytes = 16 << 10
+const bufferBytes = 32 << 10
 
 // source reads one connection for a resp.Reader. Before it may block it calls idle,
 // which flushes what the pump has written: nobody waits for bytes that lie in a buffer.

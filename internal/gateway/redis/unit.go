@@ -35,24 +35,25 @@ func (s *session) handleScript(r *request) error {
 	}
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || s.excluded(keys) {
-		return s.forward(r, echoing(r, nil))
+		return s.forward(r, s.echoing(r, nil))
 	}
 	return s.runUnit(r, distinct(keys))
 }
 
 // echoing is the entry of a script's reply. What the script was given it may return: an
 // element that equals an argument, or a value that was put back, is no envelope of ours.
-func echoing(r *request, parts []part) entry {
+func (s *session) echoing(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
-	if plain := lookalikes(r, parts); plain != nil {
+	if plain := s.lookalikes(r, parts); plain != nil {
 		e.op = &op{plainBytes: plain}
 	}
 	return e
 }
 
 // lookalikes are the plain values known to a request that begin with the magic: its
-// arguments, and what is put back for it. The arguments are copied.
-func lookalikes(r *request, parts []part) (plain [][]byte) {
+// arguments, which are copied, and what is put back for it or was set before it in the
+// same transaction.
+func (s *session) lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
 		if cinch.IsSealed(a) {
 			plain = append(plain, bytes.Clone(a))
@@ -61,6 +62,11 @@ func lookalikes(r *request, parts []part) (plain [][]byte) {
 	for i := range parts {
 		if cinch.IsSealed(parts[i].value) {
 			plain = append(plain, parts[i].value)
+		}
+	}
+	for i := range s.tx.known {
+		if cinch.IsSealed(s.tx.known[i].value) {
+			plain = append(plain, s.tx.known[i].value)
 		}
 	}
 	return plain
@@ -84,7 +90,7 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 			s.units = unitRights{asked: true, denied: true}
 			return s.runBeside(r, keys)
 		case plain.refusal != "": // the command itself will be refused for the same reason
-			return s.forward(r, echoing(r, nil))
+			return s.forward(r, s.echoing(r, nil))
 		}
 		if sealed.err != nil {
 			if _, err := s.askPlainly("UNWATCH"); err != nil {
@@ -252,7 +258,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	if err := s.sendAfter(r, keys, parts); err != nil {
 		return false, err
 	}
-	e := echoing(r, parts)
+	e := s.echoing(r, parts)
 	if e.op == nil {
 		e.op = &op{}
 	}
@@ -272,7 +278,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	case len(parts) == 0 && strings.HasPrefix(cmd.answer.text, "OOM"):
 		// A full server queues nothing, not even reads, but may run it by itself. And who
 		// could seal a value now?
-		return true, s.forward(r, echoing(r, nil))
+		return true, s.forward(r, s.echoing(r, nil))
 	case o.answer.isError(): // EXECABORT: one of these says why
 		return true, s.refuse(firstError(append(queued, cmd, o)))
 	}
@@ -338,13 +344,13 @@ func (p *part) put(b []byte) [][]byte {
 // leavesMagic reports that the command may leave a plain value that begins with the
 // magic, which must not stay so.
 func (s *session) leavesMagic(r *request, parts []part) bool {
-	return !s.lua.denied && (r.cmd.writes || lookalikes(r, parts) != nil)
+	return !s.lua.denied && (r.cmd.writes || s.lookalikes(r, parts) != nil)
 }
 
 // escapeArgs makes a call of escapeScript. All sealed strings of the keys have been put
 // back, so whatever begins with the magic now is plain.
 func (s *session) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
-	plain := lookalikes(r, parts)
+	plain := s.lookalikes(r, parts)
 	all := append([][]byte(nil), keys...)
 	if len(plain) > 0 {
 		all = append(all, keys...)

@@ -14,7 +14,7 @@ func (s *session) handleUnknown(r *request) error {
 		return s.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and its keys can't be asked: %v", r.args[0], err))
 	}
 	if len(keys) == 0 || s.excluded(keys) {
-		return s.forward(r, echoing(&request{cmd: unknownCommand, args: r.args}, nil))
+		return s.forward(r, s.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
 	}
 	for _, a := range r.args[1:] {
 		if cinch.IsSealed(a) && !contains(keys, a) {
