@@ -108,7 +108,15 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	if err := o.publish(ctx, w, to); err != nil {
 		return p, err
 	}
-	p.Task = &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: w.dicts.ready, To: to, Always: o.always}
+	rules := w.policy
+	if o.to == "" {
+		rules = w.withManaged(ctx, o.dryRun)
+	}
+	ready := w.dicts.ready
+	if o.dryRun {
+		ready = func(uint32) bool { return true }
+	}
+	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample

@@ -255,7 +255,7 @@ func reportJSON(r *pack.Report) map[string]any {
 	}
 }
 
-// table writes the report for people. done is what happened to the values, "packed".
+// table writes the report for people. done is what happened to values, "packed", if anything could.
 func (o *walkOptions) table(r *pack.Report, done string) error {
 	if o.asJSON {
 		return nil

@@ -65,7 +65,7 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if report == nil {
 		return err
 	}
-	if err := errors.Join(o.table(report, "changed"), err); err != nil {
+	if err := errors.Join(o.table(report, ""), err); err != nil {
 		return err
 	}
 	return o.verdict(report)

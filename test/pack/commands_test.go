@@ -3,12 +3,18 @@ package pack
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -115,6 +121,47 @@ func TestRecompress(t *testing.T) {
 	sameContents(t, "with a dictionary", contents(t, c, newSealer(known{&dicts})), before)
 	expect(t, 0, []string{"pack", server.URL(), "--to", "lz4", "--even-larger"})
 	sameContents(t, "without it again", contents(t, c, newSealer(nil)), before)
+}
+
+// TestDictionaries packs with one that a file holds, and with one that gateways made.
+func TestDictionaries(t *testing.T) {
+	d, dir := testDict(t), t.TempDir()
+	must(t, dict.Save(filepath.Join(dir, "d.dict"), d))
+	for dictionary, rest := range map[string]string{"mine": "dictionaries: [{name: mine, file: d.dict}]\n", "auto": ""} {
+		t.Run(dictionary, func(t *testing.T) {
+			server := testenv.Redis(t)
+			c := connect(t, server.Addr)
+			fill(t, c, 200, 0, 300)
+			before := contents(t, c, newSealer(nil))
+			config := filepath.Join(dir, dictionary+".yaml")
+			must(t, os.WriteFile(config, fmt.Appendf(nil, "%sgateways:\n  - {name: g, protocol: redis, listen: 127.0.0.1:0, upstream: %q,\n"+
+				"     rules: [{key: 'string:*', setting: zstd-3, dictionary: %s}]}\n", rest, server.URL(), dictionary), 0o600))
+			if dictionary == "auto" {
+				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true})
+			}
+			expect(t, 0, []string{"pack", "--config", config, "--dry-run"}, "give or take 0 B")
+			expect(t, 0, []string{"pack", "--config", config})
+			expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x                200", d.Number()))
+			var dicts dict.Set
+			must(t, dicts.Add(d))
+			sameContents(t, "with a dictionary", contents(t, c, newSealer(known{&dicts})), before)
+			expect(t, 0, []string{"unpack", server.URL()})
+			sameContents(t, "unpacked", contents(t, c, newSealer(nil)), before)
+		})
+	}
+}
+
+// announce keeps a dictionary in the server and says that a rule uses it, as a gateway does.
+func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule) {
+	t.Helper()
+	s := storeredis.NewDicts(storeredis.DictsOptions{Client: c})
+	must(t, s.Publish(t.Context(), d))
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{rule}})
+	must(t, err)
+	text, err := json.Marshal(autodict.Record{Rule: "r", Current: &autodict.Version{Dict: autodict.Number(d.Number())}})
+	must(t, err)
+	_, err = s.ReplaceRecord(t.Context(), autodict.Fingerprint(p.Rules()[0]), 0, string(text))
+	must(t, err)
 }
 
 func TestNoRoom(t *testing.T) {
