@@ -261,27 +261,29 @@ func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
 	return b[:n], err
 }
 
+// maxListBytes bounds a captured list.
+const maxListBytes = 64 << 20
+
 func (p *replyPump) captureList(o *op, n int64) error {
+	total := int64(0)
 	for range n {
-		line, err := p.in.Line()
-		if err != nil {
-			return err
-		}
-		h, err := resp.ParseHead(line)
+		_, h, err := p.peek()
 		if err != nil {
 			return err
 		}
 		var item []byte
-		if h.Kind != resp.Bulk || h.N < 0 {
+		o.answer.cut = o.answer.cut || total > maxListBytes
+		if h.Kind != resp.Bulk || h.N < 0 || o.answer.cut {
 			err = p.skip()
-		} else {
-			p.in.Discard(len(line))
+		} else if err = p.dropLine(); err == nil {
 			item, err = p.captureBulk(o, h.N)
 		}
 		if err != nil {
 			return err
 		}
-		o.answer.list = append(o.answer.list, item)
+		if total += h.N + 64; !o.answer.cut {
+			o.answer.list = append(o.answer.list, item)
+		}
 	}
 	return nil
 }

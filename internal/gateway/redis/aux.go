@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	goredis "github.com/redis/go-redis/v9"
 )
 
@@ -93,9 +94,19 @@ func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
 }
 
 func (s *session) probeHash(ctx context.Context, found *sealedParts, c *goredis.Client, key []byte) {
-	pairs, err := c.Do(ctx, "HGETALL", key).StringSlice()
-	if err != nil {
+	pairs, err := c.Eval(ctx, sealedFieldsScript, []string{string(key)}, cinch.Magic, 2*maxSealedFields).StringSlice()
+	if err != nil { // no scripts for this user
+		if n := c.HLen(ctx, string(key)).Val(); n > maxSealedFields {
+			found.fail(errHashTooLarge)
+			return
+		}
+		pairs, err = c.Do(ctx, "HGETALL", key).StringSlice()
+	}
+	switch {
+	case err != nil:
 		return
+	case len(pairs) > 2*maxSealedFields:
+		found.fail(errHashTooLarge)
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		found.add(s, key, []byte(pairs[i]), []byte(pairs[i+1]))

@@ -256,6 +256,7 @@ type answer struct {
 	count int64    // elements or bytes
 	text  string   // of an error or a simple string, without its first byte
 	body  []byte   // of a bulk string, kindCapture only
+	cut   bool     // the list was too long to be kept
 	list  [][]byte // of an array of bulk strings, kindCapture only; nil for other elements
 }
 

@@ -102,9 +102,18 @@ func (w *sink) send(p []byte) {
 
 // writeHeld sends p, whose bytes are held from a budget, with t's patience.
 func (w *sink) writeHeld(p []byte, t stall) error {
-	if err := w.flush(); err != nil {
-		return err
+	if first := w.buf; first != nil { // what waits in front of it holds it up as well
+		w.buf = nil
+		err := w.sendPatiently(first, t)
+		gateway.PutBuffer(first)
+		if err != nil {
+			return err
+		}
 	}
+	return w.sendPatiently(p, t)
+}
+
+func (w *sink) sendPatiently(p []byte, t stall) error {
 	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }()
 	for len(p) > 0 && w.err == nil {
 		taken, err := w.spill.add(p)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/cinch-layer/cinch"
@@ -201,14 +202,37 @@ func (s *session) readSealed(found *sealedParts, key []byte, probe *answer) erro
 		}
 		return err
 	case strings.HasPrefix(probe.text, "WRONGTYPE") && s.rules().MayHoldHash(*s.space.Load(), key):
-		o, err := s.askBytes([]byte("HGETALL"), key)
+		o, err := s.askBytes(s.sealedFields(key)...)
 		if err == nil {
+			if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
+				found.fail(errHashTooLarge)
+			}
 			found.addHash(s, key, o.answer.list)
 			s.letGo(o)
 		}
 		return err
 	}
 	return nil
+}
+
+// maxSealedFields is how many sealed fields of a hash are put back for one command.
+const maxSealedFields = 10_000
+
+var errHashTooLarge = fmt.Errorf("%w: the hash holds more sealed fields than are put back at once", cinch.ErrTooLarge)
+
+// sealedFieldsScript returns the sealed fields of a hash, and their values, as a flat
+// list. KEYS[1]; ARGV: the magic, how many elements are enough.
+const sealedFieldsScript = `local m,most,found=ARGV[1],tonumber(ARGV[2]),{} local h=redis.call('HGETALL',KEYS[1])
+for i=2,#h,2 do if string.sub(h[i],1,#m)==m then found[#found+1]=h[i-1] found[#found+1]=h[i]
+if #found>most then break end end end return found`
+
+// sealedFields asks for the sealed fields of a hash, or for all of them where the user may
+// run no scripts.
+func (s *session) sealedFields(key []byte) [][]byte {
+	if s.lua.denied {
+		return [][]byte{[]byte("HGETALL"), key}
+	}
+	return evalArgs("EVAL", sealedFieldsScript, [][]byte{key}, []byte(cinch.Magic), itoa(2*maxSealedFields), nil)
 }
 
 func (s *session) askBytes(args ...[]byte) (*op, error) {
@@ -230,6 +254,12 @@ func (f *sealedParts) add(s *session, key, field, stored []byte) {
 		return
 	}
 	f.parts = append(f.parts, part{bytes.Clone(key), field, k[0]})
+}
+
+func (f *sealedParts) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
 }
 
 func (f *sealedParts) addHash(s *session, key []byte, pairs [][]byte) {
