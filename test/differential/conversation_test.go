@@ -22,6 +22,7 @@ var conversations = map[string]string{
 	"muted big request":        "CLIENT REPLY OFF\nSET k {big}\nAPPEND k {big}\nHSET h f {big}\nRPUSH l {big}\nCLIENT REPLY ON\nSTRLEN k\nHSTRLEN h f",
 	"muted wrong big request":  "CLIENT REPLY OFF\nHSET h f {big} g\nSETEX k\nCLIENT REPLY ON\nPING",
 	"RESET ends muting":        "CLIENT REPLY OFF\nSET k {text}\nRESET\nGET k",
+	"RESET is skipped":         "CLIENT REPLY SKIP\nRESET\nSTRLEN k\nCLIENT REPLY SKIP\nCLIENT REPLY ON\nGET k",
 	"RESET in a transaction":   "MULTI\nSET k {text}\nAPPEND k x\nRESET\nGET k\nEXEC",
 	"SELECT in a transaction":  "MULTI\nSELECT 1\nSET k {text}\nSTRLEN k\nEXEC\nGET k\nSELECT 0\nGET k",
 	"set then use in EXEC":     "MULTI\nSET k {text}\nAPPEND k x\nGETRANGE k 0 9\nHSET h f {text}\nHSTRLEN h f\nGETSET k {magic}\nSTRLEN k\nAPPEND k z\nEXEC\nGET k",

@@ -229,7 +229,8 @@ func (c *state) send(dst []byte, s *step, at int) ([]byte, []expected) {
 	if mutes && c.tx {
 		return dst, nil // not supported by the gateway
 	}
-	quiet := c.off || c.skipNext
+	skip := c.skipNext
+	quiet := c.off || skip
 	if quiet && name == "MULTI" {
 		return dst, nil // could not be waited for
 	}
@@ -249,7 +250,7 @@ func (c *state) send(dst []byte, s *step, at int) ([]byte, []expected) {
 		e.exec = c.tx && name == "EXEC"
 		e.tx, c.tx = false, false
 	case name == "RESET" && len(s.args) == 1:
-		e.tx, c.tx, c.off, quiet = false, false, false, false
+		e.tx, c.tx, c.off, quiet = false, false, false, skip // it ends OFF, not the SKIP in front of it
 	}
 	dst = s.encode(dst)
 	if c.unsynced = quiet; quiet {
