@@ -119,7 +119,7 @@ func (s *session) quit(r *request) error {
 func (s *session) reset(r *request) error {
 	s.endTransaction()
 	s.watched = false
-	s.replies = muting{}
+	s.replies = muting{skip: s.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
 	s.tracking = false
 	s.forgetRights()
 	s.space.Store(&firstSpace)

@@ -339,6 +339,7 @@ func TestReplySkip(t *testing.T) {
 		{"EVAL", "return 1", "1", "k"},
 		{"BITOP", "AND", "d", "k", "k"},
 		{"NOSUCH", "k"},
+		{"RESET"},
 	} {
 		conn, err := net.Dial("unix", path)
 		if err != nil {
@@ -353,7 +354,11 @@ func TestReplySkip(t *testing.T) {
 		request = resp.AppendCommand(request, "QUIT")
 		go func() { _, _ = conn.Write(request) }()
 		b, err := io.ReadAll(conn)
-		if err != nil || string(b) != "$3\r\none\r\n+OK\r\n+OK\r\n" {
+		want := "$3\r\none\r\n+OK\r\n+OK\r\n"
+		if next[0] == "RESET" { // ends CLIENT REPLY OFF
+			want = "$3\r\none\r\n+RESET\r\n+OK\r\n+OK\r\n"
+		}
+		if err != nil || string(b) != want {
 			t.Errorf("%s: %q %v", next[0], b, err)
 		}
 		_ = conn.Close()
