@@ -154,6 +154,9 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 }
 
 func TestAutoDictionary(t *testing.T) {
+	if underRace {
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
 	g := startAuto(t, server.Addr)
@@ -198,6 +201,9 @@ func TestAutoDictionary(t *testing.T) {
 // Gateways in front of one store end up with one dictionary, whoever trained it, and read
 // what the others wrote.
 func TestThreeAutoGateways(t *testing.T) {
+	if underRace {
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
 	var gateways []*autoGateway

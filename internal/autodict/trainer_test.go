@@ -13,6 +13,9 @@ func taskFor(t *testing.T, samples [][]byte) task {
 }
 
 func TestTrainer(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
 	got := trainer.train(t.Context(), taskFor(t, documents(700, 0)))
 	if got.refused != "" || got.dict == nil || got.promised > got.before*0.6 || got.values < 250 {
@@ -42,6 +45,9 @@ func TestTrainer(t *testing.T) {
 }
 
 func TestTrainerRefuses(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
 	noise := make([][]byte, 500)
 	r := rand.New(rand.NewPCG(1, 1))

@@ -36,9 +36,6 @@ const maxStored = 4 << 20
 
 func libraryName(number uint32) string { return fmt.Sprintf("%s%08x", libraryPrefix, number) }
 
-// libraryNumber reads the number out of a library's name.
-func libraryNumber(name string) (uint32, bool) { return parseNumber(name, libraryPrefix) }
-
 // parseNumber reads the 8 lower-case hexadecimal digits after prefix.
 func parseNumber(name, prefix string) (uint32, bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
