@@ -19,6 +19,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
+func libraryName(number uint32) string { return functions{prefix: libraryPrefix}.name(number) }
+
+func keyName(number uint32) string { return keys{prefix: keyPrefix}.name(number) }
+
 func testDict(t testing.TB, seed string) *codec.Dict {
 	t.Helper()
 	d, err := codec.NewDict([]byte(strings.Repeat(seed+` {"order":"`+seed+`","state":"open"}`, 20)))

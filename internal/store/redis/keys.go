@@ -27,8 +27,6 @@ type keys struct {
 
 func (k keys) name(number uint32) string { return fmt.Sprintf("%s%08x", k.prefix, number) }
 
-func keyName(number uint32) string { return fmt.Sprintf("%s%08x", keyPrefix, number) }
-
 func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
 	if err := k.checkDatabase(); err != nil {
 		return nil, err

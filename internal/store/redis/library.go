@@ -34,8 +34,6 @@ const (
 // what the largest takes in base64.
 const maxStored = 4 << 20
 
-func libraryName(number uint32) string { return fmt.Sprintf("%s%08x", libraryPrefix, number) }
-
 // parseNumber reads the 8 lower-case hexadecimal digits after prefix.
 func parseNumber(name, prefix string) (uint32, bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
