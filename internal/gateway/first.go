@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -109,4 +110,31 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 func fullBuffer(size int) []byte {
 	buf := GetBuffer(size)
 	return buf[:cap(buf)]
+}
+
+// PeerClosed reports whether c's peer has ended its side and all it sent has been read. It
+// does not wait and consumes nothing.
+func PeerClosed(c net.Conn) bool {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return false
+	}
+	sc, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	closed := false
+	_ = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		closed = err == nil && n == 0 || errors.Is(err, syscall.ECONNRESET)
+	})
+	return closed
 }

@@ -16,12 +16,8 @@ import (
 // sealedArray reports whether the reply at hand is the answer of one of our scripts for
 // sealed values: an array that begins with the marker.
 func (p *replyPump) sealedArray() (bool, error) {
-	line, err := p.in.Line()
-	if err != nil || line[0] != resp.Array {
-		return false, err
-	}
-	h, err := resp.ParseHead(line)
-	if err != nil || h.N < 2 {
+	line, h, err := p.peek()
+	if err != nil || h.Kind != resp.Array || h.N < 2 {
 		return false, err
 	}
 	off := len(line)
@@ -212,8 +208,8 @@ func finish(o *op) {
 
 // isErrorLike reports whether the reply at hand is an error whose text is so.
 func (p *replyPump) isErrorLike(is func(string) bool) bool {
-	line, err := p.in.Line()
-	return err == nil && line[0] == resp.Error && is(string(line[1:len(line)-2]))
+	line, h, err := p.peek()
+	return err == nil && h.Kind == resp.Error && is(string(line[1:len(line)-2]))
 }
 
 // capture keeps a reply for the request pump: a scalar, a bulk string or a flat array of
@@ -306,6 +302,9 @@ func (s *session) await(o *op) error {
 		case <-o.done:
 			return nil
 		case <-t.C:
+			if gateway.PeerClosed(s.conn) { // the server must hear of it, or a blocked command goes on
+				_ = gateway.CloseWrite(s.upstream)
+			}
 			s.out.spill.unstick()
 			t.Reset(patience)
 		case <-s.dead:
@@ -313,6 +312,7 @@ func (s *session) await(o *op) error {
 			case <-o.done: // it was the last thing that the pump did
 				return nil
 			default:
+				s.letGo(o)
 				return errGone
 			}
 		}

@@ -32,15 +32,14 @@ const auxTimeout = 5 * time.Second
 
 // beside returns the second connection, in the client's database.
 func (s *session) beside() *goredis.Client {
-	space := *s.space.Load()
+	space := s.where()
 	if s.aux != nil && s.aux.space == space {
 		return s.aux.client
 	}
 	s.aux.close()
-	up := s.g.cfg.Upstream
-	who := &credentials{up.User, up.Password}
-	if own := s.who.Load(); own != nil {
-		who = own
+	who := s.who.Load()
+	if who == nil {
+		who = &credentials{} // the server's default user, as the client
 	}
 	s.aux = &auxConn{space: space, client: s.g.dialAs(who, space)}
 	return s.aux.client
@@ -75,14 +74,14 @@ func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
 		if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 			// The client may run a command on the key but not read it: the gateway looks
 			// for itself.
-			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, *s.space.Load())
+			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, s.where())
 			defer c.Close()
 			stored, err = c.Get(ctx, string(key)).Bytes()
 		}
 		switch {
 		case err == nil:
 			found.add(s, key, nil, stored)
-		case strings.HasPrefix(err.Error(), "WRONGTYPE") && s.rules().MayHoldHash(*s.space.Load(), key):
+		case strings.HasPrefix(err.Error(), "WRONGTYPE") && s.rules().MayHoldHash(s.where(), key):
 			s.probeHash(ctx, &found, c, key)
 		case !errors.Is(err, goredis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE"):
 			s.g.cfg.Stats.Error("second_connection")
@@ -123,6 +122,9 @@ func (s *session) keysOf(args [][]byte) ([][]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
 	defer cancel()
+	if !s.queue.waitEmpty(s.beforeWait) { // it may be logging in
+		return nil, errGone
+	}
 	names, err := s.beside().Do(ctx, call...).StringSlice()
 	if err != nil {
 		var answer goredis.Error

@@ -78,7 +78,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 
 func (s *session) mayBeSealed(keys [][]byte) bool {
 	for _, k := range keys {
-		if s.rules().MaySeal(*s.space.Load(), k) {
+		if s.rules().MaySeal(s.where(), k) {
 			return true
 		}
 	}
@@ -114,7 +114,7 @@ func (s *session) sendComposed(r *request, body []byte, keys [][]byte, parts []p
 // hashFlag is "1" where a hash among the keys may hold envelopes.
 func (s *session) hashFlag(keys [][]byte) []byte {
 	for _, k := range keys {
-		if s.rules().MayHoldHash(*s.space.Load(), k) {
+		if s.rules().MayHoldHash(s.where(), k) {
 			return []byte("1")
 		}
 	}
@@ -159,7 +159,7 @@ func (s *session) inflateArgs(keys [][]byte, parts []part) [][]byte {
 	}
 	all := append([][]byte(nil), keys...)
 	for _, k := range keys {
-		if s.rules().MayHoldHash(*s.space.Load(), k) {
+		if s.rules().MayHoldHash(s.where(), k) {
 			all = append(all, k)
 		}
 	}

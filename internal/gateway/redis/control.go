@@ -69,21 +69,30 @@ func (s *session) forwardAndWait(r *request, o *op) error {
 	return s.await(o)
 }
 
-// selectDB changes the space at once, since requests may follow in the same pipeline, and
-// back if the server refuses.
+// selectDB waits for the answer: where the next request's values go depends on it. Inside
+// MULTI it counts from EXEC on, and before for what is queued behind it.
 func (s *session) selectDB(r *request) error {
-	before := s.space.Load()
 	space := string(r.args[1])
 	if n, ok := resp.ParseInt(r.args[1]); !ok || n < 0 {
 		return s.forward(r, entry{})
 	}
-	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
-		if a.isError() {
-			s.space.CompareAndSwap(&space, before)
+	err := s.forwardAndWait(r, &op{after: func(a answer) {
+		if !a.isError() {
+			s.space.Store(&space)
 		}
-	}}})
-	s.space.Store(&space)
+	}})
+	if s.tx.open {
+		s.tx.space = &space
+	}
 	return err
+}
+
+// where is the database that the next request's values go to.
+func (s *session) where() string {
+	if s.tx.space != nil {
+		return *s.tx.space
+	}
+	return *s.space.Load()
 }
 
 // client handles CLIENT REPLY itself: it drops the replies that the client does not want.
@@ -155,9 +164,17 @@ func (s *session) monitor(r *request) error {
 	}}})
 }
 
-// replicate hands the connection over: a replica must see what is stored.
+// replicate hands the connection over, unless the server refuses: a replica must see what
+// is stored.
 func (s *session) replicate(r *request) error {
-	if err := s.forward(r, entry{kind: kindRaw}); err != nil {
+	if s.tx.open {
+		return s.forward(r, entry{}) // refused
+	}
+	o := &op{done: make(chan struct{})}
+	if err := s.forward(r, entry{kind: kindRaw, op: o}); err != nil {
+		return err
+	}
+	if err := s.await(o); err != nil || o.answer.isError() {
 		return err
 	}
 	if err := s.up.write(s.in.Buffered()[s.frame:]); err != nil {

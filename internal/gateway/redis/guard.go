@@ -78,9 +78,10 @@ else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
 if plain[h[j+1]] then redis.call('HSET',k,h[j],wrap(h[j+1])) end end end end end`
 
 	// escapeLua turns the plain value v into an envelope with codec raw.
-	escapeLua = `local c,len=-1,#v
-for i=1,len do c=bit.bxor(c,string.byte(v,i))
-for _=1,8 do if bit.band(c,1)==1 then c=bit.bxor(bit.rshift(c,1),0xEDB88320) else c=bit.rshift(c,1) end end end
+	escapeLua = `local T={} for i=0,255 do local c=i
+for _=1,8 do if bit.band(c,1)==1 then c=bit.bxor(bit.rshift(c,1),0xEDB88320) else c=bit.rshift(c,1) end end T[i]=c end
+local c,len,xor,band,shift,byte=-1,#v,bit.bxor,bit.band,bit.rshift,string.byte
+for i=1,len do c=xor(shift(c,8),T[band(xor(c,byte(v,i)),255)]) end
 c=bit.bnot(c) local h=m..string.char(16,0)
 while len>127 do h=h..string.char(len%128+128) len=math.floor(len/128) end h=h..string.char(len)
 for i=0,3 do h=h..string.char(bit.band(bit.rshift(c,8*i),255)) end v=h..v`
@@ -95,14 +96,14 @@ type known struct{ sealed, value []byte }
 // handleComputed sends a read behind a script that hands envelopes out; the reply pump
 // computes on them. Nothing waits, so pipelines keep flowing.
 func (s *session) handleComputed(r *request) error {
-	if s.excluded(r.args[1:2]) || len(r.args) > maxGuardArgs {
+	if s.excluded(r.args[1:2]) {
 		return s.forward(r, entry{})
 	}
 	verb, err := s.readVerb()
 	if err != nil {
 		return err
 	}
-	o := &op{plain: verb == "" || isWide(r)}
+	o := &op{plain: verb == "" || isWide(r) || len(r.args) > maxGuardArgs}
 	o.args, o.size = cloneArgs(r.args)
 	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err

@@ -45,6 +45,8 @@ func (s *session) largeRequest() error {
 		return s.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	s.replies.next()
+	s.inside = true
+	defer s.leave()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
 	defer l.release()
 	l.takeHead()
@@ -330,7 +332,8 @@ func (l *largeRequest) fill(buf []byte) error {
 	if l.held == 0 {
 		return l.s.in.ReadFull(buf)
 	}
-	defer l.s.clearReadDeadline()
+	l.s.inside = false // the deadlines here are ours
+	defer l.s.enter()
 	t := l.s.stall(l.s.g.cfg.Requests)
 	for len(buf) > 0 {
 		_ = l.s.conn.SetReadDeadline(t.deadline())
@@ -343,11 +346,16 @@ func (l *largeRequest) fill(buf []byte) error {
 	return nil
 }
 
-// clearReadDeadline ends a deadline for a request's bytes, not that of a drain.
-func (s *session) clearReadDeadline() {
+// enter and leave mark where a drain has to wait for the end of a request.
+func (s *session) enter() {
+	s.inside = true
 	_ = s.conn.SetReadDeadline(time.Time{})
+}
+
+func (s *session) leave() {
+	s.inside = false
 	if s.draining.Load() {
-		_ = s.conn.SetReadDeadline(time.Now())
+		_ = s.conn.SetReadDeadline(time.Now().Add(drainPoll))
 	}
 }
 

@@ -96,7 +96,7 @@ func (p *replyPump) consume(e entry) error {
 	p.mute = e.flags&(flagMute|flagHidden) != 0
 	if e.flags&flagQueued != 0 {
 		line, err := p.in.Line()
-		if err != nil {
+		if err != nil && !errors.Is(err, resp.ErrLineTooLong) {
 			return err
 		}
 		if bytes.Equal(line, queued) {
@@ -145,7 +145,7 @@ func (p *replyPump) carry(e *entry) error {
 	case kindUnit:
 		return p.carryUnit(e)
 	}
-	return p.carryRaw()
+	return p.carryRaw(e.op)
 }
 
 // replace swallows the reply at hand and sends an error instead.
@@ -219,11 +219,44 @@ func (p *replyPump) endElement() bool {
 
 // peek reads the first line of the element at hand, without consuming it.
 func (p *replyPump) peek() (line []byte, h resp.Head, err error) {
-	if line, err = p.in.Line(); err != nil {
+	line, err = p.in.Line()
+	if errors.Is(err, resp.ErrLineTooLong) {
+		return p.peekLong()
+	}
+	if err != nil {
 		return nil, h, err
 	}
 	h, err = resp.ParseHead(line)
 	return line, h, err
+}
+
+// peekLong is peek for a line that does not fit the buffer, which only a status, an error
+// or a large number can be. It returns the beginning; copyElement carries all of it.
+func (p *replyPump) peekLong() (line []byte, h resp.Head, err error) {
+	line = p.in.Buffered()
+	switch h.Kind = line[0]; h.Kind {
+	case resp.Simple, resp.Error, resp.BigNumber:
+		return line, h, nil
+	}
+	return nil, h, resp.ErrLineTooLong
+}
+
+// copyLong carries the rest of a line up to its CRLF.
+func (p *replyPump) copyLong() error {
+	for {
+		b := p.in.Buffered()
+		if i := bytes.Index(b, crlf); i >= 0 {
+			return p.emitLine(b[:i+2])
+		}
+		if n := len(b) - 1; n > 0 { // the last byte may be the CR
+			if err := p.emitLine(b[:n]); err != nil {
+				return err
+			}
+		}
+		if err := p.in.Fill(); err != nil {
+			return err
+		}
+	}
 }
 
 // copyElement carries the first line of an element and the body of a string.
@@ -231,6 +264,9 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	line, h, err := p.peek()
 	if err != nil {
 		return h, err
+	}
+	if !bytes.HasSuffix(line, crlf) {
+		return h, p.copyLong()
 	}
 	if !h.IsString() || h.N < 0 {
 		return h, p.emitLine(line)
@@ -385,8 +421,18 @@ func (p *replyPump) carryUnit(e *entry) error {
 	return nil
 }
 
-// carryRaw copies the rest of the server's bytes without looking.
-func (p *replyPump) carryRaw() error {
+// carryRaw copies the rest of the server's bytes without looking, unless the first of them
+// are an error.
+func (p *replyPump) carryRaw(o *op) error {
+	first, err := p.in.Peek(1)
+	if err != nil {
+		return err
+	}
+	if o.answer.head = first[0]; first[0] == resp.Error {
+		defer finish(o)
+		return p.copy(shapeNone, nil)
+	}
+	finish(o)
 	if err := p.to.write(p.in.Buffered()); err != nil {
 		return err
 	}

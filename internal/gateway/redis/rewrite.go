@@ -146,7 +146,7 @@ func (s *session) sealArg(b *sealing, r *request, i int) {
 // address is where a value of size bytes will be stored: key is the request's first key,
 // before is the argument in front of the value.
 func (s *session) address(kind valueKind, key, before []byte, size int) policy.Address {
-	a := policy.Address{Space: *s.space.Load(), Key: key, Size: size, Type: policy.String}
+	a := policy.Address{Space: s.where(), Key: key, Size: size, Type: policy.String}
 	switch kind {
 	case stringValues:
 		a.Key = before

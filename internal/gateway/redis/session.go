@@ -17,25 +17,27 @@ import (
 // session is one client and its upstream connection. The request pump owns the fields
 // of its section, the reply pump those of its own; what both use is atomic or locked.
 type session struct {
-	g        *Gateway
-	conn     net.Conn // the client's
-	upstream net.Conn
-	queue    queue
-	dead     chan struct{}   // closed when the reply pump has ended
-	ctx      context.Context // ends with the session
-	cancel   context.CancelFunc
-	draining atomic.Bool
-	ended    atomic.Bool  // the client has ended its side
-	unstuck  atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
-	version  atomic.Int32 // RESP 2 or 3
-	channels atomic.Int64 // subscriptions
-	closing  sync.Once
+	g            *Gateway
+	conn         net.Conn // the client's
+	upstream     net.Conn
+	queue        queue
+	dead         chan struct{}   // closed when the reply pump has ended
+	ctx          context.Context // ends with the session
+	cancel       context.CancelFunc
+	draining     atomic.Bool
+	ended        atomic.Bool  // the client has ended its side
+	multiRefused atomic.Bool  // there is no transaction after all
+	unstuck      atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
+	version      atomic.Int32 // RESP 2 or 3
+	channels     atomic.Int64 // subscriptions
+	closing      sync.Once
 
 	// request pump
 	in          *resp.Reader
 	up          sink
 	parser      resp.Parser
 	subscribing bool // has sent a subscription whose answer may not have come
+	inside      bool // a large request: a drain waits for its end
 	looked      bool // draining: idle, and the last read found nothing
 	frame       int  // bytes of the request at hand that are still in the buffer
 	args        [][]byte
@@ -73,7 +75,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.tx.budget = g.cfg.Requests
 	s.version.Store(2)
 	s.up.conn = upstream
-	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush}, bufferBytes)
+	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush, goOn: s.finishes}, bufferBytes)
 	s.out.init(s)
 	return s
 }
@@ -159,6 +161,16 @@ func (s *session) carryOn(err error) bool {
 	return true
 }
 
+// finishes reports that a read that a drain interrupted is in the middle of a request,
+// which is finished first.
+func (s *session) finishes(err error) bool {
+	if !s.inside || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	_ = s.conn.SetReadDeadline(time.Time{})
+	return true
+}
+
 // drainPoll is how often a draining session looks whether it is idle.
 const drainPoll = 20 * time.Millisecond
 
@@ -178,7 +190,10 @@ func (s *session) nextRequest() error {
 		s.parser.Reset()
 		return err
 	case s.isLarge():
-		return s.largeRequest()
+		if err := s.largeRequest(); err != nil { // what is left of it can't be told from requests
+			s.failed = err
+		}
+		return s.failed
 	}
 	return s.in.Fill()
 }
@@ -227,8 +242,14 @@ func (s *session) handleInline(raw []byte) error {
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
 	r.cmd = s.g.table.lookup(r.args[0])
+	if s.tx.open && s.multiRefused.Swap(false) {
+		s.endTransaction()
+	}
 	if !r.cmd.accepts(len(r.args)) || s.subscribed() && r.cmd.strategy != controls {
 		return s.forward(r, entry{}) // the server refuses it
+	}
+	if s.tx.entries > maxTransactionBytes && r.cmd.strategy != controls {
+		return s.refuse("ERR cinch: the transaction has too many commands that need care")
 	}
 	switch r.cmd.strategy {
 	case verbatim:
@@ -254,10 +275,14 @@ func (s *session) handle(r *request) error {
 // subscribed reports a RESP2 client with subscriptions: the server takes nothing from
 // it but commands about them.
 func (s *session) subscribed() bool {
-	if s.subscribing && s.queue.empty() {
-		s.subscribing = false
+	if s.version.Load() != 2 || !s.subscribing && s.channels.Load() == 0 {
+		return false
 	}
-	return (s.subscribing || s.channels.Load() > 0) && s.version.Load() == 2
+	if !s.queue.waitEmpty(s.beforeWait) { // an answer may be on its way that changes it
+		return false
+	}
+	s.subscribing = false
+	return s.channels.Load() > 0
 }
 
 // forward sends a request as it is and queues e for its reply.
@@ -310,6 +335,9 @@ func (s *session) expect(e entry) error {
 	e.n = 1
 	if s.tx.open {
 		e.flags |= flagQueued
+		if e.op != nil {
+			s.tx.entries += e.weight()
+		}
 	}
 	if s.replies.off || s.replies.skip {
 		e.flags |= flagMute
@@ -336,6 +364,9 @@ func (s *session) keepUnstuck(done <-chan struct{}) {
 		s.out.spill.unstick()
 		select {
 		case <-t.C:
+			if gateway.PeerClosed(s.conn) {
+				_ = gateway.CloseWrite(s.upstream)
+			}
 		case <-done:
 			return
 		}

@@ -27,7 +27,7 @@ func (t stall) tolerates(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	if t.budget.Waiting() == 0 && !t.s.draining.Load() {
+	if t.budget.Waiting() == 0 {
 		return true
 	}
 	t.s.g.cfg.Stats.Error("stalled")

@@ -18,20 +18,32 @@ const bufferBytes = 32 << 10
 type source struct {
 	conn net.Conn
 	idle func() error
+	// goOn, when set, is asked about a read that found nothing: true tries again.
+	goOn func(error) bool
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	if err := s.idle(); err != nil {
 		return 0, err
 	}
-	return s.conn.Read(p)
+	for {
+		n, err := s.conn.Read(p)
+		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
+			return n, err
+		}
+	}
 }
 
 func (s *source) ReadFirst(size int) ([]byte, int, error) {
 	if err := s.idle(); err != nil {
 		return nil, 0, err
 	}
-	return gateway.ReadFirst(s.conn, size)
+	for {
+		buf, n, err := gateway.ReadFirst(s.conn, size)
+		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
+			return buf, n, err
+		}
+	}
 }
 
 func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }

@@ -18,7 +18,7 @@ func (p *replyPump) isUnasked(kind byte) (bool, error) {
 		ack, err := p.isAck()
 		return !ack || !p.s.queue.expectsAck(), err
 	case kind == resp.Simple && p.monitoring:
-		line, err := p.in.Line()
+		line, _, err := p.peek()
 		return err == nil && isMonitorLine(line), err
 	case kind == resp.Array && p.s.version.Load() == 2:
 		name, err := p.firstWord()

@@ -8,12 +8,17 @@ import (
 
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
-	open   bool
-	budget *gateway.Budget // takes bytes
-	known  []known         // values sealed for SETs that are queued: a later command in the same transaction may need them back
-	bytes  int
-	held   []int64
+	open    bool
+	budget  *gateway.Budget // takes bytes
+	known   []known         // values sealed for SETs that are queued: a later command in the same transaction may need them back
+	bytes   int
+	held    []int64
+	entries int     // bytes of what is queued for EXEC
+	space   *string // selected in the transaction
 }
+
+// maxTransactionBytes bounds what the replies to one transaction take in memory here.
+const maxTransactionBytes = 16 << 20
 
 // maxRemembered bounds, in bytes, what is kept of a transaction. Beyond it a command that
 // computes on a value set earlier in the same transaction answers with an error.
@@ -50,15 +55,26 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 }
 
 func (s *session) multi(r *request) error {
-	err := s.forward(r, entry{})
+	if s.tx.open {
+		return s.forward(r, entry{})
+	}
+	s.multiRefused.Store(false)
+	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+		s.multiRefused.Store(a.isError())
+	}}})
 	s.tx.open = true
 	return err
 }
 
 // exec: whatever the server answers, the transaction is over, unless there was none.
 func (s *session) exec(r *request) error {
+	selected := s.tx.space != nil
 	s.endTransaction()
-	return s.forward(r, entry{kind: kindExec})
+	err := s.forward(r, entry{kind: kindExec})
+	if selected && err == nil && !s.queue.waitEmpty(s.beforeWait) {
+		err = errGone
+	}
+	return err
 }
 
 func (s *session) discard(r *request) error {

@@ -201,7 +201,7 @@ func (s *session) readSealed(found *sealedParts, key []byte, probe *answer) erro
 			s.letGo(o)
 		}
 		return err
-	case strings.HasPrefix(probe.text, "WRONGTYPE") && s.rules().MayHoldHash(*s.space.Load(), key):
+	case strings.HasPrefix(probe.text, "WRONGTYPE") && s.rules().MayHoldHash(s.where(), key):
 		o, err := s.askBytes(s.sealedFields(key)...)
 		if err == nil {
 			if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
