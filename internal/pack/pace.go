@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,17 +21,17 @@ type pace struct {
 	mu   sync.Mutex
 	free time.Time // when the limits allow the next page
 	duty float64
-	base time.Duration // latency when nothing was asked of the server
-	mean time.Duration // moving average
+	base time.Duration // latency when next to nothing was asked of the server
+	last []time.Duration
 	now  func() time.Time
 }
 
 const (
-	minDuty    = 1.0 / 32
-	dutyStep   = 0.02 // regained with each good measurement
-	pingEvery  = 100 * time.Millisecond
-	smallest   = time.Millisecond // what latencies differ by anyway
-	weightPart = 4                // a new measurement is this part of the average
+	minDuty   = 1.0 / 32
+	dutyStep  = 0.02 // regained with each good measurement
+	pingEvery = 50 * time.Millisecond
+	smallest  = time.Millisecond // what latencies differ by anyway
+	window    = 7                // measurements of which the median counts, as single ones are often far off
 )
 
 func newPace(keysPerSecond, bytesPerSecond float64) *pace {
@@ -70,20 +71,34 @@ func (p *pace) current() float64 {
 func (p *pace) measured(latency, limit time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.base == 0 || latency < p.base {
-		p.base = latency
+	p.last = append(p.last, latency)
+	if len(p.last) < window && p.base > 0 {
+		return
 	}
-	p.mean += (latency - p.mean) / weightPart
-	slow := p.mean > 2*p.base && p.mean > p.base+smallest
+	median := middle(p.last)
+	if p.base == 0 || median < p.base {
+		p.base = median
+	}
+	slow := median > 2*p.base && median > p.base+smallest
 	if limit > 0 {
-		slow = p.mean > limit
+		slow = median > limit
 	}
-	if slow {
-		p.duty = max(p.duty/2, minDuty)
-		p.mean = p.base // judge the new rate by itself
-	} else {
+	switch {
+	case !slow:
 		p.duty = min(p.duty+dutyStep, 1)
+		p.last = p.last[max(0, len(p.last)-window+1):]
+		return
+	case p.duty > minDuty:
+		p.duty = max(p.duty/2, minDuty)
+	default:
+		p.base = median // with next to no work of ours: it is the server that has changed
 	}
+	p.last = p.last[:0] // judge the new rate by itself
+}
+
+func middle(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[len(sorted)/2]
 }
 
 // watch measures until ctx ends. A server that doesn't answer is the walk's business.

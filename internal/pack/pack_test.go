@@ -102,47 +102,49 @@ func TestPaceLimits(t *testing.T) {
 
 func TestPaceBacksOff(t *testing.T) {
 	p := newPace(0, 0)
-	for range 20 {
-		p.measured(200*time.Microsecond, 0)
+	measure := func(times int, latency time.Duration) {
+		for range times {
+			p.measured(latency, 0)
+		}
 	}
+	measure(20, 200*time.Microsecond)
 	if p.current() != 1 || p.after(100, 100, time.Second) != 0 {
 		t.Errorf("duty %v on a calm server", p.current())
 	}
-	for range 3 {
-		p.measured(900*time.Microsecond, 0) // above twice the baseline, by less than a millisecond
-	}
+	measure(20, 900*time.Microsecond) // above twice the baseline, by less than a millisecond
+	measure(3, 50*time.Millisecond)   // now and then
 	if p.current() != 1 {
 		t.Errorf("duty %v after nothing much", p.current())
 	}
-	p.measured(50*time.Millisecond, 0)
+	measure(1, 50*time.Millisecond)
 	if p.current() != 0.5 {
 		t.Errorf("duty %v, want half", p.current())
 	}
 	if d := p.after(1, 1, time.Second); d != time.Second {
 		t.Errorf("rest %v after a second's work", d)
 	}
-	for range 20 {
-		p.measured(50*time.Millisecond, 0)
-	}
+	measure(4*window, 50*time.Millisecond)
 	if p.current() != minDuty {
 		t.Errorf("duty %v, want the least", p.current())
 	}
-	p.measured(200*time.Microsecond, 0)
+	measure(window, 200*time.Microsecond)
 	if d := p.current(); d <= minDuty || d > 0.1 {
 		t.Errorf("duty %v: it should recover slowly", d)
 	}
-	for range 60 {
-		p.measured(200*time.Microsecond, 0)
-	}
+	measure(60, 200*time.Microsecond)
 	if p.current() != 1 {
 		t.Errorf("duty %v: it should recover", p.current())
 	}
+	measure(20*window, 20*time.Millisecond) // also while nothing is done: that is how it is now
+	if p.current() < 0.5 {
+		t.Errorf("duty %v on a server that is always slow", p.current())
+	}
 	limited := newPace(0, 0)
-	for range 10 {
+	for range 3 * window {
 		limited.measured(3*time.Millisecond, 2*time.Millisecond)
 	}
-	if limited.current() == 1 {
-		t.Error("a server over the operator's limit from the start is not spared")
+	if limited.current() > 0.25 {
+		t.Errorf("duty %v on a server over the operator's limit from the start", limited.current())
 	}
 }
 
