@@ -60,6 +60,7 @@ type processOptions struct {
 	load  func() (*config.Config, error) // for SIGHUP
 	pprof bool
 	force bool // every policy gets Force
+	toy   bool // the store is the embedded one
 	logTo io.Writer
 }
 

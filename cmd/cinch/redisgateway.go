@@ -132,5 +132,7 @@ func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config
 		Replies:  p.replies,
 		Stats:    r.stats,
 		Log:      log,
+
+		NoCommandDocs: p.options.toy,
 	})
 }

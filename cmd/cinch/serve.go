@@ -200,7 +200,7 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 	}
 	p, err := newProcess(cfg, processOptions{
 		load:  func() (*config.Config, error) { return o.load(os.Getenv) },
-		pprof: o.pprof, force: o.testForce, logTo: errs,
+		pprof: o.pprof, force: o.testForce, toy: o.storeURL != "", logTo: errs,
 	})
 	if err != nil {
 		return err

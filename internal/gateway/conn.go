@@ -116,3 +116,12 @@ func Relay(dst, src net.Conn) error {
 
 // A TLS connection half-closes as a plain one does.
 var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)
+
+// Abort closes the connection below TLS, so that it does not wait for anything, as closing
+// the TLS connection would while a write is stuck.
+func Abort(c net.Conn) error {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return c.Close()
+}

@@ -195,6 +195,13 @@ func (s *session) flush(r *request) error {
 	return s.forward(r, entry{kind: kindHook, op: &op{after: func(answer) { s.g.cfg.Dicts.Kick() }}})
 }
 
+func (s *session) command(r *request) error {
+	if s.g.cfg.NoCommandDocs && len(r.args) > 1 && isWord(r.args[1], "docs") {
+		return s.refuse("ERR unknown subcommand 'DOCS'")
+	}
+	return s.forward(r, entry{})
+}
+
 func itoa(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
 
 // parseCount reads a number of keys.

@@ -50,6 +50,10 @@ type Config struct {
 	// taking or sending any, before it is disconnected; 0: 2 s.
 	Stall time.Duration
 
+	// NoCommandDocs answers COMMAND DOCS with an error, for an embedded store whose own
+	// answer makes redis-cli give up.
+	NoCommandDocs bool
+
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }

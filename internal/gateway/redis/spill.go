@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"crypto/tls"
 	"errors"
 	"os"
 	"sync"
@@ -17,9 +18,14 @@ import (
 // under the reply budget, and a goroutine sends it on. When the spill is empty, the reply
 // pump writes by itself again.
 
+//
+// A TLS connection does not survive an interrupted write. There everything for the client
+// goes through the spill, whose goroutine is the only one that writes.
+
 // spill holds replies that the client has not taken yet. Its zero value is empty.
 type spill struct {
 	s       *session
+	always  bool // a TLS client
 	mu      sync.Mutex
 	moved   sync.Cond // something was sent, or the end came
 	pending []byte
@@ -30,6 +36,7 @@ type spill struct {
 
 func (o *spill) init(s *session) {
 	o.s = s
+	_, o.always = s.conn.(*tls.Conn)
 	o.moved.L = &o.mu
 }
 
@@ -38,7 +45,7 @@ func (o *spill) init(s *session) {
 func (o *spill) unstick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.running {
+	if !o.running && !o.always {
 		o.s.unstuck.Store(true)
 		_ = o.s.conn.SetWriteDeadline(time.Now())
 	}
@@ -62,9 +69,15 @@ func (o *spill) start(rest []byte) {
 	go o.drain()
 }
 
+// freeSpillBytes is what a TLS client's spill holds without budget.
+const freeSpillBytes = 2 * bufferBytes
+
 // add takes p, in order behind what is there, and reports whether it did: if not, the
 // spill is empty and the caller writes itself. It waits while the budget is used up.
 func (o *spill) add(p []byte) (taken bool, err error) {
+	if o.always {
+		return true, o.addAll(p)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.running {
@@ -76,6 +89,30 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 		o.moved.Wait()
 	}
 	return false, o.err
+}
+
+// addAll takes all of p, in pieces as there is room.
+func (o *spill) addAll(p []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(p) > 0 && o.err == nil {
+		piece := p[:min(len(p), bufferBytes)]
+		switch {
+		case len(o.pending)+len(piece) <= freeSpillBytes:
+		case o.s.g.cfg.Replies.TryAcquire(int64(len(piece))):
+			o.held = append(o.held, int64(len(piece)))
+		default:
+			o.moved.Wait()
+			continue
+		}
+		o.pending = append(o.pending, piece...)
+		p = p[len(piece):]
+		if !o.running {
+			o.running = true
+			go o.drain()
+		}
+	}
+	return o.err
 }
 
 // drain sends what is pending until nothing is left.
@@ -108,6 +145,9 @@ func (o *spill) drain() {
 
 func (o *spill) sendBatch(b []byte) error {
 	t := o.s.stall(o.s.g.cfg.Replies)
+	if o.always {
+		return o.sendWatched(b, t)
+	}
 	for len(b) > 0 {
 		_ = o.s.conn.SetWriteDeadline(t.deadline())
 		n, err := o.s.conn.Write(b)
@@ -118,6 +158,27 @@ func (o *spill) sendBatch(b []byte) error {
 	}
 	return nil
 }
+
+// sendWatched writes to a TLS client, without deadlines: a timer ends the session of one
+// that takes nothing while others wait.
+func (o *spill) sendWatched(b []byte, t stall) error {
+	for len(b) > 0 {
+		n := min(len(b), tlsPieceBytes)
+		done := make(chan struct{})
+		watch := time.AfterFunc(t.s.g.cfg.Stall, func() { t.watch(done) })
+		_, err := o.s.conn.Write(b[:n])
+		watch.Stop()
+		close(done)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// tlsPieceBytes is how much a TLS client has to take within the time.
+const tlsPieceBytes = 64 << 10
 
 // fail ends the session: the client is gone, or takes nothing. o.mu is held.
 func (o *spill) fail(err error) {

@@ -34,3 +34,24 @@ func (t stall) tolerates(err error) bool {
 	t.s.g.cfg.Log.Warn("client moves nothing while others wait for the memory that it holds, disconnected", "client", t.s.conn.RemoteAddr())
 	return false
 }
+
+// watch runs while a write to a TLS client takes long, and ends the session when others
+// wait for the budget.
+func (t stall) watch(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if !t.tolerates(os.ErrDeadlineExceeded) {
+			_ = gateway.Abort(t.s.conn)
+			return
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(t.s.g.cfg.Stall):
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// A TLS client gets what others get, though a TLS connection does not survive an
+// interrupted write: commands that the server answers late, large replies that it reads
+// slowly, pipelines written before anything is read.
+func TestClientsOverTLS(t *testing.T) {
+	sock := startServer(t, "--enable-debug-command", "yes")
+	path, _ := startGateway(t, sock, func(c *Config) {
+		c.TLS, c.Stall = serverTLS(t), 100*time.Millisecond
+	})
+	c := clientOf(t, path, func(o *goredis.Options) {
+		o.TLSConfig = &tls.Config{InsecureSkipVerify: true}
+	})
+	expect(t, c, "SET k {long}", "OK", "STRLEN k", "1050")
+	cmds, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		p.Do(ctx, "DEBUG", "SLEEP", "0.2")
+		p.Do(ctx, "APPEND", "k", "x")
+		p.Do(ctx, "PING")
+		return nil
+	})
+	if err != nil || cmds[1].(*goredis.Cmd).Val() != int64(1051) || cmds[2].(*goredis.Cmd).Val() != "PONG" {
+		t.Fatal(cmds, err)
+	}
+	huge := strings.Repeat("0123456789abcdef", 512<<10) // 8 MiB
+	if err := c.Set(ctx, "huge", huge, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for range 5 {
+			p.Get(ctx, "huge")
+		}
+		p.Do(ctx, "INCRBYFLOAT", "n", "1")
+		p.Do(ctx, "SET", "other", huge)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("unix", path, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET huge\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	buf, got := make([]byte, 64<<10), 0
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	for got < len(huge)+len("$8388608\r\n\r\n") {
+		time.Sleep(time.Millisecond)
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", got, err)
+		}
+		got += n
+	}
+}
+
+func serverTLS(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
