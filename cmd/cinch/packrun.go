@@ -178,6 +178,9 @@ func (w *where) runFailure(err error, stateFile string) error {
 	case errors.Is(err, store.ErrReadOnly):
 		return ui.WithHint(err, "it was the primary before: give the address of the new one")
 	}
+	if strings.Contains(err.Error(), "LFU maxmemory policy") { // which one it has, the server's error says
+		return ui.WithHint(w.failure(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
+	}
 	return w.failure(err)
 }
 

@@ -51,10 +51,21 @@ func (s *Store) prepare(ctx context.Context, info map[string]string) error {
 	if err != nil && !isAnswer(err) {
 		return err
 	}
-	s.ready.fieldExpiry = err == nil && len(commands) == 1 && commands[0] != nil
+	if err == nil {
+		s.ready.fieldExpiry = len(commands) == 1 && commands[0] != nil
+	} else { // it may not be asked: assume the worse
+		s.ready.fieldExpiry = mayExpireFields(info)
+	}
 	s.ready.listpackCount = s.limit(ctx, "entries")
 	s.ready.listpackBytes = s.limit(ctx, "value")
 	return nil
+}
+
+// mayExpireFields goes by versions: Redis 7.4 was the first, Valkey 9.
+func mayExpireFields(info map[string]string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(info["redis_version"], "%d.%d", &major, &minor)
+	return err != nil || info["valkey_version"] != "" || major > 7 || major == 7 && minor >= 4
 }
 
 // limit is a setting that older servers have under another name.
