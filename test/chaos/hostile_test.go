@@ -88,10 +88,22 @@ func checkDamaged(t *testing.T, d planted, g *testenv.GatewayServer, direct, c *
 	before := g.Metric(t, "cinch_errors_total")
 	asked := 0
 	for _, command := range [][]string{
-		{"GET", "bad"}, {"GETRANGE", "bad", "0", "3"}, {"BITCOUNT", "bad"}, {"GETBIT", "bad", "1"}, {"BITPOS", "bad", "1"},
-		{"BITFIELD_RO", "bad", "GET", "u8", "0"}, {"APPEND", "bad", "x"}, {"SETRANGE", "bad", "0", "x"}, {"SETBIT", "bad", "1", "1"},
-		{"BITFIELD", "bad", "SET", "u8", "0", "1"}, {"BITOP", "NOT", "dest", "bad"}, {"LCS", "bad", "good"}, {"INCRBYFLOAT", "bad", "1"},
-		{"HINCRBYFLOAT", "hash", "bad", "1"}, {"EVAL", "return redis.call('GET',KEYS[1])", "1", "bad"}, {"GETEX", "bad"},
+		{"GET", "bad"},
+		{"GETRANGE", "bad", "0", "3"},
+		{"BITCOUNT", "bad"},
+		{"GETBIT", "bad", "1"},
+		{"BITPOS", "bad", "1"},
+		{"BITFIELD_RO", "bad", "GET", "u8", "0"},
+		{"APPEND", "bad", "x"},
+		{"SETRANGE", "bad", "0", "x"},
+		{"SETBIT", "bad", "1", "1"},
+		{"BITFIELD", "bad", "SET", "u8", "0", "1"},
+		{"BITOP", "NOT", "dest", "bad"},
+		{"LCS", "bad", "good"},
+		{"INCRBYFLOAT", "bad", "1"},
+		{"HINCRBYFLOAT", "hash", "bad", "1"},
+		{"EVAL", "return redis.call('GET',KEYS[1])", "1", "bad"},
+		{"GETEX", "bad"},
 		{"HGET", "hash", "bad"},
 	} {
 		reply := c.must(t, command...)

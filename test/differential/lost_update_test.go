@@ -92,8 +92,13 @@ func prepareShared(t *testing.T, addr string) {
 	}
 	defer c.close()
 	for _, args := range [][]string{
-		{"SET", "slots", padding}, {"SET", "fields", strings.Repeat("\x00", 4*writers)}, {"SET", "bits", padding},
-		{"SET", "float", "1000000000000000.5"}, {"SET", "number", "0"}, {"SET", "app:0", padding}, {"SET", "app:1", padding},
+		{"SET", "slots", padding},
+		{"SET", "fields", strings.Repeat("\x00", 4*writers)},
+		{"SET", "bits", padding},
+		{"SET", "float", "1000000000000000.5"},
+		{"SET", "number", "0"},
+		{"SET", "app:0", padding},
+		{"SET", "app:1", padding},
 		{"HSET", "hash", "float", "1000000000000000.5"},
 	} {
 		if _, err := c.do(args...); err != nil {

@@ -419,6 +419,10 @@ func TestSortOverSealedValues(t *testing.T) {
 	if !isSealed(t, direct, "w:a") || !isSealed(t, direct, "w:c") {
 		t.Error("SORT left weights plain")
 	}
+	if err := c.RPush(ctx, "odd", magic, "a").Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "SORT odd GET # GET v:* ALPHA STORE out", "4", "LRANGE out 0 -1", fmt.Sprint([]string{"a", value("A"), magic, ""}))
 	expect(t, c, "SORT_RO l STORE x", "error: ERR syntax error", "SORT l BY w:* STORE", "error: ERR syntax error", "GET w:c", magic)
 }
 

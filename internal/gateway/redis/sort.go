@@ -11,13 +11,14 @@ import (
 // compares, and GET values, which it returns or, with STORE, writes into a list.
 
 // sortScript runs SORT once nothing sealed is in its way. KEYS[1] is the sorted key;
-// ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", the number of known values,
+// ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", for each GET 1 or
+// for "#" 0, the number of known values,
 // envelope and value of each, the command without STORE. It answers with envelopes when
 // weights or values to be stored are sealed and unknown. Weights are put back while SORT
 // compares them; values go into the list opened, and nothing is stored before all of them
 // are known.
-const sortScript = `local m,by,store,n=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
-for i=1,n do known[ARGV[3+2*i]]=ARGV[4+2*i] end
+const sortScript = `local m,by,store,gets,n=ARGV[1],ARGV[2],ARGV[3],ARGV[4],tonumber(ARGV[5]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
+for i=1,n do known[ARGV[4+2*i]]=ARGV[5+2*i] end
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
 if known[v] then return known[v] end unknown[#unknown+1]=v end end
 if by~='' then local t=redis.call('TYPE',KEYS[1]).ok local e={}
@@ -32,9 +33,9 @@ local w=check(v) if w then weights[#weights+1]={k,w,v} plain[w]=true end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
-put(2) local r=redis.pcall(unpack(ARGV,5+2*n)) put(3)
+put(2) local r=redis.pcall(unpack(ARGV,6+2*n)) put(3)
 if store=='' or r.err then return r end store=string.sub(store,2)
-for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] then local w=check(v) if w then r[i]=w end end end
+for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] and string.byte(gets,(i-1)%#gets+1)==49 then local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
@@ -150,7 +151,7 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 				e.op.plainBytes = append(e.op.plainBytes, kv.value)
 			}
 		}
-		if err := s.ask(e, sortArgs(r.args[1], o.by, store, k, cmd)); err != nil || e.op.given {
+		if err := s.ask(e, o.scriptArgs(r.args[1], store, k, cmd)); err != nil || e.op.given {
 			return err
 		}
 		if e.op.answer.isError() {
@@ -168,13 +169,19 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 	return s.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
 }
 
-func sortArgs(key, by, store []byte, k []known, cmd [][]byte) [][]byte {
+func (o *sorting) scriptArgs(key, store []byte, k []known, cmd [][]byte) [][]byte {
+	gets := make([]byte, len(o.gets))
+	for i, fetches := range o.gets {
+		if gets[i] = '0'; fetches {
+			gets[i] = '1'
+		}
+	}
 	if store != nil {
 		store = append([]byte("k"), store...)
 	}
 	call := [][]byte{
 		[]byte("EVAL"), []byte(sortScript), []byte("1"), key,
-		[]byte(cinch.Magic), by, store, strconv.AppendInt(nil, int64(len(k)), 10),
+		[]byte(cinch.Magic), o.by, store, gets, strconv.AppendInt(nil, int64(len(k)), 10),
 	}
 	for _, kv := range k {
 		call = append(call, kv.sealed, kv.value)
