@@ -164,7 +164,8 @@ func (g *generator) disturb(s *step) {
 	case p < 60:
 		s.args[0] = []byte(strings.ToLower(string(s.args[0])))
 	case p < 80:
-		s.args[0] = []byte(strings.Title(strings.ToLower(string(s.args[0])))) //nolint:staticcheck // one ASCII word
+		name := bytes.ToLower(s.args[0])
+		s.args[0] = append(bytes.ToUpper(name[:1:1]), name[1:]...)
 	case p < 130:
 		s.form = formInline
 	}
