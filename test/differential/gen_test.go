@@ -165,7 +165,8 @@ func (g *generator) disturb(s *step) {
 		s.args[0] = []byte(strings.ToLower(string(s.args[0])))
 	case p < 80:
 		name := bytes.ToLower(s.args[0])
-		s.args[0] = append(bytes.ToUpper(name[:1:1]), name[1:]...)
+		first := min(1, len(name))
+		s.args[0] = append(bytes.ToUpper(name[:first:first]), name[first:]...)
 	case p < 130:
 		s.form = formInline
 	}
