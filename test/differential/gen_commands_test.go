@@ -357,10 +357,14 @@ func (g *generator) function() {
 	}
 }
 
+// sorting uses lists of its own where there are weights: of a set, the server sorts members
+// with equal weights in any order.
 func (g *generator) sorting() {
 	k := g.key('l')
+	own := []byte{'q', ':', 'a' + byte(g.r.IntN(2))}
 	args := []any{g.pick("SORT", "SORT", "SORT_RO"), k}
-	if g.chance(50) && !g.multi[g.conn] { // refused there
+	if g.chance(60) && !g.multi[g.conn] { // refused there
+		args[1] = own
 		args = append(args, "BY", g.pick("w:*", "h:*->fa", "s:*", "nosort", "w:*->", "*"))
 	}
 	for range g.r.IntN(3) {
@@ -381,9 +385,9 @@ func (g *generator) sorting() {
 	switch g.r.IntN(6) {
 	case 0:
 		g.add("SET", "w:"+g.pick("a", "b", "c"), g.v.longNumber())
-	case 1:
-		g.add("DEL", k)
-		g.add("RPUSH", k, "c", "a", "b", g.pick("a", "d", "f"))
+	case 1, 2:
+		g.add("DEL", own)
+		g.add("RPUSH", own, "c", "a", "b", g.pick("a", "d", "f"), g.shortValue())
 	}
 	g.add(args...)
 }

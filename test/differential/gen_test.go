@@ -163,7 +163,7 @@ func (g *generator) disturb(s *step) {
 		s.args = s.args[:1]
 	case p < 60:
 		s.args[0] = []byte(strings.ToLower(string(s.args[0])))
-	case p < 80:
+	case p < 80 && len(s.args[0]) > 0:
 		name := bytes.ToLower(s.args[0])
 		first := min(1, len(name))
 		s.args[0] = append(bytes.ToUpper(name[:first:first]), name[first:]...)
