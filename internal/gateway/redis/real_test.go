@@ -365,6 +365,30 @@ func TestReplySkip(t *testing.T) {
 	}
 }
 
+// Names in XINFO are no values, whatever they look like.
+func TestStreamInfo(t *testing.T) {
+	sock := startServer(t)
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Types: policy.Stream, Setting: codec.Setting{Codec: codec.Zstd}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, _ := startGateway(t, sock, func(c *Config) { c.Policy = rules })
+	for version := 2; version <= 3; version++ {
+		c := clientOf(t, path, func(o *goredis.Options) { o.Protocol = version })
+		name := cinch.Magic + "name"
+		expect(t, c, "DEL s", fmt.Sprint(version-2), "XADD s 1-1 f {long} g short", "1-1", "XADD s 1-2 f {long}", "1-2")
+		for _, group := range []string{"first", name} {
+			if err := c.XGroupCreate(ctx, "s", group, "0").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info := do(c, "XINFO STREAM s FULL")
+		if strings.Count(info, long) != 2 || strings.Count(info, name) != 1 || strings.Contains(info, "cinch") {
+			t.Errorf("RESP%d: %q", version, info)
+		}
+	}
+}
+
 // LCS leaves values sealed, and its map keeps the server's order in RESP3.
 func TestLongestCommonSubsequence(t *testing.T) {
 	sock := startServer(t)

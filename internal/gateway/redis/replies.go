@@ -189,6 +189,9 @@ func (p *replyPump) copy(sh shape, mask []bool) error {
 			if len(p.path) == maxDepth {
 				return fmt.Errorf("%w: nested deeper than %d", resp.ErrReply, maxDepth)
 			}
+			if n := len(p.path); n > 0 && p.path[n-1].index == 0 {
+				p.path[n-1].nested = true
+			}
 			p.path = append(p.path, level{kind: h.Kind, remaining: h.N - 1})
 			continue
 		}

@@ -27,6 +27,7 @@ type level struct {
 	kind      byte  // as in resp.Head
 	remaining int64 // elements still to come, without the current one
 	index     int64 // of the current element
+	nested    bool  // the first element is an aggregate itself
 }
 
 // holdsValue reports whether a bulk string at the end of path is a value.
@@ -77,12 +78,12 @@ func inStreams(path []level) bool {
 	return len(path) == 5 && path[1].index == 1 && isEntryValue(path[2:])
 }
 
-// inEntry finds [id [f v f v]] wherever XINFO STREAM has one: an array of two whose
-// second element is an array. Nothing else in that reply looks like it: consumers'
-// pending entries are arrays of numbers, ids and names without an inner array.
+// inEntry finds [id [f v f v]] wherever XINFO STREAM has one: an array of two whose first
+// element is a string and whose second is an array. Nothing else in that reply looks like
+// it: lists of two groups or consumers begin with an array, pending entries hold none.
 func inEntry(path []level) bool {
 	n := len(path)
 	leaf, entry := path[n-1], path[n-2]
 	return leaf.kind == '*' && entry.kind == '*' &&
-		entry.index == 1 && entry.remaining == 0 && leaf.index%2 == 1
+		entry.index == 1 && entry.remaining == 0 && !entry.nested && leaf.index%2 == 1
 }
