@@ -1,6 +1,9 @@
 package redis
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // strategy says what the gateway does with a command.
 type strategy uint8
@@ -192,7 +195,8 @@ func newTable() table {
 	t := table{}
 	for word := range strings.FieldsSeq(verbatimCommands) {
 		name, arity, _ := strings.Cut(word, ":")
-		t[name] = &command{name: name, arity: atoi(arity), strategy: verbatim}
+		n, _ := strconv.Atoi(arity) // a constant of ours
+		t[name] = &command{name: name, arity: n, strategy: verbatim}
 	}
 	for i := range valueCommands {
 		t[valueCommands[i].name] = &valueCommands[i]
@@ -202,18 +206,6 @@ func newTable() table {
 		t[c.name] = &c
 	}
 	return t
-}
-
-func atoi(s string) int {
-	n, sign := 0, 1
-	for _, c := range s {
-		if c == '-' {
-			sign = -1
-			continue
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n * sign
 }
 
 // unknownCommand is the row of every command without one.

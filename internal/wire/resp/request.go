@@ -129,15 +129,6 @@ func (p *Parser) parseArg(buf []byte) (done bool, err error) {
 	return true, nil
 }
 
-// SkipBulk tells the parser that the caller has taken the current argument and its line
-// break out of the buffer itself; the next call of Parse passes a buffer that begins
-// behind them, with keep bytes of the request in front.
-func (p *Parser) SkipBulk(keep int) {
-	p.Args = append(p.Args, Span{})
-	p.inBulk = false
-	p.pos = keep
-}
-
 // headerLine reads the integer of the header at buf[at:], whose first byte is its kind.
 // next is the offset behind the line, 0 when it is not complete. Like the server it
 // looks for CR and takes any byte after it for the LF.
