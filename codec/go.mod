@@ -1,9 +1,18 @@
 module github.com/cinch-layer/cinch/codec
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/klauspost/compress v1.20.3
 	github.com/minio/minlz v1.2.3
 	github.com/pierrec/lz4/v4 v4.1.33
+)
+
+require (
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
