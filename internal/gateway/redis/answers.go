@@ -56,7 +56,7 @@ func (p *replyPump) carryComputed(o *op) error {
 		return err
 	case h.IsNull():
 		p.in.Discard(len(line))
-		return p.emit(compute(nil, o.args, nil, false, int(p.s.version.Load())))
+		return p.emit(compute(nil, o.args, nil, false))
 	case h.Kind != resp.Bulk:
 		return p.carryRefusal(o)
 	}
@@ -67,7 +67,7 @@ func (p *replyPump) carryComputed(o *op) error {
 // carryRefusal carries an error, unless the command would have met another one first:
 // some look at their arguments before they look at the key.
 func (p *replyPump) carryRefusal(o *op) error {
-	first := compute(nil, o.args, nil, false, int(p.s.version.Load()))
+	first := compute(nil, o.args, nil, false)
 	if !o.plain || first[0] != resp.Error {
 		return p.copy(shapeNone, nil)
 	}
@@ -98,7 +98,7 @@ func (p *replyPump) computeOn(o *op, n int64) error {
 		return p.broken(err)
 	}
 	p.opened(stored.buf, raw, time.Since(start))
-	return p.emitHeld(compute(nil, o.args, value, true, int(p.s.version.Load())), stored.n > 0)
+	return p.emitHeld(compute(nil, o.args, value, true), stored.n > 0)
 }
 
 // rawLength is the length of the value that the n bytes at hand stand for.

@@ -20,14 +20,12 @@ const (
 
 // compute appends to dst the RESP reply that Redis gives to the command args (args[0]
 // is the name, in any letter case) for a string value, or for a hash field's value;
-// exists is false when there is no such key or field. The last parameter is the
-// protocol's version, in which none of these replies differs. It allocates only to grow
-// dst and keeps nothing of its arguments.
+// exists is false when there is no such key or field. RESP2 and RESP3 have the same form
+// for all of them. It allocates only to grow dst and keeps nothing of its arguments.
 //
-// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and
-// a BITFIELD that writes nothing (see bitfieldWrites). The limit on bit offsets is that
-// of a server whose proto-max-bulk-len is the default.
-func compute(dst []byte, args [][]byte, value []byte, exists bool, _ int) []byte {
+// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS and BITFIELD_RO.
+// The limit on bit offsets is that of a server whose proto-max-bulk-len is the default.
+func compute(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	if !exists {
 		value = nil
 	}
@@ -63,11 +61,11 @@ func compute(dst []byte, args [][]byte, value []byte, exists bool, _ int) []byte
 			return appendArity(dst, name)
 		}
 		return computeBitPos(dst, args, value, exists)
-	case "bitfield", "bitfield_ro":
+	case "bitfield_ro":
 		if len(args) < 2 {
 			return appendArity(dst, name)
 		}
-		return computeBitField(dst, args, value, string(name) == "bitfield_ro")
+		return computeBitField(dst, args, value)
 	}
 	return resp.AppendError(dst, "ERR cinch: the gateway can't answer this command")
 }

@@ -14,17 +14,15 @@ type fieldOp struct {
 	next   int  // index of the argument after it
 }
 
-// computeBitField answers BITFIELD_RO, and a BITFIELD without writes. The server checks
-// all operations before it answers any, so the arguments are gone through twice.
-func computeBitField(dst []byte, args [][]byte, value []byte, readOnly bool) []byte {
+// computeBitField answers BITFIELD_RO. The server checks all operations before it answers
+// any, so the arguments are gone through twice.
+func computeBitField(dst []byte, args [][]byte, value []byte) []byte {
 	gets, writes, errText := checkBitField(args)
 	switch {
 	case errText != "":
 		return resp.AppendError(dst, errText)
-	case writes && readOnly:
-		return resp.AppendError(dst, "ERR BITFIELD_RO only supports the GET subcommand")
 	case writes:
-		return resp.AppendError(dst, "ERR cinch: the gateway can't answer a BITFIELD that writes")
+		return resp.AppendError(dst, "ERR BITFIELD_RO only supports the GET subcommand")
 	}
 	dst = resp.AppendArray(dst, gets)
 	for i := 2; i < len(args); {
@@ -35,14 +33,6 @@ func computeBitField(dst []byte, args [][]byte, value []byte, readOnly bool) []b
 		i = op.next
 	}
 	return dst
-}
-
-// bitfieldWrites reports whether a BITFIELD command reaches an operation that changes
-// the value. It is false when the server would refuse the arguments first; compute
-// answers those.
-func bitfieldWrites(args [][]byte) bool {
-	_, writes, errText := checkBitField(args)
-	return writes && errText == ""
 }
 
 // checkBitField finds the first argument that the server refuses.
