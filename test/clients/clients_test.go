@@ -130,13 +130,13 @@ func runGo(t *testing.T, addr string, resp int, path string) string {
 
 func runPython(t *testing.T, addr string, resp int, path string) string {
 	t.Helper()
-	return runProgram(t, addr, resp, path, pythonWithDeps(t), "python/scenario.py")
+	return runProgram(t, addr, resp, path, testenv.Python(t, "python/requirements.txt"), "python/scenario.py")
 }
 
 func runNode(library string) func(*testing.T, string, int, string) string {
 	return func(t *testing.T, addr string, resp int, path string) string {
 		t.Helper()
-		t.Setenv("NODE_PATH", nodeModules(t))
+		t.Setenv("NODE_PATH", testenv.NodeModules(t, "node/package.json"))
 		return runProgram(t, addr, resp, path, testenv.Program(t, "node"), "node/"+library+".cjs")
 	}
 }

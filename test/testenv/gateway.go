@@ -16,7 +16,8 @@ import (
 // GatewayConfig says how to build and start `cinch serve`. The zero value of everything but
 // Upstream is a gateway with the product's defaults.
 type GatewayConfig struct {
-	Upstream string // host:port or a redis:// URL
+	Upstream string // host:port or a URL of the protocol
+	Protocol string // redis if empty
 
 	// Rules is the YAML list under "rules:" of a configuration file that is written for the
 	// gateway; empty means no file, so the default rules.
@@ -70,7 +71,7 @@ func (g *GatewayServer) start() error {
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return answersPing(g.Addr) }); err != nil {
+	if err := p.waitReady(g.answers); err != nil {
 		p.kill()
 		return err
 	}
@@ -78,14 +79,30 @@ func (g *GatewayServer) start() error {
 	return nil
 }
 
+// answers tells whether the gateway serves: for Redis a reply from behind it, else that it
+// takes connections, because an upstream may be missing on purpose.
+func (g *GatewayServer) answers() bool {
+	if g.protocol() == "redis" {
+		return answersPing(g.Addr)
+	}
+	return accepts(g.Addr)
+}
+
+func (g *GatewayServer) protocol() string {
+	if g.cfg.Protocol == "" {
+		return "redis"
+	}
+	return g.cfg.Protocol
+}
+
 func (g *GatewayServer) arguments() ([]string, error) {
 	upstream := g.cfg.Upstream
 	if !strings.Contains(upstream, "://") {
-		upstream = "redis://" + upstream
+		upstream = g.protocol() + "://" + upstream
 	}
 	args := []string{"serve"}
 	if g.cfg.Rules == "" && g.cfg.Settings == "" {
-		args = append(args, "--redis", g.Addr+"="+upstream, "--admin", g.Admin)
+		args = append(args, "--"+g.protocol(), g.Addr+"="+upstream, "--admin", g.Admin)
 	} else {
 		path := filepath.Join(g.dir, "cinch.yaml")
 		if err := os.WriteFile(path, []byte(g.configFile(upstream)), 0o600); err != nil {
@@ -101,7 +118,7 @@ func (g *GatewayServer) arguments() ([]string, error) {
 
 func (g *GatewayServer) configFile(upstream string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: redis\n", g.Admin)
+	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: %s\n", g.Admin, g.protocol())
 	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, upstream)
 	writeIndented(&b, "    ", g.cfg.Settings)
 	if g.cfg.Rules != "" {

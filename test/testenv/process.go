@@ -138,6 +138,16 @@ func answersPing(addr string) bool {
 	return bytes.HasPrefix(line[:n], []byte("+PONG")) || bytes.HasPrefix(line[:n], []byte("-NOAUTH"))
 }
 
+// accepts tells whether something listens on addr.
+func accepts(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
 // missing skips the test where a tool is not installed, and fails it in CI, which has to
 // install everything.
 func missing(t testing.TB, what, hint string) {

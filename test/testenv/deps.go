@@ -1,0 +1,113 @@
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// The libraries of other languages are installed on demand, by the language's own package
+// manager, into the cache directory: never into the repository. A directory is named by the
+// hash of the files that ask for its content, and is complete when it is there under that
+// name.
+var installing sync.Mutex
+
+// Cached returns the cache directory for a language, filled by fill if it is not there yet.
+// It counts as filled when fill returns.
+func Cached(t testing.TB, language string, sources []string, fill func(dir string)) string {
+	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
+	sum := sha256.New()
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(text)
+	}
+	dir := filepath.Join(CacheDir(), language+"-"+hex.EncodeToString(sum.Sum(nil)[:6]))
+	marker := filepath.Join(dir, "complete")
+	if _, err := os.Stat(marker); err == nil {
+		return dir
+	}
+	// Not renamed into place: a Python environment holds its own path.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fill(dir)
+	if err := os.WriteFile(marker, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Run runs a program to its end; a failure ends the test with what it printed.
+func Run(t testing.TB, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
+
+// Python returns an interpreter that has what a requirements.txt asks for.
+func Python(t testing.TB, requirements string) string {
+	t.Helper()
+	python, requirements := Program(t, "python3"), abs(t, requirements)
+	dir := Cached(t, "python", []string{requirements}, func(dir string) {
+		Run(t, dir, python, "-m", "venv", dir)
+		Run(t, dir, filepath.Join(dir, "bin", "pip"), "install", "--quiet", "-r", requirements)
+	})
+	return filepath.Join(dir, "bin", "python")
+}
+
+// NodeModules returns the node_modules directory with what a package.json asks for.
+func NodeModules(t testing.TB, manifest string) string {
+	t.Helper()
+	npm, manifest := Program(t, "npm"), abs(t, manifest)
+	dir := Cached(t, "node", []string{manifest}, func(dir string) {
+		copyFile(t, manifest, filepath.Join(dir, "package.json"))
+		Run(t, dir, npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock")
+	})
+	return filepath.Join(dir, "node_modules")
+}
+
+// JavaLibraries returns a class path with what a pom.xml asks for.
+func JavaLibraries(t testing.TB, pom string) string {
+	t.Helper()
+	maven, pom := Program(t, "mvn"), abs(t, pom)
+	dir := Cached(t, "java", []string{pom}, func(dir string) {
+		Run(t, dir, maven, "--batch-mode", "--quiet", "-f", pom,
+			"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+dir)
+	})
+	return filepath.Join(dir, "*")
+}
+
+func abs(t testing.TB, path string) string {
+	t.Helper()
+	out, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
