@@ -3,6 +3,8 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
+
+	"github.com/cinch-layer/cinch/bench/corpora"
 )
 
 // corpus is one kind of record, split in two. A record belongs to a source (an API, a
@@ -14,12 +16,6 @@ type corpus struct {
 	train    [][]byte // what dictionaries are made from
 	measured [][]byte // what everything is measured on
 	sources  [2]int   // on each side
-}
-
-// record is a value as an application would store it.
-type record struct {
-	source string
-	value  []byte
 }
 
 const (
@@ -36,17 +32,17 @@ var bounds = map[string][2]int{small: {200, 3 << 10}, large: {10_000, 256 << 10}
 
 var kinds = []struct {
 	name, class, about string
-	load               func(dir string) ([]record, error)
+	load               func(dir string) ([]corpora.Record, error)
 }{
-	{"movies", small, "films, by distributor (vega-datasets)", loadMovies},
-	{"quakes", small, "earthquakes as GeoJSON features, by seismic network (vega-datasets)", loadQuakes},
-	{"countries", small, "facts about countries, by subregion (world-countries)", loadCountries},
-	{"compat", small, "which browser supports a feature, by interface (@mdn/browser-compat-data)", loadCompat},
-	{"schemas", small, "JSON schemas of messages, by API (google-api-python-client)", loadSchemas},
-	{"webhooks", large, "event payloads, by event (@octokit/webhooks-examples)", loadWebhooks},
-	{"features", large, "feature descriptions as their files are, indented; each its own source (caniuse-db)", loadFeatures},
-	{"borders", large, "borders as GeoJSON, mostly numbers, by country (world-countries)", loadBorders},
-	{"apis", large, "API descriptions, by API, all versions together (google-api-python-client)", loadAPIs},
+	{"movies", small, "films, by distributor (vega-datasets)", corpora.Movies},
+	{"quakes", small, "earthquakes as GeoJSON features, by seismic network (vega-datasets)", corpora.Quakes},
+	{"countries", small, "facts about countries, by subregion (world-countries)", corpora.Countries},
+	{"compat", small, "which browser supports a feature, by interface (@mdn/browser-compat-data)", corpora.Compat},
+	{"schemas", small, "JSON schemas of messages, by API (google-api-python-client)", corpora.Schemas},
+	{"webhooks", large, "event payloads, by event (@octokit/webhooks-examples)", corpora.Webhooks},
+	{"features", large, "feature descriptions as their files are, indented; each its own source (caniuse-db)", corpora.Features},
+	{"borders", large, "borders as GeoJSON, mostly numbers, by country (world-countries)", corpora.Borders},
+	{"apis", large, "API descriptions, by API, all versions together (google-api-python-client)", corpora.APIs},
 }
 
 func loadCorpora(cache string) ([]corpus, error) {
@@ -68,20 +64,20 @@ func loadCorpora(cache string) ([]corpus, error) {
 
 // split puts each source on one side, by its hash. A value that occurs twice counts once,
 // or a dictionary might hold what is measured.
-func (c *corpus) split(records []record) {
+func (c *corpus) split(records []corpora.Record) {
 	limits := bounds[c.class]
 	seen := map[[32]byte]bool{}
 	sources := [2]map[string]bool{{}, {}}
 	var sides [2][][]byte
 	for _, r := range records {
-		sum := sha256.Sum256(r.value)
-		if n := len(r.value); n < limits[0] || n > limits[1] || seen[sum] {
+		sum := sha256.Sum256(r.Value)
+		if n := len(r.Value); n < limits[0] || n > limits[1] || seen[sum] {
 			continue
 		}
 		seen[sum] = true
-		side := sha256.Sum256([]byte(c.name + "/" + r.source))[0] & 1
-		sides[side] = append(sides[side], r.value)
-		sources[side][r.source] = true
+		side := sha256.Sum256([]byte(c.name + "/" + r.Source))[0] & 1
+		sides[side] = append(sides[side], r.Value)
+		sources[side][r.Source] = true
 	}
 	c.train, c.measured = thin(sides[0]), thin(sides[1])
 	c.sources = [2]int{len(sources[0]), len(sources[1])}

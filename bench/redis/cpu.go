@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 const (
@@ -52,17 +54,17 @@ func (o *options) cpuRun(r *cpuRow, st storing) error {
 	if err != nil {
 		return err
 	}
-	server, err := o.startRedis()
+	server, err := rig.Redis(o.work)
 	if err != nil {
 		return err
 	}
-	defer server.stop()
+	defer server.Stop()
 	g, err := o.startGateway(server, st.rule, dict)
 	if err != nil {
 		return err
 	}
-	defer g.stop()
-	client := g.client()
+	defer g.Stop()
+	client := g.Client()
 	defer client.Close()
 	if err := awaitDictionary(client, server, st); err != nil {
 		return err
@@ -88,7 +90,7 @@ func (o *options) cpuRun(r *cpuRow, st storing) error {
 
 // costOf calls op from some goroutines for a while and divides what gateway and server
 // used by the number of calls.
-func costOf(g, server *process, op func(i int64) error) (c cost, err error) {
+func costOf(g, server *rig.Process, op func(i int64) error) (c cost, err error) {
 	var before, after [2]time.Duration
 	if before, err = bothCPU(g, server); err != nil {
 		return c, err
@@ -120,11 +122,11 @@ func costOf(g, server *process, op func(i int64) error) (c cost, err error) {
 	return cost{micros(after[0]-before[0]) / n, micros(after[1]-before[1]) / n}, nil
 }
 
-func bothCPU(g, server *process) (c [2]time.Duration, err error) {
-	if c[0], err = g.cpu(); err != nil {
+func bothCPU(g, server *rig.Process) (c [2]time.Duration, err error) {
+	if c[0], err = g.CPU(); err != nil {
 		return c, err
 	}
-	c[1], err = server.cpu()
+	c[1], err = server.CPU()
 	return c, err
 }
 
@@ -148,12 +150,12 @@ func medians(runs []cost) cost {
 }
 
 func cpuTable(rows []cpuRow) string {
-	var b table
-	b.row("corpus", "bytes a value", "storing", "SET: gateway", "SET: redis", "GET: gateway", "GET: redis")
-	b.rule(7)
+	var b rig.Table
+	b.Row("corpus", "bytes a value", "storing", "SET: gateway", "SET: redis", "GET: gateway", "GET: redis")
+	b.Rule(7)
 	for _, r := range rows {
 		set, get := medians(r.set), medians(r.get)
-		b.row(r.corpus.name, fmt.Sprint(totalBytes(r.corpus.measured)/len(r.corpus.measured)), r.storing,
+		b.Row(r.corpus.name, fmt.Sprint(totalBytes(r.corpus.measured)/len(r.corpus.measured)), r.storing,
 			oneDigit(set.gateway), oneDigit(set.server), oneDigit(get.gateway), oneDigit(get.server))
 	}
 	return b.String()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 // load is one setting of redis-benchmark; requests are chosen so that a run takes some
@@ -27,17 +29,17 @@ const hopConnections = 50
 // way is how clients reach the server.
 type way struct {
 	name  string
-	start func(o *options, server *process) (*process, error) // nil: directly
+	start func(o *options, server *rig.Process) (*rig.Process, error) // nil: directly
 }
 
 var ways = []way{
 	{"direct", nil},
-	{"io.Copy", func(o *options, s *process) (*process, error) { return o.startForward(s) }},
-	{"rules off", func(o *options, s *process) (*process, error) { return o.startGateway(s, "", "") }},
-	{"zstd-3", func(o *options, s *process) (*process, error) {
+	{"io.Copy", func(o *options, s *rig.Process) (*rig.Process, error) { return o.startForward(s) }},
+	{"rules off", func(o *options, s *rig.Process) (*rig.Process, error) { return o.startGateway(s, "", "") }},
+	{"zstd-3", func(o *options, s *rig.Process) (*rig.Process, error) {
 		return o.startGateway(s, "{key: '*', setting: zstd-3}", "")
 	}},
-	{"lz4", func(o *options, s *process) (*process, error) {
+	{"lz4", func(o *options, s *rig.Process) (*rig.Process, error) {
 		return o.startGateway(s, "{key: '*', setting: lz4}", "")
 	}},
 }
@@ -68,17 +70,17 @@ func (o *options) measureHop() error {
 }
 
 func (o *options) hopRun(l load, w way, results map[hopKey][]rate) error {
-	server, err := o.startRedis()
+	server, err := rig.Redis(o.work)
 	if err != nil {
 		return err
 	}
-	defer server.stop()
-	target, hop := server, (*process)(nil)
+	defer server.Stop()
+	target, hop := server, (*rig.Process)(nil)
 	if w.start != nil {
 		if hop, err = w.start(o, server); err != nil {
 			return err
 		}
-		defer hop.stop()
+		defer hop.Stop()
 		target = hop
 	}
 	for _, test := range []string{"SET", "GET"} {
@@ -93,8 +95,8 @@ func (o *options) hopRun(l load, w way, results map[hopKey][]rate) error {
 }
 
 // hopTest runs redis-benchmark against target.
-func hopTest(l load, test string, target, hop *process) (r rate, err error) {
-	host, port, _ := net.SplitHostPort(target.addr)
+func hopTest(l load, test string, target, hop *rig.Process) (r rate, err error) {
+	host, port, _ := net.SplitHostPort(target.Addr)
 	var before, after float64
 	if before, err = cpuMicros(hop); err != nil {
 		return r, err
@@ -121,24 +123,24 @@ func hopTest(l load, test string, target, hop *process) (r rate, err error) {
 	return r, nil
 }
 
-func cpuMicros(p *process) (float64, error) {
+func cpuMicros(p *rig.Process) (float64, error) {
 	if p == nil {
 		return 0, nil
 	}
-	d, err := p.cpu()
+	d, err := p.CPU()
 	return micros(d), err
 }
 
 func hopTable(results map[hopKey][]rate) string {
-	var b table
-	b.row("bytes", "depth", "test", "way", "operations/s", "to direct", "p50 ms", "p99 ms", "hop CPU us/op")
-	b.rule(9)
+	var b rig.Table
+	b.Row("bytes", "depth", "test", "way", "operations/s", "to direct", "p50 ms", "p99 ms", "hop CPU us/op")
+	b.Rule(9)
 	for _, l := range loads {
 		for _, test := range []string{"SET", "GET"} {
 			direct := middle(results[hopKey{l, "direct", test}])
 			for _, w := range ways {
 				r := middle(results[hopKey{l, w.name, test}])
-				b.row(strconv.Itoa(l.bytes), strconv.Itoa(l.depth), test, w.name, fmt.Sprintf("%.0f", r.perSecond),
+				b.Row(strconv.Itoa(l.bytes), strconv.Itoa(l.depth), test, w.name, fmt.Sprintf("%.0f", r.perSecond),
 					fmt.Sprintf("%.2f", r.perSecond/direct.perSecond), fmt.Sprintf("%.2f", r.p50), fmt.Sprintf("%.2f", r.p99), oneDigit(r.hopCPU))
 			}
 		}

@@ -9,9 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/cinch-layer/cinch/bench/corpora"
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 type options struct {
@@ -28,7 +30,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.parts, "part", "sizes,cpu,hop", "what to measure")
-	flag.StringVar(&o.cache, "cache", defaultCache(), "where the packages are kept")
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
 	flag.Parse()
@@ -36,14 +38,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)
 		os.Exit(1)
 	}
-}
-
-func defaultCache() string {
-	base, err := os.UserCacheDir()
-	if err != nil {
-		base = os.TempDir()
-	}
-	return filepath.Join(base, "cinch-bench", "redis")
 }
 
 func run(o *options) error {
@@ -77,22 +71,45 @@ func run(o *options) error {
 func (o *options) build() error {
 	o.cinch, o.forward = filepath.Join(o.work, "cinch"), filepath.Join(o.work, "forward")
 	for out, pkg := range map[string]string{o.cinch: "./cmd/cinch", o.forward: "./bench/forward"} {
-		if text, err := exec.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
+		if err := rig.Build(out, pkg); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (o *options) withCorpora(measure func([]corpus) error) error {
-	fetch := exec.Command("bench/redis/fetch", o.cache)
-	fetch.Stderr = os.Stderr
-	if err := fetch.Run(); err != nil {
-		return fmt.Errorf("bench/redis/fetch: %w", err)
+	if err := corpora.Fetch(o.cache); err != nil {
+		return err
 	}
 	all, err := loadCorpora(o.cache)
 	if err != nil {
 		return err
 	}
 	return measure(all)
+}
+
+func (o *options) report(part, text string) error {
+	return rig.ReplacePart(filepath.Join(o.results, "redis.md"), part, text)
+}
+
+func (o *options) startForward(upstream *rig.Process) (*rig.Process, error) {
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	return rig.Start("forward", addr, o.work, o.forward, addr, upstream.Addr)
+}
+
+// startGateway runs cinch serve with one gateway; rule is the YAML of its only rule, "" for
+// none.
+func (o *options) startGateway(upstream *rig.Process, rule, dictionary string) (*rig.Process, error) {
+	top, settings := "log: {level: warn}", "enabled: false"
+	if dictionary != "" {
+		top += fmt.Sprintf("\ndictionaries: [{name: trained, file: %q}]", dictionary)
+	}
+	if rule != "" {
+		settings = fmt.Sprintf("rules: [%s]", rule)
+	}
+	return rig.Gateway(o.cinch, o.work, upstream, top, settings)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 // storing is a way to store values, as a rule of the gateway.
@@ -68,12 +69,12 @@ func (o *options) footprint(c *corpus, st storing) (f footprint, err error) {
 	if f.dictionary, err = fileSize(dict); err != nil {
 		return f, err
 	}
-	server, err := o.startRedis()
+	server, err := rig.Redis(o.work)
 	if err != nil {
 		return f, err
 	}
-	defer server.stop()
-	client := server.client()
+	defer server.Stop()
+	client := server.Client()
 	defer client.Close()
 	before, err := usedMemory(client)
 	if err != nil {
@@ -90,13 +91,13 @@ func (o *options) footprint(c *corpus, st storing) (f footprint, err error) {
 	return f, f.addKeys(client)
 }
 
-func (o *options) storeAll(server *process, c *corpus, st storing, dict string) error {
+func (o *options) storeAll(server *rig.Process, c *corpus, st storing, dict string) error {
 	g, err := o.startGateway(server, st.rule, dict)
 	if err != nil {
 		return err
 	}
-	defer g.stop()
-	client := g.client()
+	defer g.Stop()
+	client := g.Client()
 	defer client.Close()
 	ctx := context.Background()
 	if err := awaitDictionary(client, server, st); err != nil {
@@ -121,11 +122,11 @@ func (o *options) storeAll(server *process, c *corpus, st storing, dict string) 
 
 // awaitDictionary writes until a value is sealed with the dictionary: the gateway stores
 // it in the server first, and until then seals without.
-func awaitDictionary(client *redis.Client, server *process, st storing) error {
+func awaitDictionary(client *redis.Client, server *rig.Process, st storing) error {
 	if !st.trained {
 		return nil
 	}
-	direct := server.client()
+	direct := server.Client()
 	defer direct.Close()
 	ctx := context.Background()
 	probe := bytes.Repeat([]byte("a value to be sealed, "), 40)
@@ -252,26 +253,17 @@ func writeSizes(path string, results []footprint) error {
 		row = append(row, ratio(raw, f.stored), ratio(plain, f.usedMemory))
 		rows = append(rows, row)
 	}
-	return writeCSV(path, rows)
+	return rig.WriteCSV(path, rows)
 }
 
 func ratio(a, b int64) string { return strconv.FormatFloat(float64(a)/float64(b), 'f', 2, 64) }
 
-func writeCSV(path string, rows [][]string) error {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	if err := w.WriteAll(rows); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
-}
-
 // sizesTable shows value bytes, memory of the keys (which grows with the records) and
 // used_memory (in which a dictionary counts once, whatever the number of records).
 func sizesTable(results []footprint) string {
-	var b table
-	b.row("corpus", "records", "bytes a value", "storing", "value bytes", "keys' memory", "used_memory", "dictionary KB")
-	b.rule(8)
+	var b rig.Table
+	b.Row("corpus", "records", "bytes a value", "storing", "value bytes", "keys' memory", "used_memory", "dictionary KB")
+	b.Rule(8)
 	var plain footprint
 	for _, f := range results {
 		if f.storing == "plain" {
@@ -279,7 +271,7 @@ func sizesTable(results []footprint) string {
 		}
 		n := len(f.corpus.measured)
 		raw := int64(totalBytes(f.corpus.measured))
-		b.row(f.corpus.name, strconv.Itoa(n), strconv.FormatInt(raw/int64(n), 10), f.storing,
+		b.Row(f.corpus.name, strconv.Itoa(n), strconv.FormatInt(raw/int64(n), 10), f.storing,
 			ratio(raw, f.stored)+"x", ratio(plain.keys, f.keys)+"x", ratio(plain.usedMemory, f.usedMemory)+"x", fmt.Sprintf("%.0f", float64(f.dictionary)/1024))
 	}
 	return b.String()
@@ -287,11 +279,11 @@ func sizesTable(results []footprint) string {
 
 // splitTable says what each corpus is and how it was split.
 func splitTable(all []corpus) string {
-	var b table
-	b.row("corpus", "class", "what, by which source", "trained on", "measured on")
-	b.rule(5)
+	var b rig.Table
+	b.Row("corpus", "class", "what, by which source", "trained on", "measured on")
+	b.Rule(5)
 	for _, c := range all {
-		b.row(c.name, c.class, c.about, fmt.Sprintf("%d of %d sources", len(c.train), c.sources[0]),
+		b.Row(c.name, c.class, c.about, fmt.Sprintf("%d of %d sources", len(c.train), c.sources[0]),
 			fmt.Sprintf("%d of %d sources", len(c.measured), c.sources[1]))
 	}
 	return b.String()

@@ -1,14 +1,41 @@
-package main
+// Package corpora reads real records out of public packages; bench/redis/fetch gets them.
+package corpora
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 )
+
+// Record is a value as an application would store it.
+type Record struct {
+	Source string // an API, a distributor, a country …
+	Value  []byte
+}
+
+// Fetch gets the packages into dir, where they are not there yet.
+func Fetch(dir string) error {
+	fetch := exec.Command("bench/redis/fetch", dir)
+	fetch.Stderr = os.Stderr
+	if err := fetch.Run(); err != nil {
+		return fmt.Errorf("bench/redis/fetch: %w", err)
+	}
+	return nil
+}
+
+// DefaultCache is where the packages are kept.
+func DefaultCache() string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "cinch-bench", "redis")
+}
 
 // compact removes the white space that files have and applications do not store.
 func compact(raw []byte) []byte {
@@ -28,15 +55,16 @@ func readJSON(into any, path ...string) error {
 }
 
 // grouped makes records of raw values; source names where each comes from.
-func grouped(list []json.RawMessage, source func(json.RawMessage) string) []record {
-	out := make([]record, 0, len(list))
+func grouped(list []json.RawMessage, source func(json.RawMessage) string) []Record {
+	out := make([]Record, 0, len(list))
 	for _, raw := range list {
-		out = append(out, record{source(raw), compact(raw)})
+		out = append(out, Record{source(raw), compact(raw)})
 	}
 	return out
 }
 
-func loadMovies(dir string) ([]record, error) {
+// Movies loads what bench/README.md says of them.
+func Movies(dir string) ([]Record, error) {
 	var list []json.RawMessage
 	err := readJSON(&list, dir, "vega-datasets/data/movies.json")
 	return grouped(list, func(raw json.RawMessage) string {
@@ -46,7 +74,8 @@ func loadMovies(dir string) ([]record, error) {
 	}), err
 }
 
-func loadQuakes(dir string) ([]record, error) {
+// Quakes loads what bench/README.md says of them.
+func Quakes(dir string) ([]Record, error) {
 	var file struct{ Features []json.RawMessage }
 	err := readJSON(&file, dir, "vega-datasets/data/earthquakes.json")
 	return grouped(file.Features, func(raw json.RawMessage) string {
@@ -56,7 +85,8 @@ func loadQuakes(dir string) ([]record, error) {
 	}), err
 }
 
-func loadCountries(dir string) ([]record, error) {
+// Countries loads what bench/README.md says of them.
+func Countries(dir string) ([]Record, error) {
 	var list []json.RawMessage
 	err := readJSON(&list, dir, "world-countries/countries.json")
 	return grouped(list, func(raw json.RawMessage) string {
@@ -66,7 +96,8 @@ func loadCountries(dir string) ([]record, error) {
 	}), err
 }
 
-func loadCompat(dir string) ([]record, error) {
+// Compat loads what bench/README.md says of them.
+func Compat(dir string) ([]Record, error) {
 	var top map[string]json.RawMessage
 	if err := readJSON(&top, dir, "browser-compat-data/data.json"); err != nil {
 		return nil, err
@@ -78,10 +109,10 @@ func loadCompat(dir string) ([]record, error) {
 
 // compatRecords walks down a tree whose nodes may have a record under __compat. The
 // first two names of the path are the source.
-func compatRecords(out []record, node map[string]json.RawMessage, path []string) []record {
+func compatRecords(out []Record, node map[string]json.RawMessage, path []string) []Record {
 	for _, name := range sortedNames(node) {
 		if name == "__compat" {
-			out = append(out, record{strings.Join(path[:min(2, len(path))], "/"), compact(node[name])})
+			out = append(out, Record{strings.Join(path[:min(2, len(path))], "/"), compact(node[name])})
 			continue
 		}
 		var child map[string]json.RawMessage
@@ -130,7 +161,8 @@ func apiOf(file string) string {
 	return name
 }
 
-func loadSchemas(dir string) (out []record, err error) {
+// Schemas loads what bench/README.md says of them.
+func Schemas(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
 		var doc struct{ Schemas map[string]json.RawMessage }
 		if name == "index.json" {
@@ -138,45 +170,49 @@ func loadSchemas(dir string) (out []record, err error) {
 		}
 		err := json.Unmarshal(text, &doc)
 		for _, schema := range sortedNames(doc.Schemas) {
-			out = append(out, record{apiOf(name), compact(doc.Schemas[schema])})
+			out = append(out, Record{apiOf(name), compact(doc.Schemas[schema])})
 		}
 		return err
 	})
 	return out, err
 }
 
-func loadAPIs(dir string) (out []record, err error) {
+// APIs loads what bench/README.md says of them.
+func APIs(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
-		out = append(out, record{apiOf(name), compact(text)})
+		out = append(out, Record{apiOf(name), compact(text)})
 		return nil
 	})
 	return out, err
 }
 
-func loadWebhooks(dir string) ([]record, error) {
+// Webhooks loads what bench/README.md says of them.
+func Webhooks(dir string) ([]Record, error) {
 	var events []struct {
 		Name     string
 		Examples []json.RawMessage
 	}
 	err := readJSON(&events, dir, "webhooks-examples/api.github.com/index.json")
-	var out []record
+	var out []Record
 	for _, e := range events {
 		out = append(out, grouped(e.Examples, func(json.RawMessage) string { return e.Name })...)
 	}
 	return out, err
 }
 
-func loadFeatures(dir string) (out []record, err error) {
+// Features loads what bench/README.md says of them.
+func Features(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, "caniuse-db/features-json/*.json"), func(name string, text []byte) error {
-		out = append(out, record{name, text})
+		out = append(out, Record{name, text})
 		return nil
 	})
 	return out, err
 }
 
-func loadBorders(dir string) (out []record, err error) {
+// Borders loads what bench/README.md says of them.
+func Borders(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, "world-countries/data/*.geo.json"), func(name string, text []byte) error {
-		out = append(out, record{name, compact(text)})
+		out = append(out, Record{name, compact(text)})
 		return nil
 	})
 	return out, err

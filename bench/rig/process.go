@@ -1,0 +1,156 @@
+// Package rig starts the servers that benchmarks measure, and writes their results.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Process is a server that a benchmark started and stops.
+type Process struct {
+	name string
+	Addr string // 127.0.0.1:port
+	cmd  *exec.Cmd
+	out  output
+}
+
+// output gathers what a process prints, and may be read meanwhile.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+// Output is what the process has printed so far.
+func (p *Process) Output() string {
+	p.out.mu.Lock()
+	defer p.out.mu.Unlock()
+	return p.out.buf.String()
+}
+
+// Start runs a program that will answer PING on addr.
+func Start(name, addr, dir string, args ...string) (*Process, error) {
+	p := &Process{name: name, Addr: addr, cmd: exec.Command(args[0], args[1:]...)}
+	p.cmd.Dir = dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	client := p.Client()
+	defer client.Close()
+	for range 500 {
+		if client.Ping(context.Background()).Err() == nil {
+			return p, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	p.Stop()
+	return nil, fmt.Errorf("%s does not answer on %s:\n%s", name, addr, p.Output())
+}
+
+// Stop ends the process and waits until it is gone.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	ended := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-ended
+	}
+}
+
+// Client connects to the process. The caller closes it.
+func (p *Process) Client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+}
+
+// ticks is how often the kernel counts a second of CPU: sysconf(_SC_CLK_TCK), which is 100
+// on every Linux that Go runs on.
+const ticks = 100
+
+// CPU is the time, user and system, that the process has used, in steps of 10 ms.
+func (p *Process) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name in the second field may hold anything but ends at the last parenthesis.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticks, err
+}
+
+// FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
+func FreeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Redis starts an empty redis-server with a directory of its own under work.
+func Redis(work string) (*Process, error) {
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	dir, err := os.MkdirTemp(work, "redis-")
+	if err != nil {
+		return nil, err
+	}
+	return Start("redis-server", addr, dir, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no")
+}
+
+// Gateway runs cinch serve with one gateway in front of upstream. top is YAML of the
+// process, settings that of the gateway beside name, protocol and addresses.
+func Gateway(cinch, work string, upstream *Process, top, settings string) (*Process, error) {
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(work, "gateway-")
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("admin: {listen: off}\n%s\ngateways:\n  - name: bench\n    protocol: redis\n    listen: %q\n    upstream: redis://%s\n    %s\n",
+		top, addr, upstream.Addr, settings)
+	file := filepath.Join(dir, "cinch.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return Start("cinch", addr, dir, cinch, "serve", "--config", file)
+}
+
+// Build compiles a package of this repository, so that no `go run` stands between a
+// benchmark and what it measures.
+func Build(out, pkg string) error {
+	if text, err := exec.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
