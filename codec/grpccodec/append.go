@@ -1,0 +1,82 @@
+package grpccodec
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+)
+
+// tail appends what is written to a slice.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	return len(p), nil
+}
+
+// AppendCompress appends src compressed as name says, "zstd" or "zstd-1", to
+// dst, which must not overlap src. The result may be longer than src. On an
+// error dst is returned as it was; the error wraps [ErrUnknownName].
+func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
+	w, err := s.NewWriter(name)
+	if err != nil {
+		return dst, err
+	}
+	out := tail{b: dst}
+	w.Reset(&out)
+	if _, err := w.Write(src); err != nil {
+		return dst, err
+	}
+	if err := w.Close(); err != nil {
+		return dst, err
+	}
+	return out.b, nil
+}
+
+// AppendDecompress appends what src holds to dst, which must not overlap src.
+// The message may become maxSize bytes long and not one more; no more than
+// about twice what there is of it is allocated. On an error dst is returned as
+// it was; the error wraps [ErrUnknownName], [ErrCorrupt] or [ErrTooLarge].
+func (s *Set) AppendDecompress(dst, src []byte, name string, maxSize int) ([]byte, error) {
+	r, err := s.NewReader(name)
+	if err != nil {
+		return dst, err
+	}
+	r.r = bytes.NewReader(src)
+	r.left = math.MaxInt64
+	defer r.Close()
+	start := len(dst)
+	out := dst
+	for {
+		if len(out)-start > maxSize {
+			return dst, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxSize)
+		}
+		out = roomFor(out, start, maxSize, len(src))
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return dst, err
+		}
+	}
+	if len(out)-start > maxSize {
+		return dst, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxSize)
+	}
+	return out, nil
+}
+
+// roomFor returns b with room at its end, growing it as a message of n
+// compressed bytes is likely to need.
+func roomFor(b []byte, start, maxSize, n int) []byte {
+	if len(b) < cap(b) {
+		return b
+	}
+	have := len(b) - start
+	want := max(512, 4*n, 2*have)
+	want = min(want, maxSize+1)
+	grown := make([]byte, len(b), start+max(want, have+1))
+	copy(grown, b)
+	return grown
+}

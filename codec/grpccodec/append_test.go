@@ -1,0 +1,57 @@
+package grpccodec_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+)
+
+// settings is every encoding at its default and at levels of its own.
+var settings = []string{
+	"snappy", "snappy-2", "s2", "s2-2", "s2-3", "minlz", "minlz-2", "minlz-3", "lz4", "lz4-5",
+	"zstd", "zstd-1", "zstd-3", "zstd-9", "zstd-19", "gzip", "gzip-1", "gzip-9",
+}
+
+// message is n bytes in which much, but not all, is repeated.
+func message(n int) []byte {
+	var b []byte
+	for i := 0; len(b) < n; i++ {
+		b = fmt.Appendf(b, "pod=api-%d,instance=10.0.%d.%d:9090,le=%d;", i%97, i*7%251, i*31%253, i%11)
+	}
+	return b[:n]
+}
+
+func TestAppendRoundTrips(t *testing.T) {
+	set := grpccodec.NewSet(grpccodec.Options{})
+	for _, name := range settings {
+		for _, n := range []int{0, 1, 200, 1<<10 - 1, 64 << 10, 1<<20 - 1, 1 << 20, 3<<20 + 1} {
+			src := message(n)
+			packed, err := set.AppendCompress([]byte("before"), src, name)
+			if err != nil {
+				t.Fatal(name, n, err)
+			}
+			if !bytes.HasPrefix(packed, []byte("before")) {
+				t.Fatal(name, n, "what was there is gone")
+			}
+			raw, err := set.AppendDecompress([]byte("here"), packed[len("before"):], name, n)
+			if err != nil {
+				t.Fatal(name, n, err)
+			}
+			if string(raw[:4]) != "here" || !bytes.Equal(raw[4:], src) {
+				t.Fatal(name, n, "another message came back")
+			}
+			if n == 0 {
+				continue
+			}
+			if raw, err = set.AppendDecompress([]byte("here"), packed[len("before"):], name, n-1); !errors.Is(err, grpccodec.ErrTooLarge) || string(raw) != "here" {
+				t.Fatalf("%s %d: one byte too many gave %v and %d bytes", name, n, err, len(raw))
+			}
+		}
+	}
+	if e, d := set.InFlight(); e+d != 0 {
+		t.Errorf("%d encoders and %d decoders are still out", e, d)
+	}
+}

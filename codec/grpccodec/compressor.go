@@ -1,0 +1,119 @@
+package grpccodec
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"google.golang.org/grpc/encoding"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+)
+
+// compressor implements encoding.Compressor.
+type compressor struct {
+	set      *Set
+	name     string
+	setting  codec.Setting
+	encoders *idle[frame.Encoder]
+	decoders *idle[frame.Decoder]
+}
+
+// New returns a compressor with states of its own that is registered nowhere:
+// use [Set.Compressor] for several that share their bound.
+func New(name string, o Options) (encoding.Compressor, error) {
+	c, err := NewSet(o).compressor(name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Name != "" {
+		c.name = o.Name
+	}
+	return c, nil
+}
+
+// Compressor returns a compressor for an encoding, with a level or without:
+// "zstd" or "zstd-1". Its name is the encoding's either way.
+func (s *Set) Compressor(name string) (encoding.Compressor, error) {
+	c, err := s.compressor(name)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Set) compressor(name string) (*compressor, error) {
+	setting, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	return &compressor{
+		set: s, name: setting.Codec.String(), setting: setting,
+		encoders: s.encodersOf(setting), decoders: s.decodersOf(setting.Codec),
+	}, nil
+}
+
+// Name implements encoding.Compressor.
+func (c *compressor) Name() string { return c.name }
+
+// Compress implements encoding.Compressor.
+func (c *compressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return &Writer{set: c.set, pool: c.encoders, setting: c.setting, w: w}, nil
+}
+
+// Decompress implements encoding.Compressor.
+func (c *compressor) Decompress(r io.Reader) (io.Reader, error) {
+	return &Reader{set: c.set, pool: c.decoders, id: c.setting.Codec, r: r, left: c.set.limit()}, nil
+}
+
+func (s *Set) limit() int64 {
+	if s.options.MaxDecodedBytes > 0 {
+		return s.options.MaxDecodedBytes
+	}
+	return math.MaxInt64
+}
+
+// NewWriter returns a writer, which needs a Reset before it is used.
+func (s *Set) NewWriter(name string) (*Writer, error) {
+	setting, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{set: s, pool: s.encodersOf(setting), setting: setting, err: ErrClosed}, nil
+}
+
+// NewReader returns a reader, which needs a Reset before it is used.
+func (s *Set) NewReader(name string) (*Reader, error) {
+	setting, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{set: s, pool: s.decodersOf(setting.Codec), id: setting.Codec, left: s.limit()}, nil
+}
+
+// Register registers compressors with grpc-go, which then uses them in place
+// of others of the same name. A name may carry a level: "zstd-3" writes zstd at
+// level 3 under the name "zstd". All share one bound on their states. Like
+// grpc-go's own registration it must be called from an init function, or
+// before any call is made or served. On an error nothing is registered.
+func Register(names ...string) error { return NewSet(Options{}).Register(names...) }
+
+// Register is like the function, with the set's options and states.
+func (s *Set) Register(names ...string) error {
+	compressors := make(map[string]*compressor, len(names))
+	for _, name := range names {
+		c, err := s.compressor(name)
+		if err != nil {
+			return err
+		}
+		if other := compressors[c.name]; other != nil {
+			return fmt.Errorf("grpccodec: %s and %s would have the same name", other.setting, c.setting)
+		}
+		compressors[c.name] = c
+	}
+	for _, c := range compressors {
+		encoding.RegisterCompressor(c)
+	}
+	return nil
+}

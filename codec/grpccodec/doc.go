@@ -1,0 +1,21 @@
+// Package grpccodec compresses gRPC messages in pure Go: compressors for
+// grpc-go, and the same on whole messages for programs that hold them.
+//
+//	import _ "github.com/cinch-layer/cinch/codec/grpccodec/all"
+//
+// registers snappy, s2, minlz, lz4, zstd and a faster gzip under the names
+// that others use, and reads what they write: go-grpc-compression, dskit,
+// Mimir, grpc-java and Envoy. [Register] takes only those asked for, [New] and
+// [Set] need no registration and no globals.
+//
+// On whole messages, by the name in grpc-encoding or with a level behind it:
+//
+//	set := grpccodec.NewSet(grpccodec.Options{})
+//	out, err := set.AppendCompress(dst, src, "zstd-1")
+//	raw, err := set.AppendDecompress(dst, src, "zstd", maxSize)
+//
+// A message holds an encoder or a decoder from its first byte to its end, and
+// a [Set] bounds how many are in use, in place of whatever a pool would let
+// grow. States are single-threaded, have small windows, and are dropped when
+// they were not needed for a while.
+package grpccodec

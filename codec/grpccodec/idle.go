@@ -1,0 +1,68 @@
+package grpccodec
+
+import (
+	"sync"
+	"time"
+)
+
+// idle keeps states that are not in use, the one used last on top. Those that
+// were not needed for a while are dropped, so that a burst leaves nothing
+// behind. How many there are is bounded by the turns: a state is only put back
+// by one who holds a turn.
+type idle[S any] struct {
+	max   int
+	every time.Duration // between two looks at what was needed
+
+	mu     sync.Mutex
+	states []S
+	least  int  // fewest states that lay here since the last look: no one needed those
+	armed  bool // a look is due
+}
+
+// idleTime is how long a state may lie unused, and at most twice that.
+const idleTime = 15 * time.Second
+
+func newIdle[S any](most int) *idle[S] { return &idle[S]{max: most, every: idleTime} }
+
+func (p *idle[S]) take() (state S, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.states) - 1
+	if last < 0 {
+		return state, false
+	}
+	state = p.states[last]
+	clear(p.states[last:])
+	p.states = p.states[:last]
+	p.least = min(p.least, last)
+	return state, true
+}
+
+func (p *idle[S]) put(state S) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.states) >= p.max {
+		return
+	}
+	p.states = append(p.states, state)
+	if !p.armed {
+		p.armed = true
+		p.least = 0
+		time.AfterFunc(p.every, p.look)
+	}
+}
+
+// look drops what nobody needed since the last look, the oldest first.
+func (p *idle[S]) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := copy(p.states, p.states[p.least:])
+	clear(p.states[kept:])
+	p.states = p.states[:kept]
+	p.least = kept
+	if kept == 0 {
+		p.armed = false
+		return
+	}
+	time.AfterFunc(p.every, p.look)
+}

@@ -1,0 +1,77 @@
+// Package frame holds the compressed streams that gRPC's peers exchange: how
+// each is written and read, by a state that is made once and used for many
+// messages. It knows neither gRPC nor who bounds the states.
+//
+//	snappy  snappy's framing format, chunks of 64 KiB
+//	s2      the same with s2's blocks, of 1 MiB here and up to 4 MiB elsewhere
+//	minlz   minlz's stream, blocks of 1 MiB here and up to 8 MiB elsewhere
+//	lz4     lz4 frames
+//	zstd    zstd frames
+//	gzip    RFC 1952, any number of members
+package frame
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Encoder writes one stream after another. It starts no goroutine and keeps
+// nothing that it was given beyond Close.
+type Encoder interface {
+	// Start begins a stream to w.
+	Start(w io.Writer)
+	io.Writer
+	// Close ends the stream and lets go of w. After an error of Write or Close
+	// the encoder must not be used again.
+	Close() error
+}
+
+// Decoder reads one stream after another. It starts no goroutine.
+type Decoder interface {
+	// Start begins to read a stream from r; errors appear at the first Read.
+	Start(r io.Reader)
+	io.Reader
+	// Stop lets go of the reader, wherever the stream was left.
+	Stop()
+}
+
+// NewEncoder returns an encoder for a setting, whose level 0 means the one
+// that suits messages on a wire: the fastest, but for gzip.
+func NewEncoder(s codec.Setting) (Encoder, error) {
+	switch s.Codec {
+	case codec.Snappy, codec.S2:
+		return newS2Encoder(s), nil
+	case codec.MinLZ:
+		return newMinLZEncoder(s), nil
+	case codec.LZ4:
+		return newLZ4Encoder(s)
+	case codec.Zstd:
+		return newZstdEncoder(s)
+	case codec.Gzip:
+		return newGzipEncoder(s)
+	default:
+		return nil, fmt.Errorf("%w: %s is no stream format here", codec.ErrUnknownCodec, s.Codec)
+	}
+}
+
+// NewDecoder returns a decoder. A zstd frame whose window is larger than
+// maxWindow bytes is an error before anything is allocated for it; the other
+// formats have windows of 8 MiB at most.
+func NewDecoder(id codec.ID, maxWindow int) (Decoder, error) {
+	switch id {
+	case codec.Snappy, codec.S2:
+		return newS2Decoder(), nil
+	case codec.MinLZ:
+		return newMinLZDecoder(), nil
+	case codec.LZ4:
+		return &lz4Decoder{}, nil
+	case codec.Zstd:
+		return newZstdDecoder(maxWindow)
+	case codec.Gzip:
+		return &gzipDecoder{}, nil
+	default:
+		return nil, fmt.Errorf("%w: %s is no stream format here", codec.ErrUnknownCodec, id)
+	}
+}

@@ -1,0 +1,41 @@
+package grpccodec
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Names are the encodings that this package knows, as grpc-encoding and
+// grpc-accept-encoding spell them. The order is the one in which a sender with
+// no other wish should prefer them: small and cheap first.
+var names = [...]string{"zstd", "minlz", "s2", "lz4", "snappy", "gzip"}
+
+// Names returns the encodings, best first, as grpc-encoding spells them.
+func Names() []string { return append([]string(nil), names[:]...) }
+
+// ErrUnknownName: a name that this package does not know.
+var ErrUnknownName = errors.New("grpccodec: unknown encoding")
+
+// parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
+func parse(name string) (codec.Setting, error) {
+	s, err := codec.ParseSetting(name)
+	if err == nil && (s.Codec == codec.Raw || s.Codec == codec.Zlib || s.Dict != 0) {
+		err = errors.New("not an encoding of gRPC messages")
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w %q: %w", ErrUnknownName, name, err)
+	}
+	return s, nil
+}
+
+// WireName returns the encoding that peers are told for a name: "zstd" for
+// "zstd-1". The error wraps [ErrUnknownName].
+func WireName(name string) (string, error) {
+	s, err := parse(name)
+	if err != nil {
+		return "", err
+	}
+	return s.Codec.String(), nil
+}

@@ -1,0 +1,93 @@
+package grpccodec
+
+import (
+	"cmp"
+	"runtime"
+	"sync"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+)
+
+// Options configure a [Set] or a compressor. The zero value is the default.
+type Options struct {
+	// Name is what peers are told in place of the encoding's own name, such as
+	// "zstd-9" to have two levels in one process. Peers must know it too.
+	// It is for [New] alone.
+	Name string
+	// MaxInFlight is how many encoders may be in use at one time, and how many
+	// decoders: others wait. 0: GOMAXPROCS.
+	MaxInFlight int
+	// MaxDecodedBytes is how long a message may become in a [Reader]. 0: no
+	// limit here. grpc-go has its own, which it reports with the status that
+	// clients expect; set one where no one else does.
+	MaxDecodedBytes int64
+	// MaxWindowBytes is the largest window that a zstd frame may ask for.
+	// 0: 8 MiB, which every implementation must support.
+	MaxWindowBytes int
+	// Zstd is an implementation for whole messages, such as libzstd. It is
+	// used by AppendCompress and, where a frame tells its length, by
+	// AppendDecompress; readers and writers are pure Go. nil: pure Go.
+	Zstd codec.ZstdCoder
+}
+
+const defaultMaxWindowBytes = 8 << 20
+
+// Set holds the states that compressors share, and the bound on them. It is
+// safe for concurrent use.
+type Set struct {
+	options   Options
+	encoding  *turns
+	decoding  *turns
+	maxWindow int
+
+	mu       sync.Mutex
+	encoders map[codec.Setting]*idle[frame.Encoder]
+	decoders map[codec.ID]*idle[frame.Decoder]
+}
+
+// NewSet returns a set without states.
+func NewSet(o Options) *Set {
+	n := o.MaxInFlight
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return &Set{
+		options:   o,
+		encoding:  newTurns(n),
+		decoding:  newTurns(n),
+		maxWindow: cmp.Or(o.MaxWindowBytes, defaultMaxWindowBytes),
+		encoders:  make(map[codec.Setting]*idle[frame.Encoder]),
+		decoders:  make(map[codec.ID]*idle[frame.Decoder]),
+	}
+}
+
+// InFlight says how many encoders and decoders are in use right now.
+func (s *Set) InFlight() (encoders, decoders int) {
+	return s.encoding.inUse(), s.decoding.inUse()
+}
+
+func (s *Set) encodersOf(setting codec.Setting) *idle[frame.Encoder] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.encoders[setting]
+	if p == nil {
+		p = newIdle[frame.Encoder](cap(s.encoding.free))
+		s.encoders[setting] = p
+	}
+	return p
+}
+
+func (s *Set) decodersOf(id codec.ID) *idle[frame.Decoder] {
+	if id == codec.Snappy {
+		id = codec.S2 // one decoder reads both
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.decoders[id]
+	if p == nil {
+		p = newIdle[frame.Decoder](cap(s.decoding.free))
+		s.decoders[id] = p
+	}
+	return p
+}

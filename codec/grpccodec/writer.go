@@ -1,0 +1,107 @@
+package grpccodec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+)
+
+// ErrClosed is the error of writing after Close.
+var ErrClosed = errors.New("grpccodec: writer is closed")
+
+// Writer compresses one message at a time. It takes an encoder at the first
+// Write and hands it back at Close, or at the first error. It is not safe for
+// concurrent use.
+type Writer struct {
+	set     *Set
+	pool    *idle[frame.Encoder]
+	setting codec.Setting
+	w       io.Writer
+	encoder frame.Encoder // nil: not yet, or no longer
+	turn    *turn
+	err     error // why nothing can be written; nil before the end
+}
+
+// Write compresses p. What it passes on to the underlying writer is never
+// more than a few blocks behind.
+func (w *Writer) Write(p []byte) (n int, err error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	if err := w.begin(); err != nil {
+		return 0, err
+	}
+	defer w.caught(&err)
+	if n, err = w.encoder.Write(p); err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// Close writes the end of the message. Calling it again does nothing.
+func (w *Writer) Close() (err error) {
+	switch {
+	case errors.Is(w.err, ErrClosed):
+		return nil
+	case w.err != nil:
+		return w.err
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	defer w.caught(&err)
+	if err := w.encoder.Close(); err != nil {
+		w.fail(err)
+		return err
+	}
+	w.pool.put(w.encoder)
+	w.release(ErrClosed)
+	return nil
+}
+
+// Reset makes the writer ready for another message, as connect-go's pools
+// want it. A message that was not closed is dropped, and its encoder too.
+func (w *Writer) Reset(to io.Writer) {
+	w.release(nil)
+	w.w = to
+	w.err = nil
+}
+
+func (w *Writer) begin() error {
+	if w.encoder != nil {
+		return nil
+	}
+	w.turn = w.set.encoding.take()
+	encoder, ok := w.pool.take()
+	if !ok {
+		var err error
+		if encoder, err = frame.NewEncoder(w.setting); err != nil {
+			w.release(err)
+			return err
+		}
+	}
+	w.encoder = encoder
+	encoder.Start(w.w)
+	return nil
+}
+
+// fail ends the message. The encoder is not used again.
+func (w *Writer) fail(err error) { w.release(err) }
+
+// release gives up whatever is held.
+func (w *Writer) release(err error) {
+	w.set.encoding.give(w.turn)
+	w.encoder, w.turn, w.w, w.err = nil, nil, nil, err
+}
+
+// caught turns a panic in a library, or in the underlying writer, into an
+// error: one message must not end the process, nor keep its turn.
+func (w *Writer) caught(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("grpccodec: %s: panic: %v", w.setting, r)
+		w.fail(*err)
+	}
+}
