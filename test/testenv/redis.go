@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 // RedisServer is a real redis-server that belongs to one test.
@@ -15,6 +18,9 @@ type RedisServer struct {
 
 	args []string
 	proc *process
+
+	connect sync.Once // makes client, for building clusters
+	client  *goredis.Client
 }
 
 // Redis starts redis-server on a free port in a directory of the test's own, without
