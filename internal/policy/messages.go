@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Direction is which way a message goes. Directions are bits, so that a rule can name both.
+type Direction uint8
+
+const (
+	Request Direction = 1 << iota
+	Reply
+
+	BothDirections = Request | Reply
+)
+
+// String returns "request", "reply" or "request+reply".
+func (d Direction) String() string {
+	switch d {
+	case Request:
+		return "request"
+	case Reply:
+		return "reply"
+	case BothDirections:
+		return "request+reply"
+	}
+	return "none"
+}
+
+// MessageAddress is what a message on a wire is about: a collection and a command. Lookup
+// reads it and keeps nothing of it.
+type MessageAddress struct {
+	Space     []byte // MongoDB: the namespace, "database.collection"
+	Command   []byte
+	Direction Direction // exactly one bit
+	Size      int       // bytes of the message as it would be without compression
+}
+
+// MessageRule leads from messages to a setting. What is left zero means "any". The rules of
+// a Messages belong to it: callers read them only.
+type MessageRule struct {
+	Name      string   // label in metrics; default "rule-N", N counts from 1
+	Space     string   // glob, see Pattern
+	Commands  []string // globs
+	Direction Direction
+	MinSize   int     // bytes, inclusive; a message outside goes on to the next rule
+	MaxSize   int     // bytes, inclusive
+	MinGain   float64 // share of its bytes that compressing a message must save; 0: any
+	Setting   codec.Setting
+	Auto      bool // the gateway chooses codec and level, and whether to compress at all
+
+	space    Pattern
+	commands []Pattern
+}
+
+// Raw reports whether the rule says to leave messages alone.
+func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
+
+// Messages is an immutable list of rules for messages on a wire.
+type Messages struct {
+	Off   bool // compress nothing
+	Force bool // for tests only: compress whatever may be, even at a loss
+
+	rules []MessageRule
+}
+
+// NewMessages builds a policy. It copies what it is given. Its errors wrap ErrRule.
+func NewMessages(rules []MessageRule) (*Messages, error) {
+	p := &Messages{}
+	for i, r := range rules {
+		if err := r.prepare(i); err != nil {
+			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
+		}
+		p.rules = append(p.rules, r)
+	}
+	return p, nil
+}
+
+func (r *MessageRule) prepare(i int) error {
+	if r.Name == "" {
+		r.Name = fmt.Sprintf("rule-%d", i+1)
+	}
+	if r.Direction == 0 {
+		r.Direction = BothDirections
+	}
+	switch {
+	case r.Direction&^BothDirections != 0:
+		return errors.New("goes in no direction")
+	case r.MinSize < 0 || r.MaxSize < 0:
+		return errors.New("has a negative size")
+	case r.MaxSize != 0 && r.MaxSize < r.MinSize:
+		return fmt.Errorf("max size %d is below min size %d", r.MaxSize, r.MinSize)
+	case r.MinGain < 0 || r.MinGain >= 1:
+		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
+	case r.Auto && r.Setting != codec.Setting{}:
+		return errors.New("names a codec and leaves the choice to the gateway")
+	}
+	r.space = compileOrAny(r.Space)
+	r.commands = nil
+	for _, c := range r.Commands {
+		r.commands = append(r.commands, Compile(c))
+	}
+	return r.Setting.Validate()
+}
+
+// Lookup returns the first rule that covers the message, or nil when it is to be left
+// alone. The rule lives as long as the policy. Lookup does not allocate. A nil policy is off.
+func (p *Messages) Lookup(a MessageAddress) *MessageRule {
+	if p == nil || p.Off {
+		return nil
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.covers(&a) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *MessageRule) covers(a *MessageAddress) bool {
+	return r.Direction&a.Direction != 0 &&
+		a.Size >= r.MinSize &&
+		(r.MaxSize == 0 || a.Size <= r.MaxSize) &&
+		r.space.Match(a.Space) &&
+		(len(r.commands) == 0 || slices.ContainsFunc(r.commands, func(p Pattern) bool { return p.Match(a.Command) }))
+}
+
+// Rules returns the rules with their defaults filled in, in order. They belong to the policy.
+func (p *Messages) Rules() []*MessageRule {
+	rules := make([]*MessageRule, len(p.rules))
+	for i := range p.rules {
+		rules[i] = &p.rules[i]
+	}
+	return rules
+}

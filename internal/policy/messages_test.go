@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+func TestMessages(t *testing.T) {
+	snappy := codec.Setting{Codec: codec.Snappy}
+	p, err := NewMessages([]MessageRule{
+		{Name: "logs", Space: "app.log*", Setting: codec.Setting{}},
+		{Name: "finds", Space: "app.*", Commands: []string{"find", "get*"}, Direction: Reply, MinSize: 100, MaxSize: 200, Setting: snappy},
+		{Setting: zstd3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		space, command string
+		d              Direction
+		size           int
+		want           string
+	}{
+		{"app.logs", "find", Reply, 150, ""},
+		{"app.users", "find", Reply, 99, "rule-3"},
+		{"app.users", "find", Reply, 100, "finds"},
+		{"app.users", "getMore", Reply, 200, "finds"},
+		{"app.users", "getMore", Reply, 201, "rule-3"},
+		{"app.users", "find", Request, 150, "rule-3"},
+		{"app.users", "insert", Reply, 150, "rule-3"},
+		{"other.users", "find", Reply, 150, "rule-3"},
+	} {
+		got := ""
+		if r := p.Lookup(MessageAddress{[]byte(c.space), []byte(c.command), c.d, c.size}); r != nil {
+			got = r.Name
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+	p.Off = true
+	if p.Lookup(MessageAddress{Direction: Reply}) != nil {
+		t.Error("off, and covers something")
+	}
+	if allocs := testing.AllocsPerRun(100, func() {
+		(&Messages{rules: p.rules}).Lookup(MessageAddress{[]byte("app.users"), []byte("find"), Reply, 150})
+	}); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func TestMessagesRefuse(t *testing.T) {
+	for _, r := range []MessageRule{
+		{Direction: 4},
+		{MinSize: -1},
+		{MinSize: 2, MaxSize: 1},
+		{MinGain: 1},
+		{Auto: true, Setting: zstd3},
+		{Setting: codec.Setting{Codec: codec.Zstd, Level: 99}},
+	} {
+		if _, err := NewMessages([]MessageRule{r}); !errors.Is(err, ErrRule) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}

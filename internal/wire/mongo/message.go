@@ -1,0 +1,129 @@
+package mongo
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
+)
+
+// Sizes in bytes.
+const (
+	HeaderLen = 16
+	// MaxMessage is mongod's limit of a message with its header, compressed or not.
+	MaxMessage = 48_000_000
+)
+
+// OpCode says what kind of message it is.
+type OpCode = wiremessage.OpCode
+
+// The messages that there are. The legacy ones are those of servers before 5.1.
+const (
+	OpReply       = wiremessage.OpReply
+	OpUpdate      = wiremessage.OpUpdate
+	OpInsert      = wiremessage.OpInsert
+	OpQuery       = OpCode(2004)
+	OpGetMore     = wiremessage.OpGetMore
+	OpDelete      = wiremessage.OpDelete
+	OpKillCursors = wiremessage.OpKillCursors
+	OpCompressed  = wiremessage.OpCompressed
+	OpMsg         = wiremessage.OpMsg
+)
+
+// Errors that callers tell apart. All others of this package wrap ErrMalformed.
+var (
+	// ErrMalformed: bytes that are no message. Nothing behind them can be trusted.
+	ErrMalformed = errors.New("malformed message")
+	// ErrTooLarge: a message that declares more than MaxMessage.
+	ErrTooLarge = fmt.Errorf("%w: too large", ErrMalformed)
+	// ErrOpCode: a message of a kind that does not exist.
+	ErrOpCode = fmt.Errorf("%w: unknown opcode", ErrMalformed)
+	// ErrNested: a compressed message within another.
+	ErrNested = fmt.Errorf("%w: compressed twice", ErrMalformed)
+	// ErrChecksum: the message was damaged on its way.
+	ErrChecksum = fmt.Errorf("%w: wrong checksum", ErrMalformed)
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// Header is what every message begins with.
+type Header struct {
+	Length     int // of the whole message
+	RequestID  int32
+	ResponseTo int32
+	OpCode     OpCode
+}
+
+// ParseHeader reads the header at the beginning of b, which holds HeaderLen bytes or more,
+// and checks the declared length and the opcode.
+func ParseHeader(b []byte) (Header, error) {
+	h := Header{
+		Length:     int(int32At(b, 0)),
+		RequestID:  int32At(b, 4),
+		ResponseTo: int32At(b, 8),
+		OpCode:     OpCode(int32At(b, 12)),
+	}
+	switch {
+	case h.Length < HeaderLen:
+		return h, malformed("length %d", h.Length)
+	case h.Length > MaxMessage:
+		return h, fmt.Errorf("%w: %d bytes", ErrTooLarge, h.Length)
+	case !known(h.OpCode):
+		return h, fmt.Errorf("%w %d", ErrOpCode, h.OpCode)
+	case h.OpCode == OpCompressed && h.Length < CompressedHeaderLen:
+		return h, malformed("compressed message of %d bytes", h.Length)
+	}
+	return h, nil
+}
+
+func known(op OpCode) bool {
+	switch op {
+	case OpReply, OpUpdate, OpInsert, OpQuery, OpGetMore, OpDelete, OpKillCursors, OpCompressed, OpMsg:
+		return true
+	}
+	return false
+}
+
+// AppendHeader appends h.
+func AppendHeader(dst []byte, h Header) []byte {
+	return wiremessage.AppendHeader(dst, int32(h.Length), h.RequestID, h.ResponseTo, h.OpCode)
+}
+
+// PutLength stores the length of a message in its header.
+func PutLength(message []byte) {
+	binary.LittleEndian.PutUint32(message, uint32(len(message)))
+}
+
+// int32At needs the four bytes to be there.
+func int32At(b []byte, at int) int32 { return int32(binary.LittleEndian.Uint32(b[at:])) }
+
+// Span is a range of a message's bytes.
+type Span struct{ Off, Len int }
+
+// Of returns the bytes that the span covers in message.
+func (s Span) Of(message []byte) []byte { return message[s.Off : s.Off+s.Len : s.Off+s.Len] }
+
+// End is the offset of the first byte behind the span.
+func (s Span) End() int { return s.Off + s.Len }
+
+// documentAt returns the span of the document that begins at off and must end by end. It
+// looks at the document's length and its last byte only.
+func documentAt(message []byte, off, end int) (Span, error) {
+	if end-off < minDocument {
+		return Span{}, malformed("%d bytes where a document should be", end-off)
+	}
+	n := int(int32At(message, off))
+	if n < minDocument || n > end-off {
+		return Span{}, malformed("document of %d bytes in %d", n, end-off)
+	}
+	if message[off+n-1] != 0 {
+		return Span{}, malformed("document without an end")
+	}
+	return Span{off, n}, nil
+}
+
+// minDocument is the length of an empty document: its own length and a zero.
+const minDocument = 5
