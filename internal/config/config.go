@@ -7,6 +7,7 @@
 //	scalar.go    sizes, percentages, durations, settings
 //	override.go  environment and flags
 //	validate.go  everything that can be wrong with the values
+//	pack.go      packing in the background
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
 package config
@@ -84,6 +85,7 @@ type Gateway struct {
 	MaxSeal        Bytes        `yaml:"max_seal"`
 	MaxOpen        *Bytes       `yaml:"max_open"` // nil until the defaults are filled in
 	MaxConnections int          `yaml:"max_connections"`
+	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
 	Rules          []Rule       `yaml:"rules"`
 }

@@ -66,6 +66,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		target := reflect.New(v.Type().Elem())
+		if x, ok := target.Interface().(interface{ setDefaults() }); ok {
+			x.setDefaults()
+		}
 		d.value(n, target.Elem(), path)
 		v.Set(target)
 	case reflect.Struct:

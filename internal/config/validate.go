@@ -38,7 +38,9 @@ func (c *Config) validate() error {
 	listeners := map[string]string{c.Admin.Listen: "admin.listen"}
 	delete(listeners, Off)
 	names := map[string]bool{}
+	states := map[string]string{}
 	for i := range c.Gateways {
+		v.pack(&c.Gateways[i], fmt.Sprintf("gateways[%d]", i), states)
 		v.gateway(&c.Gateways[i], fmt.Sprintf("gateways[%d]", i), names, listeners)
 	}
 	return v.err()
