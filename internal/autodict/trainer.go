@@ -130,16 +130,30 @@ func (t *Trainer) enter(ctx context.Context) bool {
 	}
 }
 
-// divide halves samples by a hash of their content, so that values which occur twice are
-// in one half only: to have seen them would not be learning.
+// judgedOf: one sample in so many is judged by, and one in two where there are fewer than
+// fewSamples: a handful says nothing.
+const (
+	judgedOf   = 4
+	fewSamples = 256
+)
+
+// divide parts samples by a hash of their content, so that values which occur twice are on
+// one side only: to have seen them would not be learning. Among what is learned from each
+// counts once, or the strings of a value that is written all the time would look common.
 func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
-	seed := maphash.MakeSeed()
+	seed, of := maphash.MakeSeed(), uint64(judgedOf)
+	if len(samples) < fewSamples {
+		of = 2
+	}
+	seen := map[uint64]struct{}{}
 	for _, s := range samples {
 		inMemory += int64(len(s))
-		if maphash.Bytes(seed, s)&1 == 0 {
-			learn = append(learn, s)
-		} else {
+		sum := maphash.Bytes(seed, s)
+		if sum%of == 0 {
 			judge = append(judge, s)
+		} else if _, again := seen[sum]; !again {
+			seen[sum] = struct{}{}
+			learn = append(learn, s)
 		}
 	}
 	return bounded(learn, maxLearnBytes), bounded(judge, maxJudgeBytes), inMemory
@@ -249,7 +263,7 @@ func (s *search) decide(r result) result {
 	return r
 }
 
-// ratio seals the judging half as the gateway would, and opens it again: a dictionary
+// ratio seals the part to judge by as the gateway would, and opens it again: a dictionary
 // that doesn't give back a value is worth nothing.
 func (s *search) ratio(d *codec.Dict) float64 {
 	st, o := s.task.rule.Setting, cinch.SealerOptions{Engine: s.engine}
