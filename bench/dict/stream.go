@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+// The stream is what an application writes: every document once, under a key of its own.
+// Half-way all documents change their shape. Every document is measured, whatever it was
+// sealed with, and what a dictionary learned from was written before it existed.
+
+type streamOptions struct {
+	each int // documents of a generation
+	rate int // documents a second
+}
+
+// streamTraining: polls and trainings come faster than by default, as hours of an
+// application pass in minutes here. Everything else is the default.
+const streamTraining = "training: {poll: 5s, interval: 30s}"
+
+// window is how many documents are one line of the results.
+const window = 10_000
+
+type windowResult struct {
+	generation, at int // at: the first document
+	raw            int64
+	plain, auto    holding
+}
+
+// streamer writes and measures both generations.
+type streamer struct {
+	*options
+	words       *vocabulary
+	auto, plain *site
+}
+
+func (o *options) measureStream() error {
+	words, err := loadVocabulary(o.cache)
+	if err != nil {
+		return err
+	}
+	s := &streamer{options: o, words: words}
+	if s.auto, err = o.site(streamTraining, ruleAuto); err != nil {
+		return err
+	}
+	defer s.auto.stop()
+	if s.plain, err = o.site("", rulePlain); err != nil {
+		return err
+	}
+	defer s.plain.stop()
+	for generation := range 2 {
+		if err := s.write(generation); err != nil {
+			return err
+		}
+	}
+	fmt.Print(s.auto.gateway.Output())
+	dicts, err := s.auto.dictionaries()
+	if err != nil {
+		return err
+	}
+	var results []windowResult
+	for generation := range 2 {
+		for at := 0; at < o.stream.each; at += window {
+			w, err := s.measure(generation, at)
+			if err != nil {
+				return err
+			}
+			results = append(results, w)
+			most := w.mostUsed()
+			o.rows = append(o.rows, csvRow("stream", fmt.Sprintf("%d/%06d", generation+1, at), w.raw, w.plain, w.auto, most, dicts[most]))
+			fmt.Printf("%d/%06d raw %d zstd %d auto %d %.3f %v\n", generation+1, at, w.raw, w.plain.stored, w.auto.stored, w.share(), w.dictionaries())
+		}
+	}
+	return o.report("stream", o.streamTable(results, dicts))
+}
+
+func prefix(generation int) string { return strconv.Itoa(generation) }
+
+// write sends the documents of a generation to both gateways, no faster than the rate.
+func (s *streamer) write(generation int) error {
+	began := time.Now()
+	for at := 0; at < s.stream.each; at += page {
+		docs := s.documents(generation, at, page)
+		for _, to := range []*site{s.auto, s.plain} {
+			if err := to.set(prefix(generation), at, docs); err != nil {
+				return err
+			}
+		}
+		due := time.Duration(at+page) * time.Second / time.Duration(s.stream.rate)
+		time.Sleep(due - time.Since(began))
+	}
+	return nil
+}
+
+func (s *streamer) documents(generation, from, n int) [][]byte {
+	var all [][]byte
+	for i := from; i < min(from+n, s.stream.each); i++ {
+		all = append(all, s.words.document(generation, i))
+	}
+	return all
+}
+
+// measure reads a window back through the gateway, and asks both servers what it takes.
+func (s *streamer) measure(generation, at int) (w windowResult, err error) {
+	docs := s.documents(generation, at, window)
+	w = windowResult{generation: generation, at: at, raw: total(docs)}
+	if err = s.auto.check(prefix(generation), at, docs); err != nil {
+		return w, err
+	}
+	if w.auto, err = s.auto.holding(prefix(generation), at, len(docs)); err != nil {
+		return w, err
+	}
+	w.plain, err = s.plain.holding(prefix(generation), at, len(docs))
+	return w, err
+}
+
+func (w windowResult) share() float64 { return share(w.auto.stored, w.plain.stored) }
+
+// mostUsed is the dictionary that most values name, 0 for none.
+func (w windowResult) mostUsed() (number uint32) {
+	for _, n := range slices.Sorted(maps.Keys(w.auto.byDict)) {
+		if w.auto.byDict[n] > w.auto.byDict[number] {
+			number = n
+		}
+	}
+	return number
+}
+
+func (w windowResult) dictionaries() string {
+	var parts []string
+	for _, n := range slices.Sorted(maps.Keys(w.auto.byDict)) {
+		name := "none"
+		if n != 0 {
+			name = fmt.Sprintf("%08x", n)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %d", name, w.auto.byDict[n]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// streamTable shows the windows in which something happens, and sums up the rest.
+func (o *options) streamTable(results []windowResult, dicts map[uint32]int) string {
+	var b rig.Table
+	b.Row("shape", "documents", "bytes a value", "zstd", "auto", "**auto / zstd**", "keys' memory", "values by dictionary")
+	b.Rule(8)
+	for _, group := range slices.Collect(groups(results)) {
+		sum := windowResult{auto: holding{byDict: map[uint32]int{}}}
+		for _, w := range group {
+			sum.add(w)
+		}
+		first, last := group[0], group[len(group)-1]
+		b.Row([]string{"first", "second"}[first.generation], fmt.Sprintf("%d to %d", first.at, last.at+last.auto.values), strconv.FormatInt(sum.raw/int64(sum.auto.values), 10),
+			times(sum.raw, sum.plain.stored), times(sum.raw, sum.auto.stored), fmt.Sprintf("**%.3f**", sum.share()), fmt.Sprintf("%.3f", share(sum.auto.keys, sum.plain.keys)), sum.dictionaries())
+	}
+	b.WriteString("\nDictionaries: ")
+	var parts []string
+	for _, n := range slices.Sorted(maps.Keys(dicts)) {
+		parts = append(parts, fmt.Sprintf("%08x of %d bytes", n, dicts[n]))
+	}
+	b.WriteString(strings.Join(parts, ", ") + ".\n")
+	return b.String()
+}
+
+func (w *windowResult) add(other windowResult) {
+	w.raw += other.raw
+	w.plain.stored, w.plain.keys = w.plain.stored+other.plain.stored, w.plain.keys+other.plain.keys
+	w.auto.stored, w.auto.keys, w.auto.values = w.auto.stored+other.auto.stored, w.auto.keys+other.auto.keys, w.auto.values+other.auto.values
+	for n, values := range other.auto.byDict {
+		w.auto.byDict[n] += values
+	}
+}
+
+// groups are runs of windows of one shape that name the same dictionaries.
+func groups(results []windowResult) func(yield func([]windowResult) bool) {
+	kind := func(w windowResult) string {
+		return fmt.Sprint(w.generation, slices.Sorted(maps.Keys(w.auto.byDict)))
+	}
+	return func(yield func([]windowResult) bool) {
+		for from := 0; from < len(results); {
+			to := from + 1
+			for to < len(results) && kind(results[to]) == kind(results[from]) {
+				to++
+			}
+			if !yield(results[from:to]) {
+				return
+			}
+			from = to
+		}
+	}
+}
