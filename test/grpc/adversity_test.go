@@ -1,0 +1,328 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+var long = flag.Bool("long", false, "run what takes minutes too")
+
+// patience is how long anything may take that has to happen at all.
+const patience = 20 * time.Second
+
+// echoServer is a server with one method of streams that echoes. It may be stopped and
+// started again on the same port.
+type echoServer struct {
+	addr    string
+	options []grpc.ServerOption
+
+	mu      sync.Mutex
+	server  *grpc.Server
+	open    atomic.Int64 // streams that run
+	ended   atomic.Int64 // streams that ended by cancellation
+	started atomic.Int64
+}
+
+func startEcho(t testing.TB, options ...grpc.ServerOption) *echoServer {
+	t.Helper()
+	e := &echoServer{options: options}
+	e.start(t, listen(t))
+	t.Cleanup(e.stop)
+	return e
+}
+
+func (e *echoServer) start(t testing.TB, l net.Listener) {
+	t.Helper()
+	e.addr = l.Addr().String()
+	s := grpc.NewServer(append(e.options, grpc.UnknownServiceHandler(e.echo), grpc.ForceServerCodecV2(rawCodec{}))...)
+	e.mu.Lock()
+	e.server = s
+	e.mu.Unlock()
+	go func() { _ = s.Serve(l) }()
+}
+
+func (e *echoServer) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server.Stop()
+}
+
+func (e *echoServer) restart(t testing.TB) {
+	t.Helper()
+	l, err := net.Listen("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.start(t, l)
+}
+
+func (e *echoServer) echo(_ any, stream grpc.ServerStream) error {
+	e.started.Add(1)
+	e.open.Add(1)
+	defer e.open.Add(-1)
+	for {
+		var in raw
+		if err := stream.RecvMsg(&in); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			e.ended.Add(1)
+			return err
+		}
+		if err := stream.SendMsg(in); err != nil {
+			return err
+		}
+	}
+}
+
+var bidi = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+
+func openEcho(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return conn.NewStream(ctx, bidi, "/cinch.test.Echo/Echo", append(opts, grpc.ForceCodecV2(rawCodec{}))...)
+}
+
+// roundTrip sends a message on a stream and waits for its echo.
+func roundTrip(stream grpc.ClientStream, message string) error {
+	if err := stream.SendMsg(raw(message)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var back raw
+	if err := stream.RecvMsg(&back); err != nil {
+		return err
+	}
+	if string(back) != message {
+		return errors.New("the echo is not what was sent")
+	}
+	return nil
+}
+
+func echoOnce(ctx context.Context, conn *grpc.ClientConn, message string) error {
+	stream, err := openEcho(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if err := roundTrip(stream, message); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(new(raw)); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// eachRoute runs a test on all routes to servers that start makes.
+func eachRoute(t *testing.T, options []grpc.ServerOption, test func(t *testing.T, r route, e *echoServer, conn *grpc.ClientConn)) {
+	for _, r := range routes {
+		t.Run(r.name, func(t *testing.T) {
+			e := startEcho(t, options...)
+			test(t, r, e, (*certificates)(nil).dial(t, r.addr(t, e.addr, nil)))
+		})
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Errorf("not within %v: %s", patience, what)
+}
+
+func TestUpstreamDiesInAStream(t *testing.T) {
+	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
+		stream, err := openEcho(within(t), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := roundTrip(stream, "once"); err != nil {
+			t.Fatal(err)
+		}
+		e.stop()
+		if err := stream.RecvMsg(new(raw)); status.Code(err) != codes.Unavailable {
+			t.Errorf("the stream ended with %v, want Unavailable", err)
+		}
+		e.restart(t)
+		eventually(t, "calls work again", func() bool { return echoOnce(within(t), conn, "again") == nil })
+	})
+}
+
+func TestUpstreamComesLate(t *testing.T) {
+	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
+		e.stop()
+		if err := echoOnce(within(t), conn, "too early"); status.Code(err) != codes.Unavailable {
+			t.Errorf("a call to nobody ended with %v, want Unavailable", err)
+		}
+		e.restart(t)
+		eventually(t, "calls work", func() bool { return echoOnce(within(t), conn, "late") == nil })
+	})
+}
+
+// TestConnectionAge: a server that sends its clients away all the time (GOAWAY) must not
+// cost a single call.
+func TestConnectionAge(t *testing.T) {
+	age := keepalive.ServerParameters{MaxConnectionAge: 200 * time.Millisecond, MaxConnectionAgeGrace: patience}
+	eachRoute(t, []grpc.ServerOption{grpc.KeepaliveParams(age)}, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
+		var failures atomic.Int64
+		var wg sync.WaitGroup
+		end := time.Now().Add(2 * time.Second)
+		for range 8 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					if err := echoOnce(within(t), conn, "hello"); err != nil {
+						if failures.Add(1) < 4 {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d calls, %d failed", e.started.Load(), failures.Load())
+	})
+}
+
+// TestClientIsCutOff: when a client's connection is reset, the server's streams end.
+func TestClientIsCutOff(t *testing.T) {
+	for _, r := range routes {
+		t.Run(r.name, func(t *testing.T) {
+			e := startEcho(t)
+			conns := make(chan *net.TCPConn, 1)
+			dialer := grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+				if err == nil {
+					conns <- c.(*net.TCPConn)
+				}
+				return c, err
+			})
+			conn := (*certificates)(nil).dial(t, r.addr(t, e.addr, nil), dialer)
+			stream, err := openEcho(within(t), conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := roundTrip(stream, "once"); err != nil {
+				t.Fatal(err)
+			}
+			c := <-conns
+			_ = c.SetLinger(0)
+			_ = c.Close()
+			eventually(t, "the server's stream ends", func() bool { return e.open.Load() == 0 })
+			if e.ended.Load() != 1 {
+				t.Error("the server took it for an orderly end")
+			}
+		})
+	}
+}
+
+// TestMuchMetadata is far above what browsers and proxies allow by default; grpc-go takes it.
+func TestMuchMetadata(t *testing.T) {
+	eachRoute(t, nil, func(t *testing.T, _ route, _ *echoServer, conn *grpc.ClientConn) {
+		for _, n := range []int{7 << 10, 15 << 10, 60 << 10} {
+			ctx := metadata.AppendToOutgoingContext(within(t), "x-much", strings.Repeat("m", n))
+			if err := echoOnce(ctx, conn, "hello"); err != nil {
+				t.Errorf("%d bytes of metadata: %v", n, err)
+			}
+		}
+	})
+}
+
+// TestDrain: the first signal lets streams end, takes no new ones, and then the gateway is
+// gone with exit code 0.
+func TestDrain(t *testing.T) {
+	e := startEcho(t)
+	gateway := routes[1].start(t, e.addr, nil)[0]
+	conn := (*certificates)(nil).dial(t, gateway.Addr)
+	stream, err := openEcho(within(t), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := roundTrip(stream, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "new connections are refused", func() bool {
+		c, err := net.DialTimeout("tcp", gateway.Addr, time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	for range 3 {
+		if err := roundTrip(stream, "while draining"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.RecvMsg(new(raw)); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if err := gateway.Wait(); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+}
+
+// TestKeepalive needs a minute: grpc-go's clients ping every 10 s at most, and its servers
+// take more than two pings in five minutes for an attack. The gateway has to bear the
+// client's pings and must not hand them on.
+func TestKeepalive(t *testing.T) {
+	if !*long {
+		t.Skip("only with -long")
+	}
+	for _, r := range routes[1:] {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			e := startEcho(t)
+			pings := keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}
+			conn, err := grpc.NewClient("passthrough:///"+r.addr(t, e.addr, nil),
+				grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithKeepaliveParams(pings))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			stream, err := openEcho(t.Context(), conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				if err := roundTrip(stream, "still here"); err != nil {
+					t.Fatalf("after %d times 55 s: %v", i, err)
+				}
+				time.Sleep(55 * time.Second)
+			}
+			if err := roundTrip(stream, "and still"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+const caseTimeout = time.Minute
+
+// goCases are all cases of grpc-go's client that need no Google account.
+var goCases = []string{
+	"empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream",
+	"timeout_on_sleeping_server", "cancel_after_begin", "cancel_after_first_response", "status_code_and_message",
+	"special_status_message", "custom_metadata", "unimplemented_method", "unimplemented_service",
+	"rpc_soak", "channel_soak", "orca_per_rpc", "orca_oob",
+}
+
+var soak = []string{
+	"-soak_iterations=12", "-soak_num_threads=4", "-soak_overall_timeout_seconds=30", "-soak_per_iteration_max_acceptable_latency_ms=20000",
+}
+
+func TestGoInterop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a hundred processes")
+	}
+	bin := goTools(t)
+	for _, c := range []*certificates{nil, newCertificates(t)} {
+		server := startInteropServer(t, bin, c)
+		for _, r := range routes {
+			t.Run(wireName(c)+"/"+r.name, func(t *testing.T) {
+				addr := r.addr(t, server, c)
+				for _, name := range goCases {
+					t.Run(name, func(t *testing.T) { goCase(t, bin, addr, name, c) })
+				}
+			})
+		}
+	}
+}
+
+func wireName(c *certificates) string {
+	if c == nil {
+		return "h2c"
+	}
+	return "TLS"
+}
+
+// goTools installs what test/grpc/tools installs and returns where.
+func goTools(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "./tools").Output()
+	if err != nil {
+		t.Fatalf("test/grpc/tools: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func startInteropServer(t *testing.T, bin string, c *certificates) string {
+	t.Helper()
+	args := []string{"-port", "PORT"}
+	if c != nil {
+		args = append(args, "-use_tls", "-tls_cert_file", c.cert, "-tls_key_file", c.key)
+	}
+	return testenv.Server(t, filepath.Join(bin, "server"), args...)
+}
+
+func goCase(t *testing.T, bin, addr, name string, c *certificates) {
+	host, port, _ := net.SplitHostPort(addr)
+	args := []string{"-server_host", host, "-server_port", port, "-test_case", name}
+	if strings.HasSuffix(name, "_soak") {
+		args = append(args, soak...)
+	}
+	if strings.HasPrefix(name, "orca_") {
+		args = append(args, "-service_config_json", `{"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}`)
+	}
+	if c != nil {
+		args = append(args, "-use_tls", "-use_test_ca", "-ca_file", c.ca, "-server_host_override", authority)
+	}
+	program(t, filepath.Join(bin, "client"), args...)
+}
+
+// program runs a client to its end and returns what it printed; a failure fails the test.
+func program(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s %v: %v\n%.4000s\n%.4000s", filepath.Base(name), args, err, stdout.String(), stderr.String())
+	}
+	return stdout.String()
+}
+
+// The standard cases on grpc-java's own server, and those about compression: there the
+// messages that the server sends are compressed one by one as the client asks.
+const (
+	javaCases           = "large_unary,ping_pong,custom_metadata,special_status_message,timeout_on_sleeping_server,cancel_after_first_response"
+	javaServerCompress  = "server_compressed_unary,server_compressed_streaming"
+	javaClientCompress  = "client_compressed_unary,client_compressed_streaming"
+	javaServerClassName = "io.grpc.testing.integration.TestServiceServer"
+)
+
+func TestJavaInterop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs grpc-java")
+	}
+	java, classes := testenv.Program(t, "java"), javaClasses(t)
+	javaServer := testenv.Server(t, java, "-cp", classes, javaServerClassName, "--port=PORT", "--use_tls=false")
+	checking := serve(t, newCheckingServer())
+	for _, r := range routes {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			runJavaCases(t, java, classes, r.addr(t, javaServer, nil), javaCases+","+javaServerCompress)
+			runJavaCases(t, java, classes, r.addr(t, checking, nil), javaClientCompress)
+		})
+	}
+}
+
+func runJavaCases(t *testing.T, java, classes, addr, names string) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addr)
+	out := program(t, java, "-cp", classes, "Cases", names, "--server_host="+host, "--server_port="+port, "--use_tls=false")
+	for name := range strings.SplitSeq(names, ",") {
+		if !strings.Contains(out, "ok "+name+"\n") {
+			t.Errorf("%s did not pass", name)
+		}
+	}
+}
+
+func javaClasses(t *testing.T) string {
+	t.Helper()
+	libraries := testenv.JavaLibraries(t, "java/pom.xml")
+	classes := testenv.Cached(t, "java-grpc-classes", []string{"java/Cases.java", "java/pom.xml"}, func(dir string) {
+		testenv.Run(t, "", testenv.Program(t, "javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", dir, "java/Cases.java")
+	})
+	return classes + string(os.PathListSeparator) + libraries
+}
+
+// newCheckingServer answers INVALID_ARGUMENT when a request that should be compressed is
+// not, which neither grpc-go's nor grpc-java's interoperability server looks at.
+func newCheckingServer() *grpc.Server {
+	s := grpc.NewServer(grpc.StatsHandler(sizeHandler{}))
+	grpc_testing.RegisterTestServiceServer(s, checkingService{})
+	return s
+}

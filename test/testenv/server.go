@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Server starts a program that serves TCP and returns its address. "PORT" in the arguments
+// stands for a free port. The program is stopped when the test ends.
+func Server(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	var err error
+	for range startTries {
+		port := strconv.Itoa(FreePort(t))
+		own := make([]string, len(args))
+		for i, a := range args {
+			own[i] = strings.ReplaceAll(a, "PORT", port)
+		}
+		addr := net.JoinHostPort("127.0.0.1", port)
+		if err = startServer(t, addr, name, own); err == nil {
+			return addr
+		}
+	}
+	t.Fatalf("%s %v: %v", name, args, err)
+	return ""
+}
+
+func startServer(t testing.TB, addr, name string, args []string) error {
+	t.Helper()
+	p, err := startProcess(t.TempDir(), nil, name, args...)
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(func() bool { return accepts(addr) }); err != nil {
+		p.kill()
+		return err
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", name, p.out.String())
+		}
+	})
+	return nil
+}
