@@ -36,14 +36,15 @@ func (p *process) newTrainer() *autodict.Trainer {
 	})
 }
 
-// newAutodict makes what looks after the gateway's dictionaries. It has no rules yet.
-func (p *process) newAutodict(r *running, log *slog.Logger) *autodict.Manager {
+// newAutodict makes what looks after the gateway's dictionaries, and hands the policies that
+// name them to apply. It has no rules yet.
+func (p *process) newAutodict(r *running, apply func(*policy.Policy), log *slog.Logger) *autodict.Manager {
 	t := &p.started.Training
 	return autodict.New(autodict.Options{
 		By:         gatewayID(r.name),
 		Store:      r.keeper.dicts,
 		Trainer:    p.trainer,
-		Apply:      func(rules *policy.Policy) { r.gateway.SetPolicy(rules) },
+		Apply:      apply,
 		Log:        log,
 		MaxSample:  int(t.MaxSample),
 		MinSamples: t.MinSamples,

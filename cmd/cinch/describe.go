@@ -23,17 +23,54 @@ func (p *process) describe() admin.Description {
 	l := p.current.Load()
 	var d admin.Description
 	for _, r := range p.gateways {
-		rules := r.auto.Policy()
-		info := admin.GatewayInfo{
-			Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String(), Enabled: !rules.Off,
-		}
-		for _, rule := range rules.Rules() {
-			info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: describeSetting(rule)})
+		info := admin.GatewayInfo{Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String()}
+		if r.auto != nil {
+			describeRules(&info, r.auto.Policy())
+		} else {
+			describeMessages(&info, l.messages[r.name])
 		}
 		d.Gateways = append(d.Gateways, info)
 	}
 	d.Dictionaries = p.describeDicts(l)
 	return d
+}
+
+func describeRules(info *admin.GatewayInfo, p *policy.Policy) {
+	info.Enabled = !p.Off
+	for _, rule := range p.Rules() {
+		info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: describeSetting(rule)})
+	}
+}
+
+func describeMessages(info *admin.GatewayInfo, p *policy.Messages) {
+	info.Enabled = !p.Off
+	for _, rule := range p.Rules() {
+		setting := rule.Setting.String()
+		if rule.Auto {
+			setting = "auto"
+		}
+		info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMessage(rule), Setting: setting})
+	}
+}
+
+// describeMessage says for people what a rule covers: "cortex.Ingester · Push · request · from 1KiB".
+func describeMessage(r *policy.MessageRule) string {
+	parts := []string{cmp.Or(r.Space, "*")}
+	if len(r.Commands) > 0 {
+		parts = append(parts, strings.Join(r.Commands, ", "))
+	}
+	return strings.Join(append(append(parts, r.Direction.String()), describeSizes(r.MinSize, r.MaxSize)...), " · ")
+}
+
+func describeSizes(from, to int) []string {
+	var parts []string
+	if from > 1 {
+		parts = append(parts, "from "+config.Bytes(from).String())
+	}
+	if to > 0 {
+		parts = append(parts, "to "+config.Bytes(to).String())
+	}
+	return parts
 }
 
 // describeDicts lists the dictionaries of files, those that gateways made and use, and then
@@ -49,6 +86,9 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		add(name, l.dicts[name])
 	}
 	for _, r := range p.gateways {
+		if r.auto == nil {
+			continue
+		}
 		for _, s := range r.auto.Status() {
 			if d, ok := r.keeper.local.Get(s.Number); ok {
 				add("", d)
@@ -59,6 +99,9 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		}
 	}
 	for _, r := range p.gateways {
+		if r.keeper == nil {
+			continue
+		}
 		for _, d := range r.keeper.local.All() {
 			if !listed[d.Number()] {
 				add("", d)
@@ -85,13 +128,7 @@ func describeMatch(r *policy.Rule) string {
 		parts = append(parts, "db "+r.Space)
 	}
 	parts = append(parts, r.Types.String())
-	if r.MinSize > 1 {
-		parts = append(parts, "from "+config.Bytes(r.MinSize).String())
-	}
-	if r.MaxSize > 0 {
-		parts = append(parts, "to "+config.Bytes(r.MaxSize).String())
-	}
-	return strings.Join(parts, " · ")
+	return strings.Join(append(parts, describeSizes(r.MinSize, r.MaxSize)...), " · ")
 }
 
 // probeInterval is how old an answer about the upstreams may be. Whoever asks,

@@ -55,6 +55,9 @@ func (p *process) memoryLimit() int64 {
 	connections, samples := int64(0), p.trainer.InMemory()
 	for _, r := range p.gateways {
 		connections += r.stats.Snapshot().Connections.Open
+		if r.auto == nil {
+			continue
+		}
 		for _, s := range r.auto.Status() {
 			samples += int64(s.SampleBytes)
 		}

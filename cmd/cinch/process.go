@@ -80,7 +80,8 @@ func (l *loaded) named(gateway string) (files []*codec.Dict, others []uint32) {
 type loaded struct {
 	cfg      *config.Config
 	dicts    map[string]*codec.Dict
-	policies map[string]*policy.Policy // by gateway
+	policies map[string]*policy.Policy   // by gateway, of stores
+	messages map[string]*policy.Messages // by gateway, of protocols whose messages are compressed
 }
 
 // running is one gateway at work.
@@ -89,16 +90,25 @@ type running struct {
 	upstream gateway.Upstream
 	listener net.Listener
 	stats    *gateway.Stats
-	keeper   *redisKeeper
-	auto     *autodict.Manager // says which policy is in force
 	gateway  protocolGateway
+
+	// Of a gateway to a store; nil for others.
+	keeper *redisKeeper
+	auto   *autodict.Manager // says which policy is in force
+
+	// Of a gateway that compresses messages on the wire; nil for others.
+	messages messageGateway
+}
+
+// messageGateway is a gateway whose rules are for messages.
+type messageGateway interface {
+	SetPolicy(*policy.Messages)
 }
 
 // protocolGateway is what the gateways of all protocols offer.
 type protocolGateway interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
-	SetPolicy(*policy.Policy)
 }
 
 func newProcess(cfg *config.Config, o processOptions) (_ *process, err error) {
@@ -161,9 +171,16 @@ func (p *process) loadFiles(cfg *config.Config) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}}
+	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}, messages: map[string]*policy.Messages{}}
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
+		if g.Protocol == config.GRPC {
+			if l.messages[g.Name], err = g.Messages(); err != nil {
+				return nil, err
+			}
+			l.messages[g.Name].Force = p.options.force
+			continue
+		}
 		if l.policies[g.Name], err = g.Policy(config.Numbers(dicts)); err != nil {
 			return nil, err
 		}
@@ -188,10 +205,13 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	if err != nil {
 		return err
 	}
-	r := &running{name: g.Name, upstream: up, listener: listener, stats: stats, keeper: p.newRedisKeeper(up, log)}
-	r.auto = p.newAutodict(r, log)
-	r.gateway = p.newRedisGateway(g, r, tls, log)
-	r.auto.SetRules(l.rules(g.Name))
+	r := &running{name: g.Name, upstream: up, listener: listener, stats: stats}
+	switch g.Protocol {
+	case config.GRPC:
+		p.addGRPC(l, g, r, tls, log)
+	default:
+		p.addRedis(l, g, r, tls, log)
+	}
 	p.gateways = append(p.gateways, r)
 	return nil
 }
@@ -223,7 +243,9 @@ func (p *process) addAdmin(addr string) error {
 	dictionaries := &autodict.Metrics{Trainer: p.trainer}
 	for _, r := range p.gateways {
 		metrics.Gateways = append(metrics.Gateways, r.stats)
-		dictionaries.Managers = append(dictionaries.Managers, autodict.NamedManager{Gateway: r.name, Manager: r.auto})
+		if r.auto != nil {
+			dictionaries.Managers = append(dictionaries.Managers, autodict.NamedManager{Gateway: r.name, Manager: r.auto})
+		}
 	}
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries)); err != nil {
@@ -245,7 +267,9 @@ func (p *process) addAdmin(addr string) error {
 func (p *process) close() {
 	for _, r := range p.gateways {
 		_ = r.listener.Close()
-		r.keeper.close()
+		if r.keeper != nil {
+			r.keeper.close()
+		}
 	}
 	if p.adminListener != nil {
 		_ = p.adminListener.Close()
@@ -261,9 +285,11 @@ func (p *process) run(signals <-chan os.Signal) error {
 	failed := make(chan error, len(p.gateways)+1)
 	for _, r := range p.gateways {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
-		r.keeper.adopt(p.current.Load().named(r.name))
-		go r.keeper.dicts.Run(r.keeper.ctx)
-		go r.auto.Run(r.keeper.ctx)
+		if r.keeper != nil {
+			r.keeper.adopt(p.current.Load().named(r.name))
+			go r.keeper.dicts.Run(r.keeper.ctx)
+			go r.auto.Run(r.keeper.ctx)
+		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}
 	if p.admin != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
+	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -117,7 +118,17 @@ func (k *redisKeeper) close() {
 	_ = k.client.Close()
 }
 
-func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) protocolGateway {
+// addRedis makes r a gateway to a Redis server.
+func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+	r.keeper = p.newRedisKeeper(r.upstream, log)
+	var made *redis.Gateway
+	r.auto = p.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) }, log)
+	made = p.newRedisGateway(g, r, tls, log)
+	r.gateway = made
+	r.auto.SetRules(l.rules(g.Name))
+}
+
+func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) *redis.Gateway {
 	return redis.NewGateway(redis.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,

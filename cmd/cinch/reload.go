@@ -36,15 +36,27 @@ func (p *process) tryReload() error {
 	setLevel(p.level, cfg.Log.Level)
 	changed := 0
 	for _, r := range p.gateways {
-		if l.policies[r.name] != nil {
-			r.keeper.adopt(l.named(r.name)) // no value names one before it is there
-			r.auto.SetRules(l.rules(r.name))
+		if p.putInForce(r, l) {
 			changed++
-		} else {
-			l.policies[r.name] = p.current.Load().policies[r.name]
 		}
 	}
 	p.current.Store(l)
 	p.log.Info("configuration reloaded", "file", cfg.File(), "gateways", changed, "dictionaries", len(l.dicts))
 	return nil
+}
+
+// putInForce gives a gateway the rules of l, or leaves it those it has when it is not in there.
+func (p *process) putInForce(r *running, l *loaded) bool {
+	old := p.current.Load()
+	switch {
+	case r.messages != nil && l.messages[r.name] != nil:
+		r.messages.SetPolicy(l.messages[r.name])
+	case r.auto != nil && l.policies[r.name] != nil:
+		r.keeper.adopt(l.named(r.name)) // no value names one before it is there
+		r.auto.SetRules(l.rules(r.name))
+	default:
+		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]
+		return false
+	}
+	return true
 }

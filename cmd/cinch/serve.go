@@ -19,11 +19,13 @@ import (
 const (
 	configVariable = "CINCH_CONFIG"
 	redisVariable  = "CINCH_REDIS"
+	grpcVariable   = "CINCH_GRPC"
 )
 
 type serveOptions struct {
 	configFile string
 	redis      []string // LISTEN=URL
+	grpc       []string // LISTEN=URL
 	listen     string   // of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
@@ -67,6 +69,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f := cmd.Flags()
 	f.StringVar(&o.configFile, "config", "", "configuration `FILE`; variable "+configVariable)
 	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
+	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule for --redis and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
@@ -100,7 +103,7 @@ func flagOverrides(cmd *cobra.Command) []config.Override {
 
 // embedded reports whether to run the store to play with.
 func (o serveOptions) embedded(getenv func(string) string) bool {
-	return o.file(getenv) == "" && len(o.targets(getenv)) == 0
+	return o.file(getenv) == "" && len(o.targets(getenv)) == 0 && len(o.grpcTargets(getenv)) == 0
 }
 
 func (o serveOptions) file(getenv func(string) string) string {
@@ -116,6 +119,13 @@ func (o serveOptions) targets(getenv func(string) string) []string {
 		return o.redis
 	}
 	return strings.Fields(getenv(redisVariable))
+}
+
+func (o serveOptions) grpcTargets(getenv func(string) string) []string {
+	if len(o.grpc) > 0 {
+		return o.grpc
+	}
+	return strings.Fields(getenv(grpcVariable))
 }
 
 // load puts file, environment and flags together.
@@ -143,6 +153,11 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 		}
 		more = append(more, config.RedisGateway(name, listen, upstream, rules))
 	}
+	grpc, err := o.grpcGateways(getenv)
+	if err != nil {
+		return nil, err
+	}
+	more = append(more, grpc...)
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }
@@ -152,7 +167,7 @@ func (o serveOptions) checkUse(getenv func(string) string) error {
 	switch {
 	case o.listen != "" && !o.embedded(getenv):
 		return ui.WithHint(errors.New("--listen is for the embedded store"), "write --redis LISTEN=URL")
-	case len(o.rules) > 0 && !o.embedded(getenv) && len(o.targets(getenv)) == 0:
+	case len(o.rules) > 0 && !o.embedded(getenv) && len(o.targets(getenv)) == 0 && len(o.grpcTargets(getenv)) == 0:
 		return ui.WithHint(errors.New("--rule is for gateways without a configuration file"), "put the rule into the file")
 	}
 	return nil
@@ -174,6 +189,10 @@ func (o serveOptions) ruleList() ([]config.Rule, error) {
 	if len(o.rules) == 0 {
 		return []config.Rule{config.DefaultRule()}, nil
 	}
+	return o.givenRules()
+}
+
+func (o serveOptions) givenRules() ([]config.Rule, error) {
 	var rules []config.Rule
 	for _, text := range o.rules {
 		r, err := config.ParseRule(text)

@@ -8,6 +8,7 @@
 //	override.go  environment and flags
 //	validate.go  everything that can be wrong with the values
 //	pack.go      packing in the background
+//	grpc.go      what only gRPC gateways have
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
 package config
@@ -87,7 +88,15 @@ type Gateway struct {
 	MaxConnections int          `yaml:"max_connections"`
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
-	Rules          []Rule       `yaml:"rules"`
+
+	// For grpc only; see grpc.go.
+	MaxStreams          int      `yaml:"max_streams,omitempty"`
+	UpstreamConnections int      `yaml:"upstream_connections,omitempty"`
+	UpstreamEncodings   []string `yaml:"upstream_encodings,omitempty,flow"`
+	Window              Bytes    `yaml:"window,omitempty"`
+	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
+
+	Rules []Rule `yaml:"rules"`
 }
 
 // TLS is what clients meet.
@@ -119,6 +128,11 @@ type Rule struct {
 	Setting    *Setting   `yaml:"setting"`
 	Dictionary string     `yaml:"dictionary,omitempty"`
 	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
+
+	// For grpc only, where they take the place of key, field, db and type.
+	Service   string          `yaml:"service,omitempty"`
+	Method    []string        `yaml:"method,omitempty,flow"`
+	Direction []DirectionName `yaml:"direction,omitempty,flow"`
 }
 
 // Defaults of what a file leaves out, beside those in internal/policy.
@@ -133,6 +147,7 @@ const (
 
 	Off   = "off" // as admin.listen
 	Redis = "redis"
+	GRPC  = "grpc"
 )
 
 // Default is what an empty file means.

@@ -57,7 +57,7 @@ func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 
 // UpstreamOf is where g connects to, its TLS files read.
 func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
-	up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
+	up, err := g.parseUpstream()
 	if err != nil || g.UpstreamTLS == nil {
 		return up, c.fileError(g, ".upstream", err)
 	}

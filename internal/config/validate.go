@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
+
+// upstreamHints say how an upstream is written, by protocol.
+var upstreamHints = map[string]string{
+	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path",
+	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
+}
+
+// parseUpstream reads the upstream's URL.
+func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
+	port := RedisPort
+	if g.Protocol == GRPC {
+		port = ""
+	}
+	return gateway.ParseUpstream(g.Upstream, port)
+}
 
 // RedisPort is the port of an upstream URL that names none.
 const RedisPort = "6379"
@@ -169,7 +185,7 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
 	v.name(path+".name", g.Name, names)
-	v.oneOf(path+".protocol", g.Protocol, Redis)
+	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC)
 	v.address(path+".listen", g.Listen)
 	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
 		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
@@ -180,6 +196,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.upstream(g, path)
 	v.tls(g, path)
 	v.limits(g, path)
+	v.grpc(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
 		if glob == "" {
@@ -210,12 +227,12 @@ func (v *validator) limits(g *Gateway, path string) {
 
 func (v *validator) upstream(g *Gateway, path string) {
 	path += ".upstream"
-	const hint = "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path"
+	hint := cmp.Or(upstreamHints[g.Protocol], upstreamHints[Redis])
 	if g.Upstream == "" {
 		v.add(path, hint, "is missing")
 		return
 	}
-	up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
+	up, err := g.parseUpstream()
 	if err != nil {
 		v.add(path, hint, "%v", err)
 		return
@@ -227,7 +244,7 @@ func (v *validator) upstream(g *Gateway, path string) {
 		v.add(path, "", "is the gateway itself")
 	}
 	if g.UpstreamTLS != nil && up.TLS == nil {
-		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…", "the upstream is not reached by TLS")
+		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://… or grpcs://…", "the upstream is not reached by TLS")
 	}
 }
 

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// grpcGateways are the gateways that --grpc or its variable asks for.
+func (o serveOptions) grpcGateways(getenv func(string) string) ([]config.Gateway, error) {
+	rules := []config.Rule{config.DefaultGRPCRule()}
+	if len(o.rules) > 0 {
+		rules, _ = o.givenRules() // load has checked them
+	}
+	var list []config.Gateway
+	for i, target := range o.grpcTargets(getenv) {
+		listen, upstream, ok := strings.Cut(target, "=")
+		if !ok {
+			err := errors.New("--grpc: there is no = in it")
+			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317"))
+		}
+		name := "grpc"
+		if i > 0 {
+			name = fmt.Sprintf("grpc-%d", i+1)
+		}
+		list = append(list, config.GRPCGateway(name, listen, upstream, rules))
+	}
+	return list, nil
+}
+
+// addGRPC makes r a gateway for gRPC.
+func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+	made := grpc.NewGateway(grpc.Config{
+		Name:          g.Name,
+		Upstream:      r.upstream,
+		TLS:           tls,
+		MaxConns:      g.MaxConnections,
+		MaxStreams:    g.MaxStreams,
+		UpstreamConns: g.UpstreamConnections,
+		Window:        int(g.Window),
+		MaxHeader:     int(g.MaxHeader),
+		MaxSeal:       int(g.MaxSeal),
+		MaxOpen:       int(*g.MaxOpen),
+		Engine:        p.engine,
+		Requests:      p.requests,
+		Replies:       p.replies,
+		Stats:         r.stats,
+		Log:           log,
+	})
+	made.SetPolicy(l.messages[g.Name])
+	r.gateway, r.messages = made, made
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// DirectionName is which way messages go: "request" or "reply".
+type DirectionName string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *DirectionName) UnmarshalText(text []byte) error {
+	*d = DirectionName(text)
+	if d.bit() != 0 {
+		return nil
+	}
+	return ui.WithHint(fmt.Errorf("unknown direction %q", text), "directions are request and reply")
+}
+
+func (d DirectionName) bit() policy.Direction {
+	for _, bit := range []policy.Direction{policy.Request, policy.Reply} {
+		if bit.String() == string(d) {
+			return bit
+		}
+	}
+	return 0
+}
+
+// GRPCGateway is a gateway for gRPC with the defaults of everything but its addresses and
+// its rules.
+func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
+	g := RedisGateway(name, listen, upstream, rules)
+	g.Protocol = GRPC
+	return g
+}
+
+// DefaultGRPCRule is what gRPC gateways get that no file describes: all messages from 64
+// bytes on, both ways, zstd level 1, which the next hop may or may not take.
+func DefaultGRPCRule() Rule {
+	r := DefaultRule()
+	r.Setting = &Setting{codec.Setting{Codec: codec.Zstd, Level: 1}}
+	return r
+}
+
+// grpc checks the keys that only one kind of gateway has.
+func (v *validator) grpc(g *Gateway, path string) {
+	if g.Protocol != GRPC {
+		v.onlyGRPC(g, path)
+		return
+	}
+	if len(g.Exclude) > 0 {
+		v.add(path+".exclude", "give a rule for the service the setting raw", "is for stores")
+	}
+	between := func(key string, n, low, high int64) {
+		if n != 0 && (n < low || n > high) {
+			v.add(path+"."+key, "", "%d is not between %d and %d", n, low, high)
+		}
+	}
+	between("max_streams", int64(g.MaxStreams), 1, 1<<20)
+	between("upstream_connections", int64(g.UpstreamConnections), 1, 1024)
+	between("window", int64(g.Window), 16<<10, 16<<20)
+	between("max_header", int64(g.MaxHeader), 4<<10, 16<<20)
+	for i := range g.Rules {
+		v.grpcRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
+	}
+}
+
+func (v *validator) onlyGRPC(g *Gateway, path string) {
+	only := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, "", "is for protocol: grpc")
+		}
+	}
+	only("max_streams", g.MaxStreams != 0)
+	only("upstream_connections", g.UpstreamConnections != 0)
+	only("upstream_encodings", len(g.UpstreamEncodings) > 0)
+	only("window", g.Window != 0)
+	only("max_header", g.MaxHeader != 0)
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
+		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0)
+		only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0)
+	}
+}
+
+func (v *validator) grpcRule(r *Rule, path string) {
+	var other Rule
+	other.setDefaults()
+	not := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, "write service, method and direction", "is for stores")
+		}
+	}
+	not("key", r.Key != other.Key)
+	not("field", r.Field != "")
+	not("db", r.DB != nil)
+	not("dictionary", r.Dictionary != "")
+	v.glob(path+".service", r.Service)
+	for i, m := range r.Method {
+		v.glob(fmt.Sprintf("%s.method[%d]", path, i), m)
+	}
+	if r.Setting != nil && (r.Setting.Codec == codec.Zlib || r.Setting.Dict != 0) {
+		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6 or raw", "gRPC has no %s", r.Setting)
+	}
+}
+
+// Messages builds the policy of a gateway whose rules are for messages.
+func (g *Gateway) Messages() (*policy.Messages, error) {
+	var rules []policy.MessageRule
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		m := policy.MessageRule{
+			Name: r.Name, Space: r.Service, Commands: r.Method,
+			MinSize: int(r.minSize()), MaxSize: int(r.MaxSize), MinGain: float64(r.MinGain) / 100,
+			Setting: r.Setting.Setting,
+		}
+		for _, d := range r.Direction {
+			m.Direction |= d.bit()
+		}
+		rules = append(rules, m)
+	}
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
+	}
+	p.Off = !g.Enabled
+	return p, nil
+}

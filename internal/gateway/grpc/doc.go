@@ -1,0 +1,17 @@
+// Package grpc is the gateway for gRPC: a proxy of HTTP/2 streams that compresses,
+// recompresses and opens the messages in them, as each side can read and policy wants.
+//
+// In reading order:
+//
+//	gateway.go   what is configured, and the seam that all gateways share
+//	session.go   a client's connection: golang.org/x/net's HTTP/2 server
+//	call.go      one call from its headers to its trailers
+//	headers.go   what is handed on of headers and trailers
+//	status.go    statuses that the gateway itself answers with
+//	pool.go      connections to the upstream
+//
+// HTTP/2 itself is golang.org/x/net's, on both sides: framing, header compression, flow
+// control and its defences against hostile peers. Bodies are pulled through, request and
+// response each by one goroutine, so that a slow reader stops its own sender and nobody
+// else, and what a stream holds is bounded by the windows that we advertise.
+package grpc

@@ -1,0 +1,55 @@
+package grpc
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// upstreamRequest is the client's request as the upstream gets it: the same path,
+// authority and headers, with nothing added.
+func upstreamRequest(r *http.Request, scheme string) *http.Request {
+	out := &http.Request{
+		Method:        r.Method,
+		URL:           &url.URL{Scheme: scheme, Host: r.Host, Opaque: r.RequestURI},
+		Host:          r.Host,
+		Header:        r.Header.Clone(),
+		ContentLength: -1,
+	}
+	if len(out.Header["User-Agent"]) == 0 {
+		out.Header["User-Agent"] = []string{""} // else the library names itself
+	}
+	return out
+}
+
+// omitDefaults keeps the server from adding headers that the upstream did not send: one
+// that is there without a value is neither sent nor set.
+func omitDefaults(h http.Header) {
+	for _, name := range [...]string{"Content-Length", "Content-Type", "Date"} {
+		if len(h[name]) == 0 {
+			h[name] = nil
+		}
+	}
+}
+
+func copyHeaders(to, from http.Header) {
+	for name, values := range from {
+		to[name] = values
+	}
+	omitDefaults(to)
+}
+
+// copyTrailers hands on trailers. The prefix is how the server wants those that were not
+// announced, which gRPC's never are.
+func copyTrailers(to, from http.Header) {
+	for name, values := range from {
+		to[http.TrailerPrefix+name] = values
+	}
+}
+
+// isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it
+// has trailers among them.
+func isGRPC(h http.Header) bool {
+	rest, ok := strings.CutPrefix(h.Get("Content-Type"), "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}

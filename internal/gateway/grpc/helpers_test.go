@@ -1,0 +1,195 @@
+package grpc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// bytesCodec carries messages as they are, so that tests need no schema.
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string { return "proto" }
+
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+var _ encoding.CodecV2 = bytesCodec{}
+
+// echo is a server that does what the method's name says.
+func echo(_ any, s grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(s)
+	md, _ := metadata.FromIncomingContext(s.Context())
+	switch method {
+	case "/test.Echo/Unary", "/test.Echo/Both":
+		return echoAll(s)
+	case "/test.Echo/Metadata":
+		_ = s.SetHeader(metadata.Join(md, metadata.Pairs("x-header", "1")))
+		s.SetTrailer(metadata.Join(metadata.Pairs("x-trailer", "2", "x-trailer", "1"), prefixed(md, "x-both")))
+		return echoAll(s)
+	case "/test.Echo/Collect":
+		return collect(s)
+	case "/test.Echo/Fail":
+		st := status.New(codes.Code(9), "percent % and ünicode\n")
+		return st.Err()
+	case "/test.Echo/FailLate":
+		if err := echoAll(s); err != nil {
+			return err
+		}
+		return status.Error(codes.DataLoss, "late")
+	case "/test.Echo/Wait":
+		<-s.Context().Done()
+		return s.Context().Err()
+	default:
+		return status.Error(codes.Unimplemented, "unknown method "+method)
+	}
+}
+
+func prefixed(md metadata.MD, name string) metadata.MD {
+	return metadata.MD{name: md[name]}
+}
+
+func echoAll(s grpc.ServerStream) error {
+	for {
+		var m []byte
+		if err := s.RecvMsg(&m); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := s.SendMsg(&m); err != nil {
+			return err
+		}
+	}
+}
+
+func collect(s grpc.ServerStream) error {
+	var all []byte
+	for {
+		var m []byte
+		if err := s.RecvMsg(&m); err == io.EOF {
+			return s.SendMsg(&all)
+		} else if err != nil {
+			return err
+		}
+		all = append(all, m...)
+	}
+}
+
+// startServer starts grpc-go's server and returns its address.
+func startServer(t testing.TB, handler grpc.StreamHandler, options ...grpc.ServerOption) string {
+	t.Helper()
+	s := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.UnknownServiceHandler(handler), grpc.ForceServerCodecV2(bytesCodec{}), grpc.MaxRecvMsgSize(64 << 20),
+	}, options...)...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return l.Addr().String()
+}
+
+// rig is a gateway under test.
+type rig struct {
+	*Gateway
+	addr  string
+	stats *gateway.Stats
+}
+
+// startGateway starts a gateway in front of a URL. change may alter its configuration.
+func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
+	t.Helper()
+	up, err := gateway.ParseUpstream(upstream, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats := gateway.NewStats("test", "grpc")
+	up.Stats = stats
+	c := Config{
+		Name: "test", Upstream: up, Stats: stats, Engine: codec.New(codec.Options{}),
+		MaxSeal: 32 << 20, MaxOpen: 32 << 20,
+		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
+	}
+	if change != nil {
+		change(&c)
+	}
+	g := NewGateway(c)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = g.Shutdown(ctx)
+	})
+	return rig{Gateway: g, addr: l.Addr().String(), stats: stats}
+}
+
+func connect(t testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	options = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(64<<20)),
+	}, options...)
+	c, err := grpc.NewClient("passthrough:///"+addr, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func unary(ctx context.Context, c *grpc.ClientConn, method string, in []byte, options ...grpc.CallOption) ([]byte, error) {
+	var out []byte
+	err := c.Invoke(ctx, "/test.Echo/"+method, &in, &out, options...)
+	return out, err
+}
+
+func stream(ctx context.Context, t testing.TB, c *grpc.ClientConn, method string, options ...grpc.CallOption) grpc.ClientStream {
+	t.Helper()
+	s, err := c.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Echo/"+method, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// payload is text that compresses well, n bytes of it.
+func payload(n int) []byte {
+	var b []byte
+	for i := 0; len(b) < n; i++ {
+		b = fmt.Appendf(b, `{"series":"http_requests_total","pod":"api-%d","value":%d}`, i%7, i)
+	}
+	return b[:n]
+}

@@ -1,0 +1,196 @@
+package grpc
+
+//lint:file-ignore SA1019 with x/net's transport as with its server: one package, whose stream errors pass from one side to the other.
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// spreadStreams is how many calls share a connection before another is opened: beyond that
+// its single reader and writer become what calls wait for.
+const spreadStreams = 50
+
+var (
+	errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TLS)")
+	errClosed  = errors.New("the gateway is closed")
+)
+
+// hop is a connection to the upstream, shared by many calls.
+type hop struct {
+	conn   *http2.ClientConn
+	active int // calls; guarded by pool.mu
+}
+
+// pool holds the connections to the upstream. A call takes the one with the fewest calls.
+type pool struct {
+	up        gateway.Upstream
+	transport *http2.Transport
+	max       int
+	alive     context.Context // ends with close
+	cancel    context.CancelFunc
+
+	mu      sync.Mutex
+	hops    []*hop
+	dialing *dial // nil: none is being opened
+}
+
+// dial is the opening of a connection that calls may wait for.
+type dial struct {
+	done chan struct{}
+	err  error // valid after done
+}
+
+func newPool(c *Config) *pool {
+	p := &pool{up: c.Upstream, max: c.UpstreamConns}
+	if p.up.TLS != nil {
+		p.up.TLS = p.up.TLS.Clone()
+		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
+	}
+	p.alive, p.cancel = context.WithCancel(context.Background())
+	t1 := &http.Transport{
+		DisableCompression: true,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream:     c.Window,
+			MaxReceiveBufferPerConnection: int(connWindow(c.Window, c.MaxStreams)),
+			StrictMaxConcurrentRequests:   true,
+		},
+	}
+	p.transport, _ = http2.ConfigureTransports(t1) // fails on a transport that has HTTP/2 already
+	p.transport.DisableCompression = true
+	p.transport.MaxReadFrameSize = frameBytes
+	p.transport.MaxHeaderListSize = uint32(c.MaxHeader)
+	return p
+}
+
+// take returns a connection for one call, which gives it back with release. It waits only
+// while there is none at all.
+func (p *pool) take(ctx context.Context) (*hop, error) {
+	for {
+		h, d, err := p.choose()
+		if h != nil || err != nil {
+			return h, err
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// choose returns the least busy connection, or the dial to wait for.
+func (p *pool) choose() (*hop, *dial, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive.Err() != nil {
+		return nil, nil, errClosed
+	}
+	best := p.leastBusy()
+	if (best == nil || best.active >= spreadStreams && len(p.hops) < p.max) && p.dialing == nil {
+		p.dialing = &dial{done: make(chan struct{})}
+		go p.open(p.dialing)
+	}
+	if best == nil {
+		return nil, p.dialing, nil
+	}
+	best.active++
+	return best, nil, nil
+}
+
+// leastBusy drops connections that take no calls any more; those in flight go on. p.mu is held.
+func (p *pool) leastBusy() *hop {
+	var best *hop
+	kept := p.hops[:0]
+	for _, h := range p.hops {
+		if !h.conn.CanTakeNewRequest() {
+			continue
+		}
+		kept = append(kept, h)
+		if best == nil || h.active < best.active {
+			best = h
+		}
+	}
+	clear(p.hops[len(kept):])
+	p.hops = kept
+	return best
+}
+
+func (p *pool) release(h *hop) {
+	p.mu.Lock()
+	h.active--
+	p.mu.Unlock()
+}
+
+// open makes a connection and adds it. It runs in a goroutine of its own, because calls
+// come and go while it lasts.
+func (p *pool) open(d *dial) {
+	conn, err := p.connect()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && p.alive.Err() != nil {
+		_ = conn.Close()
+		err = errClosed
+	}
+	if err == nil {
+		p.hops = append(p.hops, &hop{conn: conn})
+	}
+	d.err = err
+	p.dialing = nil
+	close(d.done)
+}
+
+func (p *pool) connect() (*http2.ClientConn, error) {
+	raw, err := p.up.Dial(p.alive)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHTTP2(raw); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	conn, err := p.transport.NewClientConn(raw)
+	if err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+	}
+	return conn, nil
+}
+
+func checkHTTP2(c net.Conn) error {
+	t, ok := c.(*tls.Conn)
+	if ok && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
+		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoHTTP2)
+	}
+	return nil
+}
+
+func (p *pool) scheme() string {
+	if p.up.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// close ends all connections and what is being dialed.
+func (p *pool) close() {
+	p.cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.hops {
+		_ = h.conn.Close()
+	}
+	p.hops = nil
+}

@@ -1,0 +1,93 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http2"
+)
+
+// code is a gRPC status code. Those that a gateway answers with are listed.
+type code int
+
+const (
+	codeCancelled         code = 1
+	codeDeadlineExceeded  code = 4
+	codePermissionDenied  code = 7
+	codeResourceExhausted code = 8
+	codeInternal          code = 13
+	codeUnavailable       code = 14
+)
+
+// ending is how a call ended when the gateway has to say so.
+type ending struct {
+	code    code
+	message string
+}
+
+// endingOf says what an error of the upstream's connection or stream means to the client,
+// as gRPC's HTTP/2 mapping has it.
+func endingOf(err error) ending {
+	var reset http2.StreamError
+	switch {
+	case errors.As(err, &reset):
+		return ending{codeOfReset(reset.Code), "the upstream reset the stream: " + reset.Code.String()}
+	case errors.Is(err, context.DeadlineExceeded):
+		return ending{codeDeadlineExceeded, err.Error()}
+	case errors.Is(err, context.Canceled):
+		return ending{codeCancelled, err.Error()}
+	default:
+		return ending{codeUnavailable, err.Error()}
+	}
+}
+
+func codeOfReset(c http2.ErrCode) code {
+	switch c {
+	case http2.ErrCodeRefusedStream:
+		return codeUnavailable
+	case http2.ErrCodeCancel:
+		return codeCancelled
+	case http2.ErrCodeEnhanceYourCalm:
+		return codeResourceExhausted
+	case http2.ErrCodeInadequateSecurity:
+		return codePermissionDenied
+	default:
+		return codeInternal
+	}
+}
+
+// fail ends a call. Before the headers have gone it is an answer of nothing else, which
+// gRPC calls trailers-only; behind them it is the trailers.
+func (s ending) fail(w http.ResponseWriter, headersSent bool) {
+	prefix := http.TrailerPrefix
+	h := w.Header()
+	if !headersSent {
+		prefix = ""
+		clear(h)
+		h["Content-Type"] = []string{"application/grpc"}
+		omitDefaults(h)
+	}
+	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(int(s.code))}
+	h[prefix+"Grpc-Message"] = []string{escapeMessage("cinch: " + s.message)}
+	if !headersSent {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// escapeMessage writes a message as grpc-message wants it: printable ASCII, and the rest,
+// % included, as %XX.
+func escapeMessage(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
