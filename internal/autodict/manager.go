@@ -119,7 +119,7 @@ func (m *Manager) Sample(rule *policy.Rule, key, value []byte, stored int) {
 		return
 	}
 	if s := (*m.samplers.Load())[rule.Name]; s != nil {
-		s.observe(key, value, stored)
+		s.observe(valueType(rule), key, value, stored)
 	}
 }
 

@@ -21,7 +21,8 @@ type sampler struct {
 	sample reservoir
 }
 
-// counts are of all values that were not too long. They only grow.
+// counts are of all values that were not too long. They only grow. Bytes are what the
+// server allocates, since that is what a dictionary is to save.
 type counts struct{ values, rawBytes, storedBytes atomic.Uint64 }
 
 // seen is a reading of counts.
@@ -43,15 +44,16 @@ func newSampler(memory, maxSample int, noSample []string) *sampler {
 	return s
 }
 
-// observe sees a value that was stored under key as stored bytes, envelope included. It
-// keeps neither key nor value.
-func (s *sampler) observe(key, value []byte, stored int) {
+// observe sees a value of kind t that was stored under key as stored bytes, envelope
+// included. It keeps neither key nor value.
+func (s *sampler) observe(t policy.Type, key, value []byte, stored int) {
 	if len(value) > s.maxSample {
 		return
 	}
+	before, after := policy.Cost(t, len(value), stored)
 	s.counts.values.Add(1)
-	s.counts.rawBytes.Add(uint64(len(value)))
-	s.counts.storedBytes.Add(uint64(stored))
+	s.counts.rawBytes.Add(uint64(before))
+	s.counts.storedBytes.Add(uint64(after))
 	if s.skip.Add(-1) < 0 {
 		s.take(key, value)
 	}

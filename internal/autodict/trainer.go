@@ -72,8 +72,9 @@ type task struct {
 	saving  float64 // least share of what is stored now that has to be saved
 }
 
-// result is the best that was found. Ratios are of stored to raw bytes, envelopes
-// included and values without gain as they are, on samples that nothing learned from.
+// result is the best that was found. Ratios are of stored to raw values in the bytes that
+// the server allocates for them, envelopes included and values without gain as they are,
+// on samples that nothing learned from.
 type result struct {
 	dict      *codec.Dict // nil: nothing
 	algorithm string
@@ -271,7 +272,8 @@ func (s *search) ratio(d *codec.Dict) float64 {
 	if d != nil {
 		st.Dict, o.Dicts = d.Number(), only{d}
 	}
-	sealer, worth := cinch.NewSealer(o), s.task.rule.WorthFunc(valueType(s.task.rule))
+	t := valueType(s.task.rule)
+	sealer, worth := cinch.NewSealer(o), s.task.rule.WorthFunc(t)
 	raw, stored := 0, 0
 	var sealed, opened []byte
 	var err error
@@ -280,7 +282,8 @@ func (s *search) ratio(d *codec.Dict) float64 {
 		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
 			return hopeless
 		}
-		raw, stored = raw+len(v), stored+len(sealed)
+		before, after := policy.Cost(t, len(v), len(sealed))
+		raw, stored = raw+before, stored+after
 	}
 	return float64(stored) / float64(max(raw, 1))
 }

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 func taskFor(t *testing.T, samples [][]byte) task {
@@ -41,6 +43,23 @@ func TestTrainer(t *testing.T) {
 	current, with, ok := trainer.compare(t.Context(), taskFor(t, documents(500, 1)), got.dict)
 	if !ok || with < current*0.8 {
 		t.Errorf("another shape: %.3f now, %.3f with a dictionary for others", current, with)
+	}
+}
+
+// What is promised, and compared, is the server's memory: a value that gets smaller but
+// takes no less of it saves nothing.
+func TestTrainerCountsWhatIsAllocated(t *testing.T) {
+	k := taskFor(t, nil)
+	s := search{trainer: NewTrainer(TrainerOptions{}), task: k, ctx: t.Context(), engine: newEngine()}
+	s.judge = documents(10, 0)
+	raw, stored := 0, 0
+	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: s.engine})
+	for _, v := range s.judge {
+		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.WorthFunc(policy.String))))
+		raw, stored = raw+before, stored+after
+	}
+	if got, want := s.ratio(nil), float64(stored)/float64(raw); got != want {
+		t.Errorf("ratio %.4f, want %.4f", got, want)
 	}
 }
 
