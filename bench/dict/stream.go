@@ -176,10 +176,12 @@ func (w *windowResult) add(other windowResult) {
 	}
 }
 
-// groups are runs of windows of one shape that name the same dictionaries.
+// groups are runs of windows of one shape whose values name the same dictionary, all but
+// the odd one that it does nothing for.
 func groups(results []windowResult) func(yield func([]windowResult) bool) {
 	kind := func(w windowResult) string {
-		return fmt.Sprint(w.generation, slices.Sorted(maps.Keys(w.auto.byDict)))
+		most := w.mostUsed()
+		return fmt.Sprint(w.generation, most, w.auto.byDict[most] > w.auto.values*99/100)
 	}
 	return func(yield func([]windowResult) bool) {
 		for from := 0; from < len(results); {
