@@ -63,6 +63,7 @@ func (p *process) newRedisKeeper(up gateway.Upstream, log *slog.Logger) *redisKe
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
 		MaxRetries:            1,
+		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
 	})
 	k.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: k.client, Local: &k.local, Log: log})
 	return k

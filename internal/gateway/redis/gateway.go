@@ -17,8 +17,11 @@ import (
 // Dicts is where the gateway keeps its dictionaries upstream; see internal/store/redis.
 type Dicts interface {
 	cinch.Dictionaries
-	// Ready reports that the dictionary is stored upstream, so that values may name it.
-	Ready(number uint32) bool
+	// Dialed is told of each connection that was made upstream.
+	Dialed()
+	// ReadyOn reports that the dictionary is stored in the server to which a connection
+	// leads that was dialed at a time, so that values sent on it may name it.
+	ReadyOn(number uint32, dialed time.Time) bool
 	// Kick asks for a check soon: a client ran a command that may have removed them.
 	Kick()
 }
@@ -124,6 +127,7 @@ func (g *Gateway) commandNames() []string {
 
 // newSession connects upstream. A client whose upstream cannot be reached is told so.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
+	dialed := time.Now()
 	up, err := g.cfg.Upstream.Dial(context.Background())
 	if err != nil {
 		g.cfg.Stats.Error("upstream_unreachable")
@@ -132,5 +136,10 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		_, _ = client.Write([]byte("-ERR cinch: upstream is unreachable\r\n"))
 		return nil
 	}
-	return newSession(g, client, up)
+	if g.cfg.Dicts != nil {
+		g.cfg.Dicts.Dialed()
+	}
+	s := newSession(g, client, up)
+	s.dialed = dialed
+	return s
 }

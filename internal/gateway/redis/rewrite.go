@@ -200,7 +200,7 @@ func (s *session) setting(a policy.Address, value []byte) (codec.Setting, *polic
 		return codec.Setting{}, nil
 	}
 	st := rule.Setting
-	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.Ready(st.Dict)) {
+	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.ReadyOn(st.Dict, s.dialed)) {
 		st.Dict = 0
 	}
 	return st, rule

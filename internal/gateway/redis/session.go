@@ -20,6 +20,7 @@ type session struct {
 	g            *Gateway
 	conn         net.Conn // the client's
 	upstream     net.Conn
+	dialed       time.Time // when that was
 	queue        queue
 	dead         chan struct{}   // closed when the reply pump has ended
 	ctx          context.Context // ends with the session

@@ -22,7 +22,7 @@ type DictsOptions struct {
 	// Client speaks to the server with the gateway's own credentials, in database 0.
 	// It stays the caller's to close. Timeout binds it only with ContextTimeoutEnabled;
 	// its defaults for DialerRetries and MaxRetries make a server that is down cost
-	// seconds to notice.
+	// seconds to notice. See ConnMaxLifetime.
 	Client goredis.UniversalClient
 	// Local holds the dictionaries that need no server to be found; what is fetched is
 	// added to it. It may be shared. Nil: one of its own.
@@ -74,6 +74,8 @@ type Dicts struct {
 	kicks, checked atomic.Uint64
 	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole, under storing
 	wake           chan struct{}                       // capacity 1
+	look           chan struct{}                       // capacity 1: as wake, without waiting for more
+	began          atomic.Int64                        // when the last check did, since started
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet.
@@ -93,6 +95,7 @@ func NewDicts(o DictsOptions) *Dicts {
 		kept:      make(map[uint32]*codec.Dict),
 		told:      make(map[string]string),
 		wake:      make(chan struct{}, 1),
+		look:      make(chan struct{}, 1),
 	}
 	if d.local == nil {
 		d.local = new(dict.Set)
@@ -100,6 +103,7 @@ func NewDicts(o DictsOptions) *Dicts {
 	if d.log == nil {
 		d.log = slog.Default()
 	}
+	d.began.Store(int64(-overlap)) // there was none
 	d.ready.Store(&map[uint32]time.Duration{})
 	d.retired.Store(&map[uint32]struct{}{})
 	return d

@@ -39,11 +39,13 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	defer d.storing.Unlock()
 	kicks := d.kicks.Load()
 	defer func() { d.checked.Store(kicks) }()
+	began := time.Since(d.started)
+	d.began.Store(int64(began))
 	all := d.all()
 	if len(all) == 0 {
 		return nil
 	}
-	d.until = time.Since(d.started) + d.lease
+	d.until = began + d.lease
 	return d.store(ctx, d.missing(ctx, all))
 }
 
@@ -169,7 +171,7 @@ const (
 	firstRetry = time.Second            // after a failed check; doubles up to the period
 )
 
-// Run checks at once, periodically and after each Kick, until ctx ends.
+// Run checks at once, periodically and after each Kick and Dialed, until ctx ends.
 func (d *Dicts) Run(ctx context.Context) {
 	retry := firstRetry
 	for {
@@ -184,6 +186,7 @@ func (d *Dicts) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
+		case <-d.look:
 		case <-d.wake:
 			if !d.settle(ctx) {
 				return

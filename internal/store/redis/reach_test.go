@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func TestReadyOnNewConnections(t *testing.T) {
+	server := testenv.Redis(t)
+	d, client := gatewayOn(t, server.Addr, &logged{})
+	x := testDict(t, "reach")
+	before := time.Now()
+	if d.ReadyOn(x.Number(), before) {
+		t.Error("ready before it was stored")
+	}
+	mustPublish(t, d, x)
+	for dialed, want := range map[time.Time]bool{
+		{}:                           true,
+		before:                       true,
+		before.Add(overlap / 2):      true,
+		time.Now().Add(overlap):      false,
+		time.Now().Add(time.Hour):    false,
+		before.Add(-24 * time.Hour):  true,
+		before.Add(10 * time.Second): false,
+	} {
+		if got := d.ReadyOn(x.Number(), dialed); got != want {
+			t.Errorf("dialed %v after the check began: %v", dialed.Sub(before), got)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { d.ReadyOn(x.Number(), before) }); n != 0 {
+		t.Errorf("ReadyOn allocates %v times", n)
+	}
+	d.Kick()
+	if d.ReadyOn(x.Number(), before) {
+		t.Error("ready after a kick")
+	}
+	mustRecheck(t, d)
+	must(t, client.FunctionFlush(t.Context()).Err())
+	mustRecheck(t, d)
+	if !d.ReadyOn(x.Number(), time.Now()) {
+		t.Error("not ready after a check")
+	}
+}
+
+// Many connections ask for few checks, and each is covered by one.
+func TestDialedHasChecksMade(t *testing.T) {
+	server := testenv.Redis(t)
+	d, client := gatewayOn(t, server.Addr, &logged{})
+	x := testDict(t, "dialed")
+	mustPublish(t, d, x)
+	loads := &asked{}
+	client.AddHook(loads)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); d.Run(ctx) }()
+	const rounds = 4
+	for range rounds {
+		time.Sleep(overlap)
+		var dialed time.Time
+		for range 1000 {
+			dialed = time.Now()
+			d.Dialed()
+		}
+		eventually(t, "ready on the connection", func() bool { return d.ReadyOn(x.Number(), dialed) })
+	}
+	cancel()
+	<-ended
+	if n := loads.count("function list"); n < rounds || n > 2*rounds+2 {
+		t.Errorf("%d checks for %d connections", n, rounds*1000)
+	}
+}

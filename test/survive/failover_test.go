@@ -1,0 +1,114 @@
+package survive
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// pair is a primary with a replica behind a link that can stall, and an address that leads
+// to one of them.
+type pair struct {
+	primary, replica *testenv.RedisServer
+	link, front      *forwarder
+}
+
+func newPair(t *testing.T) *pair {
+	p := &pair{primary: testenv.Redis(t, "--repl-diskless-sync-delay", "0"), replica: testenv.Redis(t)}
+	p.link, p.front = newForwarder(t, p.primary.Addr), newForwarder(t, p.primary.Addr)
+	c := connect(t, p.replica.Addr)
+	must(t, c.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(p.link.port())).Err())
+	eventually(t, "the replica is in sync", func() bool {
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	return p
+}
+
+// failOver makes a primary of the replica, with what it has received, and leads new
+// connections there.
+func (p *pair) failOver(t *testing.T) {
+	must(t, connect(t, p.replica.Addr).ReplicaOf(t.Context(), "NO", "ONE").Err())
+	p.front.lead(p.replica.Addr)
+}
+
+// ways are how clients of the old primary learn of its end.
+var ways = map[string]func(p *pair){
+	"connections are cut":      func(p *pair) { p.front.cut() },
+	"connections fall silent":  func(p *pair) { p.front.freeze() },
+	"the old primary lives on": func(*pair) {},
+}
+
+// TestFailoverUnderLoad: the replica is behind by all that was written in a second.
+func TestFailoverUnderLoad(t *testing.T) {
+	p := newPair(t)
+	d := newDict(t, "failover")
+	publish(t, p.primary.Addr, d)
+	gateway := gatewayWith(t, p.front.addr(), d)
+	waitForUse(t, connect(t, gateway.Addr), connect(t, p.primary.Addr), d)
+	l := startLoad(t, gateway.Addr, 0, true)
+	time.Sleep(500 * time.Millisecond)
+	p.link.freeze()
+	time.Sleep(time.Second)
+	p.failOver(t)
+	inherited := connect(t, p.replica.Addr).DBSize(t.Context()).Val()
+	p.front.cut()
+	time.Sleep(1500 * time.Millisecond)
+	l.end()
+	gateway.Kill()
+	p.primary.Kill()
+	values, naming := l.readAll(freshGateway(t, p.replica.Addr).Addr, p.replica.Addr, d)
+	t.Logf("%d values, %d name the dictionary; %d keys had come over", values, naming, inherited)
+	if naming < 100 || inherited == 0 {
+		t.Errorf("%d values name the dictionary, %d keys had come over", naming, inherited)
+	}
+}
+
+// TestFailoverLosesTheDictionary: the replica has not even received the dictionary. From
+// the first value on, what is written to it afterwards opens for everybody.
+func TestFailoverLosesTheDictionary(t *testing.T) {
+	for what, end := range ways {
+		t.Run(what, func(t *testing.T) {
+			p := newPair(t)
+			p.link.freeze()
+			d := newDict(t, "lost")
+			publish(t, p.primary.Addr, d)
+			gateway := gatewayWith(t, p.front.addr(), d)
+			waitForUse(t, connect(t, gateway.Addr), connect(t, p.primary.Addr), d)
+			time.Sleep(time.Second) // as long as the fastest failover takes to notice
+			p.failOver(t)
+			end(p)
+			p.everyValueOpens(t, gateway, d)
+			gateway.Kill() // it would wait for connections that say nothing
+		})
+	}
+}
+
+// everyValueOpens writes through new connections until values name the dictionary again.
+func (p *pair) everyValueOpens(t *testing.T, gateway *testenv.GatewayServer, d *codec.Dict) {
+	direct := connect(t, p.replica.Addr)
+	for n := range 1000 {
+		c := connect(t, gateway.Addr)
+		key := fmt.Sprint("after:", n)
+		for k := range 3 {
+			if err := c.Set(t.Context(), key, valueOf(key, k), 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			stored := direct.Get(t.Context(), key).Val()
+			plain, err := opener(reader(t, p.replica.Addr)).Open(nil, []byte(stored))
+			if err != nil || string(plain) != valueOf(key, k) {
+				t.Fatalf("value %d of connection %d: %.80q, %v", k, n, plain, err)
+			}
+			if dictOf(stored) == d.Number() && n > 5 {
+				t.Logf("value %d names the dictionary", 3*n+k)
+				return
+			}
+		}
+		_ = c.Close()
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("no value names the dictionary")
+}
