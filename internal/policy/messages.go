@@ -140,3 +140,28 @@ func (p *Messages) Rules() []*MessageRule {
 	}
 	return rules
 }
+
+// Covering appends the rules that cover messages of that address whatever their size, in
+// order and those that say raw included, for protocols that agree on an encoding before
+// there is a message. There are none when the policy is nil or off.
+func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule {
+	if p == nil || p.Off {
+		return dst
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		a.Size = r.MinSize
+		if r.covers(&a) {
+			dst = append(dst, r)
+		}
+	}
+	return dst
+}
+
+// Fits reports whether a message of n bytes is within the rule's sizes.
+func (r *MessageRule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
+
+// Worth reports whether so much is saved that a message may go compressed.
+func (r *MessageRule) Worth(raw, compressed int) bool {
+	return compressed < raw && float64(raw-compressed) >= r.MinGain*float64(raw)
+}
