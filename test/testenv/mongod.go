@@ -1,0 +1,202 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// MongodConfig says how to start a mongod. The zero value is a standalone server.
+type MongodConfig struct {
+	ReplicaSet string   // its name; "": standalone
+	Args       []string // further mongod arguments
+
+	// Uninitiated leaves the replica set without a configuration. Otherwise it gets one with
+	// this member alone, and the server is primary when Mongod returns.
+	Uninitiated bool
+	Host        string // of the member in that configuration; the server's own address if empty
+}
+
+// MongodServer is a real mongod that belongs to one test.
+type MongodServer struct {
+	Addr string // 127.0.0.1:port
+	Dir  string // its working directory, removed after the test
+
+	cfg  MongodConfig
+	port int
+	proc *process
+}
+
+// Mongod starts mongod on a free port in a directory of the test's own and waits until it
+// takes connections. It is killed when the test ends. Without mongod the test is skipped, or
+// fails when CI=true.
+func Mongod(t testing.TB, cfg MongodConfig) *MongodServer {
+	t.Helper()
+	program := mongodProgram(t)
+	s := &MongodServer{Dir: t.TempDir(), cfg: cfg}
+	var err error
+	for range startTries {
+		s.port = FreePort(t)
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+		if err = s.start(program); err == nil {
+			t.Cleanup(func() { s.finish(t) })
+			if cfg.ReplicaSet != "" && !cfg.Uninitiated {
+				s.initiate(t)
+			}
+			return s
+		}
+	}
+	t.Fatalf("mongod %v: %v", cfg.Args, err)
+	return nil
+}
+
+// mongodProgram looks where test/servers install puts it, then in the search path.
+func mongodProgram(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(CacheDir(), "mongod-6.0.5", "mongod")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err := exec.LookPath("mongod")
+	if err != nil {
+		missing(t, "mongod", "run: test/servers install mongo")
+	}
+	return path
+}
+
+func (s *MongodServer) start(program string) error {
+	args := []string{
+		"--port", strconv.Itoa(s.port), "--bind_ip", "127.0.0.1", "--dbpath", s.Dir,
+		"--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1",
+		"--setParameter", "diagnosticDataCollectionEnabled=false",
+	}
+	if s.cfg.ReplicaSet != "" {
+		args = append(args, "--replSet", s.cfg.ReplicaSet)
+	}
+	p, err := startProcess(s.Dir, nil, program, append(args, s.cfg.Args...)...)
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(func() bool { return accepts(s.Addr) }); err != nil {
+		p.kill()
+		return err
+	}
+	s.proc = p
+	return nil
+}
+
+func (s *MongodServer) finish(t testing.TB) {
+	s.proc.kill()
+	if t.Failed() {
+		t.Logf("end of mongod's log:\n%s", lastLines(s.proc.out.String(), 20))
+	}
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// URI is the server for a driver that shall connect to nothing else.
+func (s *MongodServer) URI() string { return "mongodb://" + s.Addr + "/?directConnection=true" }
+
+// Client connects to the server itself, past every gateway.
+func (s *MongodServer) Client(t testing.TB) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(startTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c
+}
+
+func (s *MongodServer) initiate(t testing.TB) {
+	t.Helper()
+	host := s.cfg.Host
+	if host == "" {
+		host = s.Addr
+	}
+	s.Initiate(t, host)
+}
+
+// Initiate gives the replica set a configuration of these members and waits for a primary.
+func (s *MongodServer) Initiate(t testing.TB, hosts ...string) {
+	t.Helper()
+	members := bson.A{}
+	for i, host := range hosts {
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: host}})
+	}
+	admin := s.Client(t).Database("admin")
+	set := bson.D{{Key: "_id", Value: s.cfg.ReplicaSet}, {Key: "members", Value: members}}
+	if err := admin.RunCommand(t.Context(), bson.D{{Key: "replSetInitiate", Value: set}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitForPrimary(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitForPrimary(ctx context.Context, admin *mongo.Database) error {
+	for deadline := time.Now().Add(2 * startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var hello struct {
+			Primary string `bson:"primary"`
+			Ready   bool   `bson:"isWritablePrimary"`
+		}
+		err := admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+		if err == nil && (hello.Ready || hello.Primary != "") {
+			return nil
+		}
+	}
+	return fmt.Errorf("the replica set has no primary after %v", 2*startTimeout)
+}
+
+// Compression is what the server counts: bytes that went through a compressor, in both
+// directions, before and after.
+type Compression struct{ In, Out int64 }
+
+// Compressed reads mongod's own counters for a compressor: of what it compressed to send,
+// and of what it decompressed after receiving.
+func (s *MongodServer) Compressed(t testing.TB, name string) (sent, received Compression) {
+	t.Helper()
+	var status struct {
+		Network struct {
+			Compression map[string]struct {
+				Compressor   struct{ BytesIn, BytesOut int64 } `bson:"compressor"`
+				Decompressor struct{ BytesIn, BytesOut int64 } `bson:"decompressor"`
+			} `bson:"compression"`
+		} `bson:"network"`
+	}
+	err := s.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := status.Network.Compression[name]
+	return Compression{c.Compressor.BytesIn, c.Compressor.BytesOut}, Compression{c.Decompressor.BytesIn, c.Decompressor.BytesOut}
+}
+
+// Pid is the process number of the running server.
+func (s *MongodServer) Pid() int { return s.proc.cmd.Process.Pid }
+
+// Kill ends the server with SIGKILL and returns when it is gone.
+func (s *MongodServer) Kill() { s.proc.kill() }
+
+// Restart starts the server again after Kill, on the same port and directory.
+func (s *MongodServer) Restart(t testing.TB) error {
+	t.Helper()
+	if !s.proc.ended() {
+		return fmt.Errorf("mongod %s still runs", s.Addr)
+	}
+	return s.start(mongodProgram(t))
+}
