@@ -29,6 +29,7 @@ func (p *process) describe() admin.Description {
 		} else {
 			describeMessages(&info, l.messages[r.name])
 		}
+		info.Pack = p.describePacking(r)
 		d.Gateways = append(d.Gateways, info)
 	}
 	d.Dictionaries = p.describeDicts(l)

@@ -8,7 +8,7 @@ import (
 
 // The collector's limit follows from what we allow ourselves to hold:
 //
-//	budget of values + fixed + per connection + samples and training of dictionaries
+//	budget of values + fixed + per connection + samples and training of dictionaries + packing
 //
 // It is soft: near it the collector works more instead of letting garbage grow
 // to the size of what is live, as GOGC=100 does and does well below it. So the
@@ -65,5 +65,5 @@ func (p *process) memoryLimit() int64 {
 	if samples > 0 {
 		samples += trainingBytes
 	}
-	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes + samples
+	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes + samples + p.packingBytes()
 }

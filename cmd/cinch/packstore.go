@@ -263,9 +263,11 @@ func (w *where) failure(err error) error {
 }
 
 // targets are what a run walks over.
-func (w *where) targets() []pack.Target {
+func (w *where) targets() []pack.Target { return targetsOf(w.store) }
+
+func targetsOf(s *storeredis.Store) []pack.Target {
 	var targets []pack.Target
-	for _, n := range w.store.Nodes() {
+	for _, n := range s.Nodes() {
 		for _, s := range n.Spaces() {
 			targets = append(targets, pack.Target{Node: n, Space: s})
 		}

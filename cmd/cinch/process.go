@@ -54,6 +54,8 @@ type process struct {
 	adminListener net.Listener
 	draining      atomic.Bool
 	probes        probes
+
+	packers []*gatewayPacker // of the gateways to stores
 }
 
 type processOptions struct {
@@ -134,6 +136,9 @@ func newProcess(cfg *config.Config, o processOptions) (_ *process, err error) {
 		if err := p.addGateway(l, &cfg.Gateways[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.newPackers(); err != nil {
+		return nil, err
 	}
 	return p, p.addAdmin(cfg.Admin.Listen)
 }
@@ -248,7 +253,7 @@ func (p *process) addAdmin(addr string) error {
 		}
 	}
 	registry := prometheus.NewRegistry()
-	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries)); err != nil {
+	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics())); err != nil {
 		return err
 	}
 	l, err := listen(addr, "admin")
@@ -297,6 +302,7 @@ func (p *process) run(signals <-chan os.Signal) error {
 		go func() { failed <- p.admin.Serve(p.adminListener) }()
 	}
 	go p.warnUnreachable()
+	p.startPacking()
 	for {
 		select {
 		case err := <-failed:
@@ -339,6 +345,7 @@ func (p *process) drain(sig os.Signal, signals <-chan os.Signal) error {
 
 func (p *process) shutdown(ctx context.Context) {
 	var all sync.WaitGroup
+	all.Go(func() { p.stopPacking(ctx) })
 	for _, r := range p.gateways {
 		all.Go(func() {
 			if err := r.gateway.Shutdown(ctx); err != nil {

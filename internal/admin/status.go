@@ -20,6 +20,25 @@ type GatewayInfo struct {
 	Upstream string // without credentials
 	Enabled  bool   // false: seals nothing, opens everything
 	Rules    []RuleInfo
+	Pack     *Packing // nil: it is not told to pack in the background
+}
+
+// Packing is what a gateway does about what its upstream holds already. Counts are since
+// the process began.
+type Packing struct {
+	Wanted      bool       `json:"wanted"`   // the gateway is enabled and has rules
+	Running     bool       `json:"running"`  // a pass is under way, here
+	Estimate    bool       `json:"estimate"` // nothing is replaced
+	Done        float64    `json:"done"`     // share of the pass
+	Duty        float64    `json:"duty"`     // share of the time that it works
+	Passes      int64      `json:"passes"`
+	LastPass    *time.Time `json:"last_pass,omitempty"`
+	Trouble     string     `json:"trouble,omitempty"` // why the last one was not whole
+	Keys        int64      `json:"keys"`
+	Values      int64      `json:"values"`
+	BeforeBytes int64      `json:"before_bytes"`
+	AfterBytes  int64      `json:"after_bytes"`
+	Problems    int64      `json:"problems"`
 }
 
 // RuleInfo describes one rule; the order is the policy's.
@@ -63,6 +82,8 @@ type Gateway struct {
 	Upstream string `json:"upstream"`
 	Enabled  bool   `json:"enabled"`
 	Rules    []Rule `json:"rules"` // instead of Snapshot's
+
+	Pack *Packing `json:"pack,omitempty"`
 }
 
 // Rule is one rule: its counters and what is configured.
@@ -130,7 +151,7 @@ func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
 	return Gateway{
 		Snapshot: snap,
 		Listen:   info.Listen, Upstream: info.Upstream, Enabled: info.Enabled,
-		Rules: mergeRules(info.Rules, snap.Rules),
+		Rules: mergeRules(info.Rules, snap.Rules), Pack: info.Pack,
 	}
 }
 

@@ -10,6 +10,7 @@
 //	pace.go    rate limits, and backing off from a server that slows down
 //	state.go   positions in a file
 //	report.go  what was counted
+//	background.go, metrics.go   pass after pass inside a gateway
 //	task.go, task_seal.go, task_unpack.go, task_verify.go   judging
 //
 // Nothing is replaced that was not first found to open to what it replaces, and no

@@ -173,6 +173,9 @@ func (r *run) setDefaults() {
 
 // prepare finds out how much there is and where to go on.
 func (r *run) prepare(ctx context.Context) error {
+	if r.State != nil {
+		r.State.keep(r.Targets)
+	}
 	for _, t := range r.Targets {
 		w := &walk{run: r, Target: t}
 		var err error

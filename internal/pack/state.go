@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -16,6 +18,8 @@ import (
 
 // ErrOtherState: the positions in the file belong to a run of another kind.
 var ErrOtherState = errors.New("the state is of another run")
+
+var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
 
 // State is the positions of a run in a file, so that it can go on after it was ended in
 // any way. It is written whole beside the file, synced, and renamed into place.
@@ -66,7 +70,7 @@ func OpenState(file, run, fingerprint string) (*State, error) {
 	case old.Run != run:
 		return nil, fmt.Errorf("%s: %w: it is of %q, this is %q", file, ErrOtherState, old.Run, run)
 	case old.Fingerprint != fingerprint:
-		return nil, fmt.Errorf("%s: %w: the rules are others now", file, ErrOtherState)
+		return nil, fmt.Errorf("%s: %w", file, errOtherRules)
 	}
 	if !old.complete() {
 		s.body = old
@@ -95,6 +99,15 @@ func (s *State) position(space string) (Position, bool) {
 	defer s.mu.Unlock()
 	p, ok := s.body.Spaces[space]
 	return p, ok
+}
+
+// keep forgets all spaces but these: what has gone would never be done.
+func (s *State) keep(targets []Target) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.body.Spaces, func(name string, _ Position) bool {
+		return !slices.ContainsFunc(targets, func(t Target) bool { return t.Space.Name() == name })
+	})
 }
 
 func (s *State) set(space string, p Position) {

@@ -25,45 +25,11 @@ type Seal struct {
 	// long as it is worth it against the plain value: to get rid of a dictionary, say.
 	Always bool
 
-	once    sync.Once
-	active  []activeRule
 	scratch sync.Pool // *[]byte, for opening
 }
 
-// activeRule is what can be said of a key before its value is known.
-type activeRule struct {
-	space string
-	key   policy.Pattern
-}
-
-func (t *Seal) prepare() {
-	for _, r := range t.Policy.Rules() {
-		if !r.Raw() {
-			t.active = append(t.active, activeRule{r.Space, compile(r.Key)})
-		}
-	}
-}
-
-func compile(glob string) policy.Pattern {
-	if glob == "" {
-		glob = "*"
-	}
-	return policy.Compile(glob)
-}
-
 // Wants is true for keys that a rule may cover.
-func (t *Seal) Wants(db string, key []byte) bool {
-	t.once.Do(t.prepare)
-	if t.Policy.Off || t.Policy.Excluded(key) {
-		return false
-	}
-	for i := range t.active {
-		if r := &t.active[i]; (r.space == "" || r.space == db) && r.key.Match(key) {
-			return true
-		}
-	}
-	return false
-}
+func (t *Seal) Wants(db string, key []byte) bool { return t.Policy.MaySeal(db, key) }
 
 // Judge seals, and opens what it sealed.
 func (t *Seal) Judge(db string, v *store.Value) Verdict {

@@ -210,11 +210,17 @@ func (w *walk) mine(keys [][]byte) [][]byte {
 	return mine
 }
 
-// work does one page, and then as long nothing as the limits ask for.
-func (w *walk) work(ctx context.Context, keys [][]byte) error {
+// work does one page, and then as long nothing as the limits ask for. A bug ends the
+// run, not the process: in a gateway that would be clients' connections.
+func (w *walk) work(ctx context.Context, keys [][]byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
 	began := time.Now()
 	p := newPage(ctx, w)
-	err := p.do(keys)
+	err = p.do(keys)
 	w.mu.Lock()
 	w.report.add(&p.report)
 	w.mu.Unlock()

@@ -102,6 +102,17 @@ function rules(g) {
     [["rule"], ["sealed"], ["left"], ["before"], ["after"], ["ratio"], ["CPU"]], g.rules.map(ruleRow), true));
 }
 
+// packing says how far the gateway is with what the upstream holds already.
+function packing(p) {
+  if (!p) return null;
+  const state = p.running ? `${p.estimate ? "estimating" : "packing"}, ${percent(p.done, 1)}` : p.wanted ? "waiting for the next pass" : "off, with the gateway or without rules";
+  return section("Stored already", table([["state"], ["passes"], ["keys"], [p.estimate ? "would be sealed" : "sealed"], ["before"], ["after"], ["problems"]], [[
+    [state, p.last_pass ? el("div", { class: "small" }, "last pass ended " + new Date(p.last_pass).toLocaleString()) : null,
+      p.trouble ? el("div", { class: "small bad-text" }, p.trouble) : null],
+    count(p.passes), count(p.keys), count(p.values), bytes(p.before_bytes), bytes(p.after_bytes), count(p.problems),
+  ]], true));
+}
+
 function opened(g) {
   if (g.opened.length === 0) return null;
   return section("Opened by codec", table([["codec"], ["values"], ["size"], ["CPU"]],
@@ -128,7 +139,7 @@ function gatewayCard(g) {
     el("div", { class: "head" }, el("h2", null, g.name), el("span", { class: "muted" }, g.protocol),
       g.enabled ? null : el("span", { class: "badge" }, "off: opens only"),
       el("span", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → "))),
-    tiles(g), sizeBar(g.total), rules(g),
+    tiles(g), sizeBar(g.total), rules(g), packing(g.pack),
     el("div", { class: "columns" },
       wire(g), opened(g),
       counts("Errors", byCount(g.errors), true),

@@ -1,0 +1,106 @@
+// Command pack measures how fast `cinch pack` goes beside a plain SCAN + GET + SET of the
+// same keys, in turn, on a Redis server of its own, and how much memory the packer takes.
+// It writes to bench/results/pack.md, between the markers of its part.
+//
+//	go run ./bench/pack [--keys N] [--runs N] [--settings lz4,zstd-3,zstd-3+dict] [--part NAME]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+type options struct {
+	keys     int
+	runs     int
+	size     int
+	parallel int
+	settings string
+	part     string
+	results  string
+
+	work  string // temporary: binary, dictionary, configuration
+	cinch string // built from this tree
+	self  string // this program, for the plain pass in a process of its own
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.keys, "keys", 1_000_000, "strings in the server")
+	flag.IntVar(&o.runs, "runs", 3, "repetitions; the median counts")
+	flag.IntVar(&o.size, "size", 200, "about so many bytes a value")
+	flag.IntVar(&o.parallel, "parallel", 2, "pages in work at a time, in both")
+	flag.StringVar(&o.settings, "settings", "lz4,zstd-3,zstd-3+dict", "what to pack with")
+	flag.StringVar(&o.part, "part", "million", "part of pack.md to replace; none: print only")
+	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
+	plain := flag.String("plain", "", "address: do the plain pass there, which is how this program calls itself")
+	flag.Parse()
+	var err error
+	if *plain != "" {
+		err = plainPass(*plain, o.parallel)
+	} else {
+		err = run(&o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(o *options) error {
+	var err error
+	if o.work, err = os.MkdirTemp("", "cinch-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(o.work)
+	if o.self, err = os.Executable(); err != nil {
+		return err
+	}
+	o.cinch = filepath.Join(o.work, "cinch")
+	if text, err := exec.Command("go", "build", "-o", o.cinch, "./cmd/cinch").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/cinch: %w\n%s", err, text)
+	}
+	if err := o.train(); err != nil {
+		return err
+	}
+	server, err := startRedis(o.work)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	var rows []row
+	for _, setting := range strings.Split(o.settings, ",") {
+		r, err := o.measure(server, setting)
+		if err != nil {
+			return fmt.Errorf("%s: %w", setting, err)
+		}
+		rows = append(rows, r)
+	}
+	return o.report(rows)
+}
+
+// report replaces what stands between the two markers of a part in pack.md; everything
+// else there is written by hand.
+func (o *options) report(rows []row) error {
+	text := tableOf(o, rows)
+	fmt.Print(text)
+	if o.part == "none" {
+		return nil
+	}
+	path := filepath.Join(o.results, "pack.md")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	begin, end := "<!-- begin "+o.part+" -->\n", "<!-- end "+o.part+" -->"
+	before, rest, ok := strings.Cut(string(old), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no markers of %s", path, o.part)
+	}
+	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
+}

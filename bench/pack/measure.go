@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pass is one way through all keys by one process.
+type pass struct {
+	took        time.Duration
+	cpu, server time.Duration // of the process, and of the server meanwhile
+	peak        int           // KiB, VmHWM
+	report      packReport    // of the packer
+}
+
+// packReport is what the packer says at its end.
+type packReport struct {
+	Keys     int `json:"keys"`
+	Replaced int `json:"replaced"`
+	Problems int `json:"problems"`
+	Before   int `json:"allocated_bytes_before"`
+	After    int `json:"allocated_bytes_after"`
+}
+
+// row is all passes with one setting.
+type row struct {
+	setting       string
+	plain, packer []pass
+}
+
+// measure goes through plain and packed in turn; who is first changes.
+func (o *options) measure(s *server, setting string) (row, error) {
+	r := row{setting: setting}
+	for i := range o.runs {
+		if err := o.fill(s); err != nil {
+			return r, err
+		}
+		plain := func() error {
+			return o.pass(s, &r.plain, o.self, "--plain", s.addr, "--parallel", fmt.Sprint(o.parallel))
+		}
+		packed := func() error { return o.pack(s, setting, &r.packer) }
+		order := []func() error{plain, packed}
+		if i%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, f := range order {
+			if err := f(); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
+}
+
+func (o *options) pack(s *server, setting string, to *[]pass) error {
+	rule, withDict := strings.CutSuffix(setting, "+dict")
+	dictionaries := ""
+	rule = "setting: " + rule
+	if withDict {
+		dictionaries, rule = "dictionaries: [{name: trained, file: d.dict}]\n", rule+", dictionary: trained"
+	}
+	file := filepath.Join(o.work, "cinch.yaml")
+	text := fmt.Sprintf("%sgateways:\n  - {name: bench, protocol: redis, listen: 127.0.0.1:0, upstream: 'redis://%s', rules: [{%s}]}\n",
+		dictionaries, s.addr, rule)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if err := o.pass(s, to, o.cinch, "pack", "--config", file, "--parallel", fmt.Sprint(o.parallel), "--no-backoff", "--json"); err != nil {
+		return err
+	}
+	if r := (*to)[len(*to)-1].report; r.Keys < o.keys || r.Problems > 0 {
+		return fmt.Errorf("the packer looked at %d of %d keys and had %d problems", r.Keys, o.keys, r.Problems)
+	}
+	return nil
+}
+
+// pass runs a program to its end.
+func (o *options) pass(s *server, to *[]pass, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	before, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	var p pass
+	for running := true; running; {
+		select {
+		case err = <-done:
+			running = false
+		case <-time.After(50 * time.Millisecond):
+			p.peak = max(p.peak, peakOf(cmd.Process.Pid))
+		}
+	}
+	p.took = time.Since(began)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, errs.String())
+	}
+	after, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	p.cpu, p.server = cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), after-before
+	for line := range strings.Lines(out.String()) {
+		var e struct{ Report packReport }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return fmt.Errorf("%q: %w", line, err)
+		}
+		p.report = e.Report
+	}
+	*to = append(*to, p)
+	return nil
+}
+
+// peakOf is VmHWM of a process. What wait(2) tells would not do: it begins with what the
+// parent held.
+func peakOf(pid int) (kib int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	_, _ = fmt.Sscan(rest, &kib)
+	return kib
+}
+
+func median[T int | float64 | time.Duration](of []pass, get func(p *pass) T) T {
+	var all []T
+	for i := range of {
+		all = append(all, get(&of[i]))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func took(p *pass) time.Duration { return p.took }
+
+// tableOf has a line a setting; rates are of the medians.
+func tableOf(o *options, rows []row) string {
+	var b strings.Builder
+	load, _ := os.ReadFile("/proc/loadavg")
+	fmt.Fprintf(&b, "%d keys, %d pages in work, %d runs each in turn, medians; load average at the end %s.\n\n", o.keys, o.parallel, o.runs,
+		strings.Join(strings.Fields(string(load))[:2], " "))
+	b.WriteString("| setting | plain keys/s | packer keys/s | packer / plain | each run | CPU µs a key: plain, its server | packer, its server | packed | allocated | peak MiB |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	perKey := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/float64(o.keys)) }
+	for _, r := range rows {
+		rate := func(p []pass) float64 { return float64(o.keys) / median(p, took).Seconds() }
+		var each []string
+		for i := range r.plain {
+			each = append(each, fmt.Sprintf("%.2f", r.plain[i].took.Seconds()/r.packer[i].took.Seconds()))
+		}
+		cpu := func(p *pass) time.Duration { return p.cpu }
+		server := func(p *pass) time.Duration { return p.server }
+		last := r.packer[len(r.packer)-1].report
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | **%.2f** | %s | %s, %s | %s, %s | %d%% | %+.1f%% | %d |\n",
+			r.setting, rate(r.plain), rate(r.packer), rate(r.packer)/rate(r.plain), strings.Join(each, " "),
+			perKey(median(r.plain, cpu)), perKey(median(r.plain, server)), perKey(median(r.packer, cpu)), perKey(median(r.packer, server)),
+			100*last.Replaced/max(o.keys, 1), 100*(float64(last.After)/float64(max(last.Before, 1))-1),
+			median(r.packer, func(p *pass) int { return p.peak })>>10)
+	}
+	return b.String()
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// gatewayPacker packs the upstream of one gateway in the background, while its
+// configuration wants that.
+type gatewayPacker struct {
+	*pack.Background
+	process *process
+	running *running
+	engine  *codec.Engine // its own: clients don't wait for its turns
+	holder  string        // of the lease
+
+	stop  chan struct{} // closed: finish
+	ended chan struct{} // closed when it has
+}
+
+// errCluster: dictionaries would have to be in every node, and the gateway keeps them in one.
+var errCluster = errors.New("the upstream is a cluster, which only 'cinch pack' walks")
+
+// newPackers makes one for every gateway to a store: a reload may want it at any time.
+func (p *process) newPackers() error {
+	for _, r := range p.gateways {
+		if r.auto == nil {
+			continue
+		}
+		engine, err := engineWith(p.started.Zstd)
+		if err != nil {
+			return err
+		}
+		k := &gatewayPacker{
+			process: p, running: r, engine: engine, holder: gatewayID(r.name),
+			stop: make(chan struct{}), ended: make(chan struct{}),
+		}
+		k.Background = pack.NewBackground(pack.BackgroundOptions{
+			Current: k.job, Open: k.open, Unavailable: storeredis.Unavailable, Log: p.log.With("gateway", r.name),
+		})
+		p.packers = append(p.packers, k)
+	}
+	return nil
+}
+
+func (p *process) startPacking() {
+	for _, k := range p.packers {
+		go func() {
+			defer close(k.ended)
+			k.Run(k.running.keeper.ctx, k.stop)
+		}()
+	}
+}
+
+// stopPacking lets pages under way finish, until ctx ends.
+func (p *process) stopPacking(ctx context.Context) {
+	for _, k := range p.packers {
+		close(k.stop)
+	}
+	for _, k := range p.packers {
+		select {
+		case <-k.ended:
+		case <-ctx.Done():
+			p.log.Warn("packing in the background was cut off", "gateway", k.running.name)
+		}
+	}
+}
+
+// packing is what the configuration says of it now.
+func (k *gatewayPacker) packing() config.Pack {
+	cfg := k.process.current.Load().cfg
+	if g := cfg.Gateway(k.running.name); g != nil {
+		return cfg.Packing(g)
+	}
+	return config.Pack{}
+}
+
+func (k *gatewayPacker) maxSeal() int {
+	return int(k.process.started.Gateway(k.running.name).MaxSeal) // a reload doesn't change it
+}
+
+// job is what there is to do now.
+func (k *gatewayPacker) job() pack.Job {
+	c := k.packing()
+	if !c.Background {
+		return pack.Job{}
+	}
+	cfg := k.process.current.Load().cfg
+	return pack.Job{
+		Policy: k.running.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.running.name).Exclude, "\n"),
+		DryRun: c.Mode == config.PackEstimate, Every: time.Duration(c.Every), Parallel: c.Parallel, MaxBytes: k.maxSeal(),
+		KeysPerSecond: float64(c.KeysPerSecond), BytesPerSecond: float64(c.BytesPerSecond), MaxLatency: time.Duration(c.MaxLatency),
+		IdleBelow: time.Duration(c.SkipIdleBelow), FreqAbove: c.SkipFreqAbove, StateFile: c.State,
+	}
+}
+
+// open connects once more, past the gateway's own few connections.
+func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
+	for _, number := range rules.Dictionaries() {
+		if !k.ready(number) {
+			return pack.Session{}, fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
+		}
+	}
+	up := k.running.upstream
+	up.Stats = nil // not clients' traffic
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(up)})
+	if err != nil {
+		return pack.Session{}, err
+	}
+	if s.Cluster() {
+		s.Close()
+		return pack.Session{}, errCluster
+	}
+	return pack.Session{
+		Name:    up.Address,
+		Targets: targetsOf(s),
+		Lease:   func(name string) pack.Lease { return s.Lease(name, k.holder) },
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
+				Engine: k.engine, Dicts: k.running.keeper.dicts, MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
+			})}
+		},
+		Close: s.Close,
+	}, nil
+}
+
+// ready reports that the server holds a dictionary, and looks again before it says no.
+func (k *gatewayPacker) ready(number uint32) bool {
+	dicts := k.running.keeper.dicts
+	if dicts.Ready(number) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(k.running.keeper.ctx, storeTimeout)
+	defer cancel()
+	return dicts.Recheck(ctx) == nil && dicts.Ready(number)
+}
+
+func (p *process) packMetrics() *pack.Metrics {
+	m := &pack.Metrics{}
+	for _, k := range p.packers {
+		m.Packers = append(m.Packers, pack.NamedBackground{Gateway: k.running.name, Background: k.Background})
+	}
+	return m
+}
+
+// describePacking is nil for gateways that were not told to.
+func (p *process) describePacking(r *running) *admin.Packing {
+	for _, k := range p.packers {
+		if k.running != r || !k.packing().Background {
+			continue
+		}
+		s := k.Status()
+		d := &admin.Packing{
+			Wanted: s.Wanted, Running: s.Running, Estimate: s.DryRun, Done: s.Done, Duty: s.Duty, Trouble: s.Trouble,
+			Passes: s.Passes[pack.PassDone], Keys: s.Report.Keys, Values: s.Report.Replaced,
+			BeforeBytes: s.Report.CostBefore, AfterBytes: s.Report.CostAfter, Problems: s.Report.Problems,
+		}
+		if !s.Last.IsZero() {
+			d.LastPass = &s.Last
+		}
+		return d
+	}
+	return nil
+}
+
+// What packing in the background may hold, beside values: a page as it was read, what waits
+// to be replaced, and their replies, for each page in work.
+const packPageBytes = 16 << 20
+
+// packingBytes is in bytes.
+func (p *process) packingBytes() (n int64) {
+	for _, k := range p.packers {
+		if c := k.packing(); c.Background {
+			n += int64(c.Parallel) * (packPageBytes + 3*int64(k.maxSeal()))
+		}
+	}
+	return n
+}

@@ -1,0 +1,365 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Background packs a store pass after pass inside a gateway, as the operator's settings
+// and the policy in force have it, and never ends because of trouble:
+//
+//	wanted? -> our turn (Lease) -> one Run -> pause -> …
+//
+// Gateways of one store, with the same rules, take turns: one of them does a pass, and
+// all wait until the pause after it is over. Who dies in a pass loses the turn within
+// leaseHold, and another begins anew. That two of them work at a time, after a network
+// was cut, costs time and does no harm.
+type Background struct {
+	o BackgroundOptions
+
+	mu     sync.Mutex // guards what follows
+	now    Report     // of the pass under way
+	before Report     // of all passes before it
+	status BackgroundStatus
+}
+
+// BackgroundOptions configure a Background. Open and Current are needed.
+type BackgroundOptions struct {
+	// Current is asked once a second what is wanted. A pass is given up when that changes.
+	Current func() Job
+	// Open connects to the store, for one pass. An error that wraps ErrNotYet means that
+	// there is only something to wait for.
+	Open        func(context.Context, *policy.Policy) (Session, error)
+	Unavailable func(error) bool // see Options
+	Log         *slog.Logger     // nil: nothing is logged
+}
+
+// Job is what there is to do. Two that are equal mean the same.
+type Job struct {
+	Policy   *policy.Policy // nil: nothing
+	DryRun   bool
+	Every    time.Duration // pause after a pass
+	Parallel int
+	MaxBytes int // longer values are left
+
+	KeysPerSecond  float64
+	BytesPerSecond float64
+	MaxLatency     time.Duration
+	IdleBelow      time.Duration
+	FreqAbove      int
+	Exclude        string // what else tells the policy from others: patterns of excluded keys
+	StateFile      string // "": none
+}
+
+func (j *Job) wanted() bool {
+	if j.Policy == nil || j.Policy.Off {
+		return false
+	}
+	for _, r := range j.Policy.Rules() {
+		if !r.Raw() {
+			return true
+		}
+	}
+	return false
+}
+
+// name is that of the lease: gateways whose rules decide the same share one.
+func (j *Job) name() string { return Fingerprint(j.Policy, j.Exclude, strconv.FormatBool(j.DryRun)) }
+
+// Session is a store for one pass.
+type Session struct {
+	Name    string // of the server
+	Targets []Target
+	Lease   func(name string) Lease
+	Seal    func(*policy.Policy) *Seal
+	Close   func()
+}
+
+// Lease says whose turn it is; internal/store/redis says what its methods promise.
+type Lease interface {
+	Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error)
+	Keep(ctx context.Context, hold time.Duration) (bool, error)
+	Finish(ctx context.Context, pause time.Duration) error
+}
+
+// BackgroundStatus is what a Background does and has done.
+type BackgroundStatus struct {
+	Wanted  bool // by settings and policy
+	Running bool // a pass is under way here
+	DryRun  bool
+	Done    float64 // share of it
+	Duty    float64 // see Progress
+	Passes  map[string]int64
+	Last    time.Time // end of the last whole pass; zero: none yet
+	Trouble string    // why the last pass was not whole; "": it was
+	Report  Report    // of all passes, the one under way included
+}
+
+// How passes end, as BackgroundStatus.Passes counts them.
+const (
+	PassDone        = "done"
+	PassFailed      = "failed"
+	PassInterrupted = "interrupted" // by a change, or the end of the process
+)
+
+const (
+	lookEvery  = time.Second
+	leaseHold  = time.Minute
+	retryAfter = time.Minute // after trouble, doubling up to the pause between passes
+	askTimeout = 5 * time.Second
+)
+
+// ErrNotYet: what rules name is not in the store, but may be soon.
+var ErrNotYet = errors.New("packing has to wait")
+
+var (
+	errLost  = errors.New("the turn was lost") // another may have it now
+	errPanic = errors.New("panic")             // a bug, which must not end the gateway
+)
+
+// NewBackground returns a Background that does nothing before Run.
+func NewBackground(o BackgroundOptions) *Background {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Background{o: o, now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
+}
+
+// Run packs until stop is closed, which lets pages under way finish, or ctx ends.
+func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
+	failures := 0
+	for ctx.Err() == nil && !closed(stop) {
+		job := b.o.Current()
+		b.set(func(s *BackgroundStatus) { s.Wanted, s.DryRun = job.wanted(), job.DryRun })
+		if !job.wanted() {
+			b.pause(ctx, stop, job, lookEvery)
+			continue
+		}
+		wait, err := b.turn(ctx, stop, job)
+		if err != nil {
+			wait = min(retryAfter<<min(failures, 10), job.Every)
+			if errors.Is(err, ErrMismatch) { // it would be so again
+				wait = job.Every
+			}
+			failures++
+			b.o.Log.Warn("packing in the background failed, trying again later", "err", err, "after", wait)
+			b.set(func(s *BackgroundStatus) { s.Passes[PassFailed]++; s.Trouble = err.Error() })
+		} else {
+			failures = 0
+		}
+		b.pause(ctx, stop, job, wait)
+	}
+	b.set(func(s *BackgroundStatus) { s.Wanted = false })
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for a time, or until something else is wanted.
+func (b *Background) pause(ctx context.Context, stop <-chan struct{}, job Job, d time.Duration) {
+	for until := time.Now().Add(d); ctx.Err() == nil && b.o.Current() == job; {
+		left := time.Until(until)
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-stop:
+			return
+		case <-time.After(min(left, lookEvery)):
+		}
+	}
+}
+
+// turn does a pass if it is our turn, and returns how long to wait then. Whatever goes
+// wrong is an error.
+func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (wait time.Duration, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	opened, err := b.o.Open(ctx, job.Policy)
+	if errors.Is(err, ErrNotYet) {
+		b.set(func(s *BackgroundStatus) { s.Trouble = err.Error() })
+		return lookEvery, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer opened.Close()
+	lease := opened.Lease(job.name())
+	asked, cancel := context.WithTimeout(ctx, askTimeout)
+	wait, err = lease.Take(asked, leaseHold)
+	cancel()
+	if err != nil || wait > 0 {
+		return min(wait, leaseHold), err
+	}
+	err = b.pass(ctx, stop, job, opened, lease)
+	switch {
+	case err == nil:
+		wait = job.Every
+	case errors.Is(err, ErrInterrupted) || ctx.Err() != nil:
+		err = nil
+		b.set(func(s *BackgroundStatus) { s.Passes[PassInterrupted]++ })
+	case errors.Is(err, ErrMismatch): // others would meet it too
+		wait = job.Every
+	}
+	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	if e := lease.Finish(ended, wait); e != nil && err == nil {
+		b.o.Log.Warn("the turn to pack could not be given back", "err", e)
+	}
+	return wait, err
+}
+
+func panicked(r any) error { return fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack()) }
+
+// pass goes over everything once.
+func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, opened Session, lease Lease) error {
+	o := Options{
+		Targets: opened.Targets, Task: opened.Seal(job.Policy), DryRun: job.DryRun, Parallel: job.Parallel,
+		Read:          store.ReadOptions{Types: store.String | store.Hash, MaxBytes: job.MaxBytes, IdleBelow: job.IdleBelow, FreqAbove: job.FreqAbove},
+		KeysPerSecond: job.KeysPerSecond, BytesPerSecond: job.BytesPerSecond, MaxLatency: job.MaxLatency,
+		Unavailable: b.o.Unavailable, Tell: b.tell,
+	}
+	var err error
+	if job.StateFile != "" && !job.DryRun {
+		if o.State, err = openOwnState(job.StateFile, job.name()+" "+opened.Name); err != nil {
+			return err
+		}
+	}
+	passed, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	giveUp := make(chan struct{})
+	o.Stop = giveUp
+	var watch sync.WaitGroup
+	watch.Go(func() { b.watch(passed, stop, job, lease, giveUp, cancel) })
+	b.set(func(s *BackgroundStatus) { s.Running, s.Done = true, 0 })
+	b.o.Log.Info("packing what is stored", "dry_run", job.DryRun, "databases", len(o.Targets))
+	report, err := Run(passed, o)
+	if err != nil && errors.Is(context.Cause(passed), errLost) {
+		err = errLost
+	}
+	cancel(nil)
+	watch.Wait()
+	b.ended(&report, err)
+	return err
+}
+
+// watch keeps the turn, and ends the pass when it is lost, when something else is wanted
+// or when stop is closed.
+func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	kept := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stop:
+			close(giveUp)
+			return
+		case <-tick.C:
+		}
+		if b.o.Current() != job {
+			close(giveUp)
+			return
+		}
+		if time.Since(kept) < leaseHold/4 {
+			continue
+		}
+		asked, done := context.WithTimeout(ctx, askTimeout)
+		mine, err := lease.Keep(asked, leaseHold)
+		done()
+		switch {
+		case err == nil && mine:
+			kept = time.Now()
+		case err == nil:
+			cancel(errLost)
+			return
+		} // without an answer the walk itself waits for the server, or gives up
+	}
+}
+
+// tell takes what a pass says. Trouble with single values goes to the log.
+func (b *Background) tell(e Event) {
+	switch {
+	case e.Progress != nil:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.now = e.Progress.Report
+		b.status.Done, b.status.Duty = e.Progress.Done, e.Progress.Duty
+	case e.Problem != nil:
+		b.o.Log.Debug("a value could not be packed", "space", e.Problem.Space, "err", e.Problem.Err)
+	default:
+		b.o.Log.Info("packing what is stored: " + e.Notice)
+	}
+}
+
+func (b *Background) ended(r *Report, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.before.add(r)
+	b.now = newReport()
+	s := &b.status
+	s.Running, s.Done, s.Duty = false, 0, 0
+	if err == nil {
+		s.Passes[PassDone]++
+		s.Last, s.Trouble = time.Now(), ""
+		b.o.Log.Info("packed what was stored", "keys", r.Keys, "values", r.Replaced, "saved_bytes", r.Saved(), "problems", r.Problems, "took", r.Took)
+	}
+}
+
+func (b *Background) set(change func(*BackgroundStatus)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.status)
+}
+
+// Status is a copy.
+func (b *Background) Status() BackgroundStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.status
+	s.Passes = map[string]int64{}
+	for how, n := range b.status.Passes {
+		s.Passes[how] = n
+	}
+	s.Report = newReport()
+	s.Report.add(&b.before)
+	s.Report.add(&b.now)
+	return s
+}
+
+// backgroundRun begins what the state's file of a Background says of its run.
+const backgroundRun = "background"
+
+// openOwnState opens the file, anew when other rules wrote it. A file that no Background
+// wrote is left alone.
+func openOwnState(file, fingerprint string) (*State, error) {
+	s, err := OpenState(file, backgroundRun, fingerprint)
+	if !errors.Is(err, errOtherRules) {
+		return s, err
+	}
+	if err := os.Remove(file); err != nil {
+		return nil, err
+	}
+	return OpenState(file, backgroundRun, fingerprint)
+}

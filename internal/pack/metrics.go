@@ -1,0 +1,85 @@
+package pack
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics shows to Prometheus what the packers in the background do. It keeps nothing
+// itself. Its field is set before it is registered.
+type Metrics struct {
+	Packers []NamedBackground
+}
+
+// NamedBackground is the packer of the gateway called Gateway.
+type NamedBackground struct {
+	Gateway string
+	*Background
+}
+
+// docs/METRICS.md lists the same names: a test compares them.
+var (
+	descWanted   = desc("cinch_pack_wanted", "1 if settings and rules want packing in the background.", "gateway")
+	descRunning  = desc("cinch_pack_running", "1 while a pass is under way in this process.", "gateway")
+	descDone     = desc("cinch_pack_done_ratio", "Share of the pass under way that is done.", "gateway")
+	descDuty     = desc("cinch_pack_duty_ratio", "Share of the time that it works, less when the server is slow.", "gateway")
+	descPasses   = desc("cinch_pack_passes_total", "Passes ended here.", "gateway", "result")
+	descLast     = desc("cinch_pack_last_pass_timestamp_seconds", "End of the last whole pass here.", "gateway")
+	descKeys     = desc("cinch_pack_keys_total", "Keys looked at.", "gateway")
+	descRead     = desc("cinch_pack_read_bytes_total", "Bytes of values read.", "gateway")
+	descValues   = desc("cinch_pack_values_total", "Values replaced, or in a pass that only estimates those that would be.", "gateway")
+	descBefore   = desc("cinch_pack_before_bytes_total", "What the server allocated for them, computed.", "gateway")
+	descAfter    = desc("cinch_pack_after_bytes_total", "What it allocates for their envelopes, computed.", "gateway")
+	descRaced    = desc("cinch_pack_raced_total", "Times that a client was faster.", "gateway")
+	descRebuilt  = desc("cinch_pack_rebuilt_total", "Hashes made listpacks again.", "gateway")
+	descProblems = desc("cinch_pack_problems_total", "Values that could not be packed.", "gateway")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector. All descriptions are constant.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descWanted, descRunning, descDone, descDuty, descPasses, descLast, descKeys, descRead,
+		descValues, descBefore, descAfter, descRaced, descRebuilt, descProblems,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range m.Packers {
+		s := p.Status()
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, p.Gateway)
+		}
+		counter := func(d *prometheus.Desc, v int64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{p.Gateway}, labels...)...)
+		}
+		gauge(descWanted, number(s.Wanted))
+		gauge(descRunning, number(s.Running))
+		gauge(descDone, s.Done)
+		gauge(descDuty, s.Duty)
+		if !s.Last.IsZero() {
+			gauge(descLast, float64(s.Last.UnixMilli())/1000)
+		}
+		for _, result := range []string{PassDone, PassFailed, PassInterrupted} {
+			counter(descPasses, s.Passes[result], result)
+		}
+		counter(descKeys, s.Report.Keys)
+		counter(descRead, s.Report.BytesRead)
+		counter(descValues, s.Report.Replaced)
+		counter(descBefore, s.Report.CostBefore)
+		counter(descAfter, s.Report.CostAfter)
+		counter(descRaced, s.Report.Raced)
+		counter(descRebuilt, s.Report.Rebuilt)
+		counter(descProblems, s.Report.Problems)
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

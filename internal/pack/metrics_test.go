@@ -1,0 +1,69 @@
+package pack
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+func TestMetrics(t *testing.T) {
+	b := NewBackground(BackgroundOptions{})
+	b.before.Keys, b.now.Keys, b.now.Replaced = 5, 2, 1
+	b.set(func(s *BackgroundStatus) { s.Passes[PassDone] = 3 })
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(&Metrics{Packers: []NamedBackground{{"g", b}}}); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"cinch_pack_keys_total": 7, "cinch_pack_values_total": 1, "cinch_pack_passes_total": 3}
+	for _, f := range families {
+		if w, ok := want[f.GetName()]; ok {
+			got := 0.0
+			for _, m := range f.Metric {
+				got += m.Counter.GetValue()
+			}
+			if got != w {
+				t.Errorf("%s is %v, want %v", f.GetName(), got, w)
+			}
+			delete(want, f.GetName())
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v: %v", err, problems)
+	}
+}
+
+// docs/METRICS.md names exactly the metrics that there are.
+func TestMetricsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, exist []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_pack_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
+		documented = append(documented, m[1])
+	}
+	ch := make(chan *prometheus.Desc, 100)
+	(&Metrics{}).Describe(ch)
+	close(ch)
+	for d := range ch {
+		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
+	}
+	slices.Sort(documented)
+	slices.Sort(exist)
+	if !slices.Equal(documented, exist) {
+		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
+	}
+}

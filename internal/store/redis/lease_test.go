@@ -1,0 +1,54 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func TestLease(t *testing.T) {
+	server := testenv.Redis(t)
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})
+	must(t, err)
+	defer s.Close()
+	ctx := t.Context()
+	a, b, other := s.Lease("x", "a"), s.Lease("x", "b"), s.Lease("y", "b")
+	take := func(l *Lease, hold time.Duration, want bool) {
+		t.Helper()
+		wait, err := l.Take(ctx, hold)
+		must(t, err)
+		if (wait == 0) != want || wait > time.Hour {
+			t.Fatalf("to wait %v, want the turn: %v", wait, want)
+		}
+	}
+	take(a, time.Hour, true)
+	take(b, time.Hour, false)
+	take(other, time.Hour, true)
+	if kept, err := b.Keep(ctx, time.Hour); kept || err != nil {
+		t.Errorf("b keeps a's turn: %v", err)
+	}
+	must(t, b.Finish(ctx, 0)) // is not b's to end
+	take(b, time.Hour, false)
+	must(t, a.Finish(ctx, 0))
+	take(b, time.Hour, true)
+	must(t, b.Finish(ctx, 50*time.Millisecond))
+	take(b, time.Hour, false) // the pause is for all
+	eventually(t, "the pause ends", func() bool {
+		wait, err := a.Take(ctx, 30*time.Millisecond)
+		return err == nil && wait == 0
+	})
+	eventually(t, "who doesn't keep a turn loses it", func() bool {
+		kept, err := a.Keep(ctx, time.Hour)
+		if kept { // it was in time
+			must(t, a.Finish(ctx, time.Nanosecond))
+		}
+		wait, takeErr := b.Take(ctx, time.Hour)
+		return err == nil && takeErr == nil && wait == 0
+	})
+	if kept, err := a.Keep(ctx, time.Hour); kept || err != nil {
+		t.Errorf("a keeps b's turn: %v", err)
+	}
+}
