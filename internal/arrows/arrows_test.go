@@ -104,7 +104,7 @@ var layers = [][]string{
 	{"internal/gateway"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
-	{"cmd", "test", "bench", "internal/arrows"},
+	{"cmd", "test", "bench", "examples", "internal/arrows"},
 }
 
 // layerOf returns the layer of a path, -1 if it has none. The later of two
@@ -149,7 +149,7 @@ var (
 		"github.com/klauspost/compress", "github.com/golang/snappy", "github.com/minio/minlz",
 		"github.com/pierrec/lz4", "github.com/valyala/gozstd", "compress",
 	}
-	everything = []string{".", "codec", "cmd", "internal", "test", "bench"}
+	everything = []string{".", "codec", "cmd", "internal", "test", "bench", "examples"}
 )
 
 var forbidden = []arrow{

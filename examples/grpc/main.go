@@ -1,0 +1,86 @@
+// Example grpc shows what compression between availability zones saves, on your own machine:
+// a distributor sends Prometheus remote-write requests to three receivers, one a zone, by
+// unary calls with a deadline of two seconds, as Mimir and Cortex do with replication 3.
+//
+//	go run ./examples/grpc          what goes over the wire, and what that costs
+//	go run ./examples/grpc --load   CPU, latency and memory at rising load
+//
+// Every program is a process: the distributor, the receivers, and `cinch serve`. Bytes are
+// counted by a TCP hop on each link between zones.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	var err error
+	switch role, args := roleOf(os.Args[1:]); role {
+	case "receiver":
+		err = runReceiver(args)
+	case "distributor":
+		err = runDistributor(args)
+	default:
+		err = runExample(args)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		os.Exit(1)
+	}
+}
+
+// roleOf splits off the role that this program gives to the processes that it starts.
+func roleOf(args []string) (role string, rest []string) {
+	if len(args) > 0 && (args[0] == "receiver" || args[0] == "distributor") {
+		return args[0], args[1:]
+	}
+	return "", args
+}
+
+type options struct {
+	json     bool
+	load     bool
+	series   int
+	requests int
+	cinch    string
+	out      string
+}
+
+func runExample(args []string) error {
+	var o options
+	f := flag.NewFlagSet("grpc", flag.ContinueOnError)
+	f.BoolVar(&o.json, "json", false, "print the results as JSON")
+	f.BoolVar(&o.load, "load", false, "measure at rising load, and write the table to --out; some ten minutes")
+	f.IntVar(&o.series, "series", 2000, "series in a request")
+	f.IntVar(&o.requests, "requests", 60, "requests to send, each to all three receivers")
+	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
+	f.StringVar(&o.out, "out", "bench/results/grpc-load.md", "where --load writes")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	work, err := os.MkdirTemp("", "cinch-example-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if o.cinch == "" {
+		o.cinch = filepath.Join(work, "cinch")
+		if err := buildCinch(ctx, o.cinch); err != nil {
+			return err
+		}
+	}
+	r := &runner{ctx: ctx, work: work, cinch: o.cinch, payloads: map[payloadKind]payloadFile{}}
+	if o.load {
+		return r.measureLoad(o.out)
+	}
+	return r.showSavings(o)
+}
