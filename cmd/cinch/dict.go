@@ -35,7 +35,7 @@ trained from: its file is readable by its owner only.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newDictTrainCommand(), newDictShowCommand(), newDictListCommand(),
-		newDictExportCommand(), newDictImportCommand(), newDictCollectCommand())
+		newDictExportCommand(), newDictImportCommand(), newDictSyncCommand(), newDictCollectCommand())
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func newDictListCommand() *cobra.Command {
 
 A store holds them as function libraries, or as keys of database 0 where it has no functions. What is there under a
 dictionary's name and is none is listed with its problem. For those that gateways made (dictionary: auto) it says for
-which rule, when, and which share of the stored bytes they saved when they were judged.
+which rule, when, and which share of the values' memory they saved when they were judged.
 
 --count scans the whole store for values that name each. A scan can miss what is renamed meanwhile.`,
 		Example: `  cinch dict ls /etc/cinch
@@ -220,7 +220,7 @@ func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, e
 }
 
 func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictInfo, error) {
-	store, err := openStore(ctx, rawURL)
+	store, err := openDictStore(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -229,10 +229,11 @@ func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictIn
 	if err != nil {
 		return nil, err
 	}
-	managed, err := store.managed(ctx)
+	records, err := store.records(ctx)
 	if err != nil {
 		return nil, err
 	}
+	made := managed(records)
 	var census storeredis.Census
 	if o.count {
 		if census, err = store.count(ctx); err != nil {
@@ -242,7 +243,7 @@ func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictIn
 	var all []dictInfo
 	for _, i := range found {
 		d := describeStored(i, store.name)
-		d.Managed = managed[i.Number]
+		d.Managed = made[i.Number]
 		if o.count {
 			values := census.ByDict[i.Number]
 			d.Values = &values

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cinch-layer/cinch/internal/autodict"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -20,6 +22,7 @@ type dictCollectOptions struct {
 	url     string
 	numbers []string
 	wait    time.Duration
+	unused  time.Duration
 	dryRun  bool
 	forget  bool
 	yes     bool
@@ -35,7 +38,8 @@ func newDictCollectCommand() *cobra.Command {
 		Short: "Archive dictionaries of a store that no value names any more",
 		Long: `Archive dictionaries of a store that no value names any more.
 
-Without numbers these are the dictionaries that gateways have made and replaced since. It scans all databases; what no
+Without numbers these are the dictionaries that gateways have made and replaced since, and those of rules that no gateway
+has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster; what no
 value names is retired, so that gateways stop naming it; it waits until the last of them must have heard of that, scans
 again, and moves the dictionary into the archive. Nothing is lost: a value that the scans missed still opens, as readers
 look into the archive too. "cinch dict import" takes a dictionary out again.
@@ -53,6 +57,7 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 		},
 	}
 	cmd.Flags().DurationVar(&o.wait, "wait", storeredis.DefaultWait, "how long gateways may take to hear that a dictionary is retired")
+	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "how long no gateway must have had a rule until what it left behind goes, too")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and say what would be archived")
 	cmd.Flags().BoolVar(&o.forget, "forget", false, "erase archived dictionaries; give their numbers")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --forget: erase, instead of only saying what that means")
@@ -60,22 +65,27 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 	return cmd
 }
 
-// collected is what became of one dictionary. Its JSON is a contract: fields are added,
-// never renamed.
+// defaultUnused is long enough for a gateway to be back from any trouble: it says once a
+// day that it has the rule.
+const defaultUnused = 30 * 24 * time.Hour
+
+// collected is what became of one dictionary, or of a rule's record. Its JSON is a contract:
+// fields are added, never renamed.
 type collected struct {
-	Number  string `json:"number"`
-	Outcome string `json:"outcome"` // archived, idle (dry run), in use, forgotten, kept
-	Values  int    `json:"values"`  // that name it
+	Number  string `json:"number,omitempty"`
+	Rule    string `json:"rule,omitempty"` // of a record
+	Outcome string `json:"outcome"`        // archived, idle (dry run), in use, forgotten, kept; removed (a record)
+	Values  int    `json:"values"`         // that name it
 	Reason  string `json:"reason,omitempty"`
 }
 
 func runDictCollect(ctx context.Context, o dictCollectOptions) error {
-	store, err := openStore(ctx, o.url)
+	store, err := openDictStore(ctx, o.url)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	numbers, err := o.chosen(ctx, store)
+	numbers, abandoned, err := o.chosen(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -84,46 +94,91 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 	case o.forget:
 		all, err = o.forgetAll(ctx, store, numbers)
 	case len(numbers) == 0:
-		fmt.Fprintln(o.notes, "no gateway has replaced a dictionary here; name others by their numbers")
+		fmt.Fprintln(o.notes, "nothing to collect: no gateway has replaced a dictionary here; name others by their numbers")
 	case o.dryRun:
 		all, err = o.look(ctx, store, numbers)
 	default:
 		all, err = o.collect(ctx, store, numbers)
 	}
+	if err == nil && !o.dryRun {
+		var removed []collected
+		removed, err = o.removeRecords(ctx, store, abandoned)
+		all = append(all, removed...)
+	}
 	return errors.Join(o.write(all), err)
 }
 
-// chosen are the dictionaries named, or those that gateways have made and replaced.
-func (o dictCollectOptions) chosen(ctx context.Context, store *storeAccess) ([]uint32, error) {
-	var numbers []uint32
+// chosen are the dictionaries named, or those that gateways have made and replaced, or
+// left behind with a rule. The records of such rules are abandoned.
+func (o dictCollectOptions) chosen(ctx context.Context, store *dictStore) (numbers []uint32, abandoned []storedRecord, err error) {
 	for _, text := range o.numbers {
 		n, err := parseNumber(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		numbers = append(numbers, n)
 	}
 	if len(numbers) > 0 || o.forget {
-		return numbers, nil
+		return numbers, nil, nil
 	}
-	managed, err := store.managed(ctx)
+	records, err := store.records(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	var kept []storedRecord
+	for _, r := range records {
+		if r.Abandoned(time.Now(), o.unused) {
+			abandoned = append(abandoned, r)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	stored, err := store.listDictionaries(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	inRule, left := managed(kept), managed(abandoned)
+	for _, i := range stored {
+		m := inRule[i.Number]
+		if (m == nil && left[i.Number] != nil || m != nil && !m.Current) && i.State != storeredis.Archived {
+			numbers = append(numbers, i.Number)
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), abandoned, nil
+}
+
+// removeRecords deletes those of the abandoned records whose dictionaries are all put away:
+// as long as one is not, the record says where it comes from.
+func (o dictCollectOptions) removeRecords(ctx context.Context, store *dictStore, abandoned []storedRecord) ([]collected, error) {
+	if len(abandoned) == 0 {
+		return nil, nil
 	}
 	stored, err := store.listDictionaries(ctx)
 	if err != nil {
 		return nil, err
 	}
+	inPlace := map[uint32]bool{}
 	for _, i := range stored {
-		if m := managed[i.Number]; m != nil && !m.Current && i.State != storeredis.Archived {
-			numbers = append(numbers, i.Number)
+		inPlace[i.Number] = inPlace[i.Number] || i.State != storeredis.Archived
+	}
+	var all []collected
+	for _, r := range abandoned {
+		if slices.ContainsFunc(r.Dictionaries(), func(n autodict.Number) bool { return inPlace[uint32(n)] }) {
+			continue
+		}
+		removed, err := r.remove(ctx, o.unused)
+		if err != nil {
+			return all, store.failure(err)
+		}
+		if removed {
+			all = append(all, collected{Rule: r.Rule, Outcome: "removed", Reason: "no gateway has had the rule since " + r.LastSeen().Format(time.DateOnly)})
 		}
 	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers), nil
+	return all, nil
 }
 
-func (o dictCollectOptions) look(ctx context.Context, store *storeAccess, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) look(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
 	census, err := store.count(ctx)
 	if err != nil {
 		return nil, err
@@ -139,11 +194,10 @@ func (o dictCollectOptions) look(ctx context.Context, store *storeAccess, number
 	return all, nil
 }
 
-func (o dictCollectOptions) collect(ctx context.Context, store *storeAccess, numbers []uint32) ([]collected, error) {
-	outcomes, err := storeredis.Collect(ctx, storeredis.CollectOptions{
-		Dicts: store.dicts, Scan: store.scanOptions(), Wait: o.wait,
-		Tell: func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) },
-	}, numbers)
+func (o dictCollectOptions) collect(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
+	options := store.collecting()
+	options.Wait, options.Tell = o.wait, func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }
+	outcomes, err := storeredis.Collect(ctx, options, numbers)
 	var all []collected
 	for _, out := range outcomes {
 		c := collected{Number: fmt.Sprintf("%08x", out.Number), Outcome: "kept", Values: out.Values, Reason: out.Reason}
@@ -164,7 +218,7 @@ func (o dictCollectOptions) collect(ctx context.Context, store *storeAccess, num
 const forgetWarning = "erasing a dictionary can't be undone: values that still name it, in this store or in any backup, can never be read again"
 
 // forgetAll erases what is archived and what no value names, as far as a scan can see.
-func (o dictCollectOptions) forgetAll(ctx context.Context, store *storeAccess, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) forgetAll(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
 		return nil, errors.New("--forget takes the numbers of archived dictionaries")
 	}
@@ -182,7 +236,7 @@ func (o dictCollectOptions) forgetAll(ctx context.Context, store *storeAccess, n
 		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "in use", Values: census.ByDict[n]}
 		if c.Values == 0 {
 			c.Outcome = "forgotten"
-			if err := store.dicts.Forget(ctx, n); err != nil {
+			if err := store.forget(ctx, n); err != nil {
 				c.Outcome, c.Reason = "kept", err.Error()
 				errs = append(errs, err)
 			}
@@ -204,7 +258,7 @@ func (o dictCollectOptions) write(all []collected) error {
 	counts := map[string]int{}
 	rows := make([][]string, len(all))
 	for i, c := range all {
-		rows[i] = []string{c.Number, c.Outcome, strconv.Itoa(c.Values), c.Reason}
+		rows[i] = []string{cmp.Or(c.Number, "rule "+c.Rule), c.Outcome, strconv.Itoa(c.Values), c.Reason}
 		counts[c.Outcome]++
 	}
 	if err := ui.Table(o.out, []string{"number", "outcome", "values", "reason"}, rows); err != nil {

@@ -19,19 +19,24 @@ import (
 // recordTo says what gateways would: current has taken the place of former.
 func recordTo(t *testing.T, addr string, current *codec.Dict, former ...*codec.Dict) {
 	t.Helper()
-	r := autodict.Record{Rule: "orders", Current: &autodict.Version{
+	r := autodict.Record{Seen: time.Now(), Rule: "orders", Current: &autodict.Version{
 		Dict: autodict.Number(current.Number()), At: time.Now().Add(-time.Hour), By: "host/g/1", Before: 0.8, Promised: 0.2,
 	}}
 	for _, d := range former {
 		r.Former = append(r.Former, autodict.Version{Dict: autodict.Number(d.Number()), At: time.Now().Add(-50 * time.Hour)})
 	}
+	keepRecord(t, addr, "0123456789abcdef", r)
+}
+
+func keepRecord(t *testing.T, addr, name string, r autodict.Record) {
+	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := storeredis.NewDicts(storeredis.DictsOptions{Client: connectTo(t, addr)})
-	if _, err := d.ReplaceRecord(t.Context(), "0123456789abcdef", 0, string(text)); err != nil {
-		t.Fatal(err)
+	if next, err := d.ReplaceRecord(t.Context(), name, 0, string(text)); err != nil || next == 0 {
+		t.Fatal(next, err)
 	}
 }
 
@@ -40,7 +45,7 @@ func numberOf(d *codec.Dict) string { return fmt.Sprintf("%08x", d.Number()) }
 func runGC(t *testing.T, o dictCollectOptions) (outcomes map[string]collected, notes string, err error) {
 	t.Helper()
 	var out, diag bytes.Buffer
-	o.out, o.notes, o.asJSON = &out, &diag, true
+	o.out, o.notes, o.asJSON, o.unused = &out, &diag, true, defaultUnused
 	err = runDictCollect(t.Context(), o)
 	var all []collected
 	if out.Len() > 0 {
@@ -50,7 +55,7 @@ func runGC(t *testing.T, o dictCollectOptions) (outcomes map[string]collected, n
 	}
 	outcomes = map[string]collected{}
 	for _, c := range all {
-		outcomes[c.Number] = c
+		outcomes[c.Number+c.Rule] = c
 	}
 	return outcomes, diag.String(), err
 }
@@ -136,4 +141,61 @@ func listed(t *testing.T, url string) map[string]dictInfo {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	return byNumber
+}
+
+func recordsIn(t *testing.T, addr string) map[string]string {
+	t.Helper()
+	all, err := storeredis.NewDicts(storeredis.DictsOptions{Client: connectTo(t, addr)}).Records(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What a rule leaves behind that no gateway has any more goes too: its dictionaries once no
+// value names them, and then its record.
+func TestDictCollectAbandonedRules(t *testing.T) {
+	server := testenv.Redis(t)
+	url := "redis://" + server.Addr
+	current, used, active, shared := newTestDict(t, "current"), newTestDict(t, "used"), newTestDict(t, "active"), newTestDict(t, "shared")
+	publishTo(t, server.Addr, current, used, active, shared)
+	recordTo(t, server.Addr, active)
+	version := func(d *codec.Dict) autodict.Version {
+		return autodict.Version{Dict: autodict.Number(d.Number()), At: time.Now().Add(-9000 * time.Hour)}
+	}
+	old, now := version(current), version(shared)
+	keepRecord(t, server.Addr, "00000000000000aa", autodict.Record{
+		Rule: "gone", Current: &old, Former: []autodict.Version{version(used), version(shared)}, Seen: time.Now().Add(-defaultUnused - time.Hour),
+	})
+	keepRecord(t, server.Addr, "00000000000000bb", autodict.Record{Rule: "quiet", Current: &now, Seen: time.Now().Add(-defaultUnused + time.Hour)})
+	client := connectTo(t, server.Addr)
+	const value = `{"order":"used","state":"open"} {"order":"used","state":"open"}`
+	client.Set(t.Context(), "k", sealedWith(t, used, value), 0)
+
+	dry, _, err := runGC(t, dictCollectOptions{url: url, dryRun: true})
+	if err != nil || len(dry) != 2 || len(recordsIn(t, server.Addr)) != 3 {
+		t.Errorf("%v: %+v", err, dry)
+	}
+	got, _, err := runGC(t, dictCollectOptions{url: url, wait: time.Millisecond})
+	if err != nil || len(got) != 2 || got[numberOf(current)].Outcome != "archived" || got[numberOf(used)].Outcome != "in use" || len(recordsIn(t, server.Addr)) != 3 {
+		t.Errorf("while a value names one: %v: %+v", err, got)
+	}
+	client.Del(t.Context(), "k")
+	got, _, err = runGC(t, dictCollectOptions{url: url, wait: time.Millisecond})
+	if err != nil || len(got) != 1 || got[numberOf(used)].Outcome != "archived" {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if all := recordsIn(t, server.Addr); len(all) != 3 {
+		t.Errorf("a rule in use names one of its dictionaries still: %v", all)
+	}
+	if _, _, err = runGC(t, dictCollectOptions{url: url, numbers: []string{numberOf(shared)}, wait: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err = runGC(t, dictCollectOptions{url: url})
+	if err != nil || len(got) != 1 || got["gone"].Outcome != "removed" {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if all := recordsIn(t, server.Addr); len(all) != 2 || all["00000000000000aa"] != "" {
+		t.Errorf("%v", all)
+	}
 }

@@ -8,13 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -25,8 +23,9 @@ type managedInfo struct {
 	Current  bool      `json:"current"` // false: another has taken its place
 	At       time.Time `json:"at"`      // when it was announced
 	By       string    `json:"by"`
-	Gain     float64   `json:"gain"`     // share of the stored bytes that it saved when it was judged
-	Promised float64   `json:"promised"` // bytes stored by bytes raw
+	Gain     float64   `json:"gain"`     // share of the values' memory that it saved when it was judged
+	Promised float64   `json:"promised"` // memory of the values sealed by what they take raw
+	Seen     time.Time `json:"seen"`     // when a gateway last said that it has the rule
 }
 
 func (m *managedInfo) row(now time.Time) []string {
@@ -57,47 +56,26 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d/(24*time.Hour)))
 }
 
-// managed reads the records of the store: which dictionary was made for which rule. A
-// record that can't be read tells nothing.
-func (s *storeAccess) managed(ctx context.Context) (map[uint32]*managedInfo, error) {
-	texts, err := s.dicts.Records(ctx)
-	if err != nil {
-		return nil, s.failure(err)
-	}
+// managed says which dictionary was made for which rule. One that several records name is
+// the current one of a rule if any of them says so.
+func managed(records []storedRecord) map[uint32]*managedInfo {
 	all := map[uint32]*managedInfo{}
-	add := func(rule string, v autodict.Version, current bool) {
+	add := func(r storedRecord, v autodict.Version, current bool) {
 		if old := all[uint32(v.Dict)]; old == nil || current {
-			all[uint32(v.Dict)] = &managedInfo{Rule: rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised}
+			all[uint32(v.Dict)] = &managedInfo{Rule: r.Rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised, Seen: r.Seen}
 		}
 	}
-	for _, text := range texts {
-		r, err := autodict.ParseRecord(text)
-		if err != nil {
-			continue
-		}
+	for _, r := range records {
 		for _, v := range r.Former {
-			add(r.Rule, v, false)
+			add(r, v, false)
 		}
+	}
+	for _, r := range records {
 		if r.Current != nil {
-			add(r.Rule, *r.Current, true)
+			add(r, *r.Current, true)
 		}
 	}
-	return all, nil
-}
-
-// scanOptions are for connections of their own to every database.
-func (s *storeAccess) scanOptions() *redis.Options {
-	o := s.options
-	o.PoolSize = 1
-	return &o
-}
-
-func (s *storeAccess) count(ctx context.Context) (storeredis.Census, error) {
-	census, err := storeredis.Count(ctx, s.scanOptions())
-	if err != nil {
-		return census, s.failure(err)
-	}
-	return census, nil
+	return all
 }
 
 func parseNumber(text string) (uint32, error) {
@@ -125,7 +103,7 @@ func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, rawURL)
+	store, err := openDictStore(ctx, rawURL)
 	if err != nil {
 		return err
 	}
@@ -165,13 +143,13 @@ func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) erro
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, rawURL)
+	store, err := openDictStore(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if err := store.dicts.Restore(ctx, d); err != nil {
-		return store.failure(err)
+	if err := store.restore(ctx, d); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), store.name)
 	return err

@@ -125,12 +125,3 @@ func (s *storeAccess) Dictionary(number uint32) (*codec.Dict, error) {
 	}
 	return d, err
 }
-
-// listDictionaries lists the dictionaries that are kept in the store.
-func (s *storeAccess) listDictionaries(ctx context.Context) ([]storeredis.Info, error) {
-	infos, err := s.dicts.List(ctx)
-	if err != nil {
-		return nil, s.failure(err)
-	}
-	return infos, nil
-}

@@ -214,7 +214,7 @@ func (m *Manager) all() []*managed {
 // step does for one rule what is to be done now.
 func (m *Manager) step(ctx context.Context, r *managed) {
 	m.observe(r)
-	if ctx.Err() != nil || !m.readRecord(ctx, r) {
+	if ctx.Err() != nil || !m.readRecord(ctx, r) || !m.refresh(ctx, r) {
 		return // without the store nothing can be done that others rely on
 	}
 	m.dropRetired(r)
@@ -261,12 +261,25 @@ func (m *Manager) readRecord(ctx context.Context, r *managed) bool {
 	if version == 0 && r.record.Current != nil {
 		// The store lost it, by FUNCTION FLUSH say. Dictionaries are put back by Store.
 		record = r.record.released()
+		record.Seen = m.o.now().UTC().Truncate(time.Second)
 		if version, err = m.o.Store.ReplaceRecord(ctx, r.fingerprint, 0, record.text()); version == 0 || err != nil {
 			return false
 		}
 	}
 	r.record, r.version = record, version
 	return true
+}
+
+// refreshed is how old a record's Seen may get.
+const refreshed = 24 * time.Hour
+
+// refresh tells those who collect dictionaries that the rule is there still. It reports
+// false when the record is another one by now.
+func (m *Manager) refresh(ctx context.Context, r *managed) bool {
+	if r.version == 0 || m.o.now().Sub(r.record.Seen) < refreshed {
+		return true
+	}
+	return m.replace(ctx, r, r.record)
 }
 
 // dropRetired stops using a dictionary that someone wants to collect.

@@ -19,6 +19,39 @@ type Record struct {
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
 	Lease   *Lease    `json:"lease,omitempty"`
+	Seen    time.Time `json:"seen,omitzero"` // when a gateway that has the rule last wrote it: once a day at least
+}
+
+// Abandoned reports that no gateway has had the rule for so long.
+func (r Record) Abandoned(now time.Time, after time.Duration) bool {
+	return now.Sub(r.LastSeen()) > after
+}
+
+// LastSeen is when a gateway last had the rule.
+func (r Record) LastSeen() time.Time {
+	last := r.Seen
+	if r.Current != nil && r.Current.At.After(last) {
+		last = r.Current.At
+	}
+	if r.Lease != nil && r.Lease.Until.After(last) {
+		last = r.Lease.Until
+	}
+	return last
+}
+
+// Dictionaries are all that the record names.
+func (r Record) Dictionaries() []Number {
+	var all []Number
+	if r.Current != nil {
+		all = append(all, r.Current.Dict)
+	}
+	for _, v := range r.Former {
+		all = append(all, v.Dict)
+	}
+	if r.Lease != nil && r.Lease.Dict != 0 {
+		all = append(all, r.Lease.Dict)
+	}
+	return all
 }
 
 // Version says where a dictionary came from.

@@ -64,3 +64,60 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 }
+
+func TestRecordIsAbandoned(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, c := range map[string]struct {
+		r    Record
+		want bool
+	}{
+		"seen":      {Record{Seen: ago(time.Hour), Current: &Version{At: ago(9000 * time.Hour)}}, false},
+		"announced": {Record{Current: &Version{At: ago(time.Hour)}}, false},
+		"training":  {Record{Lease: &Lease{Until: ago(time.Hour)}}, false},
+		"long ago":  {Record{Seen: ago(31 * time.Hour), Current: &Version{At: ago(40 * time.Hour)}}, true},
+		"never":     {Record{}, true},
+	} {
+		if got := c.r.Abandoned(now, 30*time.Hour); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	r := Record{Current: &Version{Dict: 1}, Former: []Version{{Dict: 2}}, Lease: &Lease{Dict: 3}}
+	if got := r.Dictionaries(); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A gateway that has nothing to do says once a day that it has the rule.
+func TestRecordIsRefreshed(t *testing.T) {
+	f := newFaultTest(t)
+	now := time.Unix(1_790_000_000, 0)
+	g := f.gateway(t, 0, autoPolicy(t), fails, noFaults)
+	g.o.now = func() time.Time { return now }
+	r := g.all()[0]
+	seen := func() time.Time {
+		t.Helper()
+		g.step(t.Context(), r)
+		text, _, err := g.store.Store.Record(t.Context(), r.fingerprint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := ParseRecord(text)
+		if err != nil || record.Current == nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return record.Seen
+	}
+	first := seen()
+	if !first.Equal(now) {
+		t.Fatalf("rolled out at %v, seen %v", now, first)
+	}
+	now = now.Add(refreshed - time.Second)
+	if got := seen(); !got.Equal(first) {
+		t.Errorf("written again at once: %v", got)
+	}
+	now = now.Add(time.Second)
+	if got := seen(); !got.Equal(now) {
+		t.Errorf("seen %v, want %v", got, now)
+	}
+}

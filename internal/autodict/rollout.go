@@ -3,6 +3,7 @@ package autodict
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -67,6 +68,7 @@ func (m *Manager) publish(ctx context.Context, d *codec.Dict) error {
 func (m *Manager) replace(ctx context.Context, r *managed, next Record) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
 	defer cancel()
+	next.Seen = m.o.now().UTC().Truncate(time.Second)
 	version, err := m.o.Store.ReplaceRecord(ctx, r.fingerprint, r.version, next.text())
 	if err != nil {
 		m.trouble(r, "the record of a rule's dictionaries can't be written", err)

@@ -190,16 +190,22 @@ func (d *Dicts) Unretire(ctx context.Context, number uint32) error {
 // is in neither place, and it may be called again after it failed.
 func (d *Dicts) Archive(ctx context.Context, number uint32) error {
 	x, err := d.find(ctx, number)
+	if err != nil {
+		return failed("archive", number, err)
+	}
+	return d.archiveThis(ctx, x)
+}
+
+// archiveThis is Archive of a dictionary that need not be in this server.
+func (d *Dicts) archiveThis(ctx context.Context, x *codec.Dict) error {
+	err := d.archive.place(ctx, x)
 	if err == nil {
-		err = d.archive.place(ctx, x)
+		err = d.removeLive(ctx, x.Number())
 	}
 	if err == nil {
-		err = d.removeLive(ctx, number)
+		return d.Unretire(ctx, x.Number()) // to be archived says enough
 	}
-	if err == nil {
-		return d.Unretire(ctx, number) // to be archived says enough
-	}
-	return failed("archive", number, err)
+	return failed("archive", x.Number(), err)
 }
 
 func (a archive) place(ctx context.Context, x *codec.Dict) error {
@@ -256,6 +262,9 @@ func (d *Dicts) Forget(ctx context.Context, number uint32) error {
 // ErrLive: a dictionary is not archived, so it can't be forgotten.
 var ErrLive = errors.New("dictionary is not archived")
 
+// ErrNotStored: the server has no such dictionary, live or archived.
+var ErrNotStored = errors.New("dictionary is not in the store")
+
 func (d *Dicts) checkArchived(ctx context.Context, number uint32) error {
 	infos, err := d.List(ctx)
 	if err != nil {
@@ -269,7 +278,7 @@ func (d *Dicts) checkArchived(ctx context.Context, number uint32) error {
 		archived = archived || i.Number == number
 	}
 	if !archived {
-		return fmt.Errorf("%w: there is none", ErrLive)
+		return ErrNotStored
 	}
 	return nil
 }

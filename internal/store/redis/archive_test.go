@@ -162,7 +162,7 @@ func collect(t *testing.T, addr string, d *Dicts, wait time.Duration, dicts ...*
 	for _, x := range dicts {
 		numbers = append(numbers, x.Number())
 	}
-	o := CollectOptions{Dicts: d, Scan: &goredis.Options{Addr: addr}, Wait: wait, Tell: t.Logf}
+	o := CollectOptions{Nodes: []CollectNode{{d, &goredis.Options{Addr: addr}}}, Wait: wait, Tell: t.Logf}
 	outcomes, err := Collect(t.Context(), o, numbers)
 	must(t, err)
 	got := map[uint32]Outcome{}

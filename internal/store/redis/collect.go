@@ -2,24 +2,39 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 )
 
-// CollectOptions say how to collect. Dicts and Scan are required.
+// CollectOptions say how to collect. Nodes are required.
 type CollectOptions struct {
-	Dicts *Dicts
-	Scan  *goredis.Options // for Count
+	Nodes []CollectNode
+	// Layout says which node of a cluster has which slots, as Store.Layout does. Nil: there
+	// is one node.
+	Layout func(context.Context) (string, error)
 	// Wait is how long after it was retired a dictionary may still be named by new values:
 	// the lease of the gateways, and what a command may be under way. 0: DefaultWait.
 	Wait time.Duration
 	Tell func(format string, args ...any) // what happens; nil: nobody is told
 }
 
+// CollectNode is the server, or one primary of a cluster.
+type CollectNode struct {
+	Dicts *Dicts
+	Scan  *goredis.Options // for Count
+}
+
 // DefaultWait is DefaultLease and half a minute for commands that were under way.
 const DefaultWait = DefaultLease + 30*time.Second
+
+// ErrMoved: slots have moved while a cluster was scanned, so values may have slipped past.
+var ErrMoved = errors.New("slots of the cluster moved during the scan")
 
 // Outcome says what became of a dictionary that was to be collected.
 type Outcome struct {
@@ -29,10 +44,10 @@ type Outcome struct {
 	Reason   string // why it stays, beside that
 }
 
-// Collect archives those of the dictionaries that no value names. A first scan finds those
-// that are in use, which stay as they are. The others are retired; when no gateway can
-// name them in new values any more, a second scan decides. What that finds in use is live
-// again. A Collect that is cut off leaves dictionaries retired: call it again.
+// Collect archives those of the dictionaries that no value of any node names. A first scan
+// finds those that are in use, which stay as they are. The others are retired; when no
+// gateway can name them in new values any more, a second scan decides. What that finds in
+// use is live again. A Collect that is cut off leaves dictionaries retired: call it again.
 func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome, error) {
 	if o.Wait <= 0 {
 		o.Wait = DefaultWait
@@ -48,7 +63,7 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 		return outcomes, err
 	}
 	o.Tell("scanning again")
-	census, err := Count(ctx, o.Scan)
+	census, err := o.Count(ctx)
 	if err != nil {
 		return outcomes, err
 	}
@@ -62,20 +77,63 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 	return outcomes, nil
 }
 
+// Count counts the values of all nodes that name dictionaries. It fails with ErrMoved when
+// slots have moved meanwhile.
+func (o *CollectOptions) Count(ctx context.Context) (Census, error) {
+	all := Census{ByDict: map[uint32]int{}}
+	before, err := o.layout(ctx)
+	if err != nil {
+		return all, err
+	}
+	for _, node := range o.Nodes {
+		c, err := Count(ctx, node.Scan)
+		if err != nil {
+			return all, err
+		}
+		for number, values := range c.ByDict {
+			all.ByDict[number] += values
+		}
+		all.Keys, all.Unread = all.Keys+c.Keys, all.Unread+c.Unread
+	}
+	after, err := o.layout(ctx)
+	if err == nil && after != before {
+		err = ErrMoved
+	}
+	return all, err
+}
+
+func (o *CollectOptions) layout(ctx context.Context) (string, error) {
+	if o.Layout == nil {
+		return "", nil
+	}
+	return o.Layout(ctx)
+}
+
+// states are what the nodes say of dictionaries: one that is live or retired anywhere is.
+func (o *CollectOptions) states(ctx context.Context) (map[uint32]State, error) {
+	states := map[uint32]State{}
+	for _, node := range o.Nodes {
+		infos, err := node.Dicts.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range infos {
+			if s := states[i.Number]; s == "" || s == Archived || s == Live && i.State == Retired {
+				states[i.Number] = i.State
+			}
+		}
+	}
+	return states, nil
+}
+
 // idle finds those that no value names.
 func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Outcome, idle []uint32, err error) {
-	infos, err := o.Dicts.List(ctx)
+	states, err := o.states(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	states := map[uint32]State{}
-	for _, i := range infos {
-		if states[i.Number] != Live && states[i.Number] != Retired {
-			states[i.Number] = i.State
-		}
-	}
 	o.Tell("scanning for values that name %d dictionaries", len(numbers))
-	census, err := Count(ctx, o.Scan)
+	census, err := o.Count(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +144,7 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 		case states[n] == Archived:
 			used = append(used, Outcome{Number: n, Reason: "archived already"})
 		case census.ByDict[n] > 0 && states[n] == Retired:
-			err = o.Dicts.Unretire(ctx, n)
+			err = o.unretire(ctx, n)
 			used = append(used, Outcome{Number: n, Values: census.ByDict[n]})
 		case census.ByDict[n] > 0:
 			used = append(used, Outcome{Number: n, Values: census.ByDict[n]})
@@ -103,8 +161,10 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 // retire waits out all leases, even where the mark is old: by whose clock would it be?
 func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) error {
 	for _, n := range numbers {
-		if err := o.Dicts.Retire(ctx, n); err != nil {
-			return err
+		for _, node := range o.Nodes {
+			if err := node.Dicts.Retire(ctx, n); err != nil {
+				return err
+			}
 		}
 	}
 	o.Tell("%d retired; waiting %s until no gateway names them any more", len(numbers), o.Wait)
@@ -116,10 +176,43 @@ func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) error {
 	}
 }
 
+func (o *CollectOptions) unretire(ctx context.Context, number uint32) error {
+	for _, node := range o.Nodes {
+		if err := node.Dicts.Unretire(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (o *CollectOptions) decide(ctx context.Context, number uint32, values int) (Outcome, error) {
 	out := Outcome{Number: number, Values: values, Archived: values == 0}
 	if values > 0 {
-		return out, o.Dicts.Unretire(ctx, number)
+		return out, o.unretire(ctx, number)
 	}
-	return out, o.Dicts.Archive(ctx, number)
+	return out, o.archive(ctx, number)
+}
+
+// archive archives in every node, those too that never held the dictionary: a value that
+// the scans missed may be in a slot that moves there.
+func (o *CollectOptions) archive(ctx context.Context, number uint32) error {
+	x, err := o.find(ctx, number)
+	if err != nil {
+		return failed("archive", number, err)
+	}
+	for _, node := range o.Nodes {
+		if err := node.Dicts.archiveThis(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *CollectOptions) find(ctx context.Context, number uint32) (x *codec.Dict, err error) {
+	for _, node := range o.Nodes {
+		if x, err = node.Dicts.find(ctx, number); !errors.Is(err, cinch.ErrDictMissing) {
+			return x, err
+		}
+	}
+	return nil, err
 }

@@ -48,6 +48,10 @@ func classify(err error) error {
 // isUnknownCommand recognizes the answer to a command that the server lacks or hides.
 func isUnknownCommand(err error) bool { return goredis.HasErrorPrefix(err, "unknown command") }
 
+// isElsewhere recognizes a cluster's node that has not the slot of a key. Dictionaries of
+// its values would not be there: keys can't be on every node.
+func isElsewhere(err error) bool { return goredis.HasErrorPrefix(err, "MOVED") }
+
 // isTaken recognizes the answer to loading a library that is there.
 func isTaken(err error) bool {
 	var reply goredis.Error

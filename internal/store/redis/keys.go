@@ -36,6 +36,8 @@ func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
 	switch {
 	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
 		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+	case isElsewhere(err):
+		return nil, cinch.ErrDictMissing
 	case err != nil:
 		return nil, classify(err)
 	case len(content) == 0:
@@ -57,7 +59,10 @@ func (k keys) remove(ctx context.Context, number uint32) error {
 	if err := k.checkDatabase(); err != nil {
 		return err
 	}
-	return classify(k.client.Del(ctx, k.name(number)).Err())
+	if err := k.client.Del(ctx, k.name(number)).Err(); !isElsewhere(err) {
+		return classify(err)
+	}
+	return nil
 }
 
 // checkDatabase refuses a client that would put the keys where nobody looks for them.

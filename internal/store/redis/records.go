@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,7 @@ func (d *Dicts) Record(ctx context.Context, name string) (text string, version u
 	if err := checkRecordName(name); err != nil {
 		return "", 0, err
 	}
-	versions, err := d.functions.records(ctx, recordPrefix+name+"_*")
+	versions, err := d.functions.versions(ctx, name)
 	if errors.Is(err, errNoFunctions) {
 		return d.keys.record(ctx, d.keys.client, name)
 	}
@@ -84,6 +85,22 @@ func (d *Dicts) Records(ctx context.Context) (map[string]string, error) {
 		texts[name] = r.text
 	}
 	return texts, err
+}
+
+// DeleteRecord removes a record, unless it has another version by now. It reports whether
+// it did.
+func (d *Dicts) DeleteRecord(ctx context.Context, name string, version uint64) (deleted bool, err error) {
+	if err := checkRecordName(name); err != nil {
+		return false, err
+	}
+	deleted, err = d.functions.deleteRecord(ctx, name, version)
+	if errors.Is(err, errNoFunctions) {
+		deleted, err = d.keys.deleteRecord(ctx, name, version)
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %s: %w", name, err)
+	}
+	return deleted, nil
 }
 
 func checkRecordName(name string) error {
@@ -144,10 +161,16 @@ func (f functions) records(ctx context.Context, pattern string) ([]recordVersion
 	return all, nil
 }
 
+// versions are those of one record. The pattern matches names that begin alike, too.
+func (f functions) versions(ctx context.Context, name string) ([]recordVersion, error) {
+	all, err := f.records(ctx, recordPrefix+name+"_*")
+	return slices.DeleteFunc(all, func(r recordVersion) bool { return r.name != name }), err
+}
+
 // replaceRecord loads the next version. Who is late finds it there, or finds, reading
 // it back, that it was passed meanwhile.
 func (f functions) replaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
-	before, err := f.records(ctx, recordPrefix+name+"_*")
+	before, err := f.versions(ctx, name)
 	if err != nil || latest(before)[name].version != version {
 		return 0, err
 	}
@@ -160,7 +183,7 @@ func (f functions) replaceRecord(ctx context.Context, name string, version uint6
 	if err != nil {
 		return 0, classify(err)
 	}
-	after, err := f.records(ctx, recordPrefix+name+"_*")
+	after, err := f.versions(ctx, name)
 	if last := latest(after)[name]; err != nil || last.version != next || last.text != text {
 		return 0, err
 	}
@@ -179,6 +202,21 @@ func (f functions) deleteRecords(ctx context.Context, all []recordVersion, befor
 		}
 	}
 	return nil
+}
+
+// deleteRecord deletes what was found. A later version that is loaded meanwhile has
+// another name and stays.
+func (f functions) deleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
+	all, err := f.versions(ctx, name)
+	if err != nil || len(all) == 0 || latest(all)[name].version != version {
+		return false, err
+	}
+	for _, r := range all {
+		if err := f.client.FunctionDelete(ctx, r.library).Err(); err != nil {
+			return false, classify(err)
+		}
+	}
+	return true, nil
 }
 
 // luaString writes text as a string of Lua.
@@ -220,24 +258,34 @@ func (k keys) record(ctx context.Context, from getter, name string) (text string
 }
 
 func (k keys) replaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
+	done, err := k.ifStill(ctx, name, version, func(p goredis.Pipeliner) {
+		p.Set(ctx, recordKeyPrefix+name, strconv.FormatUint(version+1, 10)+" "+text, 0)
+	})
+	if !done {
+		return 0, err
+	}
+	return version + 1, nil
+}
+
+func (k keys) deleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
+	return k.ifStill(ctx, name, version, func(p goredis.Pipeliner) { p.Del(ctx, recordKeyPrefix+name) })
+}
+
+// ifStill does something if the record has the version, and reports whether it did.
+func (k keys) ifStill(ctx context.Context, name string, version uint64, do func(goredis.Pipeliner)) (done bool, err error) {
 	err = k.client.Watch(ctx, func(tx *goredis.Tx) error {
 		_, now, err := k.record(ctx, tx, name)
 		if err != nil || now != version {
 			return err
 		}
-		_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
-			p.Set(ctx, recordKeyPrefix+name, strconv.FormatUint(version+1, 10)+" "+text, 0)
-			return nil
-		})
-		if err == nil {
-			next = version + 1
-		}
+		_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error { do(p); return nil })
+		done = err == nil
 		return err
 	}, recordKeyPrefix+name)
 	if errors.Is(err, goredis.TxFailedErr) {
-		return 0, nil
+		return false, nil
 	}
-	return next, classify(err)
+	return done, classify(err)
 }
 
 func (k keys) records(ctx context.Context, texts map[string]string) error {

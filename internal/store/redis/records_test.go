@@ -42,15 +42,36 @@ func TestRecords(t *testing.T) {
 			if err != nil || len(all) != 2 || all["rule_2"] != "other" || !strings.HasPrefix(all["rule"], "long") {
 				t.Errorf("%v: %q", err, all)
 			}
+			if gone, err := d.DeleteRecord(t.Context(), "rule", version-1); gone || err != nil {
+				t.Errorf("another version was deleted: %v, %v", gone, err)
+			}
+			wantRecord(t, d, strings.Repeat("long ", 2000), version)
 			if n := len(client.FunctionList(t.Context(), goredis.FunctionListQuery{}).Val()); kind == "functions" && n != 2 {
 				t.Errorf("%d libraries for two records", n)
 			}
 			if _, err := d.ReplaceRecord(t.Context(), "a'b", 0, ""); err == nil {
 				t.Error("a name that Lua would not take")
 			}
+			if _, err := d.ReplaceRecord(t.Context(), "rule", version, "next"); err != nil {
+				t.Error(err)
+			}
+			version++
+			if text, _, err := d.Record(t.Context(), "rule_2"); err != nil || text != "other" {
+				t.Errorf("a record whose name begins alike: %v, %q", err, text)
+			}
 			infos, err := d.List(t.Context())
 			if err != nil || len(infos) != 0 {
 				t.Errorf("records are no dictionaries: %v, %v", infos, err)
+			}
+			if gone, err := d.DeleteRecord(t.Context(), "rule", version); !gone || err != nil {
+				t.Errorf("delete: %v, %v", gone, err)
+			}
+			wantRecord(t, d, "", 0)
+			if gone, err := d.DeleteRecord(t.Context(), "rule", version); gone || err != nil {
+				t.Errorf("delete again: %v, %v", gone, err)
+			}
+			if all, err := d.Records(t.Context()); err != nil || len(all) != 1 {
+				t.Errorf("%v: %q", err, all)
 			}
 		})
 	}

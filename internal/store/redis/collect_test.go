@@ -1,0 +1,90 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// clusterToCollect are the primaries of a cluster, in order of their slots.
+func clusterToCollect(t *testing.T) (o CollectOptions, nodes []*testenv.RedisServer) {
+	nodes = testenv.Cluster(t, 3, 0)
+	for _, n := range nodes {
+		d, _ := gatewayOn(t, n.Addr, &logged{})
+		o.Nodes = append(o.Nodes, CollectNode{d, &goredis.Options{Addr: n.Addr}})
+	}
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: nodes[0].Addr}})
+	must(t, err)
+	t.Cleanup(s.Close)
+	o.Layout, o.Wait = s.Layout, time.Millisecond
+	return o, nodes
+}
+
+// keyOn is a key whose slot the n-th of three nodes has.
+func keyOn(t *testing.T, n int) string {
+	return map[int]string{0: "b", 1: "c", 2: "a"}[n] // slots 3300, 7365, 15495
+}
+
+// A value in any node keeps a dictionary in all of them; what no node names is archived in
+// all, those that never had it too.
+func TestCollectCluster(t *testing.T) {
+	o, nodes := clusterToCollect(t)
+	idle := testDict(t, "idle")
+	mustPublish(t, o.Nodes[1].Dicts, idle) // one node only
+	numbers := []uint32{idle.Number()}
+	var used []*codec.Dict
+	for i, n := range nodes {
+		x := testDict(t, "used in "+keyOn(t, i))
+		used, numbers = append(used, x), append(numbers, x.Number())
+		for _, node := range o.Nodes {
+			mustPublish(t, node.Dicts, x)
+		}
+		envelope, _ := sealedBy(t, x)
+		must(t, connect(t, goredis.Options{Addr: n.Addr}).Set(t.Context(), keyOn(t, i), envelope, 0).Err())
+	}
+	outcomes, err := Collect(t.Context(), o, numbers)
+	must(t, err)
+	for _, out := range outcomes {
+		if out.Archived != (out.Number == idle.Number()) || out.Archived == (out.Values == 1) {
+			t.Errorf("%+v", out)
+		}
+	}
+	for _, node := range o.Nodes {
+		if _, err := node.Dicts.Dictionary(0x12345678); !errors.Is(err, cinch.ErrDictMissing) {
+			t.Errorf("one that is nowhere: %v", err)
+		}
+		wantState(t, node.Dicts, idle, Archived)
+		for _, x := range used {
+			wantState(t, node.Dicts, x, Live)
+		}
+	}
+}
+
+// What a slot carries from one node to another during a scan neither may have seen.
+func TestCollectFailsWhenSlotsMove(t *testing.T) {
+	o, nodes := clusterToCollect(t)
+	x := testDict(t, "moved")
+	for _, node := range o.Nodes {
+		mustPublish(t, node.Dicts, x)
+	}
+	asked, layout := 0, o.Layout
+	o.Layout = func(ctx context.Context) (string, error) {
+		if asked++; asked == 4 { // the end of the second scan
+			testenv.MoveSlots(t, nodes[0], nodes[2], 0, 9)
+		}
+		return layout(ctx)
+	}
+	if outcomes, err := Collect(t.Context(), o, []uint32{x.Number()}); !errors.Is(err, ErrMoved) || len(outcomes) > 0 {
+		t.Errorf("%v: %+v", err, outcomes)
+	}
+	for _, node := range o.Nodes {
+		wantState(t, node.Dicts, x, Retired) // and opens
+	}
+}
