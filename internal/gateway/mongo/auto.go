@@ -1,0 +1,201 @@
+package mongo
+
+import (
+	"sync"
+	"time"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// link is what has been measured of the way to the server and of the codecs, for rules that
+// leave the choice to the gateway: a message is compressed when that gets it there sooner.
+//
+//	plain:       bytes * link
+//	compressed:  compressed bytes * link + bytes * codec
+//
+// All speeds are in nanoseconds a byte, which add up and average where bytes a second would
+// not. The link's is what large messages took to come in after their first bytes were there:
+// its bandwidth, shared with whoever else uses it, windows and congestion included.
+type link struct {
+	mu      sync.Mutex
+	perByte float64 // of the link
+	samples int
+	rtt     rttWindow
+	seals   [compressors]float64 // of codecs; 0: not measured
+	opens   [compressors]float64
+	turn    uint // counts choices, to try the other way now and then
+	choices map[choice]uint64
+}
+
+// choice is counted for metrics.
+type choice struct{ compressor, reason string }
+
+const (
+	// A message that came in fewer bytes after its first says nothing about the link.
+	sampleBytes = 4 << 10
+	linkNewest  = 0.1 // weight of the latest sample in averages
+	enough      = 8   // samples, before which a link counts as scarce
+	exploreTurn = 64  // one of so many large replies comes plain, to see the link
+	// Other costs of compressing than time in the codec: cold caches, copies, the server's
+	// own bookkeeping. Measured beside a real server (docs/MONGODB.md).
+	codecFactor = 2
+)
+
+// typicalCodec is what codecs take on documents before they are measured, in nanoseconds a
+// byte: to compress and to decompress.
+var typicalCodec = [compressors][2]float64{
+	wire.Snappy: {1.4, 0.7},
+	wire.Zlib:   {30, 4},
+	wire.Zstd:   {3.8, 1.8},
+}
+
+// received notices a message that came in so many bytes, rest of them in so much time after
+// the first.
+func (l *link) received(rest, bytes int, took time.Duration) {
+	if bytes < sampleBytes {
+		return
+	}
+	sample := 0.0 // all of it was there at once
+	if rest > 0 {
+		sample = float64(took) / float64(rest)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.samples++; l.samples == 1 {
+		l.perByte = sample
+	}
+	l.perByte += linkNewest * (sample - l.perByte)
+}
+
+// answered notices how long a request waited for the first bytes of its reply.
+func (l *link) answered(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rtt.add(took, time.Now())
+}
+
+func (l *link) sealed(id wire.CompressorID, bytes int, took time.Duration) {
+	l.measure(&l.seals, id, bytes, took)
+}
+
+func (l *link) opened(id wire.CompressorID, bytes int, took time.Duration) {
+	l.measure(&l.opens, id, bytes, took)
+}
+
+// measure takes notice of a codec at work. Small messages measure the call.
+func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
+	if int(id) >= compressors || bytes < sampleBytes {
+		return
+	}
+	sample := float64(took) / float64(bytes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if speeds[id] == 0 {
+		speeds[id] = sample
+	}
+	speeds[id] += linkNewest * (sample - speeds[id])
+}
+
+// choose picks what gets a request and its reply there soonest, in bytes that the shape
+// expects. Before the link has been measured it counts as scarce.
+func (l *link) choose(b *bargain, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn++
+	id, reason = l.best(b, taken)
+	if id != plain && l.samples >= enough && l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes {
+		id, reason = plain, "explore"
+	}
+	l.count(id, reason)
+	if id == plain {
+		return plain, 0, reason
+	}
+	return id, 0, ""
+}
+
+func (l *link) best(b *bargain, taken compressorSet) (wire.CompressorID, string) {
+	best, least, reason := plain, 0.0, "link_fast"
+	if l.savesNothing(b) {
+		return plain, "small"
+	}
+	for _, id := range []wire.CompressorID{wire.Snappy, wire.Zstd} {
+		if !taken.has(id) {
+			continue
+		}
+		if l.samples < enough {
+			best, reason = id, "link_unknown"
+			continue
+		}
+		if gain := l.gain(b, id); gain > least {
+			best, least, reason = id, gain, "link_scarce"
+		}
+	}
+	return best, reason
+}
+
+// savesNothing reports messages that no codec makes smaller.
+func (l *link) savesNothing(b *bargain) bool {
+	return typicalSaving(float64(b.size), wire.Zstd) <= 0 && b.replySaving(wire.Zstd) <= 0 && b.replySaving(wire.Snappy) <= 0
+}
+
+// gain is how many nanoseconds earlier it all arrives with a compressor.
+func (l *link) gain(b *bargain, id wire.CompressorID) float64 {
+	seal, open := l.seals[id], l.opens[id]
+	if seal == 0 {
+		seal = typicalCodec[id][0]
+	}
+	if open == 0 {
+		open = typicalCodec[id][1]
+	}
+	saved, bytes := b.replySaving(id), 0.0
+	if b.own != nil {
+		saved += max(typicalSaving(float64(b.size), id), 0)
+		bytes += float64(b.size)
+	}
+	if b.answered {
+		bytes += b.expected.bytes
+	}
+	return saved*l.perByte - bytes*(seal+open)*codecFactor
+}
+
+// maxChoices bounds what is counted separately.
+const maxChoices = 64
+
+func (l *link) count(id wire.CompressorID, reason string) {
+	if l.choices == nil {
+		l.choices = map[choice]uint64{}
+	}
+	name := "plain"
+	if id != plain {
+		a, _ := algorithmOf(id)
+		name = a.name
+	}
+	if c := (choice{name, reason}); len(l.choices) < maxChoices {
+		l.choices[c]++
+	}
+}
+
+// rttWindow is the shortest of the latest times. Two windows follow each other, so that an
+// old minimum is forgotten after one to two of them.
+type rttWindow struct {
+	since            time.Time
+	current, earlier time.Duration // 0: none
+}
+
+const rttWindowTime = 30 * time.Second
+
+func (w *rttWindow) add(d time.Duration, now time.Time) {
+	if now.Sub(w.since) > rttWindowTime {
+		w.since, w.earlier, w.current = now, w.current, 0
+	}
+	if d > 0 && (w.current == 0 || d < w.current) {
+		w.current = d
+	}
+}
+
+func (w *rttWindow) least() time.Duration {
+	if w.current == 0 || w.earlier != 0 && w.earlier < w.current {
+		return w.earlier
+	}
+	return w.current
+}

@@ -1,0 +1,76 @@
+package mongo
+
+// traits say what the gateway has to know about a command.
+type traits uint8
+
+const (
+	// neverCompressed: the protocol forbids it, for secrets travel in it.
+	neverCompressed traits = 1 << iota
+	// isHello: the handshake, whose reply says where the servers are.
+	isHello
+	// largeReply: before anything is known about them, its replies count as worth compressing.
+	largeReply
+	// namesCollection: the value of the first element is a collection.
+	namesCollection
+)
+
+// commands is the table, by name in lower case. What is not in it is compressed by size and
+// by what its replies turn out to be.
+var commands = map[string]traits{
+	"hello":            isHello | neverCompressed,
+	"ismaster":         isHello | neverCompressed,
+	"saslstart":        neverCompressed,
+	"saslcontinue":     neverCompressed,
+	"getnonce":         neverCompressed,
+	"authenticate":     neverCompressed,
+	"createuser":       neverCompressed,
+	"updateuser":       neverCompressed,
+	"copydbsaslstart":  neverCompressed,
+	"copydbgetnonce":   neverCompressed,
+	"copydb":           neverCompressed,
+	"find":             largeReply | namesCollection,
+	"aggregate":        largeReply | namesCollection,
+	"getmore":          largeReply,
+	"distinct":         largeReply | namesCollection,
+	"mapreduce":        largeReply | namesCollection,
+	"listcollections":  largeReply,
+	"listindexes":      largeReply | namesCollection,
+	"listdatabases":    largeReply,
+	"serverstatus":     largeReply,
+	"explain":          largeReply,
+	"currentop":        largeReply,
+	"getlog":           largeReply,
+	"top":              largeReply,
+	"insert":           namesCollection,
+	"update":           namesCollection,
+	"delete":           namesCollection,
+	"findandmodify":    namesCollection,
+	"count":            namesCollection,
+	"killcursors":      namesCollection,
+	"create":           namesCollection,
+	"createindexes":    namesCollection,
+	"drop":             namesCollection,
+	"dropindexes":      namesCollection,
+	"collstats":        largeReply | namesCollection,
+	"validate":         largeReply | namesCollection,
+	"collmod":          namesCollection,
+	"replsetgetstatus": largeReply,
+}
+
+// maxCommandName is the length in bytes of the longest name that the table can hold.
+const maxCommandName = 24
+
+// traitsOf looks a command up; case does not matter. It does not allocate.
+func traitsOf(name []byte) traits {
+	if len(name) > maxCommandName {
+		return 0
+	}
+	var lower [maxCommandName]byte
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return commands[string(lower[:len(name)])]
+}

@@ -1,0 +1,135 @@
+package mongo
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// Config is what a gateway needs. Everything but Upstream and Engine may be left zero.
+type Config struct {
+	Name     string
+	Upstream gateway.Upstream
+	TLS      *tls.Config      // for clients; nil: plain
+	Policy   *policy.Messages // nil: compresses nothing, opens everything
+	Engine   *codec.Engine
+	MaxConns int
+
+	// Advertise is the host:port by which clients reach the gateway, where that is not the
+	// listener's own address.
+	Advertise string
+	Topology  *Topology // shared by the gateways of a process; nil: one of its own
+
+	// Requests and Replies bound the bytes of large messages in flight, one budget a
+	// direction so that neither waits for the other; nil: no bound.
+	Requests, Replies *gateway.Budget
+	// Stall is how long a peer may hold bytes of a budget that others wait for without
+	// taking or sending any, before it is disconnected; 0: 2 s.
+	Stall time.Duration
+
+	Stats *gateway.Stats
+	Log   *slog.Logger
+}
+
+const defaultStall = 2 * time.Second
+
+// Gateway serves clients of one MongoDB server: a mongod or a mongos.
+type Gateway struct {
+	cfg    Config
+	policy atomic.Pointer[policy.Messages]
+	offers atomic.Pointer[[]wire.CompressorID] // made of the policy
+	server gateway.Server
+	shapes shapes
+	link   link
+
+	advertised atomic.Pointer[address] // set when it serves
+	direct     sync.Map                // members without a gateway that the log named
+	ctx        context.Context         // ends with Shutdown
+	cancel     context.CancelFunc
+}
+
+// NewGateway returns a gateway that serves nothing yet.
+func NewGateway(cfg Config) *Gateway {
+	if cfg.Stall <= 0 {
+		cfg.Stall = defaultStall
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Topology == nil {
+		cfg.Topology = &Topology{}
+	}
+	g := &Gateway{cfg: cfg}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.server = gateway.Server{
+		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
+		Log: cfg.Log, Stats: cfg.Stats,
+	}
+	g.SetPolicy(cfg.Policy)
+	return g
+}
+
+// Serve accepts clients on l until Shutdown.
+func (g *Gateway) Serve(l net.Listener) error {
+	if a, ok := advertised(g.cfg.Advertise, l.Addr()); ok {
+		g.advertised.Store(&a)
+		if g.cfg.Upstream.Network == "tcp" {
+			g.cfg.Topology.learn(g.cfg.Upstream.Address, a)
+		}
+		go g.meet()
+	}
+	return g.server.Serve(l)
+}
+
+// Shutdown lets the requests in flight finish and ends all sessions, by force when ctx ends.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.cancel()
+	return g.server.Shutdown(ctx)
+}
+
+// SetPolicy replaces the rules for every request from now on. What is offered to servers
+// holds for new connections.
+func (g *Gateway) SetPolicy(p *policy.Messages) {
+	offer := []wire.CompressorID{wire.Zstd, wire.Snappy}
+	if p != nil {
+		for _, r := range p.Rules() {
+			if r.Setting.Codec == codec.Zlib { // servers have had holes there: only on request
+				offer = append(offer, wire.Zlib)
+				break
+			}
+		}
+	}
+	g.policy.Store(p)
+	g.offers.Store(&offer)
+}
+
+// offer is what servers are offered.
+func (g *Gateway) offer() []wire.CompressorID { return *g.offers.Load() }
+
+func (g *Gateway) offered() (set compressorSet) {
+	for _, id := range g.offer() {
+		set.add(id)
+	}
+	return set
+}
+
+// newSession connects upstream. A client whose upstream cannot be reached is disconnected,
+// as it would be by a server that is down.
+func (g *Gateway) newSession(client net.Conn) gateway.Session {
+	up, err := g.cfg.Upstream.Dial(g.ctx)
+	if err != nil {
+		g.cfg.Stats.Error("upstream_unreachable")
+		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+		return nil
+	}
+	return newSession(g, client, up)
+}

@@ -1,0 +1,191 @@
+package mongo
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// tap forwards to a server and keeps the messages that went by: what a gateway really sends.
+type tap struct {
+	addr string
+
+	mu       sync.Mutex
+	requests []frame // what the server was sent
+	replies  []frame
+}
+
+// frame is one message on the wire.
+type frame struct {
+	came  wire.CompressorID
+	bytes []byte
+}
+
+func (f frame) header() wire.Header {
+	h, _ := wire.ParseHeader(f.bytes)
+	return h
+}
+
+func startTap(t *testing.T, server string) *tap {
+	t.Helper()
+	l := listen(t)
+	p := &tap{addr: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go p.copy(&p.requests, up, c)
+			go p.copy(&p.replies, c, up)
+		}
+	}()
+	return p
+}
+
+func (p *tap) copy(into *[]frame, dst, src net.Conn) {
+	defer dst.Close()
+	r := reader{conn: src, ctx: context.Background()}
+	defer r.free()
+	for {
+		m, err := r.next()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		*into = append(*into, frame{m.came, bytes.Clone(m.bytes)})
+		p.mu.Unlock()
+		if _, err := dst.Write(m.bytes); err != nil {
+			return
+		}
+	}
+}
+
+// take returns what was seen since the last call.
+func (p *tap) take() (requests, replies []frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	requests, replies = p.requests, p.replies
+	p.requests, p.replies = nil, nil
+	return requests, replies
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// served is a gateway at work.
+type served struct {
+	*Gateway
+	addr  string
+	stats *gateway.Stats
+	log   *logBook
+}
+
+// logBook keeps what was logged.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBook) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// serve starts a gateway with these rules in front of a server.
+func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...func(*Config)) *served {
+	t.Helper()
+	l := listen(t)
+	s := &served{addr: l.Addr().String(), stats: gateway.NewStats("test", "mongo"), log: &logBook{}}
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
+		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1", Stats: s.stats},
+		Log:      slog.New(slog.NewTextHandler(s.log, nil)),
+		Requests: gateway.NewBudget(128 << 20), Replies: gateway.NewBudget(128 << 20),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s.Gateway = NewGateway(cfg)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", s.log)
+		}
+		for _, b := range []*gateway.Budget{cfg.Requests, cfg.Replies} {
+			if n := b.InUse(); n != 0 {
+				t.Errorf("%d bytes of a budget were not given back", n)
+			}
+		}
+	})
+	return s
+}
+
+// connect returns a driver's client.
+func connect(t testing.TB, uri string, compressors ...string) *mongo.Client {
+	t.Helper()
+	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	if len(compressors) > 0 {
+		o.SetCompressors(compressors)
+	}
+	c, err := mongo.Connect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = c.Disconnect(ctx)
+	})
+	return c
+}
+
+func (s *served) uri() string { return "mongodb://" + s.addr + "/?directConnection=true" }
+
+var (
+	withZstd   = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}
+	withSnappy = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Snappy}}}
+	withZlib   = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zlib, Level: 6}}}
+	withAuto   = []policy.MessageRule{{Name: "all", Auto: true}}
+)

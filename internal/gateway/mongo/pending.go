@@ -1,0 +1,99 @@
+package mongo
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// exchange is a request that waits for its reply, and what was decided about that.
+type exchange struct {
+	id     int32             // the request's, or that of the reply before in an exhaust stream
+	client wire.CompressorID // how the client wants its reply
+	shape  uint64            // 0: nothing is learnt from the reply
+	hello  *handshake        // nil for anything else
+
+	rule   *policy.MessageRule // that covers the reply; nil: none
+	reason string              // why the request went plain, and so the reply comes plain
+
+	sent  time.Time
+	spent time.Duration // by the gateway on the request
+}
+
+// maxPending is how many replies may be outstanding. Drivers wait for each; a client that
+// sends more without reading waits, as it would on a full socket.
+const maxPending = 1024
+
+// pending is handed requests by one pump and finds them for the other.
+type pending struct {
+	mu      sync.Mutex
+	notFull sync.Cond
+	list    []exchange // in the order of sending
+	closed  bool
+}
+
+func (p *pending) init() { p.notFull.L = &p.mu }
+
+// push adds an exchange whose request is about to be sent. It reports false when the reply
+// pump has ended.
+func (p *pending) push(e exchange) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.list) >= maxPending && !p.closed {
+		p.notFull.Wait()
+	}
+	p.list = append(p.list, e)
+	return !p.closed
+}
+
+// take finds the exchange that a reply answers. The first one is meant when a client gives
+// several the same number: servers answer in order. When more replies follow this one they
+// will answer the number next.
+func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		if p.list[i].id != responseTo {
+			continue
+		}
+		e = p.list[i]
+		if more {
+			p.list[i].id = next
+			p.list[i].sent, p.list[i].spent = time.Time{}, 0
+			return e, true
+		}
+		p.list = append(p.list[:i], p.list[i+1:]...)
+		p.notFull.Signal()
+		if len(p.list) == 0 && cap(p.list) > maxIdlePending {
+			p.list = nil
+		}
+		return e, true
+	}
+	return e, false
+}
+
+// maxIdlePending is the capacity that a session without requests keeps.
+const maxIdlePending = 16
+
+// busy reports whether a reply is outstanding that a client would miss. Servers hold the
+// replies to handshakes back on purpose.
+func (p *pending) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		if p.list[i].hello == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// close makes pushes fail, now and later.
+func (p *pending) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.notFull.Broadcast()
+}

@@ -1,0 +1,98 @@
+package mongo
+
+import (
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// pumpReplies carries replies until the server ends or an error.
+func (s *session) pumpReplies() {
+	defer s.out.free()
+	for {
+		m, err := s.out.next()
+		if err == nil {
+			err = s.handleReply(m)
+		}
+		if err != nil {
+			s.logEnd("upstream", err)
+			return
+		}
+	}
+}
+
+// handleReply sends one message of the server's to the client.
+func (s *session) handleReply(m message) error {
+	began := time.Now()
+	body := m.bytes
+	if m.came != plain {
+		opened, err := s.g.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came})
+		if err != nil {
+			return err
+		}
+		defer gateway.PutBuffer(opened)
+		body = opened
+	}
+	more := false
+	if m.header.OpCode == wire.OpMsg {
+		if err := s.reply.Parse(body); err != nil {
+			return err
+		}
+		more = s.reply.Flags&wire.MoreToCome != 0
+	}
+	e, ok := s.pending.take(m.header.ResponseTo, more, m.header.RequestID)
+	if ok && e.hello != nil {
+		return s.answerHello(e.hello, m, body)
+	}
+	s.learn(&e, m, len(body), began)
+	if !ok {
+		e.client = plain
+	}
+	out, pooled := s.asAsked(&e, m, body)
+	defer gateway.PutBuffer(pooled)
+	if ok {
+		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
+	}
+	return s.out.patience.write(s.client, out, m.held)
+}
+
+// learn takes notice of what a reply was like, and counts it under the rule that covers it.
+func (s *session) learn(e *exchange, m message, raw int, now time.Time) {
+	s.g.link.received(s.out.rest, len(m.bytes), s.out.took)
+	if !e.sent.IsZero() {
+		s.g.link.answered(now.Sub(e.sent) - s.out.took)
+	}
+	if e.shape != 0 {
+		s.g.shapes.learn(e.shape, raw, len(m.bytes), m.came)
+	}
+	switch a, _ := algorithmOf(m.came); {
+	case e.rule == nil:
+	case m.came != plain:
+		s.g.cfg.Stats.Sealed(e.rule.Name, a.codec, raw, len(m.bytes), 0)
+	case e.reason != "":
+		s.g.cfg.Stats.Left(e.rule.Name, e.reason, raw)
+	default:
+		s.g.cfg.Stats.Left(e.rule.Name, "server", raw)
+	}
+}
+
+// asAsked gives a reply the form of its request: compressed by what that came in, where the
+// reply gets smaller, and plain otherwise. What came in that form already passes as it is.
+func (s *session) asAsked(e *exchange, m message, body []byte) (out, pooled []byte) {
+	_, known := algorithmOf(e.client)
+	if !known || e.client == wire.Noop || len(body) < minSealed {
+		return body, nil
+	}
+	if e.client == m.came {
+		if len(m.bytes) < len(body) {
+			return m.bytes, nil
+		}
+		return body, nil
+	}
+	sealed := s.g.seal(body, m.header, e.client, 0)
+	if sealed == nil || len(sealed) >= len(body) {
+		return body, sealed
+	}
+	return sealed, sealed
+}

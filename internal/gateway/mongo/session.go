@@ -1,0 +1,202 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// session is one client and its upstream connection. Each pump owns its own section; what
+// both use is atomic or locked.
+type session struct {
+	g        *Gateway
+	client   net.Conn
+	upstream net.Conn
+	pending  pending
+	dead     chan struct{}   // closed when the reply pump has ended
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	draining atomic.Bool
+	closing  sync.Once
+
+	taken atomic.Uint32 // the compressorSet that the server took from our offer
+
+	// request pump
+	in      reader
+	req     request
+	greeted bool                // a handshake was sent
+	shown   []wire.CompressorID // what the client may see in the replies to handshakes
+
+	// reply pump
+	out   reader
+	reply wire.Msg
+}
+
+var (
+	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
+	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
+)
+
+func newSession(g *Gateway, client, upstream net.Conn) *session {
+	s := &session{g: g, client: client, upstream: upstream, dead: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.pending.init()
+	patient := patience{limit: g.cfg.Stall, stats: g.cfg.Stats, log: g.cfg.Log.With("client", client.RemoteAddr())}
+	patient.budget = g.cfg.Requests
+	s.in = reader{conn: client, ctx: s.ctx, patience: patient}
+	patient.budget = g.cfg.Replies
+	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient}
+	return s
+}
+
+// Run pumps until both sides are done. When the client ends and waits for nothing the
+// server's connection is closed too; otherwise its replies are let through.
+func (s *session) Run() {
+	defer s.Close()
+	go s.runReplies()
+	s.pumpRequests()
+	if s.pending.busy() {
+		_ = gateway.CloseWrite(s.upstream)
+		<-s.dead
+		return
+	}
+	_ = s.Close()
+	<-s.dead
+}
+
+func (s *session) runReplies() {
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
+	defer close(s.dead)
+	defer s.client.Close() // unblocks the request pump
+	defer s.pending.close()
+	s.pumpReplies()
+}
+
+// Close cuts both connections.
+func (s *session) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		_ = gateway.Abort(s.client)
+		_ = gateway.Abort(s.upstream)
+	})
+	return nil
+}
+
+// Drain wakes the request pump, which stops at the next place between messages where no
+// reply is outstanding.
+func (s *session) Drain() {
+	s.draining.Store(true)
+	_ = s.client.SetReadDeadline(time.Now())
+}
+
+// drainPoll is how often a draining session looks whether it is idle.
+const drainPoll = 20 * time.Millisecond
+
+// pumpRequests carries requests until the client ends or an error.
+func (s *session) pumpRequests() {
+	defer s.in.free()
+	looked := false // draining, and found nothing to do
+	for {
+		if s.draining.Load() {
+			_ = s.client.SetReadDeadline(time.Now().Add(drainPoll))
+		}
+		m, err := s.in.next()
+		if err == nil {
+			looked = false
+			err = s.handleRequest(m)
+		}
+		switch {
+		case err == nil:
+		case s.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
+			if idle := !s.pending.busy(); idle && looked {
+				return
+			} else {
+				looked = idle
+			}
+		default:
+			s.logEnd("client", err)
+			return
+		}
+	}
+}
+
+// handleRequest sends one message of the client's upstream.
+func (s *session) handleRequest(m message) error {
+	began := time.Now()
+	r := &s.req
+	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	if m.came != plain {
+		opened, err := s.g.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came})
+		if err != nil {
+			return err
+		}
+		defer gateway.PutBuffer(opened)
+		r.message = opened
+	}
+	if err := r.parse(); err != nil {
+		return err
+	}
+	if r.traits&isHello != 0 {
+		return s.sendHello(m.held)
+	}
+	d := s.decide(r)
+	defer d.free()
+	if r.answered {
+		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, rule: d.reply, reason: d.reason, sent: began}
+		if r.traits&neverCompressed != 0 {
+			e.client, e.shape = plain, 0
+		}
+		e.spent = time.Since(began)
+		if !s.pending.push(e) {
+			return net.ErrClosed
+		}
+	}
+	return s.in.patience.write(s.upstream, d.bytes, m.held)
+}
+
+// logEnd says once why a conversation was broken off, if not in the usual way.
+func (s *session) logEnd(who string, err error) {
+	class := errorClass(err)
+	if class == "" {
+		return
+	}
+	text := "client sent what is no valid message, disconnected"
+	if who != "client" {
+		class, text = "upstream_"+class, "upstream sent what is no valid message, disconnected"
+	}
+	s.g.cfg.Stats.Error(class)
+	s.g.cfg.Log.Warn(text, "client", s.client.RemoteAddr().String(), "err", err)
+}
+
+// errorClass names a violation of the protocol; an ordinary end has none.
+func errorClass(err error) string {
+	switch {
+	case errors.Is(err, wire.ErrNested):
+		return "nested"
+	case errors.Is(err, wire.ErrTooLarge):
+		return "too_large"
+	case errors.Is(err, wire.ErrOpCode):
+		return "opcode"
+	case errors.Is(err, wire.ErrChecksum):
+		return "checksum"
+	case errors.Is(err, wire.ErrMalformed):
+		return "malformed"
+	case errors.Is(err, codec.ErrCorrupt):
+		return "corrupt"
+	case errors.Is(err, errCompressor):
+		return "compressor"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated"
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+package mongo
+
+import (
+	"sync"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// shapes remembers what replies to requests of each shape were like. It is shared by all
+// sessions of a gateway.
+type shapes struct {
+	mu sync.Mutex
+	m  map[uint64]*shape
+}
+
+// maxShapes bounds the memory; beyond it arbitrary ones are forgotten.
+const maxShapes = 8192
+
+// compressors is the number of algorithms that are remembered separately.
+const compressors = int(wire.Zstd) + 1
+
+// shape is what is known about the replies to requests of one shape.
+type shape struct {
+	bytes float64              // of a reply, moving average
+	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
+	idle  int                  // plain replies since ratio was last confirmed
+}
+
+const (
+	// newest is the weight of the latest reply in the averages.
+	newest = 0.25
+	// forgetAfter so many plain replies it is tried again whether they compress.
+	forgetAfter = 512
+	// What a reply is taken for before the first one has come, in bytes.
+	unknownLarge = 4096
+	unknownSmall = 60
+)
+
+// expect returns what the next reply will be like.
+func (t *shapes) expect(key uint64, tr traits) shape {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.m[key]; s != nil {
+		return *s
+	}
+	if tr&largeReply != 0 {
+		return shape{bytes: unknownLarge}
+	}
+	return shape{bytes: unknownSmall}
+}
+
+// learn takes notice of a reply of raw bytes that came in so many bytes, compressed by id.
+func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.m[key]
+	if s == nil {
+		s = t.add(key, raw)
+	}
+	s.bytes += newest * (float64(raw) - s.bytes)
+	if int(id) >= compressors {
+		if s.idle++; s.idle >= forgetAfter {
+			s.ratio, s.idle = [compressors]float64{}, 0
+		}
+		return
+	}
+	s.idle = 0
+	ratio := float64(came) / float64(raw)
+	if s.ratio[id] == 0 {
+		s.ratio[id] = ratio
+	}
+	s.ratio[id] += newest * (ratio - s.ratio[id])
+}
+
+func (t *shapes) add(key uint64, raw int) *shape {
+	if t.m == nil {
+		t.m = map[uint64]*shape{}
+	}
+	for other := range t.m {
+		if len(t.m) < maxShapes {
+			break
+		}
+		delete(t.m, other)
+	}
+	s := &shape{bytes: float64(raw)}
+	t.m[key] = s
+	return s
+}
+
+// saving is how many bytes compressing a reply with id will save, negative at a loss.
+func (s *shape) saving(id wire.CompressorID) float64 {
+	if r := s.ratio[id]; r != 0 {
+		return s.bytes * (1 - r)
+	}
+	return typicalSaving(s.bytes, id)
+}
+
+// typicalSaving is for documents of some hundred bytes, as measured with a real server
+// (docs/MONGODB.md): next to nothing for one of them, and then most of every further byte.
+func typicalSaving(bytes float64, id wire.CompressorID) float64 {
+	const overhead = 15
+	if id == wire.Snappy {
+		return max(bytes-450, 0)*0.58 - overhead
+	}
+	return max(bytes-350, 0)*0.72 - overhead
+}
