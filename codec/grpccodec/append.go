@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
 )
 
 // tail appends what is written to a slice.
@@ -22,6 +25,9 @@ func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	w, err := s.NewWriter(name)
 	if err != nil {
 		return dst, err
+	}
+	if w.setting.Codec == codec.Zstd && s.options.Zstd != nil {
+		return s.appendZstd(dst, src, w.setting)
 	}
 	out := tail{b: dst}
 	w.Reset(&out)
@@ -43,6 +49,20 @@ func (s *Set) AppendDecompress(dst, src []byte, name string, maxSize int) ([]byt
 	if err != nil {
 		return dst, err
 	}
+	if r.id == codec.Zstd {
+		if n, ok := frame.ZstdLength(src); ok && n > uint64(maxSize) {
+			return dst, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, n, maxSize)
+		} else if ok && s.options.Zstd != nil {
+			if out, ok := s.appendUnzstd(dst, src, int(n)); ok {
+				return out, nil
+			}
+		}
+	}
+	return r.appendAll(dst, src, maxSize)
+}
+
+// appendAll reads a message to its end.
+func (r *Reader) appendAll(dst, src []byte, maxSize int) ([]byte, error) {
 	r.r = bytes.NewReader(src)
 	r.left = math.MaxInt64
 	defer r.Close()

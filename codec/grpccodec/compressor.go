@@ -16,7 +16,7 @@ type compressor struct {
 	set      *Set
 	name     string
 	setting  codec.Setting
-	encoders *idle[frame.Encoder]
+	encoders kinds
 	decoders *idle[frame.Decoder]
 }
 
@@ -50,7 +50,7 @@ func (s *Set) compressor(name string) (*compressor, error) {
 	}
 	return &compressor{
 		set: s, name: setting.Codec.String(), setting: setting,
-		encoders: s.encodersOf(setting), decoders: s.decodersOf(setting.Codec),
+		encoders: s.kindsOf(setting), decoders: s.decodersOf(setting.Codec),
 	}, nil
 }
 
@@ -59,7 +59,7 @@ func (c *compressor) Name() string { return c.name }
 
 // Compress implements encoding.Compressor.
 func (c *compressor) Compress(w io.Writer) (io.WriteCloser, error) {
-	return &Writer{set: c.set, pool: c.encoders, setting: c.setting, w: w}, nil
+	return &Writer{set: c.set, kinds: c.encoders, setting: c.setting, w: w}, nil
 }
 
 // Decompress implements encoding.Compressor.
@@ -80,7 +80,7 @@ func (s *Set) NewWriter(name string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{set: s, pool: s.encodersOf(setting), setting: setting, err: ErrClosed}, nil
+	return &Writer{set: s, kinds: s.kindsOf(setting), setting: setting, err: ErrClosed}, nil
 }
 
 // NewReader returns a reader, which needs a Reset before it is used.

@@ -67,7 +67,39 @@ func (s *Set) InFlight() (encoders, decoders int) {
 	return s.encoding.inUse(), s.decoding.inUse()
 }
 
-func (s *Set) encodersOf(setting codec.Setting) *idle[frame.Encoder] {
+// kind is one sort of encoder, and those of it that lie idle.
+type kind struct {
+	setting codec.Setting
+	pool    *idle[frame.Encoder]
+}
+
+// kinds are the encoders of a setting, for small messages and for large ones.
+type kinds struct{ small, large kind }
+
+// largeBytes is how long the first piece of a large message is. It is the
+// whole message in grpc-go.
+const largeBytes = 128 << 10
+
+func (k *kinds) of(n int) *kind {
+	if n >= largeBytes {
+		return &k.large
+	}
+	return &k.small
+}
+
+// kindsOf returns the encoders of a setting. They are the same for all sizes,
+// but for zstd without a level: there the third level makes large messages
+// smaller than the first at a little more CPU, while small ones would pay for
+// its larger tables and gain nothing.
+func (s *Set) kindsOf(setting codec.Setting) kinds {
+	small, large := setting, setting
+	if setting == (codec.Setting{Codec: codec.Zstd}) {
+		small.Level, large.Level = 1, 3
+	}
+	return kinds{small: s.kindOf(small), large: s.kindOf(large)}
+}
+
+func (s *Set) kindOf(setting codec.Setting) kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.encoders[setting]
@@ -75,7 +107,7 @@ func (s *Set) encodersOf(setting codec.Setting) *idle[frame.Encoder] {
 		p = newIdle[frame.Encoder](cap(s.encoding.free))
 		s.encoders[setting] = p
 	}
-	return p
+	return kind{setting, p}
 }
 
 func (s *Set) decodersOf(id codec.ID) *idle[frame.Decoder] {

@@ -17,7 +17,8 @@ var ErrClosed = errors.New("grpccodec: writer is closed")
 // concurrent use.
 type Writer struct {
 	set     *Set
-	pool    *idle[frame.Encoder]
+	kinds   kinds
+	pool    *idle[frame.Encoder] // of the encoder in use
 	setting codec.Setting
 	w       io.Writer
 	encoder frame.Encoder // nil: not yet, or no longer
@@ -31,7 +32,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	if err := w.begin(); err != nil {
+	if err := w.begin(len(p)); err != nil {
 		return 0, err
 	}
 	defer w.caught(&err)
@@ -49,7 +50,7 @@ func (w *Writer) Close() (err error) {
 	case w.err != nil:
 		return w.err
 	}
-	if err := w.begin(); err != nil {
+	if err := w.begin(0); err != nil {
 		return err
 	}
 	defer w.caught(&err)
@@ -70,15 +71,18 @@ func (w *Writer) Reset(to io.Writer) {
 	w.err = nil
 }
 
-func (w *Writer) begin() error {
+// begin takes an encoder for a message that begins with n bytes.
+func (w *Writer) begin(n int) error {
 	if w.encoder != nil {
 		return nil
 	}
 	w.turn = w.set.encoding.take()
+	kind := w.kinds.of(n)
+	w.pool = kind.pool
 	encoder, ok := w.pool.take()
 	if !ok {
 		var err error
-		if encoder, err = frame.NewEncoder(w.setting); err != nil {
+		if encoder, err = frame.NewEncoder(kind.setting); err != nil {
 			w.release(err)
 			return err
 		}

@@ -1,7 +1,10 @@
 package frame
 
 import (
+	"bytes"
+	"errors"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/minio/minlz"
@@ -14,34 +17,19 @@ import (
 // in one block, as Mimir's compressor does.
 const blockBytes = 1 << 20
 
-func newS2Encoder(s codec.Setting) Encoder {
-	options := []s2.WriterOption{s2.WriterConcurrency(1), s2.WriterBlockSize(blockBytes)}
-	if s.Codec == codec.Snappy {
-		options = append(options, s2.WriterSnappyCompat(), s2.WriterBlockSize(64<<10))
-	}
-	switch s.Level {
-	case 2:
-		options = append(options, s2.WriterBetterCompression())
-	case 3:
-		options = append(options, s2.WriterBestCompression())
-	}
-	return newEncoder(s2.NewWriter(nil, options...))
-}
-
 func newMinLZEncoder(s codec.Setting) Encoder {
 	level := max(s.Level, minlz.LevelFastest)
 	return newEncoder(minlz.NewWriter(nil, minlz.WriterConcurrency(1), minlz.WriterBlockSize(blockBytes), minlz.WriterLevel(level)))
 }
 
-// newLZ4Encoder writes blocks of 256 KiB: larger ones take memory and gain
-// nothing, since lz4 looks back 64 KiB.
+// newLZ4Encoder writes blocks of 1 MiB, which know nothing of each other.
 func newLZ4Encoder(s codec.Setting) (Encoder, error) {
 	level := lz4.Fast
 	if s.Level > 1 {
 		level = lz4.CompressionLevel(1) << (8 + s.Level)
 	}
 	w := lz4.NewWriter(nil)
-	err := w.Apply(lz4.ConcurrencyOption(1), lz4.BlockSizeOption(lz4.Block256Kb), lz4.ChecksumOption(false), lz4.CompressionLevelOption(level))
+	err := w.Apply(lz4.ConcurrencyOption(1), lz4.BlockSizeOption(lz4.Block1Mb), lz4.ChecksumOption(false), lz4.CompressionLevelOption(level))
 	return newEncoder(w), err
 }
 
@@ -60,7 +48,33 @@ func newS2Decoder() Decoder {
 	return &blockDecoder{lib: s2.NewReader(nil, s2.ReaderAllocBlock(64<<10))}
 }
 
-func newMinLZDecoder() Decoder { return &blockDecoder{lib: minlz.NewReader(nil)} }
+// newMinLZDecoder returns a reader that has read a whole block: the library's
+// drops its buffer at each stream's header unless it is as large as the header
+// says that blocks may be, and would allocate a megabyte for every message.
+func newMinLZDecoder(maxBlock int) (Decoder, error) {
+	lib := minlz.NewReader(nil, minlz.ReaderMaxBlockSize(min(maxBlock, minlz.MaxBlockSize)))
+	stream := fullBlock()
+	if maxBlock >= blockBytes {
+		lib.Reset(bytes.NewReader(stream))
+		if _, err := io.Copy(io.Discard, onlyReader{lib}); err != nil {
+			return nil, err
+		}
+	}
+	return &blockDecoder{lib: lib}, nil
+}
+
+// fullBlock is a stream of one block of zeros.
+var fullBlock = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	w := minlz.NewWriter(&b, minlz.WriterConcurrency(1), minlz.WriterBlockSize(blockBytes))
+	_, err := w.Write(make([]byte, blockBytes))
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // writing to memory can't fail
+	}
+	return b.Bytes()
+})
+
+type onlyReader struct{ io.Reader }
 
 func (d *blockDecoder) Start(r io.Reader) {
 	d.src.r = r

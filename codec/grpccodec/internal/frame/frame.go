@@ -37,12 +37,12 @@ type Decoder interface {
 	Stop()
 }
 
-// NewEncoder returns an encoder for a setting, whose level 0 means the one
-// that suits messages on a wire: the fastest, but for gzip.
+// NewEncoder returns an encoder for a setting, whose level 0 means the
+// fastest, but for gzip.
 func NewEncoder(s codec.Setting) (Encoder, error) {
 	switch s.Codec {
 	case codec.Snappy, codec.S2:
-		return newS2Encoder(s), nil
+		return newChunkEncoder(s), nil
 	case codec.MinLZ:
 		return newMinLZEncoder(s), nil
 	case codec.LZ4:
@@ -57,14 +57,14 @@ func NewEncoder(s codec.Setting) (Encoder, error) {
 }
 
 // NewDecoder returns a decoder. A zstd frame whose window is larger than
-// maxWindow bytes is an error before anything is allocated for it; the other
-// formats have windows of 8 MiB at most.
+// maxWindow bytes is an error before anything is allocated for it, and so is a
+// minlz stream of larger blocks; the other formats have 4 MiB at most.
 func NewDecoder(id codec.ID, maxWindow int) (Decoder, error) {
 	switch id {
 	case codec.Snappy, codec.S2:
 		return newS2Decoder(), nil
 	case codec.MinLZ:
-		return newMinLZDecoder(), nil
+		return newMinLZDecoder(maxWindow)
 	case codec.LZ4:
 		return &lz4Decoder{}, nil
 	case codec.Zstd:

@@ -1,14 +1,52 @@
 package frame
 
-import (
-	"bufio"
-	"io"
-)
+import "io"
 
 // outBytes is the size in bytes in which an encoder hands on what it wrote.
-// grpc-go copies every Write into a buffer of its own pool, so that many small
-// ones would cost it an allocation each; larger ones are handed on as they are.
+// grpc-go copies every Write into a buffer of its own pool: many small ones
+// cost it an allocation each, and one a byte longer than this takes a buffer of
+// 1 MiB there, for as long as the message waits to be sent.
 const outBytes = 32 << 10
+
+// sink collects small writes and cuts large ones.
+type sink struct {
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 && s.err == nil {
+		if len(s.buf) == 0 && len(p) >= outBytes {
+			s.pass(p[:outBytes])
+			p = p[outBytes:]
+			continue
+		}
+		room := min(outBytes-len(s.buf), len(p))
+		s.buf = append(s.buf, p[:room]...)
+		p = p[room:]
+		if len(s.buf) == outBytes {
+			s.flush()
+		}
+	}
+	return n - len(p), s.err
+}
+
+func (s *sink) pass(p []byte) {
+	n, err := s.w.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	s.err = err
+}
+
+func (s *sink) flush() {
+	if len(s.buf) > 0 && s.err == nil {
+		s.pass(s.buf)
+		s.buf = s.buf[:0]
+	}
+}
 
 // writer is what the libraries' writers have in common.
 type writer interface {
@@ -16,20 +54,18 @@ type writer interface {
 	Reset(io.Writer)
 }
 
-// encoder is a library's writer with a buffer behind it. The library is tied
-// to the buffer for good, so that it never holds on to a caller's writer.
+// encoder is a library's writer with a sink behind it. The library is tied to
+// the sink for good, so that it never holds on to a caller's writer.
 type encoder struct {
 	lib writer
-	out *bufio.Writer
+	out sink
 }
 
-func newEncoder(lib writer) *encoder {
-	return &encoder{lib: lib, out: bufio.NewWriterSize(nil, outBytes)}
-}
+func newEncoder(lib writer) *encoder { return &encoder{lib: lib} }
 
 func (e *encoder) Start(w io.Writer) {
-	e.out.Reset(w)
-	e.lib.Reset(e.out)
+	e.out = sink{w: w, buf: e.out.buf[:0]}
+	e.lib.Reset(&e.out)
 }
 
 func (e *encoder) Write(p []byte) (int, error) { return e.lib.Write(p) }
@@ -38,9 +74,9 @@ func (e *encoder) Close() error {
 	if err := e.lib.Close(); err != nil {
 		return err
 	}
-	err := e.out.Flush()
-	e.out.Reset(nil)
-	return err
+	e.out.flush()
+	e.out.w = nil
+	return e.out.err
 }
 
 // source stands between a library's reader and the caller's, which is let go

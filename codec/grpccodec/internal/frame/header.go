@@ -1,0 +1,16 @@
+package frame
+
+import "github.com/klauspost/compress/zstd"
+
+// ZstdMagic begins a zstd frame.
+const ZstdMagic = "\x28\xb5\x2f\xfd"
+
+// ZstdLength returns the length of what a zstd frame says it holds, if it is
+// an ordinary frame that says so and needs no dictionary.
+func ZstdLength(src []byte) (n uint64, ok bool) {
+	var h zstd.Header
+	if err := h.Decode(src[:min(len(src), zstd.HeaderMaxSize)]); err != nil {
+		return 0, false
+	}
+	return h.FrameContentSize, h.HasFCS && !h.Skippable && h.DictionaryID == 0
+}

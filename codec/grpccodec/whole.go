@@ -1,0 +1,33 @@
+package grpccodec
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+)
+
+// Whole messages through Options.Zstd.
+
+// wireZstdLevel is zstd's level where none is asked for.
+const wireZstdLevel = 1
+
+func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error) {
+	turn := s.encoding.take()
+	defer s.encoding.give(turn)
+	out, err := s.options.Zstd.Compress(append(dst, frame.ZstdMagic...), src, cmp.Or(setting.Level, wireZstdLevel), nil)
+	if err != nil {
+		return dst, fmt.Errorf("grpccodec: %s: %w", setting, err)
+	}
+	return out, nil
+}
+
+// appendUnzstd decodes a single frame that tells its length. For all others,
+// and for damaged ones, it reports false: the reader then finds out.
+func (s *Set) appendUnzstd(dst, src []byte, n int) ([]byte, bool) {
+	turn := s.decoding.take()
+	defer s.decoding.give(turn)
+	out, err := s.options.Zstd.Decompress(dst, src[len(frame.ZstdMagic):], n, nil)
+	return out, err == nil
+}
