@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -34,8 +36,23 @@ func (o serveOptions) grpcGateways(getenv func(string) string) ([]config.Gateway
 	return list, nil
 }
 
+// grpcCodecs returns the compressors that the gateways for gRPC share. It makes them, and
+// the cache, with the first gateway.
+func (p *process) grpcCodecs() *grpccodec.Set {
+	if p.grpcSet == nil {
+		var o grpccodec.Options
+		if p.engine.ZstdName() == "libzstd" {
+			o.Zstd, _ = libzstd.New()
+		}
+		p.grpcSet = grpccodec.NewSet(o)
+		p.grpcCache = grpc.NewCache(p.grpcSet)
+	}
+	return p.grpcSet
+}
+
 // addGRPC makes r a gateway for gRPC.
 func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+	codecs := p.grpcCodecs()
 	made := grpc.NewGateway(grpc.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,
@@ -47,7 +64,9 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 		MaxHeader:     int(g.MaxHeader),
 		MaxSeal:       int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
-		Engine:        p.engine,
+		Codecs:        codecs,
+		Cache:         p.grpcCache,
+		UpstreamReads: g.UpstreamEncodings,
 		Requests:      p.requests,
 		Replies:       p.replies,
 		Stats:         r.stats,

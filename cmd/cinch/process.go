@@ -17,11 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -45,6 +47,9 @@ type process struct {
 	requests, replies *gateway.Budget
 
 	trainer *autodict.Trainer // of dictionaries, for all gateways
+
+	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
+	grpcCache *grpc.Cache
 
 	started  *config.Config // what can't change while we run
 	current  atomic.Pointer[loaded]
@@ -253,6 +258,9 @@ func (p *process) addAdmin(addr string) error {
 		}
 	}
 	registry := prometheus.NewRegistry()
+	if p.grpcCache != nil {
+		registry.MustRegister(p.grpcCache)
+	}
 	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics())); err != nil {
 		return err
 	}

@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -12,58 +18,209 @@ import (
 // copyBytes is what one direction of a call moves at a time.
 const copyBytes = 16 << 10
 
+// So much of a request is kept for another attempt: of one whose messages we change, and of
+// any other. So often it is tried.
+const (
+	replayBytes      = 1 << 20
+	replayBytesPlain = 64 << 10
+	maxAttempts      = 4
+)
+
 // call is one call, from its headers to its trailers. It belongs to the goroutine of its
 // handler; the transport reads the request's body in another.
 type call struct {
-	g    *Gateway
-	w    http.ResponseWriter
-	r    *http.Request
-	grpc bool
+	g     *Gateway
+	w     http.ResponseWriter
+	r     *http.Request
+	grpc  bool
+	start time.Time
+	terms *negotiation
+	tape  *tape
 
 	headersSent bool
+	spent       time.Duration // by the gateway itself
 }
 
 func (g *Gateway) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header)}
+		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: &negotiation{}}
+		if c.grpc {
+			c.terms = negotiate(g.policy.Load(), r)
+		}
+		limit := replayBytesPlain
+		if len(c.terms.requests) > 0 || c.terms.from != "" {
+			limit = replayBytes
+		}
+		c.tape = newTape(r.Body, limit, g.replays)
+		defer c.tape.close()
 		c.serve()
+		g.config.Stats.Latency(c.spent)
 	})
 }
 
-// serve ends when both sides have finished. What is still to be read of the request then,
-// nobody waits for: its context ends, and with it the upstream's stream.
+// attempt is one delivery of the request.
+type attempt struct {
+	hop     *hop
+	plan    plan
+	trial   bool
+	settled atomic.Bool // the server has answered: there will be no other attempt
+	cancel  context.CancelFunc
+	body    *requestBody
+}
+
+// serve delivers the request, again if it must and may, and hands on the response. What is
+// still to be read of the request at the end nobody waits for: the attempt is cancelled.
 func (c *call) serve() {
+	reader := &tapeReader{t: c.tape}
+	for try := 1; ; try++ {
+		a, resp, err := c.try(reader)
+		if try < maxAttempts && c.again(a, resp, err) {
+			if next, ok := c.tape.rewind(); ok {
+				c.end(a)
+				reader = next
+				continue
+			}
+		}
+		if err != nil {
+			c.fail(err)
+		} else {
+			a.settled.Store(true)
+			c.tape.stop()
+			c.answer(a, resp)
+		}
+		c.end(a)
+		return
+	}
+}
+
+// try sends the request and waits for the headers of the response. The attempt, which is nil
+// when there is no connection, is the caller's to end.
+func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
+	begin := time.Now()
 	ctx, cancel := context.WithCancel(c.r.Context())
-	defer cancel()
 	h, err := c.g.pool.take(ctx)
 	if err != nil {
-		c.fail(err)
-		return
+		cancel()
+		return nil, nil, err
 	}
-	defer c.g.pool.release(h)
+	a := &attempt{hop: h, cancel: cancel}
 	out := upstreamRequest(c.r, c.g.pool.scheme()).WithContext(ctx)
-	out.Body = requestBody{c.r.Body}
-	if c.r.ContentLength == 0 {
-		out.Body = nil
-		out.ContentLength = 0
+	if c.grpc {
+		a.plan, a.trial = c.terms.request(h.knows)
+		c.terms.ask(out.Header, a.plan)
 	}
+	if c.r.ContentLength == 0 {
+		out.ContentLength = 0
+	} else {
+		a.body = c.requestBody(ctx, a, from)
+		out.Body = a.body
+	}
+	c.spent += time.Since(begin)
 	resp, err := h.conn.RoundTrip(out)
-	if err != nil {
-		c.fail(err)
+	return a, resp, err
+}
+
+func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
+	if a.plan.untouched() {
+		return &requestBody{src: from}
+	}
+	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, budget: c.g.config.Requests}
+	if a.trial {
+		w.plainOver = func() int {
+			if a.settled.Load() {
+				return math.MaxInt
+			}
+			return c.tape.room()
+		}
+	}
+	return &requestBody{src: w, rewriter: w}
+}
+
+// end gives back what an attempt holds.
+func (c *call) end(a *attempt) {
+	if a == nil {
 		return
 	}
-	c.answer(resp)
+	a.cancel()
+	if a.body != nil {
+		_ = a.body.Close()
+		c.spent += a.body.spent()
+	}
+	if a.trial {
+		a.hop.knows.endTrial()
+		a.trial = false
+	}
+	c.g.pool.release(a.hop)
+}
+
+// again reports whether the request should be sent anew: the server has not seen it, or
+// could not read its encoding. It also learns what the server reads.
+func (c *call) again(a *attempt, resp *http.Response, err error) bool {
+	switch {
+	case a == nil || c.r.Context().Err() != nil:
+		return false
+	case err != nil:
+		return notSeen(err)
+	case !c.grpc:
+		return false
+	}
+	k := a.hop.knows
+	k.learnList(resp.Header["Grpc-Accept-Encoding"])
+	if a.plan.to == "" {
+		return false
+	}
+	if endsWithHeaders(resp) {
+		h := resp.Header
+		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message")) {
+			k.learnRefusal(a.plan.to)
+			c.g.config.Stats.Error("encoding_refused")
+			return canOpen(a.plan.to)
+		}
+		return false
+	}
+	if a.body != nil && a.body.compressed() {
+		k.learnProof(a.plan.to)
+	}
+	return false
+}
+
+// notSeen reports whether an error means that the server has not begun with the call, so
+// that it may be sent anew. The transport has no types for all of them.
+func notSeen(err error) bool {
+	var reset http2.StreamError
+	if errors.As(err, &reset) {
+		return reset.Code == http2.ErrCodeRefusedStream
+	}
+	switch err.Error() {
+	case "http2: Transport received Server's graceful shutdown GOAWAY", "http2: client conn not usable":
+		return true
+	}
+	return false
 }
 
 // answer hands on a response as it comes.
-func (c *call) answer(resp *http.Response) {
+func (c *call) answer(a *attempt, resp *http.Response) {
+	if a.trial {
+		a.hop.knows.endTrial()
+		a.trial = false
+	}
+	var body io.Reader = resp.Body
+	if c.grpc {
+		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")))
+		c.terms.tell(resp.Header, p)
+		if !p.untouched() {
+			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, budget: c.g.config.Replies}
+			defer func() { w.free(); c.spent += time.Duration(w.spent.Load()) }()
+			body = w
+		}
+	}
 	copyHeaders(c.w.Header(), resp.Header)
 	c.headersSent = true
 	c.w.WriteHeader(resp.StatusCode)
 	if !endsWithHeaders(resp) {
 		_ = http.NewResponseController(c.w).Flush()
 	}
-	if err := c.copy(resp.Body); err != nil {
+	if err := c.copy(body); err != nil {
 		c.fail(err)
 		return
 	}
@@ -114,12 +271,71 @@ func (c *call) fail(err error) {
 		http.Error(c.w, "cinch: "+err.Error(), http.StatusBadGateway)
 		return
 	}
-	endingOf(err).fail(c.w, c.headersSent)
+	e := endingOf(err)
+	if e.code == codeCancelled && timedOut(c.r.Header.Get("Grpc-Timeout"), time.Since(c.start)) {
+		e.code = codeDeadlineExceeded // servers reset what has run out of time
+	}
+	c.g.config.Stats.Error(e.class())
+	e.fail(c.w, c.headersSent)
 }
 
-// requestBody is the client's, which stays open when the transport is done with it: the
-// server would answer what still comes with an error, and the client would lose the tail
-// of its response.
-type requestBody struct{ io.Reader }
+// requestBody is what the transport reads. The client's body below stays open when the
+// transport is done with it: the server would answer what still comes with an error, and
+// the client would lose the tail of its response.
+type requestBody struct {
+	src      io.Reader
+	rewriter *rewriter // nil: the messages are not touched
 
-func (requestBody) Close() error { return nil }
+	mu      sync.Mutex
+	reading bool
+	closed  bool
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	if !b.begin() {
+		return 0, errReplaced
+	}
+	n, err := b.src.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	if b.closed {
+		b.free()
+	}
+	return n, err
+}
+
+func (b *requestBody) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = !b.closed
+	return b.reading
+}
+
+// Close frees what a message holds. The transport calls it from anywhere, even during a
+// Read, and so do we.
+func (b *requestBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if !b.reading {
+		b.free()
+	}
+	return nil
+}
+
+func (b *requestBody) free() {
+	if b.rewriter != nil {
+		b.rewriter.free()
+	}
+}
+
+// compressed reports whether a compressed message has gone out.
+func (b *requestBody) compressed() bool { return b.rewriter != nil && b.rewriter.compressed.Load() }
+
+func (b *requestBody) spent() time.Duration {
+	if b.rewriter == nil {
+		return 0
+	}
+	return time.Duration(b.rewriter.spent.Load())
+}

@@ -7,7 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -19,6 +19,10 @@ const (
 	DefaultWindow        = 128 << 10 // bytes
 	DefaultMaxHeader     = 64 << 10  // bytes
 )
+
+// replayBudget bounds what a gateway keeps of requests, in bytes. It is apart from the
+// budget of messages: who holds some of one never waits for the other.
+const replayBudget = 32 << 20
 
 // Config is what a gateway is made of. It is not changed after NewGateway.
 type Config struct {
@@ -34,7 +38,9 @@ type Config struct {
 	MaxSeal       int // longer messages are not compressed
 	MaxOpen       int // nothing longer comes out of a compressed message
 
-	Engine            *codec.Engine
+	Codecs            *grpccodec.Set
+	Cache             *Cache          // shared by the gateways of a process; nil: one of its own
+	UpstreamReads     []string        // encodings that the upstream is known to read
 	Requests, Replies *gateway.Budget // of the bytes of messages held
 	Stats             *gateway.Stats
 	Log               *slog.Logger
@@ -45,6 +51,12 @@ func (c *Config) setDefaults() {
 	orDefault(&c.UpstreamConns, DefaultUpstreamConns)
 	orDefault(&c.Window, DefaultWindow)
 	orDefault(&c.MaxHeader, DefaultMaxHeader)
+	if c.Codecs == nil {
+		c.Codecs = grpccodec.NewSet(grpccodec.Options{})
+	}
+	if c.Cache == nil {
+		c.Cache = NewCache(c.Codecs)
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -61,13 +73,17 @@ type Gateway struct {
 	config Config
 	server gateway.Server
 	pool   *pool
+
+	replays *gateway.Budget // of what is kept of requests for another attempt
+	big     chan struct{}   // holds a token for the one message that opens to more than was expected
+
 	policy atomic.Pointer[policy.Messages]
 }
 
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{config: c}
+	g := &Gateway{config: c, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
 	g.pool = newPool(&g.config)
 	g.server = gateway.Server{
 		Name:       c.Name,
@@ -82,6 +98,12 @@ func NewGateway(c Config) *Gateway {
 
 // SetPolicy puts rules into force for calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
+
+// forced reports whether messages are compressed even at a loss.
+func (g *Gateway) forced() bool {
+	p := g.policy.Load()
+	return p != nil && p.Force
+}
 
 // Serve accepts on l until Shutdown; see [gateway.Server].
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }

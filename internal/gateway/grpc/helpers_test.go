@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -128,7 +127,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	stats := gateway.NewStats("test", "grpc")
 	up.Stats = stats
 	c := Config{
-		Name: "test", Upstream: up, Stats: stats, Engine: codec.New(codec.Options{}),
+		Name: "test", Upstream: up, Stats: stats,
 		MaxSeal: 32 << 20, MaxOpen: 32 << 20,
 		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
 	}

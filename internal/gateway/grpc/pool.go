@@ -28,6 +28,7 @@ var (
 // hop is a connection to the upstream, shared by many calls.
 type hop struct {
 	conn   *http2.ClientConn
+	knows  *knowledge
 	active int // calls; guarded by pool.mu
 }
 
@@ -36,6 +37,7 @@ type pool struct {
 	up        gateway.Upstream
 	transport *http2.Transport
 	max       int
+	reads     []string        // encodings that all servers read
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
 
@@ -51,7 +53,7 @@ type dial struct {
 }
 
 func newPool(c *Config) *pool {
-	p := &pool{up: c.Upstream, max: c.UpstreamConns}
+	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
@@ -145,7 +147,7 @@ func (p *pool) open(d *dial) {
 		err = errClosed
 	}
 	if err == nil {
-		p.hops = append(p.hops, &hop{conn: conn})
+		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads}})
 	}
 	d.err = err
 	p.dialing = nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -36,6 +37,10 @@ func endingOf(err error) ending {
 	switch {
 	case errors.As(err, &reset):
 		return ending{codeOfReset(reset.Code), "the upstream reset the stream: " + reset.Code.String()}
+	case errors.Is(err, errTooLarge):
+		return ending{codeResourceExhausted, err.Error()}
+	case errors.Is(err, errCorrupt), errors.Is(err, errFormat):
+		return ending{codeInternal, err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
 		return ending{codeDeadlineExceeded, err.Error()}
 	case errors.Is(err, context.Canceled):
@@ -58,6 +63,39 @@ func codeOfReset(c http2.ErrCode) code {
 	default:
 		return codeInternal
 	}
+}
+
+// class names the ending in metrics.
+func (s ending) class() string {
+	switch s.code {
+	case codeCancelled:
+		return "cancelled"
+	case codeDeadlineExceeded:
+		return "deadline"
+	case codePermissionDenied:
+		return "permission"
+	case codeResourceExhausted:
+		return "exhausted"
+	case codeUnavailable:
+		return "unavailable"
+	default:
+		return "internal"
+	}
+}
+
+// timeoutUnits are those of grpc-timeout.
+var timeoutUnits = map[byte]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
+// timedOut reports whether a call that took so long has exceeded its grpc-timeout.
+func timedOut(timeout string, took time.Duration) bool {
+	if len(timeout) < 2 || len(timeout) > 9 {
+		return false
+	}
+	unit, known := timeoutUnits[timeout[len(timeout)-1]]
+	n, err := strconv.Atoi(timeout[:len(timeout)-1])
+	return known && err == nil && float64(took) >= float64(n)*float64(unit)
 }
 
 // fail ends a call. Before the headers have gone it is an answer of nothing else, which

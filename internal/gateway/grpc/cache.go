@@ -1,0 +1,260 @@
+package grpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// A cache remembers what messages were compressed to, for so long, so much of it, and none
+// that are smaller: those cost less to compress than to look up.
+const (
+	cacheTime      = 5 * time.Second
+	cacheBytes     = 32 << 20
+	minCachedBytes = 4 << 10
+)
+
+// When fewer than one in rareHits lookups of a round finds something, only one message in
+// sparse is looked up until that changes: a hash costs as much as a fast compression. Which
+// ones is decided by their content, so that copies of a message are treated alike.
+const (
+	roundLookups = 512
+	rareHits     = 32
+	sparse       = 16
+)
+
+// Cache compresses messages, and a message that goes to several upstreams within seconds
+// only once: replicas of a write, say. Those that come while it is being compressed wait
+// for it. It is shared by the gateways of a process.
+type Cache struct {
+	codecs *grpccodec.Set
+	seed   maphash.Seed
+
+	mu            sync.Mutex
+	entries       map[cacheKey]*cacheEntry
+	order         []*cacheEntry // by age, the oldest first
+	bytes         int
+	sweeping      bool
+	thin          bool // only one in sparse is looked up
+	lookups, hits int  // of this round
+	totals        cacheTotals
+}
+
+type cacheTotals struct{ hits, joined, misses, skipped uint64 }
+
+// cacheKey names a message by all of its content: a collision would be wrong data.
+type cacheKey struct {
+	sum     [sha256.Size]byte
+	setting codec.Setting
+}
+
+type cacheEntry struct {
+	key  cacheKey
+	at   time.Time
+	done chan struct{} // closed when out or err is there
+	out  []byte        // never changed, left to the collector
+	err  error
+	size int // of out as the cache counts it; guarded by Cache.mu
+}
+
+// NewCache makes a cache that compresses with codecs.
+func NewCache(codecs *grpccodec.Set) *Cache {
+	return &Cache{codecs: codecs, seed: maphash.MakeSeed(), entries: map[cacheKey]*cacheEntry{}}
+}
+
+// packed is a compressed message. done must be called when it is no longer used.
+type packed struct {
+	bytes  []byte
+	pooled bool
+}
+
+func (p packed) done() {
+	if p.pooled {
+		gateway.PutBuffer(p.bytes)
+	}
+}
+
+// compress returns what raw becomes by a setting.
+func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (packed, error) {
+	if !c.wanted(raw) {
+		return c.alone(raw, s)
+	}
+	key := cacheKey{sha256.Sum256(raw), s}
+	e, found := c.lookup(key)
+	if !found {
+		return c.fill(e, raw)
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return packed{}, ctx.Err()
+	}
+	if e.err != nil {
+		return c.alone(raw, s)
+	}
+	return packed{bytes: e.out}, nil
+}
+
+func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
+	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
+	out, err := c.codecs.AppendCompress(buf, raw, s.String())
+	return packed{out, true}, err
+}
+
+// fill compresses for an entry that others may wait for already.
+func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
+	p, err := c.alone(raw, e.key.setting)
+	if err == nil {
+		e.out = append([]byte(nil), p.bytes...) // exactly as long as it is
+	}
+	e.err = err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.size = len(e.out)
+	c.bytes += e.size
+	close(e.done)
+	c.trim(time.Now())
+	return p, err
+}
+
+// wanted tells whether a message is looked up at all.
+func (c *Cache) wanted(raw []byte) bool {
+	if len(raw) < minCachedBytes {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.thin || c.sample(raw)%sparse == 0 {
+		return true
+	}
+	c.totals.skipped++
+	return false
+}
+
+// sample hashes pieces of a message that is long enough to have them.
+func (c *Cache) sample(raw []byte) uint64 {
+	const piece = 64
+	h := uint64(len(raw))
+	for _, at := range [...]int{0, len(raw) / 2, len(raw) - piece} {
+		h = h*31 + maphash.Bytes(c.seed, raw[at:at+piece])
+	}
+	return h >> 7
+}
+
+// lookup returns the entry of a key, and whether it was there; if not its maker is the caller.
+func (c *Cache) lookup(key cacheKey) (e *cacheEntry, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, found = c.entries[key]
+	if found && time.Since(e.at) > cacheTime && e.isDone() {
+		c.trim(time.Now())
+		e, found = c.entries[key]
+	}
+	c.count(e, found)
+	if found {
+		return e, true
+	}
+	e = &cacheEntry{key: key, at: time.Now(), done: make(chan struct{})}
+	c.entries[key] = e
+	c.order = append(c.order, e)
+	c.startSweep()
+	return e, false
+}
+
+func (e *cacheEntry) isDone() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// count keeps the totals and decides about the next round. c.mu is held.
+func (c *Cache) count(e *cacheEntry, found bool) {
+	c.lookups++
+	switch {
+	case !found:
+		c.totals.misses++
+	case e.isDone():
+		c.totals.hits++
+		c.hits++
+	default:
+		c.totals.joined++
+		c.hits++
+	}
+	if c.lookups >= roundLookups {
+		c.thin = c.hits*rareHits < c.lookups
+		c.lookups, c.hits = 0, 0
+	}
+}
+
+// trim forgets what is too old or too much, the oldest first. An entry that is being made
+// stays, and what came after it: there is no more of that than calls in flight. c.mu is held.
+func (c *Cache) trim(now time.Time) {
+	for len(c.order) > 0 {
+		e := c.order[0]
+		if !e.isDone() || c.bytes <= cacheBytes && now.Sub(e.at) <= cacheTime {
+			return
+		}
+		delete(c.entries, e.key)
+		c.bytes -= e.size
+		c.order[0] = nil
+		c.order = c.order[1:]
+	}
+}
+
+// startSweep makes sure that memory is given back when messages stop to come. c.mu is held.
+func (c *Cache) startSweep() {
+	if c.sweeping {
+		return
+	}
+	c.sweeping = true
+	time.AfterFunc(cacheTime, c.sweep)
+}
+
+func (c *Cache) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweeping = false
+	c.trim(time.Now())
+	if len(c.order) > 0 {
+		c.startSweep()
+	}
+}
+
+var (
+	cacheLookups = prometheus.NewDesc("cinch_grpc_cache_lookups_total",
+		"Messages looked up before they are compressed, by outcome.", []string{"outcome"}, nil)
+	cacheHeld = prometheus.NewDesc("cinch_grpc_cache_bytes",
+		"Compressed messages that are remembered.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Cache) Describe(to chan<- *prometheus.Desc) {
+	to <- cacheLookups
+	to <- cacheHeld
+}
+
+// Collect implements prometheus.Collector.
+func (c *Cache) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	t, held := c.totals, c.bytes
+	c.mu.Unlock()
+	counter := func(outcome string, n uint64) {
+		to <- prometheus.MustNewConstMetric(cacheLookups, prometheus.CounterValue, float64(n), outcome)
+	}
+	counter("hit", t.hits)
+	counter("joined", t.joined)
+	counter("miss", t.misses)
+	counter("skipped", t.skipped)
+	to <- prometheus.MustNewConstMetric(cacheHeld, prometheus.GaugeValue, float64(held))
+}

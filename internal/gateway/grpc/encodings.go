@@ -1,0 +1,163 @@
+package grpc
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+)
+
+// identity is how headers name the lack of an encoding; here it is "".
+const identity = "identity"
+
+// gatewayToken in grpc-accept-encoding tells a gateway that its client is one too, and is
+// passed on to no one else. Such a client is told in the response's grpc-accept-encoding
+// what it may send. Others are not: their applications would see a header that the
+// upstream did not send.
+const gatewayToken = "cinch"
+
+var (
+	ownNames = grpccodec.Names()
+	ownList  = strings.Join(ownNames, ",")
+)
+
+// canOpen reports whether we can read messages of that encoding.
+func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
+
+// canonical turns the value of grpc-encoding into what we use.
+func canonical(encoding string) string {
+	if encoding == identity {
+		return ""
+	}
+	return encoding
+}
+
+// splitList reads the values of grpc-accept-encoding.
+func splitList(values []string) []string {
+	var names []string
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// encodingOf returns the encoding's name of a setting, "" for raw.
+func encodingOf(s codec.Setting) string {
+	if s.Codec == codec.Raw {
+		return ""
+	}
+	return s.Codec.String()
+}
+
+// answer is whether a peer reads an encoding.
+type answer int
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
+
+// refusalTime is how long a connection's refusal of an encoding counts, whatever it says
+// later: behind one connection there may be several servers, new and old.
+const refusalTime = time.Minute
+
+// knowledge is what is known of the server behind one connection. It lives as long as the
+// connection: another one may lead to another server, or to the same one upgraded.
+type knowledge struct {
+	given []string // by the configuration
+
+	mu      sync.Mutex
+	listed  []string // in its grpc-accept-encoding; nil: it never sent one
+	proved  []string // it took a message
+	refused map[string]time.Time
+	trial   bool // a call is finding out
+}
+
+// reads tells whether the server reads an encoding.
+func (k *knowledge) reads(encoding string) answer {
+	if encoding == "" {
+		return yes
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at, ok := k.refused[encoding]; ok && time.Since(at) < refusalTime {
+		return no
+	}
+	switch {
+	case slices.Contains(k.given, encoding), slices.Contains(k.proved, encoding), slices.Contains(k.listed, encoding):
+		return yes
+	case k.listed != nil:
+		return no
+	}
+	return unknown
+}
+
+// learnList takes the values of a response's grpc-accept-encoding.
+func (k *knowledge) learnList(values []string) {
+	if len(values) == 0 {
+		return
+	}
+	list := splitList(values)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Equal(k.listed, list) {
+		k.listed = append([]string{}, list...)
+	}
+}
+
+// learnProof says that the server read a message.
+func (k *knowledge) learnProof(encoding string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Contains(k.proved, encoding) {
+		k.proved = append(k.proved, encoding)
+	}
+	delete(k.refused, encoding)
+}
+
+// learnRefusal says that the server could not.
+func (k *knowledge) learnRefusal(encoding string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refused == nil {
+		k.refused = map[string]time.Time{}
+	}
+	k.refused[encoding] = time.Now()
+	k.proved = slices.DeleteFunc(k.proved, func(s string) bool { return s == encoding })
+}
+
+// beginTrial reserves the right to find something out, for one call at a time.
+func (k *knowledge) beginTrial() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.trial {
+		return false
+	}
+	k.trial = true
+	return true
+}
+
+func (k *knowledge) endTrial() {
+	k.mu.Lock()
+	k.trial = false
+	k.mu.Unlock()
+}
+
+// saysNotInstalled reports whether a response of nothing but a status means that the
+// server does not know the encoding: grpc-go's "Decompressor is not installed …", and what
+// Java, C, Node, .NET and Rust say instead. All speak of compression or of an encoding.
+func saysNotInstalled(code, message string) bool {
+	if code != "12" && code != "13" { // UNIMPLEMENTED, and INTERNAL of some
+		return false
+	}
+	message = strings.ToLower(message)
+	return strings.Contains(message, "compress") || strings.Contains(message, "encoding")
+}

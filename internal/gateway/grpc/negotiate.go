@@ -1,0 +1,166 @@
+package grpc
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// negotiation is what a call's headers and the policy say about its encodings. It does not
+// change during the call.
+type negotiation struct {
+	from        string   // of the client's messages
+	accepts     []string // by the client
+	fromGateway bool     // the client is a gateway
+	requests    []*policy.MessageRule
+	replies     []*policy.MessageRule
+}
+
+func negotiate(p *policy.Messages, r *http.Request) *negotiation {
+	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding"))}
+	for _, name := range splitList(r.Header["Grpc-Accept-Encoding"]) {
+		if name == gatewayToken {
+			n.fromGateway = true
+		} else if name != identity {
+			n.accepts = append(n.accepts, name)
+		}
+	}
+	if n.from != "" && !slices.Contains(n.accepts, n.from) {
+		n.accepts = append(n.accepts, n.from) // servers answer as they are asked
+	}
+	service, method, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
+	a := policy.MessageAddress{Space: []byte(service), Command: []byte(method), Direction: policy.Request}
+	n.requests = p.Covering(nil, a)
+	a.Direction = policy.Reply
+	n.replies = p.Covering(nil, a)
+	return n
+}
+
+// request plans the client's messages for a server of which k is known. With trial the
+// server may turn out not to read them: such a call must be able to start again.
+func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
+	to, trial := n.requestEncoding(k)
+	return planFor(n.from, to, n.requests), trial
+}
+
+func (n *negotiation) requestEncoding(k *knowledge) (to string, trial bool) {
+	if n.from != "" && !canOpen(n.from) {
+		return n.from, false
+	}
+	for _, r := range n.requests {
+		want := encodingOf(r.Setting)
+		switch answer := k.reads(want); {
+		case answer == yes:
+			return want, false
+		case answer == unknown && want == n.from:
+			return want, false
+		case answer == unknown && k.beginTrial():
+			return want, true
+		}
+	}
+	if k.reads(n.from) == no {
+		return "", false
+	}
+	return n.from, false
+}
+
+// reply plans the messages of a response whose encoding is from.
+func (n *negotiation) reply(from string) plan {
+	return planFor(from, n.replyEncoding(from), n.replies)
+}
+
+func (n *negotiation) replyEncoding(from string) string {
+	if from != "" && !canOpen(from) {
+		return from
+	}
+	for _, r := range n.replies {
+		if want := encodingOf(r.Setting); n.clientReads(want) {
+			return want
+		}
+	}
+	if n.clientReads(from) {
+		return from
+	}
+	return ""
+}
+
+func (n *negotiation) clientReads(encoding string) bool {
+	return encoding == "" || slices.Contains(n.accepts, encoding)
+}
+
+// planFor keeps the rules that can be followed once the encoding is settled.
+func planFor(from, to string, rules []*policy.MessageRule) plan {
+	p := plan{from: from, to: to}
+	if to == "" {
+		return p
+	}
+	compresses := false
+	for _, r := range rules {
+		name := encodingOf(r.Setting)
+		if name == "" || name == to {
+			p.rules = append(p.rules, r)
+			compresses = compresses || name != ""
+		}
+	}
+	if !compresses {
+		p.rules = nil
+	}
+	return p
+}
+
+// ask edits a request's headers: the encoding of its messages, and what the upstream may
+// answer with. Where no rule covers the call they stay as they are.
+func (n *negotiation) ask(h http.Header, p plan) {
+	setEncoding(h, p)
+	asks := make([]string, 0, 8)
+	for _, r := range n.replies {
+		if name := encodingOf(r.Setting); name != "" && !n.clientReads(name) && !slices.Contains(asks, name) {
+			asks = append(asks, name)
+		}
+	}
+	if len(n.requests) > 0 || len(n.replies) > 0 {
+		asks = append(asks, gatewayToken)
+	}
+	if len(asks) == 0 && !n.fromGateway {
+		return
+	}
+	list := splitList(h["Grpc-Accept-Encoding"])
+	list = slices.DeleteFunc(list, func(s string) bool { return s == gatewayToken })
+	setList(h, append(list, asks...))
+}
+
+// tell edits a response's headers: the encoding of its messages, and to another gateway
+// what it may send us, which is what we can open or the upstream can.
+func (n *negotiation) tell(h http.Header, p plan) {
+	setEncoding(h, p)
+	if !n.fromGateway {
+		return
+	}
+	list := splitList(h["Grpc-Accept-Encoding"])
+	for _, name := range ownNames {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	setList(h, list)
+}
+
+func setList(h http.Header, list []string) {
+	if len(list) == 0 {
+		delete(h, "Grpc-Accept-Encoding")
+		return
+	}
+	h["Grpc-Accept-Encoding"] = []string{strings.Join(list, ",")}
+}
+
+func setEncoding(h http.Header, p plan) {
+	switch {
+	case p.from == p.to:
+	case p.to == "":
+		delete(h, "Grpc-Encoding")
+	default:
+		h["Grpc-Encoding"] = []string{p.to}
+	}
+}

@@ -1,0 +1,253 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// grpc-go's registry belongs to the process, so clients and servers here read zstd, s2 and
+// gzip, and nobody reads lz4.
+func init() {
+	if err := grpccodec.Register("zstd", "s2", "gzip"); err != nil {
+		panic(err)
+	}
+}
+
+// recorder notes what a server's peers send it.
+type recorder struct {
+	mu        sync.Mutex
+	encodings map[string]int // of calls
+	wire      int            // bytes of messages as they came
+}
+
+func (r *recorder) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (r *recorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (r *recorder) HandleConn(context.Context, stats.ConnStats)                       {}
+
+func (r *recorder) HandleRPC(_ context.Context, s stats.RPCStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch s := s.(type) {
+	case *stats.InHeader:
+		if r.encodings == nil {
+			r.encodings = map[string]int{}
+		}
+		r.encodings[s.Compression]++
+	case *stats.InPayload:
+		r.wire += s.CompressedLength
+	}
+}
+
+func (r *recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(r.encodings, r.wire)
+}
+
+func (r *recorder) of(encoding string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.encodings[encoding]
+}
+
+func rulesOf(t testing.TB, list ...policy.MessageRule) *policy.Messages {
+	t.Helper()
+	p, err := policy.NewMessages(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func set(t testing.TB, text string) codec.Setting {
+	t.Helper()
+	s, err := codec.ParseSetting(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustEcho(t testing.TB, c *grpc.ClientConn, in []byte, options ...grpc.CallOption) {
+	t.Helper()
+	out, err := unary(within(t), c, "Unary", in, options...)
+	if err != nil || !bytes.Equal(in, out) {
+		t.Fatalf("%d bytes came back as %d: %v", len(in), len(out), err)
+	}
+}
+
+// A server that never says what it reads, as grpc-go's, is found out by one call.
+func TestTrialProves(t *testing.T) {
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen))
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
+	c := connect(t, g.addr)
+	for range 5 {
+		mustEcho(t, c, payload(100_000))
+	}
+	if seen.of("zstd") != 5 || seen.wire > 100_000 {
+		t.Errorf("the server got %s", seen)
+	}
+	if g.stats.Snapshot().Total.Sealed != 5 {
+		t.Errorf("%+v", g.stats.Snapshot().Total)
+	}
+}
+
+// "Decompressor is not installed" is answered by sending the call again as it came, and
+// remembered.
+func TestRefusalFallsBack(t *testing.T) {
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen))
+	for _, rest := range [][]policy.MessageRule{nil, {{Setting: set(t, "s2"), MinSize: 64}}} {
+		g := startGateway(t, "grpc://"+server, nil)
+		g.SetPolicy(rulesOf(t, append([]policy.MessageRule{{Setting: set(t, "lz4"), MinSize: 64}}, rest...)...))
+		c := connect(t, g.addr)
+		for range 4 {
+			mustEcho(t, c, payload(50_000))
+		}
+		s := stream(within(t), t, c, "Collect")
+		in := payload(10_000)
+		for range 3 {
+			_ = s.SendMsg(&in)
+		}
+		_ = s.CloseSend()
+		var out []byte
+		if err := s.RecvMsg(&out); err != nil || len(out) != 30_000 {
+			t.Errorf("%d bytes, %v", len(out), err)
+		}
+		if n := g.stats.Snapshot().Errors["encoding_refused"]; n != 1 {
+			t.Errorf("%d refusals", n)
+		}
+	}
+	if seen.of("lz4") != 2 || seen.of("s2") < 4 || seen.of("") < 4 {
+		t.Errorf("the server got %s", seen)
+	}
+}
+
+// A message that is too long to be sent again does not go out in an encoding on trial.
+func TestTrialOfLongMessages(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "lz4"), MinSize: 64}))
+	c := connect(t, g.addr)
+	for range 3 {
+		mustEcho(t, c, payload(3<<20))
+		mustEcho(t, c, payload(1000))
+	}
+}
+
+// Between two gateways messages are compressed, whatever both ends are able to.
+func TestTwoGateways(t *testing.T) {
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen))
+	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64} // nobody else reads it
+	far := startGateway(t, "grpc://"+server, nil)
+	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: rule.Setting, MinSize: 64, Direction: policy.Reply}))
+	near := startGateway(t, "grpc://"+far.addr, nil)
+	near.SetPolicy(rulesOf(t, rule))
+	c := connect(t, near.addr)
+	const n, calls = 200_000, 10
+	for range calls {
+		mustEcho(t, c, payload(n))
+	}
+	w := far.stats.Snapshot().Wire.Client
+	if w.ReceivedBytes > n*calls/3 || w.SentBytes > n*calls/3 {
+		t.Errorf("between the gateways: %+v", w)
+	}
+	if seen.of("") != calls {
+		t.Errorf("the server got %s", seen)
+	}
+	for _, native := range []string{"zstd", "gzip"} {
+		mustEcho(t, c, payload(n), grpc.UseCompressor(native))
+	}
+	if errors := near.stats.Snapshot().Errors; len(errors) > 0 {
+		t.Errorf("near: %v, far: %v", errors, far.stats.Snapshot().Errors)
+	}
+	s := stream(within(t), t, c, "Both", grpc.UseCompressor("s2"))
+	for i := range 20 {
+		in, out := payload(i*3000), []byte(nil)
+		if err := s.SendMsg(&in); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.RecvMsg(&out); err != nil || !bytes.Equal(in, out) {
+			t.Fatal(len(out), err)
+		}
+	}
+}
+
+// A rule that says raw sends plain messages, and one that is off touches nothing.
+func TestRawAndOff(t *testing.T) {
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen))
+	g := startGateway(t, "grpc://"+server, nil)
+	c := connect(t, g.addr)
+	p := rulesOf(t,
+		policy.MessageRule{Space: "test.*", Commands: []string{"Unary"}, Setting: set(t, "raw")},
+		policy.MessageRule{Setting: set(t, "s2"), MinSize: 64})
+	g.SetPolicy(p)
+	mustEcho(t, c, payload(5000), grpc.UseCompressor("zstd"))
+	if seen.of("") != 1 {
+		t.Errorf("the server got %s", seen)
+	}
+	off := *p
+	off.Off = true
+	g.SetPolicy(&off)
+	mustEcho(t, c, payload(5000), grpc.UseCompressor("zstd"))
+	if seen.of("zstd") != 1 {
+		t.Errorf("the server got %s", seen)
+	}
+}
+
+// What does not become smaller goes plain, in a stream that has an encoding.
+func TestNoGain(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamReads = []string{"zstd"} })
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 10}))
+	c := connect(t, g.addr)
+	noise := make([]byte, 10_000)
+	_, _ = rand.Read(noise)
+	mustEcho(t, c, noise)
+	if n := g.stats.Snapshot().Rules[0].LeftBy; len(n) != 1 || n[0].Reason != "no_gain" {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Copies of a message within seconds are compressed once.
+func TestCopiesAreCompressedOnce(t *testing.T) {
+	codecs := grpccodec.NewSet(grpccodec.Options{})
+	cache := NewCache(codecs)
+	server := startServer(t, echo)
+	var all sync.WaitGroup
+	for range 3 {
+		g := startGateway(t, "grpc://"+server, func(c *Config) {
+			c.Codecs, c.Cache, c.UpstreamReads = codecs, cache, []string{"zstd"}
+		})
+		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
+		c := connect(t, g.addr)
+		all.Go(func() {
+			for i := range 4 {
+				in := payload(20_000 + i)
+				out, err := unary(within(t), c, "Unary", in)
+				if err != nil || !bytes.Equal(in, out) {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := cache.totals; got.misses != 4 || got.hits+got.joined != 8 {
+		t.Errorf("%+v", got)
+	}
+}

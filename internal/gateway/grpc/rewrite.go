@@ -1,0 +1,306 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+var (
+	errTooLarge = errors.New("a compressed message is larger than max_open")
+	errCorrupt  = errors.New("a message can't be decompressed")
+	errFormat   = errors.New("the messages can't be told apart")
+)
+
+// plan is what becomes of the messages of one direction of a call.
+type plan struct {
+	from, to string                // encodings; "" is none
+	rules    []*policy.MessageRule // that compress with to, or say raw; in order
+}
+
+// untouched reports whether all messages go as they came.
+func (p *plan) untouched() bool { return p.from == p.to && len(p.rules) == 0 }
+
+// ruleFor returns the rule for a plain message, nil if it is to stay so.
+func (p *plan) ruleFor(n int) *policy.MessageRule {
+	if p.to == "" {
+		return nil
+	}
+	for _, r := range p.rules {
+		if r.Fits(n) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// rewriter reads the body of one direction and is read by the next hop: each message is
+// left alone, opened, compressed, or both. It holds one message at a time, within the
+// budget. It belongs to its reader.
+type rewriter struct {
+	g      *Gateway
+	ctx    context.Context
+	src    io.Reader
+	plan   plan
+	budget *gateway.Budget
+
+	// plainOver: longer messages are not compressed, because they could not be sent again.
+	plainOver func() int
+
+	header  [wire.HeaderLen]byte
+	out     []byte // what is ready for the reader, a pooled buffer
+	at      int    // in out
+	passing uint32 // bytes of the message at hand that go through as they come
+	held    int64  // of the budget, for out
+	bigHeld bool   // g.big is ours
+
+	err error
+
+	compressed atomic.Bool  // a compressed message has gone out
+	spent      atomic.Int64 // nanoseconds, on compressing and opening
+}
+
+// Read gives what goes to the next hop.
+func (w *rewriter) Read(p []byte) (int, error) {
+	for {
+		switch {
+		case w.at < len(w.out):
+			n := copy(p, w.out[w.at:])
+			w.at += n
+			return n, nil
+		case w.out != nil:
+			w.free()
+		case w.passing > 0:
+			return w.pass(p)
+		case w.err != nil:
+			return 0, w.err
+		default:
+			w.err = w.next()
+		}
+	}
+}
+
+// pass moves a piece of a message that stays as it is.
+func (w *rewriter) pass(p []byte) (int, error) {
+	n, err := w.src.Read(p[:min(len(p), int(w.passing))])
+	w.passing -= uint32(n)
+	if err != nil && (w.passing > 0 || !errors.Is(err, io.EOF)) {
+		w.passing, w.err = 0, err // a body that ends within a message ends so for the next hop too
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, err
+}
+
+// next decides about the next message. It returns io.EOF at the end of the body.
+func (w *rewriter) next() error {
+	n, err := io.ReadFull(w.src, w.header[:])
+	if err == io.ErrUnexpectedEOF {
+		w.set(append(gateway.GetBuffer(n), w.header[:n]...))
+		return io.EOF
+	}
+	if err != nil {
+		return err
+	}
+	h, err := wire.ParseHeader(w.header[:])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	switch {
+	case h.Compressed && w.plan.from == w.plan.to:
+		w.compressed.Store(true)
+		return w.letPass()
+	case h.Compressed:
+		return w.open(int(h.Len))
+	}
+	rule := w.plan.ruleFor(int(h.Len))
+	if rule == nil {
+		return w.letPass()
+	}
+	return w.compress(rule, int(h.Len))
+}
+
+// letPass sends the message at hand as it is.
+func (w *rewriter) letPass() error {
+	h, _ := wire.ParseHeader(w.header[:])
+	w.set(append(gateway.GetBuffer(wire.HeaderLen), w.header[:]...))
+	w.passing = h.Len
+	return nil
+}
+
+func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }
+
+// free gives back what the last message took.
+func (w *rewriter) free() {
+	gateway.PutBuffer(w.out)
+	w.out, w.at = nil, 0
+	w.budget.Release(w.held)
+	w.held = 0
+	if w.bigHeld {
+		<-w.g.big
+		w.bigHeld = false
+	}
+}
+
+// compress reads a plain message and sends it compressed, if that is worth it and memory
+// is there; else it goes as it is.
+func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
+	reason := ""
+	switch {
+	case n > w.g.config.MaxSeal:
+		reason = "large"
+	case w.plainOver != nil && n > w.plainOver():
+		reason = "trial"
+	case !w.budget.TryAcquire(2 * int64(n)):
+		reason = "budget"
+	}
+	if reason != "" {
+		w.g.config.Stats.Left(rule.Name, reason, n)
+		return w.letPass()
+	}
+	w.held = 2 * int64(n)
+	in, err := w.read(n)
+	if err != nil {
+		return err
+	}
+	w.pack(rule, in)
+	return nil
+}
+
+// pack sets what goes out for a plain message, which it takes over.
+func (w *rewriter) pack(rule *policy.MessageRule, in []byte) {
+	start := time.Now()
+	packed, err := w.g.config.Cache.compress(w.ctx, in, rule.Setting)
+	took := time.Since(start)
+	w.spent.Add(int64(took))
+	stats, raw := w.g.config.Stats, len(in)
+	switch {
+	case err != nil:
+		stats.Error("compress")
+		stats.Left(rule.Name, "error", raw)
+	case !rule.Worth(raw, len(packed.bytes)) && !w.g.forced():
+		stats.SealTime(rule.Name, rule.Setting.Codec, took)
+		stats.Left(rule.Name, "no_gain", raw)
+	default:
+		stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
+		w.compressed.Store(true)
+		w.send(packed.bytes, true)
+		packed.done()
+		gateway.PutBuffer(in)
+		return
+	}
+	packed.done()
+	w.send(in, false)
+	gateway.PutBuffer(in)
+}
+
+// send copies a message behind its header.
+func (w *rewriter) send(m []byte, compressed bool) {
+	out := wire.AppendHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
+	w.set(append(out, m...))
+	w.shrink()
+}
+
+// shrink gives back the budget for what is no longer held.
+func (w *rewriter) shrink() {
+	keep := int64(cap(w.out))
+	if size := w.budget.Use().Size; w.held > keep && w.held <= size {
+		w.budget.Release(w.held - keep)
+		w.held = keep
+	}
+}
+
+// read reads the message at hand into a buffer that the caller owns.
+func (w *rewriter) read(n int) ([]byte, error) {
+	buf := gateway.GetBuffer(n)[:n]
+	got, err := io.ReadFull(w.src, buf)
+	if err == nil {
+		return buf, nil
+	}
+	gateway.PutBuffer(buf)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil, fmt.Errorf("%w: %w after %d of %d bytes", errFormat, wire.ErrTruncated, got, n)
+	}
+	return nil, err
+}
+
+// Opened messages are first given room for this many times their size, and more only when
+// that is too little.
+const openRatio = 8
+
+// open reads a compressed message of another encoding than the next hop's, and sends it
+// plain, or compressed anew.
+func (w *rewriter) open(n int) error {
+	if !canOpen(w.plan.from) {
+		return fmt.Errorf("%w: compressed, without an encoding", errFormat)
+	}
+	most := w.g.config.MaxOpen
+	if n > most {
+		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
+	}
+	limit := min(most, openRatio*n+512)
+	w.held = int64(n) + 2*int64(limit)
+	if err := w.budget.Acquire(w.ctx, w.held); err != nil {
+		w.held = 0
+		return err
+	}
+	in, err := w.read(n)
+	if err != nil {
+		return err
+	}
+	defer gateway.PutBuffer(in)
+	raw, err := w.expand(in, limit)
+	if err != nil {
+		return err
+	}
+	if rule := w.plan.ruleFor(len(raw)); rule != nil && len(raw) <= w.g.config.MaxSeal {
+		w.pack(rule, raw)
+		return nil
+	}
+	w.send(raw, false)
+	gateway.PutBuffer(raw)
+	return nil
+}
+
+// expand opens a message, which may become limit bytes, or as many as are allowed at all
+// when nobody else opens so much: that is what bounds the memory for which no budget was
+// asked, and nobody waits who holds it.
+func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
+	start := time.Now()
+	defer func() { w.spent.Add(int64(time.Since(start))) }()
+	codecs, stats := w.g.config.Codecs, w.g.config.Stats
+	raw, err := codecs.AppendDecompress(gateway.GetBuffer(min(limit, 4*len(in))), in, w.plan.from, limit)
+	if errors.Is(err, grpccodec.ErrTooLarge) && limit < w.g.config.MaxOpen {
+		select {
+		case w.g.big <- struct{}{}:
+			w.bigHeld = true
+		case <-w.ctx.Done():
+			return nil, w.ctx.Err()
+		}
+		raw, err = codecs.AppendDecompress(nil, in, w.plan.from, w.g.config.MaxOpen)
+	}
+	switch {
+	case errors.Is(err, grpccodec.ErrTooLarge):
+		stats.Error("too_large")
+		return nil, fmt.Errorf("%w, %d bytes", errTooLarge, w.g.config.MaxOpen)
+	case err != nil:
+		stats.Error("corrupt")
+		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	id, _ := codec.ParseID(w.plan.from)
+	stats.Opened(id, len(in), len(raw), time.Since(start))
+	return raw, nil
+}
