@@ -3,6 +3,8 @@ package testenv
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,8 +18,9 @@ type RedisServer struct {
 	Port int
 	Dir  string // its working directory, removed after the test
 
-	args []string
-	proc *process
+	program string // redis-server
+	args    []string
+	proc    *process
 
 	connect sync.Once // makes client, for building clusters
 	client  *goredis.Client
@@ -29,8 +32,22 @@ type RedisServer struct {
 // test is skipped, or fails when CI=true.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	Program(t, "redis-server")
-	s := &RedisServer{Dir: t.TempDir(), args: args}
+	return startRedis(t, Program(t, "redis-server"), args)
+}
+
+// Redis74 is Redis with version 7.4, whose hashes may have fields that expire.
+func Redis74(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	path := filepath.Join(CacheDir(), "redis-7.4.1", "redis-server")
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "Redis 7.4", "run: test/servers install redis74")
+	}
+	return startRedis(t, path, args)
+}
+
+func startRedis(t testing.TB, program string, args []string) *RedisServer {
+	t.Helper()
+	s := &RedisServer{Dir: t.TempDir(), program: program, args: args}
 	var err error
 	for range startTries {
 		s.Port = FreePort(t)
@@ -49,7 +66,7 @@ func (s *RedisServer) start() error {
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--daemonize", "no",
 	}, s.args...)
-	p, err := startProcess(s.Dir, nil, "redis-server", args...)
+	p, err := startProcess(s.Dir, nil, s.program, args...)
 	if err != nil {
 		return err
 	}
