@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -134,7 +137,16 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 
 // connect opens the store at all nodes that it has now.
 func (w *where) connect(ctx context.Context) (err error) {
-	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(w.upstream), DBs: w.dbs})
+	var dicts atomic.Pointer[nodeDicts]
+	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{
+		Client: clientOptions(w.upstream), DBs: w.dbs,
+		OnConnect: func(ctx context.Context, c *redis.Conn) error {
+			if d := dicts.Load(); d != nil {
+				return d.ensure(ctx, c)
+			}
+			return nil
+		},
+	})
 	if err != nil {
 		return w.failure(err)
 	}
@@ -145,8 +157,10 @@ func (w *where) connect(ctx context.Context) (err error) {
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if w.dicts, err = newNodeDicts(ctx, w.store, w.files); err != nil {
 		w.close()
+		return err
 	}
-	return err
+	dicts.Store(w.dicts)
+	return nil
 }
 
 // moved reports whether the cluster's slots are with others than when it was opened, and
@@ -284,6 +298,9 @@ func (w *where) sealer() *cinch.Sealer {
 type nodeDicts struct {
 	local dict.Set
 	nodes []*storeredis.Dicts
+
+	mu        sync.Mutex
+	published []uint32 // what values may be about to name
 }
 
 // newNodeDicts also keeps the dictionaries in the nodes until ctx ends.
@@ -319,8 +336,12 @@ func (d *nodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return nil, missing
 }
 
-// publish puts dictionaries into every node, before any value names them.
+// publish puts dictionaries into every node, before any value names them, and from now on
+// into whatever else is connected to: a node may be new, or restored from an old backup.
 func (d *nodeDicts) publish(ctx context.Context, numbers []uint32) error {
+	d.mu.Lock()
+	d.published = append(d.published, numbers...)
+	d.mu.Unlock()
 	for _, number := range numbers {
 		x, err := d.Dictionary(number)
 		if err != nil {
@@ -333,6 +354,14 @@ func (d *nodeDicts) publish(ctx context.Context, numbers []uint32) error {
 		}
 	}
 	return nil
+}
+
+// ensure is for new connections.
+func (d *nodeDicts) ensure(ctx context.Context, c *redis.Conn) error {
+	d.mu.Lock()
+	numbers := slices.Clone(d.published)
+	d.mu.Unlock()
+	return d.nodes[0].Ensure(ctx, c, numbers...)
 }
 
 // ready reports that every node holds the dictionary, and looks again before it says no.

@@ -30,7 +30,7 @@ With --before, to be used before rules are first enabled, list the values that b
 take them for envelopes. Write those again through a gateway (with enabled: false), which wraps them.
 
 Exit codes: 0 everything opens, 1 failed, 4 something is damaged (with --before: begins with the magic) or could not
-be read, 12 only dictionaries are missing, 10 the store can't be reached, 11 configuration invalid, 130 interrupted.`,
+be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 the store can't be reached, 11 configuration invalid, 130 interrupted.`,
 		Example: `  cinch verify --before redis://cache.internal
   cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json`,
 		Args: whereUsage,
@@ -68,7 +68,14 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if err := errors.Join(o.table(report, ""), err); err != nil {
 		return err
 	}
-	return o.verdict(report)
+	if err := o.verdict(report); err != nil || o.before {
+		return err
+	}
+	missing, err := w.lacking(ctx, report)
+	if err != nil {
+		return err
+	}
+	return w.lackingError(missing)
 }
 
 func (o *verifyOptions) verdict(r *pack.Report) error {

@@ -13,7 +13,7 @@ import (
 // functions keeps dictionaries as function libraries, whose names begin with a prefix. Its
 // methods return errNoFunctions from a server that has none.
 type functions struct {
-	client goredis.UniversalClient
+	client goredis.Cmdable
 	prefix string
 }
 

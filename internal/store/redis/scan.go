@@ -48,13 +48,16 @@ type Space struct {
 type OpenOptions struct {
 	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
 	DBs    []int           // nil: all that hold keys
+	// OnConnect, unless it is nil, is called with each new connection, to whichever node,
+	// before that is used for anything else.
+	OnConnect func(context.Context, *goredis.Conn) error
 }
 
 // Open connects to the server and looks at what it is. A replica is refused with
 // ErrReplica, since nothing could be replaced there.
 func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s := &Store{base: o.Client}
-	s.base.DB, s.base.OnConnect = 0, dontTouch
+	s.base.DB, s.base.OnConnect = 0, onConnect(o.OnConnect)
 	first := s.newNode(s.base.Addr)
 	s.nodes = []*Node{first}
 	err := s.look(ctx, o.DBs)
@@ -63,6 +66,18 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
+	if next == nil {
+		return dontTouch
+	}
+	return func(ctx context.Context, c *goredis.Conn) error {
+		if err := dontTouch(ctx, c); err != nil {
+			return err
+		}
+		return next(ctx, c)
+	}
 }
 
 // dontTouch asks a server that can (Redis 7.2) not to count our reads as use.
@@ -131,7 +146,7 @@ func (s *Store) lookAround(ctx context.Context) error {
 	s.cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
 		Addrs: addrs, Username: s.base.Username, Password: s.base.Password, TLSConfig: s.base.TLSConfig, Dialer: s.base.Dialer,
 		DialTimeout: s.base.DialTimeout, ReadTimeout: s.base.ReadTimeout, WriteTimeout: s.base.WriteTimeout,
-		OnConnect: dontTouch, DisableIdentity: true, ContextTimeoutEnabled: true,
+		OnConnect: s.base.OnConnect, DisableIdentity: true, ContextTimeoutEnabled: true,
 	})
 	for _, addr := range addrs {
 		n := s.newNode(addr)

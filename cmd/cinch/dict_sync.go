@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/pack"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+func newDictSyncCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sync URL",
+		Short: "Put every dictionary of a cluster onto all of its primaries",
+		Long: `Put every dictionary that any primary of a cluster holds onto those that lack it, archived ones into their archive.
+The URL of any node will do.
+
+Values take no dictionary along when their slot moves. 'redis-cli --cluster add-node' copies functions, and with them
+dictionaries, to the new node; with other tools run this after a node has joined, before slots are moved to it. It does
+no harm at any other time.`,
+		Example: "  cinch dict sync redis://node1.internal:6379",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDictSync(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
+	}
+}
+
+func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
+	o := whereOptions{}
+	if err := o.take([]string{rawURL}); err != nil {
+		return err
+	}
+	w, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	held, err := w.dicts.held(ctx)
+	if err != nil {
+		return w.failure(err)
+	}
+	copied, err := w.dicts.spread(ctx, held, func(d *codec.Dict, node int) {
+		fmt.Fprintf(out, "%08x: put onto %s\n", d.Number(), w.store.Nodes()[node].Name())
+	})
+	if err != nil {
+		return w.failure(err)
+	}
+	if copied == 0 {
+		fmt.Fprintf(out, "nothing to do: each of %s holds the same dictionaries\n", count(len(held), "primary", "primaries"))
+	}
+	return nil
+}
+
+// held are the dictionaries of each node, by number. What can't be used is left out.
+func (d *nodeDicts) held(ctx context.Context) ([]map[uint32]storeredis.State, error) {
+	all := make([]map[uint32]storeredis.State, len(d.nodes))
+	for i, n := range d.nodes {
+		infos, err := n.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = map[uint32]storeredis.State{}
+		for _, info := range infos {
+			if info.Problem == "" && all[i][info.Number] != storeredis.Live {
+				all[i][info.Number] = info.State
+			}
+		}
+	}
+	return all, nil
+}
+
+// spread puts onto each node what it lacks.
+func (d *nodeDicts) spread(ctx context.Context, held []map[uint32]storeredis.State, tell func(*codec.Dict, int)) (copied int, err error) {
+	states := map[uint32]storeredis.State{}
+	for _, of := range held {
+		for number, state := range of {
+			if states[number] != storeredis.Live {
+				states[number] = state
+			}
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(states)) {
+		x, err := d.Dictionary(number)
+		if err != nil {
+			return copied, fmt.Errorf("dictionary %08x: %w", number, err)
+		}
+		for i, n := range d.nodes {
+			if _, there := held[i][number]; there {
+				continue
+			}
+			if err := n.Publish(ctx, x); err != nil {
+				return copied, err
+			}
+			if states[number] == storeredis.Archived {
+				if err := n.Archive(ctx, number); err != nil {
+					return copied, err
+				}
+			}
+			tell(x, i)
+			copied++
+		}
+	}
+	return copied, nil
+}
+
+// lacking lists the nodes of a cluster without a dictionary that values of the cluster
+// name: readers that ask a value's own node alone, or another cluster that the node is
+// restored to, would not find it.
+func (w *where) lacking(ctx context.Context, r *pack.Report) (missing []string, err error) {
+	if !w.store.Cluster() {
+		return nil, nil
+	}
+	held, err := w.dicts.held(ctx)
+	if err != nil {
+		return nil, w.failure(err)
+	}
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		_, text, named := strings.Cut(setting, "@")
+		number, err := strconv.ParseUint(text, 16, 32)
+		if !named || err != nil {
+			continue
+		}
+		for i, of := range held {
+			if _, there := of[uint32(number)]; !there {
+				missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", w.store.Nodes()[i].Name(), number))
+			}
+		}
+	}
+	return missing, nil
+}
+
+// lackingError says what to do about it.
+func (w *where) lackingError(missing []string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return withCode(exitDictMissing, ui.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
+}

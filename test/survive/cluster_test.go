@@ -1,0 +1,229 @@
+package survive
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// cluster is one whose values are packed with a dictionary.
+type cluster struct {
+	t     *testing.T
+	nodes []*testenv.RedisServer
+	c     *goredis.ClusterClient
+	d     *codec.Dict
+	pack  []string // the command that packs
+}
+
+const clusterKeys = 1500
+
+func clusterKey(i int) string { return fmt.Sprint("cluster:", i) }
+
+func newCluster(t *testing.T) *cluster {
+	x := &cluster{t: t, nodes: testenv.Cluster(t, 3, 0), d: newDict(t, "cluster")}
+	x.c = goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{x.nodes[0].Addr, x.nodes[2].Addr}, MaxRedirects: 16})
+	t.Cleanup(func() { x.c.Close() })
+	file := filepath.Join(t.TempDir(), "cluster.dict")
+	must(t, dict.Save(file, x.d))
+	x.pack = []string{"pack", "redis://" + x.nodes[0].Addr, "--to", fmt.Sprintf("zstd-3@%08x", x.d.Number()), "--dict", file, "--no-backoff"}
+	return x
+}
+
+// write makes all values new, and plain.
+func (x *cluster) write(round int) {
+	x.t.Helper()
+	_, err := x.c.Pipelined(x.t.Context(), func(p goredis.Pipeliner) error {
+		for i := range clusterKeys {
+			p.Set(x.t.Context(), clusterKey(i), valueOf(clusterKey(i), round), 0)
+		}
+		return nil
+	})
+	must(x.t, err)
+}
+
+// packing starts the packer at a pace at which it takes some seconds.
+func (x *cluster) packing() (wait func() string) {
+	x.t.Helper()
+	cmd := exec.Command(testenv.Cinch(x.t), append(x.pack, "--keys-per-second", "600")...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(x.t, cmd.Start())
+	eventually(x.t, "something is packed", func() bool {
+		for i := range clusterKeys {
+			if x.naming(x.c.Get(x.t.Context(), clusterKey(i)).Val()) {
+				return true
+			}
+		}
+		return false
+	})
+	return func() string {
+		x.t.Helper()
+		if err := cmd.Wait(); err != nil {
+			x.t.Fatalf("%v\n%s", err, &out)
+		}
+		return out.String()
+	}
+}
+
+func (x *cluster) naming(stored string) bool { return dictOf(stored) == x.d.Number() }
+
+// check reads each node by what that node alone knows of dictionaries. All keys must be
+// there, and so many name the dictionary.
+func (x *cluster) check(nodes []*testenv.RedisServer, keys, naming int) {
+	x.t.Helper()
+	gotKeys, gotNaming := 0, 0
+	for _, n := range nodes {
+		c, s := connect(x.t, n.Addr), opener(reader(x.t, n.Addr))
+		it := c.Scan(x.t.Context(), 0, "cluster:*", 1000).Iterator()
+		for it.Next(x.t.Context()) {
+			stored, err := c.Get(x.t.Context(), it.Val()).Result()
+			must(x.t, err)
+			plain, err := s.Open(nil, []byte(stored))
+			if err != nil || !isValueOf(it.Val(), string(plain)) {
+				x.t.Errorf("node %s: %s is %.60q, %v", n.Addr, it.Val(), plain, err)
+				break
+			}
+			gotKeys++
+			if x.naming(stored) {
+				gotNaming++
+			}
+		}
+		must(x.t, it.Err())
+	}
+	if !x.t.Failed() && (gotKeys != keys || gotNaming < naming) {
+		x.t.Errorf("%d keys, %d of them name the dictionary; want %d and %d", gotKeys, gotNaming, keys, naming)
+	}
+}
+
+// backup returns what restores a node to what it holds now.
+func (x *cluster) backup(n *testenv.RedisServer) (restore func()) {
+	must(x.t, connect(x.t, n.Addr).Save(x.t.Context()).Err())
+	file := filepath.Join(n.Dir, "dump.rdb")
+	snapshot, err := os.ReadFile(file)
+	must(x.t, err)
+	return func() {
+		x.t.Helper()
+		n.Kill()
+		must(x.t, os.WriteFile(file, snapshot, 0o600))
+		must(x.t, n.Restart())
+		testenv.AwaitCluster(x.t, x.nodes, len(x.nodes), 0)
+	}
+}
+
+func TestShardRestoredFromOlderBackup(t *testing.T) {
+	t.Run("between two runs of the packer", func(t *testing.T) {
+		x := newCluster(t)
+		x.write(0)
+		older := x.backup(x.nodes[1])
+		command(t, 0, x.pack...)
+		x.check(x.nodes, clusterKeys, clusterKeys)
+		newer := x.backup(x.nodes[1])
+		older()
+		if holds(t, x.nodes[1].Addr, x.d) {
+			t.Fatal("the dictionary was in the older backup")
+		}
+		x.check(x.nodes, clusterKeys, clusterKeys/2)
+		if out := command(t, 12, "verify", "redis://"+x.nodes[1].Addr); !strings.Contains(out, x.nodes[1].Addr+" lacks dictionary") {
+			t.Errorf("verify says nothing of the shard without the dictionary:\n%s", out)
+		}
+		command(t, 0, x.pack...)
+		command(t, 0, "verify", "redis://"+x.nodes[1].Addr)
+		x.check(x.nodes, clusterKeys, clusterKeys)
+		newer() // the values in it name the dictionary, and bring it along
+		x.check(x.nodes, clusterKeys, clusterKeys)
+	})
+	t.Run("while the packer runs", func(t *testing.T) {
+		x := newCluster(t)
+		x.write(0)
+		older := x.backup(x.nodes[1])
+		wait := x.packing()
+		older()
+		x.check(x.nodes, clusterKeys, 1)
+		wait()
+		x.check(x.nodes, clusterKeys, clusterKeys/2)
+		if !holds(t, x.nodes[1].Addr, x.d) {
+			t.Error("the dictionary is not in the shard that was restored")
+		}
+		command(t, 0, x.pack...)
+		x.check(x.nodes, clusterKeys, clusterKeys)
+	})
+}
+
+// joined starts a node that has joined the cluster since the dictionary was made.
+func (x *cluster) joined(join func(n *testenv.RedisServer)) *testenv.RedisServer {
+	x.t.Helper()
+	n := testenv.ClusterNode(x.t)
+	join(n)
+	x.nodes = append(x.nodes, n)
+	testenv.AwaitCluster(x.t, x.nodes, len(x.nodes), 0)
+	return n
+}
+
+// meet is how a tool that knows nothing of functions adds a node.
+func (x *cluster) meet(n *testenv.RedisServer) { testenv.Meet(x.t, x.nodes[0], n) }
+
+func (x *cluster) move(to *testenv.RedisServer) { testenv.MoveSlots(x.t, x.nodes[0], to, 0, 1500) }
+
+func TestSlotsMovedToNewNode(t *testing.T) {
+	t.Run("redis-cli adds it", func(t *testing.T) {
+		x := newCluster(t)
+		x.write(0)
+		command(t, 0, x.pack...)
+		n := x.joined(func(n *testenv.RedisServer) {
+			// It copies functions.
+			out, err := exec.Command(testenv.Program(t, "redis-cli"), "--cluster", "add-node", n.Addr, x.nodes[0].Addr).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		})
+		if !holds(t, n.Addr, x.d) {
+			t.Error("the dictionary was not copied")
+		}
+		x.move(n)
+		x.check(x.nodes, clusterKeys, clusterKeys)
+	})
+	t.Run("another tool adds it", func(t *testing.T) {
+		x := newCluster(t)
+		x.write(0)
+		command(t, 0, x.pack...)
+		n := x.joined(x.meet)
+		x.move(n)
+		if holds(t, n.Addr, x.d) {
+			t.Fatal("who has put the dictionary there?")
+		}
+		out := command(t, 12, "verify", "redis://"+x.nodes[0].Addr)
+		if !strings.Contains(out, n.Addr) || !strings.Contains(out, fmt.Sprintf("%08x", x.d.Number())) || !strings.Contains(out, "cinch dict sync") {
+			t.Errorf("verify says nothing of it:\n%s", out)
+		}
+		command(t, 0, "dict", "sync", "redis://"+x.nodes[2].Addr)
+		x.check(x.nodes, clusterKeys, clusterKeys)
+		command(t, 0, "verify", "redis://"+x.nodes[0].Addr)
+	})
+	t.Run("while the packer runs", func(t *testing.T) {
+		x := newCluster(t)
+		x.write(0)
+		wait := x.packing()
+		n := x.joined(x.meet)
+		x.move(n)
+		wait()
+		x.check(x.nodes, clusterKeys, clusterKeys)
+		stored := 0
+		for i := range clusterKeys {
+			if cinch.IsSealed([]byte(x.c.Get(t.Context(), clusterKey(i)).Val())) {
+				stored++
+			}
+		}
+		t.Logf("%d sealed", stored)
+	})
+}
