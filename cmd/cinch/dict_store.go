@@ -25,6 +25,7 @@ type managedInfo struct {
 	By       string    `json:"by"`
 	Gain     float64   `json:"gain"`     // share of the values' memory that it saved when it was judged
 	Promised float64   `json:"promised"` // memory of the values sealed by what they take raw
+	Setting  string    `json:"setting"`  // that it was judged with
 	Seen     time.Time `json:"seen"`     // when a gateway last said that it has the rule
 }
 
@@ -62,7 +63,7 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 	all := map[uint32]*managedInfo{}
 	add := func(r storedRecord, v autodict.Version, current bool) {
 		if old := all[uint32(v.Dict)]; old == nil || current {
-			all[uint32(v.Dict)] = &managedInfo{Rule: r.Rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised, Seen: r.Seen}
+			all[uint32(v.Dict)] = &managedInfo{Rule: r.Rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised, Setting: v.Setting, Seen: r.Seen}
 		}
 	}
 	for _, r := range records {

@@ -11,13 +11,13 @@ import (
 // with `dictionary: auto`, as far as the store allows new values to name them. Rules for
 // which there is none yet seal without.
 func (w *where) withManaged(ctx context.Context, dryRun bool) *policy.Policy {
-	choose := map[string]uint32{}
+	choose := map[string]policy.Choice{}
 	for _, r := range w.policy.Rules() {
 		if !r.Auto {
 			continue
 		}
 		if number := w.dicts.managed(ctx, autodict.Fingerprint(r), dryRun); number != 0 {
-			choose[r.Name] = number
+			choose[r.Name] = policy.Choice{Dict: number}
 		}
 	}
 	return w.policy.With(choose)

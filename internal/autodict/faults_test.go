@@ -216,6 +216,9 @@ func TestGatewaysConverge(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
+	for i := range f.results {
+		f.results[i].level = 2
+	}
 	var gateways []*gatewayInTest
 	for i := range 3 {
 		g := f.gateway(t, i, rules, fails, noFaults)
@@ -238,6 +241,19 @@ func TestGatewaysConverge(t *testing.T) {
 		rollouts, adopted = rollouts+s.Rollouts, adopted+s.Adopted
 		if s.Rule != "docs" || !s.Active || s.Version.By == "" || s.Promised == 0 {
 			t.Errorf("%+v", s)
+		}
+		if st := g.Policy().Rules()[0].Setting; st.Level != 2 || s.Version.Setting != "zstd-2" {
+			t.Errorf("sealed by %s, announced as %s", st, s.Version.Setting)
+		}
+		fast := *rules.Rules()[0] // by now someone wants no more than level 1 here
+		fast.Setting.Level = 1
+		p, err := policy.New(policy.Options{Rules: []policy.Rule{fast}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.SetRules(Rules{Policy: p})
+		if st := g.Policy().Rules()[0].Setting; st.Level != 1 || st.Dict == 0 {
+			t.Errorf("after a reload sealed by %s", st)
 		}
 	}
 	if rollouts != 1 || adopted != 2 {

@@ -91,7 +91,7 @@ type managed struct {
 
 	// Guarded by Manager.mu:
 	rule    *policy.Rule // of the rules given last, without a dictionary
-	current *codec.Dict  // written by Run's goroutine only; nil: none
+	current choice       // written by Run's goroutine only
 	tally   *tally
 
 	pace     pace
@@ -102,6 +102,14 @@ type managed struct {
 	version  uint64 // of it
 	rejected Number // announced by another, and no better than ours
 }
+
+// choice is what a rule seals with.
+type choice struct {
+	dict  *codec.Dict // nil: none
+	level int         // below the rule's own, that does as well with dict; 0: the rule's own
+}
+
+func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number() == number }
 
 // New returns a Manager without rules.
 func New(o Options) *Manager {
@@ -167,10 +175,10 @@ func (m *Manager) managedFor(fingerprint string, rule *policy.Rule) *managed {
 
 // apply puts the policy into force that the rules and the dictionaries give.
 func (m *Manager) apply() {
-	choose := map[string]uint32{}
+	choose := map[string]policy.Choice{}
 	for _, r := range m.managed {
-		if r.current != nil {
-			choose[r.rule.Name] = r.current.Number()
+		if r.current.dict != nil {
+			choose[r.rule.Name] = policy.Choice{Dict: r.current.dict.Number(), Level: r.current.level}
 		}
 	}
 	m.applied = m.rules.Policy.With(choose)
@@ -231,7 +239,7 @@ func (m *Manager) observe(r *managed) {
 	now := r.sampler.seen()
 	delta := now.minus(r.counted)
 	r.counted = now
-	if r.current != nil && !m.o.Store.Ready(r.current.Number()) {
+	if r.current.dict != nil && !m.o.Store.Ready(r.current.dict.Number()) {
 		return // sealed without, until the store has it
 	}
 	began := r.pace.observe(delta)
@@ -284,18 +292,18 @@ func (m *Manager) refresh(ctx context.Context, r *managed) bool {
 
 // dropRetired stops using a dictionary that someone wants to collect.
 func (m *Manager) dropRetired(r *managed) {
-	if r.current == nil || !m.o.Store.Retired(r.current.Number()) {
+	if r.current.dict == nil || !m.o.Store.Retired(r.current.dict.Number()) {
 		return
 	}
-	m.log(r).Info("dictionary was retired; values are sealed without one until the next training", "dictionary", name(r.current))
+	m.log(r).Info("dictionary was retired; values are sealed without one until the next training", "dictionary", name(r.current.dict))
 	r.pace.lost()
-	m.use(r, nil)
+	m.use(r, choice{})
 }
 
 // resume finds out what the dictionary in force has promised, after rules were changed.
 func (m *Manager) resume(r *managed) {
 	v := r.record.Current
-	if r.current != nil && r.pace.promised == 0 && v != nil && uint32(v.Dict) == r.current.Number() {
+	if v != nil && r.pace.promised == 0 && r.current.is(uint32(v.Dict)) {
 		r.pace.rolledOut(v.At, v.Promised)
 	}
 }
@@ -304,8 +312,7 @@ func (m *Manager) resume(r *managed) {
 // and reports whether it did.
 func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	v := r.record.Current
-	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) ||
-		r.current != nil && r.current.Number() == uint32(v.Dict) {
+	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) || r.current.is(uint32(v.Dict)) {
 		return false
 	}
 	d, err := m.o.Store.Dictionary(uint32(v.Dict))
@@ -319,13 +326,13 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	if m.o.Store.Retired(uint32(v.Dict)) {
 		return false
 	}
-	promised := v.Promised
+	announced, promised := choice{d, v.Level}, v.Promised
 	if samples, _ := r.sampler.size(); samples >= minValuesInSample {
-		current, with, ok := m.o.Trainer.compare(ctx, m.task(r), d)
+		current, with, ok := m.o.Trainer.compare(ctx, m.task(r), announced)
 		if !ok {
 			return false
 		}
-		if with > current*asGood || r.current == nil && with >= current {
+		if with > current*asGood || r.current.dict == nil && with >= current {
 			r.rejected = v.Dict
 			m.update(r, func(t *tally) { t.Rejected++ })
 			m.log(r).Info("another gateway's dictionary does not suit the values here", "dictionary", name(d), "by", v.By, "ratio", with, "now", current)
@@ -339,7 +346,7 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	}
 	r.pace.rolledOut(at, promised)
 	r.sampler.reset()
-	m.use(r, d)
+	m.use(r, announced)
 	m.update(r, func(t *tally) { t.Adopted++; t.Version = *v; t.Promised = promised })
 	m.log(r).Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", promised)
 	return true
@@ -348,11 +355,11 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 // asGood is how much worse another's dictionary may be: to agree is worth something.
 const asGood = 1.02
 
-// use puts a dictionary into force, nil for none.
-func (m *Manager) use(r *managed, d *codec.Dict) {
+// use puts a choice into force.
+func (m *Manager) use(r *managed, c choice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.current = d
+	r.current = c
 	r.counted = r.sampler.seen()
 	if m.managed[r.fingerprint] == r {
 		m.apply()

@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.use(r, d)
+	m.use(r, choice{dict: d})
 	m.update(r, func(t *tally) {
 		t.Trainings[reasonFirst]++
 		t.Refused[refusedSaving]++

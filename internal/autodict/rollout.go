@@ -42,16 +42,18 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 	if !m.o.Store.Ready(uint32(number)) {
 		return refusedUnready
 	}
+	setting := rule.Setting
+	setting.Level = got.levelOf(rule)
 	v := Version{
 		Dict: number, At: m.o.now().UTC(), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
-		Setting: rule.Setting.String(), Before: got.before, Promised: got.promised, Values: got.values,
+		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values,
 	}
 	next := r.record.announcing(v)
 	next.Rule = rule.Name
 	if !m.replace(ctx, r, next) {
 		return refusedRace
 	}
-	m.use(r, got.dict)
+	m.use(r, choice{got.dict, got.level})
 	m.update(r, func(t *tally) { t.Rollouts++; t.Version = v; t.Promised = v.Promised })
 	return ""
 }
@@ -86,7 +88,7 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	log := m.log(r).With("before", got.before, "promised", got.promised, "values", got.values)
 	switch got.refused {
 	case "":
-		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)
+		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(m.ruleOf(r)))
 		r.pace.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)

@@ -58,8 +58,8 @@ func (m *Manager) Status() []Status {
 		t := r.tally
 		t.Active = true
 		t.SampleValues, t.SampleBytes = r.sampler.size()
-		if r.current != nil {
-			t.Number = r.current.Number()
+		if d := r.current.dict; d != nil {
+			t.Number = d.Number()
 		}
 	}
 	all := make([]Status, 0, len(m.tallies))

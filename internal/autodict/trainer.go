@@ -1,6 +1,7 @@
 package autodict
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -65,8 +66,8 @@ const (
 
 // task is one training.
 type task struct {
-	rule    *policy.Rule // its Setting names the dictionary in use, 0 for none
-	current *codec.Dict  // that dictionary
+	rule    *policy.Rule // as it was given, without a dictionary
+	current choice       // in use
 	samples [][]byte
 	volume  float64 // raw bytes that will be stored with the dictionary, to set its cost against
 	saving  float64 // least share of what is stored now that has to be saved
@@ -77,12 +78,15 @@ type task struct {
 // on samples that nothing learned from.
 type result struct {
 	dict      *codec.Dict // nil: nothing
+	level     int         // to use it with, 0 for the rule's own
 	algorithm string
 	before    float64 // with the current setting
 	promised  float64 // with dict
 	values    int     // that were judged
 	refused   string  // why dict is not worth it, "" if it is
 }
+
+func (r result) levelOf(rule *policy.Rule) int { return cmp.Or(r.level, rule.Setting.Level) }
 
 // Why a dictionary is not rolled out.
 const (
@@ -109,7 +113,7 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 }
 
 // compare returns what values take by the rule's own setting, and with another dictionary.
-func (t *Trainer) compare(ctx context.Context, k task, other *codec.Dict) (current, with float64, ok bool) {
+func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, with float64, ok bool) {
 	if !t.enter(ctx) {
 		return 0, 0, false
 	}
@@ -215,7 +219,38 @@ func (s *search) run() result {
 			break
 		}
 	}
+	s.tryLevels(&best)
 	return s.decide(best)
+}
+
+// levels are tried below a rule's own. With a dictionary a higher level is often no better:
+// what is left of a value are short matches, for which the strategies of some levels don't
+// look.
+var levels = []int{15, 12, 9, 6, 3, 1}
+
+// asGoodLevel is how much more a lower level may store, since it costs less of the CPU.
+const asGoodLevel = 1.002
+
+// tryLevels looks for a level below the rule's own that does as well with the best
+// dictionary. It never takes a higher one: what sealing may cost is the user's to say.
+func (s *search) tryLevels(best *result) {
+	if best.dict == nil {
+		return
+	}
+	least := best.promised
+	for _, level := range levels {
+		if level >= s.task.rule.Setting.Level {
+			continue
+		}
+		if s.deadline <= 0 || s.ctx.Err() != nil {
+			return
+		}
+		s.work(func() {
+			if got := s.ratio(choice{best.dict, level}); got <= least*asGoodLevel {
+				best.level, best.promised, least = level, got, min(least, got)
+			}
+		})
+	}
 }
 
 // candidates are the ways to make a dictionary of one size.
@@ -230,7 +265,7 @@ func (s *search) try(o dict.TrainOptions, best *result) {
 		return
 	}
 	r := *best
-	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(d)
+	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(choice{dict: d})
 	if best.dict == nil || s.cost(r) < s.cost(*best) {
 		*best = r
 	}
@@ -266,11 +301,14 @@ func (s *search) decide(r result) result {
 
 // ratio seals the part to judge by as the gateway would, and opens it again: a dictionary
 // that doesn't give back a value is worth nothing.
-func (s *search) ratio(d *codec.Dict) float64 {
+func (s *search) ratio(c choice) float64 {
 	st, o := s.task.rule.Setting, cinch.SealerOptions{Engine: s.engine}
 	st.Dict = 0
-	if d != nil {
-		st.Dict, o.Dicts = d.Number(), only{d}
+	if c.dict != nil {
+		st.Dict, o.Dicts = c.dict.Number(), only{c.dict}
+	}
+	if c.level > 0 && c.level < st.Level {
+		st.Level = c.level
 	}
 	t := valueType(s.task.rule)
 	sealer, worth := cinch.NewSealer(o), s.task.rule.WorthFunc(t)

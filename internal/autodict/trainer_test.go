@@ -29,7 +29,7 @@ func TestTrainer(t *testing.T) {
 
 	// It must beat the dictionary in use, not only none.
 	k := taskFor(t, documents(701, 0))
-	k.current = got.dict
+	k.current.dict = got.dict
 	if again := trainer.train(t.Context(), k); again.refused != refusedSaving || again.before > got.promised*1.1 {
 		t.Errorf("%+v", again)
 	}
@@ -40,7 +40,7 @@ func TestTrainer(t *testing.T) {
 		t.Errorf("%+v", small)
 	}
 
-	current, with, ok := trainer.compare(t.Context(), taskFor(t, documents(500, 1)), got.dict)
+	current, with, ok := trainer.compare(t.Context(), taskFor(t, documents(500, 1)), choice{dict: got.dict})
 	if !ok || with < current*0.8 {
 		t.Errorf("another shape: %.3f now, %.3f with a dictionary for others", current, with)
 	}
@@ -58,7 +58,7 @@ func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.WorthFunc(policy.String))))
 		raw, stored = raw+before, stored+after
 	}
-	if got, want := s.ratio(nil), float64(stored)/float64(raw); got != want {
+	if got, want := s.ratio(choice{}), float64(stored)/float64(raw); got != want {
 		t.Errorf("ratio %.4f, want %.4f", got, want)
 	}
 }
@@ -128,5 +128,33 @@ func TestBounded(t *testing.T) {
 	}
 	if algorithmName(dict.External) != "libzstd" {
 		t.Error("name")
+	}
+}
+
+// With a dictionary a higher level is often no better: then the lower one is rolled out,
+// and never a higher one than the rule's.
+func TestTrainerTriesLowerLevels(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
+	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
+	for _, level := range []int{1, 3, 8} {
+		k := taskFor(t, documents(700, 0))
+		rule := *k.rule
+		rule.Setting.Level = level
+		k.rule = &rule
+		got := trainer.train(t.Context(), k)
+		if got.refused != "" || got.level >= level && level > 0 {
+			t.Fatalf("level %d: %+v", level, got)
+		}
+		s := search{trainer: trainer, task: k, ctx: t.Context(), engine: newEngine(), judge: documents(500, 0)}
+		own, chosen := s.ratio(choice{dict: got.dict}), s.ratio(choice{got.dict, got.level})
+		t.Logf("level %d: %d was chosen, %.4f instead of %.4f", level, got.level, chosen, own)
+		if chosen > own*1.02 { // other documents than it was judged on
+			t.Errorf("level %d: %d stores %.4f, %.4f", level, got.level, chosen, own)
+		}
+		if level == 8 && got.level != 6 { // the same encoder in pure Go, so as good
+			t.Errorf("level 8: %d was chosen", got.level)
+		}
 	}
 }

@@ -201,16 +201,27 @@ func (p *Policy) bindWorth() {
 	}
 }
 
+// Choice is a dictionary that was chosen for a rule, 0 for none, and the level that goes
+// with it. A level that is not below the rule's own counts for nothing: what sealing may
+// cost is the rule's to say.
+type Choice struct {
+	Dict  uint32
+	Level int // 0: the rule's own
+}
+
 // With returns a policy that differs in the dictionaries of the rules that are
-// Auto: those that choose names get the number there, 0 for none, and others keep
-// what they have. p stays as it is.
-func (p *Policy) With(choose map[string]uint32) *Policy {
+// Auto: those that choose names get what is there, and others keep what they have.
+// p stays as it is.
+func (p *Policy) With(choose map[string]Choice) *Policy {
 	changed := *p
 	changed.rules = slices.Clone(p.rules)
 	for i := range changed.rules {
 		r := &changed.rules[i]
-		if number, ok := choose[r.Name]; ok && r.Auto {
-			r.Setting.Dict = number
+		if c, ok := choose[r.Name]; ok && r.Auto {
+			r.Setting.Dict = c.Dict
+			if c.Level > 0 && c.Level < r.Setting.Level {
+				r.Setting.Level = c.Level
+			}
 		}
 	}
 	changed.force = forcedRules(changed.rules)
