@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 1_000_000, "strings in the server")
 	flag.IntVar(&o.runs, "runs", 3, "repetitions; the median counts")
 	flag.IntVar(&o.size, "size", 200, "about so many bytes a value")
-	flag.IntVar(&o.parallel, "parallel", 2, "pages in work at a time, in both")
+	flag.IntVar(&o.parallel, "parallel", 4, "pages in work at a time, in both")
 	flag.StringVar(&o.settings, "settings", "lz4,zstd-3,zstd-3+dict", "what to pack with")
 	flag.StringVar(&o.part, "part", "million", "part of pack.md to replace; none: print only")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")

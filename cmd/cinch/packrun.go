@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,7 @@ type walkOptions struct {
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	f := cmd.Flags()
 	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: take the K-th part of the keys, of N processes that share them")
-	f.IntVar(&o.parallel, "parallel", 2, "`PAGES` of keys in work at the same time on each node")
+	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys in work at the same time on each node")
 	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "look at no more keys than `N` a second (default no limit)")
 	f.StringVar(&o.bytes, "bytes-per-second", "", "read no more than `SIZE` a second (default no limit)")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: than twice what it took at best, and 1ms more)")
@@ -105,6 +106,7 @@ func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, er
 func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	relaxCollector()
 	stop := o.stopOnSignal(cancel)
 	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
 	var all *pack.Report
@@ -134,6 +136,21 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 		show.event(map[string]any{"event": "end", "report": reportJSON(all), "error": errorText(err)})
 	}
 	return all, w.runFailure(err, o.stateFile)
+}
+
+// With the few MiB that live in a walk over small values, the collector would run dozens
+// of times a second. It may wait for more garbage, up to a limit that large values reach.
+const (
+	relaxedPercent = 400
+	relaxedLimit   = 96 << 20 // bytes
+)
+
+// relaxCollector leaves alone what the environment has set.
+func relaxCollector() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(relaxedPercent)
+		debug.SetMemoryLimit(relaxedLimit)
+	}
 }
 
 // maxPasses bounds the walks over a cluster whose slots keep moving.

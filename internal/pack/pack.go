@@ -50,7 +50,7 @@ type Options struct {
 	Worker, Workers int
 
 	Step     int // keys asked for at once; 0: 256
-	Parallel int // pages at once on each node; 0: 2
+	Parallel int // pages at once on each node; 0: 4
 
 	KeysPerSecond  float64       // looked at; 0: no limit
 	BytesPerSecond float64       // of values read; 0: no limit
@@ -100,7 +100,7 @@ var (
 
 const (
 	defaultStep     = 256
-	defaultParallel = 2
+	defaultParallel = 4 // some wait for the server while others compress
 	defaultPatience = 30 * time.Second
 	tellEvery       = 250 * time.Millisecond
 	saveEvery       = 5 * time.Second
