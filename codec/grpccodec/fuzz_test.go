@@ -1,0 +1,71 @@
+package grpccodec_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/iotest"
+
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+)
+
+const fuzzLimit = 1 << 20
+
+// fuzz feeds a decoder. What it accepts it must accept in one piece and byte by
+// byte, and what that is must survive being compressed again.
+func fuzz(f *testing.F, name string) {
+	set := grpccodec.NewSet(grpccodec.Options{MaxDecodedBytes: fuzzLimit})
+	for _, n := range []int{0, 1, 100, 70_000} {
+		packed, err := set.AppendCompress(nil, message(n), name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(packed)
+		f.Add(packed[:len(packed)/2])
+	}
+	vectors, _ := filepath.Glob(filepath.Join("testdata", "*."+name))
+	for _, path := range vectors {
+		if b, err := os.ReadFile(path); err == nil {
+			f.Add(b)
+		}
+	}
+	c, err := set.Compressor(name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		raw, err := set.AppendDecompress(nil, packed, name, fuzzLimit)
+		if err != nil && !errors.Is(err, grpccodec.ErrCorrupt) && !errors.Is(err, grpccodec.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		r, _ := c.Decompress(iotest.OneByteReader(bytes.NewReader(packed)))
+		again, err2 := io.ReadAll(r)
+		r.(io.Closer).Close()
+		if (err == nil) != (err2 == nil) || err == nil && !bytes.Equal(raw, again) {
+			t.Fatalf("%d bytes, %v; byte by byte %d, %v", len(raw), err, len(again), err2)
+		}
+		if e, d := set.InFlight(); e+d != 0 {
+			t.Fatalf("%d encoders and %d decoders are out", e, d)
+		}
+		if err != nil {
+			return
+		}
+		packed, err = set.AppendCompress(nil, raw, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := set.AppendDecompress(nil, packed, name, len(raw)); err != nil || !bytes.Equal(back, raw) {
+			t.Fatalf("%d bytes of %d came back, %v", len(back), len(raw), err)
+		}
+	})
+}
+
+func FuzzSnappy(f *testing.F) { fuzz(f, "snappy") }
+func FuzzS2(f *testing.F)     { fuzz(f, "s2") }
+func FuzzMinLZ(f *testing.F)  { fuzz(f, "minlz") }
+func FuzzLZ4(f *testing.F)    { fuzz(f, "lz4") }
+func FuzzZstd(f *testing.F)   { fuzz(f, "zstd") }
+func FuzzGzip(f *testing.F)   { fuzz(f, "gzip") }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package grpccodec_test
+
+const raceDetector = false
