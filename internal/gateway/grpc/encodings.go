@@ -19,10 +19,8 @@ const identity = "identity"
 // upstream did not send.
 const gatewayToken = "cinch"
 
-var (
-	ownNames = grpccodec.Names()
-	ownList  = strings.Join(ownNames, ",")
-)
+// ownNames are the encodings that we read and write.
+var ownNames = grpccodec.Names()
 
 // canOpen reports whether we can read messages of that encoding.
 func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }

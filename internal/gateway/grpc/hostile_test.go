@@ -1,0 +1,314 @@
+package grpc
+
+//lint:file-ignore SA1019 the same library as the gateway's.
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+// rawClient sends bodies that no gRPC library would.
+func rawClient(t testing.TB, addr string) *http.Client {
+	tr := &http2.Transport{
+		AllowHTTP: true, DisableCompression: true,
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// post returns the status of a call and the body of its response.
+func post(t testing.TB, c *http.Client, method string, body io.Reader, headers ...string) (status, message string, out []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://test/test.Echo/"+method, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/grpc")
+	r.Header.Set("Te", "trailers")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out, err = io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := resp.Trailer
+	if resp.Header.Get("Grpc-Status") != "" {
+		h = resp.Header
+	}
+	return h.Get("Grpc-Status"), h.Get("Grpc-Message"), out
+}
+
+func frame(compressed bool, m []byte) []byte {
+	return append(wire.AppendHeader(nil, compressed, len(m)), m...)
+}
+
+func pack(t testing.TB, encoding string, raw []byte) []byte {
+	t.Helper()
+	out, err := grpccodec.NewSet(grpccodec.Options{}).AppendCompress(nil, raw, encoding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// hugeWindow is a zstd frame that asks for a window of 512 MB.
+func hugeWindow() []byte {
+	f := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 19 << 3}
+	return append(f, 0x01, 0x00, 0x00)
+}
+
+// Bodies that lie get the status that says so, and cost no memory to speak of.
+func TestHostileBodies(t *testing.T) {
+	server := startServer(t, echo)
+	const limit = 1 << 20
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxOpen = limit })
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "raw")}))
+	c := rawClient(t, g.addr)
+	bomb := pack(t, "gzip-9", make([]byte, 200<<20))
+	zbomb := pack(t, "zstd-19", make([]byte, 200<<20))
+	good := pack(t, "zstd-1", payload(1000))
+	declared := wire.AppendHeader(nil, true, math.MaxUint32)
+	for _, test := range []struct {
+		name, encoding string
+		body           []byte
+		status         string
+	}{
+		{"a gzip bomb", "gzip", frame(true, bomb), "8"},
+		{"a zstd bomb", "zstd", frame(true, zbomb), "8"},
+		{"a window of 512 MB", "zstd", frame(true, hugeWindow()), "13"},
+		{"a length of 4 GB", "zstd", append(declared, good...), "8"},
+		{"a length beyond the end", "zstd", wire.AppendHeader(nil, true, 500), "13"},
+		{"a truncated frame", "zstd", frame(true, good[:len(good)-5]), "13"},
+		{"garbage", "s2", frame(true, []byte("garbage")), "13"},
+		{"an empty frame", "zstd", frame(true, nil), "0"}, // as grpc-go reads it
+		{"flag 2", "zstd", []byte{2, 0, 0, 0, 1, 'x'}, "13"},
+		{"the wrong encoding", "gzip", frame(true, good), "13"},
+		{"good", "zstd", frame(true, good), "0"},
+		{"plain in an encoded stream", "zstd", frame(false, []byte("x")), "0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := allocated()
+			status, message, _ := post(t, c, "Collect", bytes.NewReader(test.body), "Grpc-Encoding", test.encoding)
+			if status != test.status {
+				t.Errorf("status %s %q, want %s", status, message, test.status)
+			}
+			if grown := allocated() - before; grown > 24<<20 {
+				t.Errorf("%d bytes were allocated", grown)
+			}
+		})
+	}
+	if use := g.config.Requests.Use(); use.InUse != 0 {
+		t.Errorf("of the budget %d bytes were not given back", use.InUse)
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// What we don't understand reaches the server as it is, and its answer the client.
+func TestUnknownEncodingsPass(t *testing.T) {
+	var got []byte
+	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Encoding", "x-own")
+		w.Header().Set("X-Saw", r.Header.Get("Grpc-Encoding")+";"+r.Header.Get("Grpc-Accept-Encoding"))
+		_, _ = w.Write(frame(true, []byte("own reply")))
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1")}))
+	body := append(frame(true, []byte("own request")), frame(false, payload(500))...)
+	status, _, out := post(t, rawClient(t, g.addr), "Any", bytes.NewReader(body), "Grpc-Encoding", "x-own", "Grpc-Accept-Encoding", "x-own")
+	if status != "0" || !bytes.Equal(got, body) || !bytes.Equal(out, frame(true, []byte("own reply"))) {
+		t.Errorf("status %s, the server got %q, the client %q", status, got, out)
+	}
+}
+
+// startRaw starts an HTTP/2 server that is no gRPC library.
+func startRaw(t testing.TB, handler http.HandlerFunc) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: handler, Protocols: p}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// A thousand calls whose readers have stopped hold their windows, and no more; others go on.
+func TestSlowReadersAreBounded(t *testing.T) {
+	server := startServer(t, func(_ any, s grpc.ServerStream) error {
+		if m, _ := grpc.MethodFromServerStream(s); m == "/test.Echo/Unary" {
+			return echoAll(s)
+		}
+		m := payload(64 << 10)
+		for {
+			if err := s.SendMsg(&m); err != nil {
+				return err
+			}
+		}
+	})
+	const streams, window = 1000, 64 << 10
+	g := startGateway(t, "grpc://"+server, func(c *Config) {
+		c.Window = window
+		c.Replies = gateway.NewBudget(8 << 20)
+		c.MaxStreams = 2000
+	})
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	c := connect(t, g.addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(1<<30))
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	for range streams {
+		s := stream(ctx, t, c, "Flood")
+		_ = s.CloseSend()
+	}
+	last := uint64(0)
+	for range 100 { // until nothing moves any more
+		time.Sleep(50 * time.Millisecond)
+		now := g.stats.Snapshot().Wire.Upstream.ReceivedBytes
+		if now == last && now > 0 {
+			break
+		}
+		last = now
+	}
+	// Each stream: our window, what its message takes while it is held, and the client's.
+	if most := uint64(streams * (3*window + 64<<10)); last == 0 || last > most {
+		t.Errorf("%d bytes came for %d streams, %d are bounded", last, streams, most)
+	}
+	mustEcho(t, connect(t, g.addr), payload(100_000))
+	cancel()
+	waitFor(t, "the budget", func() bool { return g.config.Replies.InUse() == 0 })
+}
+
+func waitFor(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for range 500 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s: not after five seconds", what)
+}
+
+// Sessions, attempts and readers end with their calls, however those end.
+func TestNothingLeaks(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	mustEcho(t, connect(t, g.addr), payload(100_000))
+	waitFor(t, "idle", func() bool { return true })
+	before := runtime.NumGoroutine()
+	c := connect(t, g.addr)
+	for i := range 50 {
+		ctx, cancel := context.WithCancel(within(t))
+		s := stream(ctx, t, c, "Both")
+		in, out := payload(50_000), []byte(nil)
+		_ = s.SendMsg(&in)
+		if i%2 == 0 {
+			_ = s.RecvMsg(&out)
+		}
+		cancel()
+		_, _ = unary(within(t), c, "Fail", in)
+	}
+	_ = c.Close()
+	waitFor(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
+	waitFor(t, "budgets", func() bool {
+		return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 && g.replays.InUse() == 0
+	})
+	if t.Failed() {
+		buf := make([]byte, 1<<20)
+		t.Log(strings.TrimSpace(string(buf[:runtime.Stack(buf, true)])))
+	}
+}
+
+// FuzzBody feeds bodies to the rewriter: it gives what the codecs give, or an error, and
+// never more memory than allowed.
+func FuzzBody(f *testing.F) {
+	f.Add(frame(true, []byte("x")), "zstd", "")
+	f.Add(append(frame(true, pack(f, "s2", payload(300))), frame(false, payload(100))...), "s2", "zstd")
+	f.Add([]byte{0, 0, 0, 0}, "gzip", "")
+	f.Add(frame(true, hugeWindow()), "zstd", "lz4")
+	g := NewGateway(Config{Name: "fuzz", MaxOpen: 1 << 20, MaxSeal: 1 << 20})
+	f.Fuzz(func(t *testing.T, body []byte, from, to string) {
+		if len(body) > 1<<16 || from != "" && !canOpen(from) || to != "" && !canOpen(to) {
+			return
+		}
+		rule := policy.MessageRule{Setting: set(t, "raw")}
+		if to != "" {
+			rule.Setting = set(t, to)
+		}
+		p := planFor(from, to, rulesOf(t, rule).Rules())
+		budget := gateway.NewBudget(64 << 20)
+		w := &rewriter{g: g, ctx: context.Background(), src: bytes.NewReader(body), plan: p, budget: budget}
+		out, err := io.ReadAll(w)
+		w.free()
+		if budget.InUse() != 0 {
+			t.Fatalf("%d bytes of the budget were kept", budget.InUse())
+		}
+		if err != nil {
+			return
+		}
+		before, whole := messages(t, body, from)
+		after, _ := messages(t, out, to)
+		if whole && !bytes.Equal(before, after) {
+			t.Fatalf("%d bytes of messages became %d", len(before), len(after))
+		}
+	})
+}
+
+// messages joins the messages of a body, each with its length before it.
+func messages(t *testing.T, body []byte, encoding string) (all []byte, whole bool) {
+	codecs := grpccodec.NewSet(grpccodec.Options{})
+	for len(body) >= wire.HeaderLen {
+		h, err := wire.ParseHeader(body)
+		body = body[wire.HeaderLen:]
+		if err != nil || int64(h.Len) > int64(len(body)) {
+			return all, false
+		}
+		m := body[:h.Len]
+		body = body[h.Len:]
+		if h.Compressed {
+			if m, err = codecs.AppendDecompress(nil, m, encoding, 1<<20); err != nil {
+				return all, false
+			}
+		}
+		all = append(binary.BigEndian.AppendUint32(all, uint32(len(m))), m...)
+	}
+	return all, len(body) == 0
+}

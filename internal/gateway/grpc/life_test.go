@@ -1,0 +1,377 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A drain lets calls in flight end, and sends new ones elsewhere.
+func TestDrain(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	c := connect(t, g.addr)
+	s := stream(within(t), t, c, "Both")
+	exchange(t, s)
+	idle := connect(t, g.addr)
+	mustEcho(t, idle, payload(10))
+
+	done := make(chan error, 1)
+	go func() { done <- g.Shutdown(within(t)) }()
+	time.Sleep(50 * time.Millisecond)
+	exchange(t, s) // the stream goes on
+	if _, err := unary(within(t), c, "Unary", nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("a new call: %v", err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("ended with a call in flight: %v", err)
+	default:
+	}
+	_ = s.CloseSend()
+	var out []byte
+	if err := s.RecvMsg(&out); err != io.EOF {
+		t.Errorf("the end of the call: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// What does not end in time is cut off.
+func TestDrainRunsOutOfTime(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	s := stream(within(t), t, connect(t, g.addr), "Both")
+	exchange(t, s)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.Shutdown(ctx); err == nil {
+		t.Error("no error")
+	}
+	var out []byte
+	if err := s.RecvMsg(&out); status.Code(err) != codes.Unavailable {
+		t.Errorf("the call that was cut: %v", err)
+	}
+}
+
+func exchange(t *testing.T, s grpc.ClientStream) {
+	t.Helper()
+	in, out := payload(1000), []byte(nil)
+	if err := s.SendMsg(&in); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RecvMsg(&out); err != nil || !bytes.Equal(in, out) {
+		t.Fatal(err)
+	}
+}
+
+// An upstream that ends its connections again and again, as servers with a maximal age do,
+// costs no call.
+func TestUpstreamGoesAway(t *testing.T) {
+	server := startServer(t, echo, grpc.KeepaliveParams(keepalive.ServerParameters{
+		MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: time.Second,
+	}))
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	c := connect(t, g.addr)
+	ends := time.Now().Add(600 * time.Millisecond)
+	for time.Now().Before(ends) {
+		mustEcho(t, c, payload(20_000))
+	}
+}
+
+// refusing is a server that answers the first streams of each connection with a reset, or
+// with a GOAWAY that says it has not seen them.
+func refusing(t *testing.T, answer func(fr *http2.Framer, id uint32, n int64) bool) (addr string, streams *atomic.Int64) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	streams = new(atomic.Int64)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go refuseOn(c, streams, answer)
+		}
+	}()
+	return l.Addr().String(), streams
+}
+
+func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint32, int64) bool) {
+	defer c.Close()
+	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	fr := http2.NewFramer(c, c)
+	_ = fr.WriteSettings()
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				_ = fr.WritePing(true, f.Data)
+			}
+		case *http2.DataFrame:
+			if !f.StreamEnded() {
+				continue
+			}
+			if !answer(fr, f.StreamID, streams.Add(1)) {
+				return
+			}
+		}
+	}
+}
+
+func answerOK(fr *http2.Framer, id uint32) {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	for _, h := range [][2]string{{":status", "200"}, {"content-type", "application/grpc"}} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
+	_ = fr.WriteData(id, false, frame(false, []byte("ok")))
+	b.Reset()
+	_ = e.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true})
+}
+
+// What the server has not begun is sent again, with its whole body.
+func TestRefusedStreamsAreRetried(t *testing.T) {
+	for name, refuse := range map[string]func(*http2.Framer, uint32) bool{
+		"REFUSED_STREAM": func(fr *http2.Framer, id uint32) bool {
+			return fr.WriteRSTStream(id, http2.ErrCodeRefusedStream) == nil
+		},
+		"GOAWAY": func(fr *http2.Framer, id uint32) bool { return fr.WriteGoAway(id-2, http2.ErrCodeNo, nil) == nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, streams := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
+				if n == 2 {
+					return refuse(fr, id)
+				}
+				answerOK(fr, id)
+				return true
+			})
+			g := startGateway(t, "grpc://"+addr, nil)
+			c := connect(t, g.addr, grpc.WithDisableRetry())
+			for range 3 {
+				if out, err := unary(within(t), c, "Unary", payload(3000)); err != nil || string(out) != "ok" {
+					t.Errorf("%q, %v", out, err)
+				}
+			}
+			if n := streams.Load(); n != 4 {
+				t.Errorf("%d streams", n)
+			}
+		})
+	}
+}
+
+// A reset that is no refusal is the client's to judge, by the status that gRPC gives it.
+func TestResetsBecomeStatuses(t *testing.T) {
+	for reset, want := range map[http2.ErrCode]codes.Code{
+		http2.ErrCodeCancel:             codes.Canceled,
+		http2.ErrCodeInternal:           codes.Internal,
+		http2.ErrCodeEnhanceYourCalm:    codes.ResourceExhausted,
+		http2.ErrCodeInadequateSecurity: codes.PermissionDenied,
+		http2.ErrCodeRefusedStream:      codes.Unavailable, // each time
+	} {
+		addr, streams := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
+			return fr.WriteRSTStream(id, reset) == nil
+		})
+		g := startGateway(t, "grpc://"+addr, nil)
+		_, err := unary(within(t), connect(t, g.addr, grpc.WithDisableRetry()), "Unary", payload(100))
+		if status.Code(err) != want {
+			t.Errorf("%v: got %v", reset, err)
+		}
+		if n := streams.Load(); reset != http2.ErrCodeRefusedStream && n != 1 {
+			t.Errorf("%v: tried %d times", reset, n)
+		}
+	}
+}
+
+// Connections to the upstream are shared, more are opened when there are many calls, and
+// there is a bound on them.
+func TestPoolGrowsAndIsBounded(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 3 })
+	c := connect(t, g.addr)
+	for range 10 * spreadStreams {
+		s := stream(within(t), t, c, "Both")
+		exchange(t, s)
+	}
+	g.pool.mu.Lock()
+	defer g.pool.mu.Unlock()
+	if n := len(g.pool.hops); n != 3 {
+		t.Errorf("%d connections", n)
+	}
+	for _, h := range g.pool.hops {
+		if h.active < spreadStreams {
+			t.Errorf("one has %d calls", h.active)
+		}
+	}
+}
+
+// certificates writes a CA, and a certificate for 127.0.0.1 that it has signed.
+func certificates(t *testing.T) (cert, key, ca string) {
+	t.Helper()
+	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	caCert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, caCert, caCert, &caKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, caCert, &leafKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(leafKey)
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", leafDER), write("key.pem", "PRIVATE KEY", keyDER), write("ca.pem", "CERTIFICATE", caDER)
+}
+
+// TLS with client certificates on both sides, the gateway's by files as in the product.
+func TestMutualTLS(t *testing.T) {
+	cert, key, ca := certificates(t)
+	files := gateway.TLSFiles{Cert: cert, Key: key, ClientCA: ca, CA: ca}
+	serverTLS, err := files.ServerConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientTLS, err := files.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forServer := serverTLS.Clone()
+	forServer.NextProtos = []string{"h2"}
+	server := startServer(t, echo, grpc.Creds(credentials.NewTLS(withHTTP2(forServer))))
+	g := startGateway(t, "grpcs://"+server, func(c *Config) {
+		c.TLS = serverTLS
+		c.Upstream.TLS = clientTLS
+	})
+	c := connect(t, g.addr, grpc.WithTransportCredentials(credentials.NewTLS(clientTLS.Clone())))
+	mustEcho(t, c, payload(100_000))
+
+	pool := clientTLS.RootCAs
+	bare := connect(t, g.addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})))
+	if _, err := unary(within(t), bare, "Unary", nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("without a certificate: %v", err)
+	}
+
+	// Unknown to the gateway's client configuration: an upstream that speaks TLS but not HTTP/2.
+	l, err := tls.Listen("tcp", "127.0.0.1:0", serverTLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*tls.Conn).Handshake()
+		}
+	}()
+	other := startGateway(t, "grpcs://"+l.Addr().String(), func(c *Config) { c.Upstream.TLS = clientTLS })
+	if _, err := unary(within(t), connect(t, other.addr), "Unary", nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("without h2: %v", err)
+	}
+}
+
+// Sockets do instead of addresses, on both sides.
+func TestUnixSockets(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(bytesCodec{}))
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	g := startGateway(t, "unix://"+filepath.Join(dir, "up"), nil)
+	down, err := gateway.Listen("unix:" + filepath.Join(dir, "down"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(down) }()
+	c := connect(t, "", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "down"))
+	}))
+	mustEcho(t, c, payload(1000))
+}
+
+// A client's keepalive pings are answered.
+func TestKeepalive(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	c := connect(t, g.addr, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: time.Second, PermitWithoutStream: true}))
+	mustEcho(t, c, payload(10))
+	conn, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	fr := http2.NewFramer(conn, conn)
+	_ = fr.WriteSettings()
+	_ = fr.WritePing(false, [8]byte{1, 2, 3})
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := f.(*http2.PingFrame); ok && p.IsAck() && p.Data == [8]byte{1, 2, 3} {
+			return
+		}
+	}
+}
