@@ -1,0 +1,26 @@
+module github.com/cinch-layer/cinch/bench/grpc
+
+go 1.26.0
+
+require (
+	github.com/cinch-layer/cinch v0.0.0
+	github.com/cinch-layer/cinch/codec v0.0.0
+	github.com/cinch-layer/cinch/codec/libzstd v0.0.0
+	github.com/golang/snappy v1.0.0
+	github.com/klauspost/compress v1.20.3
+	github.com/mostynb/go-grpc-compression v1.2.3
+	google.golang.org/grpc v1.85.0
+)
+
+require (
+	github.com/minio/minlz v1.2.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/valyala/gozstd v1.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/cinch-layer/cinch => ../..
+
+replace github.com/cinch-layer/cinch/codec => ../../codec
+
+replace github.com/cinch-layer/cinch/codec/libzstd => ../../codec/libzstd

@@ -1,0 +1,82 @@
+// Command grpc measures compressors of gRPC messages beside each other: those
+// that grpc-go, dskit, Mimir and go-grpc-compression bring, and those of
+// codec/grpccodec. It is a module of its own, so that the peers stay out of
+// the product's dependencies.
+//
+//	cd bench/grpc && go run .
+//
+// Bytes and allocations depend on the code alone, CPU and heap on the machine
+// too. Every codec's CPU is measured in turns with that of Mimir's S2, and only
+// the ratio is told.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/remotewrite"
+)
+
+type options struct {
+	results string
+	only    string
+	pair    time.Duration
+	pairs   int
+	heap    bool
+	child   string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.results, "results", "../results", "where the results are written; empty: only printed")
+	flag.StringVar(&o.only, "only", "", "measure codecs whose names match this regular expression, and write nothing")
+	flag.DurationVar(&o.pair, "batch", 150*time.Millisecond, "CPU time of one batch")
+	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, in turns with as many of S2")
+	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in processes of their own")
+	flag.StringVar(&o.child, "peak-of", "", "internal: print the peak heap of one codec")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	corpus, err := remotewrite.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.child != "" {
+		return printPeak(o.child, corpus)
+	}
+	return measureAll(ctx, o, payloadsOf(corpus))
+}
+
+// payload is a list of messages of one kind.
+type payload struct {
+	name     string
+	what     string
+	messages [][]byte
+}
+
+func payloadsOf(c *remotewrite.Corpus) []payload {
+	return []payload{
+		{"A2000", "scrape order, 2,000 series", c.Scraped(2000, 24)},
+		{"A50", "scrape order, 50 series", c.Scraped(50, 400)},
+		{"B2000", "real label sets, shuffled, 2,000 series", c.Shuffled(2000, 10)},
+		{"B50", "real label sets, shuffled, 50 series", c.Shuffled(50, 400)},
+	}
+}
+
+func (p payload) bytes() (n int) {
+	for _, m := range p.messages {
+		n += len(m)
+	}
+	return n
+}
