@@ -264,7 +264,9 @@ func progressJSON(p *pack.Progress) map[string]any {
 }
 
 func reportJSON(r *pack.Report) map[string]any {
+	saved, margin := r.Estimate()
 	return map[string]any{
+		"estimated_saved_bytes": saved, "estimated_margin_bytes": margin,
 		"keys": r.Keys, "keys_total": r.Total, "values": r.Values, "replaced": r.Replaced,
 		"stored_bytes_before": r.StoredBefore, "stored_bytes_after": r.StoredAfter,
 		"allocated_bytes_before": r.CostBefore, "allocated_bytes_after": r.CostAfter, "left": r.Left,
@@ -282,10 +284,13 @@ func (o *walkOptions) table(r *pack.Report, done string) error {
 	}
 	rows := [][]string{
 		{"keys looked at", fmt.Sprintf("%d of %d", r.Keys, r.Total)},
-		{"values " + done, strconv.FormatInt(r.Replaced, 10)},
+		{"values read", strconv.FormatInt(r.Values, 10)},
 	}
 	add := func(what, format string, args ...any) {
 		rows = append(rows, []string{what, fmt.Sprintf(format, args...)})
+	}
+	if done != "" {
+		add("values "+done, "%d", r.Replaced)
 	}
 	if r.Replaced > 0 {
 		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))

@@ -48,6 +48,7 @@ func sampleOptions(t *testing.T) Options {
 			Gateways: []GatewayInfo{{
 				Name: "cache", Listen: "127.0.0.1:6380", Upstream: "tcp://h:6379", Enabled: true,
 				Rules: []RuleInfo{{"orders", "order:*", "lz4"}, {"menus", "menu:* · string", "zstd-3"}},
+				Pack:  &Packing{Wanted: true, LastPass: &time.Time{}, Trouble: "upstream unreachable"},
 			}},
 			Dictionaries: []Dictionary{{Name: "orders", Number: "0a1b2c3d", Bytes: 16384, Gateway: "cache", Rule: "menus", Promised: 4, Observed: 3.9}},
 		}

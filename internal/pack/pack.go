@@ -262,30 +262,30 @@ func (r *run) keepSaving(done <-chan struct{}) {
 	if r.State == nil || r.DryRun {
 		return
 	}
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			if err := r.State.save(); err != nil {
-				r.notice("the position can't be saved: %v", err)
-			}
+	repeat(saveEvery, done, func() {
+		if err := r.State.save(); err != nil {
+			r.notice("the position can't be saved: %v", err)
 		}
-	}
+	})
 }
 
 func (r *run) keepTelling(done <-chan struct{}) {
-	tick := time.NewTicker(tellEvery)
+	repeat(tellEvery, done, func() {
+		p := r.progress()
+		r.tell(Event{Progress: &p})
+	})
+}
+
+// repeat calls f in intervals until done is closed.
+func repeat(interval time.Duration, done <-chan struct{}, f func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-done:
 			return
 		case <-tick.C:
-			p := r.progress()
-			r.tell(Event{Progress: &p})
+			f()
 		}
 	}
 }

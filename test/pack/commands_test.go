@@ -25,7 +25,19 @@ func TestDryRunChangesNothing(t *testing.T) {
 	digest := c.Do(t.Context(), "debug", "digest").Val()
 	expect(t, 0, []string{"pack", server.URL(), "--dry-run"}, "would save about", "by 2200 keys looked at", "give or take 0 B")
 	expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300"}, "packing all 2200 keys would save about")
-	expect(t, 0, []string{"verify", server.URL()})
+	e := expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300", "--json"})
+	var end struct {
+		Report struct {
+			Saved  int64 `json:"estimated_saved_bytes"`
+			Margin int64 `json:"estimated_margin_bytes"`
+			Before int64 `json:"allocated_bytes_before"`
+		}
+	}
+	must(t, json.Unmarshal([]byte(e.out[strings.LastIndex(strings.TrimSpace(e.out), "\n")+1:]), &end))
+	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved { // 300 of 2200 were looked at
+		t.Errorf("estimate: %+v", r)
+	}
+	expect(t, 0, []string{"verify", server.URL()}, "values read                         2600")
 	if after := c.Do(t.Context(), "debug", "digest").Val(); after != digest {
 		t.Errorf("the data is another: %v, %v", digest, after)
 	}
