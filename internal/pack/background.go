@@ -25,7 +25,9 @@ import (
 // leaseHold, and another begins anew. That two of them work at a time, after a network
 // was cut, costs time and does no harm.
 type Background struct {
-	o BackgroundOptions
+	o         BackgroundOptions
+	lookEvery time.Duration // constants but for tests
+	leaseHold time.Duration
 
 	mu     sync.Mutex // guards what follows
 	now    Report     // of the pass under way
@@ -132,7 +134,7 @@ func NewBackground(o BackgroundOptions) *Background {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Background{o: o, now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
+	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
 }
 
 // Run packs until stop is closed, which lets pages under way finish, or ctx ends.
@@ -142,7 +144,7 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		job := b.o.Current()
 		b.set(func(s *BackgroundStatus) { s.Wanted, s.DryRun = job.wanted(), job.DryRun })
 		if !job.wanted() {
-			b.pause(ctx, stop, job, lookEvery)
+			b.pause(ctx, stop, job, b.lookEvery)
 			continue
 		}
 		wait, err := b.turn(ctx, stop, job)
@@ -182,7 +184,7 @@ func (b *Background) pause(ctx context.Context, stop <-chan struct{}, job Job, d
 		case <-ctx.Done():
 		case <-stop:
 			return
-		case <-time.After(min(left, lookEvery)):
+		case <-time.After(min(left, b.lookEvery)):
 		}
 	}
 }
@@ -198,7 +200,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (w
 	opened, err := b.o.Open(ctx, job.Policy)
 	if errors.Is(err, ErrNotYet) {
 		b.set(func(s *BackgroundStatus) { s.Trouble = err.Error() })
-		return lookEvery, nil
+		return b.lookEvery, nil
 	}
 	if err != nil {
 		return 0, err
@@ -206,10 +208,10 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (w
 	defer opened.Close()
 	lease := opened.Lease(job.name())
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
-	wait, err = lease.Take(asked, leaseHold)
+	wait, err = lease.Take(asked, b.leaseHold)
 	cancel()
 	if err != nil || wait > 0 {
-		return min(wait, leaseHold), err
+		return min(wait, b.leaseHold), err
 	}
 	err = b.pass(ctx, stop, job, opened, lease)
 	switch {
@@ -266,7 +268,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 // watch keeps the turn, and ends the pass when it is lost, when something else is wanted
 // or when stop is closed.
 func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(b.lookEvery)
 	defer tick.Stop()
 	kept := time.Now()
 	for {
@@ -282,11 +284,11 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 			close(giveUp)
 			return
 		}
-		if time.Since(kept) < leaseHold/4 {
+		if time.Since(kept) < b.leaseHold/4 {
 			continue
 		}
 		asked, done := context.WithTimeout(ctx, askTimeout)
-		mine, err := lease.Keep(asked, leaseHold)
+		mine, err := lease.Keep(asked, b.leaseHold)
 		done()
 		switch {
 		case err == nil && mine:

@@ -1,0 +1,167 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// endless is a store whose scan never ends, of one key that stays plain.
+type endless struct{ read func() error }
+
+func (endless) Name() string                                 { return "endless/0" }
+func (endless) DB() string                                   { return "0" }
+func (endless) RunID(context.Context) (string, error)        { return "1", nil }
+func (endless) Ping(context.Context) error                   { return nil }
+func (endless) Memory(context.Context) (store.Memory, error) { return store.Memory{}, nil }
+func (endless) Keys(context.Context) (int64, error)          { return 1, nil }
+func (endless) Scan(ctx context.Context, cursor uint64, _ int, _, _ string) ([][]byte, uint64, error) {
+	time.Sleep(time.Millisecond)
+	return [][]byte{[]byte("key")}, cursor + 1, ctx.Err()
+}
+
+func (e endless) Read(context.Context, [][]byte, store.ReadOptions, func(*store.Value) error) error {
+	return e.read()
+}
+
+func (endless) Again(context.Context, []*store.Value) ([]*store.Value, error)    { return nil, nil }
+func (endless) Replace(context.Context, []store.Change) ([]store.Outcome, error) { return nil, nil }
+func (endless) Rebuild(context.Context, [][]byte) (int, error)                   { return 0, nil }
+func (endless) Usage(context.Context, [][]byte) ([]int64, error)                 { return nil, nil }
+
+// turns is a lease: others have it for as long as wait says, and it is lost when gone.
+type turns struct {
+	wait, gone      atomic.Bool
+	taken, finished atomic.Int32
+}
+
+func (l *turns) Take(context.Context, time.Duration) (time.Duration, error) {
+	if l.wait.Load() {
+		return time.Millisecond, nil
+	}
+	l.taken.Add(1)
+	return 0, nil
+}
+
+func (l *turns) Keep(context.Context, time.Duration) (bool, error) { return !l.gone.Load(), nil }
+func (l *turns) Finish(context.Context, time.Duration) error {
+	l.finished.Add(1)
+	return nil
+}
+
+// background runs one over an endless store until the test ends.
+func background(t *testing.T, lease *turns, read func() error) (*Background, *atomic.Pointer[policy.Policy]) {
+	t.Helper()
+	var rules atomic.Pointer[policy.Policy]
+	rules.Store(rulesFor(t, "key"))
+	b := NewBackground(BackgroundOptions{
+		Current: func() Job { return Job{Policy: rules.Load(), Every: 5 * time.Millisecond} },
+		Open: func(context.Context, *policy.Policy) (Session, error) {
+			s := endless{read}
+			return Session{
+				Name: "endless", Targets: []Target{{s, s}}, Lease: func(string) Lease { return lease }, Close: func() {},
+				Seal: func(p *policy.Policy) *Seal {
+					return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})}
+				},
+			}, nil
+		},
+	})
+	b.lookEvery, b.leaseHold = 2*time.Millisecond, 8*time.Millisecond
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Run(t.Context(), stop)
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-ended
+		if s := b.Status(); s.Running || lease.taken.Load() != lease.finished.Load() {
+			t.Errorf("ended with %+v, turns taken %d, given back %d", s, lease.taken.Load(), lease.finished.Load())
+		}
+	})
+	return b, &rules
+}
+
+func rulesFor(t *testing.T, key string) *policy.Policy {
+	t.Helper()
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: key, Setting: codec.Setting{Codec: codec.LZ4}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 5000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func fine() error { return nil }
+
+func TestBackgroundWaitsForItsTurn(t *testing.T) {
+	lease := &turns{}
+	lease.wait.Store(true)
+	b, _ := background(t, lease, fine)
+	time.Sleep(20 * time.Millisecond)
+	if s := b.Status(); s.Running || !s.Wanted {
+		t.Errorf("%+v", s)
+	}
+	lease.wait.Store(false)
+	until(t, "it runs", func() bool { return b.Status().Report.Keys > 10 })
+	lease.gone.Store(true)
+	until(t, "it ends with the turn", func() bool {
+		s := b.Status()
+		return s.Passes[PassFailed] > 0 && s.Trouble == errLost.Error()
+	})
+}
+
+func TestBackgroundFollowsThePolicy(t *testing.T) {
+	b, rules := background(t, &turns{}, fine)
+	until(t, "it runs", func() bool { return b.Status().Running })
+	rules.Store(rulesFor(t, "k*"))
+	until(t, "it begins anew", func() bool { return b.Status().Passes[PassInterrupted] == 1 && b.Status().Running })
+	off := *rulesFor(t, "k*")
+	off.Off = true
+	rules.Store(&off)
+	until(t, "it stops", func() bool { s := b.Status(); return !s.Running && !s.Wanted })
+	keys := b.Status().Report.Keys
+	time.Sleep(20 * time.Millisecond)
+	if now := b.Status().Report.Keys; now != keys || keys == 0 {
+		t.Errorf("%d keys, then %d", keys, now)
+	}
+}
+
+// TestBackgroundSurvives errors and bugs.
+func TestBackgroundSurvives(t *testing.T) {
+	for name, trouble := range map[string]func() error{
+		"an error": func() error { return fmt.Errorf("the store: %w", errors.New("on fire")) },
+		"a bug":    func() error { panic("on fire") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var well atomic.Bool
+			b, _ := background(t, &turns{}, func() error {
+				if well.Load() {
+					return nil
+				}
+				return trouble()
+			})
+			until(t, "it fails, again", func() bool { return b.Status().Passes[PassFailed] > 1 })
+			well.Store(true)
+			until(t, "it goes on", func() bool { return b.Status().Report.Keys > 10 })
+		})
+	}
+}
