@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
@@ -114,7 +116,12 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	}
 	up := k.running.upstream
 	up.Stats = nil // not clients' traffic
-	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: clientOptions(up)})
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{
+		Client: clientOptions(up),
+		OnConnect: func(ctx context.Context, c *goredis.Conn) error { // to a server that has taken over, perhaps
+			return k.running.keeper.dicts.Ensure(ctx, c, rules.Dictionaries()...)
+		},
+	})
 	if err != nil {
 		return pack.Session{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -30,13 +31,14 @@ const clusterKeys = 1500
 
 func clusterKey(i int) string { return fmt.Sprint("cluster:", i) }
 
-func newCluster(t *testing.T) *cluster {
-	x := &cluster{t: t, nodes: testenv.Cluster(t, 3, 0), d: newDict(t, "cluster")}
+func newCluster(t *testing.T, replicas int) *cluster {
+	t.Parallel() // it waits most of the time
+	x := &cluster{t: t, nodes: testenv.Cluster(t, 3, replicas), d: newDict(t, "cluster")}
 	x.c = goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{x.nodes[0].Addr, x.nodes[2].Addr}, MaxRedirects: 16})
 	t.Cleanup(func() { x.c.Close() })
 	file := filepath.Join(t.TempDir(), "cluster.dict")
 	must(t, dict.Save(file, x.d))
-	x.pack = []string{"pack", "redis://" + x.nodes[0].Addr, "--to", fmt.Sprintf("zstd-3@%08x", x.d.Number()), "--dict", file, "--no-backoff"}
+	x.pack = []string{"pack", "redis://" + x.nodes[1].Addr, "--to", fmt.Sprintf("zstd-3@%08x", x.d.Number()), "--dict", file, "--no-backoff"}
 	return x
 }
 
@@ -123,7 +125,7 @@ func (x *cluster) backup(n *testenv.RedisServer) (restore func()) {
 
 func TestShardRestoredFromOlderBackup(t *testing.T) {
 	t.Run("between two runs of the packer", func(t *testing.T) {
-		x := newCluster(t)
+		x := newCluster(t, 0)
 		x.write(0)
 		older := x.backup(x.nodes[1])
 		command(t, 0, x.pack...)
@@ -144,7 +146,7 @@ func TestShardRestoredFromOlderBackup(t *testing.T) {
 		x.check(x.nodes, clusterKeys, clusterKeys)
 	})
 	t.Run("while the packer runs", func(t *testing.T) {
-		x := newCluster(t)
+		x := newCluster(t, 0)
 		x.write(0)
 		older := x.backup(x.nodes[1])
 		wait := x.packing()
@@ -175,9 +177,27 @@ func (x *cluster) meet(n *testenv.RedisServer) { testenv.Meet(x.t, x.nodes[0], n
 
 func (x *cluster) move(to *testenv.RedisServer) { testenv.MoveSlots(x.t, x.nodes[0], to, 0, 1500) }
 
+// TestPrimaryDiesWhilePacking: the packer goes on with the replica that takes over. The
+// dead one comes back with nothing, as that one's replica, so that the packer need not
+// wait for it for long.
+func TestPrimaryDiesWhilePacking(t *testing.T) {
+	x := newCluster(t, 3)
+	x.write(0)
+	wait := x.packing()
+	x.nodes[0].Kill()
+	c := connect(t, x.nodes[3].Addr)
+	eventually(t, "the replica takes over", func() bool {
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "role:master")
+	})
+	must(t, x.nodes[0].Restart())
+	wait()
+	primaries := []*testenv.RedisServer{x.nodes[1], x.nodes[2], x.nodes[3]}
+	x.check(primaries, clusterKeys, clusterKeys)
+}
+
 func TestSlotsMovedToNewNode(t *testing.T) {
 	t.Run("redis-cli adds it", func(t *testing.T) {
-		x := newCluster(t)
+		x := newCluster(t, 0)
 		x.write(0)
 		command(t, 0, x.pack...)
 		n := x.joined(func(n *testenv.RedisServer) {
@@ -194,7 +214,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		x.check(x.nodes, clusterKeys, clusterKeys)
 	})
 	t.Run("another tool adds it", func(t *testing.T) {
-		x := newCluster(t)
+		x := newCluster(t, 0)
 		x.write(0)
 		command(t, 0, x.pack...)
 		n := x.joined(x.meet)
@@ -206,12 +226,29 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		if !strings.Contains(out, n.Addr) || !strings.Contains(out, fmt.Sprintf("%08x", x.d.Number())) || !strings.Contains(out, "cinch dict sync") {
 			t.Errorf("verify says nothing of it:\n%s", out)
 		}
+		y := newDict(t, "archived")
+		publish(t, x.nodes[1].Addr, y)
+		must(t, reader(t, x.nodes[1].Addr).Archive(t.Context(), y.Number()))
 		command(t, 0, "dict", "sync", "redis://"+x.nodes[2].Addr)
+		for _, n := range x.nodes {
+			infos, err := reader(t, n.Addr).List(t.Context())
+			must(t, err)
+			states := map[uint32]storeredis.State{}
+			for _, i := range infos {
+				states[i.Number] = i.State
+			}
+			if len(infos) != 2 || states[x.d.Number()] != storeredis.Live || states[y.Number()] != storeredis.Archived {
+				t.Errorf("%s holds %v", n.Addr, states)
+			}
+		}
+		if out := command(t, 0, "dict", "sync", "redis://"+x.nodes[0].Addr); !strings.Contains(out, "nothing to do: each of 4 primaries") {
+			t.Errorf("a second time:\n%s", out)
+		}
 		x.check(x.nodes, clusterKeys, clusterKeys)
 		command(t, 0, "verify", "redis://"+x.nodes[0].Addr)
 	})
 	t.Run("while the packer runs", func(t *testing.T) {
-		x := newCluster(t)
+		x := newCluster(t, 0)
 		x.write(0)
 		wait := x.packing()
 		n := x.joined(x.meet)

@@ -72,6 +72,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 func TestFailoverLosesTheDictionary(t *testing.T) {
 	for what, end := range ways {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t)
 			p.link.freeze()
 			d := newDict(t, "lost")

@@ -50,7 +50,10 @@ var disasters = map[string]disaster{
 
 func TestUnderLoad(t *testing.T) {
 	for what, x := range disasters {
-		t.Run(what, func(t *testing.T) { x.test(t) })
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			x.test(t)
+		})
 	}
 }
 
