@@ -39,6 +39,25 @@ type call struct {
 
 	headersSent bool
 	spent       time.Duration // by the gateway itself
+
+	mu   sync.Mutex
+	over bool // w must not be used any more
+}
+
+// setDeadline bounds the reads of the request, from any goroutine.
+func (c *call) setDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		_ = http.NewResponseController(c.w).SetReadDeadline(t)
+	}
+}
+
+func (c *call) finish() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.tape.close()
 }
 
 func (g *Gateway) handler() http.Handler {
@@ -52,7 +71,7 @@ func (g *Gateway) handler() http.Handler {
 			limit = replayBytes
 		}
 		c.tape = newTape(r.Body, limit, g.replays)
-		defer c.tape.close()
+		defer c.finish()
 		c.serve()
 		g.config.Stats.Latency(c.spent)
 	})
@@ -125,6 +144,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 		return &requestBody{src: from}
 	}
 	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, budget: c.g.config.Requests}
+	w.setDeadline = c.setDeadline
 	if a.trial {
 		w.plainOver = func() int {
 			if a.settled.Load() {

@@ -59,6 +59,9 @@ type rewriter struct {
 	// plainOver: longer messages are not compressed, because they could not be sent again.
 	plainOver func() int
 
+	// setDeadline is for reading src; nil where its sender is trusted.
+	setDeadline func(time.Time)
+
 	header  [wire.HeaderLen]byte
 	out     []byte // what is ready for the reader, a pooled buffer
 	at      int    // in out
@@ -77,9 +80,7 @@ func (w *rewriter) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case w.at < len(w.out):
-			n := copy(p, w.out[w.at:])
-			w.at += n
-			return n, nil
+			return w.give(p)
 		case w.out != nil:
 			w.free()
 		case w.passing > 0:
@@ -90,6 +91,21 @@ func (w *rewriter) Read(p []byte) (int, error) {
 			w.err = w.next()
 		}
 	}
+}
+
+// give moves what is ready. A header goes with the first bytes of its message, lest each
+// travel in a frame of its own; nobody can use a header alone.
+func (w *rewriter) give(p []byte) (int, error) {
+	n := copy(p, w.out[w.at:])
+	w.at += n
+	if w.at < len(w.out) || w.passing == 0 || n == len(p) {
+		return n, nil
+	}
+	more, err := w.pass(p[n:])
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return n + more, nil
 }
 
 // pass moves a piece of a message that stays as it is.
@@ -164,20 +180,66 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 		reason = "large"
 	case w.plainOver != nil && n > w.plainOver():
 		reason = "trial"
-	case !w.budget.TryAcquire(2 * int64(n)):
-		reason = "budget"
 	}
 	if reason != "" {
 		w.g.config.Stats.Left(rule.Name, reason, n)
 		return w.letPass()
 	}
-	w.held = 2 * int64(n)
-	in, err := w.read(n)
+	in, err := w.gather(n)
 	if err != nil {
 		return err
 	}
+	if len(in) < n {
+		w.g.config.Stats.Left(rule.Name, "budget", n)
+		w.send(in, false)
+		w.putLength(n)
+		gateway.PutBuffer(in)
+		return nil
+	}
 	w.pack(rule, in)
 	return nil
+}
+
+// putLength corrects the header of a message of which only the beginning is in out.
+func (w *rewriter) putLength(n int) {
+	w.passing = uint32(n - (len(w.out) - wire.HeaderLen))
+	wire.AppendHeader(w.out[:0], false, n)
+}
+
+// firstGather is how much of a message is asked memory for before any of it is there.
+const firstGather = 64 << 10
+
+// gather reads a plain message of n bytes, and asks for memory only as its bytes come: who
+// announces much and sends nothing holds nothing. When there is no memory it returns the
+// beginning.
+func (w *rewriter) gather(n int) ([]byte, error) {
+	var in []byte
+	for len(in) < n {
+		size := min(n, max(firstGather, 2*len(in)))
+		if more := 2*int64(size) - w.held; w.budget.TryAcquire(more) {
+			w.held += more
+		} else {
+			return in, nil
+		}
+		grown := append(gateway.GetBuffer(size), in...)
+		gateway.PutBuffer(in)
+		have := len(grown)
+		got, err := io.ReadFull(w.src, grown[have:size])
+		in = grown[:have+got]
+		if err != nil {
+			gateway.PutBuffer(in)
+			return nil, cutOff(err, len(in), n)
+		}
+	}
+	return in, nil
+}
+
+// cutOff is the error of a body that ended within a message.
+func cutOff(err error, got, n int) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: %w after %d of %d bytes", errFormat, wire.ErrTruncated, got, n)
+	}
+	return err
 }
 
 // pack sets what goes out for a plain message, which it takes over.
@@ -231,10 +293,21 @@ func (w *rewriter) read(n int) ([]byte, error) {
 		return buf, nil
 	}
 	gateway.PutBuffer(buf)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return nil, fmt.Errorf("%w: %w after %d of %d bytes", errFormat, wire.ErrTruncated, got, n)
+	return nil, cutOff(err, got, n)
+}
+
+// slowMessage is how long a message may take to come for which much memory was set aside.
+const slowMessage = 30 * time.Second
+
+// readInTime reads the message at hand for which the budget is held, and does not let its
+// sender hold it for ever.
+func (w *rewriter) readInTime(n int) ([]byte, error) {
+	if w.setDeadline == nil || n <= firstGather {
+		return w.read(n)
 	}
-	return nil, err
+	w.setDeadline(time.Now().Add(slowMessage))
+	defer w.setDeadline(time.Time{})
+	return w.read(n)
 }
 
 // Opened messages are first given room for this many times their size, and more only when
@@ -257,7 +330,7 @@ func (w *rewriter) open(n int) error {
 		w.held = 0
 		return err
 	}
-	in, err := w.read(n)
+	in, err := w.readInTime(n)
 	if err != nil {
 		return err
 	}

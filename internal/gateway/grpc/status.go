@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,8 @@ func endingOf(err error) ending {
 		return ending{codeResourceExhausted, err.Error()}
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat):
 		return ending{codeInternal, err.Error()}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ending{codeDeadlineExceeded, "a message took too long to come"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return ending{codeDeadlineExceeded, err.Error()}
 	case errors.Is(err, context.Canceled):
