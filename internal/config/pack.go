@@ -57,6 +57,9 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 		return
 	}
 	path += ".pack"
+	if g.Protocol != Redis {
+		v.add(path, "leave it out", "a gateway for %s has no store to walk over", g.Protocol)
+	}
 	v.oneOf(path+".mode", p.Mode, PackSeal, PackEstimate)
 	if p.Every <= 0 {
 		v.add(path+".every", "", "is not above 0s")

@@ -19,6 +19,10 @@ func TestPack(t *testing.T) {
 	if p := c.Packing(&parse(t, with("{mode: estimate}")).Gateways[0]); p.Background {
 		t.Error("it runs without being told to")
 	}
+	other := strings.Replace(with("{background: true}"), "protocol: redis", "protocol: grpc", 1)
+	if _, err := Parse("cinch.yaml", []byte(other), nil); err == nil || !strings.Contains(err.Error(), "has no store to walk over") {
+		t.Errorf("pack of another protocol: %v", err)
+	}
 	for pack, want := range map[string]string{
 		"{mode: sael}":          `gateways[0].pack.mode: unknown value "sael": did you mean "seal"?`,
 		"{every: 0s}":           "gateways[0].pack.every: is not above 0s",
