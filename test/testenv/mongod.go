@@ -99,7 +99,7 @@ func (s *MongodServer) start(program string) error {
 func (s *MongodServer) finish(t testing.TB) {
 	s.proc.kill()
 	if t.Failed() {
-		t.Logf("end of mongod's log:\n%s", lastLines(s.proc.out.String(), 20))
+		t.Logf("end of mongod's log:\n%s", lastLines(s.proc.out.String(), 3))
 	}
 }
 

@@ -53,6 +53,7 @@ type Gateway struct {
 
 	advertised atomic.Pointer[address] // set when it serves
 	direct     sync.Map                // members without a gateway that the log named
+	met        chan struct{}           // closed when the server has said who it is
 	ctx        context.Context         // ends with Shutdown
 	cancel     context.CancelFunc
 }
@@ -68,7 +69,7 @@ func NewGateway(cfg Config) *Gateway {
 	if cfg.Topology == nil {
 		cfg.Topology = &Topology{}
 	}
-	g := &Gateway{cfg: cfg}
+	g := &Gateway{cfg: cfg, met: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,

@@ -144,6 +144,10 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	}
 	s.Gateway = NewGateway(cfg)
 	go func() { _ = s.Serve(l) }()
+	select { // so that its own question is not taken for a client's
+	case <-s.met:
+	case <-time.After(time.Second):
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

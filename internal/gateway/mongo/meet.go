@@ -24,7 +24,8 @@ func (g *Gateway) meet() {
 	for wait := firstMeet; ; wait = min(2*wait, lastMeet) {
 		d, err := g.askWho()
 		if err == nil {
-			g.met(d)
+			g.noteMember(d)
+			close(g.met)
 			return
 		}
 		select {
@@ -35,7 +36,7 @@ func (g *Gateway) meet() {
 	}
 }
 
-func (g *Gateway) met(d described) {
+func (g *Gateway) noteMember(d described) {
 	if d.me == "" {
 		return
 	}

@@ -82,7 +82,7 @@ func (r *reader) next() (m message, err error) {
 // hold takes what a message will need from the budget, all of it at once and before any of
 // it is allocated.
 func (r *reader) hold(cost int) error {
-	if cost <= freeBytes {
+	if cost <= freeBytes || r.patience.budget == nil {
 		return nil
 	}
 	if err := r.patience.budget.Acquire(r.ctx, int64(cost)); err != nil {
