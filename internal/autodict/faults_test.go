@@ -64,8 +64,16 @@ func (f *faulty) Dictionary(number uint32) (d *codec.Dict, err error) {
 	return d, err
 }
 
+// Publish that is cut off still leaves the dictionary in the gateway's memory, so that it
+// could be named.
 func (f *faulty) Publish(ctx context.Context, dicts ...*codec.Dict) error {
-	return f.meet(ctx, func() error { return f.Store.Publish(ctx, dicts...) })
+	err := f.meet(ctx, func() error { return f.Store.Publish(ctx, dicts...) })
+	if errors.Is(err, errCut) {
+		cut, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = f.Store.Publish(cut, dicts...)
+	}
+	return err
 }
 
 func (f *faulty) Record(ctx context.Context, name string) (text string, version uint64, err error) {
