@@ -76,18 +76,13 @@ func printPeak(name string, corpus *remotewrite.Corpus) error {
 	return err
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
 func runStreams(messages [][]byte, trip func([]byte, *scratch) (int, error)) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, streams)
 	for i := range streams {
 		wg.Go(func() {
 			for j := range messagesPerStream {
-				s := scratches.Get().(*scratch) // as a stream's buffers would be
-				_, err := trip(messages[(i+j)%len(messages)], s)
-				scratches.Put(s)
-				if err != nil {
+				if _, err := trip(messages[(i+j)%len(messages)], new(scratch)); err != nil {
 					errs <- err
 					return
 				}

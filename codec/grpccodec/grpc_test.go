@@ -41,7 +41,7 @@ func init() {
 	encoding.RegisterCompressor(sends{zstd, trashName, []byte("this is no zstd frame")})
 	var zeros bytes.Buffer
 	w, _ := zstd.Compress(&zeros)
-	for range 64 {
+	for range 16 {
 		w.Write(make([]byte, 1<<20))
 	}
 	w.Close()
@@ -212,9 +212,9 @@ func TestGRPCUnderLoad(t *testing.T) {
 	conn := dial(t)
 	names := append(grpccodec.Names(), bombName, trashName)
 	var wg sync.WaitGroup
-	for i := range 32 {
+	for i := range 16 {
 		wg.Go(func() {
-			for j := range 12 {
+			for j := range 8 {
 				name := names[(i+j)%len(names)]
 				src := message(1 + (i*7919+j*104729)%300_000)
 				out, err := once(conn, src, grpc.UseCompressor(name))

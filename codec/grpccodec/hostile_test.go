@@ -23,7 +23,7 @@ func bomb(t *testing.T, set *grpccodec.Set, name string, n int) []byte {
 }
 
 func TestBombsEndAtTheLimit(t *testing.T) {
-	const size, limit = 64 << 20, 1 << 20
+	const size, limit = 32 << 20, 1 << 20
 	for _, name := range grpccodec.Names() {
 		set := grpccodec.NewSet(grpccodec.Options{MaxInFlight: 1})
 		packed := bomb(t, set, name, size)

@@ -40,6 +40,7 @@ type Set struct {
 	encoding  *turns
 	decoding  *turns
 	maxWindow int
+	buffers   *idle[[]byte] // for encoders of whole messages
 
 	mu       sync.Mutex
 	encoders map[codec.Setting]*idle[frame.Encoder]
@@ -57,6 +58,7 @@ func NewSet(o Options) *Set {
 		encoding:  newTurns(n),
 		decoding:  newTurns(n),
 		maxWindow: cmp.Or(o.MaxWindowBytes, defaultMaxWindowBytes),
+		buffers:   newIdle[[]byte](n),
 		encoders:  make(map[codec.Setting]*idle[frame.Encoder]),
 		decoders:  make(map[codec.ID]*idle[frame.Decoder]),
 	}

@@ -13,14 +13,19 @@ import (
 // wireZstdLevel is zstd's level where none is asked for.
 const wireZstdLevel = 1
 
+// appendZstd compresses into a buffer of the set's, since an implementation
+// wants room for the worst case and dst shall grow by what there is.
 func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error) {
 	turn := s.encoding.take()
 	defer s.encoding.give(turn)
-	out, err := s.options.Zstd.Compress(append(dst, frame.ZstdMagic...), src, cmp.Or(setting.Level, wireZstdLevel), nil)
+	buf, _ := s.buffers.take()
+	out, err := s.options.Zstd.Compress(append(buf[:0], frame.ZstdMagic...), src, cmp.Or(setting.Level, wireZstdLevel), nil)
 	if err != nil {
 		return dst, fmt.Errorf("grpccodec: %s: %w", setting, err)
 	}
-	return out, nil
+	dst = append(dst, out...)
+	s.buffers.put(out)
+	return dst, nil
 }
 
 // appendUnzstd decodes a single frame that tells its length. For all others,
