@@ -75,6 +75,7 @@ type Gateway struct {
 	pool   *pool
 
 	replays *gateway.Budget // of what is kept of requests for another attempt
+	ratio   ratio           // of what is opened
 	big     chan struct{}   // holds a token for the one message that opens to more than was expected
 
 	policy atomic.Pointer[policy.Messages]

@@ -196,7 +196,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 		gateway.PutBuffer(in)
 		return nil
 	}
-	w.pack(rule, in)
+	w.pack(rule, in, in)
 	return nil
 }
 
@@ -242,8 +242,10 @@ func cutOff(err error, got, n int) error {
 	return err
 }
 
-// pack sets what goes out for a plain message, which it takes over.
-func (w *rewriter) pack(rule *policy.MessageRule, in []byte) {
+// pack sets what goes out for a plain message. It takes over the buffer that the message
+// lies in.
+func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
+	defer gateway.PutBuffer(buf)
 	start := time.Now()
 	packed, err := w.g.config.Cache.compress(w.ctx, in, rule.Setting)
 	took := time.Since(start)
@@ -261,12 +263,10 @@ func (w *rewriter) pack(rule *policy.MessageRule, in []byte) {
 		w.compressed.Store(true)
 		w.send(packed.bytes, true)
 		packed.done()
-		gateway.PutBuffer(in)
 		return
 	}
 	packed.done()
 	w.send(in, false)
-	gateway.PutBuffer(in)
 }
 
 // send copies a message behind its header.
@@ -310,9 +310,34 @@ func (w *rewriter) readInTime(n int) ([]byte, error) {
 	return w.read(n)
 }
 
-// Opened messages are first given room for this many times their size, and more only when
-// that is too little.
-const openRatio = 8
+// ratio guesses how many times its size a message opens to: it follows large ones at once
+// and small ones slowly. What memory is asked for before a message is there hangs on it.
+type ratio struct{ guess atomic.Int64 }
+
+const (
+	firstRatio = 16
+	leastRatio = 4
+	slowly     = 64
+)
+
+func (r *ratio) limit(n int) int {
+	guess := r.guess.Load()
+	if guess == 0 {
+		guess = firstRatio * slowly
+	}
+	return int(guess)*n/slowly + 512
+}
+
+// saw takes a message of n bytes that opened to raw bytes. That guesses get lost when two
+// come at a time does no harm.
+func (r *ratio) saw(n, raw int) {
+	fits := int64(raw) * slowly / int64(max(n, 1)) * 3 / 2
+	guess := r.guess.Load()
+	if guess == 0 {
+		guess = firstRatio * slowly
+	}
+	r.guess.Store(max(fits, guess-guess/slowly, leastRatio*slowly))
+}
 
 // open reads a compressed message of another encoding than the next hop's, and sends it
 // plain, or compressed anew.
@@ -324,7 +349,7 @@ func (w *rewriter) open(n int) error {
 	if n > most {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
-	limit := min(most, openRatio*n+512)
+	limit := min(most, w.g.ratio.limit(n))
 	w.held = int64(n) + 2*int64(limit)
 	if err := w.budget.Acquire(w.ctx, w.held); err != nil {
 		w.held = 0
@@ -335,35 +360,35 @@ func (w *rewriter) open(n int) error {
 		return err
 	}
 	defer gateway.PutBuffer(in)
-	raw, err := w.expand(in, limit)
+	out, err := w.expand(in, limit)
 	if err != nil {
 		return err
 	}
+	raw := out[wire.HeaderLen:]
 	if rule := w.plan.ruleFor(len(raw)); rule != nil && len(raw) <= w.g.config.MaxSeal {
-		w.pack(rule, raw)
+		w.pack(rule, raw, out)
 		return nil
 	}
-	w.send(raw, false)
-	gateway.PutBuffer(raw)
+	wire.AppendHeader(out[:0], false, len(raw))
+	w.set(out)
+	w.shrink()
 	return nil
 }
 
-// expand opens a message, which may become limit bytes, or as many as are allowed at all
-// when nobody else opens so much: that is what bounds the memory for which no budget was
-// asked, and nobody waits who holds it.
+// expand opens a message, with room for a header before it. It may become limit bytes, or
+// as many as are allowed at all when there is budget for them, or when nobody else opens so
+// much without: nobody waits for anything who does.
 func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
 	codecs, stats := w.g.config.Codecs, w.g.config.Stats
-	raw, err := codecs.AppendDecompress(gateway.GetBuffer(min(limit, 4*len(in))), in, w.plan.from, limit)
+	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
+	out, err := codecs.AppendDecompress(dst, in, w.plan.from, limit)
 	if errors.Is(err, grpccodec.ErrTooLarge) && limit < w.g.config.MaxOpen {
-		select {
-		case w.g.big <- struct{}{}:
-			w.bigHeld = true
-		case <-w.ctx.Done():
-			return nil, w.ctx.Err()
+		if err := w.roomForMost(limit); err != nil {
+			return nil, err
 		}
-		raw, err = codecs.AppendDecompress(nil, in, w.plan.from, w.g.config.MaxOpen)
+		out, err = codecs.AppendDecompress(dst, in, w.plan.from, w.g.config.MaxOpen)
 	}
 	switch {
 	case errors.Is(err, grpccodec.ErrTooLarge):
@@ -373,7 +398,23 @@ func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 		stats.Error("corrupt")
 		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
 	}
+	w.g.ratio.saw(len(in), len(out))
 	id, _ := codec.ParseID(w.plan.from)
-	stats.Opened(id, len(in), len(raw), time.Since(start))
-	return raw, nil
+	stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
+	return out, nil
+}
+
+// roomForMost gets leave to open a message to whatever is allowed, beyond limit.
+func (w *rewriter) roomForMost(limit int) error {
+	if more := 2 * int64(w.g.config.MaxOpen-limit); w.budget.TryAcquire(more) {
+		w.held += more
+		return nil
+	}
+	select {
+	case w.g.big <- struct{}{}:
+		w.bigHeld = true
+		return nil
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	}
 }
