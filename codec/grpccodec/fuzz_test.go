@@ -4,33 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/iotest"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-const fuzzLimit = 1 << 20
+const fuzzLimit = 64 << 10
 
 // fuzz feeds a decoder. What it accepts it must accept in one piece and byte by
 // byte, and what that is must survive being compressed again.
 func fuzz(f *testing.F, name string) {
 	set := grpccodec.NewSet(grpccodec.Options{MaxDecodedBytes: fuzzLimit})
-	for _, n := range []int{0, 1, 100, 70_000} {
+	for _, n := range []int{0, 1, 100, 5000} {
 		packed, err := set.AppendCompress(nil, message(n), name)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(packed)
 		f.Add(packed[:len(packed)/2])
-	}
-	vectors, _ := filepath.Glob(filepath.Join("testdata", "*."+name))
-	for _, path := range vectors {
-		if b, err := os.ReadFile(path); err == nil {
-			f.Add(b)
-		}
 	}
 	c, err := set.Compressor(name)
 	if err != nil {
