@@ -19,7 +19,24 @@ const blockBytes = 1 << 20
 
 func newMinLZEncoder(s codec.Setting) Encoder {
 	level := max(s.Level, minlz.LevelFastest)
-	return newEncoder(minlz.NewWriter(nil, minlz.WriterConcurrency(1), minlz.WriterBlockSize(blockBytes), minlz.WriterLevel(level)))
+	lib := minlz.NewWriter(nil, minlz.WriterConcurrency(1), minlz.WriterBlockSize(blockBytes), minlz.WriterLevel(level))
+	return &minLZEncoder{newEncoder(lib), lib}
+}
+
+// minLZEncoder compresses large pieces where they lie.
+type minLZEncoder struct {
+	*encoder
+	direct *minlz.Writer
+}
+
+func (e *minLZEncoder) Write(p []byte) (int, error) {
+	if len(p) < directBytes {
+		return e.encoder.Write(p)
+	}
+	if err := e.direct.EncodeBuffer(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // newLZ4Encoder writes blocks of 1 MiB, which know nothing of each other.
