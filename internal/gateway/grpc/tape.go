@@ -31,6 +31,7 @@ type tape struct {
 	err       error  // of src, at its end
 	reading   bool   // somebody reads src, without the lock
 	attempt   int
+	closed    bool
 }
 
 // tapeReader is an attempt's view of a tape.
@@ -70,7 +71,7 @@ func (t *tape) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.attempt++
-	t.recording = false
+	t.recording, t.closed = false, true
 	if t.err == nil {
 		t.err = errReplaced
 	}
@@ -161,11 +162,10 @@ func (r *tapeReader) readSource(p []byte) (int, error) {
 		t.err = err
 	}
 	if r.attempt != t.attempt {
-		// Only a tape that records is rewound, so this is for the successor, and is kept
-		// even if that makes the tape a little longer than its limit.
-		if t.recording {
-			t.limit = max(t.limit, len(t.kept)+n)
-			t.keep(p[:n])
+		// This is for the successor, which waits for it, so it is kept whatever the limit
+		// says and whether or not there will be another attempt.
+		if !t.closed {
+			t.kept = append(t.kept, p[:n]...)
 		}
 		return 0, errReplaced
 	}
