@@ -2,7 +2,7 @@
 // serve` with "dictionary: auto" in front of a real redis-server, beside the same gateway
 // without dictionaries. It writes to bench/results; dict.md there tells what is measured.
 //
-//	go run ./bench/dict [--part documents,stream] [--cache DIR]
+//	go run ./bench/dict [--part documents,stream,levels] [--cache DIR]
 package main
 
 import (
@@ -29,11 +29,11 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.parts, "part", "documents,stream", "what to measure; dict.csv is written when it is both")
+	flag.StringVar(&o.parts, "part", "documents,stream,levels", "what to measure")
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
 	flag.IntVar(&o.stream.each, "stream", 240_000, "documents of the stream before the change of shape, and after it")
-	flag.IntVar(&o.stream.rate, "rate", 3000, "documents of the stream a second")
+	flag.IntVar(&o.stream.rate, "rate", 2000, "documents of the stream a second")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/dict:", err)
@@ -54,25 +54,42 @@ func run(o *options) error {
 	if err := corpora.Fetch(o.cache); err != nil {
 		return err
 	}
-	o.rows = [][]string{csvHead}
-	parts := strings.Split(o.parts, ",")
-	for _, part := range parts {
+	for _, part := range strings.Split(o.parts, ",") {
+		o.rows = nil
 		switch part {
 		case "documents":
 			err = o.measureDocuments()
 		case "stream":
 			err = o.measureStream()
+		case "levels":
+			err = o.measureLevels()
 		default:
-			err = fmt.Errorf("no part %q: documents, stream", part)
+			err = fmt.Errorf("no part %q: documents, stream, levels", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
+		if err := o.writeRows(part); err != nil {
+			return err
+		}
 	}
-	if len(parts) < 2 {
-		return nil
+	return nil
+}
+
+// writeRows puts the rows of a part in place of those that were there.
+func (o *options) writeRows(part string) error {
+	path := filepath.Join(o.results, "dict.csv")
+	old, err := rig.ReadCSV(path)
+	if err != nil {
+		return err
 	}
-	return rig.WriteCSV(filepath.Join(o.results, "dict.csv"), o.rows)
+	rows := [][]string{csvHead}
+	for _, row := range old {
+		if row[0] != part && row[0] != csvHead[0] {
+			rows = append(rows, row)
+		}
+	}
+	return rig.WriteCSV(path, append(rows, o.rows...))
 }
 
 func (o *options) report(part, text string) error {

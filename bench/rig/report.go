@@ -3,7 +3,9 @@ package rig
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -45,4 +47,16 @@ func WriteCSV(path string, rows [][]string) error {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
+}
+
+// ReadCSV returns the rows of a file, none if there is no file.
+func ReadCSV(path string) ([][]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return csv.NewReader(bytes.NewReader(text)).ReadAll()
 }
