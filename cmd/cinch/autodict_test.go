@@ -173,8 +173,8 @@ func TestAutoDictionary(t *testing.T) {
 	g.writeUntil(t, docs, "dictionary rolled out", 2)
 	again, others := g.measure(t, direct, docs)
 	t.Logf("after a change of shape %.3f, %v", again, others)
-	if again > 0.45 {
-		t.Errorf("after a change of shape %.3f, with %v", again, others)
+	if again > 0.45 || again > share*1.1 {
+		t.Errorf("after a change of shape %.3f, with %v; before %.3f", again, others, share)
 	}
 	for n := range numbers {
 		if others[n] > 0 {

@@ -347,7 +347,7 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	r.pace.rolledOut(at, promised)
 	r.sampler.reset()
 	m.use(r, announced)
-	m.update(r, func(t *tally) { t.Adopted++; t.Version = *v; t.Promised = promised })
+	m.update(r, func(t *tally) { t.Adopted++; t.Version = *v; t.Promised, t.Observed = promised, 0 })
 	m.log(r).Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", promised)
 	return true
 }

@@ -93,7 +93,7 @@ func TestRecordIsRefreshed(t *testing.T) {
 	f := newFaultTest(t)
 	now := time.Unix(1_790_000_000, 0)
 	g := f.gateway(t, 0, autoPolicy(t), fails, noFaults)
-	g.o.now = func() time.Time { return now }
+	g.o.now, g.o.Timeout = func() time.Time { return now }, 10*time.Second
 	r := g.all()[0]
 	seen := func() time.Time {
 		t.Helper()

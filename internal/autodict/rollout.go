@@ -54,7 +54,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 		return refusedRace
 	}
 	m.use(r, choice{got.dict, got.level})
-	m.update(r, func(t *tally) { t.Rollouts++; t.Version = v; t.Promised = v.Promised })
+	m.update(r, func(t *tally) { t.Rollouts++; t.Version = v; t.Promised, t.Observed = v.Promised, 0 })
 	return ""
 }
 
