@@ -60,3 +60,23 @@ func TestAppendRoundTrips(t *testing.T) {
 		t.Errorf("%d encoders and %d decoders are still out", e, d)
 	}
 }
+
+// Without a level zstd chooses one by size, minlz and the others don't.
+func TestZstdChoosesItsLevel(t *testing.T) {
+	set := grpccodec.NewSet(grpccodec.Options{})
+	for n, want := range map[int]string{1<<17 - 1: "zstd-1", 1 << 17: "zstd-3"} {
+		got, err := set.AppendCompress(nil, message(n), "zstd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, level := range []string{"zstd-1", "zstd-3"} {
+			leveled, err := set.AppendCompress(nil, message(n), level)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Equal(got, leveled) != (level == want) {
+				t.Errorf("%d bytes: %d, with %s %d", n, len(got), level, len(leveled))
+			}
+		}
+	}
+}
