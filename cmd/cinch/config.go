@@ -73,7 +73,12 @@ func checkFiles(cfg *config.Config) error {
 		if _, err := cfg.UpstreamOf(g, log); err != nil {
 			return err
 		}
-		if _, err := g.Policy(config.Numbers(dicts)); err != nil {
+		if g.Protocol != config.Redis {
+			_, err = g.Messages()
+		} else {
+			_, err = g.Policy(config.Numbers(dicts))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -47,6 +48,9 @@ type process struct {
 	requests, replies *gateway.Budget
 
 	trainer *autodict.Trainer // of dictionaries, for all gateways
+
+	topology mongo.Topology // which gateways stand for which members of replica sets
+	mongo    []*mongo.Gateway
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
 	grpcCache *grpc.Cache
@@ -184,7 +188,7 @@ func (p *process) loadFiles(cfg *config.Config) (*loaded, error) {
 	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}, messages: map[string]*policy.Messages{}}
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
-		if g.Protocol == config.GRPC {
+		if g.Protocol != config.Redis {
 			if l.messages[g.Name], err = g.Messages(); err != nil {
 				return nil, err
 			}
@@ -219,6 +223,8 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	switch g.Protocol {
 	case config.GRPC:
 		p.addGRPC(l, g, r, tls, log)
+	case config.Mongo:
+		p.addMongo(l, g, r, tls, log)
 	default:
 		p.addRedis(l, g, r, tls, log)
 	}
@@ -261,7 +267,7 @@ func (p *process) addAdmin(addr string) error {
 	if p.grpcCache != nil {
 		registry.MustRegister(p.grpcCache)
 	}
-	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics())); err != nil {
+	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo})); err != nil {
 		return err
 	}
 	l, err := listen(addr, "admin")

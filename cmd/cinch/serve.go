@@ -20,12 +20,14 @@ const (
 	configVariable = "CINCH_CONFIG"
 	redisVariable  = "CINCH_REDIS"
 	grpcVariable   = "CINCH_GRPC"
+	mongoVariable  = "CINCH_MONGO"
 )
 
 type serveOptions struct {
 	configFile string
 	redis      []string // LISTEN=URL
 	grpc       []string // LISTEN=URL
+	mongo      []string // LISTEN=URI
 	listen     string   // of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
@@ -56,6 +58,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
+  cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --config /etc/cinch.yaml --log-level debug`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,6 +73,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.StringVar(&o.configFile, "config", "", "configuration `FILE`; variable "+configVariable)
 	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
 	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
+	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server, `LISTEN=URI`; several hosts get a port each from LISTEN on (may be repeated); variable "+mongoVariable)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule for --redis and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
@@ -103,7 +107,7 @@ func flagOverrides(cmd *cobra.Command) []config.Override {
 
 // embedded reports whether to run the store to play with.
 func (o serveOptions) embedded(getenv func(string) string) bool {
-	return o.file(getenv) == "" && len(o.targets(getenv)) == 0 && len(o.grpcTargets(getenv)) == 0
+	return o.file(getenv) == "" && !o.hasTargets(getenv)
 }
 
 func (o serveOptions) file(getenv func(string) string) string {
@@ -126,6 +130,17 @@ func (o serveOptions) grpcTargets(getenv func(string) string) []string {
 		return o.grpc
 	}
 	return strings.Fields(getenv(grpcVariable))
+}
+
+func (o serveOptions) mongoTargets(getenv func(string) string) []string {
+	if len(o.mongo) > 0 {
+		return o.mongo
+	}
+	return strings.Fields(getenv(mongoVariable))
+}
+
+func (o serveOptions) hasTargets(getenv func(string) string) bool {
+	return len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv)) > 0
 }
 
 // load puts file, environment and flags together.
@@ -157,7 +172,11 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	more = append(more, grpc...)
+	mongo, err := o.mongoGateways(getenv)
+	if err != nil {
+		return nil, err
+	}
+	more = append(append(more, grpc...), mongo...)
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }
@@ -167,7 +186,7 @@ func (o serveOptions) checkUse(getenv func(string) string) error {
 	switch {
 	case o.listen != "" && !o.embedded(getenv):
 		return ui.WithHint(errors.New("--listen is for the embedded store"), "write --redis LISTEN=URL")
-	case len(o.rules) > 0 && !o.embedded(getenv) && len(o.targets(getenv)) == 0 && len(o.grpcTargets(getenv)) == 0:
+	case len(o.rules) > 0 && !o.embedded(getenv) && !o.hasTargets(getenv):
 		return ui.WithHint(errors.New("--rule is for gateways without a configuration file"), "put the rule into the file")
 	}
 	return nil

@@ -9,6 +9,7 @@
 //	validate.go  everything that can be wrong with the values
 //	pack.go      packing in the background
 //	grpc.go      what only gRPC gateways have
+//	mongo.go     what only MongoDB gateways have
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
 package config
@@ -96,6 +97,9 @@ type Gateway struct {
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
 
+	// For mongo only; see mongo.go.
+	Advertise string `yaml:"advertise,omitempty"`
+
 	Rules []Rule `yaml:"rules"`
 }
 
@@ -132,7 +136,11 @@ type Rule struct {
 	// For grpc only, where they take the place of key, field, db and type.
 	Service   string          `yaml:"service,omitempty"`
 	Method    []string        `yaml:"method,omitempty,flow"`
-	Direction []DirectionName `yaml:"direction,omitempty,flow"`
+	Direction []DirectionName `yaml:"direction,omitempty,flow"` // mongo too
+
+	// For mongo only, likewise.
+	Namespace string   `yaml:"namespace,omitempty"`
+	Command   []string `yaml:"command,omitempty,flow"`
 }
 
 // Defaults of what a file leaves out, beside those in internal/policy.
@@ -148,6 +156,7 @@ const (
 	Off   = "off" // as admin.listen
 	Redis = "redis"
 	GRPC  = "grpc"
+	Mongo = "mongo"
 )
 
 // Default is what an empty file means.
@@ -194,7 +203,7 @@ func DefaultRule() Rule {
 	var r Rule
 	r.setDefaults()
 	r.Name = "default"
-	r.Setting = &Setting{codec.Setting{Codec: codec.Zstd, Level: 3}}
+	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
 	return r
 }
 

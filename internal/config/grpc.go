@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -41,7 +43,7 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 // bytes on, both ways, zstd level 1, which the next hop may or may not take.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
-	r.Setting = &Setting{codec.Setting{Codec: codec.Zstd, Level: 1}}
+	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}
 	return r
 }
 
@@ -83,7 +85,9 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
 		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0)
-		only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0)
+		if g.Protocol != Mongo {
+			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0)
+		}
 	}
 }
 
@@ -114,9 +118,9 @@ func (g *Gateway) Messages() (*policy.Messages, error) {
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		m := policy.MessageRule{
-			Name: r.Name, Space: r.Service, Commands: r.Method,
+			Name: r.Name, Space: cmp.Or(r.Service, r.Namespace), Commands: slices.Concat(r.Method, r.Command),
 			MinSize: int(r.minSize()), MaxSize: int(r.MaxSize), MinGain: float64(r.MinGain) / 100,
-			Setting: r.Setting.Setting,
+			Setting: r.Setting.Setting, Auto: r.Setting.Auto,
 		}
 		for _, d := range r.Direction {
 			m.Direction |= d.bit()

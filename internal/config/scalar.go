@@ -121,11 +121,18 @@ func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(time.Duration(d).String()), nil
 }
 
-// Setting is a codec.Setting in text.
-type Setting struct{ codec.Setting }
+// Setting is a codec.Setting in text, or the word auto where a gateway chooses for itself.
+type Setting struct {
+	codec.Setting
+	Auto bool
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Setting) UnmarshalText(text []byte) (err error) {
+	if s.Auto = string(text) == autoSetting; s.Auto {
+		s.Setting = codec.Setting{}
+		return nil
+	}
 	s.Setting, err = codec.ParseSetting(string(text))
 	if !errors.Is(err, codec.ErrUnknownCodec) {
 		return err
@@ -139,6 +146,16 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 		return ui.WithHint(err, "did you mean %q?", near)
 	}
 	return ui.WithHint(err, "codecs are %s", strings.Join(names, ", "))
+}
+
+const autoSetting = "auto"
+
+// String returns the text that UnmarshalText reads.
+func (s Setting) String() string {
+	if s.Auto {
+		return autoSetting
+	}
+	return s.Setting.String()
 }
 
 // MarshalText implements encoding.TextMarshaler.

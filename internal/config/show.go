@@ -90,6 +90,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
 		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
+		compare(path+".advertise", a.Advertise, b.Advertise)
 		compare(path+".max_streams", a.MaxStreams, b.MaxStreams)
 		compare(path+".upstream_connections", a.UpstreamConnections, b.UpstreamConnections)
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)

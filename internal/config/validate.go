@@ -21,15 +21,18 @@ import (
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
+	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 }
 
 // parseUpstream reads the upstream's URL.
 func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
-	port := RedisPort
-	if g.Protocol == GRPC {
-		port = ""
+	switch g.Protocol {
+	case GRPC:
+		return gateway.ParseUpstream(g.Upstream, "")
+	case Mongo:
+		return parseMongoURI(g.Upstream)
 	}
-	return gateway.ParseUpstream(g.Upstream, port)
+	return gateway.ParseUpstream(g.Upstream, RedisPort)
 }
 
 // RedisPort is the port of an upstream URL that names none.
@@ -185,7 +188,7 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
 	v.name(path+".name", g.Name, names)
-	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC)
+	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo)
 	v.address(path+".listen", g.Listen)
 	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
 		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
@@ -197,6 +200,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.tls(g, path)
 	v.limits(g, path)
 	v.grpc(g, path)
+	v.mongo(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
 		if glob == "" {
@@ -244,7 +248,7 @@ func (v *validator) upstream(g *Gateway, path string) {
 		v.add(path, "", "is the gateway itself")
 	}
 	if g.UpstreamTLS != nil && up.TLS == nil {
-		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://… or grpcs://…", "the upstream is not reached by TLS")
+		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…, grpcs://… or mongodb://…/?tls=true", "the upstream is not reached by TLS")
 	}
 }
 
@@ -342,7 +346,7 @@ func (r *Rule) minSize() Bytes {
 	switch {
 	case r.MinSize != nil:
 		return *r.MinSize
-	case r.Setting != nil && r.Setting.Codec == codec.Raw:
+	case r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto:
 		return 0
 	}
 	return policy.DefaultMinSize

@@ -17,6 +17,9 @@
 //	shapes.go    what replies of each kind of request were like
 //	auto.go      link and codecs measured, for rules that leave the choice to us
 //	frame.go     OP_COMPRESSED opened and made
+//	meet.go      the gateway's own question who the server is
+//	stall.go     patience with peers that hold memory
+//	metrics.go   link and choices, for Prometheus
 //
 // # The mirror
 //

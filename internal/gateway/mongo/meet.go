@@ -3,6 +3,7 @@ package mongo
 import (
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -41,7 +42,14 @@ func (g *Gateway) noteMember(d described) {
 		return
 	}
 	g.learnMember(d.me)
-	g.cfg.Log.Info("the server is a member of a replica set", "set", d.set, "member", d.me)
+	if a := g.advertised.Load(); a != nil {
+		host := a.host
+		if host == "" {
+			host = "THIS_HOST"
+		}
+		g.cfg.Log.Info("the server is a member of a replica set; drivers find all members that have a gateway from here with",
+			"uri", "mongodb://"+net.JoinHostPort(host, a.port)+"/?replicaSet="+d.set, "member", d.me)
+	}
 }
 
 // askWho sends a hello on a connection of its own, for which no credentials are needed.

@@ -18,10 +18,10 @@ type request struct {
 	header  wire.Header       // of message
 	came    wire.CompressorID // how it came
 
-	msg      wire.Msg // of an OP_MSG
+	msg      wire.Msg  // of an OP_MSG
 	document wire.Span // of the command
 	outer    wire.Span // of what is around it in old queries; empty: nothing
-	name     []byte // of the command; nil for legacy operations
+	name     []byte    // of the command; nil for legacy operations
 	traits   traits
 	space    []byte // "database.collection"; its memory is kept for the next request
 	shape    uint64 // requests of the same shape have similar replies

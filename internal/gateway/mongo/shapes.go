@@ -72,6 +72,12 @@ func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
 	s.ratio[id] += newest * (ratio - s.ratio[id])
 }
 
+func (t *shapes) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.m)
+}
+
 func (t *shapes) add(key uint64, raw int) *shape {
 	if t.m == nil {
 		t.m = map[uint64]*shape{}

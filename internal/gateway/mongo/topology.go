@@ -48,7 +48,9 @@ func (a address) seenFrom(local net.Addr) string {
 	if host == "" {
 		host = "localhost"
 		if tcp, ok := local.(*net.TCPAddr); ok {
-			host = tcp.IP.String()
+			if host = tcp.IP.String(); tcp.IP.IsUnspecified() {
+				host = "localhost"
+			}
 		}
 	}
 	return net.JoinHostPort(host, a.port)
@@ -86,6 +88,16 @@ func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
 		}
 		return a.seenFrom(s.client.LocalAddr()), true
 	}
+}
+
+// URI is how drivers connect to the gateway alone, once it serves on a listener of that
+// address.
+func (g *Gateway) URI(l net.Addr) string {
+	a, ok := advertised(g.cfg.Advertise, l)
+	if !ok {
+		return "mongodb://" + strings.ReplaceAll(l.String(), "/", "%2F") + "/?directConnection=true"
+	}
+	return "mongodb://" + a.seenFrom(l) + "/?directConnection=true"
 }
 
 func (g *Gateway) learnMember(name string) {

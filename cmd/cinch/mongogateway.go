@@ -1,0 +1,61 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// mongoGateways are the gateways that --mongo or its variable asks for.
+func (o serveOptions) mongoGateways(getenv func(string) string) ([]config.Gateway, error) {
+	rules := []config.Rule{config.DefaultMongoRule()}
+	if len(o.rules) > 0 {
+		rules, _ = o.givenRules() // load has checked them
+	}
+	var list []config.Gateway
+	for i, target := range o.mongoTargets(getenv) {
+		name := "mongo"
+		if i > 0 {
+			name = fmt.Sprintf("mongo-%d", len(list)+1)
+		}
+		listen, uri, ok := strings.Cut(target, "=")
+		err := errors.New("there is no = in it")
+		if ok {
+			var gateways []config.Gateway
+			gateways, err = config.MongoGateways(name, listen, uri, rules)
+			list = append(list, gateways...)
+		}
+		if err != nil {
+			err = fmt.Errorf("--mongo: %w", err)
+			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017"))
+		}
+	}
+	return list, nil
+}
+
+// addMongo makes r a gateway for MongoDB.
+func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+	made := mongo.NewGateway(mongo.Config{
+		Name:      g.Name,
+		Upstream:  r.upstream,
+		TLS:       tls,
+		Policy:    l.messages[g.Name],
+		MaxConns:  g.MaxConnections,
+		Advertise: g.Advertise,
+		Topology:  &p.topology,
+		Engine:    p.engine,
+		Requests:  p.requests,
+		Replies:   p.replies,
+		Stats:     r.stats,
+		Log:       log,
+	})
+	r.gateway, r.messages = made, made
+	p.mongo = append(p.mongo, made)
+	log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr()))
+}

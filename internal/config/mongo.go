@@ -1,0 +1,182 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// MongoPort is the port of a MongoDB server that names none.
+const MongoPort = "27017"
+
+// MongoGateway is a gateway for MongoDB with the defaults of everything but its addresses
+// and its rules.
+func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
+	g := RedisGateway(name, listen, upstream, rules)
+	g.Protocol = Mongo
+	return g
+}
+
+// MongoGateways is MongoGateway for a URI that may name several members of a replica set:
+// a gateway each, on ports that follow each other.
+func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
+	hosts, options, err := splitMongoURI(uri)
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) == 1 {
+		return []Gateway{MongoGateway(name, listen, uri, rules)}, nil
+	}
+	host, port, err := net.SplitHostPort(listen)
+	first, noNumber := strconv.Atoi(port)
+	if err != nil || noNumber != nil {
+		return nil, errors.New("several members need a listener host:port")
+	}
+	var list []Gateway
+	for i, member := range hosts {
+		own := name
+		at := first
+		if i > 0 {
+			own = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		if first != 0 {
+			at += i
+		}
+		address := net.JoinHostPort(host, strconv.Itoa(at))
+		list = append(list, MongoGateway(own, address, "mongodb://"+member+"/?"+options, rules))
+	}
+	return list, nil
+}
+
+// DefaultMongoRule is what MongoDB gateways get that no file describes: all messages that
+// zstd level 3 makes smaller by a tenth, together with their replies.
+func DefaultMongoRule() Rule { return DefaultRule() }
+
+var errNotMongo = errors.New("not mongodb://host:port")
+
+// splitMongoURI returns the hosts of a connection string and its options.
+func splitMongoURI(uri string) (hosts []string, options string, err error) {
+	rest, ok := strings.CutPrefix(uri, "mongodb://")
+	switch {
+	case strings.HasPrefix(uri, "mongodb+srv://"):
+		return nil, "", errors.New("mongodb+srv is not supported: list the members that its DNS records name")
+	case !ok:
+		return nil, "", errNotMongo
+	case strings.Contains(rest, "@"):
+		return nil, "", errors.New("credentials are not needed: clients bring their own")
+	}
+	rest, options, _ = strings.Cut(rest, "?")
+	list, path, _ := strings.Cut(rest, "/")
+	if path != "" {
+		return nil, "", errors.New("names a database, but clients name their own")
+	}
+	for _, host := range strings.Split(list, ",") {
+		if host == "" {
+			return nil, "", errNotMongo
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, options, nil
+}
+
+// parseMongoURI reads the upstream of a gateway: one host, perhaps by TLS. Options that are
+// for drivers and change nothing here are let pass.
+func parseMongoURI(uri string) (gateway.Upstream, error) {
+	wrap := func(err error) (gateway.Upstream, error) {
+		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+	}
+	hosts, options, err := splitMongoURI(uri)
+	if err != nil {
+		return wrap(err)
+	}
+	if len(hosts) > 1 {
+		return wrap(errors.New("a gateway stands for one member: write one gateway for each"))
+	}
+	query, err := url.ParseQuery(options)
+	if err != nil {
+		return wrap(errNotMongo)
+	}
+	scheme := "tcp"
+	for name, values := range query {
+		switch strings.ToLower(name) {
+		case "tls", "ssl":
+			if len(values) != 1 || values[0] != "true" && values[0] != "false" {
+				return wrap(fmt.Errorf("%s is neither true nor false", name))
+			}
+			if values[0] == "true" {
+				scheme = "tls"
+			}
+		case "directconnection", "replicaset":
+		default:
+			return wrap(fmt.Errorf("unknown option %q", name))
+		}
+	}
+	return gateway.ParseUpstream(scheme+"://"+hosts[0], MongoPort)
+}
+
+// mongo checks the keys that only one kind of gateway has.
+func (v *validator) mongo(g *Gateway, path string) {
+	if g.Protocol != Mongo {
+		v.onlyMongo(g, path)
+		return
+	}
+	if g.Advertise != "" {
+		v.address(path+".advertise", g.Advertise)
+	}
+	if len(g.Exclude) > 0 {
+		v.add(path+".exclude", "give a rule for the namespace the setting raw", "is for stores")
+	}
+	for i := range g.Rules {
+		v.mongoRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
+	}
+}
+
+func (v *validator) onlyMongo(g *Gateway, path string) {
+	only := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, "", "is for protocol: mongo")
+		}
+	}
+	only("advertise", g.Advertise != "")
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		only(fmt.Sprintf("rules[%d].namespace", i), r.Namespace != "")
+		only(fmt.Sprintf("rules[%d].command", i), len(r.Command) > 0)
+		if r.Setting != nil && r.Setting.Auto {
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "name a codec, as in zstd-3", "auto is for protocol: mongo")
+		}
+	}
+}
+
+func (v *validator) mongoRule(r *Rule, path string) {
+	var other Rule
+	other.setDefaults()
+	not := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, "write namespace, command and direction", "is for stores")
+		}
+	}
+	not("key", r.Key != other.Key)
+	not("field", r.Field != "")
+	not("db", r.DB != nil)
+	not("dictionary", r.Dictionary != "")
+	v.glob(path+".namespace", r.Namespace)
+	for i, c := range r.Command {
+		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)
+	}
+	if s := r.Setting; s != nil && !s.Auto {
+		switch s.Codec {
+		case codec.Raw, codec.Snappy, codec.Zlib, codec.Zstd:
+			if s.Dict == 0 {
+				return
+			}
+		}
+		v.add(path+".setting", "write zstd-3, snappy, zlib-6, auto or raw", "MongoDB has no %s", s)
+	}
+}

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func TestMongoGateways(t *testing.T) {
+	list, err := MongoGateways("mongo", "127.0.0.1:27018", "mongodb://a,b:1,c/?tls=true", []Rule{DefaultMongoRule()})
+	if err != nil || len(list) != 3 {
+		t.Fatal(list, err)
+	}
+	for i, want := range []struct{ name, listen, address string }{
+		{"mongo", "127.0.0.1:27018", "a:27017"}, {"mongo-2", "127.0.0.1:27019", "b:1"}, {"mongo-3", "127.0.0.1:27020", "c:27017"},
+	} {
+		up, err := list[i].parseUpstream()
+		if err != nil || list[i].Name != want.name || list[i].Listen != want.listen || up.Address != want.address || up.TLS == nil {
+			t.Errorf("%+v, %+v, %v", list[i], up, err)
+		}
+	}
+	for uri, want := range map[string]string{
+		"mongodb+srv://a":      "list the members",
+		"redis://a":            "not mongodb",
+		"mongodb://":           "not mongodb",
+		"mongodb://a,,b":       "not mongodb",
+		"mongodb://u:secret@a": "bring their own",
+		"mongodb://a/shop":     "database",
+		"mongodb://a/?w=1":     "unknown option",
+		"mongodb://a/?tls=yes": "neither",
+		"mongodb://a,b":        "one member",
+	} {
+		if _, err := parseMongoURI(uri); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}
+
+func TestMongoRules(t *testing.T) {
+	const head = "gateways:\n  - name: db\n    protocol: mongo\n    listen: :27018\n    upstream: mongodb://db\n    advertise: db.example:27018\n    rules:\n"
+	c, err := Parse("f", []byte(head+`      - {name: logs, namespace: "app.log*", setting: raw}
+      - {name: reads, namespace: "app.*", command: [find, getMore], direction: reply, min_size: 1KiB, setting: snappy}
+      - {name: rest, setting: auto}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Gateways[0].Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []struct {
+		space, command string
+		d              policy.Direction
+		size           int
+		want           string
+	}{
+		{"app.logs", "find", policy.Reply, 5000, ""},
+		{"app.users", "find", policy.Reply, 5000, "reads"},
+		{"app.users", "find", policy.Reply, 500, "rest"},
+		{"app.users", "insert", policy.Request, 500, "rest"},
+	} {
+		got := ""
+		if r := p.Lookup(policy.MessageAddress{Space: []byte(q.space), Command: []byte(q.command), Direction: q.d, Size: q.size}); r != nil {
+			got = r.Name
+		}
+		if got != q.want {
+			t.Errorf("%+v: %q", q, got)
+		}
+	}
+	if r := p.Rules()[2]; !r.Auto {
+		t.Error("auto is lost")
+	}
+	text, err := c.YAML()
+	if err != nil || !strings.Contains(string(text), "setting: auto") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for rule, want := range map[string]string{
+		"{setting: lz4}":                      "no lz4",
+		"{setting: zstd-3, key: 'a*'}":        "for stores",
+		"{setting: zstd-3, dictionary: auto}": "for stores",
+		"{setting: zstd-3, service: x}":       "is for protocol: grpc",
+	} {
+		if _, err := Parse("f", []byte(head+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+	redis := strings.NewReplacer("mongo\n", "redis\n", "mongodb://", "redis://", "    advertise: db.example:27018\n", "").Replace(head)
+	for rule, want := range map[string]string{
+		"{setting: auto}":                    "is for protocol: mongo",
+		"{setting: lz4, namespace: a}":       "is for protocol: mongo",
+		"{setting: lz4, direction: request}": "is for protocol: grpc",
+	} {
+		if _, err := Parse("f", []byte(redis+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+}

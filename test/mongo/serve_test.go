@@ -1,0 +1,144 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func connect(t testing.TB, uri string) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(15 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = c.Disconnect(ctx)
+	})
+	return c
+}
+
+func documents(n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = bson.D{{Key: "_id", Value: i}, {Key: "text", Value: fmt.Sprintf("document number %d of a collection with text in it", i)}}
+	}
+	return list
+}
+
+func serve(t testing.TB, upstream string, settings string, rules string) *testenv.GatewayServer {
+	t.Helper()
+	return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: upstream, Settings: settings, Rules: rules})
+}
+
+func TestServe(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	g := serve(t, "mongodb://"+server.Addr, "", "")
+	coll := connect(t, "mongodb://"+g.Addr+"/?directConnection=true").Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
+		t.Fatal(err)
+	}
+	cursor, err := coll.Find(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []bson.Raw
+	if err := cursor.All(t.Context(), &all); err != nil || len(all) != 500 {
+		t.Fatal(len(all), err)
+	}
+	sent, received := server.Compressed(t, "zstd")
+	if sent.Out == 0 || received.In == 0 || sent.In < 3*sent.Out {
+		t.Errorf("mongod sent %+v and received %+v", sent, received)
+	}
+	up := g.Metric(t, "cinch_received_bytes_total")
+	if raw, stored := g.Metric(t, "cinch_value_raw_bytes_total"), g.Metric(t, "cinch_value_stored_bytes_total"); raw < 2*stored || up == 0 {
+		t.Errorf("the metrics say %v bytes became %v", raw, stored)
+	}
+	if !strings.Contains(g.Output(), "mongodb://"+g.Addr+"/?directConnection=true") {
+		t.Error("the URI to use is not in the output")
+	}
+}
+
+// The first signal ends idle connections, lets what is in flight finish, and the process.
+func TestDrain(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	g := serve(t, "mongodb://"+server.Addr, "", "")
+	db := connect(t, "mongodb://"+g.Addr+"/?directConnection=true").Database("admin")
+	done := make(chan error, 1)
+	go func() { // the monitor's connections wait for changes meanwhile
+		done <- db.RunCommand(context.Background(), bson.D{{Key: "sleep", Value: 1}, {Key: "millis", Value: 1500}, {Key: "lock", Value: "none"}}).Err()
+	}()
+	for range 300 {
+		if op := inProgress(t, server); op {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := g.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the command in flight: %v", err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+}
+
+func inProgress(t *testing.T, server *testenv.MongodServer) bool {
+	t.Helper()
+	var ops struct{ Inprog []bson.Raw }
+	err := server.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "currentOp", Value: 1}, {Key: "command.sleep", Value: 1}}).Decode(&ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(ops.Inprog) > 0
+}
+
+// A replica set is reached through the gateways only, whatever its members call themselves.
+func TestReplicaSet(t *testing.T) {
+	var servers []*testenv.MongodServer
+	var hosts []string
+	for range 3 {
+		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
+		servers, hosts = append(servers, s), append(hosts, s.Addr)
+	}
+	servers[0].Initiate(t, hosts...)
+	g := serve(t, "mongodb://"+strings.Join(hosts, ","), "", "")
+	c := connect(t, "mongodb://"+g.Addr+"/?replicaSet=rs0&w=majority")
+	coll := c.Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(200)); err != nil {
+		t.Fatal(err)
+	}
+	var hello struct {
+		Hosts       []string
+		Me, Primary string
+	}
+	if err := c.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range append(hello.Hosts, hello.Me, hello.Primary) {
+		for _, h := range hosts {
+			if at == h {
+				t.Errorf("the client hears of %s itself: %+v", h, hello)
+			}
+		}
+	}
+	if g.Metric(t, "cinch_connections_total") == 0 {
+		t.Error("no client came to the gateways")
+	}
+	if strings.Contains(g.Output(), "no gateway stands for") {
+		t.Error("a member was passed on as it is")
+	}
+}
