@@ -110,16 +110,25 @@ func (x *cluster) check(nodes []*testenv.RedisServer, keys, naming int) {
 
 // backup returns what restores a node to what it holds now.
 func (x *cluster) backup(n *testenv.RedisServer) (restore func()) {
-	must(x.t, connect(x.t, n.Addr).Save(x.t.Context()).Err())
-	file := filepath.Join(n.Dir, "dump.rdb")
-	snapshot, err := os.ReadFile(file)
-	must(x.t, err)
+	restored := backup(x.t, n)
 	return func() {
 		x.t.Helper()
-		n.Kill()
-		must(x.t, os.WriteFile(file, snapshot, 0o600))
-		must(x.t, n.Restart())
+		restored()
 		testenv.AwaitCluster(x.t, x.nodes, len(x.nodes), 0)
+	}
+}
+
+func backup(t *testing.T, n *testenv.RedisServer) (restore func()) {
+	t.Helper()
+	must(t, connect(t, n.Addr).Save(t.Context()).Err())
+	file := filepath.Join(n.Dir, "dump.rdb")
+	snapshot, err := os.ReadFile(file)
+	must(t, err)
+	return func() {
+		t.Helper()
+		n.Kill()
+		must(t, os.WriteFile(file, snapshot, 0o600))
+		must(t, n.Restart())
 	}
 }
 

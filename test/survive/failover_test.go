@@ -82,15 +82,33 @@ func TestFailoverLosesTheDictionary(t *testing.T) {
 			time.Sleep(time.Second) // as long as the fastest failover takes to notice
 			p.failOver(t)
 			end(p)
-			p.everyValueOpens(t, gateway, d)
+			everyValueOpens(t, gateway, p.replica, d)
 			gateway.Kill() // it would wait for connections that say nothing
 		})
 	}
 }
 
+// TestServerRestoredFromOlderBackup: the backup was made before the dictionary.
+func TestServerRestoredFromOlderBackup(t *testing.T) {
+	server := testenv.Redis(t)
+	must(t, connect(t, server.Addr).Set(t.Context(), "old", valueOf("old", 1), 0).Err())
+	older := backup(t, server)
+	d := newDict(t, "later")
+	publish(t, server.Addr, d)
+	gateway := gatewayWith(t, server.Addr, d)
+	idle := connect(t, gateway.Addr)
+	waitForUse(t, idle, connect(t, server.Addr), d)
+	older() // the gateway may put the dictionary back at once
+	everyValueOpens(t, gateway, server, d)
+	if got := connect(t, gateway.Addr).Get(t.Context(), "old").Val(); got != valueOf("old", 1) {
+		t.Errorf("what was in the backup reads as %.80q", got)
+	}
+}
+
 // everyValueOpens writes through new connections until values name the dictionary again.
-func (p *pair) everyValueOpens(t *testing.T, gateway *testenv.GatewayServer, d *codec.Dict) {
-	direct := connect(t, p.replica.Addr)
+func everyValueOpens(t *testing.T, gateway *testenv.GatewayServer, server *testenv.RedisServer, d *codec.Dict) {
+	t.Helper()
+	direct := connect(t, server.Addr)
 	for n := range 1000 {
 		c := connect(t, gateway.Addr)
 		key := fmt.Sprint("after:", n)
@@ -99,7 +117,7 @@ func (p *pair) everyValueOpens(t *testing.T, gateway *testenv.GatewayServer, d *
 				t.Fatal(err)
 			}
 			stored := direct.Get(t.Context(), key).Val()
-			plain, err := opener(reader(t, p.replica.Addr)).Open(nil, []byte(stored))
+			plain, err := opener(reader(t, server.Addr)).Open(nil, []byte(stored))
 			if err != nil || string(plain) != valueOf(key, k) {
 				t.Fatalf("value %d of connection %d: %.80q, %v", k, n, plain, err)
 			}

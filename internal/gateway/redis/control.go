@@ -121,6 +121,7 @@ func (s *session) client(r *request) error {
 
 func (s *session) quit(r *request) error {
 	s.endTransaction()
+	s.ended.Store(true)
 	return s.forward(r, entry{})
 }
 

@@ -17,8 +17,10 @@ import (
 // Dicts is where the gateway keeps its dictionaries upstream; see internal/store/redis.
 type Dicts interface {
 	cinch.Dictionaries
-	// Dialed is told of each connection that was made upstream.
+	// Dialed is told of each connection that was made upstream, Lost of those that the
+	// server ended.
 	Dialed()
+	Lost()
 	// ReadyOn reports that the dictionary is stored in the server to which a connection
 	// leads that was dialed at a time, so that values sent on it may name it.
 	ReadyOn(number uint32, dialed time.Time) bool

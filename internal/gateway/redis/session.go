@@ -26,7 +26,7 @@ type session struct {
 	ctx          context.Context // ends with the session
 	cancel       context.CancelFunc
 	draining     atomic.Bool
-	ended        atomic.Bool  // the client has ended its side
+	ended        atomic.Bool  // the client has ended its side, or wants that
 	multiRefused atomic.Bool  // there is no transaction after all
 	unstuck      atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
 	version      atomic.Int32 // RESP 2 or 3
@@ -96,17 +96,17 @@ func (s *session) Run() {
 func (s *session) runReplies() {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	defer close(s.dead)
-	defer s.checkDicts()
 	defer s.conn.Close() // unblocks the request pump
 	defer s.queue.close()
 	s.pumpReplies()
+	s.checkDicts() // before the request pump ends because of us
 }
 
 // checkDicts has the dictionaries checked when the server ended a connection that the
 // client had not: it may have restarted without them.
 func (s *session) checkDicts() {
 	if s.g.cfg.Dicts != nil && !s.ended.Load() {
-		s.g.cfg.Dicts.Kick()
+		s.g.cfg.Dicts.Lost()
 	}
 }
 

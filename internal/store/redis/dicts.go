@@ -76,6 +76,7 @@ type Dicts struct {
 	wake           chan struct{}                       // capacity 1
 	look           chan struct{}                       // capacity 1: as wake, without waiting for more
 	began          atomic.Int64                        // when the last check did, since started
+	lost           atomic.Int64                        // when the server ended a connection, since started
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet.

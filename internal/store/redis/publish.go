@@ -152,7 +152,7 @@ func (d *Dicts) all() []*codec.Dict {
 }
 
 // Kick says that the server may have lost dictionaries: a client's FLUSHALL or FUNCTION
-// command was answered, or the connection was lost. Ready is false for all of them until
+// command was answered. Ready is false for all of them until
 // a check, which Run does soon, has found them there. It does not block.
 func (d *Dicts) Kick() {
 	d.kicks.Add(1)

@@ -28,15 +28,30 @@ func (d *Dicts) ReadyOn(number uint32, dialed time.Time) bool {
 		return false
 	}
 	until, ok := (*d.ready.Load())[number]
-	return ok && time.Since(d.started) < until && dialed.Sub(d.started) <= until-d.lease+overlap
+	if !ok || time.Since(d.started) >= until {
+		return false
+	}
+	at, lost, found := dialed.Sub(d.started), time.Duration(d.lost.Load()), until-d.lease
+	return at <= found+overlap && (at < lost || lost <= found)
+}
+
+// Lost says that the server has ended a connection: it may start anew with less. New
+// connections wait for a check; on those that live nothing changes. It does not block.
+func (d *Dicts) Lost() {
+	d.lost.Store(int64(time.Since(d.started)))
+	d.lookNow()
 }
 
 // Dialed says that a connection was made on which values may be sent, and has a check made
 // at once unless there was one a moment ago. It does not block.
 func (d *Dicts) Dialed() {
-	if time.Since(d.started)-time.Duration(d.began.Load()) < overlap {
-		return
+	began := d.began.Load()
+	if time.Since(d.started)-time.Duration(began) >= overlap || began < d.lost.Load() {
+		d.lookNow()
 	}
+}
+
+func (d *Dicts) lookNow() {
 	select {
 	case d.look <- struct{}{}:
 	default:

@@ -33,6 +33,14 @@ func TestReadyOnNewConnections(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { d.ReadyOn(x.Number(), before) }); n != 0 {
 		t.Errorf("ReadyOn allocates %v times", n)
 	}
+	d.Lost()
+	if !d.ReadyOn(x.Number(), before) || d.ReadyOn(x.Number(), time.Now()) {
+		t.Error("when a connection was lost, older ones must stay ready and new ones wait")
+	}
+	mustRecheck(t, d)
+	if !d.ReadyOn(x.Number(), time.Now()) {
+		t.Error("not ready after a check that followed a loss")
+	}
 	d.Kick()
 	if d.ReadyOn(x.Number(), before) {
 		t.Error("ready after a kick")
