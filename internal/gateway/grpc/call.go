@@ -141,7 +141,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
 	if a.plan.untouched() {
-		return &requestBody{src: from}
+		return &requestBody{src: from, tape: from}
 	}
 	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, budget: c.g.config.Requests}
 	w.setDeadline = c.setDeadline
@@ -153,7 +153,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 			return c.tape.room()
 		}
 	}
-	return &requestBody{src: w, rewriter: w}
+	return &requestBody{src: w, tape: from, rewriter: w}
 }
 
 // end gives back what an attempt holds.
@@ -304,6 +304,7 @@ func (c *call) fail(err error) {
 // the client would lose the tail of its response.
 type requestBody struct {
 	src      io.Reader
+	tape     *tapeReader
 	rewriter *rewriter // nil: the messages are not touched
 
 	mu      sync.Mutex
@@ -332,8 +333,8 @@ func (b *requestBody) begin() bool {
 	return b.reading
 }
 
-// Close frees what a message holds. The transport calls it from anywhere, even during a
-// Read, and so do we.
+// Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
+// so do we.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -341,6 +342,7 @@ func (b *requestBody) Close() error {
 	if !b.reading {
 		b.free()
 	}
+	b.tape.stop()
 	return nil
 }
 

@@ -375,3 +375,32 @@ func TestKeepalive(t *testing.T) {
 		}
 	}
 }
+
+// An upstream that dies ends the calls that wait for it, though their clients say nothing.
+func TestUpstreamDies(t *testing.T) {
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(bytesCodec{}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	g := startGateway(t, "grpc://"+l.Addr().String(), nil)
+	for _, rule := range []string{"raw", "zstd-1"} {
+		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, rule)}))
+	}
+	calls := make([]grpc.ClientStream, 3)
+	for i := range calls {
+		calls[i] = stream(within(t), t, connect(t, g.addr), "Both")
+		exchange(t, calls[i])
+	}
+	s.Stop()
+	for _, c := range calls {
+		var out []byte
+		if err := c.RecvMsg(&out); status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := unary(within(t), connect(t, g.addr), "Unary", nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("with nobody there: %v", err)
+	}
+}

@@ -123,8 +123,8 @@ func (w *rewriter) pass(p []byte) (int, error) {
 
 // next decides about the next message. It returns io.EOF at the end of the body.
 func (w *rewriter) next() error {
-	n, err := io.ReadFull(w.src, w.header[:])
-	if err == io.ErrUnexpectedEOF {
+	n, err := fill(w.src, w.header[:])
+	if err == io.EOF && n > 0 {
 		w.set(append(gateway.GetBuffer(n), w.header[:n]...))
 		return io.EOF
 	}
@@ -224,7 +224,7 @@ func (w *rewriter) gather(n int) ([]byte, error) {
 		grown := append(gateway.GetBuffer(size), in...)
 		gateway.PutBuffer(in)
 		have := len(grown)
-		got, err := io.ReadFull(w.src, grown[have:size])
+		got, err := fill(w.src, grown[have:size])
 		in = grown[:have+got]
 		if err != nil {
 			gateway.PutBuffer(in)
@@ -234,9 +234,23 @@ func (w *rewriter) gather(n int) ([]byte, error) {
 	return in, nil
 }
 
+// fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport
+// says io.ErrUnexpectedEOF when a connection breaks.
+func fill(src io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = src.Read(p[n:])
+		n += more
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
 // cutOff is the error of a body that ended within a message.
 func cutOff(err error, got, n int) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if err == io.EOF {
 		return fmt.Errorf("%w: %w after %d of %d bytes", errFormat, wire.ErrTruncated, got, n)
 	}
 	return err
@@ -288,7 +302,7 @@ func (w *rewriter) shrink() {
 // read reads the message at hand into a buffer that the caller owns.
 func (w *rewriter) read(n int) ([]byte, error) {
 	buf := gateway.GetBuffer(n)[:n]
-	got, err := io.ReadFull(w.src, buf)
+	got, err := fill(w.src, buf)
 	if err == nil {
 		return buf, nil
 	}

@@ -16,20 +16,25 @@ var errReplaced = errors.New("the attempt was replaced by another")
 // another connection or with another encoding. It records until stop, or until it is longer
 // than its limit, and then the attempt at work goes on alone.
 //
-// An attempt may be stuck in a read of the client's bytes when it is abandoned. What it
-// gets then is recorded for its successor, which waits for it.
+// The client's bytes are read by a goroutine of the tape's own, a piece at a time and only
+// when somebody wants one: an attempt must be able to give up waiting for them, or the
+// transport would not tell us that its connection broke, and what comes then is for the next
+// attempt.
 type tape struct {
 	src    io.Reader
 	budget *gateway.Budget
+	limit  int
 
 	mu        sync.Mutex
-	changed   sync.Cond // reading has ended, or the attempt at work is another one
-	limit     int
+	changed   sync.Cond // anything below
 	recording bool
 	kept      []byte // from the body's beginning; nil when nobody needs it any more
 	held      int64  // of the budget
+	fresh     []byte // what came last, when it is not in kept
+	piece     []byte // the buffer that fresh lies in
 	err       error  // of src, at its end
-	reading   bool   // somebody reads src, without the lock
+	pumping   bool
+	wanted    bool // a reader waits for more
 	attempt   int
 	closed    bool
 }
@@ -38,7 +43,8 @@ type tape struct {
 type tapeReader struct {
 	t       *tape
 	attempt int
-	at      int // in kept
+	at      int  // in kept
+	stopped bool // guarded by t.mu
 }
 
 func newTape(src io.Reader, limit int, budget *gateway.Budget) *tape {
@@ -66,16 +72,13 @@ func (t *tape) stop() {
 	t.mu.Unlock()
 }
 
-// close frees what is kept. No attempt may be at work, or only one that is to fail.
+// close ends the attempt at work and frees what is kept.
 func (t *tape) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.attempt++
-	t.recording, t.closed = false, true
-	if t.err == nil {
-		t.err = errReplaced
-	}
+	t.closed, t.recording = true, false
 	t.drop()
+	t.dropPiece()
 	t.changed.Broadcast()
 }
 
@@ -96,16 +99,51 @@ func (t *tape) drop() {
 	t.kept, t.held = nil, 0
 }
 
-// keep appends to what is kept, or gives up recording when that is too much. t.mu is held.
-func (t *tape) keep(p []byte) {
-	if len(t.kept)+len(p) > t.limit || !t.grow(len(p)) {
-		t.recording = false
-		return
-	}
-	t.kept = append(t.kept, p...)
+func (t *tape) dropPiece() {
+	gateway.PutBuffer(t.piece)
+	t.piece, t.fresh = nil, nil
 }
 
-// grow makes room for n bytes, within the budget.
+// pump reads the client's bytes until they end or the call does.
+func (t *tape) pump() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.err == nil && !t.closed {
+		if !t.wanted {
+			t.changed.Wait()
+			continue
+		}
+		t.mu.Unlock()
+		buf := gateway.GetBuffer(copyBytes)[:copyBytes]
+		n, err := t.src.Read(buf)
+		t.mu.Lock()
+		t.wanted = false
+		t.err = err
+		t.take(buf, n)
+		t.changed.Broadcast()
+	}
+}
+
+// take stores n bytes that came, all before which was read. t.mu is held.
+func (t *tape) take(buf []byte, n int) {
+	if t.recording && t.keep(buf[:n]) || t.closed {
+		gateway.PutBuffer(buf)
+		return
+	}
+	t.recording = false
+	t.piece, t.fresh = buf, buf[:n]
+}
+
+// keep appends to what is kept, unless that is too much. t.mu is held.
+func (t *tape) keep(p []byte) bool {
+	if len(t.kept)+len(p) > t.limit || !t.grow(len(p)) {
+		return false
+	}
+	t.kept = append(t.kept, p...)
+	return true
+}
+
+// grow makes room for n bytes, within the budget. t.mu is held.
 func (t *tape) grow(n int) bool {
 	need := len(t.kept) + n
 	if need <= cap(t.kept) {
@@ -130,51 +168,53 @@ func (r *tapeReader) Read(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	for {
 		switch {
-		case r.attempt != t.attempt:
+		case r.stopped || t.closed || r.attempt != t.attempt:
 			return 0, errReplaced
 		case r.at < len(t.kept):
 			n := copy(p, t.kept[r.at:])
 			r.at += n
 			return n, nil
+		case len(t.fresh) > 0:
+			return r.readFresh(p), nil
 		case t.err != nil:
 			return 0, t.err
-		case !t.reading:
-			return r.readSource(p)
 		}
-		t.changed.Wait()
+		r.want()
 	}
 }
 
-// readSource reads the client's bytes. t.mu is held, but not while it waits for them.
-func (r *tapeReader) readSource(p []byte) (int, error) {
+// readFresh reads what nobody else will. t.mu is held.
+func (r *tapeReader) readFresh(p []byte) int {
+	t := r.t
+	n := copy(p, t.fresh)
+	if t.fresh = t.fresh[n:]; len(t.fresh) == 0 {
+		t.dropPiece()
+	}
+	return n
+}
+
+// want asks for more, and waits for a change. t.mu is held, but not while it waits.
+func (r *tapeReader) want() {
 	t := r.t
 	if !t.recording && t.kept != nil {
 		t.drop()
 		r.at = 0
 	}
-	t.reading = true
-	t.mu.Unlock()
-	n, err := t.src.Read(p)
-	t.mu.Lock()
-	t.reading = false
-	t.changed.Broadcast()
-	if t.err == nil {
-		t.err = err
+	if !t.pumping {
+		t.pumping = true
+		go t.pump()
 	}
-	if r.attempt != t.attempt {
-		// This is for the successor, which waits for it, so it is kept whatever the limit
-		// says and whether or not there will be another attempt.
-		if !t.closed {
-			t.kept = append(t.kept, p[:n]...)
-		}
-		return 0, errReplaced
+	if !t.wanted {
+		t.wanted = true
+		t.changed.Broadcast()
 	}
-	if t.recording {
-		t.keep(p[:n])
-		r.at = len(t.kept)
-	}
-	if n > 0 {
-		return n, nil
-	}
-	return 0, err
+	t.changed.Wait()
+}
+
+// stop ends the attempt's reading, wherever it is.
+func (r *tapeReader) stop() {
+	r.t.mu.Lock()
+	defer r.t.mu.Unlock()
+	r.stopped = true
+	r.t.changed.Broadcast()
 }

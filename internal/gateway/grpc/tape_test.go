@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -27,7 +28,11 @@ func TestTapeLosesNothing(t *testing.T) {
 			_, err := first.Read(make([]byte, 100))
 			stuck <- err
 		}()
-		waitFor(t, "the read", func() bool { tape.mu.Lock(); defer tape.mu.Unlock(); return tape.reading })
+		waitFor(t, "the read", func() bool {
+			tape.mu.Lock()
+			defer tape.mu.Unlock()
+			return tape.wanted
+		})
 		second, ok := tape.rewind()
 		if !ok {
 			t.Fatal("no rewind")
@@ -40,11 +45,11 @@ func TestTapeLosesNothing(t *testing.T) {
 			all, _ := io.ReadAll(second)
 			done <- all
 		}()
-		time.Sleep(time.Millisecond)
-		_, _ = client.Write([]byte("middle "))
 		if err := <-stuck; err != errReplaced {
 			t.Error(err)
 		}
+		time.Sleep(time.Millisecond)
+		_, _ = client.Write([]byte("middle "))
 		_, _ = client.Write(bytes.Repeat([]byte("x"), 2000))
 		_ = client.Close()
 		if all := <-done; len(all) != 13+2000 || !bytes.HasPrefix(all, []byte("begin middle xx")) {
@@ -58,7 +63,7 @@ func TestTapeLosesNothing(t *testing.T) {
 }
 
 func TestTapeHasALimit(t *testing.T) {
-	tape := newTape(bytes.NewReader(make([]byte, 5000)), 1000, gateway.NewBudget(1<<20))
+	tape := newTape(iotest.OneByteReader(bytes.NewReader(make([]byte, 5000))), 1000, gateway.NewBudget(1<<20))
 	r := &tapeReader{t: tape}
 	_, _ = io.ReadFull(r, make([]byte, 1000))
 	if _, ok := tape.rewind(); !ok || tape.room() != 0 {
