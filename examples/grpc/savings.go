@@ -12,8 +12,8 @@ import (
 // entering the other, in both directions (AWS EC2, "data transfer within the same region").
 const dollarsPerGB = 0.01 + 0.01
 
-// samplesPerSecond and month are what a small Mimir would take in, to have a round figure:
-// 15 million active series, scraped each 15 seconds.
+// samplesPerSecond is a round figure to price: 15 million active series, scraped each 15
+// seconds.
 const (
 	samplesPerSecond = 1_000_000
 	month            = 30 * 24 * time.Hour
@@ -41,7 +41,7 @@ func (r *runner) showSavings(o options) error {
 		}
 		all = append(all, newSaving(out))
 		if !o.json {
-			fmt.Fprintf(os.Stderr, "%-18s done\n", v.name)
+			fmt.Fprintf(os.Stderr, "%-18s done %s\n", v.name, out.Sent.Error)
 		}
 	}
 	if o.json {
