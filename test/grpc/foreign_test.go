@@ -22,7 +22,8 @@ var foreign = []client{
 		return program(t, testenv.Python(t, "python/requirements.txt"), "python/scenario.py", addr, ca, scenarioFile(t))
 	}},
 	{"node", func(t *testing.T, addr, ca string) string {
-		return program(t, testenv.Program(t, "node"), "node/scenario.cjs", addr, ca, scenarioFile(t))
+		path := "NODE_PATH=" + testenv.NodeModules(t, "node/package.json")
+		return program(t, "env", path, testenv.Program(t, "node"), "node/scenario.cjs", addr, ca, scenarioFile(t))
 	}},
 }
 
@@ -39,11 +40,13 @@ func TestForeignClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the client libraries of other languages")
 	}
-	t.Setenv("NODE_PATH", testenv.NodeModules(t, "node/package.json"))
 	calls := scenarioLen(t)
 	for _, wire := range []*certificates{nil, newCertificates(t)} {
 		for _, c := range foreign {
-			t.Run(wireName(wire)+"/"+c.name, func(t *testing.T) { compareRoutes(t, c, wire, calls) })
+			t.Run(wireName(wire)+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				compareRoutes(t, c, wire, calls)
+			})
 		}
 	}
 }
@@ -119,10 +122,10 @@ func TestScenarioIsDeterministic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the client libraries of other languages")
 	}
-	t.Setenv("NODE_PATH", testenv.NodeModules(t, "node/package.json"))
 	calls := scenarioLen(t)
 	for _, c := range foreign {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			one, two := startScenarioServer(t, nil), startScenarioServer(t, nil)
 			first, second := c.run(t, one.addr, ""), c.run(t, two.addr, "")
 			compareLines(t, "client", first, second)

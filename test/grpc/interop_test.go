@@ -40,6 +40,7 @@ func TestGoInterop(t *testing.T) {
 		server := startInteropServer(t, bin, c)
 		for _, r := range routes {
 			t.Run(wireName(c)+"/"+r.name, func(t *testing.T) {
+				t.Parallel()
 				addr := r.addr(t, server, c)
 				for _, name := range goCases {
 					t.Run(name, func(t *testing.T) { goCase(t, bin, addr, name, c) })
