@@ -32,8 +32,8 @@ func main() {
 	flag.StringVar(&o.parts, "part", "documents,stream,levels", "what to measure")
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.IntVar(&o.stream.each, "stream", 240_000, "documents of the stream before the change of shape, and after it")
-	flag.IntVar(&o.stream.rate, "rate", 2000, "documents of the stream a second")
+	flag.IntVar(&o.stream.each, "stream", 200_000, "documents of the stream that come after a dictionary, of each generation")
+	flag.IntVar(&o.stream.rate, "rate", 3000, "documents of the stream a second")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/dict:", err)

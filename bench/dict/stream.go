@@ -12,11 +12,11 @@ import (
 )
 
 // The stream is what an application writes: every document once, under a key of its own.
-// Half-way all documents change their shape. Every document is measured, whatever it was
+// When a dictionary has been in use for a while all documents change their shape. Every document is measured, whatever it was
 // sealed with, and what a dictionary learned from was written before it existed.
 
 type streamOptions struct {
-	each int // documents of a generation
+	each int // documents of a generation that come after its dictionary
 	rate int // documents a second
 }
 
@@ -38,6 +38,7 @@ type streamer struct {
 	*options
 	words       *vocabulary
 	auto, plain *site
+	written     [2]int // documents of each generation
 }
 
 func (o *options) measureStream() error {
@@ -66,7 +67,7 @@ func (o *options) measureStream() error {
 	}
 	var results []windowResult
 	for generation := range 2 {
-		for at := 0; at < o.stream.each; at += window {
+		for at := 0; at < s.written[generation]; at += window {
 			w, err := s.measure(generation, at)
 			if err != nil {
 				return err
@@ -82,10 +83,17 @@ func (o *options) measureStream() error {
 
 func prefix(generation int) string { return strconv.Itoa(generation) }
 
-// write sends the documents of a generation to both gateways, no faster than the rate.
+// mostBefore bounds the documents that come before a dictionary.
+const mostBefore = 2_000_000
+
+// write sends the documents of a generation to both gateways, no faster than the rate, until
+// its dictionary is there, and then the documents that it is measured by.
 func (s *streamer) write(generation int) error {
-	began := time.Now()
-	for at := 0; at < s.stream.each; at += page {
+	began, end := time.Now(), mostBefore
+	for at := 0; at < end; at += page {
+		if end == mostBefore && strings.Count(s.auto.gateway.Output(), "dictionary rolled out") > generation {
+			end = (at/window + 1 + s.stream.each/window) * window
+		}
 		docs := s.documents(generation, at, page)
 		for _, to := range []*site{s.auto, s.plain} {
 			if err := to.set(prefix(generation), at, docs); err != nil {
@@ -94,14 +102,15 @@ func (s *streamer) write(generation int) error {
 		}
 		due := time.Duration(at+page) * time.Second / time.Duration(s.stream.rate)
 		time.Sleep(due - time.Since(began))
+		s.written[generation] = at + page
 	}
 	return nil
 }
 
 func (s *streamer) documents(generation, from, n int) [][]byte {
 	var all [][]byte
-	for i := from; i < min(from+n, s.stream.each); i++ {
-		all = append(all, s.words.document(generation, i))
+	for i := range n {
+		all = append(all, s.words.document(generation, from+i))
 	}
 	return all
 }
