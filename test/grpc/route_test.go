@@ -90,7 +90,7 @@ func newCertificates(t testing.TB) *certificates {
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: authority},
 		NotBefore: root.NotBefore, NotAfter: root.NotAfter,
 		DNSNames: []string{authority, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	rootKey, leafKey := newKey(t), newKey(t)
 	rootDER := sign(t, root, root, &rootKey.PublicKey, rootKey)
