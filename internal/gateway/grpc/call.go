@@ -24,6 +24,7 @@ const (
 	replayBytes      = 1 << 20
 	replayBytesPlain = 64 << 10
 	maxAttempts      = 4
+	maxUnusable      = 16 // when it is a connection that ends as we take it
 )
 
 // call is one call, from its headers to its trailers. It belongs to the goroutine of its
@@ -93,7 +94,11 @@ func (c *call) serve() {
 	reader := &tapeReader{t: c.tape}
 	for try := 1; ; try++ {
 		a, resp, err := c.try(reader)
-		if try < maxAttempts && c.again(a, resp, err) {
+		most := maxAttempts
+		if err != nil && unusable(err) {
+			most = maxUnusable
+		}
+		if try < most && c.again(a, resp, err) {
 			if next, ok := c.tape.rewind(); ok {
 				c.end(a)
 				reader = next
@@ -180,7 +185,11 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	case a == nil || c.r.Context().Err() != nil:
 		return false
 	case err != nil:
-		return notSeen(err)
+		if !notSeen(err) {
+			return false
+		}
+		c.g.pool.drop(a.hop, err)
+		return true
 	case !c.grpc:
 		return false
 	}
@@ -211,11 +220,14 @@ func notSeen(err error) bool {
 	if errors.As(err, &reset) {
 		return reset.Code == http2.ErrCodeRefusedStream
 	}
-	switch err.Error() {
-	case "http2: Transport received Server's graceful shutdown GOAWAY", "http2: client conn not usable":
-		return true
-	}
-	return false
+	return err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY" || unusable(err)
+}
+
+// unusable reports whether a connection turned out to be of no use before anything of the
+// call was sent.
+func unusable(err error) bool {
+	text := err.Error()
+	return text == "http2: client conn not usable" || text == "http2: client conn could not be established"
 }
 
 // answer hands on a response as it comes.

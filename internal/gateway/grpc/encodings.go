@@ -13,10 +13,11 @@ import (
 // identity is how headers name the lack of an encoding; here it is "".
 const identity = "identity"
 
-// gatewayToken in grpc-accept-encoding tells a gateway that its client is one too, and is
-// passed on to no one else. Such a client is told in the response's grpc-accept-encoding
-// what it may send. Others are not: their applications would see a header that the
-// upstream did not send.
+// gatewayToken in a request's grpc-accept-encoding tells a gateway that its client is one
+// too, and is passed on to no one else. Such a client is told in the response's
+// grpc-accept-encoding what it may send: first what the upstream reads by its own word, then
+// the token, then what we open. Others are not told, and the gateway that asked takes it off
+// again from the token on: applications would see a header that the upstream did not send.
 const gatewayToken = "cinch"
 
 // ownNames are the encodings that we read and write.
@@ -103,7 +104,7 @@ func (k *knowledge) learnList(values []string) {
 	if len(values) == 0 {
 		return
 	}
-	list := splitList(values)
+	list := slices.DeleteFunc(splitList(values), func(s string) bool { return s == gatewayToken })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !slices.Equal(k.listed, list) {

@@ -135,16 +135,17 @@ func (n *negotiation) ask(h http.Header, p plan) {
 // what it may send us, which is what we can open or the upstream can.
 func (n *negotiation) tell(h http.Header, p plan) {
 	setEncoding(h, p)
-	if !n.fromGateway {
-		return
-	}
 	list := splitList(h["Grpc-Accept-Encoding"])
-	for _, name := range ownNames {
-		if !slices.Contains(list, name) {
-			list = append(list, name)
-		}
+	i := slices.Index(list, gatewayToken)
+	if i >= 0 {
+		list = list[:i]
 	}
-	setList(h, list)
+	if n.fromGateway {
+		list = append(append(list, gatewayToken), ownNames...)
+	}
+	if n.fromGateway || i >= 0 {
+		setList(h, list)
+	}
 }
 
 func setList(h http.Header, list []string) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"golang.org/x/net/http2"
@@ -128,6 +129,18 @@ func (p *pool) leastBusy() *hop {
 	clear(p.hops[len(kept):])
 	p.hops = kept
 	return best
+}
+
+// drop keeps a connection from new calls that has just refused one, unless it refused no
+// more than a stream. It is closed when its last call has ended.
+func (p *pool) drop(h *hop, err error) {
+	if !unusable(err) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hops = slices.DeleteFunc(p.hops, func(other *hop) bool { return other == h })
+	h.conn.SetDoNotReuse()
 }
 
 func (p *pool) release(h *hop) {

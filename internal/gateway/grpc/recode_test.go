@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -174,6 +175,11 @@ func TestTwoGateways(t *testing.T) {
 	}
 	if errors := near.stats.Snapshot().Errors; len(errors) > 0 {
 		t.Errorf("near: %v, far: %v", errors, far.stats.Snapshot().Errors)
+	}
+	var header, trailer metadata.MD
+	_, _ = unary(within(t), c, "Fail", payload(n), grpc.Header(&header), grpc.Trailer(&trailer))
+	if list := append(header["grpc-accept-encoding"], trailer["grpc-accept-encoding"]...); len(list) > 0 {
+		t.Errorf("what gateways tell each other reached the client: %v", list)
 	}
 	s := stream(within(t), t, c, "Both", grpc.UseCompressor("s2"))
 	for i := range 20 {
