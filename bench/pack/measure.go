@@ -29,6 +29,13 @@ type packReport struct {
 	After    int `json:"allocated_bytes_after"`
 }
 
+func (r *packReport) change() string {
+	if r.Before == 0 {
+		return "nothing gains"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*(float64(r.After)/float64(r.Before)-1))
+}
+
 // row is all passes with one setting.
 type row struct {
 	setting       string
@@ -163,10 +170,10 @@ func tableOf(o *options, rows []row) string {
 		cpu := func(p *pass) time.Duration { return p.cpu }
 		server := func(p *pass) time.Duration { return p.server }
 		last := r.packer[len(r.packer)-1].report
-		fmt.Fprintf(&b, "| %s | %.0f | %.0f | **%.2f** | %s | %s, %s | %s, %s | %d%% | %+.1f%% | %d |\n",
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | **%.2f** | %s | %s, %s | %s, %s | %d%% | %s | %d |\n",
 			r.setting, rate(r.plain), rate(r.packer), rate(r.packer)/rate(r.plain), strings.Join(each, " "),
 			perKey(median(r.plain, cpu)), perKey(median(r.plain, server)), perKey(median(r.packer, cpu)), perKey(median(r.packer, server)),
-			100*last.Replaced/max(o.keys, 1), 100*(float64(last.After)/float64(max(last.Before, 1))-1),
+			100*last.Replaced/max(o.keys, 1), last.change(),
 			median(r.packer, func(p *pass) int { return p.peak })>>10)
 	}
 	return b.String()
