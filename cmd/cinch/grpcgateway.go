@@ -74,4 +74,5 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 	})
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages = made, made
+	log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", tls != nil)
 }
