@@ -6,6 +6,9 @@
 //	gateway.go   what is configured, and the seam that all gateways share
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
 //	call.go      one call from its headers to its trailers
+//	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads
+//	rewrite.go   what becomes of a message; cache.go, and of its copies
+//	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with
 //	pool.go      connections to the upstream

@@ -20,6 +20,11 @@ const identity = "identity"
 // again from the token on: applications would see a header that the upstream did not send.
 const gatewayToken = "cinch"
 
+// originalHeader tells the next gateway the encoding of a call's client, where messages have
+// another by now. Those that the client had compressed are marked in their flag then, so that
+// the server gets each as it was sent.
+const originalHeader = "Cinch-Original-Encoding"
+
 // ownNames are the encodings that we read and write.
 var ownNames = grpccodec.Names()
 
@@ -78,6 +83,7 @@ type knowledge struct {
 	proved  []string // it took a message
 	refused map[string]time.Time
 	trial   bool // a call is finding out
+	gateway bool // it is a gateway
 }
 
 // reads tells whether the server reads an encoding.
@@ -107,9 +113,17 @@ func (k *knowledge) learnList(values []string) {
 	list := slices.DeleteFunc(splitList(values), func(s string) bool { return s == gatewayToken })
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.gateway = len(list) < len(splitList(values))
 	if !slices.Equal(k.listed, list) {
 		k.listed = append([]string{}, list...)
 	}
+}
+
+// isGateway reports whether the server has said that it is a gateway.
+func (k *knowledge) isGateway() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.gateway
 }
 
 // learnProof says that the server read a message.

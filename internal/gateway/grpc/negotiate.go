@@ -1,10 +1,12 @@
 package grpc
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -14,6 +16,7 @@ type negotiation struct {
 	from        string   // of the client's messages
 	accepts     []string // by the client
 	fromGateway bool     // the client is a gateway
+	original    string   // what its client had compressed with, when it says so and marks messages
 	requests    []*policy.MessageRule
 	replies     []*policy.MessageRule
 }
@@ -30,6 +33,9 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 	if n.from != "" && !slices.Contains(n.accepts, n.from) {
 		n.accepts = append(n.accepts, n.from) // servers answer as they are asked
 	}
+	if was := r.Header.Get(originalHeader); n.fromGateway && canOpen(was) {
+		n.original = was
+	}
 	service, method, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
 	a := policy.MessageAddress{Space: []byte(service), Command: []byte(method), Direction: policy.Request}
 	n.requests = p.Covering(nil, a)
@@ -41,29 +47,41 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 // request plans the client's messages for a server of which k is known. With trial the
 // server may turn out not to read them: such a call must be able to start again.
 func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
-	to, trial := n.requestEncoding(k)
-	return planFor(n.from, to, n.requests), trial
+	to, trial, byRule := n.requestEncoding(k)
+	p = planFor(n.from, to, n.requests)
+	p.marked = n.original != ""
+	if p.marked && !byRule && to == n.original {
+		id, _ := codec.ParseID(to)
+		p.restore = &policy.MessageRule{Name: "as_sent", Setting: codec.Setting{Codec: id}}
+	}
+	was := cmp.Or(n.original, n.from)
+	if k.isGateway() && canOpen(was) && (p.marked || !p.untouched()) {
+		p.marks = was
+	}
+	return p, trial
 }
 
-func (n *negotiation) requestEncoding(k *knowledge) (to string, trial bool) {
+// requestEncoding also tells whether a rule has decided.
+func (n *negotiation) requestEncoding(k *knowledge) (to string, trial, byRule bool) {
 	if n.from != "" && !canOpen(n.from) {
-		return n.from, false
+		return n.from, false, false
 	}
 	for _, r := range n.requests {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
 		case answer == yes:
-			return want, false
+			return want, false, true
 		case answer == unknown && want == n.from:
-			return want, false
+			return want, false, true
 		case answer == unknown && k.beginTrial():
-			return want, true
+			return want, true, true
 		}
 	}
-	if k.reads(n.from) == no {
-		return "", false
+	sent := cmp.Or(n.original, n.from)
+	if k.reads(sent) == no {
+		return "", false, false
 	}
-	return n.from, false
+	return sent, false, false
 }
 
 // reply plans the messages of a response whose encoding is from.
@@ -114,6 +132,12 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 // answer with. Where no rule covers the call they stay as they are.
 func (n *negotiation) ask(h http.Header, p plan) {
 	setEncoding(h, p)
+	if n.fromGateway {
+		delete(h, originalHeader)
+	}
+	if p.marks != "" {
+		h[originalHeader] = []string{p.marks}
+	}
 	asks := make([]string, 0, 8)
 	for _, r := range n.replies {
 		if name := encodingOf(r.Setting); name != "" && !n.clientReads(name) && !slices.Contains(asks, name) {

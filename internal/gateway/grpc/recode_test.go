@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // grpc-go's registry belongs to the process, so clients and servers here read zstd, s2 and
@@ -255,5 +258,48 @@ func TestCopiesAreCompressedOnce(t *testing.T) {
 	all.Wait()
 	if got := cache.totals; got.misses != 4 || got.hits+got.joined != 8 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A server behind two gateways gets each message as its client sent it, where no rule of the
+// far gateway says otherwise.
+func TestMessagesAreRestored(t *testing.T) {
+	type seen struct {
+		encoding, token string
+		flags           []byte
+	}
+	got := make(chan seen, 1)
+	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s := seen{encoding: r.Header.Get("Grpc-Encoding"), token: r.Header.Get(originalHeader)}
+		for len(body) >= wire.HeaderLen {
+			h, _ := wire.ParseHeader(body)
+			s.flags = append(s.flags, body[0])
+			body = body[wire.HeaderLen+int(h.Len):]
+		}
+		got <- s
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", "0")
+	})
+	far := startGateway(t, "grpc://"+server, nil)
+	middle := startGateway(t, "grpc://"+far.addr, nil)
+	middle.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "s2"), MinSize: 64}))
+	near := startGateway(t, "grpc://"+middle.addr, nil)
+	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64}))
+	var body []byte
+	for _, m := range [][]byte{payload(5000), payload(10)} {
+		body = append(body, frame(true, pack(t, "gzip", m))...)
+		body = append(body, frame(false, m)...)
+	}
+	c := rawClient(t, near.addr)
+	for i := range 3 {
+		status, message, _ := post(t, c, "Any", bytes.NewReader(body), "Grpc-Encoding", "gzip")
+		s := <-got
+		if status != "0" || s.token != "" {
+			t.Errorf("%s %s, %+v", status, message, s)
+		}
+		if i > 0 && (s.encoding != "gzip" || !bytes.Equal(s.flags, []byte{1, 0, 1, 0})) { // the first finds out
+			t.Errorf("the server got %+v", s)
+		}
 	}
 }

@@ -25,13 +25,25 @@ var (
 type plan struct {
 	from, to string                // encodings; "" is none
 	rules    []*policy.MessageRule // that compress with to, or say raw; in order
+
+	marked  bool                // messages that the client had compressed are marked
+	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
+	marks   string              // we mark those that had this encoding; "": we don't
 }
 
 // untouched reports whether all messages go as they came.
-func (p *plan) untouched() bool { return p.from == p.to && len(p.rules) == 0 }
+func (p *plan) untouched() bool {
+	return p.from == p.to && len(p.rules) == 0 && !p.marked && p.marks == ""
+}
 
 // ruleFor returns the rule for a plain message, nil if it is to stay so.
-func (p *plan) ruleFor(n int) *policy.MessageRule {
+func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
+	if p.restore != nil {
+		if marked {
+			return p.restore
+		}
+		return nil
+	}
 	if p.to == "" {
 		return nil
 	}
@@ -65,6 +77,7 @@ type rewriter struct {
 	header  [wire.HeaderLen]byte
 	out     []byte // what is ready for the reader, a pooled buffer
 	at      int    // in out
+	marked  bool   // the client had compressed the message at hand
 	passing uint32 // bytes of the message at hand that go through as they come
 	held    int64  // of the budget, for out
 	bigHeld bool   // g.big is ours
@@ -131,28 +144,48 @@ func (w *rewriter) next() error {
 	if err != nil {
 		return err
 	}
-	h, err := wire.ParseHeader(w.header[:])
+	h, err := w.parse()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	switch {
 	case h.Compressed && w.plan.from == w.plan.to:
 		w.compressed.Store(true)
-		return w.letPass()
+		return w.letPass(h)
 	case h.Compressed:
 		return w.open(int(h.Len))
 	}
-	rule := w.plan.ruleFor(int(h.Len))
+	rule := w.plan.ruleFor(int(h.Len), w.marked)
 	if rule == nil {
-		return w.letPass()
+		return w.letPass(h)
 	}
 	return w.compress(rule, int(h.Len))
 }
 
+// parse reads the header of the message at hand.
+func (w *rewriter) parse() (h wire.Header, err error) {
+	if w.plan.marked {
+		h, w.marked, err = wire.ParseMarked(w.header[:])
+		return h, err
+	}
+	h, err = wire.ParseHeader(w.header[:])
+	w.marked = h.Compressed
+	return h, err
+}
+
+// putHeader appends the header of what becomes of the message at hand.
+func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
+	at := len(dst)
+	dst = wire.AppendHeader(dst, compressed, n)
+	if w.marked && w.plan.marks != "" {
+		wire.Mark(dst[at:])
+	}
+	return dst
+}
+
 // letPass sends the message at hand as it is.
-func (w *rewriter) letPass() error {
-	h, _ := wire.ParseHeader(w.header[:])
-	w.set(append(gateway.GetBuffer(wire.HeaderLen), w.header[:]...))
+func (w *rewriter) letPass(h wire.Header) error {
+	w.set(w.putHeader(gateway.GetBuffer(wire.HeaderLen), h.Compressed, int(h.Len)))
 	w.passing = h.Len
 	return nil
 }
@@ -183,7 +216,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	}
 	if reason != "" {
 		w.g.config.Stats.Left(rule.Name, reason, n)
-		return w.letPass()
+		return w.letPass(wire.Header{Len: uint32(n)})
 	}
 	in, err := w.gather(n)
 	if err != nil {
@@ -203,7 +236,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 // putLength corrects the header of a message of which only the beginning is in out.
 func (w *rewriter) putLength(n int) {
 	w.passing = uint32(n - (len(w.out) - wire.HeaderLen))
-	wire.AppendHeader(w.out[:0], false, n)
+	w.putHeader(w.out[:0], false, n)
 }
 
 // firstGather is how much of a message is asked memory for before any of it is there.
@@ -269,7 +302,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	case err != nil:
 		stats.Error("compress")
 		stats.Left(rule.Name, "error", raw)
-	case !rule.Worth(raw, len(packed.bytes)) && !w.g.forced():
+	case !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.g.forced():
 		stats.SealTime(rule.Name, rule.Setting.Codec, took)
 		stats.Left(rule.Name, "no_gain", raw)
 	default:
@@ -285,7 +318,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 
 // send copies a message behind its header.
 func (w *rewriter) send(m []byte, compressed bool) {
-	out := wire.AppendHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
+	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
 	w.set(append(out, m...))
 	w.shrink()
 }
@@ -379,11 +412,11 @@ func (w *rewriter) open(n int) error {
 		return err
 	}
 	raw := out[wire.HeaderLen:]
-	if rule := w.plan.ruleFor(len(raw)); rule != nil && len(raw) <= w.g.config.MaxSeal {
+	if rule := w.plan.ruleFor(len(raw), w.marked); rule != nil && len(raw) <= w.g.config.MaxSeal {
 		w.pack(rule, raw, out)
 		return nil
 	}
-	wire.AppendHeader(out[:0], false, len(raw))
+	w.putHeader(out[:0], false, len(raw))
 	w.set(out)
 	w.shrink()
 	return nil

@@ -5,6 +5,7 @@
 //	+------------+---------------------------+----------------+
 //	  0 plain
 //	  1 compressed as the header grpc-encoding says
+//	  2, 3 the same, marked; between two gateways only
 //
 // It is pure: bytes in, bytes out, and a length is what it says and nothing that is
 // allocated. See "Length-Prefixed-Message" in gRPC's PROTOCOL-HTTP2.md.
@@ -42,6 +43,20 @@ func ParseHeader(b []byte) (Header, error) {
 	}
 	return h, nil
 }
+
+// mark is a bit of the flag that gateways use between each other.
+const mark = 2
+
+// ParseMarked is ParseHeader for what a gateway sent that marks messages.
+func ParseMarked(b []byte) (h Header, marked bool, err error) {
+	plain := [HeaderLen]byte(b)
+	plain[0] &^= mark
+	h, err = ParseHeader(plain[:])
+	return h, b[0]&mark != 0, err
+}
+
+// Mark marks the header that b begins with.
+func Mark(b []byte) { b[0] |= mark }
 
 // AppendHeader appends the header of a message of n bytes.
 func AppendHeader(dst []byte, compressed bool, n int) []byte {
