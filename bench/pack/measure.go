@@ -38,22 +38,27 @@ func (r *packReport) change() string {
 
 // row is all passes with one setting.
 type row struct {
-	setting       string
-	plain, packer []pass
+	setting string
+	plain   []pass // as many pages in work as the packer
+	single  []pass // one page after the other
+	packer  []pass
 }
 
-// measure goes through plain and packed in turn; who is first changes.
+// measure goes through both forms of plain and packed in turn; who is first changes.
 func (o *options) measure(s *server, setting string) (row, error) {
 	r := row{setting: setting}
 	for i := range o.runs {
 		if err := o.fill(s); err != nil {
 			return r, err
 		}
-		plain := func() error {
-			return o.pass(s, &r.plain, o.self, "--plain", s.addr, "--parallel", fmt.Sprint(o.parallel))
+		plain := func(to *[]pass, parallel int) error {
+			return o.pass(s, to, o.self, "--plain", s.addr, "--parallel", fmt.Sprint(parallel))
 		}
-		packed := func() error { return o.pack(s, setting, &r.packer) }
-		order := []func() error{plain, packed}
+		order := []func() error{
+			func() error { return plain(&r.plain, o.parallel) },
+			func() error { return plain(&r.single, 1) },
+			func() error { return o.pack(s, setting, &r.packer) },
+		}
 		if i%2 == 1 {
 			slices.Reverse(order)
 		}
@@ -152,26 +157,29 @@ func median[T int | float64 | time.Duration](of []pass, get func(p *pass) T) T {
 
 func took(p *pass) time.Duration { return p.took }
 
-// tableOf has a line a setting; rates are of the medians.
+// tableOf has a line a setting; rates are of the medians, those of the runs in brackets.
 func tableOf(o *options, rows []row) string {
 	var b strings.Builder
 	load, _ := os.ReadFile("/proc/loadavg")
 	fmt.Fprintf(&b, "%d keys, %d pages in work, %d runs each in turn, medians; load average at the end %s.\n\n", o.keys, o.parallel, o.runs,
 		strings.Join(strings.Fields(string(load))[:2], " "))
-	b.WriteString("| setting | plain keys/s | packer keys/s | packer / plain | each run | CPU µs a key: plain, its server | packer, its server | packed | allocated | peak MiB |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| setting | plain, keys/s | plain, a page at a time | packer, keys/s | packer / plain | packer / plain, a page at a time | CPU µs a key: plain, its server | packer, its server | packed | allocated | peak MiB |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	perKey := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/float64(o.keys)) }
 	for _, r := range rows {
 		rate := func(p []pass) float64 { return float64(o.keys) / median(p, took).Seconds() }
-		var each []string
-		for i := range r.plain {
-			each = append(each, fmt.Sprintf("%.2f", r.plain[i].took.Seconds()/r.packer[i].took.Seconds()))
+		each := func(plain []pass) string {
+			var all []string
+			for i := range plain {
+				all = append(all, fmt.Sprintf("%.2f", plain[i].took.Seconds()/r.packer[i].took.Seconds()))
+			}
+			return fmt.Sprintf("**%.2f** (%s)", rate(r.packer)/rate(plain), strings.Join(all, " "))
 		}
 		cpu := func(p *pass) time.Duration { return p.cpu }
 		server := func(p *pass) time.Duration { return p.server }
 		last := r.packer[len(r.packer)-1].report
-		fmt.Fprintf(&b, "| %s | %.0f | %.0f | **%.2f** | %s | %s, %s | %s, %s | %d%% | %s | %d |\n",
-			r.setting, rate(r.plain), rate(r.packer), rate(r.packer)/rate(r.plain), strings.Join(each, " "),
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %.0f | %s | %s | %s, %s | %s, %s | %d%% | %s | %d |\n",
+			r.setting, rate(r.plain), rate(r.single), rate(r.packer), each(r.plain), each(r.single),
 			perKey(median(r.plain, cpu)), perKey(median(r.plain, server)), perKey(median(r.packer, cpu)), perKey(median(r.packer, server)),
 			100*last.Replaced/max(o.keys, 1), last.change(),
 			median(r.packer, func(p *pass) int { return p.peak })>>10)
