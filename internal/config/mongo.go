@@ -55,8 +55,13 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 }
 
 // DefaultMongoRule is what MongoDB gateways get that no file describes: all messages that
-// zstd level 3 makes smaller by a tenth, together with their replies.
-func DefaultMongoRule() Rule { return DefaultRule() }
+// zstd level 3 makes smaller by a twentieth, together with their replies. A tenth would leave
+// out inserts of one document, which gain just that.
+func DefaultMongoRule() Rule {
+	r := DefaultRule()
+	r.MinGain = 5
+	return r
+}
 
 var errNotMongo = errors.New("not mongodb://host:port")
 
