@@ -65,10 +65,18 @@ func (v *validator) grpc(g *Gateway, path string) {
 	between("upstream_connections", int64(g.UpstreamConnections), 1, 1024)
 	between("window", int64(g.Window), 16<<10, 16<<20)
 	between("max_header", int64(g.MaxHeader), 4<<10, 16<<20)
+	for i, name := range g.UpstreamEncodings {
+		if id, err := codec.ParseID(name); err != nil || !isEncoding(id) {
+			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "encodings are zstd, minlz, s2, lz4, snappy, gzip", "unknown encoding %q", name)
+		}
+	}
 	for i := range g.Rules {
 		v.grpcRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
 	}
 }
+
+// isEncoding reports whether gRPC messages come in that codec.
+func isEncoding(id codec.ID) bool { return id != codec.Raw && id != codec.Zlib }
 
 func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only := func(key string, given bool) {

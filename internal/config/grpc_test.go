@@ -1,0 +1,47 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func TestGRPC(t *testing.T) {
+	const good = `gateways:
+  - name: a
+    protocol: grpc
+    listen: 127.0.0.1:1
+    upstream: grpcs://host:2
+    upstream_encodings: [zstd, gzip]
+    window: 64KiB
+    rules:
+      - {service: "cortex.*", method: [Push, "Query*"], direction: request, setting: zstd-1, min_size: 1KiB}
+      - {setting: raw}
+`
+	c, err := Parse("f", []byte(good), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Gateways[0].Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.Lookup(policy.MessageAddress{Space: []byte("cortex.Ingester"), Command: []byte("QueryStream"), Direction: policy.Request, Size: 1024})
+	if r == nil || r.Setting.String() != "zstd-1" || r.MinGain != 0.1 {
+		t.Errorf("%+v", r)
+	}
+	for bad, want := range map[string]string{
+		strings.Replace(good, "gzip]", "zlib]", 1):                                  "unknown encoding",
+		strings.Replace(good, "setting: raw", "setting: zlib-1", 1):                 "gRPC has no zlib-1",
+		strings.Replace(good, "direction: request", "key: x", 1):                    "is for stores",
+		strings.Replace(good, "host:2", "host", 1):                                  "no port",
+		strings.Replace(good, "window: 64KiB", "window: 1KiB", 1):                   "is not between",
+		strings.Replace(good, "direction: request", "direction: up", 1):             "unknown direction",
+		strings.NewReplacer("grpc\n", "redis\n", "grpcs:", "rediss:").Replace(good): "is for protocol: grpc",
+	} {
+		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
