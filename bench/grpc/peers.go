@@ -52,7 +52,9 @@ func contenders() ([]contender, error) {
 	}
 	if lib, ok := libzstd.New(); ok {
 		set := grpccodec.NewSet(grpccodec.Options{Zstd: lib})
-		all = append(all, contender{name: "cinch zstd-1, libzstd", whole: &wholeMessages{set, "zstd-1"}})
+		for _, level := range []string{"zstd-1", "zstd-2", "zstd-3"} {
+			all = append(all, contender{name: "cinch " + level + ", libzstd", whole: &wholeMessages{set, level}})
+		}
 	}
 	return all, nil
 }
