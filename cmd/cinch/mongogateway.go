@@ -44,6 +44,7 @@ func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	made := mongo.NewGateway(mongo.Config{
 		Name:      g.Name,
 		Upstream:  r.upstream,
+		Members:   g.MongoMembers(r.upstream),
 		TLS:       tls,
 		Policy:    l.messages[g.Name],
 		MaxConns:  g.MaxConnections,

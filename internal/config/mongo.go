@@ -30,7 +30,7 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(hosts) == 1 {
+	if len(hosts) == 1 || balanced(options) {
 		return []Gateway{MongoGateway(name, listen, uri, rules)}, nil
 	}
 	host, port, err := net.SplitHostPort(listen)
@@ -90,8 +90,31 @@ func splitMongoURI(uri string) (hosts []string, options string, err error) {
 	return hosts, options, nil
 }
 
-// parseMongoURI reads the upstream of a gateway: one host, perhaps by TLS. Options that are
-// for drivers and change nothing here are let pass.
+// balanced reports that the gateway is to be a load balancer for the hosts of a URI.
+func balanced(options string) bool {
+	query, err := url.ParseQuery(options)
+	return err == nil && query.Get("loadBalanced") == "true"
+}
+
+// MongoMembers are the members of a replica set for which g is a load balancer, with the TLS
+// of up, the first of them; nil when it is none.
+func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
+	hosts, options, err := splitMongoURI(g.Upstream)
+	if err != nil || !balanced(options) {
+		return nil
+	}
+	var members []gateway.Upstream
+	for _, host := range hosts {
+		if m, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err == nil { // checked before
+			m.TLS, m.Stats = up.TLS, up.Stats
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// parseMongoURI reads the upstream of a gateway: one host, perhaps by TLS, or the first of
+// those that it balances. Options that are for drivers and change nothing here are let pass.
 func parseMongoURI(uri string) (gateway.Upstream, error) {
 	wrap := func(err error) (gateway.Upstream, error) {
 		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
@@ -100,8 +123,8 @@ func parseMongoURI(uri string) (gateway.Upstream, error) {
 	if err != nil {
 		return wrap(err)
 	}
-	if len(hosts) > 1 {
-		return wrap(errors.New("a gateway stands for one member: write one gateway for each"))
+	if len(hosts) > 1 && !balanced(options) {
+		return wrap(errors.New("a gateway stands for one member: write one gateway for each, or loadBalanced=true"))
 	}
 	query, err := url.ParseQuery(options)
 	if err != nil {
@@ -117,9 +140,14 @@ func parseMongoURI(uri string) (gateway.Upstream, error) {
 			if values[0] == "true" {
 				scheme = "tls"
 			}
-		case "directconnection", "replicaset":
+		case "directconnection", "replicaset", "loadbalanced":
 		default:
 			return wrap(fmt.Errorf("unknown option %q", name))
+		}
+	}
+	for _, host := range hosts[1:] {
+		if _, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err != nil {
+			return gateway.Upstream{}, err
 		}
 	}
 	return gateway.ParseUpstream(scheme+"://"+hosts[0], MongoPort)

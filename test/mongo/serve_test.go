@@ -142,3 +142,72 @@ func TestReplicaSet(t *testing.T) {
 		t.Error("a member was passed on as it is")
 	}
 }
+
+// Drivers take the gateway for a load balancer in front of the primary, also of the next one.
+func TestLoadBalanced(t *testing.T) {
+	var servers []*testenv.MongodServer
+	var hosts []string
+	for range 3 {
+		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
+		servers, hosts = append(servers, s), append(hosts, s.Addr)
+	}
+	servers[0].Initiate(t, hosts...)
+	g := serve(t, "mongodb://"+strings.Join(hosts, ",")+"/?loadBalanced=true", "", "")
+	c := connect(t, "mongodb://"+g.Addr+"/?loadBalanced=true&w=majority")
+	coll := c.Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(200)); err != nil {
+		t.Fatal(err)
+	}
+	cursor, err := coll.Find(t.Context(), bson.D{}, options.Find().SetBatchSize(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []bson.Raw
+	if err := cursor.All(t.Context(), &all); err != nil || len(all) != 200 {
+		t.Fatal(len(all), err)
+	}
+	session, err := c.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.EndSession(context.Background())
+	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+		return coll.InsertOne(ctx, bson.D{{Key: "_id", Value: "in a transaction"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stepDown(t, servers)
+	for i := range 50 {
+		if _, err = coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: fmt.Sprintf("after %d", i)}}); err == nil {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatalf("after a failover: %v", err)
+	}
+	if n, err := coll.CountDocuments(t.Context(), bson.D{}); err != nil || n < 202 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// stepDown makes the primary one no more.
+func stepDown(t *testing.T, servers []*testenv.MongodServer) {
+	t.Helper()
+	for _, s := range servers {
+		var hello struct {
+			Primary bool `bson:"isWritablePrimary"`
+		}
+		admin := s.Client(t).Database("admin")
+		if err := admin.RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+			t.Fatal(err)
+		}
+		if hello.Primary {
+			err := admin.RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}).Err()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@
 //	pending.go   the requests that wait for replies
 //	hello.go     handshakes: compression and addresses in them are rewritten
 //	topology.go  which gateway stands for which member of a replica set
+//	balance.go   the gateway as a load balancer for a replica set's primary
 //	shapes.go    what replies of each kind of request were like
 //	auto.go      link and codecs measured, for rules that leave the choice to us
 //	frame.go     OP_COMPRESSED opened and made

@@ -29,14 +29,14 @@ func FuzzHello(f *testing.F) {
 		}
 		for _, edit := range []func() ([]byte, error){
 			func() ([]byte, error) {
-				out, g, err := rewriteHello(nil, doc, []wire.CompressorID{wire.Zstd}, true)
+				out, g, err := rewriteHello(nil, doc, []wire.CompressorID{wire.Zstd}, true, false)
 				if len(g.offered) > len(algorithms) {
 					t.Errorf("offered %v", g.offered)
 				}
 				return out, err
 			},
 			func() ([]byte, error) {
-				out, _, err := rewriteDescription(nil, doc, []wire.CompressorID{wire.Zlib}, rename)
+				out, _, err := rewriteDescription(nil, doc, &handshake{shown: []wire.CompressorID{wire.Zlib}}, rename)
 				return out, err
 			},
 		} {
@@ -123,7 +123,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		s := session{req: r}
-		doc, _, err := rewriteHello(nil, r.document.Of(b), []wire.CompressorID{wire.Zstd}, true)
+		doc, _, err := rewriteHello(nil, r.document.Of(b), []wire.CompressorID{wire.Zstd}, true, true)
 		if err != nil {
 			return
 		}

@@ -19,6 +19,9 @@ import (
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream
+	// Members are those of a replica set for whose primary the gateway is a load balancer,
+	// in place of Upstream; none: it is not.
+	Members  []gateway.Upstream
 	TLS      *tls.Config      // for clients; nil: plain
 	Policy   *policy.Messages // nil: compresses nothing, opens everything
 	Engine   *codec.Engine
@@ -51,6 +54,8 @@ type Gateway struct {
 	shapes shapes
 	link   link
 
+	balancer balancer
+
 	advertised atomic.Pointer[address] // set when it serves
 	direct     sync.Map                // members without a gateway that the log named
 	met        chan struct{}           // closed when the server has said who it is
@@ -70,6 +75,7 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.Topology = &Topology{}
 	}
 	g := &Gateway{cfg: cfg, met: make(chan struct{})}
+	g.balancer.members = cfg.Members
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
@@ -81,7 +87,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	if a, ok := advertised(g.cfg.Advertise, l.Addr()); ok {
+	if a, ok := advertised(g.cfg.Advertise, l.Addr()); ok && len(g.cfg.Members) == 0 {
 		g.advertised.Store(&a)
 		if g.cfg.Upstream.Network == "tcp" {
 			g.cfg.Topology.learn(g.cfg.Upstream.Address, a)
@@ -126,11 +132,11 @@ func (g *Gateway) offered() (set compressorSet) {
 // newSession connects upstream. A client whose upstream cannot be reached is disconnected,
 // as it would be by a server that is down.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
-	up, err := g.cfg.Upstream.Dial(g.ctx)
+	up, member, err := g.dial()
 	if err != nil {
 		g.cfg.Stats.Error("upstream_unreachable")
 		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
 		return nil
 	}
-	return newSession(g, client, up)
+	return newSession(g, client, up, member)
 }

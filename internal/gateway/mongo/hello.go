@@ -15,22 +15,36 @@ import (
 type handshake struct {
 	shown []wire.CompressorID // what the client offered and we have
 	asked bool                // the request that went upstream carried our offer
+
+	balanced bool     // the client takes us for a load balancer
+	service  [12]byte // and sees this id
 }
 
 // greeting is what a client's hello says.
 type greeting struct {
 	offers  bool                // there is a list of compressors
 	offered []wire.CompressorID // those of it that we have, in the client's order
+
+	balanced bool // the client wants a load balancer
 }
 
 // rewriteHello appends the document of a hello with our offer in place of the client's. With
-// inject it gets one even when the client has none. Everything else stays as it is.
-func rewriteHello(dst, doc []byte, offer []wire.CompressorID, inject bool) ([]byte, greeting, error) {
+// inject it gets one even when the client has none. A balancer takes out the question for
+// one, which servers refuse. Everything else stays as it is.
+func rewriteHello(dst, doc []byte, offer []wire.CompressorID, inject, balancer bool) ([]byte, greeting, error) {
 	var g greeting
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	err := wire.Elements(doc, func(e wire.Element) bool {
-		if string(e.Key) != "compression" {
+		switch string(e.Key) {
+		case "compression":
+		case "loadBalanced":
+			if wanted, ok := e.Value.BooleanOK(); balancer && ok {
+				g.balanced = wanted
+				return true
+			}
+			fallthrough
+		default:
 			dst = append(dst, e.Of(doc)...)
 			return true
 		}
@@ -76,22 +90,24 @@ type described struct {
 	taken compressorSet
 	me    string // by which name the replica set knows the server; "" outside of one
 	set   string // the replica set's
+
+	primary bool // it takes writes
 }
 
 // rewriteDescription appends the document of a reply to a hello: the client sees shown for
 // compressors, nothing when that is empty, and addresses as rename gives them.
-func rewriteDescription(dst, doc []byte, shown []wire.CompressorID, rename func([]byte) (string, bool)) ([]byte, described, error) {
+func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (string, bool)) ([]byte, described, error) {
 	d, err := describe(doc)
 	if err != nil {
 		return dst, d, err
 	}
-	start, done := len(dst), !d.ok || len(shown) == 0
+	start, done := len(dst), !d.ok || len(h.shown) == 0
 	dst = append(dst, 0, 0, 0, 0)
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "compression":
 			if !done {
-				dst = appendCompression(dst, shown)
+				dst = appendCompression(dst, h.shown)
 			}
 			done = true
 		case "me", "primary":
@@ -104,7 +120,10 @@ func rewriteDescription(dst, doc []byte, shown []wire.CompressorID, rename func(
 		return true
 	})
 	if !done {
-		dst = appendCompression(dst, shown)
+		dst = appendCompression(dst, h.shown)
+	}
+	if h.balanced && d.ok {
+		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.service)
 	}
 	return wire.FinishDocument(dst, start), d, err
 }
@@ -121,6 +140,9 @@ func describe(doc []byte) (d described, err error) {
 			}
 		case "me":
 			d.me = string(wire.Text(e.Value))
+		case "isWritablePrimary", "ismaster":
+			yes, isBool := e.Value.BooleanOK()
+			d.primary = d.primary || isBool && yes
 		case "setName":
 			d.set = string(wire.Text(e.Value))
 		}
@@ -157,7 +179,7 @@ func (s *session) sendHello(held bool) error {
 	doc := r.document.Of(r.message)
 	offer := s.g.offer()
 	buf := gateway.GetBuffer(len(doc) + 128)
-	edited, greeting, err := rewriteHello(buf, doc, offer, !s.greeted)
+	edited, greeting, err := rewriteHello(buf, doc, offer, !s.greeted, len(s.g.balancer.members) > 0)
 	defer gateway.PutBuffer(edited)
 	if err != nil {
 		return err
@@ -167,6 +189,9 @@ func (s *session) sendHello(held bool) error {
 	}
 	h := &handshake{shown: s.shown, asked: greeting.offers || !s.greeted}
 	s.greeted = true
+	if h.balanced = greeting.balanced; h.balanced {
+		h.service = s.g.balancer.serviceID(s.member)
+	}
 	out := s.replaceDocument(edited)
 	defer gateway.PutBuffer(out)
 	if r.answered && !s.pending.push(exchange{id: r.header.RequestID, client: plain, hello: h}) {
@@ -200,9 +225,12 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 		return s.out.patience.write(s.client, body, m.held)
 	}
 	doc := at.Of(body)
-	edited, d, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, h.shown, s.renamer(doc))
+	edited, d, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, h, s.renamer(doc))
 	defer gateway.PutBuffer(edited)
 	if err != nil {
+		return err
+	}
+	if err := s.checkPrimary(h, d); err != nil {
 		return err
 	}
 	if d.ok && h.asked {

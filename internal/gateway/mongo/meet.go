@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -23,7 +24,7 @@ const (
 // is an answer.
 func (g *Gateway) meet() {
 	for wait := firstMeet; ; wait = min(2*wait, lastMeet) {
-		d, err := g.askWho()
+		d, err := g.askWho(g.cfg.Upstream)
 		if err == nil {
 			g.noteMember(d)
 			close(g.met)
@@ -53,8 +54,7 @@ func (g *Gateway) noteMember(d described) {
 }
 
 // askWho sends a hello on a connection of its own, for which no credentials are needed.
-func (g *Gateway) askWho() (d described, err error) {
-	up := g.cfg.Upstream
+func (g *Gateway) askWho(up gateway.Upstream) (d described, err error) {
 	up.Stats = nil // not a client's traffic
 	c, err := up.Dial(g.ctx)
 	if err != nil {

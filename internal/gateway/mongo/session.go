@@ -22,6 +22,7 @@ type session struct {
 	g        *Gateway
 	client   net.Conn
 	upstream net.Conn
+	member   int // of the balancer's, that upstream leads to
 	pending  pending
 	dead     chan struct{}   // closed when the reply pump has ended
 	ctx      context.Context // ends with the session
@@ -47,8 +48,8 @@ var (
 	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
 )
 
-func newSession(g *Gateway, client, upstream net.Conn) *session {
-	s := &session{g: g, client: client, upstream: upstream, dead: make(chan struct{})}
+func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
+	s := &session{g: g, client: client, upstream: upstream, member: member, dead: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pending.init()
 	patient := patience{limit: g.cfg.Stall, stats: g.cfg.Stats, log: g.cfg.Log.With("client", client.RemoteAddr())}
@@ -166,6 +167,10 @@ func (s *session) handleRequest(m message) error {
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
 func (s *session) logEnd(who string, err error) {
+	if errors.Is(err, errNotPrimary) {
+		s.g.cfg.Stats.Error("not_primary")
+		return
+	}
 	class := errorClass(err)
 	if class == "" {
 		return

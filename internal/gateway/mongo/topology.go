@@ -77,6 +77,9 @@ func advertised(configured string, l net.Addr) (address, bool) {
 // renamer gives the addresses of members as the client of s must see them. A hello tells
 // what the server calls itself: that name is this gateway's from now on.
 func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
+	if len(s.g.cfg.Members) > 0 {
+		return func([]byte) (string, bool) { return "", false }
+	}
 	if d, err := describe(doc); err == nil && d.me != "" {
 		s.g.learnMember(d.me)
 	}
@@ -93,6 +96,10 @@ func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
 // URI is how drivers connect to the gateway alone, once it serves on a listener of that
 // address.
 func (g *Gateway) URI(l net.Addr) string {
+	if len(g.cfg.Members) > 0 {
+		a, _ := advertised(g.cfg.Advertise, l)
+		return "mongodb://" + a.seenFrom(l) + "/?loadBalanced=true"
+	}
 	a, ok := advertised(g.cfg.Advertise, l)
 	if !ok {
 		return "mongodb://" + strings.ReplaceAll(l.String(), "/", "%2F") + "/?directConnection=true"

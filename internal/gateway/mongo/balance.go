@@ -1,0 +1,110 @@
+package mongo
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// balancer finds the primary of a replica set for clients that connect with
+// loadBalanced=true: they take the gateway for a load balancer, keep a pool for each service
+// id that it shows, and pin cursors and transactions to connections.
+type balancer struct {
+	members []gateway.Upstream
+
+	mu      sync.Mutex
+	primary int       // index of the member that was primary when we asked last
+	asked   time.Time // when that was; zero: it is no more
+}
+
+var (
+	errNoPrimary  = errors.New("no member of the replica set is primary")
+	errNotPrimary = errors.New("the member is primary no more")
+)
+
+const (
+	primaryFresh = 250 * time.Millisecond // how long nobody asks again who is primary
+	primaryPause = 100 * time.Millisecond // between questions while there is none
+	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
+)
+
+// dial connects to the primary. A session belongs to the member that it was opened to.
+func (g *Gateway) dial() (c net.Conn, member int, err error) {
+	if len(g.balancer.members) == 0 {
+		c, err = g.cfg.Upstream.Dial(g.ctx)
+		return c, 0, err
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, primaryWait)
+	defer cancel()
+	for {
+		if member, err = g.findPrimary(); err == nil {
+			if c, err = g.balancer.members[member].Dial(ctx); err == nil {
+				return c, member, nil
+			}
+			g.balancer.lost(member)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, err
+		case <-time.After(primaryPause):
+		}
+	}
+}
+
+// findPrimary asks all members at a time, unless that was done a moment ago.
+func (g *Gateway) findPrimary() (int, error) {
+	b := &g.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Since(b.asked) < primaryFresh {
+		return b.primary, nil
+	}
+	answers := make(chan int, len(b.members))
+	for i, up := range b.members {
+		go func() {
+			if d, err := g.askWho(up); err != nil || !d.primary {
+				i = -1
+			}
+			answers <- i
+		}()
+	}
+	for range b.members {
+		if i := <-answers; i >= 0 {
+			b.primary, b.asked = i, time.Now()
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoPrimary)
+}
+
+// lost forgets a primary, unless another has been found since.
+func (b *balancer) lost(member int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.primary == member {
+		b.asked = time.Time{}
+	}
+}
+
+// serviceID is what the clients of a load balancer see of the server behind it: the same
+// bytes from every gateway.
+func (b *balancer) serviceID(member int) (id [12]byte) {
+	sum := sha256.Sum256([]byte(b.members[member].Address))
+	copy(id[:], sum[:])
+	return id
+}
+
+// checkPrimary ends a session whose server is primary no more: its client connects again.
+func (s *session) checkPrimary(h *handshake, d described) error {
+	if h.balanced && d.ok && !d.primary {
+		s.g.balancer.lost(s.member)
+		return errNotPrimary
+	}
+	return nil
+}
