@@ -40,8 +40,8 @@ func TestRedisWithPasswordIsReady(t *testing.T) {
 }
 
 func TestStartFailureSaysWhy(t *testing.T) {
-	Program(t, "redis-server")
-	s := &RedisServer{Dir: t.TempDir(), Port: FreePort(t), args: []string{"--no-such-option", "x"}}
+	program := Program(t, "redis-server")
+	s := &RedisServer{Dir: t.TempDir(), Port: FreePort(t), program: program, args: []string{"--no-such-option", "x"}}
 	err := s.start()
 	if err == nil || !strings.Contains(err.Error(), "no-such-option") {
 		t.Errorf("error does not show the server's output: %v", err)
