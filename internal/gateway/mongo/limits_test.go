@@ -1,0 +1,130 @@
+package mongo
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// Who declares a large message and sends none of it takes memory from others only until they
+// want it.
+func TestStalledClient(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd, func(c *Config) {
+		c.Requests, c.Stall = gateway.NewBudget(1<<20), 100*time.Millisecond
+	})
+	hostile := dialRaw(t, s.addr)
+	hostile.run(plain, hello())
+	head := wire.AppendHeader(nil, wire.Header{Length: wire.MaxMessage, RequestID: 9, OpCode: wire.OpMsg})
+	hostile.write(head)
+	for range 200 {
+		if s.cfg.Requests.InUse() > 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond) // nobody wants the memory: it may wait
+	if n := s.stats.Snapshot().Errors["stalled"]; n != 0 {
+		t.Error("disconnected though nobody waited")
+	}
+	good := dialRaw(t, s.addr)
+	good.run(plain, hello())
+	insert := command("insert", "things", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "v", Value: strings.Repeat("abcdefgh", 50000)}}}})
+	if a := good.run(plain, insert); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	expectClosed(t, s, hostile, "stalled")
+}
+
+// A client that takes no reply holds memory that others want no longer than that, and what
+// declares much more than it is takes no memory before it is found out.
+func TestStalledReader(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withSnappy, func(c *Config) {
+		c.Replies, c.Stall = gateway.NewBudget(1<<20), 100*time.Millisecond
+	})
+	writer := dialRaw(t, s.addr)
+	writer.run(plain, hello())
+	insert := command("insert", "large", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "v", Value: strings.Repeat("abcdefgh", 1<<20)}}}})
+	if a := writer.run(plain, insert); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	hostile := dialRaw(t, s.addr)
+	_ = hostile.conn.(*net.TCPConn).SetReadBuffer(4096)
+	hostile.run(plain, hello())
+	for range 3 {
+		hostile.send(plain, 0, command("find", "large"))
+	}
+	for range 400 {
+		if s.cfg.Replies.InUse() > 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if a := writer.run(plain, command("find", "large")); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	for range 100 {
+		if s.stats.Snapshot().Errors["stalled"] == 1 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("errors: %v", s.stats.Snapshot().Errors)
+}
+
+// A drain lets a request in flight finish, and ends connections that wait for news only.
+func TestDrainAwaitsReplies(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd)
+	waiting := dialRaw(t, s.addr)
+	version := waiting.run(plain, hello()).doc.Lookup("topologyVersion").Document()
+	waiting.send(plain, 0, append(hello(), bson.E{Key: "topologyVersion", Value: version}, bson.E{Key: "maxAwaitTimeMS", Value: 60000}))
+	busy := dialRaw(t, s.addr)
+	busy.run(plain, hello())
+	id := busy.send(plain, 0, bson.D{{Key: "sleep", Value: 1}, {Key: "millis", Value: 700}, {Key: "lock", Value: "none"}, {Key: "$db", Value: "admin"}})
+	time.Sleep(100 * time.Millisecond)
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(t.Context()) }()
+	if a := busy.receive(); a.header.ResponseTo != id || !a.ok() {
+		t.Errorf("%+v", a)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	_ = waiting.conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := waiting.tryReceive(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection outlived the drain: %v", err)
+	}
+}
+
+// Memory for a small bomb is taken by what it declares, which the budget bounds.
+func TestBomb(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd, func(c *Config) {
+		c.Requests = gateway.NewBudget(4 << 20)
+	})
+	raw := dialRaw(t, s.addr)
+	raw.run(plain, hello("zstd"))
+	bomb := raw.compress(wire.Zstd, opMsg(5, 0, command("insert", "x", bson.E{Key: "v", Value: strings.Repeat("\x00", 12<<20)})))
+	if len(bomb) > 4096 {
+		t.Fatalf("the bomb is %d bytes", len(bomb))
+	}
+	raw.write(bomb)
+	raw.receive()
+	if peak := s.cfg.Requests.Use().Peak; peak != 4<<20 {
+		t.Errorf("peak of the budget: %d", peak)
+	}
+	binary.LittleEndian.PutUint32(bomb[20:], 40<<20)
+	raw.write(bomb)
+	expectClosed(t, s, raw, "corrupt")
+}
