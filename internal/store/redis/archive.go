@@ -186,6 +186,21 @@ func (d *Dicts) Unretire(ctx context.Context, number uint32) error {
 	return failed("bring back", number, err)
 }
 
+// retiredSince reports whether the dictionary is marked, and the time in the mark.
+func (d *Dicts) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
+	marks := functions{d.functions.client, markPrefix}
+	libraries, err := marks.list(ctx, marks.name(number), false)
+	if errors.Is(err, errNoFunctions) {
+		return d.archive.keys.marked(ctx, number)
+	}
+	for i := range libraries {
+		if l := &libraries[i]; len(l.Functions) == 1 {
+			return parseMark(l.Functions[0].Description), true, err
+		}
+	}
+	return since, false, err
+}
+
 // Archive moves a dictionary where readers still find it. There is no moment at which it
 // is in neither place, and it may be called again after it failed.
 func (d *Dicts) Archive(ctx context.Context, number uint32) error {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +202,93 @@ func TestCollectWaitsForLeases(t *testing.T) {
 		t.Errorf("archived though a value names it: %+v", out)
 	}
 	wantState(t, operator, x, Live)
+}
+
+// stumbling fails the next question for what is retired, as a server does that hangs for
+// a moment.
+type stumbling struct{ next atomic.Bool }
+
+func (s *stumbling) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (s *stumbling) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		marks := cmd.Name() == "function" && strings.Contains(fmt.Sprint(cmd.Args()...), everyPrefix+"*")
+		marks = marks || cmd.Name() == "getrange" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), markKeyPrefix)
+		if marks && s.next.CompareAndSwap(true, false) {
+			return os.ErrDeadlineExceeded
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (s *stumbling) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// Who could not ask what is retired must not take it for live because it is there.
+func TestRetiredIsNotNamedAfterTrouble(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			operator, _ := gatewayOn(t, server.Addr, &logged{})
+			d, client := gatewayOn(t, server.Addr, &logged{})
+			trouble := &stumbling{}
+			client.AddHook(trouble)
+			x := testDict(t, "retired meanwhile")
+			mustPublish(t, d, x)
+			must(t, operator.Retire(t.Context(), x.Number()))
+			trouble.next.Store(true)
+			if err := d.Recheck(t.Context()); err == nil || trouble.next.Load() {
+				t.Errorf("the check went well: %v", err)
+			}
+			wantReady(t, d, x, false)
+			trouble.next.Store(true)
+			if err := d.Publish(t.Context(), x); err == nil {
+				t.Error("publishing went well")
+			}
+			wantReady(t, d, x, false)
+			must(t, operator.Unretire(t.Context(), x.Number()))
+			mustRecheck(t, d)
+			wantReady(t, d, x, true)
+		})
+	}
+}
+
+// A mark that got lost while Collect waited (in a failover, or by FUNCTION FLUSH) was no
+// reason for gateways not to name the dictionary.
+func TestCollectSeesThatTheMarkWasLost(t *testing.T) {
+	for kind, server := range recordServers(t) {
+		t.Run(kind, func(t *testing.T) {
+			operator, _ := gatewayOn(t, server.Addr, &logged{})
+			gateway, _ := gatewayOn(t, server.Addr, &logged{})
+			x, y := testDict(t, "mark lost"), testDict(t, "mark made anew")
+			mustPublish(t, gateway, x, y)
+			o := CollectOptions{
+				Nodes: []CollectNode{{operator, &goredis.Options{Addr: server.Addr}}}, Wait: 1500 * time.Millisecond,
+				Tell: func(format string, _ ...any) {
+					if strings.Contains(format, "waiting") {
+						time.Sleep(1100 * time.Millisecond) // marks have seconds
+						must(t, operator.Unretire(t.Context(), x.Number()))
+						must(t, operator.Unretire(t.Context(), y.Number()))
+						mustRecheck(t, gateway)
+						wantReady(t, gateway, x, true)
+						must(t, operator.Retire(t.Context(), y.Number()))
+					}
+				},
+			}
+			outcomes, err := Collect(t.Context(), o, []uint32{x.Number(), y.Number()})
+			if err != nil || len(outcomes) != 2 {
+				t.Fatalf("%+v, %v", outcomes, err)
+			}
+			for _, out := range outcomes {
+				if out.Archived || out.Reason == "" {
+					t.Errorf("%+v", out)
+				}
+			}
+			wantState(t, operator, x, Live)
+			wantState(t, operator, y, Retired)
+			wantReady(t, gateway, x, true)
+		})
+	}
 }
 
 // What scans missed opens from the archive: here a value that comes back from a backup.

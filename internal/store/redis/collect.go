@@ -59,7 +59,8 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 	if err != nil || len(idle) == 0 {
 		return outcomes, err
 	}
-	if err := o.retire(ctx, idle); err != nil {
+	since, err := o.retire(ctx, idle)
+	if err != nil {
 		return outcomes, err
 	}
 	o.Tell("scanning again")
@@ -68,7 +69,7 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 		return outcomes, err
 	}
 	for _, n := range idle {
-		out, err := o.decide(ctx, n, census.ByDict[n])
+		out, err := o.decide(ctx, n, census.ByDict[n], since)
 		if err != nil {
 			return outcomes, err
 		}
@@ -158,22 +159,64 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 	return used, idle, nil
 }
 
-// retire waits out all leases, even where the mark is old: by whose clock would it be?
-func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) error {
+// A mark is what one node says of a dictionary that was retired.
+type mark struct {
+	node   int
+	number uint32
+}
+
+// retire waits out all leases, even where the mark is old: by whose clock would it be? It
+// returns the times in the marks.
+func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) (map[mark]time.Time, error) {
 	for _, n := range numbers {
 		for _, node := range o.Nodes {
 			if err := node.Dicts.Retire(ctx, n); err != nil {
-				return err
+				return nil, err
 			}
 		}
+	}
+	since, err := o.marks(ctx, numbers)
+	if err != nil {
+		return nil, err
 	}
 	o.Tell("%d retired; waiting %s until no gateway names them any more", len(numbers), o.Wait)
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for gateways: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for gateways: %w", ctx.Err())
 	case <-time.After(o.Wait):
-		return nil
+		return since, nil
 	}
+}
+
+// marks are those that the nodes hold.
+func (o *CollectOptions) marks(ctx context.Context, numbers []uint32) (map[mark]time.Time, error) {
+	all := map[mark]time.Time{}
+	for _, n := range numbers {
+		for i, node := range o.Nodes {
+			since, marked, err := node.Dicts.retiredSince(ctx, n)
+			if err != nil {
+				return nil, failed("look after", n, err)
+			}
+			if marked {
+				all[mark{i, n}] = since
+			}
+		}
+	}
+	return all, nil
+}
+
+// stillRetired reports that every node has had its mark all the while. A failover, or
+// FUNCTION FLUSH, may have taken one away, and gateways have named the dictionary since.
+func (o *CollectOptions) stillRetired(ctx context.Context, number uint32, since map[mark]time.Time) (bool, error) {
+	now, err := o.marks(ctx, []uint32{number})
+	for i := range o.Nodes {
+		before, was := since[mark{i, number}]
+		after, is := now[mark{i, number}]
+		if err == nil && (!was || !is || !before.Equal(after)) {
+			return false, nil
+		}
+	}
+	return err == nil, err
 }
 
 func (o *CollectOptions) unretire(ctx context.Context, number uint32) error {
@@ -185,10 +228,18 @@ func (o *CollectOptions) unretire(ctx context.Context, number uint32) error {
 	return nil
 }
 
-func (o *CollectOptions) decide(ctx context.Context, number uint32, values int) (Outcome, error) {
-	out := Outcome{Number: number, Values: values, Archived: values == 0}
+func (o *CollectOptions) decide(ctx context.Context, number uint32, values int, since map[mark]time.Time) (Outcome, error) {
+	out := Outcome{Number: number, Values: values}
 	if values > 0 {
 		return out, o.unretire(ctx, number)
+	}
+	still, err := o.stillRetired(ctx, number, since)
+	if err != nil {
+		return out, err
+	}
+	if out.Archived = still; !still {
+		out.Reason = "it did not stay retired all the while, as after a failover or FUNCTION FLUSH: collect it again"
+		return out, nil
 	}
 	return out, o.archive(ctx, number)
 }

@@ -29,7 +29,7 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 		mine = append(mine, x)
 	}
 	d.until = time.Since(d.started) + d.lease
-	return errors.Join(append(refused, d.store(ctx, d.missing(ctx, mine)))...)
+	return errors.Join(append(refused, d.check(ctx, mine))...)
 }
 
 // Recheck makes sure that the server still holds everything that was published or
@@ -46,18 +46,41 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 		return nil
 	}
 	d.until = began + d.lease
-	return d.store(ctx, d.missing(ctx, all))
+	return d.check(ctx, all)
+}
+
+func (d *Dicts) check(ctx context.Context, dicts []*codec.Dict) error {
+	closely, err := d.missing(ctx, dicts)
+	if err != nil {
+		return d.unsure(ctx, dicts, err)
+	}
+	return d.store(ctx, closely)
+}
+
+// unsure makes nothing ready of which nobody knows whether it was retired.
+func (d *Dicts) unsure(ctx context.Context, dicts []*codec.Dict, err error) error {
+	if isAnswer(err) {
+		var errs []error
+		for _, x := range dicts {
+			errs = append(errs, d.refused(x, err))
+		}
+		return errors.Join(errs...)
+	}
+	for _, x := range dicts {
+		d.setReady(false, x.Number())
+	}
+	return d.unreachable(ctx, err)
 }
 
 // missing returns what has to be looked at closely: all but what was retired, and what
 // was read back from the server once and still is there by its description, which takes
 // one question for everything when the server has functions.
-func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict) {
+func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	found, err := d.inventory(ctx, all)
 	if err != nil {
-		return all
+		return nil, err
 	}
 	for _, x := range all {
 		sum, there := found.live[x.Number()]
@@ -70,7 +93,7 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 			closely = append(closely, x)
 		}
 	}
-	return closely
+	return closely, nil
 }
 
 // heldBack leaves alone what was retired, and lets go of what shall be forgotten.
