@@ -1,0 +1,73 @@
+package mongo
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// language runs the shared scenario with one driver.
+type language struct {
+	name string
+	// compressors are what the driver can do: Node's zstd package has no binary for every
+	// machine.
+	compressors string
+	command     func(t *testing.T) (name string, args, env []string)
+}
+
+var languages = []language{
+	{"python", "zstd,snappy", func(t *testing.T) (string, []string, []string) {
+		return testenv.Python(t, "python/requirements.txt"), []string{"python/scenario.py"}, nil
+	}},
+	{"node", "snappy", func(t *testing.T) (string, []string, []string) {
+		return testenv.Program(t, "node"), []string{"node/scenario.cjs"}, []string{"NODE_PATH=" + testenv.NodeModules(t, "node/package.json")}
+	}},
+	{"java", "zstd,snappy", func(t *testing.T) (string, []string, []string) {
+		return testenv.Program(t, "java"), []string{"-cp", javaClasses(t), "MongoScenario"}, nil
+	}},
+}
+
+func javaClasses(t *testing.T) string {
+	t.Helper()
+	const pom, source = "java/pom.xml", "java/MongoScenario.java"
+	libraries := testenv.JavaLibraries(t, pom)
+	classes := testenv.Cached(t, "java-mongo-classes", []string{pom, source}, func(dir string) {
+		testenv.Run(t, "", testenv.Program(t, "javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", dir, source)
+	})
+	return classes + string(os.PathListSeparator) + libraries
+}
+
+// TestScenario runs it with drivers that compress nothing and with the published
+// configuration, zstd preferred and snappy as fallback, against a server that has all and
+// one that has snappy alone. The server's own counters must move in the way that only the
+// gateway, or the driver by its leave, can bring about.
+func TestScenario(t *testing.T) {
+	for _, has := range []string{"snappy,zstd,zlib", "snappy"} {
+		server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Args: []string{"--networkMessageCompressors", has}})
+		g := serve(t, "mongodb://"+server.Addr, "", "")
+		used := "zstd"
+		if has == "snappy" {
+			used = "snappy"
+		}
+		for _, l := range languages {
+			name, args, env := l.command(t)
+			for _, compressors := range []string{"", "&compressors=" + l.compressors} {
+				t.Run(l.name+" "+used+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
+					before, _ := server.Compressed(t, used)
+					cmd := exec.CommandContext(t.Context(), name, append(args, "mongodb://"+g.Addr+"/?replicaSet=rs0"+compressors)...)
+					cmd.Env = append(os.Environ(), env...)
+					out, err := cmd.CombinedOutput()
+					if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "ok") {
+						t.Fatalf("%v\n%s", err, out)
+					}
+					if after, _ := server.Compressed(t, used); after.Out <= before.Out {
+						t.Errorf("mongod's counters for %s did not move: %+v, %+v", used, before, after)
+					}
+				})
+			}
+		}
+	}
+}
