@@ -150,7 +150,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 	}
 	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, budget: c.g.config.Requests}
 	w.setDeadline = c.setDeadline
-	if a.trial {
+	if a.plan.unsure {
 		w.plainOver = func() int {
 			if a.settled.Load() {
 				return math.MaxInt

@@ -67,6 +67,7 @@ const (
 	unknown answer = iota
 	yes
 	no
+	presumed // other connections found that it does
 )
 
 // refusalTime is how long a connection's refusal of an encoding counts, whatever it says
@@ -76,7 +77,8 @@ const refusalTime = time.Minute
 // knowledge is what is known of the server behind one connection. It lives as long as the
 // connection: another one may lead to another server, or to the same one upgraded.
 type knowledge struct {
-	given []string // by the configuration
+	given  []string     // by the configuration
+	others *presumption // shared by the connections to the upstream
 
 	mu      sync.Mutex
 	listed  []string // in its grpc-accept-encoding; nil: it never sent one
@@ -101,6 +103,8 @@ func (k *knowledge) reads(encoding string) answer {
 		return yes
 	case k.listed != nil:
 		return no
+	case k.others.reads(encoding):
+		return presumed
 	}
 	return unknown
 }
@@ -117,6 +121,7 @@ func (k *knowledge) learnList(values []string) {
 	if !slices.Equal(k.listed, list) {
 		k.listed = append([]string{}, list...)
 	}
+	k.others.learn(list...)
 }
 
 // isGateway reports whether the server has said that it is a gateway.
@@ -134,6 +139,7 @@ func (k *knowledge) learnProof(encoding string) {
 		k.proved = append(k.proved, encoding)
 	}
 	delete(k.refused, encoding)
+	k.others.learn(encoding)
 }
 
 // learnRefusal says that the server could not.
@@ -145,6 +151,7 @@ func (k *knowledge) learnRefusal(encoding string) {
 	}
 	k.refused[encoding] = time.Now()
 	k.proved = slices.DeleteFunc(k.proved, func(s string) bool { return s == encoding })
+	k.others.forget(encoding)
 }
 
 // beginTrial reserves the right to find something out, for one call at a time.

@@ -49,6 +49,7 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
 	to, trial, byRule := n.requestEncoding(k)
 	p = planFor(n.from, to, n.requests)
+	p.unsure = trial || byRule && k.reads(to) != yes
 	p.marked = n.original != ""
 	if p.marked && !byRule && to == n.original {
 		id, _ := codec.ParseID(to)
@@ -69,7 +70,7 @@ func (n *negotiation) requestEncoding(k *knowledge) (to string, trial, byRule bo
 	for _, r := range n.requests {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
-		case answer == yes:
+		case answer == yes, answer == presumed:
 			return want, false, true
 		case answer == unknown && want == n.from:
 			return want, false, true

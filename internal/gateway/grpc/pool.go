@@ -39,6 +39,7 @@ type pool struct {
 	transport *http2.Transport
 	max       int
 	reads     []string        // encodings that all servers read
+	presumes  *presumption    // what connections learn of servers, for the next ones
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
 
@@ -54,7 +55,7 @@ type dial struct {
 }
 
 func newPool(c *Config) *pool {
-	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads}
+	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption()}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
@@ -160,7 +161,7 @@ func (p *pool) open(d *dial) {
 		err = errClosed
 	}
 	if err == nil {
-		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads}})
+		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads, others: p.presumes}})
 	}
 	d.err = err
 	p.dialing = nil

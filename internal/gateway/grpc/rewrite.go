@@ -24,6 +24,7 @@ var (
 // plan is what becomes of the messages of one direction of a call.
 type plan struct {
 	from, to string                // encodings; "" is none
+	unsure   bool                  // whether the next hop reads it: the call may have to start again
 	rules    []*policy.MessageRule // that compress with to, or say raw; in order
 
 	marked  bool                // messages that the client had compressed are marked

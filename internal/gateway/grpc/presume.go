@@ -1,0 +1,46 @@
+package grpc
+
+import (
+	"sync"
+	"time"
+)
+
+// presumeTime is how long what one connection has learnt is presumed of others.
+const presumeTime = 10 * time.Minute
+
+// presumption is what servers behind an upstream were last seen to read, by whichever
+// connection. New connections begin with it: without, each would send plain messages until
+// one of its calls has found out. It is no more than likely, as there may be other servers
+// behind the same name, so a call that relies on it must be able to start again, and what a
+// connection's own server says counts for more.
+type presumption struct {
+	mu   sync.Mutex
+	read map[string]time.Time // by encoding, when that was last seen
+}
+
+func newPresumption() *presumption { return &presumption{read: map[string]time.Time{}} }
+
+func (p *presumption) reads(encoding string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.read[encoding]
+	return ok && time.Since(at) < presumeTime
+}
+
+func (p *presumption) learn(encodings ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, e := range encodings {
+		if canOpen(e) {
+			p.read[e] = now
+		}
+	}
+}
+
+// forget is for what a server has refused: the next connection asks for itself.
+func (p *presumption) forget(encoding string) {
+	p.mu.Lock()
+	delete(p.read, encoding)
+	p.mu.Unlock()
+}

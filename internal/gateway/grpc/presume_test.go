@@ -1,0 +1,111 @@
+package grpc
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// What one connection has learnt holds for the next ones: their calls don't go plain until
+// each has found out for itself.
+func TestNewConnectionsKnow(t *testing.T) {
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen))
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 4 })
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
+	c := connect(t, g.addr)
+	mustEcho(t, c, payload(10_000))
+	const calls = 4 * spreadStreams
+	streams := make([]grpc.ClientStream, calls)
+	for i := range streams { // no server answers before it has a message
+		streams[i] = stream(within(t), t, c, "Both")
+		if i%spreadStreams == 0 {
+			time.Sleep(20 * time.Millisecond) // for a connection to come up
+		}
+	}
+	for _, s := range streams {
+		exchange(t, s)
+	}
+	g.pool.mu.Lock()
+	conns := len(g.pool.hops)
+	g.pool.mu.Unlock()
+	if seen.of("zstd") != calls+1 || conns < 2 {
+		t.Errorf("over %d connections the server got %s", conns, seen)
+	}
+}
+
+// alternating accepts connections for several servers in turn, as a name with several
+// addresses does.
+func alternating(t *testing.T, servers ...string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var n atomic.Int64
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", servers[int(n.Add(1)-1)%len(servers)])
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
+			go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Behind one name there may be servers that read an encoding and others that don't: what the
+// first ones taught costs no call on the others, long messages included.
+func TestServersDiffer(t *testing.T) {
+	seen := &recorder{}
+	reads := startServer(t, echo, grpc.StatsHandler(seen))
+	refused := new(atomic.Int64)
+	old := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		if r.Header.Get("Grpc-Encoding") == "zstd" {
+			refused.Add(1)
+			w.Header().Set("Grpc-Status", "12")
+			w.Header().Set("Grpc-Message", `Decompressor is not installed for grpc-encoding "zstd"`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	for _, n := range []int{1000, 3 << 20} {
+		g := startGateway(t, "grpc://"+alternating(t, reads, old), func(c *Config) { c.UpstreamConns = 2 })
+		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
+		c := connect(t, g.addr)
+		mustEcho(t, c, payload(1000)) // it reads
+		before := refused.Load()
+		var held []grpc.ClientStream
+		for range spreadStreams {
+			s := stream(within(t), t, c, "Both")
+			exchange(t, s)
+			held = append(held, s)
+		}
+		for range 5 {
+			mustEcho(t, c, payload(n))
+		}
+		if refused.Load() == before && n == 1000 {
+			t.Error("nothing reached the server that refuses")
+		}
+		for _, s := range held {
+			exchange(t, s)
+		}
+	}
+}
