@@ -53,12 +53,19 @@ type MessageRule struct {
 	Setting   codec.Setting
 	Auto      bool // the gateway chooses codec and level, and whether to compress at all
 
+	// What messages are compressed with towards those who have it; the codec is zstd then.
+	Dict     *codec.Dict // nil: none
+	AutoDict bool        // the gateway trains them
+
 	space    Pattern
 	commands []Pattern
 }
 
 // Raw reports whether the rule says to leave messages alone.
 func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
+
+// HasDictionary reports whether messages may be compressed with a dictionary.
+func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict }
 
 // Messages is an immutable list of rules for messages on a wire.
 type Messages struct {
@@ -98,6 +105,10 @@ func (r *MessageRule) prepare(i int) error {
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	case r.Auto && r.Setting != codec.Setting{}:
 		return errors.New("names a codec and leaves the choice to the gateway")
+	case r.HasDictionary() && r.Setting.Codec != codec.Zstd:
+		return fmt.Errorf("has a dictionary, which %s does not take", r.Setting)
+	case r.Dict != nil && r.AutoDict:
+		return errors.New("names a dictionary and leaves the choice to the gateway")
 	}
 	r.space = compileOrAny(r.Space)
 	r.commands = nil
