@@ -74,7 +74,7 @@ can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 inte
 }
 
 func runPack(ctx context.Context, o packOptions) error {
-	to, err := o.check()
+	to, err := o.checkFlags()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,10 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	return p, err
 }
 
-func (o *packOptions) check() (to codec.Setting, err error) {
+func (o *packOptions) checkFlags() (to codec.Setting, err error) {
+	if err := o.check(); err != nil {
+		return to, err
+	}
 	if o.to != "" {
 		if to, err = codec.ParseSetting(o.to); err != nil {
 			return to, ui.WithHint(fmt.Errorf("--to: %w", err), "write a setting as in a rule: zstd-9, lz4, zstd-3@0a1b2c3d")
@@ -135,6 +138,8 @@ func (o *packOptions) check() (to codec.Setting, err error) {
 		}
 	}
 	switch {
+	case o.sample < 0, o.idleBelow < 0, o.freqAbove < 0:
+		return to, errors.New("--sample, --skip-idle-below and --skip-freq-above can't be negative")
 	case o.always && o.to == "":
 		return to, errors.New("--even-larger goes with --to")
 	case o.idleBelow > 0 && o.freqAbove > 0:

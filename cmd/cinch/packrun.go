@@ -41,6 +41,7 @@ type walkOptions struct {
 
 	out, errs io.Writer
 	signals   <-chan os.Signal
+	stop      <-chan struct{} // of the run: closed by the first signal
 }
 
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
@@ -65,11 +66,23 @@ func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	return func() { signal.Stop(signals) }
 }
 
+// check refuses what would be taken for the default, or for no limit.
+func (o *walkOptions) check() error {
+	for flag, negative := range map[string]bool{
+		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,
+	} {
+		if negative {
+			return ui.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default")
+		}
+	}
+	return nil
+}
+
 // options are the run's, without what only one of the commands has.
 func (o *walkOptions) options(w *where) (pack.Options, error) {
 	p := pack.Options{
 		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec,
-		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: storeredis.Unavailable,
+		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: storeredis.Unavailable, Stop: o.stop,
 	}
 	k, n, ok := strings.Cut(o.worker, "/")
 	var err, err2 error
@@ -107,7 +120,7 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	relaxCollector()
-	stop := o.stopOnSignal(cancel)
+	o.stop = o.stopOnSignal(cancel)
 	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
 	var all *pack.Report
 	var err error
@@ -116,7 +129,7 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 		if p, err = make(); err != nil {
 			break
 		}
-		p.Stop, p.Tell = stop, show.tell
+		p.Tell = show.tell
 		var report pack.Report
 		if report, err = pack.Run(ctx, p); all == nil {
 			all = &report
@@ -180,6 +193,8 @@ func (w *where) runFailure(err error, stateFile string) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, pack.ErrState):
+		return ui.WithHint(err, "what is done stays done; give a --state FILE that can be written")
 	case errors.Is(err, pack.ErrInterrupted), errors.Is(err, context.Canceled):
 		hint := "the same command begins anew; what is done is passed over quickly"
 		if stateFile != "" {
@@ -194,6 +209,9 @@ func (w *where) runFailure(err error, stateFile string) error {
 		return ui.WithHint(err, "raise maxmemory; what is done stays done")
 	case errors.Is(err, store.ErrReadOnly):
 		return ui.WithHint(err, "it was the primary before: give the address of the new one")
+	}
+	if strings.Contains(err.Error(), "DB index is out of range") {
+		return ui.WithHint(w.failure(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
 	}
 	if strings.Contains(err.Error(), "LFU maxmemory policy") { // which one it has, the server's error says
 		return ui.WithHint(w.failure(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")

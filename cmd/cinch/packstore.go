@@ -93,6 +93,13 @@ func (o *whereOptions) takeDB() error {
 		u.Path = ""
 		o.url = u.String()
 	}
+	for _, db := range o.dbs {
+		if db < 0 {
+			return fmt.Errorf("--db: %d is no database's number", db)
+		}
+	}
+	slices.Sort(o.dbs)
+	o.dbs = slices.Compact(o.dbs)
 	return nil
 }
 
@@ -273,6 +280,9 @@ func (w *where) failure(err error) error {
 	if errors.Is(err, storeredis.ErrReplica) {
 		return ui.WithHint(fmt.Errorf("%s: %w", w.name, err), "give the address of the primary")
 	}
+	if errors.Is(err, storeredis.ErrDenied) {
+		return ui.WithHint(fmt.Errorf("%s: %w", w.name, err), "docs/PACK.md lists under Rights what the user in the URL needs; where values name dictionaries also +function|list")
+	}
 	return (&storeAccess{name: w.name}).failure(err)
 }
 
@@ -329,7 +339,9 @@ func (d *nodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 		if err == nil {
 			return x, nil
 		}
-		if !errors.Is(err, cinch.ErrDictMissing) {
+		if storeredis.Unavailable(err) && !errors.Is(err, cinch.ErrDictMissing) || errors.Is(err, storeredis.ErrDenied) {
+			missing = fmt.Errorf("%w: %w", pack.ErrNotAsked, err)
+		} else if !errors.Is(err, cinch.ErrDictMissing) {
 			missing = err
 		}
 	}

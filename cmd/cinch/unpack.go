@@ -59,6 +59,9 @@ Exit codes: 0 done, 1 failed (no room, say), 3 done but for what was listed, 10 
 }
 
 func runUnpack(ctx context.Context, o unpackOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	w, err := o.open(ctx)
 	if err != nil {
 		return err
@@ -86,6 +89,9 @@ func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Optio
 	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
+		if !o.asJSON {
+			fmt.Fprintln(o.errs, "looking at a sample, to see whether there is room")
+		}
 		if err := w.checkRoom(ctx, p); err != nil {
 			return p, err
 		}
@@ -115,7 +121,7 @@ func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
 		}
 		report, err := pack.Run(ctx, q)
 		if err != nil {
-			return w.failure(err)
+			return w.runFailure(err, "")
 		}
 		m, err := n.Memory(ctx)
 		if err != nil {

@@ -50,6 +50,9 @@ be read, 12 only dictionaries are missing (in a cluster: also on one node only),
 }
 
 func runVerify(ctx context.Context, o verifyOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	w, err := o.open(ctx)
 	if err != nil {
 		return err

@@ -94,6 +94,9 @@ var (
 	ErrNoRoom = errors.New("not enough memory left on the server")
 	// ErrNoDictionary: a dictionary that values were to name is not in the server.
 	ErrNoDictionary = errors.New("the server does not hold the dictionary")
+	// ErrNotAsked: whether a value opens is not known, as the store does not say whether
+	// it has the dictionary. Dictionaries that are handed in wrap it.
+	ErrNotAsked = errors.New("the store can't be asked for a dictionary")
 
 	errSampled = errors.New("the sample is complete")
 )
@@ -262,10 +265,16 @@ func (r *run) keepSaving(done <-chan struct{}) {
 	if r.State == nil || r.DryRun {
 		return
 	}
+	told := ""
 	repeat(saveEvery, done, func() {
+		trouble := ""
 		if err := r.State.save(); err != nil {
-			r.notice("the position can't be saved: %v", err)
+			trouble = err.Error()
 		}
+		if trouble != "" && told == "" {
+			r.notice("%s", trouble)
+		}
+		told = trouble
 	})
 }
 

@@ -184,6 +184,9 @@ func TestState(t *testing.T) {
 	if _, err := open("run", "f"); !errors.Is(err, ErrOtherState) {
 		t.Errorf("half a file: %v", err)
 	}
+	if _, err := OpenState(filepath.Join(file, "none"), "run", "f"); !errors.Is(err, ErrState) {
+		t.Errorf("where no file can be: %v", err)
+	}
 	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

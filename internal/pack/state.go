@@ -19,6 +19,9 @@ import (
 // ErrOtherState: the positions in the file belong to a run of another kind.
 var ErrOtherState = errors.New("the state is of another run")
 
+// ErrState: the file can't be written.
+var ErrState = errors.New("the position can't be saved")
+
 var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
 
 // State is the positions of a run in a file, so that it can go on after it was ended in
@@ -50,15 +53,16 @@ const stateVersion = 1
 
 // OpenState reads the file if there is one. run says what is done where, fingerprint by
 // which rules; if either is another in the file, the error wraps ErrOtherState. A run
-// that was completed counts as none.
+// that was completed counts as none. A file that can't be written is found out here,
+// not when there is a position to lose.
 func OpenState(file, run, fingerprint string) (*State, error) {
 	s := &State{file: file, body: stateBody{stateVersion, run, fingerprint, map[string]Position{}}}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		return s, s.save()
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
 	}
 	var old stateBody
 	if err := json.Unmarshal(text, &old); err != nil {
@@ -75,7 +79,7 @@ func OpenState(file, run, fingerprint string) (*State, error) {
 	if !old.complete() {
 		s.body = old
 	}
-	return s, nil
+	return s, s.save()
 }
 
 func (b *stateBody) complete() bool {
@@ -117,6 +121,13 @@ func (s *State) set(space string, p Position) {
 }
 
 func (s *State) save() error {
+	if err := s.write(); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	return nil
+}
+
+func (s *State) write() error {
 	s.mu.Lock()
 	text, err := json.MarshalIndent(s.body, "", "  ")
 	s.mu.Unlock()

@@ -1,6 +1,10 @@
 package pack
 
-import "github.com/cinch-layer/cinch/internal/store"
+import (
+	"errors"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
 
 // A Task decides about values. Its methods are called concurrently.
 type Task interface {
@@ -13,6 +17,15 @@ type Task interface {
 	Skipped(v *store.Value, why store.Reason) error
 	// Shrinks reports whether hashes may fit a listpack afterwards.
 	Shrinks() bool
+}
+
+// unopened is what to do with a value that does not open. Where that tells nothing of the
+// value it ends the walk, which tries again if that makes sense.
+func unopened(err error) Verdict {
+	if errors.Is(err, ErrNotAsked) {
+		return Verdict{Stop: err}
+	}
+	return Verdict{Problem: err}
 }
 
 // Verdict is what to do with a value.

@@ -41,7 +41,7 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 		}
 		var err error
 		if plain, err = t.Sealer.Open(nil, v.Stored); err != nil {
-			return Verdict{Problem: err}
+			return unopened(err)
 		}
 		old, _ = cinch.ParseHeader(v.Stored)
 	}

@@ -38,7 +38,7 @@ func (t *Unpack) Judge(_ string, v *store.Value) Verdict {
 	plain, err := t.Sealer.Open(nil, v.Stored)
 	switch {
 	case err != nil:
-		return Verdict{Problem: err}
+		return unopened(err)
 	case cinch.IsSealed(plain):
 		return Verdict{Problem: ErrMustStay}
 	}

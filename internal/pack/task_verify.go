@@ -38,7 +38,7 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	case t.Before:
 		return Verdict{Problem: fmt.Errorf("%w, but does not open", ErrMagic)}
 	case err != nil:
-		return Verdict{Problem: err}
+		return unopened(err)
 	}
 	h, _ := cinch.ParseHeader(v.Stored)
 	return Verdict{Left: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}

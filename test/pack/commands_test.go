@@ -218,3 +218,25 @@ func TestBoundedMemory(t *testing.T) {
 		t.Errorf("a large value takes %d bytes", n)
 	}
 }
+
+// Whether values open is not known to who may not ask for their dictionary: that says
+// nothing against the values.
+func TestDictionariesThatMayNotBeAskedFor(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 500, 0, 600)
+	d := testDict(t)
+	must(t, storeredis.NewDicts(storeredis.DictsOptions{Client: c}).Publish(t.Context(), d))
+	setting := fmt.Sprintf("zstd-3@%08x", d.Number())
+	expect(t, 0, []string{"pack", server.URL(), "--to", setting})
+	must(t, c.Do(t.Context(), "acl", "setuser", "some", "on", ">pw", "~*", "+@all", "-function").Err())
+	url := "redis://some:pw@" + server.Addr
+	for _, args := range [][]string{{"verify", url}, {"unpack", url}, {"pack", url, "--to", "lz4"}} {
+		e := expect(t, 1, args, "can't be asked for a dictionary", "hint: ", "function|list")
+		if n := strings.Count(e.out, "NOPERM"); n > 1 {
+			t.Errorf("%v says so %d times", args, n)
+		}
+	}
+	expect(t, 0, []string{"verify", server.URL()}, "opens: zstd@")
+	expect(t, 0, []string{"unpack", server.URL()})
+}
