@@ -95,7 +95,9 @@ func roomFor(b []byte, start, maxSize, n int) []byte {
 	}
 	have := len(b) - start
 	want := max(512, 4*n, 2*have)
-	want = min(want, maxSize+1)
+	if maxSize < math.MaxInt { // one byte more, to find out that there is more
+		want = min(want, maxSize+1)
+	}
 	grown := make([]byte, len(b), start+max(want, have+1))
 	copy(grown, b)
 	return grown

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -77,6 +79,28 @@ func TestZstdChoosesItsLevel(t *testing.T) {
 			if bytes.Equal(got, leveled) != (level == want) {
 				t.Errorf("%d bytes: %d, with %s %d", n, len(got), level, len(leveled))
 			}
+		}
+	}
+}
+
+// A caller without a limit of its own says math.MaxInt.
+func TestAppendDecompressWithoutLimit(t *testing.T) {
+	set := grpccodec.NewSet(grpccodec.Options{})
+	src := message(20_000)
+	for _, name := range grpccodec.Names() {
+		packed, err := set.AppendCompress(nil, src, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out, err := set.AppendDecompress(nil, packed, name, math.MaxInt)
+		runtime.ReadMemStats(&after)
+		if err != nil || !bytes.Equal(out, src) {
+			t.Errorf("%s: %d bytes and %v", name, len(out), err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+			t.Errorf("%s: %d bytes were allocated", name, took)
 		}
 	}
 }
