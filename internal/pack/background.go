@@ -46,7 +46,7 @@ type BackgroundOptions struct {
 	Log         *slog.Logger     // nil: nothing is logged
 }
 
-// Job is what there is to do. Two that are equal mean the same.
+// Job is what there is to do.
 type Job struct {
 	Policy   *policy.Policy // nil: nothing
 	DryRun   bool
@@ -73,6 +73,15 @@ func (j *Job) wanted() bool {
 		}
 	}
 	return false
+}
+
+// is reports whether both mean the same, as after a reload that changed neither.
+func (j Job) is(k Job) bool {
+	if j.Policy != k.Policy && (j.wanted() != k.wanted() || j.wanted() && j.name() != k.name()) {
+		return false
+	}
+	j.Policy, k.Policy = nil, nil
+	return j == k
 }
 
 // name is that of the lease: gateways whose rules decide the same share one.
@@ -175,7 +184,7 @@ func closed(c <-chan struct{}) bool {
 
 // pause waits for a time, or until something else is wanted.
 func (b *Background) pause(ctx context.Context, stop <-chan struct{}, job Job, d time.Duration) {
-	for until := time.Now().Add(d); ctx.Err() == nil && b.o.Current() == job; {
+	for until := time.Now().Add(d); ctx.Err() == nil && job.is(b.o.Current()); {
 		left := time.Until(until)
 		if left <= 0 {
 			return
@@ -280,7 +289,7 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 			return
 		case <-tick.C:
 		}
-		if b.o.Current() != job {
+		if !job.is(b.o.Current()) {
 			close(giveUp)
 			return
 		}

@@ -132,13 +132,19 @@ func TestBackgroundWaitsForItsTurn(t *testing.T) {
 func TestBackgroundFollowsThePolicy(t *testing.T) {
 	b, rules := background(t, &turns{}, fine)
 	until(t, "it runs", func() bool { return b.Status().Running })
+	rules.Store(rulesFor(t, "key")) // reloaded, and decides the same
+	keys := b.Status().Report.Keys
+	until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
+	if n := b.Status().Passes[PassInterrupted]; n != 0 {
+		t.Errorf("begun anew %d times for the same rules", n)
+	}
 	rules.Store(rulesFor(t, "k*"))
 	until(t, "it begins anew", func() bool { return b.Status().Passes[PassInterrupted] == 1 && b.Status().Running })
 	off := *rulesFor(t, "k*")
 	off.Off = true
 	rules.Store(&off)
 	until(t, "it stops", func() bool { s := b.Status(); return !s.Running && !s.Wanted })
-	keys := b.Status().Report.Keys
+	keys = b.Status().Report.Keys
 	time.Sleep(20 * time.Millisecond)
 	if now := b.Status().Report.Keys; now != keys || keys == 0 {
 		t.Errorf("%d keys, then %d", keys, now)
