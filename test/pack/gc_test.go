@@ -1,0 +1,103 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// late holds back the first replacement until a lease has ended, as a network can.
+type late struct {
+	pack.Space
+	once sync.Once
+	held chan struct{} // closed when it is being held back
+	wait func()
+}
+
+func (l *late) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
+	l.once.Do(func() {
+		close(l.held)
+		l.wait()
+	})
+	return l.Space.Replace(ctx, changes)
+}
+
+// TestCollectedWhilePacking retires a dictionary when a packer has sealed values with it
+// that are not in the store yet: the first scan finds none. What arrives as late as can be
+// has to be found by the second, and the packer must stop naming it by itself.
+func TestCollectedWhilePacking(t *testing.T) {
+	const lease = 500 * time.Millisecond
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 3000, 0, 300)
+	before := contents(t, c, newSealer(nil))
+	x := testDict(t)
+	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: c, Lease: lease, Period: lease / 4})
+	must(t, dicts.Publish(t.Context(), x))
+	running, stop := context.WithCancel(t.Context())
+	defer stop()
+	go dicts.Run(running)
+
+	s, err := storeredis.Open(t.Context(), storeredis.OpenOptions{
+		Client:    goredis.Options{Addr: server.Addr},
+		OnConnect: func(ctx context.Context, c *goredis.Conn) error { return dicts.Ensure(ctx, c, x.Number()) },
+	})
+	must(t, err)
+	defer s.Close()
+	space := &late{Space: s.Nodes()[0].Spaces()[0], held: make(chan struct{}), wait: func() {
+		for dicts.Ready(x.Number()) {
+			time.Sleep(time.Millisecond)
+		}
+	}}
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Setting: codec.Setting{Codec: codec.Zstd, Level: 3, Dict: x.Number()}}}})
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := pack.Run(t.Context(), pack.Options{
+			Targets: []pack.Target{{Node: s.Nodes()[0], Space: space}}, Parallel: 1, NoBackoff: true,
+			Task: &pack.Seal{Policy: rules, Ready: dicts.Ready, Sealer: cinch.NewSealer(cinch.SealerOptions{Dicts: dicts})},
+			Read: store.ReadOptions{Types: store.String}, Unavailable: storeredis.Unavailable,
+		})
+		ended <- err
+	}()
+	<-space.held
+
+	operator := storeredis.NewDicts(storeredis.DictsOptions{Client: c})
+	scans := 0
+	outcomes, err := storeredis.Collect(t.Context(), storeredis.CollectOptions{
+		Nodes: []storeredis.CollectNode{{Dicts: operator, Scan: &goredis.Options{Addr: server.Addr}}}, Wait: lease + 300*time.Millisecond,
+		Tell: func(format string, args ...any) {
+			t.Logf(format, args...)
+			if strings.HasPrefix(format, "scanning") {
+				scans++
+			}
+		},
+	}, []uint32{x.Number()})
+	if err != nil || len(outcomes) != 1 || scans != 2 {
+		t.Fatalf("%+v, %v, after %d scans", outcomes, err, scans)
+	}
+	if out := outcomes[0]; out.Archived || out.Values == 0 {
+		t.Errorf("a packer's values were not found: %+v", out)
+	}
+	if err := <-ended; !errors.Is(err, pack.ErrNoDictionary) || !strings.Contains(err.Error(), fmt.Sprintf("%08x", x.Number())) {
+		t.Errorf("the packer went on: %v", err)
+	}
+	if n := sealed(before, c); n == 0 || n == 3000 {
+		t.Errorf("%d of 3000 sealed", n)
+	}
+	sameContents(t, "afterwards", contents(t, c, newSealer(storeredis.NewDicts(storeredis.DictsOptions{Client: c}))), before)
+}
