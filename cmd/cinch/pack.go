@@ -65,7 +65,7 @@ can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 inte
 	f := cmd.Flags()
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,…`, where there is no configuration file (may be repeated, the first match decides)")
 	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
-	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values also where that saves nothing")
+	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values also where that saves nothing, if need be to plain")
 	f.BoolVar(&o.dryRun, "dry-run", false, "replace nothing, and estimate from a sample what would be saved")
 	f.IntVar(&o.sample, "sample", 20000, "with --dry-run: look at about `N` keys, 0 for all")
 	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "pass over keys that were used less than `TIME` ago")

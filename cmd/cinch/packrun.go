@@ -110,6 +110,9 @@ func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, er
 	if errors.Is(err, pack.ErrOtherState) {
 		err = ui.WithHint(err, "give another --state FILE, or delete this one to begin anew")
 	}
+	if errors.Is(err, pack.ErrState) {
+		err = w.runFailure(err, o.stateFile)
+	}
 	return s, err
 }
 

@@ -283,6 +283,21 @@ func TestSealAnew(t *testing.T) {
 	if d := judge(lz4); d.Left != AlreadySealed {
 		t.Errorf("a second time: %+v", d)
 	}
+	small := make([]byte, 100) // which lz4 can't make any smaller
+	for i := range small {
+		small[i] = byte(i*i*i*7919>>3) ^ byte(i*31)
+	}
+	d := s.Sealer.Seal(nil, small, zstd(1), func(int, int) bool { return true })
+	if !cinch.IsSealed(d) {
+		t.Fatal("not sealed")
+	}
+	if d := judge(d); !d.Replace || string(d.New) != string(small) {
+		t.Errorf("to what is worth nothing, asked for: %+v", d)
+	}
+	s.Always = false
+	if d := judge(d); d.Replace || d.Left != NoGain {
+		t.Errorf("to what is worth nothing: %+v", d)
+	}
 	if d := judge(append([]byte(nil), lz4[:len(lz4)-3]...)); !errors.Is(d.Problem, cinch.ErrDamaged) {
 		t.Errorf("damaged: %+v", d)
 	}

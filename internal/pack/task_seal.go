@@ -21,8 +21,8 @@ type Seal struct {
 	// To, if it is not zero, takes the place of all rules' settings, and values that are
 	// sealed already are sealed anew with it where that frees what their rule asks for.
 	To codec.Setting
-	// Always seals anew whatever has another codec or dictionary, also when it grows, as
-	// long as it is worth it against the plain value: to get rid of a dictionary, say.
+	// Always seals anew whatever has another codec or dictionary, also when it grows, and
+	// puts back what is worth nothing against the plain value: to get rid of a dictionary.
 	Always bool
 
 	scratch sync.Pool // *[]byte, for opening
@@ -65,6 +65,9 @@ func (t *Seal) seal(v *store.Value, plain []byte, rule *policy.Rule, old cinch.H
 	}
 	sealed := t.Sealer.Seal(nil, plain, st, rule.WorthFunc(v.Type))
 	if !cinch.IsSealed(sealed) {
+		if old.Len > 0 && t.Always && another(st, old) {
+			return Verdict{Replace: true, New: sealed} // plain: a small value is worth sealing with its old dictionary only
+		}
 		return Verdict{Left: NoGain}
 	}
 	if old.Len > 0 && !t.better(v, sealed, rule, old) {
@@ -86,8 +89,11 @@ func (t *Seal) better(v *store.Value, sealed []byte, rule *policy.Rule, old cinc
 	if err != nil {
 		return false
 	}
-	another := h.Codec != old.Codec || h.Dict != old.Dict
-	return another && t.Always || rule.Worth(v.Type, len(v.Stored), len(sealed))
+	return another(codec.Setting{Codec: h.Codec, Dict: h.Dict}, old) && t.Always || rule.Worth(v.Type, len(v.Stored), len(sealed))
+}
+
+func another(st codec.Setting, old cinch.Header) bool {
+	return st.Codec != old.Codec || st.Dict != old.Dict
 }
 
 // verify opens an envelope that is about to replace a value.
