@@ -1,15 +1,18 @@
+//go:build unix
+
 package grpc
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// What a hop costs: calls one after the other, directly, through a gateway that touches
+// ways are how the benchmarks reach a server: directly, through a gateway that touches
 // nothing, and through two with zstd-1 between them.
-func BenchmarkUnary(b *testing.B) {
+func ways(b *testing.B) (addrs map[string]string, order []string) {
 	server := startServer(b, echo)
 	plain := startGateway(b, "grpc://"+server, nil)
 	rule := policy.MessageRule{Setting: set(b, "zstd-1"), MinSize: 64}
@@ -17,17 +20,58 @@ func BenchmarkUnary(b *testing.B) {
 	far.SetPolicy(rulesOf(b, policy.MessageRule{Setting: set(b, "raw"), Direction: policy.Request}, rule))
 	near := startGateway(b, "grpc://"+far.addr, nil)
 	near.SetPolicy(rulesOf(b, rule))
-	for _, way := range []struct{ name, addr string }{{"direct", server}, {"plain", plain.addr}, {"two", near.addr}} {
+	return map[string]string{"direct": server, "plain": plain.addr, "two": near.addr}, []string{"direct", "plain", "two"}
+}
+
+// What a hop costs calls that come one after the other.
+func BenchmarkUnary(b *testing.B) {
+	addrs, order := ways(b)
+	for _, way := range order {
 		for _, n := range []int{100, 10_000, 1_000_000} {
-			b.Run(fmt.Sprintf("%s/%d", way.name, n), func(b *testing.B) {
-				c := connect(b, way.addr)
+			b.Run(fmt.Sprintf("%s/%d", way, n), func(b *testing.B) {
+				c := connect(b, addrs[way])
 				in := payload(n)
+				mustEcho(b, c, in)
 				b.ReportAllocs()
 				b.SetBytes(int64(n))
+				before := cpuTime()
 				for b.Loop() {
 					mustEcho(b, c, in)
 				}
+				b.ReportMetric(float64(cpuTime()-before)/1e3/float64(b.N), "cpu-µs/op")
 			})
 		}
 	}
+}
+
+// And what it costs when 32 at a time come.
+func BenchmarkUnaryParallel(b *testing.B) {
+	addrs, order := ways(b)
+	for _, way := range order {
+		for _, n := range []int{100, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", way, n), func(b *testing.B) {
+				c := connect(b, addrs[way])
+				in := payload(n)
+				mustEcho(b, c, in)
+				b.ReportAllocs()
+				b.SetBytes(int64(n))
+				b.SetParallelism(16)
+				before := cpuTime()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						mustEcho(b, c, in)
+					}
+				})
+				b.ReportMetric(float64(cpuTime()-before)/1e3/float64(b.N), "cpu-µs/op")
+			})
+		}
+	}
+}
+
+// cpuTime is what the process took, client, server and gateways: on a busy machine it says
+// more than the clock.
+func cpuTime() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
 }

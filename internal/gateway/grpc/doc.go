@@ -12,7 +12,7 @@
 //	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with
-//	pool.go      connections to the upstream
+//	pool.go      connections to the upstream; batch.go, how connections write
 //
 // HTTP/2 itself is golang.org/x/net's, on both sides: framing, header compression, flow
 // control and its defences against hostile peers. Bodies are pulled through, request and

@@ -177,9 +177,10 @@ func (p *pool) connect() (*http2.ClientConn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	conn, err := p.transport.NewClientConn(raw)
+	batched := gather(raw)
+	conn, err := p.transport.NewClientConn(batched)
 	if err != nil {
-		_ = raw.Close()
+		_ = batched.Close()
 		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
 	return conn, nil

@@ -31,7 +31,7 @@ type session struct {
 
 func newSession(g *Gateway, conn net.Conn) *session {
 	c := &g.config
-	s := &session{conn: conn, done: make(chan struct{})}
+	s := &session{conn: gather(conn), done: make(chan struct{})}
 	s.base = &http.Server{
 		Handler:        g.handler(),
 		MaxHeaderBytes: c.MaxHeader,
