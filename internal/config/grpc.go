@@ -108,6 +108,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 		}
 	}
 	not("key", r.Key != other.Key)
+	not("type", !slices.Equal(r.Type, other.Type))
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
 	not("dictionary", r.Dictionary != "")

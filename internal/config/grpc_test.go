@@ -35,6 +35,7 @@ func TestGRPC(t *testing.T) {
 		strings.Replace(good, "gzip]", "zlib]", 1):                                  "unknown encoding",
 		strings.Replace(good, "setting: raw", "setting: zlib-1", 1):                 "gRPC has no zlib-1",
 		strings.Replace(good, "direction: request", "key: x", 1):                    "is for stores",
+		strings.Replace(good, "direction: request", "type: hash", 1):                "rules[0].type",
 		strings.Replace(good, "host:2", "host", 1):                                  "no port",
 		strings.Replace(good, "window: 64KiB", "window: 1KiB", 1):                   "is not between",
 		strings.Replace(good, "direction: request", "direction: up", 1):             "unknown direction",
