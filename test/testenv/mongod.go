@@ -139,7 +139,9 @@ func (s *MongodServer) Initiate(t testing.TB, hosts ...string) {
 		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: host}})
 	}
 	admin := s.Client(t).Database("admin")
-	set := bson.D{{Key: "_id", Value: s.cfg.ReplicaSet}, {Key: "members", Value: members}}
+	// Elections after 3 s, not 10; a busy machine may need more than one.
+	settings := bson.D{{Key: "electionTimeoutMillis", Value: 3000}, {Key: "heartbeatIntervalMillis", Value: 500}}
+	set := bson.D{{Key: "_id", Value: s.cfg.ReplicaSet}, {Key: "members", Value: members}, {Key: "settings", Value: settings}}
 	if err := admin.RunCommand(t.Context(), bson.D{{Key: "replSetInitiate", Value: set}}).Err(); err != nil {
 		t.Fatal(err)
 	}
