@@ -194,7 +194,7 @@ func (s *session) sendHello(held bool) error {
 	}
 	out := s.replaceDocument(edited)
 	defer gateway.PutBuffer(out)
-	if r.answered && !s.pending.push(exchange{id: r.header.RequestID, client: plain, hello: h}) {
+	if r.answered && !s.push(exchange{id: r.header.RequestID, client: plain, hello: h}, held) {
 		return net.ErrClosed
 	}
 	return s.in.patience.write(s.upstream, out, held)

@@ -128,3 +128,33 @@ func TestBomb(t *testing.T) {
 	raw.write(bomb)
 	expectClosed(t, s, raw, "corrupt")
 }
+
+// A client that sends and sends and takes no reply is held back, and does not keep memory
+// that others want.
+func TestEndlessPipeline(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, nil, func(c *Config) {
+		c.Requests, c.Stall = gateway.NewBudget(1<<20), 100*time.Millisecond
+	})
+	hostile := dialRaw(t, s.addr)
+	hostile.run(plain, hello())
+	find := opMsg(1, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("x", 60000)}))
+	go func() {
+		for {
+			if _, err := hostile.conn.Write(find); err != nil {
+				return
+			}
+		}
+	}()
+	good := dialRaw(t, s.addr)
+	good.run(plain, hello())
+	for range 20 {
+		if a := good.run(plain, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("x", 900000)})); !a.ok() {
+			t.Fatal(a.doc)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if use := s.cfg.Requests.Use(); use.Peak > 1<<20 {
+		t.Errorf("%+v", use)
+	}
+}

@@ -37,12 +37,18 @@ type pending struct {
 func (p *pending) init() { p.notFull.L = &p.mu }
 
 // push adds an exchange whose request is about to be sent. It reports false when the reply
-// pump has ended.
-func (p *pending) push(e exchange) bool {
+// pump has ended, or when there was no room for a while and giveUp says so.
+func (p *pending) push(e exchange, every time.Duration, giveUp func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.list) >= maxPending && !p.closed {
+		began := time.Now()
+		t := time.AfterFunc(every, p.notFull.Broadcast)
 		p.notFull.Wait()
+		t.Stop()
+		if time.Since(began) >= every && len(p.list) >= maxPending && giveUp() {
+			return false
+		}
 	}
 	p.list = append(p.list, e)
 	return !p.closed

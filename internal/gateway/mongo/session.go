@@ -158,11 +158,18 @@ func (s *session) handleRequest(m message) error {
 			e.client, e.shape = plain, 0
 		}
 		e.spent = time.Since(began)
-		if !s.pending.push(e) {
+		if !s.push(e, m.held) {
 			return net.ErrClosed
 		}
 	}
 	return s.in.patience.write(s.upstream, d.bytes, m.held)
+}
+
+// push queues an exchange. A client that takes no replies waits here, but not with memory
+// that others want.
+func (s *session) push(e exchange, held bool) bool {
+	p := &s.in.patience
+	return s.pending.push(e, p.limit, func() bool { return held && !p.tolerates() })
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.

@@ -99,6 +99,7 @@ func TestMsg(t *testing.T) {
 		"document too short":       build(0, body([]byte{4, 0, 0, 0, 0})),
 		"document's length < 0":    build(0, body([]byte{0xff, 0xff, 0xff, 0xff, 0})),
 		"document not ended":       build(0, body([]byte{6, 0, 0, 0, 0, 1})),
+		"too many sequences":       build(0, body(ping), bytes.Repeat(sequence("a"), maxSequences+1)),
 		"sequence cut":             build(0, body(ping), sequence("a", one)[:9]),
 		"sequence without a name":  build(0, body(ping), []byte{1, 5, 0, 0, 0, 'a'}),
 		"sequence of half a thing": build(0, body(ping), sequence("a", one, one[:7])),

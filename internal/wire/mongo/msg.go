@@ -19,6 +19,10 @@ const (
 
 const checksumLen = 4
 
+// maxSequences is how many sections of documents a message may have. Commands have one or two,
+// and each takes more memory here than the few bytes that it can have on the wire.
+const maxSequences = 64
+
 // Sequence is a section of kind 1: documents that belong to a field of the command.
 type Sequence struct {
 	Identifier Span
@@ -78,6 +82,9 @@ func (m *Msg) section(message []byte, off, end int) (int, error) {
 		return body.End(), err
 	case 1:
 		s, err := sequenceAt(message, off+1, end)
+		if err == nil && len(m.Sequences) == maxSequences {
+			err = malformed("more than %d sections", maxSequences)
+		}
 		m.Sequences = append(m.Sequences, s)
 		return s.Documents.End(), err
 	default:
