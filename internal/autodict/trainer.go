@@ -69,8 +69,9 @@ type task struct {
 	rule    *policy.Rule // as it was given, without a dictionary
 	current choice       // in use
 	samples [][]byte
-	volume  float64 // raw bytes that will be stored with the dictionary, to set its cost against
-	saving  float64 // least share of what is stored now that has to be saved
+	volume  float64                    // raw bytes that will be stored with the dictionary, to set its cost against
+	saving  float64                    // least share of what is stored now that has to be saved
+	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
 }
 
 // result is the best that was found. Ratios are of stored to raw values in the bytes that
@@ -302,6 +303,9 @@ func (s *search) decide(r result) result {
 // ratio seals the part to judge by as the gateway would, and opens it again: a dictionary
 // that doesn't give back a value is worth nothing.
 func (s *search) ratio(c choice) float64 {
+	if s.task.worth != nil {
+		return s.wireRatio(c)
+	}
 	st, o := s.task.rule.Setting, cinch.SealerOptions{Engine: s.engine}
 	st.Dict = 0
 	if c.dict != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,11 +62,20 @@ func (c *call) finish() {
 	c.tape.close()
 }
 
-func (g *Gateway) handler() http.Handler {
+// handler serves the calls of one connection; p is nil where clients are no gateways.
+func (g *Gateway) handler(p *peer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, pairPaths) {
+			p.serve(w, r)
+			return
+		}
 		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: &negotiation{}}
 		if c.grpc {
 			c.terms = negotiate(g.policy.Load(), r)
+			if !c.terms.meet(g, p, r.Header, r.URL.Path) {
+				ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
+				return
+			}
 		}
 		limit := replayBytesPlain
 		if len(c.terms.requests) > 0 || c.terms.from != "" {
@@ -82,6 +92,7 @@ func (g *Gateway) handler() http.Handler {
 type attempt struct {
 	hop     *hop
 	plan    plan
+	has     *held // the dictionaries of replies that the request listed; nil: it could list none
 	trial   bool
 	settled atomic.Bool // the server has answered: there will be no other attempt
 	cancel  context.CancelFunc
@@ -132,6 +143,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	if c.grpc {
 		a.plan, a.trial = c.terms.request(h.knows)
 		c.terms.ask(out.Header, a.plan)
+		a.has = c.terms.askPair(out.Header, h.knows)
 	}
 	if c.r.ContentLength == 0 {
 		out.ContentLength = 0
@@ -195,8 +207,11 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	}
 	k := a.hop.knows
 	k.learnList(resp.Header["Grpc-Accept-Encoding"])
-	if a.plan.to == "" {
+	switch a.plan.to {
+	case "":
 		return false
+	case pairEncoding:
+		return c.pairRefused(a, resp)
 	}
 	if endsWithHeaders(resp) {
 		h := resp.Header
@@ -238,8 +253,10 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 	var body io.Reader = resp.Body
 	if c.grpc {
-		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")))
+		a.hop.knows.partner.offered(resp.Header)
+		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
 		c.terms.tell(resp.Header, p)
+		c.terms.tellPair(c.g, resp.Header, &p)
 		if !p.untouched() {
 			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, budget: c.g.config.Replies}
 			defer func() { w.free(); c.spent += time.Duration(w.spent.Load()) }()

@@ -28,6 +28,9 @@ const originalHeader = "Cinch-Original-Encoding"
 // ownNames are the encodings that we read and write.
 var ownNames = grpccodec.Names()
 
+// isPrivate reports whether a name in grpc-accept-encoding is for gateways only.
+func isPrivate(name string) bool { return name == gatewayToken || name == pairEncoding }
+
 // canOpen reports whether we can read messages of that encoding.
 func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
 
@@ -80,6 +83,8 @@ type knowledge struct {
 	given  []string     // by the configuration
 	others *presumption // shared by the connections to the upstream
 
+	partner *partner // the server, if it is a gateway that takes dictionaries; never nil but in tests
+
 	mu      sync.Mutex
 	listed  []string // in its grpc-accept-encoding; nil: it never sent one
 	proved  []string // it took a message
@@ -114,10 +119,15 @@ func (k *knowledge) learnList(values []string) {
 	if len(values) == 0 {
 		return
 	}
-	list := slices.DeleteFunc(splitList(values), func(s string) bool { return s == gatewayToken })
+	list := splitList(values)
+	isGateway := slices.Contains(list, gatewayToken)
+	if isGateway && slices.Contains(list, pairEncoding) && k.partner != nil {
+		k.partner.listed()
+	}
+	list = slices.DeleteFunc(list, isPrivate)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.gateway = len(list) < len(splitList(values))
+	k.gateway = isGateway
 	if !slices.Equal(k.listed, list) {
 		k.listed = append([]string{}, list...)
 	}

@@ -7,7 +7,9 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -39,9 +41,13 @@ type Config struct {
 	MaxOpen       int // nothing longer comes out of a compressed message
 
 	Codecs            *grpccodec.Set
-	Cache             *Cache          // shared by the gateways of a process; nil: one of its own
-	UpstreamReads     []string        // encodings that the upstream is known to read
-	Requests, Replies *gateway.Budget // of the bytes of messages held
+	Engine            *codec.Engine      // for messages with a dictionary; nil: in pure Go
+	Cache             *Cache             // shared by the gateways of a process; nil: one of its own
+	Peers             bool               // clients are gateways, and may have dictionaries
+	Sample            bool               // all messages are measured
+	Kinds             *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
+	UpstreamReads     []string           // encodings that the upstream is known to read
+	Requests, Replies *gateway.Budget    // of the bytes of messages held
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 }
@@ -53,6 +59,12 @@ func (c *Config) setDefaults() {
 	orDefault(&c.MaxHeader, DefaultMaxHeader)
 	if c.Codecs == nil {
 		c.Codecs = grpccodec.NewSet(grpccodec.Options{})
+	}
+	if c.Engine == nil {
+		c.Engine = codec.New(codec.Options{})
+	}
+	if c.Kinds == nil {
+		c.Kinds = autodict.NewMessages(autodict.MessagesOptions{})
 	}
 	if c.Cache == nil {
 		c.Cache = NewCache(c.Codecs)
@@ -78,14 +90,18 @@ type Gateway struct {
 	ratio   ratio           // of what is opened
 	big     chan struct{}   // holds a token for the one message that opens to more than was expected
 
+	kinds *autodict.Messages // of the messages that we compress
+	shelf shelf              // of dictionaries from clients
+	pairs pairTotals
+
 	policy atomic.Pointer[policy.Messages]
 }
 
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{config: c, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
-	g.pool = newPool(&g.config)
+	g := &Gateway{config: c, kinds: c.Kinds, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
+	g.pool = newPool(&g.config, &g.pairs)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
@@ -98,7 +114,10 @@ func NewGateway(c Config) *Gateway {
 }
 
 // SetPolicy puts rules into force for calls that begin from now on.
-func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
+func (g *Gateway) SetPolicy(p *policy.Messages) {
+	g.kinds.Keep(p.Rules())
+	g.policy.Store(p)
+}
 
 // forced reports whether messages are compressed even at a loss.
 func (g *Gateway) forced() bool {
@@ -107,7 +126,12 @@ func (g *Gateway) forced() bool {
 }
 
 // Serve accepts on l until Shutdown; see [gateway.Server].
-func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
+func (g *Gateway) Serve(l net.Listener) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go g.kinds.Run(ctx)
+	return g.server.Serve(l)
+}
 
 // Shutdown tells clients to go elsewhere (GOAWAY), waits for calls in flight, and cuts off
 // what is left when ctx ends.

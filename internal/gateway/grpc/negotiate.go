@@ -19,6 +19,7 @@ type negotiation struct {
 	original    string   // what its client had compressed with, when it says so and marks messages
 	requests    []*policy.MessageRule
 	replies     []*policy.MessageRule
+	pair        pairTerms
 }
 
 func negotiate(p *policy.Messages, r *http.Request) *negotiation {
@@ -26,11 +27,13 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 	for _, name := range splitList(r.Header["Grpc-Accept-Encoding"]) {
 		if name == gatewayToken {
 			n.fromGateway = true
+		} else if name == pairEncoding {
+			n.pair.listed = true
 		} else if name != identity {
 			n.accepts = append(n.accepts, name)
 		}
 	}
-	if n.from != "" && !slices.Contains(n.accepts, n.from) {
+	if n.from != "" && n.from != pairEncoding && !slices.Contains(n.accepts, n.from) {
 		n.accepts = append(n.accepts, n.from) // servers answer as they are asked
 	}
 	if was := r.Header.Get(originalHeader); n.fromGateway && canOpen(was) {
@@ -49,7 +52,7 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
 	to, trial, byRule := n.requestEncoding(k)
 	p = planFor(n.from, to, n.requests)
-	p.unsure = trial || byRule && k.reads(to) != yes
+	p.unsure = trial || byRule && to != pairEncoding && k.reads(to) != yes
 	p.marked = n.original != ""
 	if p.marked && !byRule && to == n.original {
 		id, _ := codec.ParseID(to)
@@ -59,19 +62,20 @@ func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
 	if k.isGateway() && canOpen(was) && (p.marked || !p.untouched()) {
 		p.marks = was
 	}
+	n.pairRequest(&p, k)
 	return p, trial
 }
 
 // requestEncoding also tells whether a rule has decided.
 func (n *negotiation) requestEncoding(k *knowledge) (to string, trial, byRule bool) {
-	if n.from != "" && !canOpen(n.from) {
+	if n.from != "" && !canOpen(n.from) && !n.pair.opens(n.from) {
 		return n.from, false, false
 	}
 	for _, r := range n.requests {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
 		case answer == yes, answer == presumed:
-			return want, false, true
+			return toPartner(r, k), false, true
 		case answer == unknown && want == n.from:
 			return want, false, true
 		case answer == unknown && k.beginTrial():
@@ -79,22 +83,28 @@ func (n *negotiation) requestEncoding(k *knowledge) (to string, trial, byRule bo
 		}
 	}
 	sent := cmp.Or(n.original, n.from)
-	if k.reads(sent) == no {
+	if sent == pairEncoding || k.reads(sent) == no {
 		return "", false, false
 	}
 	return sent, false, false
 }
 
-// reply plans the messages of a response whose encoding is from.
-func (n *negotiation) reply(from string) plan {
-	return planFor(from, n.replyEncoding(from), n.replies)
+// reply plans the messages of a response whose encoding is from. has are the dictionaries
+// that the request has listed, nil where it could list none.
+func (n *negotiation) reply(from string, has *held) plan {
+	p := planFor(from, n.replyEncoding(from, has != nil), n.replies)
+	n.pairReply(&p, has)
+	return p
 }
 
-func (n *negotiation) replyEncoding(from string) string {
-	if from != "" && !canOpen(from) {
+func (n *negotiation) replyEncoding(from string, paired bool) string {
+	if from != "" && !canOpen(from) && !(paired && from == pairEncoding) {
 		return from
 	}
 	for _, r := range n.replies {
+		if n.pair.listed && r.HasDictionary() {
+			return pairEncoding
+		}
 		if want := encodingOf(r.Setting); n.clientReads(want) {
 			return want
 		}
@@ -118,7 +128,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 	compresses := false
 	for _, r := range rules {
 		name := encodingOf(r.Setting)
-		if name == "" || name == to {
+		if name == "" || name == to || to == pairEncoding && r.Setting.Codec == codec.Zstd {
 			p.rules = append(p.rules, r)
 			compresses = compresses || name != ""
 		}
@@ -152,8 +162,7 @@ func (n *negotiation) ask(h http.Header, p plan) {
 		return
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
-	list = slices.DeleteFunc(list, func(s string) bool { return s == gatewayToken })
-	setList(h, append(list, asks...))
+	setList(h, append(slices.DeleteFunc(list, isPrivate), asks...))
 }
 
 // tell edits a response's headers: the encoding of its messages, and to another gateway
@@ -167,6 +176,9 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	}
 	if n.fromGateway {
 		list = append(append(list, gatewayToken), ownNames...)
+		if n.pair.peer != nil {
+			list = append(list, pairEncoding)
+		}
 	}
 	if n.fromGateway || i >= 0 {
 		setList(h, list)

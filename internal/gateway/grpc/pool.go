@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -42,6 +43,8 @@ type pool struct {
 	presumes  *presumption    // what connections learn of servers, for the next ones
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
+	log       *slog.Logger
+	totals    *pairTotals
 
 	mu      sync.Mutex
 	hops    []*hop
@@ -54,8 +57,8 @@ type dial struct {
 	err  error // valid after done
 }
 
-func newPool(c *Config) *pool {
-	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption()}
+func newPool(c *Config, totals *pairTotals) *pool {
+	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), log: c.Log, totals: totals}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
@@ -161,7 +164,8 @@ func (p *pool) open(d *dial) {
 		err = errClosed
 	}
 	if err == nil {
-		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads, others: p.presumes}})
+		partner := newPartner(p.alive, conn, p.scheme(), p.log, p.totals)
+		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads, others: p.presumes, partner: partner}})
 	}
 	d.err = err
 	p.dialing = nil

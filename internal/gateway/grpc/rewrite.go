@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -30,11 +31,13 @@ type plan struct {
 	marked  bool                // messages that the client had compressed are marked
 	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
 	marks   string              // we mark those that had this encoding; "": we don't
+
+	pair *pairing // what is counted, and dictionaries; nil: neither
 }
 
 // untouched reports whether all messages go as they came.
 func (p *plan) untouched() bool {
-	return p.from == p.to && len(p.rules) == 0 && !p.marked && p.marks == ""
+	return p.from == p.to && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
 }
 
 // ruleFor returns the rule for a plain message, nil if it is to stay so.
@@ -82,6 +85,10 @@ type rewriter struct {
 	passing uint32 // bytes of the message at hand that go through as they come
 	held    int64  // of the budget, for out
 	bigHeld bool   // g.big is ours
+	given   bool   // something has been handed on
+
+	kind     *autodict.Kind // of messages under kindRule, or of all
+	kindRule *policy.MessageRule
 
 	err error
 
@@ -94,6 +101,7 @@ func (w *rewriter) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case w.at < len(w.out):
+			w.given = true
 			return w.give(p)
 		case w.out != nil:
 			w.free()
@@ -150,15 +158,14 @@ func (w *rewriter) next() error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	switch {
-	case h.Compressed && w.plan.from == w.plan.to:
-		w.compressed.Store(true)
-		return w.letPass(h)
+	case h.Compressed && w.plan.from == w.plan.to && w.plan.from != pairEncoding:
+		return w.passCompressed(h)
 	case h.Compressed:
 		return w.open(int(h.Len))
 	}
 	rule := w.plan.ruleFor(int(h.Len), w.marked)
 	if rule == nil {
-		return w.letPass(h)
+		return w.passPlain(h)
 	}
 	return w.compress(rule, int(h.Len))
 }
@@ -217,6 +224,9 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	}
 	if reason != "" {
 		w.g.config.Stats.Left(rule.Name, reason, n)
+		if k := w.kindOf(rule); k != nil {
+			k.Passed(n)
+		}
 		return w.letPass(wire.Header{Len: uint32(n)})
 	}
 	in, err := w.gather(n)
@@ -295,7 +305,7 @@ func cutOff(err error, got, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
-	packed, err := w.g.config.Cache.compress(w.ctx, in, rule.Setting)
+	packed, settled, err := w.seal(rule, in)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	stats, raw := w.g.config.Stats, len(in)
@@ -310,11 +320,17 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 		stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
 		w.compressed.Store(true)
 		w.send(packed.bytes, true)
+		if settled {
+			w.saw(rule, in, len(packed.bytes))
+		}
 		packed.done()
 		return
 	}
 	packed.done()
 	w.send(in, false)
+	if settled {
+		w.saw(rule, in, raw)
+	}
 }
 
 // send copies a message behind its header.
@@ -390,7 +406,7 @@ func (r *ratio) saw(n, raw int) {
 // open reads a compressed message of another encoding than the next hop's, and sends it
 // plain, or compressed anew.
 func (w *rewriter) open(n int) error {
-	if !canOpen(w.plan.from) {
+	if !w.plan.canOpen() {
 		return fmt.Errorf("%w: compressed, without an encoding", errFormat)
 	}
 	most := w.g.config.MaxOpen
@@ -398,6 +414,9 @@ func (w *rewriter) open(n int) error {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
 	limit := min(most, w.g.ratio.limit(n))
+	if w.plan.from == pairEncoding {
+		limit = min(most, max(limit, autodict.MaxMessageSample))
+	}
 	w.held = int64(n) + 2*int64(limit)
 	if err := w.budget.Acquire(w.ctx, w.held); err != nil {
 		w.held = 0
@@ -417,10 +436,19 @@ func (w *rewriter) open(n int) error {
 		w.pack(rule, raw, out)
 		return nil
 	}
+	w.saw(nil, raw, len(raw))
 	w.putHeader(out[:0], false, len(raw))
 	w.set(out)
 	w.shrink()
 	return nil
+}
+
+// canOpen reports whether compressed messages can be read.
+func (p *plan) canOpen() bool {
+	if p.from == pairEncoding {
+		return p.pair != nil && p.pair.prev != nil
+	}
+	return canOpen(p.from)
 }
 
 // expand opens a message, with room for a header before it. It may become limit bytes, or
@@ -429,16 +457,13 @@ func (w *rewriter) open(n int) error {
 func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
-	codecs, stats := w.g.config.Codecs, w.g.config.Stats
+	stats := w.g.config.Stats
 	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
-	out, err := codecs.AppendDecompress(dst, in, w.plan.from, limit)
-	if errors.Is(err, grpccodec.ErrTooLarge) && limit < w.g.config.MaxOpen {
-		if err := w.roomForMost(limit); err != nil {
-			return nil, err
-		}
-		out, err = codecs.AppendDecompress(dst, in, w.plan.from, w.g.config.MaxOpen)
-	}
+	out, err := w.decompress(dst, in, limit)
+	var missing *missingError
 	switch {
+	case errors.As(err, &missing), err != nil && errors.Is(err, w.ctx.Err()):
+		return nil, err
 	case errors.Is(err, grpccodec.ErrTooLarge):
 		stats.Error("too_large")
 		return nil, fmt.Errorf("%w, %d bytes", errTooLarge, w.g.config.MaxOpen)
@@ -447,9 +472,33 @@ func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	w.g.ratio.saw(len(in), len(out))
-	id, _ := codec.ParseID(w.plan.from)
+	id, err := codec.ParseID(w.plan.from)
+	if err != nil {
+		id = codec.Zstd // of gateways
+	}
 	stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
 	return out, nil
+}
+
+func (w *rewriter) decompress(dst, in []byte, limit int) ([]byte, error) {
+	if w.plan.from == pairEncoding {
+		return w.openPaired(dst, in, limit)
+	}
+	return w.openWithin(limit, func(limit int) ([]byte, error) {
+		return w.g.config.Codecs.AppendDecompress(dst, in, w.plan.from, limit)
+	})
+}
+
+// openWithin opens within limit, or within all that is allowed if there is room for that.
+func (w *rewriter) openWithin(limit int, open func(limit int) ([]byte, error)) ([]byte, error) {
+	out, err := open(limit)
+	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= w.g.config.MaxOpen {
+		return out, err
+	}
+	if err := w.roomForMost(limit); err != nil {
+		return nil, err
+	}
+	return open(w.g.config.MaxOpen)
 }
 
 // roomForMost gets leave to open a message to whatever is allowed, beyond limit.

@@ -26,14 +26,15 @@ type session struct {
 	conn   net.Conn
 	base   *http.Server
 	server *http2.Server
+	peer   *peer         // what the client says as a gateway; nil: it is none
 	done   chan struct{} // closed when Run returns
 }
 
 func newSession(g *Gateway, conn net.Conn) *session {
 	c := &g.config
-	s := &session{conn: gather(conn), done: make(chan struct{})}
+	s := &session{conn: gather(conn), peer: g.newPeer(), done: make(chan struct{})}
 	s.base = &http.Server{
-		Handler:        g.handler(),
+		Handler:        g.handler(s.peer),
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
@@ -57,6 +58,7 @@ func connWindow(window, streams int) int32 {
 func (s *session) Run() {
 	defer close(s.done)
 	defer s.conn.Close()
+	defer s.peer.close()
 	s.server.ServeConn(s.conn, &http2.ServeConnOpts{BaseConfig: s.base})
 }
 

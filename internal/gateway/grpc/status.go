@@ -18,9 +18,12 @@ type code int
 
 const (
 	codeCancelled         code = 1
+	codeInvalid           code = 3
 	codeDeadlineExceeded  code = 4
+	codeNotFound          code = 5
 	codePermissionDenied  code = 7
 	codeResourceExhausted code = 8
+	codeUnimplemented     code = 12
 	codeInternal          code = 13
 	codeUnavailable       code = 14
 )
@@ -29,27 +32,31 @@ const (
 type ending struct {
 	code    code
 	message string
+	missing string // of missingHeader; "": no such header
 }
 
 // endingOf says what an error of the upstream's connection or stream means to the client,
 // as gRPC's HTTP/2 mapping has it.
 func endingOf(err error) ending {
 	var reset http2.StreamError
+	var missing *missingError
 	switch {
+	case errors.As(err, &missing):
+		return ending{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
-		return ending{codeOfReset(reset.Code), "the upstream reset the stream: " + reset.Code.String()}
+		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
 	case errors.Is(err, errTooLarge):
-		return ending{codeResourceExhausted, err.Error()}
+		return ending{code: codeResourceExhausted, message: err.Error()}
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat):
-		return ending{codeInternal, err.Error()}
+		return ending{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return ending{codeDeadlineExceeded, "a message took too long to come"}
+		return ending{code: codeDeadlineExceeded, message: "a message took too long to come"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return ending{codeDeadlineExceeded, err.Error()}
+		return ending{code: codeDeadlineExceeded, message: err.Error()}
 	case errors.Is(err, context.Canceled):
-		return ending{codeCancelled, err.Error()}
+		return ending{code: codeCancelled, message: err.Error()}
 	default:
-		return ending{codeUnavailable, err.Error()}
+		return ending{code: codeUnavailable, message: err.Error()}
 	}
 }
 
@@ -114,6 +121,9 @@ func (s ending) fail(w http.ResponseWriter, headersSent bool) {
 	}
 	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(int(s.code))}
 	h[prefix+"Grpc-Message"] = []string{escapeMessage("cinch: " + s.message)}
+	if s.missing != "" {
+		h[prefix+missingHeader] = []string{s.missing}
+	}
 	if !headersSent {
 		w.WriteHeader(http.StatusOK)
 	}

@@ -137,22 +137,43 @@ func ParseNumber(s string) (uint32, error) {
 	return binary.BigEndian.Uint32(b[:]), nil
 }
 
-// MaxNumbers is how many numbers a list may have.
-const MaxNumbers = 64
+// ID is how a gateway lists a dictionary that it holds: twice as long as the number, so that
+// no other is ever mistaken for it.
+type ID uint64
 
-// ParseNumbers reads the list of the dictionaries that a peer holds. Of a list with a
-// mistake it takes nothing: without them messages are longer, and right.
-func ParseNumbers(list string) []uint32 {
-	if list == "" {
-		return nil
+// IDOf returns the ID of the dictionary with a hash.
+func IDOf(hash [HashLen]byte) ID { return ID(binary.BigEndian.Uint64(hash[:])) }
+
+// MaxIDs is how many dictionaries a list may have.
+const MaxIDs = 64
+
+// FormatIDs writes a list as headers have it.
+func FormatIDs(ids []ID) string {
+	var b []byte
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "%016x", uint64(id))
 	}
-	var numbers []uint32
-	for s := range strings.SplitSeq(list, ",") {
-		n, err := ParseNumber(s)
-		if err != nil || len(numbers) == MaxNumbers {
+	return string(b)
+}
+
+// ParseIDs reads it. Of a list with a mistake it takes nothing: without dictionaries
+// messages are longer, and right.
+func ParseIDs(list string) []ID {
+	var ids []ID
+	for list != "" {
+		one, rest, more := strings.Cut(list, ",")
+		var b [8]byte
+		if len(one) != 2*len(b) || len(ids) == MaxIDs || more && rest == "" {
 			return nil
 		}
-		numbers = append(numbers, n)
+		if _, err := hex.Decode(b[:], []byte(one)); err != nil {
+			return nil
+		}
+		ids = append(ids, ID(binary.BigEndian.Uint64(b[:])))
+		list = rest
 	}
-	return numbers
+	return ids
 }

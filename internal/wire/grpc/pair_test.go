@@ -77,20 +77,25 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%q: %x, %v", bad, n, err)
 		}
 	}
-	if got := ParseNumbers("0a1b2c3d,00000001"); len(got) != 2 || got[0] != 0x0a1b2c3d || got[1] != 1 {
+	if got := ParseIDs("0a1b2c3d00000000,0000000000000001"); len(got) != 2 || got[0] != 0x0a1b2c3d00000000 || got[1] != 1 {
 		t.Errorf("%x", got)
 	}
-	full := strings.TrimSuffix(strings.Repeat("0a1b2c3d,", MaxNumbers), ",")
-	if len(ParseNumbers(full)) != MaxNumbers || ParseNumbers(full+",0a1b2c3d") != nil || ParseNumbers("0a1b2c3d,") != nil {
-		t.Error("a list at its limits")
+	full := strings.TrimSuffix(strings.Repeat("0a1b2c3d4e5f6071,", MaxIDs), ",")
+	if len(ParseIDs(full)) != MaxIDs {
+		t.Error("a list at its limit")
+	}
+	for _, bad := range []string{full + ",0a1b2c3d4e5f6071", full[:33] + ",", ",", "0a", full[:16] + ", " + full[:16], full[:32] + "x"} {
+		if got := ParseIDs(bad); got != nil {
+			t.Errorf("%q: %x", bad, got)
+		}
 	}
 }
 
 // What parses is written back the same, and nothing that is claimed is believed.
 func FuzzPair(f *testing.F) {
-	f.Add([]byte("\x0a\x0b\x0c\x0d\x20\x07abc"), "0a1b2c3d,00000001")
+	f.Add([]byte("\x0a\x0b\x0c\x0d\x20\x07abc"), "0a1b2c3d4e5f6071,0000000000000001")
 	f.Add([]byte(zstdMagic+"\x20\x00"), "")
-	f.Add(AppendDictionary(nil, sha256.Sum256([]byte("content")), []byte("content")), strings.Repeat("0a1b2c3d,", 70))
+	f.Add(AppendDictionary(nil, sha256.Sum256([]byte("content")), []byte("content")), strings.Repeat("0a1b2c3d4e5f6071,", 70))
 	f.Fuzz(func(t *testing.T, b []byte, s string) {
 		if p, err := ParsePaired(b); err == nil {
 			again := p.Frame
@@ -109,12 +114,8 @@ func FuzzPair(f *testing.F) {
 		if hash, err := ParseHash(s); err == nil && !strings.EqualFold(hex.EncodeToString(hash[:]), s) {
 			t.Error(s)
 		}
-		var parts []string
-		for _, n := range ParseNumbers(s) {
-			parts = append(parts, FormatNumber(n))
-		}
-		if len(parts) > 0 && !strings.EqualFold(strings.Join(parts, ","), s) {
-			t.Error(s, parts)
+		if ids := ParseIDs(s); len(ids) > 0 && !strings.EqualFold(FormatIDs(ids), s) {
+			t.Error(s, ids)
 		}
 	})
 }

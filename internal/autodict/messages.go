@@ -1,0 +1,324 @@
+package autodict
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// MessagesOptions configure a Messages. Trainer is required where rules train. What is zero
+// has the default of [Options].
+type MessagesOptions struct {
+	Trainer *Trainer
+	Log     *slog.Logger
+
+	Memory     int // bytes of all samples; 0: 8 MiB
+	MinSamples int
+	MinSaving  float64
+	Drift      float64
+	Interval   time.Duration
+	Poll       time.Duration
+}
+
+// Bounds. Methods are named by clients, so there may be any number of them.
+const (
+	MaxMessageSample = 16 << 10 // bytes; longer messages gain nothing from a dictionary
+	maxKindMemory    = 1 << 20  // bytes of the sample of one kind
+	maxKinds         = 64
+	maxMessageDicts  = 16 // kinds that have a dictionary
+	kindIdle         = time.Minute
+)
+
+// Messages looks after the dictionaries of the messages that one gateway sends, as Manager
+// does for the values in a store: but nothing is durable and no other gateway is asked. It
+// also measures messages where no dictionary is wanted.
+type Messages struct {
+	o Options // of these, what MessagesOptions has
+
+	mu     sync.Mutex
+	memory int
+	kinds  map[KindName]*Kind
+}
+
+// KindName tells the kinds of messages apart that get dictionaries of their own.
+type KindName struct {
+	Method    string // "/package.Service/Method"
+	Direction policy.Direction
+	Rule      string // whose dictionary is trained; "": messages are only measured
+}
+
+// Kind is the messages of one method and direction. Its methods may be called from any
+// goroutine, but what pace has a comment for.
+type Kind struct {
+	name    KindName
+	rule    *policy.MessageRule // as last asked for; guarded by Messages.mu
+	sampler *sampler
+	sizes   sizes
+	current atomic.Pointer[choice]
+
+	compressed, compressedBytes atomic.Uint64 // passed so
+
+	used atomic.Int64 // unix seconds
+
+	// Run's goroutine alone uses these:
+	pace    pace
+	counted seen
+	begun   time.Time
+	begunAt seen
+
+	ratios atomic.Pointer[ratios]
+	train  atomic.Uint64
+}
+
+// ratios are promised and observed as others may read them.
+type ratios struct{ promised, observed float64 }
+
+// NewMessages returns a Messages that has seen nothing.
+func NewMessages(o MessagesOptions) *Messages {
+	m := &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(o.Memory, defaultRuleMemory)}
+	m.o = Options{
+		Trainer: o.Trainer, Log: o.Log, MinSamples: o.MinSamples, MinSaving: o.MinSaving,
+		Drift: o.Drift, Interval: o.Interval, Poll: o.Poll,
+	}
+	m.o.setDefaults()
+	return m
+}
+
+// most is how many kinds there may be at a time. m.mu is held.
+func (m *Messages) most() int { return min(max(m.memory/maxKindMemory, 4), maxKinds) }
+
+// Resize changes the memory of all samples.
+func (m *Messages) Resize(memory int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.memory = memory
+	for _, k := range m.kinds {
+		k.sampler.resize(min(maxKindMemory, memory/m.most()))
+	}
+}
+
+// Keep forgets the kinds of rules that are not among these.
+func (m *Messages) Keep(rules []*policy.MessageRule) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.kinds {
+		if name.Rule != "" && !slices.ContainsFunc(rules, func(r *policy.MessageRule) bool { return r.AutoDict && r.Name == name.Rule }) {
+			delete(m.kinds, name)
+		}
+	}
+}
+
+// Kind returns the kind of messages of a method and direction. rule is one whose
+// dictionary is trained, or nil to measure only. The result is nil when there are too many
+// kinds in use.
+func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direction) *Kind {
+	name := KindName{Method: method, Direction: d}
+	if rule != nil {
+		name.Rule = rule.Name
+	}
+	now := m.o.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.kinds[name]
+	if k == nil {
+		if len(m.kinds) >= m.most() && !m.dropIdle(now) {
+			return nil
+		}
+		name.Method = string(bytes.Clone([]byte(name.Method))) // not a part of a request
+		k = m.newKind(name, now)
+		m.kinds[name] = k
+	}
+	k.rule = rule
+	k.used.Store(now.Unix())
+	return k
+}
+
+func (m *Messages) newKind(name KindName, now time.Time) *Kind {
+	k := &Kind{name: name, begun: now}
+	memory := min(maxKindMemory, m.memory/m.most())
+	k.sampler = &sampler{maxSample: min(MaxMessageSample, memory/minValuesInSample)}
+	k.sampler.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+	k.pace = pace{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
+	return k
+}
+
+// dropIdle forgets the kind that was not used for longest, if that is long enough. m.mu is
+// held.
+func (m *Messages) dropIdle(now time.Time) bool {
+	var oldest *Kind
+	for _, k := range m.kinds {
+		if oldest == nil || k.used.Load() < oldest.used.Load() {
+			oldest = k
+		}
+	}
+	if oldest == nil || now.Unix()-oldest.used.Load() < int64(kindIdle/time.Second) {
+		return false
+	}
+	delete(m.kinds, oldest.name)
+	return true
+}
+
+// Wants reports whether a message of n bytes is to be sampled, if it is not too long. Who
+// is told so calls Observe with it.
+func (k *Kind) Wants(n int) bool { return n <= k.sampler.maxSample && k.sampler.skip.Load() <= 0 }
+
+// Observe sees a message that went as sent bytes. It keeps nothing of it but a copy, rarely.
+func (k *Kind) Observe(message []byte, sent int) {
+	k.sizes.add(len(message))
+	s := k.sampler
+	if len(message) > s.maxSample {
+		return
+	}
+	s.counts.values.Add(1)
+	s.counts.rawBytes.Add(uint64(len(message)))
+	s.counts.storedBytes.Add(uint64(sent))
+	if s.skip.Add(-1) < 0 {
+		s.take(nil, message)
+	}
+}
+
+// Passed counts a message of n bytes that nobody looked into.
+func (k *Kind) Passed(n int) {
+	k.sizes.add(n)
+	if n <= k.sampler.maxSample {
+		k.sampler.skip.Add(-1)
+	}
+}
+
+// PassedCompressed counts a message that went as it came, in sent bytes.
+func (k *Kind) PassedCompressed(sent int) {
+	k.compressed.Add(1)
+	k.compressedBytes.Add(uint64(sent))
+}
+
+// Dictionary is what messages of this kind should be compressed with, nil if there is
+// none, and the level to use it with.
+func (k *Kind) Dictionary() (*codec.Dict, int) {
+	if c := k.current.Load(); c != nil {
+		return c.dict, c.level
+	}
+	return nil, 0
+}
+
+// ByHash returns the dictionary in use for a direction that has the hash.
+func (m *Messages) ByHash(hash [32]byte, d policy.Direction) (*codec.Dict, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, k := range m.kinds {
+		if got, _ := k.Dictionary(); name.Direction == d && got != nil && got.Hash() == hash {
+			return got, true
+		}
+	}
+	return nil, false
+}
+
+// Run trains until ctx ends.
+func (m *Messages) Run(ctx context.Context) {
+	for {
+		for _, k := range m.trained() {
+			m.step(ctx, k)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(m.o.Poll):
+		}
+	}
+}
+
+// trained returns the kinds that may get a dictionary: those that have one, and as many
+// more as there is room for, those with the most bytes first.
+func (m *Messages) trained() []*Kind {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var has, wants []*Kind
+	for name, k := range m.kinds {
+		if name.Rule == "" {
+			continue
+		}
+		if d, _ := k.Dictionary(); d != nil {
+			has = append(has, k)
+		} else {
+			wants = append(wants, k)
+		}
+	}
+	slices.SortFunc(wants, func(a, b *Kind) int {
+		return cmp.Compare(b.sampler.seen().rawBytes, a.sampler.seen().rawBytes)
+	})
+	return append(has, wants[:min(len(wants), max(maxMessageDicts-len(has), 0))]...)
+}
+
+// step does for one kind what is to be done now.
+func (m *Messages) step(ctx context.Context, k *Kind) {
+	now := k.sampler.seen()
+	delta := now.minus(k.counted)
+	k.counted = now
+	if k.pace.observe(delta) {
+		m.o.Log.Info("messages no longer fit the dictionary; collecting new samples", k.attrs()...)
+		k.sampler.reset()
+		k.begun, k.begunAt = m.o.now(), now
+	}
+	k.ratios.Store(&ratios{k.pace.promised, k.pace.observed})
+	samples, _ := k.sampler.size()
+	if k.pace.due(m.o.now(), samples, k.sampler.isFull()) == "" || ctx.Err() != nil {
+		return
+	}
+	k.train.Add(1)
+	m.finish(k, m.o.train(ctx, m.task(k)))
+}
+
+func (k *Kind) attrs() []any {
+	return []any{"rule", k.name.Rule, "method", k.name.Method, "direction", k.name.Direction.String()}
+}
+
+func (m *Messages) task(k *Kind) task {
+	m.mu.Lock()
+	rule := *k.rule
+	m.mu.Unlock()
+	rule.Setting.Level = cmp.Or(rule.Setting.Level, defaultWireLevel)
+	t := task{
+		rule: &policy.Rule{Name: rule.Name, Setting: rule.Setting}, samples: k.sampler.values(),
+		saving: m.o.MinSaving, worth: rule.Worth,
+	}
+	if c := k.current.Load(); c != nil {
+		t.current = *c
+	}
+	raw := float64(k.sampler.seen().minus(k.begunAt).rawBytes)
+	elapsed := max(m.o.now().Sub(k.begun), time.Second)
+	t.volume = max(raw, raw*float64(horizon)/float64(elapsed))
+	return t
+}
+
+// defaultWireLevel is meant by "zstd" without a level.
+const defaultWireLevel = 3
+
+// finish puts a dictionary into use if one was found, and sets the pace.
+func (m *Messages) finish(k *Kind, got result) {
+	now := m.o.now()
+	log := m.o.Log.With(k.attrs()...).With("before", got.before, "promised", got.promised, "samples", got.values)
+	switch got.refused {
+	case "":
+		log.Info("messages have a dictionary", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)
+		k.current.Store(&choice{got.dict, got.level})
+		k.pace.rolledOut(now, got.promised)
+	case refusedSaving, refusedSamples:
+		log.Info("no dictionary that is worth it", "reason", got.refused)
+		k.pace.refused(now)
+	default:
+		k.pace.failed(now)
+		return
+	}
+	k.sampler.reset()
+	k.counted = k.sampler.seen()
+	k.begun, k.begunAt = now, k.counted
+	k.ratios.Store(&ratios{k.pace.promised, k.pace.observed})
+}

@@ -1,0 +1,158 @@
+package autodict
+
+import (
+	"bytes"
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// pairedOverhead is what stands before the frame of a message, in bytes: zstd's magic, or
+// the dictionary's number.
+const pairedOverhead = 4
+
+// wireRatio compresses the messages to judge by as a gateway would, and opens them again.
+func (s *search) wireRatio(c choice) float64 {
+	st := s.task.rule.Setting
+	st.Dict = 0
+	if c.dict != nil {
+		st.Dict = c.dict.Number()
+	}
+	if c.level > 0 && c.level < st.Level {
+		st.Level = c.level
+	}
+	raw, sent := 0, 0
+	var sealed, opened []byte
+	var err error
+	for _, v := range s.judge {
+		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
+			return hopeless
+		}
+		opened, err = s.engine.Decompress(opened[:0], sealed, codec.Zstd, len(v), c.dict)
+		if err != nil || !bytes.Equal(opened, v) {
+			return hopeless
+		}
+		raw += len(v)
+		if n := len(sealed) + pairedOverhead; s.task.worth(len(v), n) {
+			sent += n
+		} else {
+			sent += len(v)
+		}
+	}
+	return float64(sent) / float64(max(raw, 1))
+}
+
+// sizes counts messages by the number of bits of their length.
+type sizes struct {
+	bytes   atomic.Uint64
+	buckets [34]atomic.Uint64
+}
+
+func (s *sizes) add(n int) {
+	s.bytes.Add(uint64(n))
+	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
+}
+
+// SizeBucket is how many messages were at most so long, and longer than those of the
+// bucket before.
+type SizeBucket struct {
+	UpTo     uint64 `json:"up_to_bytes"`
+	Messages uint64 `json:"messages"`
+}
+
+// KindStatus is what is known of the messages of one method and direction, and nothing of
+// what is in them.
+type KindStatus struct {
+	Method    string       `json:"method"`
+	Direction string       `json:"direction"`
+	Rule      string       `json:"rule,omitempty"` // that trains a dictionary of them
+	Messages  uint64       `json:"messages"`
+	Bytes     uint64       `json:"bytes"` // not compressed
+	Sizes     []SizeBucket `json:"sizes"`
+
+	Compressed      uint64 `json:"compressed_messages"` // beside these; nobody looked into them
+	CompressedBytes uint64 `json:"compressed_bytes"`
+
+	SampleMessages int `json:"sample_messages"`
+	SampleBytes    int `json:"sample_bytes"` // of memory
+
+	Dict     *codec.Dict `json:"-"` // in use; nil: none
+	Promised float64     `json:"-"` // sent by raw bytes; 0: there is no dictionary
+	Observed float64     `json:"-"`
+	Trained  uint64      `json:"trainings"`
+}
+
+// Status returns the state of every kind, those with most bytes first.
+func (m *Messages) Status() []KindStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]KindStatus, 0, len(m.kinds))
+	for _, k := range m.kinds {
+		all = append(all, k.status())
+	}
+	slices.SortFunc(all, func(a, b KindStatus) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
+	})
+	return all
+}
+
+func (k *Kind) status() KindStatus {
+	s := KindStatus{
+		Method: k.name.Method, Direction: k.name.Direction.String(), Rule: k.name.Rule,
+		Bytes: k.sizes.bytes.Load(), Compressed: k.compressed.Load(), CompressedBytes: k.compressedBytes.Load(), Trained: k.train.Load(), Sizes: []SizeBucket{},
+	}
+	for i := range k.sizes.buckets {
+		if n := k.sizes.buckets[i].Load(); n > 0 {
+			s.Messages += n
+			s.Sizes = append(s.Sizes, SizeBucket{1<<i - 1, n})
+		}
+	}
+	s.SampleMessages, s.SampleBytes = k.sampler.size()
+	s.Dict, _ = k.Dictionary()
+	if r := k.ratios.Load(); r != nil {
+		s.Promised, s.Observed = r.promised, r.observed
+	}
+	return s
+}
+
+// Estimate is what a setting would make of the messages that were sampled.
+type Estimate struct {
+	Setting string  `json:"setting"`
+	Ratio   float64 `json:"ratio"` // of bytes before to bytes after; what grows counts as it is
+}
+
+// estimateBytes is how much of a sample is compressed for an estimate.
+const estimateBytes = 128 << 10
+
+// Estimates compresses a part of the samples of a kind by each setting, at the caller's
+// cost. There are none without samples.
+func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst, src []byte, setting string) ([]byte, error)) []Estimate {
+	var samples [][]byte
+	m.mu.Lock()
+	for name, k := range m.kinds {
+		if name.Method == s.Method && name.Direction.String() == s.Direction && name.Rule == s.Rule {
+			samples = bounded(k.sampler.values(), estimateBytes)
+		}
+	}
+	m.mu.Unlock()
+	all := []Estimate{}
+	var buf []byte
+	for _, setting := range settings {
+		raw, sent := 0, 0
+		for _, v := range samples {
+			var err error
+			if buf, err = compress(buf[:0], v, setting); err != nil {
+				return all
+			}
+			raw, sent = raw+len(v), sent+min(len(v), len(buf))
+		}
+		if raw > 0 {
+			all = append(all, Estimate{setting, float64(raw) / float64(max(sent, 1))})
+		}
+	}
+	return all
+}

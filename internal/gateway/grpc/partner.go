@@ -1,0 +1,311 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+// What gateways agree on; docs/GRPC.md has the whole exchange.
+const (
+	pairEncoding  = "cinch-zstd"
+	pairPaths     = "/cinch.Pair/"
+	putPath       = pairPaths + "Put"
+	getPath       = pairPaths + "Get"
+	heldHeader    = "Cinch-Dictionaries"       // in requests: a list of IDs
+	offerHeader   = "Cinch-Dictionary"         // in responses: a hash
+	missingHeader = "Cinch-Missing-Dictionary" // in errors: a number, and perhaps againWord
+	againWord     = " again"
+)
+
+// Bounds of what the near gateway keeps of one connection, and how it goes about it.
+const (
+	maxPairDict   = 128 << 10 // bytes of a dictionary
+	maxSent       = 16        // dictionaries that we count on the other side to have
+	maxHeld       = 16        // dictionaries of replies
+	maxMissing    = 3         // times that the other side had not got one
+	maxQuickPairs = 32        // exchanges before they are slowed down
+	pairTimeout   = 10 * time.Second
+	pairPause     = time.Minute // after an exchange that failed
+	pairSlow      = time.Second
+)
+
+// partner is what we know of the gateway behind one connection to the upstream: which of
+// our dictionaries it has, and which of its dictionaries we have. It lives as long as the
+// connection. Exchanges run one at a time, in goroutines that end with alive.
+type partner struct {
+	alive     context.Context
+	transport http.RoundTripper
+	scheme    string
+	log       *slog.Logger
+	totals    *pairTotals
+
+	held atomic.Pointer[held] // never nil
+
+	mu        sync.Mutex
+	speaks    bool // it listed pairEncoding
+	off       bool // for good
+	missing   int
+	sent      [][wire.HashLen]byte // hashes, the oldest first
+	busy      bool
+	exchanges int
+	notBefore time.Time
+}
+
+// held are the dictionaries of replies that were fetched over a connection. It is never
+// changed, so that a reply finds those that its request has listed.
+type held struct {
+	dicts  []*codec.Dict
+	header string
+}
+
+// finder finds the dictionaries that messages name; holder tells which a receiver has.
+type (
+	finder interface {
+		find(number uint32) *codec.Dict
+	}
+	holder interface{ has(d *codec.Dict) bool }
+)
+
+func (h *held) find(number uint32) *codec.Dict { return findIn(h.dicts, number) }
+
+func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {
+	for _, d := range dicts {
+		if d.Number() == number {
+			return d
+		}
+	}
+	return nil
+}
+
+// with returns h and one more, without the oldest if these are too many.
+func (h *held) with(d *codec.Dict) *held {
+	next := &held{dicts: append(slices.Clone(h.dicts), d)}
+	next.dicts = next.dicts[max(len(next.dicts)-maxHeld, 0):]
+	var ids []wire.ID
+	for _, d := range next.dicts {
+		ids = append(ids, wire.IDOf(d.Hash()))
+	}
+	next.header = wire.FormatIDs(ids)
+	return next
+}
+
+func newPartner(alive context.Context, transport http.RoundTripper, scheme string, log *slog.Logger, totals *pairTotals) *partner {
+	p := &partner{alive: alive, transport: transport, scheme: scheme, log: log, totals: totals}
+	p.held.Store(&held{})
+	return p
+}
+
+// listed tells that the other side has named the private encoding.
+func (p *partner) listed() {
+	p.mu.Lock()
+	p.speaks = true
+	p.mu.Unlock()
+}
+
+// ready reports whether the private encoding can be used.
+func (p *partner) ready() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.speaks && !p.off
+}
+
+// stop ends the use of the private encoding on this connection.
+func (p *partner) stop() {
+	p.mu.Lock()
+	p.off = true
+	p.mu.Unlock()
+}
+
+// lost tells that the other side has not got a dictionary. Once may be an accident; then it
+// is sent again.
+func (p *partner) lost(number uint32) {
+	p.totals.missing.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.missing++
+	p.off = p.off || p.missing >= maxMissing
+	p.sent = slices.DeleteFunc(p.sent, func(hash [wire.HashLen]byte) bool { return numberOf(hash) == number })
+}
+
+func numberOf(hash [wire.HashLen]byte) uint32 {
+	n, _ := wire.ParseNumber(hex.EncodeToString(hash[:4]))
+	return n
+}
+
+// has implements holder: it has what we sent. What it has not got is on its way from then on.
+func (p *partner) has(d *codec.Dict) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.speaks || p.off || !wire.Nameable(d.Number()) || len(d.Content()) > maxPairDict:
+		return false
+	case slices.Contains(p.sent, d.Hash()):
+		return true
+	}
+	p.begin("put", func(ctx context.Context) error { return p.put(ctx, d) })
+	return false
+}
+
+// offered takes the headers of a response: a dictionary that we have not got is fetched.
+func (p *partner) offered(h http.Header) {
+	text := h.Get(offerHeader)
+	if text == "" || !p.ready() { // no gateway, or none that we know as one
+		return
+	}
+	hash, err := wire.ParseHash(text)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.ContainsFunc(p.held.Load().dicts, func(d *codec.Dict) bool { return d.Hash() == hash }) {
+		p.begin("get", func(ctx context.Context) error { return p.get(ctx, hash) })
+	}
+}
+
+// begin runs an exchange, unless one is under way or it is too early for another. p.mu is held.
+func (p *partner) begin(name string, exchange func(context.Context) error) {
+	now := time.Now()
+	if p.busy || now.Before(p.notBefore) {
+		return
+	}
+	p.busy = true
+	if p.exchanges++; p.exchanges > maxQuickPairs {
+		p.notBefore = now.Add(pairSlow)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(p.alive, pairTimeout)
+		defer cancel()
+		err := exchange(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy = false
+		if err != nil {
+			p.totals.failed.Add(1)
+			p.notBefore = time.Now().Add(pairPause)
+			if p.alive.Err() == nil {
+				p.log.Warn("a dictionary was not exchanged with the next gateway; messages go without", "exchange", name, "err", err)
+			}
+		}
+	}()
+}
+
+// put sends a dictionary.
+func (p *partner) put(ctx context.Context, d *codec.Dict) error {
+	if _, err := p.call(ctx, putPath, wire.AppendDictionary(nil, d.Hash(), d.Content())); err != nil {
+		return err
+	}
+	p.totals.sent.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = append(p.sent, d.Hash())
+	p.sent = p.sent[max(len(p.sent)-maxSent, 0):]
+	return nil
+}
+
+// get fetches a dictionary.
+func (p *partner) get(ctx context.Context, hash [wire.HashLen]byte) error {
+	answer, err := p.call(ctx, getPath, hash[:])
+	if err != nil {
+		return err
+	}
+	content, err := wire.ParseDictionary(answer)
+	if err != nil {
+		return err
+	}
+	d, err := codec.NewDict(content)
+	switch {
+	case err != nil:
+		return err
+	case d.Hash() != hash || !wire.Nameable(d.Number()):
+		return fmt.Errorf("%w: not the dictionary that was asked for", wire.ErrPair)
+	}
+	if h := p.held.Load(); h.find(d.Number()) == nil {
+		p.held.Store(h.with(d)) // exchanges run one at a time
+	}
+	p.totals.received.Add(1)
+	return nil
+}
+
+var errAnswer = errors.New("the other gateway says no")
+
+// call is a unary call of our own.
+func (p *partner) call(ctx context.Context, path string, message []byte) ([]byte, error) {
+	u := url.URL{Scheme: p.scheme, Host: "gateway", Path: path}
+	body := append(wire.AppendHeader(nil, false, len(message)), message...)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = http.Header{
+		"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "User-Agent": {"cinch"},
+		"Grpc-Accept-Encoding": {gatewayToken},
+	}
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, wire.HeaderLen+wire.HashLen+maxPairDict+1))
+	if err != nil {
+		return nil, err
+	}
+	status, text := resp.Header, resp.Header.Get("Grpc-Message")
+	if len(status["Grpc-Status"]) == 0 {
+		status, text = resp.Trailer, resp.Trailer.Get("Grpc-Message")
+	}
+	if s := status.Get("Grpc-Status"); s != "0" {
+		return nil, fmt.Errorf("%w: status %q, %s", errAnswer, s, text)
+	}
+	return oneMessage(answer)
+}
+
+// oneMessage takes the only message out of a body, which may be empty.
+func oneMessage(body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	if len(body) < wire.HeaderLen {
+		return nil, wire.ErrTruncated
+	}
+	h, err := wire.ParseHeader(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Compressed || int64(h.Len) != int64(len(body)-wire.HeaderLen):
+		return nil, fmt.Errorf("%w: a body that is not one plain message", wire.ErrPair)
+	}
+	return body[wire.HeaderLen:], nil
+}
+
+// missingIn reads what the other side says of a dictionary that it has not got, and whether
+// the call may be sent again.
+func missingIn(h http.Header) (number uint32, again, ok bool) {
+	text, again := strings.CutSuffix(h.Get(missingHeader), againWord)
+	number, err := wire.ParseNumber(text)
+	return number, again, err == nil
+}
+
+// pairTotals counts, for one gateway.
+type pairTotals struct {
+	sent, received, failed, missing atomic.Uint64 // dictionaries
+	sealed, opened                  atomic.Uint64 // messages with one
+}
