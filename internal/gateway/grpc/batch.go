@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -29,6 +30,8 @@ const closeTime = time.Second
 type batchConn struct {
 	net.Conn
 	reader *bufio.Reader // nil: the connection reads ahead itself
+	read   atomic.Int64  // when something came last, in nanoseconds since epoch
+	done   chan struct{} // closed when the connection is
 
 	mu      sync.Mutex
 	changed sync.Cond // anything below
@@ -45,24 +48,37 @@ type batchTLS struct {
 
 func (c batchTLS) ConnectionState() tls.ConnectionState { return c.state() }
 
-// gather wraps a connection. It must be closed, to end its goroutine.
-func gather(c net.Conn) net.Conn {
-	b := &batchConn{Conn: c}
+// epoch is what the times of reads count from.
+var epoch = time.Now()
+
+// gather wraps a connection, and returns what is to be used and what is below it. It must be
+// closed, to end its goroutine.
+func gather(c net.Conn) (net.Conn, *batchConn) {
+	b := &batchConn{Conn: c, done: make(chan struct{})}
 	b.changed.L = &b.mu
+	b.read.Store(int64(time.Since(epoch)))
 	go b.send()
 	if t, ok := c.(*tls.Conn); ok {
-		return batchTLS{b, t.ConnectionState}
+		return batchTLS{b, t.ConnectionState}, b
 	}
 	b.reader = bufio.NewReaderSize(c, batchRead)
-	return b
+	return b, b
 }
 
-func (b *batchConn) Read(p []byte) (int, error) {
+func (b *batchConn) Read(p []byte) (n int, err error) {
 	if b.reader == nil {
-		return b.Conn.Read(p)
+		n, err = b.Conn.Read(p)
+	} else {
+		n, err = b.reader.Read(p)
 	}
-	return b.reader.Read(p)
+	if n > 0 {
+		b.read.Store(int64(time.Since(epoch)))
+	}
+	return n, err
 }
+
+// silence is how long nothing has come.
+func (b *batchConn) silence() time.Duration { return time.Since(epoch) - time.Duration(b.read.Load()) }
 
 // Write takes p over, and waits while there is too much already.
 func (b *batchConn) Write(p []byte) (int, error) {
@@ -94,6 +110,7 @@ func appendPooled(b, p []byte) []byte {
 
 // send hands over what is written until the connection is closed.
 func (b *batchConn) send() {
+	defer close(b.done)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.err == nil {

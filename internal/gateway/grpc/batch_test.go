@@ -27,7 +27,7 @@ func TestWritesAreGathered(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	slow := &slowConn{near, make(chan []byte, 10), make(chan struct{})}
-	c := gather(slow)
+	c, _ := gather(slow)
 	_, _ = io.WriteString(c, "a")
 	<-slow.writes
 	var want []byte
@@ -61,7 +61,7 @@ func TestWritesAreGathered(t *testing.T) {
 // Close lets go what was written, and no one write for ever.
 func TestGatheredCloses(t *testing.T) {
 	near, far := net.Pipe()
-	c := gather(near)
+	c, _ := gather(near)
 	_, _ = io.WriteString(c, "the last words")
 	_ = c.Close()
 	if got, err := io.ReadAll(far); string(got) != "the last words" || err != nil {
@@ -76,7 +76,7 @@ func TestGatheredCloses(t *testing.T) {
 
 	near, far = net.Pipe() // which nobody reads
 	defer far.Close()
-	c = gather(near)
+	c, _ = gather(near)
 	failed := make(chan error, 1)
 	go func() {
 		for {
@@ -94,7 +94,7 @@ func TestGatheredCloses(t *testing.T) {
 // An error of the system reaches the next write.
 func TestGatheredFails(t *testing.T) {
 	near, far := net.Pipe()
-	c := gather(near)
+	c, _ := gather(near)
 	defer c.Close()
 	_ = far.Close()
 	waitFor(t, "an error", func() bool {

@@ -38,6 +38,7 @@ type call struct {
 	start time.Time
 	terms *negotiation
 	tape  *tape
+	body  heardBody // of the response
 
 	headersSent bool
 	spent       time.Duration // by the gateway itself
@@ -153,7 +154,11 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	}
 	c.spent += time.Since(begin)
 	resp, err := h.conn.RoundTrip(out)
-	return a, resp, err
+	if err != nil {
+		return a, nil, h.explain(err)
+	}
+	h.heard.Add(1)
+	return a, resp, nil
 }
 
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
@@ -251,7 +256,8 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		a.hop.knows.endTrial()
 		a.trial = false
 	}
-	var body io.Reader = resp.Body
+	c.body = heardBody{resp.Body, a.hop}
+	var body io.Reader = &c.body
 	if c.grpc {
 		a.hop.knows.partner.offered(resp.Header)
 		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)

@@ -12,7 +12,8 @@
 //	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with
-//	pool.go      connections to the upstream; batch.go, how connections write
+//	pool.go      connections to the upstream; batch.go, how connections write;
+//	             alive.go, how a dead one is noticed
 //
 // HTTP/2 itself is golang.org/x/net's, on both sides: framing, header compression, flow
 // control and its defences against hostile peers. Bodies are pulled through, request and

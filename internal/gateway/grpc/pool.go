@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/http2"
 
@@ -31,7 +32,11 @@ var (
 type hop struct {
 	conn   *http2.ClientConn
 	knows  *knowledge
+	batch  *batchConn
 	active int // calls; guarded by pool.mu
+
+	heard  atomic.Int64 // headers and pieces of messages that calls got
+	silent atomic.Bool  // it was given up, because the server is gone without a word
 }
 
 // pool holds the connections to the upstream. A call takes the one with the fewest calls.
@@ -39,7 +44,8 @@ type pool struct {
 	up        gateway.Upstream
 	transport *http2.Transport
 	max       int
-	reads     []string        // encodings that all servers read
+	reads     []string // encodings that all servers read
+	watching  watching
 	presumes  *presumption    // what connections learn of servers, for the next ones
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
@@ -58,7 +64,10 @@ type dial struct {
 }
 
 func newPool(c *Config, totals *pairTotals) *pool {
-	p := &pool{up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), log: c.Log, totals: totals}
+	p := &pool{
+		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
+		log: c.Log, totals: totals,
+	}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
@@ -156,23 +165,25 @@ func (p *pool) release(h *hop) {
 // open makes a connection and adds it. It runs in a goroutine of its own, because calls
 // come and go while it lasts.
 func (p *pool) open(d *dial) {
-	conn, err := p.connect()
+	h, err := p.connect()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.alive.Err() != nil {
-		_ = conn.Close()
+		_ = h.conn.Close()
 		err = errClosed
 	}
 	if err == nil {
-		partner := newPartner(p.alive, conn, p.scheme(), p.log, p.totals)
-		p.hops = append(p.hops, &hop{conn: conn, knows: &knowledge{given: p.reads, others: p.presumes, partner: partner}})
+		partner := newPartner(p.alive, h.conn, p.scheme(), p.log, p.totals)
+		h.knows = &knowledge{given: p.reads, others: p.presumes, partner: partner}
+		p.hops = append(p.hops, h)
+		go p.watch(h)
 	}
 	d.err = err
 	p.dialing = nil
 	close(d.done)
 }
 
-func (p *pool) connect() (*http2.ClientConn, error) {
+func (p *pool) connect() (*hop, error) {
 	raw, err := p.up.Dial(p.alive)
 	if err != nil {
 		return nil, err
@@ -181,13 +192,13 @@ func (p *pool) connect() (*http2.ClientConn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	batched := gather(raw)
+	batched, below := gather(raw)
 	conn, err := p.transport.NewClientConn(batched)
 	if err != nil {
 		_ = batched.Close()
 		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
-	return conn, nil
+	return &hop{conn: conn, batch: below}, nil
 }
 
 func checkHTTP2(c net.Conn) error {

@@ -32,7 +32,8 @@ type session struct {
 
 func newSession(g *Gateway, conn net.Conn) *session {
 	c := &g.config
-	s := &session{conn: gather(conn), peer: g.newPeer(), done: make(chan struct{})}
+	gathered, _ := gather(conn)
+	s := &session{conn: gathered, peer: g.newPeer(), done: make(chan struct{})}
 	s.base = &http.Server{
 		Handler:        g.handler(s.peer),
 		MaxHeaderBytes: c.MaxHeader,

@@ -1,0 +1,111 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// errSilent is why a connection was given up.
+var errSilent = errors.New("the upstream does not answer pings")
+
+// watching says when a connection whose server says nothing is asked whether it is there. The
+// system notices a dead peer after a quarter of an hour only, if something is under way to it.
+//
+// Servers punish pings: grpc-go's takes two between one header or message of its own and the
+// next, and then one in five minutes; at the next it ends the connection. Without calls it
+// wants none, and nobody waits for anything then.
+type watching struct {
+	every  time.Duration // is looked
+	silent time.Duration // nothing was heard
+	answer time.Duration // to a ping may take
+	apart  time.Duration // are pings when there were freePings already
+}
+
+const freePings = 2
+
+var defaultWatching = watching{every: 5 * time.Second, silent: 20 * time.Second, answer: 15 * time.Second, apart: 6 * time.Minute}
+
+// watch pings the server when it is silent though calls wait, and closes the connection when
+// there is no answer. It lives as long as the connection.
+func (p *pool) watch(h *hop) {
+	w := p.watching
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	var pings int
+	var heard int64
+	var last time.Time
+	for {
+		select {
+		case <-h.batch.done:
+			return
+		case <-tick.C:
+		}
+		if now := h.heard.Load(); now != heard {
+			heard, pings = now, 0
+		}
+		if h.batch.silence() < w.silent || !p.waited(h) || pings >= freePings && time.Since(last) < w.apart {
+			continue
+		}
+		pings, last = pings+1, time.Now()
+		if !h.answers(w.answer) {
+			p.giveUp(h)
+			return
+		}
+	}
+}
+
+// waited reports whether calls wait for h.
+func (p *pool) waited(h *hop) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return h.active > 0
+}
+
+// answers sends a ping. What else the server sends meanwhile does as well: the answer may be
+// behind much of it.
+func (h *hop) answers(in time.Duration) bool {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), in)
+		err := h.conn.Ping(ctx)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if h.batch.silence() >= in {
+			return false
+		}
+	}
+}
+
+// explain says why a call on h failed, when the error doesn't.
+func (h *hop) explain(err error) error {
+	if h.silent.Load() {
+		return errSilent
+	}
+	return err
+}
+
+// heardBody is a response's body whose connection notes what came of it.
+type heardBody struct {
+	src  io.Reader
+	from *hop
+}
+
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n > 0 {
+		b.from.heard.Add(1)
+	}
+	if err != nil && err != io.EOF {
+		err = b.from.explain(err)
+	}
+	return n, err
+}
+
+// giveUp ends the calls on a connection, with UNAVAILABLE.
+func (p *pool) giveUp(h *hop) {
+	h.silent.Store(true)
+	_ = h.conn.Close()
+}
