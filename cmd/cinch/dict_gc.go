@@ -137,10 +137,15 @@ func (o dictCollectOptions) chosen(ctx context.Context, store *dictStore) (numbe
 	if err != nil {
 		return nil, nil, err
 	}
-	inRule, left := managed(kept), managed(abandoned)
+	inRule, left := managed(kept), map[uint32]bool{}
+	for _, r := range abandoned {
+		for _, n := range r.Dictionaries() { // also what was to be stored when the last gateway died
+			left[uint32(n)] = true
+		}
+	}
 	for _, i := range stored {
 		m := inRule[i.Number]
-		if (m == nil && left[i.Number] != nil || m != nil && !m.Current) && i.State != storeredis.Archived {
+		if (m == nil && left[i.Number] || m != nil && !m.Current) && i.State != storeredis.Archived {
 			numbers = append(numbers, i.Number)
 		}
 	}

@@ -158,14 +158,17 @@ func TestDictCollectAbandonedRules(t *testing.T) {
 	server := testenv.Redis(t)
 	url := "redis://" + server.Addr
 	current, used, active, shared := newTestDict(t, "current"), newTestDict(t, "used"), newTestDict(t, "active"), newTestDict(t, "shared")
-	publishTo(t, server.Addr, current, used, active, shared)
+	unannounced := newTestDict(t, "stored when its gateway died")
+	publishTo(t, server.Addr, current, used, active, shared, unannounced)
 	recordTo(t, server.Addr, active)
 	version := func(d *codec.Dict) autodict.Version {
 		return autodict.Version{Dict: autodict.Number(d.Number()), At: time.Now().Add(-9000 * time.Hour)}
 	}
 	old, now := version(current), version(shared)
 	keepRecord(t, server.Addr, "00000000000000aa", autodict.Record{
-		Rule: "gone", Current: &old, Former: []autodict.Version{version(used), version(shared)}, Seen: time.Now().Add(-defaultUnused - time.Hour),
+		Rule: "gone", Current: &old, Former: []autodict.Version{version(shared)}, Seen: time.Now().Add(-defaultUnused - time.Hour),
+		Older: []autodict.Number{autodict.Number(used.Number())},
+		Lease: &autodict.Lease{Until: old.At, Dict: autodict.Number(unannounced.Number())},
 	})
 	keepRecord(t, server.Addr, "00000000000000bb", autodict.Record{Rule: "quiet", Current: &now, Seen: time.Now().Add(-defaultUnused + time.Hour)})
 	client := connectTo(t, server.Addr)
@@ -173,11 +176,11 @@ func TestDictCollectAbandonedRules(t *testing.T) {
 	client.Set(t.Context(), "k", sealedWith(t, used, value), 0)
 
 	dry, _, err := runGC(t, dictCollectOptions{url: url, dryRun: true})
-	if err != nil || len(dry) != 2 || len(recordsIn(t, server.Addr)) != 3 {
+	if err != nil || len(dry) != 3 || len(recordsIn(t, server.Addr)) != 3 {
 		t.Errorf("%v: %+v", err, dry)
 	}
 	got, _, err := runGC(t, dictCollectOptions{url: url, wait: time.Millisecond})
-	if err != nil || len(got) != 2 || got[numberOf(current)].Outcome != "archived" || got[numberOf(used)].Outcome != "in use" || len(recordsIn(t, server.Addr)) != 3 {
+	if err != nil || len(got) != 3 || got[numberOf(current)].Outcome != "archived" || got[numberOf(unannounced)].Outcome != "archived" || got[numberOf(used)].Outcome != "in use" || len(recordsIn(t, server.Addr)) != 3 {
 		t.Errorf("while a value names one: %v: %+v", err, got)
 	}
 	client.Del(t.Context(), "k")

@@ -41,6 +41,9 @@ func (m *managedInfo) row(now time.Time) []string {
 	if m.Gain != 0 {
 		gain = fmt.Sprintf("%.0f%%", 100*m.Gain)
 	}
+	if m.At.IsZero() { // so old that the record has its number only
+		return []string{rule, "", gain}
+	}
 	return []string{rule, age(now.Sub(m.At)), gain}
 }
 
@@ -69,6 +72,9 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 	for _, r := range records {
 		for _, v := range r.Former {
 			add(r, v, false)
+		}
+		for _, n := range r.Older {
+			add(r, autodict.Version{Dict: n}, false)
 		}
 	}
 	for _, r := range records {

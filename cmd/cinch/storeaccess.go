@@ -109,6 +109,8 @@ func (s *storeAccess) failure(err error) error {
 		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md says what else takes what")
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "give the user in the URL that right; docs/DICTIONARIES.md and docs/PACK.md say what takes what")
+	case redis.HasErrorPrefix(err, "READONLY"):
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "give the address of the primary")
 	case errors.Is(err, storeredis.ErrForeign):
 		return fmt.Errorf("%s: %w", s.name, err)
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):

@@ -18,6 +18,7 @@ type Record struct {
 	Rule    string    `json:"rule"` // its name where it was trained
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
+	Older   []Number  `json:"older,omitempty"`  // those before, for who collects dictionaries
 	Lease   *Lease    `json:"lease,omitempty"`
 	Seen    time.Time `json:"seen,omitzero"` // when a gateway that has the rule last wrote it: once a day at least
 }
@@ -48,6 +49,7 @@ func (r Record) Dictionaries() []Number {
 	for _, v := range r.Former {
 		all = append(all, v.Dict)
 	}
+	all = append(all, r.Older...)
 	if r.Lease != nil && r.Lease.Dict != 0 {
 		all = append(all, r.Lease.Dict)
 	}
@@ -100,8 +102,11 @@ func (n *Number) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxFormer bounds a record. What falls out is stored still, and `cinch dict ls` shows it.
-const maxFormer = 16
+// Bounds of a record. What falls out is stored still, and `cinch dict ls` shows it.
+const (
+	maxFormer = 16
+	maxOlder  = 1024
+)
 
 // ParseRecord reads a record's text. No text is a record without anything.
 func ParseRecord(text string) (Record, error) {
@@ -125,7 +130,7 @@ func (r Record) text() string {
 // that its holder was about to store among the former: perhaps it did.
 func (r Record) leasedTo(by string, until time.Time) Record {
 	if r.Lease != nil && r.Lease.Dict != 0 && !r.knows(r.Lease.Dict) {
-		r.Former = withFormer(r.Former, Version{Dict: r.Lease.Dict, By: r.Lease.By, At: r.Lease.Until})
+		r = r.withFormer(Version{Dict: r.Lease.Dict, By: r.Lease.By, At: r.Lease.Until})
 	}
 	r.Lease = &Lease{By: by, Until: until}
 	return r
@@ -140,9 +145,10 @@ func (r Record) naming(number Number, until time.Time) Record {
 // announcing is the record with a new current dictionary, and without a lease.
 func (r Record) announcing(v Version) Record {
 	if r.Current != nil && r.Current.Dict != v.Dict {
-		r.Former = withFormer(r.Former, *r.Current)
+		r = r.withFormer(*r.Current)
 	}
 	r.Former = slices.DeleteFunc(slices.Clone(r.Former), func(f Version) bool { return f.Dict == v.Dict })
+	r.Older = slices.DeleteFunc(slices.Clone(r.Older), func(n Number) bool { return n == v.Dict })
 	r.Current, r.Lease = &v, nil
 	return r
 }
@@ -154,18 +160,24 @@ func (r Record) released() Record {
 }
 
 func (r Record) knows(n Number) bool {
-	return r.Current != nil && r.Current.Dict == n ||
+	return r.Current != nil && r.Current.Dict == n || slices.Contains(r.Older, n) ||
 		slices.ContainsFunc(r.Former, func(v Version) bool { return v.Dict == n })
 }
 
-func withFormer(former []Version, v Version) []Version {
-	all := append([]Version{v}, former...)
-	return all[:min(len(all), maxFormer)]
+func (r Record) withFormer(v Version) Record {
+	all := append([]Version{v}, r.Former...)
+	r.Former = all[:min(len(all), maxFormer)]
+	for _, old := range all[len(r.Former):] {
+		r.Older = append([]Number{old.Dict}, r.Older...)
+	}
+	r.Older = r.Older[:min(len(r.Older), maxOlder)]
+	return r
 }
 
-// leasedByAnother reports whether it is better not to train now.
-func (r Record) leasedByAnother(by string, now time.Time) bool {
-	return r.Lease != nil && r.Lease.By != by && now.Before(r.Lease.Until)
+// leasedByAnother reports whether it is better not to train now. A lease that ends much
+// later than one of ours would is by a clock that is wrong, and nothing to wait for.
+func (r Record) leasedByAnother(by string, now time.Time, lease time.Duration) bool {
+	return r.Lease != nil && r.Lease.By != by && now.Before(r.Lease.Until) && r.Lease.Until.Sub(now) <= 2*lease
 }
 
 // Fingerprint names what a rule covers, the same in all gateways: 16 hexadecimal digits.

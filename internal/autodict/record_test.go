@@ -1,6 +1,7 @@
 package autodict
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,12 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = r.leasedTo("a", now.Add(time.Minute))
-	if !r.leasedByAnother("b", now) || r.leasedByAnother("a", now) || r.leasedByAnother("b", now.Add(time.Hour)) {
+	const lease = 2 * time.Minute
+	if !r.leasedByAnother("b", now, lease) || r.leasedByAnother("a", now, lease) || r.leasedByAnother("b", now.Add(time.Hour), lease) {
 		t.Error("lease")
+	}
+	if r.leasedByAnother("b", now.Add(-time.Hour), lease) {
+		t.Error("a clock that is an hour ahead keeps everybody from training")
 	}
 	// The holder vanishes when it may have stored a dictionary.
 	r = r.naming(0xaa, now.Add(time.Minute)).leasedTo("b", now.Add(2*time.Minute))
@@ -42,6 +47,18 @@ func TestRecord(t *testing.T) {
 	}
 	if len(r.Former) != maxFormer {
 		t.Errorf("%d former", len(r.Former))
+	}
+	if n := len(r.Dictionaries()); n != 103 || !r.knows(1000) || !slices.Contains(r.Dictionaries(), 0xcc) {
+		t.Errorf("of 103 dictionaries it names %d", n)
+	}
+	if r = r.announcing(Version{Dict: 1000}); slices.Contains(r.Older, 1000) {
+		t.Error("current and older")
+	}
+	for i := range Number(2 * maxOlder) {
+		r = r.announcing(Version{Dict: 5000 + i})
+	}
+	if len(r.Older) != maxOlder || len(r.text()) > 32<<10 {
+		t.Errorf("%d older, %d bytes", len(r.Older), len(r.text()))
 	}
 	for _, bad := range []string{"{", `{"current":{"dict":"xyz"}}`, `{"current":{"dict":"123"}}`} {
 		if _, err := ParseRecord(bad); err == nil {

@@ -11,7 +11,7 @@ import (
 // renew trains a dictionary for the rule and rolls it out, unless what another gateway
 // has announced meanwhile will do.
 func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
-	if r.record.leasedByAnother(m.o.By, m.o.now()) {
+	if r.record.leasedByAnother(m.o.By, m.o.now(), m.o.Lease) {
 		return
 	}
 	if r.rejected = 0; m.adopt(ctx, r) {

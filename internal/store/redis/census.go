@@ -108,6 +108,9 @@ func (c *Census) keys(ctx context.Context, client *goredis.Client, keys []string
 		return err
 	}
 	for _, h := range headers {
+		if err := h.Err(); err != nil && !isGone(err) { // after one that is gone
+			return err
+		}
 		c.add(h.Val())
 	}
 	return nil
