@@ -103,14 +103,27 @@ func (l *link) choose(b *bargain, taken compressorSet) (id wire.CompressorID, le
 	defer l.mu.Unlock()
 	l.turn++
 	id, reason = l.best(b, taken)
-	if id != plain && l.samples >= enough && l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes {
-		id, reason = plain, "explore"
+	if id != plain && l.samples >= enough {
+		id, reason = l.explore(b, taken, id, reason)
 	}
 	l.count(id, reason)
 	if id == plain {
 		return plain, 0, reason
 	}
 	return id, 0, ""
+}
+
+// explore goes another way now and then: plain, to see the link, or by the other compressor,
+// to see what that makes of such messages.
+func (l *link) explore(b *bargain, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+	other := wire.Snappy + wire.Zstd - id
+	switch {
+	case l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes:
+		return plain, "explore"
+	case l.turn%exploreTurn == exploreTurn/2 && taken.has(other):
+		return other, "explore"
+	}
+	return id, reason
 }
 
 func (l *link) best(b *bargain, taken compressorSet) (wire.CompressorID, string) {
@@ -140,22 +153,40 @@ func (l *link) savesNothing(b *bargain) bool {
 
 // gain is how many nanoseconds earlier it all arrives with a compressor.
 func (l *link) gain(b *bargain, id wire.CompressorID) float64 {
+	slowness := l.slowness()
 	seal, open := l.seals[id], l.opens[id]
 	if seal == 0 {
-		seal = typicalCodec[id][0]
+		seal = typicalCodec[id][0] * slowness
 	}
 	if open == 0 {
-		open = typicalCodec[id][1]
+		open = typicalCodec[id][1] * slowness
 	}
 	saved, bytes := b.replySaving(id), 0.0
 	if b.own != nil {
-		saved += max(typicalSaving(float64(b.size), id), 0)
+		saved += max(b.expected.ownSaving(b.size, id), 0)
 		bytes += float64(b.size)
 	}
 	if b.answered {
 		bytes += b.expected.bytes
 	}
 	return saved*l.perByte - bytes*(seal+open)*codecFactor
+}
+
+// slowness is what this machine takes by what is typical, of what has been measured: a guess
+// for what has not.
+func (l *link) slowness() float64 {
+	sum, n := 0.0, 0.0
+	for id := range typicalCodec {
+		for i, measured := range []float64{l.seals[id], l.opens[id]} {
+			if typical := typicalCodec[id][i]; measured > 0 && typical > 0 {
+				sum, n = sum+measured/typical, n+1
+			}
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return sum / n
 }
 
 // maxChoices bounds what is counted separately.

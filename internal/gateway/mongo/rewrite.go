@@ -129,6 +129,7 @@ func (s *session) seal(r *request, d *decision, b *bargain, id wire.CompressorID
 			return "error"
 		}
 		d.pooled = sealed
+		s.g.shapes.learnOwn(r.shape, len(r.message), len(sealed), id)
 	}
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)

@@ -23,6 +23,7 @@ const compressors = int(wire.Zstd) + 1
 type shape struct {
 	bytes float64              // of a reply, moving average
 	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
+	own   [compressors]float64 // the same of the requests themselves, those that are sealed here
 	idle  int                  // plain replies since ratio was last confirmed
 }
 
@@ -72,6 +73,19 @@ func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
 	s.ratio[id] += newest * (ratio - s.ratio[id])
 }
 
+// learnOwn takes notice of what a compressor made of a request.
+func (t *shapes) learnOwn(key uint64, raw, sealed int, id wire.CompressorID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.m[key]; s != nil {
+		ratio := float64(sealed) / float64(raw)
+		if s.own[id] == 0 {
+			s.own[id] = ratio
+		}
+		s.own[id] += newest * (ratio - s.own[id])
+	}
+}
+
 func (t *shapes) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,6 +113,14 @@ func (s *shape) saving(id wire.CompressorID) float64 {
 		return s.bytes * (1 - r)
 	}
 	return typicalSaving(s.bytes, id)
+}
+
+// ownSaving is the same for a request of so many bytes.
+func (s *shape) ownSaving(bytes int, id wire.CompressorID) float64 {
+	if r := s.own[id]; r != 0 {
+		return float64(bytes) * (1 - r)
+	}
+	return typicalSaving(float64(bytes), id)
 }
 
 // typicalSaving is for documents of some hundred bytes, as measured with a real server

@@ -1,0 +1,82 @@
+package mongo
+
+import (
+	"testing"
+	"time"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// TestAutoFollowsTheLink gives the chooser links of known speed: fast ones stay plain, slow
+// ones get the codec that pays there, and small messages nothing.
+func TestAutoFollowsTheLink(t *testing.T) {
+	var both compressorSet
+	both.add(wire.Snappy)
+	both.add(wire.Zstd)
+	rule := &policy.MessageRule{Auto: true}
+	large := bargain{own: rule, reply: rule, size: 170, expected: shape{bytes: 35000}, answered: true}
+	small := bargain{own: rule, reply: rule, size: 86, expected: shape{bytes: 60}, answered: true}
+	for _, c := range []struct {
+		mbit float64
+		want wire.CompressorID
+	}{{100_000, plain}, {10_000, plain}, {450, wire.Snappy}, {50, wire.Zstd}, {5, wire.Zstd}} {
+		var l link
+		for range 100 {
+			l.received(30000, 35000, time.Duration(30000*8/c.mbit*1000))
+		}
+		if id, _, reason := l.choose(&large, both); id != c.want {
+			t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
+		}
+		if id, _, _ := l.choose(&small, both); id != plain {
+			t.Errorf("%v Mbit/s: a ping is compressed", c.mbit)
+		}
+		explored := 0
+		for range 2 * exploreTurn {
+			if id, _, _ := l.choose(&large, both); id != c.want {
+				explored++
+			}
+		}
+		if want := map[bool]int{true: 0, false: 4}[c.want == plain]; explored != want {
+			t.Errorf("%v Mbit/s: %d explored, want %d", c.mbit, explored, want)
+		}
+	}
+	var unknown link
+	if id, _, _ := unknown.choose(&large, both); id == plain {
+		t.Error("an unknown link counts as fast")
+	}
+	var none link
+	if id, _, _ := none.choose(&large, 1<<wire.Zlib); id != plain {
+		t.Error("zlib was chosen")
+	}
+}
+
+// What replies were like is learnt by shape, and forgotten when it may have changed.
+func TestShapes(t *testing.T) {
+	var s shapes
+	if e := s.expect(1, largeReply); e.saving(wire.Zstd) <= 0 {
+		t.Error("an unknown find is not worth it")
+	}
+	if e := s.expect(1, 0); e.saving(wire.Zstd) >= 0 {
+		t.Error("an unknown command is worth it")
+	}
+	for range 20 {
+		s.learn(1, 30000, 29990, wire.Zstd) // noise
+	}
+	if e := s.expect(1, largeReply); e.saving(wire.Zstd) > 100 || e.saving(wire.Snappy) < 1000 {
+		t.Errorf("%v, %v", e.saving(wire.Zstd), e.saving(wire.Snappy))
+	}
+	for range forgetAfter {
+		s.learn(1, 30000, 30000, plain)
+	}
+	if e := s.expect(1, largeReply); e.saving(wire.Zstd) < 1000 {
+		t.Error("noise is remembered for ever")
+	}
+	for i := range uint64(3 * maxShapes) {
+		s.learn(i, 100, 100, plain)
+	}
+	if n := s.len(); n > maxShapes {
+		t.Errorf("%d shapes", n)
+	}
+}
