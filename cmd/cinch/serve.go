@@ -41,12 +41,13 @@ func newServeCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run gateways in front of stores",
-		Long: `Run gateways in front of stores: what clients write is sealed by the rules, what they read is opened.
+		Short: "Run gateways to stores and services",
+		Long: `Run gateways to stores and services. To Redis, what clients write is sealed by the rules and what they read is opened.
+To gRPC and MongoDB, messages are compressed on the way, as far as the next hop reads it.
 
-Without --config and --redis it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
-Gateways without a configuration file have one rule: strings and hash values of 64 bytes or more, zstd-3. --rule
-replaces it.
+Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
+Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values, zstd-3, which --rule
+replaces; gRPC messages, zstd-1; MongoDB messages, zstd-3.
 
 The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
 drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
@@ -58,6 +59,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
+  cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --config /etc/cinch.yaml --log-level debug`,
 		Args: cobra.NoArgs,

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -56,15 +58,10 @@ func (v *validator) grpc(g *Gateway, path string) {
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "give a rule for the service the setting raw", "is for stores")
 	}
-	between := func(key string, n, low, high int64) {
-		if n != 0 && (n < low || n > high) {
-			v.add(path+"."+key, "", "%d is not between %d and %d", n, low, high)
-		}
-	}
-	between("max_streams", int64(g.MaxStreams), 1, 1<<20)
-	between("upstream_connections", int64(g.UpstreamConnections), 1, 1024)
-	between("window", int64(g.Window), 16<<10, 16<<20)
-	between("max_header", int64(g.MaxHeader), 4<<10, 16<<20)
+	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
+	between(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
+	between(v, path+".window", g.Window, 16<<10, 16<<20)
+	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isEncoding(id) {
 			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "encodings are zstd, minlz, s2, lz4, snappy, gzip", "unknown encoding %q", name)
@@ -72,6 +69,23 @@ func (v *validator) grpc(g *Gateway, path string) {
 	}
 	for i := range g.Rules {
 		v.grpcRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
+	}
+}
+
+// between checks a limit; 0 stands for the default.
+func between[N int | Bytes](v *validator, path string, n, low, high N) {
+	if n != 0 && (n < low || n > high) {
+		v.add(path, "leave it out for the default", "%v is not between %v and %v", n, low, high)
+	}
+}
+
+// grpcUpstream finds what a URL says that gRPC has no use for.
+func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
+	if up.User != "" || up.Password != "" {
+		v.add(path, "leave them out of the URL: clients send their own in metadata", "has credentials")
+	}
+	if up.Database != "" {
+		v.add(path, hint, "has a path behind the host")
 	}
 }
 
@@ -99,6 +113,9 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 	}
 }
 
+// callHint is for patterns that no call would match, written as logs write calls.
+const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
+
 func (v *validator) grpcRule(r *Rule, path string) {
 	var other Rule
 	other.setDefaults()
@@ -113,8 +130,15 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	not("db", r.DB != nil)
 	not("dictionary", r.Dictionary != "")
 	v.glob(path+".service", r.Service)
+	if strings.Contains(r.Service, "/") {
+		v.add(path+".service", callHint, "%q has a slash in it", r.Service)
+	}
 	for i, m := range r.Method {
-		v.glob(fmt.Sprintf("%s.method[%d]", path, i), m)
+		path := fmt.Sprintf("%s.method[%d]", path, i)
+		v.glob(path, m)
+		if strings.HasPrefix(m, "/") {
+			v.add(path, callHint, "%q begins with a slash", m)
+		}
 	}
 	if r.Setting != nil && (r.Setting.Codec == codec.Zlib || r.Setting.Dict != 0) {
 		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6 or raw", "gRPC has no %s", r.Setting)

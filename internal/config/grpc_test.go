@@ -39,6 +39,13 @@ func TestGRPC(t *testing.T) {
 		strings.Replace(good, "host:2", "host", 1):                                  "no port",
 		strings.Replace(good, "window: 64KiB", "window: 1KiB", 1):                   "is not between",
 		strings.Replace(good, "direction: request", "direction: up", 1):             "unknown direction",
+		strings.Replace(good, "grpcs:", "rediss:", 1):                               "rediss:// is for protocol: redis",
+		strings.Replace(good, "grpcs://", "grpcs://me:secret@", 1):                  "has credentials: leave them out",
+		strings.Replace(good, "host:2", "host:2/x", 1):                              "has a path behind the host: write grpc://",
+		strings.Replace(good, `"cortex.*"`, "/cortex.Ingester", 1):                  "has a slash in it: for /cortex",
+		strings.Replace(good, "[Push", "[/cortex.Ingester/Push", 1):                 "begins with a slash: for /cortex",
+		strings.Replace(good, "grpc\n", "redis\n", 1):                               "grpcs:// is for protocol: grpc",
+		strings.Replace(good, "window: 64KiB", "window: 64MiB", 1):                  "64MiB is not between 16KiB and 16MiB: leave it out",
 		strings.NewReplacer("grpc\n", "redis\n", "grpcs:", "rediss:").Replace(good): "is for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {

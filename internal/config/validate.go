@@ -35,6 +35,17 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 	return gateway.ParseUpstream(g.Upstream, RedisPort)
 }
 
+// checkScheme refuses the URL of another protocol's server.
+func (g *Gateway) checkScheme() error {
+	scheme, _, _ := strings.Cut(g.Upstream, "://")
+	for _, other := range [...]string{Redis, GRPC} {
+		if other != g.Protocol && (scheme == other || scheme == other+"s") {
+			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
+		}
+	}
+	return nil
+}
+
 // RedisPort is the port of an upstream URL that names none.
 const RedisPort = "6379"
 
@@ -237,11 +248,16 @@ func (v *validator) upstream(g *Gateway, path string) {
 		return
 	}
 	up, err := g.parseUpstream()
+	if err == nil {
+		err = g.checkScheme()
+	}
 	if err != nil {
 		v.add(path, hint, "%v", err)
 		return
 	}
-	if up.Database != "" && up.Database != "0" {
+	if g.Protocol == GRPC {
+		v.grpcUpstream(up, path, hint)
+	} else if up.Database != "" && up.Database != "0" {
 		v.add(path, "leave it out of the URL", "names a database, but clients select their own")
 	}
 	if up.Network == "tcp" && up.Address == g.Listen {
