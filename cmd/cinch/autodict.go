@@ -66,22 +66,9 @@ func gatewayID(name string) string {
 	return strings.ToValidUTF8(host, "") + "/" + name + "/" + hex.EncodeToString(random[:])
 }
 
-// rules are what the gateway's manager works on. The memory for samples is divided among
-// the rules of the whole process.
+// rules are what the gateway's manager works on.
 func (l *loaded) rules(gateway string) autodict.Rules {
-	t := &l.cfg.Training
-	auto := 0
-	for _, p := range l.policies {
-		for _, r := range p.Rules() {
-			if r.Auto {
-				auto++
-			}
-		}
-	}
-	rules := autodict.Rules{
-		Policy:     l.policies[gateway],
-		RuleMemory: min(int(t.RuleMemory), int(t.SampleMemory)/max(auto, 1)),
-	}
+	rules := autodict.Rules{Policy: l.policies[gateway], RuleMemory: l.ruleMemory()}
 	if g := l.cfg.Gateway(gateway); g != nil {
 		rules.NoSample = g.NoSample()
 	}

@@ -74,7 +74,7 @@ func checkFiles(cfg *config.Config) error {
 			return err
 		}
 		if g.Protocol != config.Redis {
-			_, err = g.Messages()
+			_, err = g.Messages(dicts)
 		} else {
 			_, err = g.Policy(config.Numbers(dicts))
 		}

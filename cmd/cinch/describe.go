@@ -30,6 +30,9 @@ func (p *process) describe() admin.Description {
 			describeMessages(&info, l.messages[r.name])
 		}
 		info.Pack = p.describePacking(r)
+		if r.kinds != nil {
+			info.Messages = describeKinds(r.kinds)
+		}
 		d.Gateways = append(d.Gateways, info)
 	}
 	d.Dictionaries = p.describeDicts(l)
@@ -47,8 +50,13 @@ func describeMessages(info *admin.GatewayInfo, p *policy.Messages) {
 	info.Enabled = !p.Off
 	for _, rule := range p.Rules() {
 		setting := rule.Setting.String()
-		if rule.Auto {
+		switch {
+		case rule.Auto:
 			setting = "auto"
+		case rule.AutoDict:
+			setting += " (dictionary: auto)"
+		case rule.Dict != nil:
+			setting += fmt.Sprintf("@%08x", rule.Dict.Number())
 		}
 		info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMessage(rule), Setting: setting})
 	}

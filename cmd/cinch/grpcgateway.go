@@ -53,6 +53,7 @@ func (p *process) grpcCodecs() *grpccodec.Set {
 // addGRPC makes r a gateway for gRPC.
 func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
 	codecs := p.grpcCodecs()
+	r.kinds = p.newKinds(l, g, log)
 	made := grpc.NewGateway(grpc.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,
@@ -65,6 +66,10 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 		MaxSeal:       int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
 		Codecs:        codecs,
+		Engine:        p.engine,
+		Peers:         g.Peers,
+		Sample:        g.Sample,
+		Kinds:         r.kinds,
 		Cache:         p.grpcCache,
 		UpstreamReads: g.UpstreamEncodings,
 		Requests:      p.requests,
@@ -74,5 +79,9 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 	})
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages = made, made
+	p.grpc = append(p.grpc, made)
+	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
+		log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	}
 	log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", tls != nil)
 }

@@ -55,6 +55,11 @@ func (p *process) memoryLimit() int64 {
 	connections, samples := int64(0), p.trainer.InMemory()
 	for _, r := range p.gateways {
 		connections += r.stats.Snapshot().Connections.Open
+		if r.kinds != nil {
+			for _, s := range r.kinds.Status() {
+				samples += int64(s.SampleBytes)
+			}
+		}
 		if r.auto == nil {
 			continue
 		}

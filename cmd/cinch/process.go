@@ -54,6 +54,7 @@ type process struct {
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
 	grpcCache *grpc.Cache
+	grpc      []*grpc.Gateway
 
 	started  *config.Config // what can't change while we run
 	current  atomic.Pointer[loaded]
@@ -109,6 +110,7 @@ type running struct {
 
 	// Of a gateway that compresses messages on the wire; nil for others.
 	messages messageGateway
+	kinds    *autodict.Messages // of a gateway for gRPC; nil for others
 }
 
 // messageGateway is a gateway whose rules are for messages.
@@ -189,7 +191,7 @@ func (p *process) loadFiles(cfg *config.Config) (*loaded, error) {
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
 		if g.Protocol != config.Redis {
-			if l.messages[g.Name], err = g.Messages(); err != nil {
+			if l.messages[g.Name], err = g.Messages(dicts); err != nil {
 				return nil, err
 			}
 			l.messages[g.Name].Force = p.options.force
@@ -265,7 +267,7 @@ func (p *process) addAdmin(addr string) error {
 	}
 	registry := prometheus.NewRegistry()
 	if p.grpcCache != nil {
-		registry.MustRegister(p.grpcCache)
+		registry.MustRegister(p.grpcCache, &grpc.Metrics{Gateways: p.grpc})
 	}
 	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo})); err != nil {
 		return err
@@ -277,7 +279,7 @@ func (p *process) addAdmin(addr string) error {
 	p.adminListener = l
 	p.admin = admin.New(admin.Options{
 		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
-		PProf: p.options.pprof, Log: p.log,
+		Messages: p.describeMessageKinds, PProf: p.options.pprof, Log: p.log,
 	})
 	return nil
 }

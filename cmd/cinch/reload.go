@@ -51,6 +51,9 @@ func (p *process) putInForce(r *running, l *loaded) bool {
 	switch {
 	case r.messages != nil && l.messages[r.name] != nil:
 		r.messages.SetPolicy(l.messages[r.name])
+		if r.kinds != nil {
+			r.kinds.Resize(l.kindMemory(r.name))
+		}
 	case r.auto != nil && l.policies[r.name] != nil:
 		r.keeper.adopt(l.named(r.name)) // no value names one before it is there
 		r.auto.SetRules(l.rules(r.name))

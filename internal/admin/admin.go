@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,10 +40,11 @@ var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/index.html"))
 // Options says what a Server shows. Metrics is needed, the rest is not.
 type Options struct {
 	Metrics  *gateway.Metrics
-	Gatherer prometheus.Gatherer // behind /metrics; nil: there is no /metrics
-	Describe func() Description  // called for each answer, from any goroutine
-	Ready    func() error        // nil result: ready; likewise
-	PProf    bool                // serve /debug/pprof/
+	Gatherer prometheus.Gatherer   // behind /metrics; nil: there is no /metrics
+	Describe func() Description    // called for each answer, from any goroutine
+	Ready    func() error          // nil result: ready; likewise
+	Messages func() []GatewayKinds // behind /api/messages, one call at a time; nil: there is none
+	PProf    bool                  // serve /debug/pprof/
 	Log      *slog.Logger
 }
 
@@ -51,6 +53,10 @@ type Server struct {
 	opts    Options
 	started time.Time
 	http    http.Server
+
+	measuring sync.Mutex
+	measured  []byte // the last answer of /api/messages
+	at        time.Time
 }
 
 // New makes a server whose uptime begins now.
@@ -98,6 +104,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /page.css", serveFile("page/page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", serveFile("page/page.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("GET /api/status", s.serveStatus)
+	if s.opts.Messages != nil {
+		mux.HandleFunc("GET /api/messages", s.serveMessages)
+	}
 	mux.HandleFunc("GET /healthz", serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	if s.opts.Gatherer != nil {
@@ -160,6 +169,25 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(doc, '\n'))
+}
+
+// measureInterval is how long an answer about messages counts. It costs some compressing,
+// and whoever asks shall not make it cost more.
+const measureInterval = 5 * time.Second
+
+func (s *Server) serveMessages(w http.ResponseWriter, _ *http.Request) {
+	s.measuring.Lock()
+	defer s.measuring.Unlock()
+	if s.measured == nil || time.Since(s.at) > measureInterval {
+		doc, err := json.MarshalIndent(append([]GatewayKinds{}, s.opts.Messages()...), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		s.measured, s.at = append(doc, '\n'), time.Now()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.measured)
 }
 
 func serveHealth(w http.ResponseWriter, _ *http.Request) {

@@ -3,6 +3,7 @@ package admin
 import (
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -21,6 +22,29 @@ type GatewayInfo struct {
 	Enabled  bool   // false: seals nothing, opens everything
 	Rules    []RuleInfo
 	Pack     *Packing // nil: it is not told to pack in the background
+	Messages []Kind   // of gRPC, where they are measured
+}
+
+// Kind is what is known of the messages of one method and direction: numbers, and nothing
+// of what is in them.
+type Kind struct {
+	autodict.KindStatus
+	Dictionary      string  `json:"dictionary,omitempty"` // in use, 8 hex digits
+	DictionaryBytes int     `json:"dictionary_bytes,omitempty"`
+	PromisedRatio   float64 `json:"promised,omitempty"` // raw by sent bytes
+	ObservedRatio   float64 `json:"observed,omitempty"`
+}
+
+// GatewayKinds is an element of /api/messages.
+type GatewayKinds struct {
+	Gateway  string         `json:"gateway"`
+	Messages []MeasuredKind `json:"messages"`
+}
+
+// MeasuredKind is a Kind with what settings would make of the messages that were sampled.
+type MeasuredKind struct {
+	Kind
+	Estimates []autodict.Estimate `json:"estimates"`
 }
 
 // Packing is what a gateway does about what its upstream holds already. Counts are since
@@ -83,7 +107,8 @@ type Gateway struct {
 	Enabled  bool   `json:"enabled"`
 	Rules    []Rule `json:"rules"` // instead of Snapshot's
 
-	Pack *Packing `json:"pack,omitempty"`
+	Pack     *Packing `json:"pack,omitempty"`
+	Messages []Kind   `json:"messages,omitempty"`
 }
 
 // Rule is one rule: its counters and what is configured.
@@ -151,7 +176,7 @@ func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
 	return Gateway{
 		Snapshot: snap,
 		Listen:   info.Listen, Upstream: info.Upstream, Enabled: info.Enabled,
-		Rules: mergeRules(info.Rules, snap.Rules), Pack: info.Pack,
+		Rules: mergeRules(info.Rules, snap.Rules), Pack: info.Pack, Messages: info.Messages,
 	}
 }
 

@@ -9,6 +9,7 @@
 //	validate.go  everything that can be wrong with the values
 //	pack.go      packing in the background
 //	grpc.go      what only gRPC gateways have
+//	pair.go      dictionaries between two gRPC gateways
 //	mongo.go     what only MongoDB gateways have
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
@@ -96,6 +97,8 @@ type Gateway struct {
 	UpstreamEncodings   []string `yaml:"upstream_encodings,omitempty,flow"`
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
+	Peers               bool     `yaml:"peers,omitempty"`  // clients are gateways; see pair.go
+	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
 	// For mongo only; see mongo.go.
 	Advertise string `yaml:"advertise,omitempty"`

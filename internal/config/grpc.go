@@ -128,7 +128,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	not("type", !slices.Equal(r.Type, other.Type))
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
-	not("dictionary", r.Dictionary != "")
+	not("no_sample", len(r.NoSample) > 0)
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)
@@ -145,8 +145,9 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	}
 }
 
-// Messages builds the policy of a gateway whose rules are for messages.
-func (g *Gateway) Messages() (*policy.Messages, error) {
+// Messages builds the policy of a gateway whose rules are for messages, with the
+// dictionaries of files by name.
+func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, error) {
 	var rules []policy.MessageRule
 	for i := range g.Rules {
 		r := &g.Rules[i]
@@ -157,6 +158,9 @@ func (g *Gateway) Messages() (*policy.Messages, error) {
 		}
 		for _, d := range r.Direction {
 			m.Direction |= d.bit()
+		}
+		if err := r.setDictionary(&m, dicts); err != nil {
+			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
 		}
 		rules = append(rules, m)
 	}

@@ -23,7 +23,7 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Gateways[0].Messages()
+	p, err := c.Gateways[0].Messages(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestMongoRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Gateways[0].Messages()
+	p, err := c.Gateways[0].Messages(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,8 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)
 		compare(path+".window", a.Window, b.Window)
 		compare(path+".max_header", a.MaxHeader, b.MaxHeader)
+		compare(path+".peers", a.Peers, b.Peers)
+		compare(path+".sample", a.Sample, b.Sample)
 	}
 	for i := range wanted.Gateways {
 		if name := wanted.Gateways[i].Name; running.Gateway(name) == nil {

@@ -211,6 +211,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.tls(g, path)
 	v.limits(g, path)
 	v.grpc(g, path)
+	v.pair(g, path)
 	v.mongo(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)

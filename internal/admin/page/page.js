@@ -113,6 +113,18 @@ function packing(p) {
   ]], true));
 }
 
+// messages are the kinds of gRPC messages that are measured, in numbers.
+function messages(list) {
+  if (!list || list.length === 0) return null;
+  return section("Messages measured", table(
+    [["method"], ["messages"], ["bytes"], ["passed compressed"], ["sampled"], ["dictionary"], ["promised"], ["observed"]],
+    list.map((m) => [
+      [m.method, el("div", { class: "small" }, m.rule ? `${m.direction}, ${m.rule}` : m.direction)],
+      count(m.messages), bytes(m.bytes), count(m.compressed_messages), count(m.sample_messages),
+      m.dictionary ? `${m.dictionary} (${bytes(m.dictionary_bytes)})` : "", ratio(m.promised ?? 0), ratio(m.observed ?? 0),
+    ]), true));
+}
+
 function opened(g) {
   if (g.opened.length === 0) return null;
   return section("Opened by codec", table([["codec"], ["values"], ["size"], ["CPU"]],
@@ -139,7 +151,7 @@ function gatewayCard(g) {
     el("div", { class: "head" }, el("h2", null, g.name), el("span", { class: "muted" }, g.protocol),
       g.enabled ? null : el("span", { class: "badge" }, "off: opens only"),
       el("span", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → "))),
-    tiles(g), sizeBar(g.total), rules(g), packing(g.pack),
+    tiles(g), sizeBar(g.total), rules(g), messages(g.messages), packing(g.pack),
     el("div", { class: "columns" },
       wire(g), opened(g),
       counts("Errors", byCount(g.errors), true),

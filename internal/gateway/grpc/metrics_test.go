@@ -24,7 +24,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	c := NewCache(grpccodec.NewSet(grpccodec.Options{}))
 	ch := make(chan *prometheus.Desc, 100)
+	m := &Metrics{Gateways: []*Gateway{startGateway(t, "grpc://127.0.0.1:1", nil).Gateway}}
 	c.Describe(ch)
+	m.Describe(ch)
 	close(ch)
 	for d := range ch {
 		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
@@ -34,7 +36,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if !slices.Equal(documented, exist) {
 		t.Errorf("documented: %v\nthere: %v", documented, exist)
 	}
-	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
+	for _, collector := range []prometheus.Collector{c, m} {
+		if problems, err := testutil.CollectAndLint(collector); err != nil || len(problems) > 0 {
+			t.Errorf("%v, %v", problems, err)
+		}
 	}
 }

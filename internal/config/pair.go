@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// maxPairDictionary is the largest dictionary that gRPC gateways take from each other.
+const maxPairDictionary = 128 << 10
+
+// pair checks what is about dictionaries for messages.
+func (v *validator) pair(g *Gateway, path string) {
+	if g.Protocol == GRPC {
+		return
+	}
+	for key, given := range map[string]bool{"peers": g.Peers, "sample": g.Sample} {
+		if given {
+			v.add(path+"."+key, "", "is for protocol: grpc")
+		}
+	}
+}
+
+// setDictionary gives a rule for messages the dictionary that the configuration names.
+func (r *Rule) setDictionary(m *policy.MessageRule, dicts map[string]*codec.Dict) error {
+	switch r.Dictionary {
+	case "":
+		return nil
+	case autoDictionary:
+		m.AutoDict = true
+		return nil
+	}
+	d, ok := dicts[r.Dictionary]
+	if !ok {
+		return fmt.Errorf("rule %s: dictionary %q is not loaded", r.Name, r.Dictionary)
+	}
+	if n := len(d.Content()); n > maxPairDictionary {
+		return fmt.Errorf("rule %s: dictionary %q has %s, and gateways take %s of each other", r.Name, r.Dictionary, Bytes(n), Bytes(maxPairDictionary))
+	}
+	m.Dict = d
+	return nil
+}

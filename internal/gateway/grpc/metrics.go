@@ -1,0 +1,49 @@
+package grpc
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics shows to Prometheus what gateways do with dictionaries. It keeps nothing itself.
+type Metrics struct{ Gateways []*Gateway }
+
+var (
+	descExchanged = prometheus.NewDesc("cinch_grpc_dictionaries_total",
+		"Dictionaries and other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
+	descMessages = prometheus.NewDesc("cinch_grpc_dictionary_messages_total",
+		"Messages compressed and opened with a dictionary.", []string{"gateway", "direction"}, nil)
+	descKinds = prometheus.NewDesc("cinch_grpc_measured_methods",
+		"Methods and directions whose messages are measured.", []string{"gateway"}, nil)
+	descSamples = prometheus.NewDesc("cinch_grpc_sample_bytes",
+		"Memory that samples of messages take.", []string{"gateway"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descExchanged, descMessages, descKinds, descSamples} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	for _, g := range m.Gateways {
+		name, t := g.config.Name, &g.pairs
+		counter := func(d *prometheus.Desc, n uint64, label string) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), name, label)
+		}
+		counter(descExchanged, t.sent.Load(), "sent")
+		counter(descExchanged, t.received.Load(), "received")
+		counter(descExchanged, t.failed.Load(), "failed")
+		counter(descExchanged, t.missing.Load(), "missing")
+		counter(descMessages, t.sealed.Load(), "sealed")
+		counter(descMessages, t.opened.Load(), "opened")
+		kinds := g.kinds.Status()
+		bytes := 0
+		for _, k := range kinds {
+			bytes += k.SampleBytes
+		}
+		to <- prometheus.MustNewConstMetric(descKinds, prometheus.GaugeValue, float64(len(kinds)), name)
+		to <- prometheus.MustNewConstMetric(descSamples, prometheus.GaugeValue, float64(bytes), name)
+	}
+}
