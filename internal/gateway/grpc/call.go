@@ -289,20 +289,24 @@ func endsWithHeaders(resp *http.Response) bool { return len(resp.Header["Grpc-St
 // errClient is wrapped by errors of writing to the client, which needs no answer then.
 var errClient = errors.New("the client is gone")
 
-// copy moves messages from the upstream to the client, and sends each piece on at once.
+// copy moves messages from the upstream to the client, and sends on at once what is ready.
 func (c *call) copy(from io.Reader) error {
 	buf := gateway.GetBuffer(copyBytes)[:copyBytes]
 	defer gateway.PutBuffer(buf)
-	flush := http.NewResponseController(c.w)
+	var messages wholes
+	have := 0 // bytes in buf
 	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if _, err := c.w.Write(buf[:n]); err != nil {
+		n, err := from.Read(buf[have:])
+		have += n
+		ready := have
+		if c.grpc && !errors.Is(err, io.EOF) {
+			ready = messages.ready(buf[:have], len(buf))
+		}
+		if ready > 0 {
+			if err := c.send(buf[:ready]); err != nil {
 				return errors.Join(errClient, err)
 			}
-			if err := flush.Flush(); err != nil {
-				return errors.Join(errClient, err)
-			}
+			have = copy(buf, buf[ready:have])
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -311,6 +315,14 @@ func (c *call) copy(from io.Reader) error {
 			return err
 		}
 	}
+}
+
+// send writes to the client, and lets nothing wait.
+func (c *call) send(p []byte) error {
+	if _, err := c.w.Write(p); err != nil {
+		return err
+	}
+	return http.NewResponseController(c.w).Flush()
 }
 
 // fail tells the client how the call ended, unless it is the client that ended it.

@@ -5,7 +5,7 @@
 //
 //	gateway.go   what is configured, and the seam that all gateways share
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
-//	call.go      one call from its headers to its trailers
+//	call.go      one call from its headers to its trailers; whole.go, its messages in pieces
 //	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads,
 //	             and presume.go, what others behind the same name do
 //	rewrite.go   what becomes of a message; cache.go, and of its copies
