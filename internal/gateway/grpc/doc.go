@@ -8,7 +8,8 @@
 //	call.go      one call from its headers to its trailers; whole.go, its messages in pieces
 //	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads,
 //	             and presume.go, what others behind the same name do
-//	rewrite.go   what becomes of a message; cache.go, and of its copies
+//	rewrite.go   what becomes of a message; room.go, the memory for it;
+//	             cache.go, what becomes of its copies
 //	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with

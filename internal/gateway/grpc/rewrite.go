@@ -417,9 +417,7 @@ func (w *rewriter) open(n int) error {
 	if w.plan.from == pairEncoding {
 		limit = min(most, max(limit, autodict.MaxMessageSample))
 	}
-	w.held = int64(n) + 2*int64(limit)
-	if err := w.budget.Acquire(w.ctx, w.held); err != nil {
-		w.held = 0
+	if err := w.waitForRoom(int64(n) + 2*int64(limit)); err != nil {
 		return err
 	}
 	in, err := w.readInTime(n)
@@ -503,6 +501,9 @@ func (w *rewriter) openWithin(limit int, open func(limit int) ([]byte, error)) (
 
 // roomForMost gets leave to open a message to whatever is allowed, beyond limit.
 func (w *rewriter) roomForMost(limit int) error {
+	if w.bigHeld {
+		return nil
+	}
 	if more := 2 * int64(w.g.config.MaxOpen-limit); w.budget.TryAcquire(more) {
 		w.held += more
 		return nil

@@ -1,0 +1,63 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A message that must be opened gets through although all of the budget is held, by others
+// that may wait for this very one: one at a time goes ahead without.
+func TestBudgetIsNoDeadEnd(t *testing.T) {
+	requests, replies := gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
+	server := startServer(t, echo)
+	far := startGateway(t, "grpc://"+server, func(c *Config) { c.Requests, c.Replies = requests, replies })
+	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.UpstreamReads = []string{"minlz"} })
+	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64}
+	near.SetPolicy(rulesOf(t, rule))
+	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64, Direction: policy.Reply}))
+	if requests.Acquire(context.Background(), 1<<20) != nil || replies.Acquire(context.Background(), 1<<20) != nil {
+		t.Fatal("no budget")
+	}
+	c := connect(t, near.addr)
+	for _, n := range []int{1000, 2 << 20} {
+		mustEcho(t, c, payload(n))
+	}
+	if far.stats.Snapshot().Total.Opened == 0 {
+		t.Error("nothing was opened")
+	}
+	requests.Release(1 << 20)
+	replies.Release(1 << 20)
+	if requests.InUse() != 0 || requests.Waiting() != 0 || replies.InUse() != 0 || len(far.big) != 0 {
+		t.Errorf("%+v, %+v, %d", requests.Use(), replies.Use(), len(far.big))
+	}
+}
+
+// Two gateways of one process that share a small budget, one behind the other, don't stop
+// each other.
+func TestSharedBudget(t *testing.T) {
+	requests, replies := gateway.NewBudget(600<<10), gateway.NewBudget(600<<10)
+	share := func(c *Config) { c.Requests, c.Replies, c.UpstreamReads = requests, replies, []string{"minlz"} }
+	server := startServer(t, echo)
+	far := startGateway(t, "grpc://"+server, func(c *Config) { share(c); c.UpstreamReads = nil })
+	near := startGateway(t, "grpc://"+far.addr, share)
+	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64}
+	near.SetPolicy(rulesOf(t, rule))
+	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64, Direction: policy.Reply}))
+	c := connect(t, near.addr)
+	ctx := within(t)
+	var all sync.WaitGroup
+	for i := range 32 {
+		all.Go(func() {
+			in := payload(100_000 + i*1000)
+			if out, err := unary(ctx, c, "Unary", in); err != nil || !bytes.Equal(in, out) {
+				t.Errorf("%d bytes, %v", len(out), err)
+			}
+		})
+	}
+	all.Wait()
+}
