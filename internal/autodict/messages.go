@@ -35,6 +35,7 @@ const (
 	maxKindMemory    = 1 << 20  // bytes of the sample of one kind
 	maxKinds         = 64
 	maxMessageDicts  = 16 // kinds that have a dictionary
+	maxMethod        = 512 // bytes of a method's name
 	kindIdle         = time.Minute
 )
 
@@ -130,7 +131,7 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 	defer m.mu.Unlock()
 	k := m.kinds[name]
 	if k == nil {
-		if len(m.kinds) >= m.most() && !m.dropIdle(now) {
+		if len(method) > maxMethod || len(m.kinds) >= m.most() && !m.dropIdle(now) {
 			return nil
 		}
 		name.Method = string(bytes.Clone([]byte(name.Method))) // not a part of a request

@@ -264,6 +264,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.terms.tell(resp.Header, p)
 		c.terms.tellPair(c.g, resp.Header, &p)
 		if !p.untouched() {
+			delete(resp.Header, "Content-Length")
 			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, budget: c.g.config.Replies}
 			defer func() { w.free(); c.spent += time.Duration(w.spent.Load()) }()
 			body = w

@@ -57,32 +57,30 @@ func toPartner(r *policy.MessageRule, k *knowledge) string {
 
 // pairRequest completes the plan for requests.
 func (n *negotiation) pairRequest(p *plan, k *knowledge) {
-	pair := &pairing{method: n.pair.path, direction: policy.Request, watch: n.pair.watch}
-	if p.from == pairEncoding {
-		pair.prev = n.pair.peer
+	if !n.pair.watch && p.from != pairEncoding && p.to != pairEncoding {
+		return
+	}
+	p.pair = &pairing{method: n.pair.path, direction: policy.Request, watch: n.pair.watch}
+	if p.from == pairEncoding && n.pair.peer != nil {
+		p.pair.prev = n.pair.peer
 	}
 	if p.to == pairEncoding {
-		pair.next = k.partner
+		p.pair.next = k.partner
 	}
-	p.setPair(pair)
 }
 
 // pairReply completes the plan for replies. has are the dictionaries that the request has
 // listed to the upstream.
 func (n *negotiation) pairReply(p *plan, has *held) {
-	pair := &pairing{method: n.pair.path, direction: policy.Reply, watch: n.pair.watch}
+	if !n.pair.watch && p.from != pairEncoding && p.to != pairEncoding {
+		return
+	}
+	p.pair = &pairing{method: n.pair.path, direction: policy.Reply, watch: n.pair.watch}
 	if p.from == pairEncoding && has != nil {
-		pair.prev = has
+		p.pair.prev = has
 	}
 	if p.to == pairEncoding && n.pair.listed {
-		pair.next = n.pair.held
-	}
-	p.setPair(pair)
-}
-
-func (p *plan) setPair(pair *pairing) {
-	if pair.watch || pair.next != nil || pair.prev != nil {
-		p.pair = pair
+		p.pair.next = n.pair.held
 	}
 }
 
