@@ -109,6 +109,9 @@ func (k *gatewayPacker) job() pack.Job {
 
 // open connects once more, past the gateway's own few connections.
 func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
+	if auto := k.running.auto; !auto.Looked() || auto.Policy() != rules {
+		return pack.Session{}, fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
+	}
 	for _, number := range rules.Dictionaries() {
 		if !k.ready(number) {
 			return pack.Session{}, fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)

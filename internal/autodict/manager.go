@@ -93,6 +93,7 @@ type managed struct {
 	rule    *policy.Rule // of the rules given last, without a dictionary
 	current choice       // written by Run's goroutine only
 	tally   *tally
+	looks   int // at the record; see Looked
 
 	pace     pace
 	counted  seen      // up to where pace has observed
@@ -223,11 +224,13 @@ func (m *Manager) all() []*managed {
 func (m *Manager) step(ctx context.Context, r *managed) {
 	m.observe(r)
 	if ctx.Err() != nil || !m.readRecord(ctx, r) || !m.refresh(ctx, r) {
+		m.looked(r, 1)
 		return // without the store nothing can be done that others rely on
 	}
 	m.dropRetired(r)
 	m.resume(r)
 	m.adopt(ctx, r)
+	m.looked(r, enoughLooks)
 	samples, _ := r.sampler.size()
 	if reason := r.pace.due(m.o.now(), samples, r.sampler.isFull()); reason != "" {
 		m.renew(ctx, r, reason)
@@ -251,6 +254,28 @@ func (m *Manager) observe(r *managed) {
 		r.rejected = 0
 		m.beginVolume(r)
 	}
+}
+
+// enoughLooks is how many times a record that can't be read is waited for.
+const enoughLooks = 4
+
+func (m *Manager) looked(r *managed, times int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.looks = min(r.looks+times, enoughLooks)
+}
+
+// Looked reports whether Policy has what others have announced before, as far as that can
+// be had: who would seal a whole store with it should wait until then.
+func (m *Manager) Looked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.managed {
+		if r.looks < enoughLooks {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *Manager) readRecord(ctx context.Context, r *managed) bool {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -175,6 +177,20 @@ func TestBackgroundResumes(t *testing.T) {
 	if n := sealed(before, c); n != 6000 {
 		t.Errorf("%d of 6000 sealed", n)
 	}
+}
+
+// TestBackgroundAdoptsFirst: what is sealed without the dictionary that is there already
+// would stay so.
+func TestBackgroundAdoptsFirst(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 3000, 0, 300)
+	d := testDict(t)
+	announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true})
+	g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", "rules: [{key: 'string:*', setting: zstd-3, dictionary: auto}]")
+	eventually(t, "a pass ends", func() bool { return g.metric(t, passesDone) > 0 })
+	eventually(t, "all are sealed", func() bool { return g.metric(t, packMetric("values_total")) >= 3000 })
+	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x                3000", d.Number()))
 }
 
 // TestBackgroundEstimates: nothing is changed, and the metrics say what could be.
