@@ -280,7 +280,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.fail(err)
 		return
 	}
-	copyTrailers(c.w.Header(), resp.Trailer)
+	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
+		c.g.config.Stats.Error("trailer")
+	}
 }
 
 // endsWithHeaders reports whether there is nothing behind the headers, neither messages

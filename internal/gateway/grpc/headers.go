@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // upstreamRequest is the client's request as the upstream gets it: the same path,
@@ -41,10 +43,17 @@ func copyHeaders(to, from http.Header) {
 
 // copyTrailers hands on trailers. The prefix is how the server wants those that were not
 // announced, which gRPC's never are.
-func copyTrailers(to, from http.Header) {
+//
+// Names that HTTP forbids in trailers get lost; it returns how many.
+func copyTrailers(to, from http.Header) (lost int) {
 	for name, values := range from {
+		if !httpguts.ValidTrailerHeader(name) {
+			lost++
+			continue
+		}
 		to[http.TrailerPrefix+name] = values
 	}
+	return lost
 }
 
 // isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it

@@ -13,12 +13,16 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -169,6 +173,64 @@ func startRaw(t testing.TB, handler http.HandlerFunc) string {
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return l.Addr().String()
+}
+
+// Trailing metadata under names that HTTP forbids there is lost, and counted. Everything else,
+// and the same names in headers and in responses of nothing but a status, passes.
+func TestForbiddenTrailers(t *testing.T) {
+	names := []string{"www-authenticate", "cache-control", "range", "if-match", "realm"}
+	server := startServer(t, func(_ any, s grpc.ServerStream) error {
+		md := metadata.Pairs("x-other", "1")
+		for _, name := range names {
+			md.Set(name, "v")
+		}
+		s.SetTrailer(md)
+		if m, _ := grpc.MethodFromServerStream(s); m == "/test.Echo/Fail" {
+			return status.Error(codes.Unauthenticated, "who?")
+		}
+		_ = s.SetHeader(md)
+		return echoAll(s)
+	})
+	g := startGateway(t, "grpc://"+server, nil)
+	c := connect(t, g.addr)
+	var header, trailer, only metadata.MD
+	mustEcho(t, c, payload(10), grpc.Header(&header), grpc.Trailer(&trailer))
+	if len(trailer["x-other"]) != 1 || g.stats.Snapshot().Errors["trailer"] != 1 {
+		t.Errorf("trailer %v, %v", trailer, g.stats.Snapshot().Errors)
+	}
+	_, err := unary(within(t), c, "Fail", nil, grpc.Trailer(&only))
+	if status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
+	for _, name := range names {
+		if len(header[name]) != 1 || len(only[name]) != 1 {
+			t.Errorf("%s: in headers %v, in a response of nothing else %v", name, header[name], only[name])
+		}
+	}
+}
+
+// A response that says its length is recoded all the same.
+func TestContentLengthOfReplies(t *testing.T) {
+	body := frame(true, pack(t, "gzip", payload(5000)))
+	server := startRaw(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Encoding", "gzip")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	for _, rule := range []string{"", "raw"} {
+		g := startGateway(t, "grpc://"+server, nil)
+		want := body
+		if rule != "" {
+			g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, rule)}))
+			want = frame(false, payload(5000))
+		}
+		code, message, out := post(t, rawClient(t, g.addr), "Any", strings.NewReader(""), "Grpc-Accept-Encoding", "gzip")
+		if code != "0" || !bytes.Equal(out, want) {
+			t.Errorf("rule %q: %s %q, %d bytes", rule, code, message, len(out))
+		}
+	}
 }
 
 // A thousand calls whose readers have stopped hold their windows, and no more; others go on.

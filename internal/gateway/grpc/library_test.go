@@ -1,0 +1,68 @@
+package grpc
+
+//lint:file-ignore SA1019 the same library as the gateway's.
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// The transport has no types for what it says when a server has not begun with a call: what
+// happens is known by its words. Here it happens, so that other words don't go unnoticed.
+func TestTransportsErrorsAreKnown(t *testing.T) {
+	request := func(h *hop) error {
+		resp, err := h.conn.RoundTrip(newRequest(within(t), t))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	for _, test := range []struct {
+		name             string
+		do               func(h *hop) error
+		notSeen, useless bool
+	}{
+		{"GOAWAY below the stream", func(h *hop) error { _ = request(h); return request(h) }, true, false},
+		{"closed before its first stream", func(h *hop) error { _ = h.conn.Close(); return request(h) }, true, true},
+		{"closed after it", func(h *hop) error { _ = request(h); _ = h.conn.Close(); return request(h) }, true, true},
+		{"not to be used again", func(h *hop) error { _ = request(h); h.conn.SetDoNotReuse(); return request(h) }, true, true},
+		{"a request that is cancelled", func(h *hop) error {
+			ctx, cancel := context.WithCancel(within(t))
+			cancel()
+			_, err := h.conn.RoundTrip(newRequest(ctx, t))
+			return err
+		}, false, false},
+	} {
+		addr, _ := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
+			if n == 2 {
+				return fr.WriteGoAway(id-2, http2.ErrCodeNo, nil) == nil
+			}
+			answerOK(fr, id)
+			return true
+		})
+		g := startGateway(t, "grpc://"+addr, nil)
+		h, err := g.pool.connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := test.do(h); {
+		case err == nil:
+			t.Errorf("%s: no error", test.name)
+		case notSeen(err) != test.notSeen || unusable(err) != test.useless:
+			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, notSeen(err), unusable(err))
+		}
+		_ = h.conn.Close()
+	}
+}
+
+func newRequest(ctx context.Context, t *testing.T) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://test/a/b", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
