@@ -15,7 +15,7 @@ import (
 // drop one. A lost turn is replaced when the garbage collector finds it, at no
 // cost for those that come back. And goroutines may wait for each other while
 // all turns are out: when none has come back for a while, one waiter after the
-// other goes ahead without.
+// other goes ahead without, and the collector looks for lost ones.
 type turns struct {
 	free    chan *turn
 	moves   atomic.Uint64 // turns given back, and calls let through without one
@@ -79,6 +79,7 @@ func (t *turns) wait() *turn {
 			return turn
 		case <-timer.C:
 			if t.moves.CompareAndSwap(seen, seen+1) {
+				go runtime.GC() // it finds lost turns, and runs by itself only where much is allocated
 				return nil
 			}
 			timer.Reset(t.patient)

@@ -42,6 +42,22 @@ func TestALostTurnComesBack(t *testing.T) {
 	}
 }
 
+// When all turns are lost nothing allocates any more, and the collector has no
+// reason of its own to run.
+func TestWaitersFindLostTurns(t *testing.T) {
+	turns := newTurns(1)
+	turns.patient = 5 * time.Millisecond
+	turns.take()
+	turns.take() // goes ahead without, after a while
+	for range 400 {
+		if turns.inUse() == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Error("the turn is still lost")
+}
+
 // Whoever holds all turns waits for the one who waits for a turn.
 func TestNobodyWaitsForEver(t *testing.T) {
 	turns := newTurns(1)
