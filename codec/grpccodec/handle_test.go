@@ -299,7 +299,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "identity", "raw", "zlib", "zstd-23", "zstd-0", "zstd@00000001", "snappy-4", "Zstd", "br"} {
-		if _, err := New(name, Options{}); !errors.Is(err, ErrUnknownName) {
+		if _, err := New(name, Options{}); !errors.Is(err, ErrUnknownName) || !strings.Contains(err.Error(), "encodings are zstd, minlz, s2, lz4, snappy, gzip,") {
 			t.Errorf("%q: %v", name, err)
 		}
 		if out, err := NewSet(Options{}).AppendCompress([]byte("x"), nil, name); !errors.Is(err, ErrUnknownName) || string(out) != "x" {

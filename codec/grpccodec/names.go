@@ -3,6 +3,7 @@ package grpccodec
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -25,7 +26,7 @@ func parse(name string) (codec.Setting, error) {
 		err = errors.New("not an encoding of gRPC messages")
 	}
 	if err != nil {
-		return s, fmt.Errorf("%w %q: %w", ErrUnknownName, name, err)
+		return s, fmt.Errorf("%w %q: %w; encodings are %s, with a level or without: zstd-3", ErrUnknownName, name, err, strings.Join(names[:], ", "))
 	}
 	return s, nil
 }
