@@ -34,7 +34,7 @@ const (
 	MaxMessageSample = 16 << 10 // bytes; longer messages gain nothing from a dictionary
 	maxKindMemory    = 1 << 20  // bytes of the sample of one kind
 	maxKinds         = 64
-	maxMessageDicts  = 16 // kinds that have a dictionary
+	maxMessageDicts  = 16  // kinds that have a dictionary
 	maxMethod        = 512 // bytes of a method's name
 	kindIdle         = time.Minute
 )
