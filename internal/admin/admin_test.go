@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -48,7 +49,14 @@ func sampleOptions(t *testing.T) Options {
 			Gateways: []GatewayInfo{{
 				Name: "cache", Listen: "127.0.0.1:6380", Upstream: "tcp://h:6379", Enabled: true,
 				Rules: []RuleInfo{{"orders", "order:*", "lz4"}, {"menus", "menu:* · string", "zstd-3"}},
-				Pack:  &Packing{Wanted: true, LastPass: &time.Time{}, Trouble: "upstream unreachable"},
+				Messages: []Kind{{
+					KindStatus: autodict.KindStatus{
+						Method: "/s/<b>M", Direction: "request", Rule: "small", Messages: 2, Bytes: 600,
+						Sizes: []autodict.SizeBucket{{UpTo: 511, Messages: 2}},
+					},
+					Dictionary: "0a1b2c3d", DictionaryBytes: 4096, PromisedRatio: 5, ObservedRatio: 4.5,
+				}},
+				Pack: &Packing{Wanted: true, LastPass: &time.Time{}, Trouble: "upstream unreachable"},
 			}},
 			Dictionaries: []Dictionary{{Name: "orders", Number: "0a1b2c3d", Bytes: 16384, Gateway: "cache", Rule: "menus", Promised: 4, Observed: 3.9}},
 		}
@@ -208,6 +216,30 @@ func fieldNames(v any, into map[string]bool) map[string]bool {
 		}
 	}
 	return into
+}
+
+// /api/messages is there where messages are measured, and asks for it to be done no more often
+// than once in a while.
+func TestMessagesAreMeasuredRarely(t *testing.T) {
+	opts := sampleOptions(t)
+	if resp, _ := get(t, New(opts).Handler(), "GET", "/api/messages"); resp.StatusCode != 404 {
+		t.Error(resp.Status)
+	}
+	asked := 0
+	opts.Messages = func() []GatewayKinds {
+		asked++
+		return []GatewayKinds{{Gateway: "ingest", Messages: []MeasuredKind{{Estimates: []autodict.Estimate{{Setting: "s2", Ratio: 2.5}}}}}}
+	}
+	h := New(opts).Handler()
+	for range 3 {
+		_, body := get(t, h, "GET", "/api/messages")
+		if !strings.Contains(body, `"setting": "s2"`) || strings.Contains(body, "null") && !strings.Contains(body, `"sizes": null`) {
+			t.Error(body)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
 }
 
 func TestServeAndShutdown(t *testing.T) {

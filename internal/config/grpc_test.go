@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -51,5 +52,57 @@ func TestGRPC(t *testing.T) {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
+	}
+}
+
+func TestPairs(t *testing.T) {
+	const good = `dictionaries:
+  - {name: orders, file: orders.dict}
+gateways:
+  - name: a
+    protocol: grpc
+    listen: 127.0.0.1:1
+    upstream: grpc://host:2
+    peers: true
+    sample: true
+    rules:
+      - {service: small, setting: zstd-3, dictionary: auto}
+      - {setting: zstd-3, dictionary: orders}
+`
+	c, err := Parse("f", []byte(good), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := codec.NewDict([]byte("what orders have in common"))
+	p, err := c.Gateways[0].Messages(map[string]*codec.Dict{"orders": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.Rules()
+	if !r[0].AutoDict || r[0].Dict != nil || r[1].AutoDict || r[1].Dict != file || r[1].Setting.Dict != 0 {
+		t.Errorf("%+v, %+v", r[0], r[1])
+	}
+	if _, err := c.Gateways[0].Messages(nil); err == nil {
+		t.Error("a dictionary that is not there")
+	}
+	large, _ := codec.NewDict(make([]byte, maxPairDictionary+1))
+	if _, err := c.Gateways[0].Messages(map[string]*codec.Dict{"orders": large}); err == nil {
+		t.Error("a dictionary that other gateways don't take")
+	}
+	for bad, want := range map[string]string{
+		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 takes no dictionary",
+		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `no dictionary "others"`,
+		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is for stores",
+		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc",
+	} {
+		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	again := *c
+	again.Gateways = []Gateway{c.Gateways[0]}
+	again.Gateways[0].Peers, again.Gateways[0].Sample = false, false
+	if keys := strings.Join(Frozen(c, &again), " "); keys != "gateways[a].peers gateways[a].sample" {
+		t.Error(keys)
 	}
 }
