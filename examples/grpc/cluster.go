@@ -59,7 +59,7 @@ func (r *runner) startCluster(v variant, delay time.Duration) (c *cluster, err e
 		}
 	}()
 	for range zones {
-		addr, err := freeAddr()
+		addr, err := r.freeAddr()
 		if err != nil {
 			return c, err
 		}
@@ -96,7 +96,7 @@ func (r *runner) startCluster(v variant, delay time.Duration) (c *cluster, err e
 // startFar starts the gateway beside a receiver: with its defaults it reads whatever
 // another gateway writes, and hands it on as the receiver understands it.
 func (c *cluster) startFar(r *runner, upstream string) (addr string, err error) {
-	if addr, err = freeAddr(); err != nil {
+	if addr, err = r.freeAddr(); err != nil {
 		return "", err
 	}
 	p, err := startProcess(r.ctx, r.cinch, "serve", "--admin", "off", "--grpc", addr+"=grpc://"+upstream)
@@ -112,7 +112,7 @@ func (c *cluster) startNear(r *runner, setting string) error {
 	var b strings.Builder
 	b.WriteString("admin: {listen: off}\nlog: {level: warn}\ngateways:\n")
 	for i, zone := range zones {
-		addr, err := freeAddr()
+		addr, err := r.freeAddr()
 		if err != nil {
 			return err
 		}
@@ -194,6 +194,7 @@ type runner struct {
 	ctx      context.Context
 	work     string
 	cinch    string
+	port     int // to try next, see freeAddr
 	payloads map[payloadKind]payloadFile
 }
 

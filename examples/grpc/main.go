@@ -53,8 +53,7 @@ type options struct {
 	out      string
 }
 
-func runExample(args []string) error {
-	var o options
+func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("grpc", flag.ContinueOnError)
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
 	f.BoolVar(&o.load, "load", false, "measure at rising load, and write the table to --out; some ten minutes")
@@ -63,6 +62,20 @@ func runExample(args []string) error {
 	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
 	f.StringVar(&o.out, "out", "bench/results/grpc-load.md", "where --load writes")
 	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		err = fmt.Errorf("%q is no flag: see --help", f.Arg(0))
+	case o.series < 1 || o.requests < 1:
+		err = errors.New("--series and --requests are 1 at least")
+	}
+	return o, err
+}
+
+func runExample(args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -78,7 +91,7 @@ func runExample(args []string) error {
 			return err
 		}
 	}
-	r := &runner{ctx: ctx, work: work, cinch: o.cinch, payloads: map[payloadKind]payloadFile{}}
+	r := &runner{ctx: ctx, work: work, cinch: o.cinch, port: firstPort(), payloads: map[payloadKind]payloadFile{}}
 	if o.load {
 		return r.measureLoad(o.out)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -117,14 +118,26 @@ func buildCinch(ctx context.Context, out string) error {
 	return nil
 }
 
-// freeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// Ports are taken from below those that the kernel gives to outgoing connections, of which
+// the programs here make many.
+const lowestPort, highestPort = 12000, 32000
+
+func firstPort() int { return lowestPort + rand.IntN(highestPort-lowestPort) }
+
+// freeAddr is an address of 127.0.0.1 that nothing listened on a moment ago. No two calls
+// return the same.
+func (r *runner) freeAddr() (addr string, err error) {
+	for range 100 {
+		addr = fmt.Sprintf("127.0.0.1:%d", r.port)
+		if r.port++; r.port == highestPort {
+			r.port = lowestPort
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", err
 }
 
 // waitHealthy asks for the health of whatever is behind an address, gateways and all.

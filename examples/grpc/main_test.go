@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOptions(t *testing.T) {
+	if o, err := parseOptions([]string{"--requests", "3"}); err != nil || o.requests != 3 || o.series != 2000 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for args, want := range map[string]string{
+		"--requests 0":   "1 at least",
+		"--series -1":    "1 at least",
+		"load":           `"load" is no flag`,
+		"--json x --out": `"x" is no flag`,
+	} {
+		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// Processes are started on these one after the other: what was handed out is not there
+// again, though nobody may listen on it yet.
+func TestAddressesDiffer(t *testing.T) {
+	r := &runner{port: highestPort - 2}
+	seen := map[string]bool{}
+	for range 20 {
+		addr, err := r.freeAddr()
+		if err != nil || seen[addr] {
+			t.Fatalf("%s, %v", addr, err)
+		}
+		seen[addr] = true
+	}
+}
