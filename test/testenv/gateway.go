@@ -24,8 +24,10 @@ type GatewayConfig struct {
 	Rules string
 	// Settings are further YAML lines of that gateway, such as "enabled: false".
 	Settings string
-	Force    bool     // seal everything that may be sealed, even at a loss (--test-force)
-	Args     []string // further arguments of cinch serve
+	// Process is YAML lines of the process itself, such as "training: {poll: 1s}".
+	Process string
+	Force   bool     // seal everything that may be sealed, even at a loss (--test-force)
+	Args    []string // further arguments of cinch serve
 
 	Race   bool // build with the race detector; a report fails the test
 	PureGo bool // build with CGO_ENABLED=0
@@ -101,7 +103,7 @@ func (g *GatewayServer) arguments() ([]string, error) {
 		upstream = g.protocol() + "://" + upstream
 	}
 	args := []string{"serve"}
-	if g.cfg.Rules == "" && g.cfg.Settings == "" {
+	if g.cfg.Rules == "" && g.cfg.Settings == "" && g.cfg.Process == "" {
 		args = append(args, "--"+g.protocol(), g.Addr+"="+upstream, "--admin", g.Admin)
 	} else {
 		path := filepath.Join(g.dir, "cinch.yaml")
@@ -118,6 +120,7 @@ func (g *GatewayServer) arguments() ([]string, error) {
 
 func (g *GatewayServer) configFile(upstream string) string {
 	var b strings.Builder
+	writeIndented(&b, "", g.cfg.Process)
 	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: %s\n", g.Admin, g.protocol())
 	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, upstream)
 	writeIndented(&b, "    ", g.cfg.Settings)
