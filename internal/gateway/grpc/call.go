@@ -220,7 +220,7 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	}
 	if endsWithHeaders(resp) {
 		h := resp.Header
-		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message")) {
+		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), a.plan.to) {
 			k.learnRefusal(a.plan.to)
 			c.g.config.Stats.Error("encoding_refused")
 			return canOpen(a.plan.to)

@@ -182,12 +182,19 @@ func (k *knowledge) endTrial() {
 }
 
 // saysNotInstalled reports whether a response of nothing but a status means that the
-// server does not know the encoding: grpc-go's "Decompressor is not installed …", and what
-// Java, C, Node, .NET and Rust say instead. All speak of compression or of an encoding.
-func saysNotInstalled(code, message string) bool {
-	if code != "12" && code != "13" { // UNIMPLEMENTED, and INTERNAL of some
-		return false
-	}
+// server does not know the encoding. The call is sent again then, so an application's own
+// error that speaks of compression must not be taken for it: all servers name the encoding
+// (C did not always), and INTERNAL counts only in the words of those who say that.
+func saysNotInstalled(code, message, encoding string) bool {
 	message = strings.ToLower(message)
-	return strings.Contains(message, "compress") || strings.Contains(message, "encoding")
+	switch code {
+	case "12": // UNIMPLEMENTED: Go, Java, Node, .NET, Rust, C
+		named := strings.Contains(message, encoding)
+		return named && (strings.Contains(message, "compress") || strings.Contains(message, "encoding")) ||
+			strings.HasPrefix(message, "invalid compression algorithm value")
+	case "13": // INTERNAL: older Go and Java
+		return strings.Contains(message, "decompressor is not installed for grpc-encoding") ||
+			strings.Contains(message, "can't find decompressor for "+encoding)
+	}
+	return false
 }

@@ -169,7 +169,7 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 		k.partner.lost(number)
 		return again
 	}
-	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message")) {
+	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), pairEncoding) {
 		k.partner.stop()
 		c.g.config.Stats.Error("encoding_refused")
 		return true

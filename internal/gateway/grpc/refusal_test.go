@@ -1,0 +1,67 @@
+package grpc
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func TestSaysNotInstalled(t *testing.T) {
+	for _, test := range []struct {
+		code, message string
+		want          bool
+	}{
+		{"12", `grpc: Decompressor is not installed for grpc-encoding "zstd"`, true},
+		{"12", "Can't find decompressor for zstd", true},
+		{"12", `Received message compressed with unsupported encoding "zstd"`, true},
+		{"12", "Unsupported grpc-encoding value 'zstd'. Supported encodings: identity, gzip", true},
+		{"12", "Content is compressed with `zstd` which isn't supported", true},
+		{"12", "Compression algorithm 'zstd' is disabled.", true},
+		{"12", "Invalid compression algorithm value '4'.", true},
+		{"13", `grpc: Decompressor is not installed for grpc-encoding "zstd"`, true},
+		{"13", "Can't find decompressor for zstd", true},
+		{"12", "unknown method Push", false},
+		{"12", "video encoding h265 is not supported", false},
+		{"13", "could not decompress the stored chunk", false},
+		{"13", "zstd: decompression of block 7 failed", false},
+		{"2", `grpc: Decompressor is not installed for grpc-encoding "zstd"`, false},
+	} {
+		if got := saysNotInstalled(test.code, test.message, "zstd"); got != test.want {
+			t.Errorf("%s %s: %v", test.code, test.message, got)
+		}
+	}
+}
+
+// Calls may change something: an error of the application's own, which happens to speak of
+// compression, is no reason to run one again.
+func TestApplicationErrorsAreFinal(t *testing.T) {
+	for _, want := range []*status.Status{
+		status.New(codes.Internal, "could not decompress the stored chunk"),
+		status.New(codes.Internal, "zstd: decompression of block 7 failed"),
+		status.New(codes.Unimplemented, "video encoding h265 is not supported"),
+	} {
+		var ran atomic.Int64
+		server := startServer(t, func(_ any, s grpc.ServerStream) error {
+			var m []byte
+			if err := s.RecvMsg(&m); err != nil {
+				return err
+			}
+			ran.Add(1)
+			return want.Err()
+		})
+		g := startGateway(t, "grpc://"+server, nil)
+		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+		_, err := unary(within(t), connect(t, g.addr), "Unary", payload(3000))
+		if got := status.Convert(err); got.Code() != want.Code() || got.Message() != want.Message() {
+			t.Errorf("%v instead of %v", got, want)
+		}
+		if n := ran.Load(); n != 1 {
+			t.Errorf("%v: the call ran %d times", want, n)
+		}
+	}
+}
