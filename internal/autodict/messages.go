@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// MessagesOptions configure a Messages. Trainer is required where rules train. What is zero
+// MessagesOptions configure a Messages. Without a Trainer nothing is trained. What is zero
 // has the default of [Options].
 type MessagesOptions struct {
 	Trainer *Trainer
@@ -224,7 +224,7 @@ func (m *Messages) ByHash(hash [32]byte, d policy.Direction) (*codec.Dict, bool)
 
 // Run trains until ctx ends.
 func (m *Messages) Run(ctx context.Context) {
-	for {
+	for m.o.train != nil {
 		for _, k := range m.trained() {
 			m.step(ctx, k)
 		}

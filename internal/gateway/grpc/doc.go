@@ -10,6 +10,8 @@
 //	             and presume.go, what others behind the same name do
 //	rewrite.go   what becomes of a message; room.go, the memory for it;
 //	             cache.go, what becomes of its copies
+//	pair.go      dictionaries between two gateways; partner.go, the near one's view of the
+//	             far one, peer.go, the reverse
 //	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with

@@ -115,7 +115,9 @@ func NewGateway(c Config) *Gateway {
 
 // SetPolicy puts rules into force for calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) {
-	g.kinds.Keep(p.Rules())
+	if p != nil {
+		g.kinds.Keep(p.Rules())
+	}
 	g.policy.Store(p)
 }
 

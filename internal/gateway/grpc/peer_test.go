@@ -156,8 +156,8 @@ func TestHostilePeer(t *testing.T) {
 			t.Errorf("%x: status %s, %s", bad, got, text)
 		}
 	}
-	c.CloseIdleConnections()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		c.CloseIdleConnections() // once its last stream has ended for the client too
 		far.shelf.mu.Lock()
 		left := far.shelf.bytes + len(far.shelf.dicts)
 		far.shelf.mu.Unlock()
