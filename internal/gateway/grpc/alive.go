@@ -3,8 +3,11 @@ package grpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // errSilent is why a connection was given up.
@@ -81,10 +84,19 @@ func (h *hop) answers(in time.Duration) bool {
 
 // explain says why a call on h failed, when the error doesn't.
 func (h *hop) explain(err error) error {
-	if h.silent.Load() {
+	switch {
+	case h.silent.Load():
 		return errSilent
+	case h.heard.Load() == 0 && broken(err):
+		return fmt.Errorf("%w (no call was ever answered on this connection: does a gRPC server without TLS listen there? With TLS it is grpcs://)", err)
 	}
 	return err
+}
+
+// broken reports whether err is the connection's end and not that of one call.
+func broken(err error) bool {
+	var reset http2.StreamError
+	return !errors.As(err, &reset) && !notSeen(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // heardBody is a response's body whose connection notes what came of it.

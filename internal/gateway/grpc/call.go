@@ -258,7 +258,8 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 	c.body = heardBody{resp.Body, a.hop}
 	var body io.Reader = &c.body
-	if c.grpc {
+	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
+	if framed {
 		a.hop.knows.partner.offered(resp.Header)
 		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
 		c.terms.tell(resp.Header, p)
@@ -276,7 +277,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if !endsWithHeaders(resp) {
 		_ = http.NewResponseController(c.w).Flush()
 	}
-	if err := c.copy(body); err != nil {
+	if err := c.copy(body, framed); err != nil {
 		c.fail(err)
 		return
 	}
@@ -292,8 +293,9 @@ func endsWithHeaders(resp *http.Response) bool { return len(resp.Header["Grpc-St
 // errClient is wrapped by errors of writing to the client, which needs no answer then.
 var errClient = errors.New("the client is gone")
 
-// copy moves messages from the upstream to the client, and sends on at once what is ready.
-func (c *call) copy(from io.Reader) error {
+// copy moves a body, of messages if it is framed, from the upstream to the client, and sends
+// on at once what is ready.
+func (c *call) copy(from io.Reader, framed bool) error {
 	buf := gateway.GetBuffer(copyBytes)[:copyBytes]
 	defer gateway.PutBuffer(buf)
 	var messages wholes
@@ -302,7 +304,7 @@ func (c *call) copy(from io.Reader) error {
 		n, err := from.Read(buf[have:])
 		have += n
 		ready := have
-		if c.grpc && !errors.Is(err, io.EOF) {
+		if framed && !errors.Is(err, io.EOF) {
 			ready = messages.ready(buf[:have], len(buf))
 		}
 		if ready > 0 {
