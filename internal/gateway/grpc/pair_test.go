@@ -446,3 +446,35 @@ func pump(to, from net.Conn) {
 		}
 	}
 }
+
+// More dictionaries than there are places: the first ones stay, the rest go without.
+func TestMoreDictionariesThanPlaces(t *testing.T) {
+	server := startServer(t, echo)
+	far := startGateway(t, "grpc://"+server, asPeer)
+	near := startGateway(t, "grpc://"+far.addr, nil)
+	var rules []policy.MessageRule
+	const n = maxSent + 4
+	for i := range n {
+		rules = append(rules, policy.MessageRule{
+			Space: fmt.Sprintf("s%d", i), Direction: policy.Request, Setting: set(t, "zstd-1"), MinSize: 64, Dict: someDict(t, i),
+		})
+	}
+	near.SetPolicy(rulesOf(t, rules...))
+	far.SetPolicy(rulesOf(t, rules...))
+	c := connect(t, near.addr)
+	in := payload(300)
+	for end := time.Now().Add(20 * time.Second); near.pairs.sent.Load() < maxSent && time.Now().Before(end); {
+		for i := range n {
+			var out []byte
+			_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i), &in, &out) // the server knows no such method
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 5 * n {
+		var out []byte
+		_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i%n), &in, &out)
+	}
+	if sent, missing := near.pairs.sent.Load(), near.pairs.missing.Load(); sent != maxSent || missing != 0 || near.pairs.failed.Load() != 0 {
+		t.Errorf("%d dictionaries were sent, %d were missing", sent, missing)
+	}
+}

@@ -42,6 +42,7 @@ const (
 	pairTimeout   = 10 * time.Second
 	pairPause     = time.Minute // after an exchange that failed
 	pairSlow      = time.Second
+	keepSent      = 10 * time.Minute // before a dictionary makes room for another
 )
 
 // partner is what we know of the gateway behind one connection to the upstream: which of
@@ -60,10 +61,16 @@ type partner struct {
 	speaks    bool // it listed pairEncoding
 	off       bool // for good
 	missing   int
-	sent      [][wire.HashLen]byte // hashes, the oldest first
+	sent      []sentDict // the oldest first
 	busy      bool
 	exchanges int
 	notBefore time.Time
+}
+
+// sentDict is a dictionary that the other side has.
+type sentDict struct {
+	hash [wire.HashLen]byte
+	at   time.Time
 }
 
 // held are the dictionaries of replies that were fetched over a connection. It is never
@@ -142,7 +149,7 @@ func (p *partner) lost(number uint32) {
 	defer p.mu.Unlock()
 	p.missing++
 	p.off = p.off || p.missing >= maxMissing
-	p.sent = slices.DeleteFunc(p.sent, func(hash [wire.HashLen]byte) bool { return numberOf(hash) == number })
+	p.sent = slices.DeleteFunc(p.sent, func(s sentDict) bool { return numberOf(s.hash) == number })
 }
 
 func numberOf(hash [wire.HashLen]byte) uint32 {
@@ -157,8 +164,10 @@ func (p *partner) has(d *codec.Dict) bool {
 	switch {
 	case !p.speaks || p.off || !wire.Nameable(d.Number()) || len(d.Content()) > maxPairDict:
 		return false
-	case slices.Contains(p.sent, d.Hash()):
+	case slices.ContainsFunc(p.sent, func(s sentDict) bool { return s.hash == d.Hash() }):
 		return true
+	case len(p.sent) == maxSent && time.Since(p.sent[0].at) < keepSent:
+		return false // or more dictionaries than there are places would take turns
 	}
 	p.begin("put", func(ctx context.Context) error { return p.put(ctx, d) })
 	return false
@@ -216,7 +225,7 @@ func (p *partner) put(ctx context.Context, d *codec.Dict) error {
 	p.totals.sent.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sent = append(p.sent, d.Hash())
+	p.sent = append(p.sent, sentDict{d.Hash(), time.Now()})
 	p.sent = p.sent[max(len(p.sent)-maxSent, 0):]
 	return nil
 }
