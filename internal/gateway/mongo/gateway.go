@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,7 @@ type Gateway struct {
 	server gateway.Server
 	shapes shapes
 	link   link
+	reach  reach
 
 	balancer balancer
 
@@ -135,8 +137,25 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, member, err := g.dial()
 	if err != nil {
 		g.cfg.Stats.Error("upstream_unreachable")
-		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+		if n, say := g.reach.refuse(time.Now()); say {
+			g.cfg.Log.Warn("upstream unreachable, clients are disconnected until it is there", "upstream", g.upstreams(), "refused", n, "err", err)
+		}
 		return nil
 	}
+	if n, again := g.reach.answer(); again {
+		g.cfg.Log.Info("upstream reachable again", "upstream", g.upstreams(), "refused", n)
+	}
 	return newSession(g, client, up, member)
+}
+
+// upstreams names what the gateway leads to, for the log.
+func (g *Gateway) upstreams() string {
+	if len(g.cfg.Members) == 0 {
+		return g.cfg.Upstream.String()
+	}
+	names := make([]string, len(g.cfg.Members))
+	for i, m := range g.cfg.Members {
+		names[i] = m.String()
+	}
+	return strings.Join(names, ",")
 }

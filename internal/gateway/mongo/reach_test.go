@@ -1,0 +1,98 @@
+package mongo
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A failover refuses every dial of every driver's pool: one line says so, and one that it is
+// over.
+func TestUnreachableIsLoggedOnce(t *testing.T) {
+	l := listen(t)
+	_ = l.Close()
+	s := serve(t, l.Addr().String(), withZstd)
+	for range 20 {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if n, err := io.Copy(io.Discard, c); err != nil || n != 0 {
+			t.Fatalf("%d bytes, %v from a gateway whose server is down", n, err)
+		}
+		_ = c.Close()
+	}
+	if n := strings.Count(s.log.String(), `msg="upstream unreachable`); n != 1 {
+		t.Fatalf("%d lines for 20 refused dials", n)
+	}
+
+	up, err := net.Listen("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	for range 2 {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write(helloRequest()); err != nil {
+			t.Fatal(err)
+		}
+		accepted(t, up)
+	}
+	if text := s.log.String(); strings.Count(text, "upstream reachable again") != 1 || !strings.Contains(text, "refused=19") {
+		t.Error("the log does not say once that 19 more dials were refused")
+	}
+}
+
+// accepted waits until a client's bytes are there: the gateway's own questions are answered
+// by hanging up.
+func accepted(t *testing.T, l net.Listener) {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.ReadFull(c, make([]byte, len(helloRequest()))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server that comes and goes costs a line for each pause at most, and none is lost count of.
+func TestReachIsBounded(t *testing.T) {
+	var r reach
+	now := time.Now()
+	if n, say := r.refuse(now); !say || n != 1 {
+		t.Errorf("the first refusal: %d, %v", n, say)
+	}
+	lines := 0
+	for range 100 {
+		if _, again := r.answer(); again {
+			lines++
+		}
+		if _, say := r.refuse(now.Add(reachPause - 1)); say {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines in one pause, want 1: reachable again", lines)
+	}
+	if n, say := r.refuse(now.Add(reachPause)); !say || n != 101 {
+		t.Errorf("after the pause: %d, %v; want all 101 since the last line", n, say)
+	}
+	if n, say := r.refuse(now.Add(2 * reachPause)); say || n != 0 {
+		t.Errorf("still down: %d, %v", n, say)
+	}
+	if n, again := r.answer(); !again || n != 1 {
+		t.Errorf("reachable again: %d, %v", n, again)
+	}
+	if _, again := r.answer(); again {
+		t.Error("reachable again, said twice")
+	}
+}
