@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestUnixSocket(t *testing.T) {
@@ -30,10 +31,18 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	newTestClient(t, c).echo("hello")
-	for name, got := range map[string]Traffic{
-		"server": h.Stats.Snapshot().Wire.Client, "dialer": up.Stats.Snapshot().Wire.Upstream,
+	for name, counted := range map[string]func() Traffic{
+		"server": func() Traffic { return h.Stats.Snapshot().Wire.Client },
+		"dialer": func() Traffic { return up.Stats.Snapshot().Wire.Upstream },
 	} {
-		if want := (Traffic{6, 6}); got != want {
+		want := Traffic{6, 6}
+		for range 500 { // the peer may have the bytes before they are counted
+			if counted() == want {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := counted(); got != want {
 			t.Errorf("%s counted %+v", name, got)
 		}
 	}
