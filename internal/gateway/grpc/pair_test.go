@@ -383,6 +383,7 @@ type cutter struct {
 	addr string
 	t    testing.TB
 	next chan string
+	cut  chan struct{} // all connections have been
 }
 
 func newSwitch(t testing.TB) *cutter {
@@ -391,13 +392,18 @@ func newSwitch(t testing.TB) *cutter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{addr: l.Addr().String(), t: t, next: make(chan string)}
+	c := &cutter{addr: l.Addr().String(), t: t, next: make(chan string), cut: make(chan struct{})}
 	t.Cleanup(func() { _ = l.Close() })
 	go c.run(l)
 	return c
 }
 
-func (c *cutter) to(addr string) { c.next <- addr }
+// to cuts all connections and leads new ones to addr. When it returns no call can be answered
+// over an old one.
+func (c *cutter) to(addr string) {
+	c.next <- addr
+	<-c.cut
+}
 
 func (c *cutter) run(l net.Listener) {
 	accepted := make(chan net.Conn)
@@ -420,6 +426,7 @@ func (c *cutter) run(l net.Listener) {
 				_ = conn.Close()
 			}
 			open = nil
+			c.cut <- struct{}{}
 		case in, ok := <-accepted:
 			if !ok {
 				return
