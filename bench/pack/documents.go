@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 var (
@@ -56,8 +58,8 @@ func (o *options) train() error {
 }
 
 // fill writes all documents, plain.
-func (o *options) fill(s *server) error {
-	c := s.client()
+func (o *options) fill(s *rig.Process) error {
+	c := s.Client()
 	defer c.Close()
 	const batch = 500
 	for from := 0; from < o.keys; from += batch {

@@ -9,9 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 type options struct {
@@ -61,17 +62,17 @@ func run(o *options) error {
 		return err
 	}
 	o.cinch = filepath.Join(o.work, "cinch")
-	if text, err := exec.Command("go", "build", "-o", o.cinch, "./cmd/cinch").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./cmd/cinch: %w\n%s", err, text)
+	if err := rig.Build(o.cinch, "./cmd/cinch"); err != nil {
+		return err
 	}
 	if err := o.train(); err != nil {
 		return err
 	}
-	server, err := startRedis(o.work)
+	server, err := rig.Redis(o.work)
 	if err != nil {
 		return err
 	}
-	defer server.stop()
+	defer server.Stop()
 	var rows []row
 	for _, setting := range strings.Split(o.settings, ",") {
 		r, err := o.measure(server, setting)

@@ -10,13 +10,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
 // pass is one way through all keys by one process.
 type pass struct {
 	took        time.Duration
 	cpu, server time.Duration // of the process, and of the server meanwhile
-	peak        int           // KiB, VmHWM
+	peak        int64         // bytes, VmHWM
 	report      packReport    // of the packer
 }
 
@@ -45,14 +48,14 @@ type row struct {
 }
 
 // measure goes through both forms of plain and packed in turn; who is first changes.
-func (o *options) measure(s *server, setting string) (row, error) {
+func (o *options) measure(s *rig.Process, setting string) (row, error) {
 	r := row{setting: setting}
 	for i := range o.runs {
 		if err := o.fill(s); err != nil {
 			return r, err
 		}
 		plain := func(to *[]pass, parallel int) error {
-			return o.pass(s, to, o.self, "--plain", s.addr, "--parallel", fmt.Sprint(parallel))
+			return o.pass(s, to, o.self, "--plain", s.Addr, "--parallel", fmt.Sprint(parallel))
 		}
 		order := []func() error{
 			func() error { return plain(&r.plain, o.parallel) },
@@ -71,7 +74,7 @@ func (o *options) measure(s *server, setting string) (row, error) {
 	return r, nil
 }
 
-func (o *options) pack(s *server, setting string, to *[]pass) error {
+func (o *options) pack(s *rig.Process, setting string, to *[]pass) error {
 	rule, withDict := strings.CutSuffix(setting, "+dict")
 	dictionaries := ""
 	rule = "setting: " + rule
@@ -80,7 +83,7 @@ func (o *options) pack(s *server, setting string, to *[]pass) error {
 	}
 	file := filepath.Join(o.work, "cinch.yaml")
 	text := fmt.Sprintf("%sgateways:\n  - {name: bench, protocol: redis, listen: 127.0.0.1:0, upstream: 'redis://%s', rules: [{%s}]}\n",
-		dictionaries, s.addr, rule)
+		dictionaries, s.Addr, rule)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -94,11 +97,11 @@ func (o *options) pack(s *server, setting string, to *[]pass) error {
 }
 
 // pass runs a program to its end.
-func (o *options) pass(s *server, to *[]pass, program string, args ...string) error {
+func (o *options) pass(s *rig.Process, to *[]pass, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	before, err := s.cpu()
+	before, err := s.CPU()
 	if err != nil {
 		return err
 	}
@@ -114,14 +117,15 @@ func (o *options) pass(s *server, to *[]pass, program string, args ...string) er
 		case err = <-done:
 			running = false
 		case <-time.After(50 * time.Millisecond):
-			p.peak = max(p.peak, peakOf(cmd.Process.Pid))
+			held, _ := proc.Peak(cmd.Process.Pid) // none once it has ended
+			p.peak = max(p.peak, held)
 		}
 	}
 	p.took = time.Since(began)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, errs.String())
 	}
-	after, err := s.cpu()
+	after, err := s.CPU()
 	if err != nil {
 		return err
 	}
@@ -137,16 +141,7 @@ func (o *options) pass(s *server, to *[]pass, program string, args ...string) er
 	return nil
 }
 
-// peakOf is VmHWM of a process. What wait(2) tells would not do: it begins with what the
-// parent held.
-func peakOf(pid int) (kib int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	_, _ = fmt.Sscan(rest, &kib)
-	return kib
-}
-
-func median[T int | float64 | time.Duration](of []pass, get func(p *pass) T) T {
+func median[T int64 | float64 | time.Duration](of []pass, get func(p *pass) T) T {
 	var all []T
 	for i := range of {
 		all = append(all, get(&of[i]))
@@ -182,7 +177,7 @@ func tableOf(o *options, rows []row) string {
 			r.setting, rate(r.plain), rate(r.single), rate(r.packer), each(r.plain), each(r.single),
 			perKey(median(r.plain, cpu)), perKey(median(r.plain, server)), perKey(median(r.packer, cpu)), perKey(median(r.packer, server)),
 			100*last.Replaced/max(o.keys, 1), last.change(),
-			median(r.packer, func(p *pass) int { return p.peak })>>10)
+			median(r.packer, func(p *pass) int64 { return p.peak })>>20)
 	}
 	return b.String()
 }

@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
 // Process is a server that a benchmark started and stops.
@@ -82,25 +82,8 @@ func (p *Process) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
-// ticks is how often the kernel counts a second of CPU: sysconf(_SC_CLK_TCK), which is 100
-// on every Linux that Go runs on.
-const ticks = 100
-
 // CPU is the time, user and system, that the process has used, in steps of 10 ms.
-func (p *Process) CPU() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// The name in the second field may hold anything but ends at the last parenthesis.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticks, err
-}
+func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
 // FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
 func FreeAddr() (string, error) {

@@ -10,13 +10,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
 // process is one that this program started and stops.
@@ -71,39 +72,11 @@ func (p *process) interrupt() error {
 	return err
 }
 
-// ticks is how often the kernel counts a second of CPU: sysconf(_SC_CLK_TCK), which is 100
-// on every Linux that Go runs on.
-const ticks = 100
-
 // cpu is the time, user and system, that the process has used, in steps of 10 ms.
-func (p *process) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// The name in the second field may hold anything but ends at the last parenthesis.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticks, err
-}
+func (p *process) cpu() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
 // peak is the most memory that the process held, in bytes.
-func (p *process) peak() (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, ok := strings.Cut(string(text), "VmHWM:")
-	if !ok {
-		return 0, fmt.Errorf("process %d has no VmHWM", p.cmd.Process.Pid)
-	}
-	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	return kb << 10, err
-}
+func (p *process) peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
 
 func buildCinch(ctx context.Context, out string) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cinch-layer/cinch").Output()
