@@ -1,16 +1,13 @@
 package autodict
 
 import (
-	"os"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestMetrics(t *testing.T) {
@@ -58,23 +55,5 @@ func TestMetrics(t *testing.T) {
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var documented, exist []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_dictionary_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
-		documented = append(documented, m[1])
-	}
-	ch := make(chan *prometheus.Desc, 100)
-	(&Metrics{}).Describe(ch)
-	close(ch)
-	for d := range ch {
-		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
-	}
-	slices.Sort(documented)
-	slices.Sort(exist)
-	if !slices.Equal(documented, exist) {
-		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
-	}
+	testenv.MetricsAreDocumented(t, "cinch_dictionary_", &Metrics{})
 }

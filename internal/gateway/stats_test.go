@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"fmt"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // busyStats has one of everything.
@@ -120,28 +119,7 @@ func TestMetricsRegisterAndLint(t *testing.T) {
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var documented []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
-		if others := []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_"}; !slices.ContainsFunc(others, func(p string) bool { return strings.HasPrefix(m[1], p) }) {
-			documented = append(documented, m[1])
-		}
-	}
-	ch := make(chan *prometheus.Desc, 100)
-	(&Metrics{}).Describe(ch)
-	close(ch)
-	var exist []string
-	for d := range ch {
-		exist = append(exist, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
-	}
-	slices.Sort(documented)
-	slices.Sort(exist)
-	if !slices.Equal(documented, exist) {
-		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
-	}
+	testenv.MetricsAreDocumented(t, "", &Metrics{})
 }
 
 func TestSnapshot(t *testing.T) {

@@ -61,7 +61,7 @@ func (p *packing) start(t *testing.T) {
 			t.Logf("cinch serve:\n%s", p.out.String())
 		}
 	})
-	eventually(t, "the gateway answers", func() bool {
+	testenv.Eventually(t, "the gateway answers", func() bool {
 		r, err := http.Get("http://" + p.admin + "/healthz")
 		if err == nil {
 			r.Body.Close()
@@ -103,7 +103,7 @@ func TestBackground(t *testing.T) {
 	const pack = "{background: true, every: 1h, keys_per_second: 0, bytes_per_second: 0}"
 	both := []*packing{serving(t, server.URL(), pack, someRules), serving(t, server.URL(), pack, someRules)}
 	sum := func(name string) float64 { return both[0].metric(t, name) + both[1].metric(t, name) }
-	eventually(t, "a pass ends", func() bool { return sum(passesDone) > 0 })
+	testenv.Eventually(t, "a pass ends", func() bool { return sum(passesDone) > 0 })
 	time.Sleep(3 * time.Second) // in which the other would begin one, if it were to
 	if n := sum(passesDone); n != 1 {
 		t.Errorf("%v passes", n)
@@ -135,13 +135,13 @@ func TestBackground(t *testing.T) {
 	must(t, c.Set(t.Context(), "late:1", document(1, 600), 0).Err())
 	both[0].configure(t, server.URL(), pack, "rules: [{setting: zstd-3}]")
 	must(t, both[0].cmd.Process.Signal(syscall.SIGHUP))
-	eventually(t, "the new rules are carried out", func() bool {
+	testenv.Eventually(t, "the new rules are carried out", func() bool {
 		v, _ := c.Get(t.Context(), "late:1").Bytes()
 		return cinch.IsSealed(v)
 	})
 	both[0].configure(t, server.URL(), pack, "enabled: false, rules: [{setting: zstd-3}]")
 	must(t, both[0].cmd.Process.Signal(syscall.SIGHUP))
-	eventually(t, "it is off with the gateway", func() bool { return both[0].metric(t, packMetric("wanted")) == 0 })
+	testenv.Eventually(t, "it is off with the gateway", func() bool { return both[0].metric(t, packMetric("wanted")) == 0 })
 }
 
 // TestBackgroundResumes ends a gateway in the middle of a pass, with a state file.
@@ -151,7 +151,7 @@ func TestBackgroundResumes(t *testing.T) {
 	fill(t, c, 6000, 0, 300)
 	before := contents(t, c, newSealer(nil))
 	g := serving(t, server.URL(), "{background: true, state: position, keys_per_second: 1000}", someRules)
-	eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
+	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	must(t, g.cmd.Process.Signal(syscall.SIGTERM))
 	if err := g.cmd.Wait(); err != nil {
 		t.Fatalf("the drain: %v\n%s", err, g.out.String())
@@ -170,7 +170,7 @@ func TestBackgroundResumes(t *testing.T) {
 	}
 	g.configure(t, server.URL(), "{background: true, state: position, keys_per_second: 0}", someRules)
 	g.start(t)
-	eventually(t, "the pass ends", func() bool { return g.metric(t, passesDone) == 1 })
+	testenv.Eventually(t, "the pass ends", func() bool { return g.metric(t, passesDone) == 1 })
 	if n := g.metric(t, packMetric("keys_total")); n > 6001-float64(done) {
 		t.Errorf("it began anew: %v keys with %d sealed before", n, done)
 	}
@@ -188,8 +188,8 @@ func TestBackgroundAdoptsFirst(t *testing.T) {
 	d := testDict(t)
 	announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true})
 	g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", "rules: [{key: 'string:*', setting: zstd-3, dictionary: auto}]")
-	eventually(t, "a pass ends", func() bool { return g.metric(t, passesDone) > 0 })
-	eventually(t, "all are sealed", func() bool { return g.metric(t, packMetric("values_total")) >= 3000 })
+	testenv.Eventually(t, "a pass ends", func() bool { return g.metric(t, passesDone) > 0 })
+	testenv.Eventually(t, "all are sealed", func() bool { return g.metric(t, packMetric("values_total")) >= 3000 })
 	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x                3000", d.Number()))
 }
 
@@ -200,7 +200,7 @@ func TestBackgroundEstimates(t *testing.T) {
 	fill(t, c, 500, 0, 600)
 	before := contents(t, c, newSealer(nil))
 	g := serving(t, server.URL(), "{background: true, mode: estimate}", someRules)
-	eventually(t, "a pass ends", func() bool { return g.metric(t, passesDone) == 1 })
+	testenv.Eventually(t, "a pass ends", func() bool { return g.metric(t, passesDone) == 1 })
 	if n := sealed(before, c); n != 0 {
 		t.Errorf("%d sealed", n)
 	}
@@ -217,7 +217,7 @@ func TestBackgroundTrouble(t *testing.T) {
 	server.Kill()
 	d := testDict(t)
 	g := serving(t, server.URL(), "{background: true, every: 1s}", fmt.Sprintf("rules: [{setting: zstd-3@%08x}]", d.Number()))
-	eventually(t, "it has noticed", func() bool { return g.metric(t, packMetric("wanted")) == 1 })
+	testenv.Eventually(t, "it has noticed", func() bool { return g.metric(t, packMetric("wanted")) == 1 })
 	must(t, server.Restart())
 	c = connect(t, server.Addr)
 	time.Sleep(2 * time.Second)
@@ -225,7 +225,7 @@ func TestBackgroundTrouble(t *testing.T) {
 		t.Error("sealed with a dictionary that is not there")
 	}
 	must(t, storeredis.NewDicts(storeredis.DictsOptions{Client: c}).Publish(t.Context(), d))
-	eventually(t, "the dictionary is used", func() bool {
+	testenv.Eventually(t, "the dictionary is used", func() bool {
 		v, _ := c.Get(t.Context(), "string:1").Bytes()
 		h, err := cinch.ParseHeader(v)
 		return err == nil && h.Dict == d.Number()

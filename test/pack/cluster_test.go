@@ -15,17 +15,6 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
-}
-
 // clusterKeys are written by one client that knows what each of them holds.
 type clusterKeys struct {
 	t    *testing.T
@@ -119,7 +108,7 @@ func TestCluster(t *testing.T) {
 		t.Helper()
 		c := connect(t, to.Addr)
 		must(t, c.Do(t.Context(), "cluster", "failover").Err())
-		eventually(t, "the replica takes over", func() bool {
+		testenv.Eventually(t, "the replica takes over", func() bool {
 			return strings.Contains(c.Info(t.Context(), "replication").Val(), "role:master")
 		})
 	}

@@ -61,7 +61,7 @@ func (x *cluster) packing() (wait func() string) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(x.t, cmd.Start())
-	eventually(x.t, "something is packed", func() bool {
+	testenv.Eventually(x.t, "something is packed", func() bool {
 		for i := range clusterKeys {
 			if x.naming(x.c.Get(x.t.Context(), clusterKey(i)).Val()) {
 				return true
@@ -195,7 +195,7 @@ func TestPrimaryDiesWhilePacking(t *testing.T) {
 	wait := x.packing()
 	x.nodes[0].Kill()
 	c := connect(t, x.nodes[3].Addr)
-	eventually(t, "the replica takes over", func() bool {
+	testenv.Eventually(t, "the replica takes over", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "role:master")
 	})
 	must(t, x.nodes[0].Restart())

@@ -58,7 +58,7 @@ func TestDumpAndRestore(t *testing.T) {
 	file := t.TempDir() + "/moved.dict"
 	command(t, 0, "dict", "export", here.URL(), number, file)
 	command(t, 0, "dict", "import", there.URL(), file)
-	eventually(t, "the gateway finds it", func() bool { return reads()["moved"] == nil })
+	testenv.Eventually(t, "the gateway finds it", func() bool { return reads()["moved"] == nil })
 	for key, err := range reads() {
 		if err != nil {
 			t.Errorf("%s with its dictionary: %v", key, err)

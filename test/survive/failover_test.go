@@ -22,7 +22,7 @@ func newPair(t *testing.T) *pair {
 	p.link, p.front = newForwarder(t, p.primary.Addr), newForwarder(t, p.primary.Addr)
 	c := connect(t, p.replica.Addr)
 	must(t, c.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(p.link.port())).Err())
-	eventually(t, "the replica is in sync", func() bool {
+	testenv.Eventually(t, "the replica is in sync", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	return p
@@ -51,7 +51,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 	waitForUse(t, connect(t, gateway.Addr), connect(t, p.primary.Addr), d)
 	l := startLoad(t, gateway.Addr, 0, true)
 	replica := connect(t, p.replica.Addr)
-	eventually(t, "values have come over", func() bool { return replica.DBSize(t.Context()).Val() >= 100 })
+	testenv.Eventually(t, "values have come over", func() bool { return replica.DBSize(t.Context()).Val() >= 100 })
 	p.link.freeze()
 	time.Sleep(time.Second)
 	p.failOver(t)

@@ -28,17 +28,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
-}
-
 func connect(t testing.TB, addr string) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
@@ -117,7 +106,7 @@ func gatewayWith(t testing.TB, upstream string, d *codec.Dict, settings ...strin
 // waitForUse returns when what is written through a gateway names the dictionary.
 func waitForUse(t testing.TB, gateway, direct *goredis.Client, d *codec.Dict) {
 	t.Helper()
-	eventually(t, "the gateway seals with the dictionary", func() bool {
+	testenv.Eventually(t, "the gateway seals with the dictionary", func() bool {
 		must(t, gateway.Set(t.Context(), "probe", valueOf("probe", 1), 0).Err())
 		return dictOf(direct.Get(t.Context(), "probe").Val()) == d.Number()
 	})

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -31,7 +30,7 @@ func Cluster(t testing.TB, primaries, replicas int) []*RedisServer {
 	}
 	for i := primaries; i < len(nodes); i++ {
 		id := NodeID(t, nodes[(i-primaries)%primaries])
-		eventually(t, "the nodes know each other", func() bool { return try(t, nodes[i], "cluster", "replicate", id) == nil })
+		Eventually(t, "the nodes know each other", func() bool { return try(t, nodes[i], "cluster", "replicate", id) == nil })
 	}
 	AwaitCluster(t, nodes, primaries, replicas)
 	return nodes
@@ -56,7 +55,7 @@ func Meet(t testing.TB, a, b *RedisServer) {
 func AwaitCluster(t testing.TB, nodes []*RedisServer, primaries, replicas int) {
 	t.Helper()
 	for _, n := range nodes {
-		eventually(t, "the cluster is up", func() bool {
+		Eventually(t, "the cluster is up", func() bool {
 			info, _ := do(t, n, "cluster", "info").(string)
 			list, _ := do(t, n, "cluster", "nodes").(string)
 			return strings.Contains(info, "cluster_state:ok") && strings.Count(list, "slave ") == replicas &&
@@ -111,15 +110,4 @@ func (s *RedisServer) admin(t testing.TB) *goredis.Client {
 		t.Cleanup(func() { _ = s.client.Close() })
 	})
 	return s.client
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
 }

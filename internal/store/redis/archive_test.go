@@ -325,7 +325,7 @@ func TestLeaseEnds(t *testing.T) {
 	d := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: 50 * time.Millisecond, Log: (&logged{}).logger()})
 	x := testDict(t, "ends")
 	mustPublish(t, d, x)
-	eventually(t, "the end of the lease", func() bool { return !d.Ready(x.Number()) })
+	testenv.Eventually(t, "the end of the lease", func() bool { return !d.Ready(x.Number()) })
 	mustRecheck(t, d)
 	wantReady(t, d, x, true)
 }

@@ -85,7 +85,7 @@ func TestRunAnswersKicks(t *testing.T) {
 	for range 3 {
 		must(t, client.FunctionFlush(ctx).Err())
 		d.Kick()
-		eventually(t, "ready after a kick", func() bool { return d.Ready(x.Number()) })
+		testenv.Eventually(t, "ready after a kick", func() bool { return d.Ready(x.Number()) })
 		mustHold(t, server.Addr, x)
 	}
 	cancel()
@@ -225,7 +225,7 @@ func TestReplica(t *testing.T) {
 	log := &logged{}
 	second, client := gatewayOn(t, replica.Addr, log)
 	must(t, client.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
-	eventually(t, "the replica is in sync", func() bool {
+	testenv.Eventually(t, "the replica is in sync", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	x := testDict(t, "replica")
@@ -236,7 +236,7 @@ func TestReplica(t *testing.T) {
 		t.Errorf("the replica was mentioned %d times", n)
 	}
 	mustPublish(t, first, x)
-	eventually(t, "the dictionary arrives", func() bool {
+	testenv.Eventually(t, "the dictionary arrives", func() bool {
 		mustRecheck(t, second)
 		return second.Ready(x.Number())
 	})

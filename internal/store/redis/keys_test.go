@@ -136,7 +136,7 @@ func TestKeysOnReplica(t *testing.T) {
 	must(t, second.Publish(t.Context(), x))
 	wantReady(t, second, x, false)
 	mustPublish(t, first, x)
-	eventually(t, "the dictionary arrives", func() bool {
+	testenv.Eventually(t, "the dictionary arrives", func() bool {
 		return second.Recheck(t.Context()) == nil && second.Ready(x.Number())
 	})
 }

@@ -36,11 +36,11 @@ func TestLease(t *testing.T) {
 	take(b, time.Hour, true)
 	must(t, b.Finish(ctx, 50*time.Millisecond))
 	take(b, time.Hour, false) // the pause is for all
-	eventually(t, "the pause ends", func() bool {
+	testenv.Eventually(t, "the pause ends", func() bool {
 		wait, err := a.Take(ctx, 30*time.Millisecond)
 		return err == nil && wait == 0
 	})
-	eventually(t, "who doesn't keep a turn loses it", func() bool {
+	testenv.Eventually(t, "who doesn't keep a turn loses it", func() bool {
 		kept, err := a.Keep(ctx, time.Hour)
 		if kept { // it was in time
 			must(t, a.Finish(ctx, time.Nanosecond))

@@ -72,7 +72,7 @@ func TestDialedHasChecksMade(t *testing.T) {
 			dialed = time.Now()
 			d.Dialed()
 		}
-		eventually(t, "ready on the connection", func() bool { return d.ReadyOn(x.Number(), dialed) })
+		testenv.Eventually(t, "ready on the connection", func() bool { return d.ReadyOn(x.Number(), dialed) })
 	}
 	cancel()
 	<-ended

@@ -1,0 +1,68 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// families are the beginnings of metric names that belong to one package each. What begins
+// otherwise is what all gateways have.
+var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_"}
+
+// MetricsAreDocumented fails the test when docs/METRICS.md doesn't list exactly those metrics
+// of a family that the collectors describe. Family "" is that of all gateways.
+func MetricsAreDocumented(t *testing.T, family string, collectors ...prometheus.Collector) {
+	t.Helper()
+	root, err := RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join(root, "docs", "METRICS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
+		if familyOf(m[1]) == family {
+			documented = append(documented, m[1])
+		}
+	}
+	exist := described(collectors)
+	slices.Sort(documented)
+	if !slices.Equal(documented, exist) {
+		t.Errorf("documented:\n%s\nthere:\n%s", strings.Join(documented, "\n"), strings.Join(exist, "\n"))
+	}
+}
+
+func familyOf(metric string) string {
+	for _, f := range families {
+		if strings.HasPrefix(metric, f) {
+			return f
+		}
+	}
+	return ""
+}
+
+// described are the names of all metrics, sorted.
+func described(collectors []prometheus.Collector) []string {
+	ch := make(chan *prometheus.Desc)
+	go func() {
+		defer close(ch)
+		for _, c := range collectors {
+			c.Describe(ch)
+		}
+	}()
+	name := regexp.MustCompile(`fqName: "(\w+)"`)
+	var all []string
+	for d := range ch {
+		all = append(all, name.FindStringSubmatch(d.String())[1])
+	}
+	slices.Sort(all)
+	return all
+}
