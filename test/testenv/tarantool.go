@@ -1,0 +1,106 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TarantoolServer is a real tarantool that belongs to one test.
+type TarantoolServer struct {
+	Addr string // 127.0.0.1:port
+	Dir  string // its working directory, removed after the test
+
+	script string
+	proc   *process
+}
+
+// Tarantool starts tarantool on a free port in a directory of the test's own and waits until
+// it takes connections. Guests may do anything. script is Lua that runs once it is
+// configured, each time that it starts: it creates spaces, users and functions
+// (if_not_exists), and may call box.cfg again. The server is killed when the test ends. Without
+// tarantool the test is skipped, or fails when CI=true.
+func Tarantool(t testing.TB, script string) *TarantoolServer {
+	t.Helper()
+	program := Program(t, "tarantool")
+	s := &TarantoolServer{Dir: t.TempDir(), script: script}
+	var err error
+	for range startTries {
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		if err = s.start(program); err == nil {
+			t.Cleanup(func() { s.finish(t) })
+			return s
+		}
+	}
+	t.Fatalf("tarantool: %v", err)
+	return nil
+}
+
+// tarantoolScript is what every server begins with. It listens when all is there, so that
+// nobody meets it half made.
+const tarantoolScript = `box.cfg{work_dir = %[1]q, memtx_memory = 256 * 1024 * 1024, log_level = 4}
+if not box.info.ro then
+    box.schema.user.grant('guest', 'super', nil, nil, {if_not_exists = true})
+end
+%[2]s
+box.cfg{listen = %[3]q}
+require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
+`
+
+func (s *TarantoolServer) start(program string) error {
+	file := filepath.Join(s.Dir, "init.lua")
+	if err := os.WriteFile(file, fmt.Appendf(nil, tarantoolScript, s.Dir, s.script, s.Addr), 0o600); err != nil {
+		return err
+	}
+	p, err := startProcess(s.Dir, nil, program, file)
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(func() bool { return greets(s.Addr) }); err != nil {
+		p.kill()
+		return err
+	}
+	s.proc = p
+	return nil
+}
+
+// greets tells whether a Tarantool behind addr says so.
+func greets(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	greeting := make([]byte, 9)
+	n, _ := c.Read(greeting)
+	return strings.HasPrefix(string(greeting[:n]), "Tarantool")
+}
+
+func (s *TarantoolServer) finish(t testing.TB) {
+	s.proc.kill()
+	if t.Failed() {
+		t.Logf("end of tarantool's log:\n%s", lastLines(s.proc.out.String(), 10))
+	}
+}
+
+// Pid is the process number of the running server.
+func (s *TarantoolServer) Pid() int { return s.proc.cmd.Process.Pid }
+
+// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to its log of
+// writes stays.
+func (s *TarantoolServer) Kill() { s.proc.kill() }
+
+// Restart starts the server again after Kill, on the same port and directory.
+func (s *TarantoolServer) Restart(t testing.TB) error {
+	t.Helper()
+	if !s.proc.ended() {
+		return fmt.Errorf("tarantool %s still runs", s.Addr)
+	}
+	return s.start(Program(t, "tarantool"))
+}
