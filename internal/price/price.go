@@ -1,0 +1,85 @@
+// Package price says what bytes, memory and CPU cost a month. The prices are a small table
+// with a source and a date each, embedded and overridable; the arithmetic is here. It does
+// no I/O but reading the table that it is given.
+package price
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Names of the prices, and so of the keys in the table.
+const (
+	CrossZoneOut = "cross_zone_out_gb"
+	CrossZoneIn  = "cross_zone_in_gb"
+	InterRegion  = "inter_region_gb"
+	RAM          = "ram_gib_hour"
+	SSD          = "ssd_gb_month"
+	Snapshot     = "snapshot_gb_month"
+	Object       = "object_gb_month"
+	VCPU         = "vcpu_hour"
+)
+
+// ErrTable is wrapped by every error about a table of prices.
+var ErrTable = errors.New("prices")
+
+//go:embed prices.yaml
+var embedded []byte
+
+// Entry is one price. Source and date are for people, who have to be able to check it.
+type Entry struct {
+	Price  float64 `yaml:"price" json:"price"` // in US dollars
+	Unit   string  `yaml:"unit" json:"unit"`
+	Source string  `yaml:"source" json:"source"`
+	Date   string  `yaml:"date" json:"date"`
+}
+
+// Table holds all prices by name. It is not changed once it is made.
+type Table map[string]Entry
+
+// Default returns the embedded table.
+func Default() (Table, error) { return parse(embedded) }
+
+// With returns the table with the entries of a YAML text of the same shape in place of
+// its own. A name that is not in the table is an error, so that typing mistakes show.
+func (t Table) With(text []byte) (Table, error) {
+	more, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(t)
+	for name, e := range more {
+		if _, ok := t[name]; !ok {
+			return nil, fmt.Errorf("%w: unknown price %q; there are %s", ErrTable, name, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+		}
+		all[name] = e
+	}
+	return all, nil
+}
+
+func parse(text []byte) (Table, error) {
+	var file struct {
+		Prices Table `yaml:"prices"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	for name, e := range file.Prices {
+		switch {
+		case !(e.Price >= 0 && e.Price < 1e9):
+			return nil, fmt.Errorf("%w: %s: a price of %v", ErrTable, name, e.Price)
+		case e.Source == "" || e.Date == "":
+			return nil, fmt.Errorf("%w: %s has no source or no date", ErrTable, name)
+		}
+	}
+	return file.Prices, nil
+}
