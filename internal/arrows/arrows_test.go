@@ -214,6 +214,12 @@ var forbidden = []arrow{
 		except: []string{"internal/store", "internal/gateway/redis"},
 		to:     []string{"github.com/redis/go-redis"},
 	},
+	{
+		name:   "the Tarantool client is for our own connections",
+		from:   []string{"internal", "."},
+		except: []string{"internal/store/tarantool"},
+		to:     []string{"github.com/tarantool"},
+	},
 }
 
 // matches reports whether an import is what an arrow's target names. The

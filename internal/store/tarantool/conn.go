@@ -1,0 +1,249 @@
+package tarantool
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/tarantool/go-iproto"
+	tnt "github.com/tarantool/go-tarantool/v2"
+)
+
+// Errors that callers decide on.
+var (
+	// ErrUnreachable: there is no connection, or it ended.
+	ErrUnreachable = errors.New("tarantool can't be reached")
+	// ErrLogin: the server refuses user or password.
+	ErrLogin = errors.New("the server refuses the user or the password")
+	// ErrDenied: the user lacks a right.
+	ErrDenied = errors.New("the user lacks a right")
+	// ErrNoInit: what 'cinch tarantool init' installs is not there.
+	ErrNoInit = errors.New("cinch's functions are not installed in the server")
+	// ErrSchemaMoves: the schema changed each time that it was read.
+	ErrSchemaMoves = errors.New("the schema keeps changing")
+)
+
+const (
+	defaultTimeout = 30 * time.Second
+	bufferBytes    = 64 << 10
+)
+
+// Options say how a connection is made.
+type Options struct {
+	// Dial makes the connection, TLS included.
+	Dial           func(ctx context.Context) (net.Conn, error)
+	User, Password string        // User "": guest
+	Timeout        time.Duration // of each answer; 0: 30 s
+}
+
+// Conn is a connection of our own, never a client's. When it has ended the next request makes
+// it anew. It is safe for concurrent use.
+type Conn struct {
+	o    Options
+	mu   sync.Mutex
+	live *live // nil after Close
+	done bool
+}
+
+// live is a connection to one process.
+type live struct {
+	c *tnt.Connection
+	// versions of the schema that its answers named.
+	versions watcher
+}
+
+// Connect connects and logs in.
+func Connect(ctx context.Context, o Options) (*Conn, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	c := &Conn{o: o}
+	_, err := c.get(ctx)
+	return c, err
+}
+
+// Close ends the connection.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done = true
+	if c.live != nil {
+		_ = c.live.c.Close()
+	}
+}
+
+// get is the connection, made anew if need be. Others wait meanwhile.
+func (c *Conn) get(ctx context.Context) (*live, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		return nil, fmt.Errorf("%w: it was closed", ErrUnreachable)
+	}
+	if c.live != nil && !c.live.c.ClosedNow() {
+		return c.live, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	l := &live{}
+	var err error
+	l.c, err = tnt.Connect(ctx, dialer{c.o, &l.versions}, tnt.Opts{Timeout: c.o.Timeout, SkipSchema: true, Logger: quiet{}})
+	if err != nil {
+		c.live = nil
+		return nil, classifyDial(err)
+	}
+	c.live = l
+	return l, nil
+}
+
+// do sends a request and decodes what comes back into result.
+func (c *Conn) do(ctx context.Context, request func(context.Context) tnt.Request, result any) error {
+	l, err := c.get(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, c.o.Timeout, request, result)
+}
+
+func (l *live) do(ctx context.Context, timeout time.Duration, request func(context.Context) tnt.Request, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	future := l.c.Do(request(ctx))
+	if result == nil {
+		_, err := future.GetResponse()
+		return classify(err)
+	}
+	return classify(future.GetTyped(result))
+}
+
+// Ping asks for a sign of life.
+func (c *Conn) Ping(ctx context.Context) error {
+	return c.do(ctx, func(ctx context.Context) tnt.Request { return tnt.NewPingRequest().Context(ctx) }, nil)
+}
+
+// quiet is a logger: what goes wrong is in the errors.
+type quiet struct{}
+
+func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
+
+// dialer makes connections that a watcher looks at.
+type dialer struct {
+	o       Options
+	watcher *watcher
+}
+
+func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
+	c, err := tnt.AuthDialer{
+		Dialer:   tnt.ProtocolDialer{Dialer: tnt.GreetingDialer{Dialer: base{d.o}}},
+		Auth:     tnt.ChapSha1Auth,
+		Username: d.o.User, Password: d.o.Password,
+	}.Dial(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &watched{Conn: c, to: d.watcher}, nil
+}
+
+// base makes the connection below greeting and login.
+type base struct{ o Options }
+
+func (b base) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.o.Timeout)
+	defer cancel()
+	c, err := b.o.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := deadlined{c, opts.IoTimeout}
+	return &plain{c: c, r: bufio.NewReaderSize(d, bufferBytes), w: bufio.NewWriterSize(d, bufferBytes)}, nil
+}
+
+// deadlined bounds each read and write.
+type deadlined struct {
+	net.Conn
+	timeout time.Duration
+}
+
+func (d deadlined) Read(p []byte) (int, error) {
+	if err := d.SetReadDeadline(time.Now().Add(d.timeout)); err != nil {
+		return 0, err
+	}
+	return d.Conn.Read(p)
+}
+
+func (d deadlined) Write(p []byte) (int, error) {
+	if err := d.SetWriteDeadline(time.Now().Add(d.timeout)); err != nil {
+		return 0, err
+	}
+	return d.Conn.Write(p)
+}
+
+// plain is what the library wants of a connection.
+type plain struct {
+	c net.Conn
+	r *bufio.Reader
+	w *bufio.Writer
+}
+
+func (p *plain) Read(b []byte) (int, error)     { return p.r.Read(b) }
+func (p *plain) Write(b []byte) (int, error)    { return p.w.Write(b) }
+func (p *plain) Flush() error                   { return p.w.Flush() }
+func (p *plain) Close() error                   { return p.c.Close() }
+func (p *plain) Addr() net.Addr                 { return p.c.RemoteAddr() }
+func (p *plain) Greeting() tnt.Greeting         { return tnt.Greeting{} }
+func (p *plain) ProtocolInfo() tnt.ProtocolInfo { return tnt.ProtocolInfo{} }
+
+// classifyDial: whatever is no answer of the server means that there is no way to it.
+func classifyDial(err error) error {
+	var answer tnt.Error
+	if errors.As(err, &answer) {
+		return classifyAnswer(err, answer.Code)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// classify gives errors that callers decide on their sentinel.
+func classify(err error) error {
+	var answer tnt.Error
+	var client tnt.ClientError
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &answer):
+		return classifyAnswer(err, answer.Code)
+	case errors.As(err, &client) && client.Code != tnt.ErrProtocolError, errors.As(err, &network):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}
+
+func classifyAnswer(err error, code iproto.Error) error {
+	switch code {
+	case iproto.ER_NO_SUCH_USER, iproto.ER_CREDS_MISMATCH:
+		return fmt.Errorf("%w: %w", ErrLogin, err)
+	case iproto.ER_ACCESS_DENIED:
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return err
+}
+
+// isCode recognizes an answer of the server.
+func isCode(err error, code iproto.Error) bool {
+	var answer tnt.Error
+	return errors.As(err, &answer) && answer.Code == code
+}
+
+// Unavailable reports that the server did not answer, so that trying again makes sense.
+func Unavailable(err error) bool { return errors.Is(err, ErrUnreachable) }
+
+// eval runs Lua, of administrators only.
+func (c *Conn) eval(ctx context.Context, lua string, args []any, result any) error {
+	if args == nil {
+		args = []any{}
+	}
+	return c.do(ctx, func(ctx context.Context) tnt.Request { return tnt.NewEvalRequest(lua).Args(args).Context(ctx) }, result)
+}

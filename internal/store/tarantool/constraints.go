@@ -1,0 +1,162 @@
+package tarantool
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DictSpace is the name of the space that holds dictionaries.
+const DictSpace = "cinch_dictionaries"
+
+// TouchedAt says what in the server computes on a field (from 0), so that it must not hold
+// envelopes, in words for people; "" if nothing does. Triggers and stored functions written
+// in Lua can't be seen from outside.
+func (s *Space) TouchedAt(field int) string {
+	switch {
+	case s.System():
+		return "the space is the server's own"
+	case s.Name == DictSpace:
+		return "the space holds dictionaries"
+	case s.View:
+		return "the space is a view"
+	case s.everyone != "":
+		return s.everyone
+	case s.touched[field] != "":
+		return s.touched[field]
+	case len(s.Hidden) > 0:
+		return fmt.Sprintf("the user may not read %s, where constraints are; 'cinch tarantool init' grants that, or 'cinch tarantool init --user NAME'", strings.Join(s.Hidden, " and "))
+	}
+	return ""
+}
+
+func (s *Space) touch(field int, format string, args ...any) {
+	if s.touched[field] == "" {
+		s.touched[field] = fmt.Sprintf(format, args...)
+	}
+}
+
+func (s *Space) touchAll(format string, args ...any) {
+	if s.everyone == "" {
+		s.everyone = fmt.Sprintf(format, args...)
+	}
+}
+
+// noteFormat takes what a field's own description says.
+func (s *Space) noteFormat(f *Field, m map[any]any) {
+	collation, _ := integer(m["collation"])
+	switch {
+	case m["collation"] != nil && collation != collationNone && collation != collationBinary:
+		s.touch(f.Number, "it has a collation, by which the server compares it")
+	case m["constraint"] != nil:
+		s.touch(f.Number, "it has a constraint")
+	case m["foreign_key"] != nil:
+		s.touch(f.Number, "it is a foreign key")
+	}
+}
+
+// Collations that compare bytes.
+const (
+	collationNone   = 0
+	collationBinary = 3
+)
+
+// noteOptions takes what a space's description says of all of its tuples (newer servers).
+func (s *Space) noteOptions(options map[any]any) {
+	if options["constraint"] != nil {
+		s.touchAll("the space has a constraint, whose function may read any field")
+	}
+	for name, key := range mapOf(options["foreign_key"]) {
+		for local := range mapOf(mapOf(key)["field"]) {
+			if n, ok := integer(local); ok {
+				s.touch(int(n), "foreign key %v has it", name)
+			} else if i, ok := s.FieldNumber(fmt.Sprint(local)); ok {
+				s.touch(i, "foreign key %v has it", name)
+			}
+		}
+	}
+}
+
+// noteIndex takes the fields of an index. A function of an index gets the whole tuple.
+func (s *Space) noteIndex(x *Index, known bool) {
+	switch {
+	case x.Func:
+		s.touchAll("index %q is computed by a function, which may read any field", x.Name)
+		return // its parts count within what the function returns
+	case !known:
+		s.touchAll("index %q is described in a way that this version doesn't know", x.Name)
+		return
+	}
+	for _, p := range x.Parts {
+		if p.Path != "" {
+			s.touch(p.Field, "index %q has a part of it, at path %q", x.Name, p.Path)
+		} else {
+			s.touch(p.Field, "index %q has it", x.Name)
+		}
+	}
+}
+
+// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child
+// fields], [parent fields]].
+func (l *loader) takeForeignKey(t []any) error {
+	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
+		id, _ := integer(at(t, side.space))
+		s := l.schema.Space(uint32(id))
+		if s == nil {
+			continue // made since the spaces were read, or not to be seen
+		}
+		fields, ok := at(t, side.fields).([]any)
+		if !ok {
+			s.touchAll("foreign key %v is described in a way that this version doesn't know", at(t, 0))
+		}
+		for _, f := range fields {
+			n, _ := integer(f)
+			s.touch(int(n), "foreign key %v has it", at(t, 0))
+		}
+	}
+	return nil
+}
+
+// takeCheck reads [space, name, deferred, language, expression, enabled].
+func (l *loader) takeCheck(t []any) error {
+	id, _ := integer(at(t, 0))
+	s := l.schema.Space(uint32(id))
+	if s == nil {
+		return nil
+	}
+	code, ok := at(t, 4).(string)
+	if !ok {
+		s.touchAll("check constraint %v is described in a way that this version doesn't know", at(t, 1))
+	}
+	for _, f := range s.Fields {
+		if mentions(code, f.Name) {
+			s.touch(f.Number, "check constraint %v reads it", at(t, 1))
+		}
+	}
+	return nil
+}
+
+// mentions reports whether an expression of SQL may name a column: as a word of its own, in
+// any case, quoted or not. It rather says yes too often, as within a literal.
+func mentions(code, name string) bool {
+	code, name = strings.ToLower(code), strings.ToLower(name)
+	for _, n := range []string{name, strings.ReplaceAll(name, `"`, `""`)} {
+		for from := 0; n != "" && from <= len(code)-len(n); from++ {
+			i := strings.Index(code[from:], n)
+			if i < 0 {
+				break
+			}
+			if from += i; !wordByte(code, from-1) && !wordByte(code, from+len(n)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func wordByte(s string, i int) bool {
+	if i < 0 || i >= len(s) {
+		return false
+	}
+	c := s[i]
+	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+}

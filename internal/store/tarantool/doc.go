@@ -1,0 +1,10 @@
+// Package tarantool gives background access to a Tarantool server: its schema, and the
+// walk over its tuples with replacement by compare-and-set.
+//
+//	conn.go         our own connection, and which errors mean what
+//	version.go      the schema's version, out of the headers of answers
+//	schema.go       spaces, fields and indexes as the server describes them
+//	constraints.go  what computes on a field, and so rules out envelopes in it
+//
+// Nothing here is on the data path: clients' connections are the gateway's.
+package tarantool

@@ -1,0 +1,342 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarantool/go-iproto"
+	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// The system spaces that describe the others. _vspace and _vindex are views that show each
+// user what it has a right to.
+const (
+	spaceVSpace       = 281
+	spaceVIndex       = 289
+	spaceForeignKeys  = 356
+	spaceSQLChecks    = 364
+	lastSystemSpace   = 511
+	loadTries         = 5
+	selectEverything  = 0xffffffff
+	anyType           = "any"
+	compressionOption = "compression"
+)
+
+// Schema is what a server said of its spaces at one version. It does not change.
+type Schema struct {
+	// Version is the one that all of it was read at. It means something only on connections
+	// to the same process: a server that is started anew counts anew.
+	Version uint64
+	spaces  []*Space // by number
+	byName  map[string]*Space
+}
+
+// Space is one space, or a view over others.
+type Space struct {
+	ID         uint32
+	Name       string
+	Engine     string // memtx, vinyl, sysview…
+	FieldCount int    // tuples have exactly so many fields; 0: any number
+	Fields     []Field
+	Indexes    []Index // by number; 0, if it is there, is the primary one
+
+	// View says that it is a view of SQL, and SQL is its SELECT. A table of SQL has the
+	// text that made it, if the server keeps one.
+	View bool
+	SQL  string
+	// Hidden says which descriptions the user may not read. If there are any, every field
+	// counts as touched.
+	Hidden []string
+
+	touched  map[int]string // by field; what is behind the format too
+	everyone string         // what touches all fields
+}
+
+// Field is one of the fields that a space's format names.
+type Field struct {
+	Number      int // from 0
+	Name        string
+	Type        string // string, varbinary, scalar, any, map, array, unsigned…
+	Nullable    bool
+	Compression string // zstd, lz4 or zlib where the format says so, as in the Enterprise edition
+}
+
+// Index is one index of a space.
+type Index struct {
+	ID     uint32
+	Name   string
+	Type   string // tree, hash, rtree, bitset
+	Unique bool
+	Func   bool // its keys are computed by a function
+	Parts  []Part
+}
+
+// Part is one part of an index's key.
+type Part struct {
+	Field     int // from 0
+	Type      string
+	Path      string // within the field, "" for all of it
+	Collation bool
+	Nullable  bool
+}
+
+// Spaces are all spaces by number, those of the system too.
+func (s *Schema) Spaces() []*Space { return s.spaces }
+
+// Space finds a space by its number, nil if there is none or the user may not see it.
+func (s *Schema) Space(id uint32) *Space {
+	i, found := slices.BinarySearchFunc(s.spaces, id, func(s *Space, id uint32) int { return int(int64(s.ID) - int64(id)) })
+	if !found {
+		return nil
+	}
+	return s.spaces[i]
+}
+
+// SpaceByName finds a space by its name, nil if there is none or the user may not see it.
+func (s *Schema) SpaceByName(name string) *Space { return s.byName[name] }
+
+// System reports that the space is one of the server's own.
+func (s *Space) System() bool { return s.ID <= lastSystemSpace }
+
+// FieldNumber finds a field by its name.
+func (s *Space) FieldNumber(name string) (int, bool) {
+	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == name })
+	return i, i >= 0
+}
+
+// FieldAt is a field by its number, from 0. Behind the format fields have no name and any type.
+func (s *Space) FieldAt(n int) Field {
+	if n < len(s.Fields) {
+		return s.Fields[n]
+	}
+	return Field{Number: n, Type: anyType, Nullable: true}
+}
+
+// Primary is the primary index, nil when there is none (then there are no tuples either).
+func (s *Space) Primary() *Index {
+	if len(s.Indexes) == 0 || s.Indexes[0].ID != 0 {
+		return nil
+	}
+	return &s.Indexes[0]
+}
+
+// Load reads the schema, and again when it changed meanwhile. What the user may not see is
+// left out.
+func Load(ctx context.Context, c *Conn) (*Schema, error) {
+	live, err := c.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ping := func(ctx context.Context) tnt.Request { return tnt.NewPingRequest().Context(ctx) }
+	if err := live.do(ctx, c.o.Timeout, ping, nil); err != nil { // so that a version is known
+		return nil, err
+	}
+	for range loadTries {
+		// All answers in between were given at versions between the two.
+		before := live.versions.newest.Load()
+		l := &loader{ctx: ctx, live: live, timeout: c.o.Timeout}
+		s, err := l.load()
+		if err != nil {
+			return nil, err
+		}
+		if s.Version = live.versions.newest.Load(); s.Version == before {
+			return s, nil
+		}
+	}
+	return nil, ErrSchemaMoves
+}
+
+type loader struct {
+	ctx     context.Context
+	live    *live
+	timeout time.Duration
+	schema  *Schema
+	hidden  []string
+}
+
+func (l *loader) load() (*Schema, error) {
+	l.schema = &Schema{byName: make(map[string]*Space)}
+	for _, step := range []struct {
+		space uint32
+		name  string // "": must be there
+		take  func(t []any) error
+	}{
+		{spaceVSpace, "", l.takeSpace},
+		{spaceVIndex, "", l.takeIndex},
+		{spaceForeignKeys, "_fk_constraint", l.takeForeignKey},
+		{spaceSQLChecks, "_ck_constraint", l.takeCheck},
+	} {
+		tuples, err := l.all(step.space)
+		switch {
+		case step.name != "" && isCode(err, iproto.ER_NO_SUCH_SPACE):
+			continue // newer servers keep it elsewhere
+		case step.name != "" && isCode(err, iproto.ER_ACCESS_DENIED):
+			l.hidden = append(l.hidden, step.name)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("schema: %w", classify(err))
+		}
+		for _, t := range tuples {
+			if err := step.take(t); err != nil {
+				return nil, fmt.Errorf("schema: space #%d: %w", step.space, err)
+			}
+		}
+		if step.space == spaceVSpace {
+			slices.SortFunc(l.schema.spaces, func(a, b *Space) int { return int(int64(a.ID) - int64(b.ID)) })
+		}
+	}
+	for _, s := range l.schema.spaces {
+		s.Hidden = l.hidden
+		slices.SortFunc(s.Indexes, func(a, b Index) int { return int(a.ID) - int(b.ID) })
+	}
+	return l.schema, nil
+}
+
+// all selects all tuples of a space.
+func (l *loader) all(space uint32) ([][]any, error) {
+	var tuples rawTuples
+	err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request {
+		return tnt.NewSelectRequest(space).Index(uint32(0)).Limit(selectEverything).Iterator(tnt.IterAll).Context(ctx)
+	}, &tuples)
+	return tuples, err
+}
+
+// rawTuples decodes what system spaces hold: numbers as int64 and uint64, maps with keys of
+// any type, as formats may have whatever their users wrote into them.
+type rawTuples [][]any
+
+func (t *rawTuples) DecodeMsgpack(d *msgpack.Decoder) error {
+	var raw msgpack.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return err
+	}
+	own := msgpack.NewDecoder(bytes.NewReader(raw))
+	own.UseLooseInterfaceDecoding(true)
+	own.SetMapDecoder(func(d *msgpack.Decoder) (any, error) { return d.DecodeUntypedMap() })
+	return own.Decode((*[][]any)(t))
+}
+
+// takeSpace reads [id, owner, name, engine, field_count, {options}, [format]].
+func (l *loader) takeSpace(t []any) error {
+	id, ok := integer(at(t, 0))
+	name, ok2 := at(t, 2).(string)
+	if !ok || !ok2 || id < 0 {
+		return fmt.Errorf("unknown description %v", t)
+	}
+	s := &Space{ID: uint32(id), Name: name, touched: make(map[int]string)}
+	s.Engine, _ = at(t, 3).(string)
+	count, _ := integer(at(t, 4))
+	s.FieldCount = int(count)
+	options := mapOf(at(t, 5))
+	s.View, _ = options["view"].(bool)
+	s.SQL, _ = options["sql"].(string)
+	format, _ := at(t, 6).([]any)
+	for i, f := range format {
+		s.Fields = append(s.Fields, s.field(i, f))
+	}
+	s.noteOptions(options)
+	l.schema.spaces = append(l.schema.spaces, s)
+	l.schema.byName[name] = s
+	return nil
+}
+
+func (s *Space) field(number int, description any) Field {
+	m := mapOf(description)
+	f := Field{Number: number, Type: anyType}
+	f.Name, _ = m["name"].(string)
+	if kind, ok := m["type"].(string); ok {
+		f.Type = fullType(kind)
+	}
+	f.Nullable, _ = m["is_nullable"].(bool)
+	f.Compression, _ = m[compressionOption].(string)
+	s.noteFormat(&f, m)
+	return f
+}
+
+// fullType knows the short names that old formats use.
+func fullType(kind string) string {
+	switch kind {
+	case "*":
+		return anyType
+	case "str":
+		return "string"
+	case "num", "uint":
+		return "unsigned"
+	case "int":
+		return "integer"
+	}
+	return kind
+}
+
+// takeIndex reads [space, id, name, type, {options}, [parts]].
+func (l *loader) takeIndex(t []any) error {
+	space, ok := integer(at(t, 0))
+	id, ok2 := integer(at(t, 1))
+	if !ok || !ok2 || space < 0 {
+		return fmt.Errorf("unknown description of an index %v", t)
+	}
+	s := l.schema.Space(uint32(space))
+	if s == nil {
+		return nil // made since the spaces were read: the version tells
+	}
+	x := Index{ID: uint32(id)}
+	x.Name, _ = at(t, 2).(string)
+	x.Type, _ = at(t, 3).(string)
+	options := mapOf(at(t, 4))
+	x.Unique, _ = options["unique"].(bool)
+	parts, known := at(t, 5).([]any)
+	for _, p := range parts {
+		part, ok := partOf(p)
+		known = known && ok
+		x.Parts = append(x.Parts, part)
+	}
+	function, _ := integer(options["func"])
+	x.Func = options["func"] != nil && function != 0
+	s.Indexes = append(s.Indexes, x)
+	s.noteIndex(&x, known)
+	return nil
+}
+
+// partOf reads [field, type, …] or {field, type, path, collation, is_nullable}.
+func partOf(description any) (Part, bool) {
+	if list, ok := description.([]any); ok {
+		field, ok := integer(at(list, 0))
+		kind, _ := at(list, 1).(string)
+		return Part{Field: int(field), Type: fullType(kind)}, ok && field >= 0
+	}
+	m := mapOf(description)
+	field, ok := integer(m["field"])
+	p := Part{Field: int(field), Collation: m["collation"] != nil}
+	kind, _ := m["type"].(string)
+	p.Type = fullType(kind)
+	p.Path, _ = m["path"].(string)
+	p.Nullable, _ = m["is_nullable"].(bool)
+	return p, ok && field >= 0
+}
+
+// at is an element, nil behind the end.
+func at(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+func mapOf(v any) map[any]any {
+	m, _ := v.(map[any]any)
+	return m
+}
+
+func integer(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return n, true
+	case uint64:
+		return int64(n), n < 1<<63
+	}
+	return 0, false
+}
