@@ -100,6 +100,8 @@ func backlenSize(entry int) int {
 // stays one when the value shrinks in place, so more is not promised.
 func sizes(t Type, raw, sealed int) (before, after int) {
 	switch {
+	case t == Tuple, t == Argument: // Tarantool cuts tuples of any length from slabs
+		return raw, sealed
 	case t == Stream, t == Hash && raw <= listpackMaxHash && sealed <= listpackMaxHash:
 		return listpackSize(raw), listpackSize(sealed)
 	case t == Hash:

@@ -37,14 +37,16 @@ const (
 	String Type = 1 << iota
 	Hash
 	Stream
+	Tuple    // Tarantool: a field of a space's tuples
+	Argument // Tarantool: an argument of a stored function
 
-	Any = String | Hash | Stream
+	Any = String | Hash | Stream | Tuple | Argument
 )
 
-// String returns "string", "hash", "stream", or several joined by "+".
+// String returns "string", "hash", "stream", "tuple", "argument", or several joined by "+".
 func (t Type) String() string {
 	names := ""
-	for i, name := range [...]string{"string", "hash", "stream"} {
+	for i, name := range [...]string{"string", "hash", "stream", "tuple", "argument"} {
 		if t&(1<<i) == 0 {
 			continue
 		}
@@ -85,7 +87,7 @@ type Rule struct {
 
 	key, field Pattern
 	forced     bool
-	worth      [3]func(raw, sealed int) bool // by bit of Type, built once so that no call allocates
+	worth      [5]func(raw, sealed int) bool // by bit of Type, built once so that no call allocates
 }
 
 // Raw reports whether the rule says to leave values alone.
@@ -254,12 +256,36 @@ func (p *Policy) Lookup(a Address) *Rule {
 
 func (r *Rule) covers(a *Address) bool {
 	return r.Types&a.Type != 0 &&
-		a.Size >= r.MinSize &&
-		(r.MaxSize == 0 || a.Size <= r.MaxSize) &&
+		r.Fits(a.Size) &&
 		(r.Space == "" || r.Space == a.Space) &&
 		r.key.Match(a.Key) &&
 		(r.Field == "" || r.field.Match(a.Field))
 }
+
+// Covering appends the rules of a type that cover a value of any size, in order and those that
+// say raw included, for things that go by several names: keys and fields are the names of one
+// key and of one field. It does so when the policy is off too, since values may have been sealed
+// before; see [Policy.Off]. A nil policy has no rules.
+func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
+	if p == nil || slices.ContainsFunc(keys, p.Excluded) {
+		return dst
+	}
+	rules := p.rules
+	if p.Force {
+		rules = p.force
+	}
+	for i := range rules {
+		r := &rules[i]
+		if r.Types&t != 0 && slices.ContainsFunc(keys, r.key.Match) &&
+			(r.Field == "" || slices.ContainsFunc(fields, r.field.Match)) {
+			dst = append(dst, r)
+		}
+	}
+	return dst
+}
+
+// Fits reports whether a value of n bytes is within the rule's sizes.
+func (r *Rule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
 // Excluded reports whether the key is promised to hold no envelopes: it is
 // never sealed, and nobody needs to look whether it was.

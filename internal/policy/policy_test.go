@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -170,6 +171,37 @@ func TestNeverSeal(t *testing.T) {
 	} {
 		if got := NeverSeal([]byte(s)); got != want {
 			t.Errorf("NeverSeal(%q) = %v", s, got)
+		}
+	}
+}
+
+func TestCoveringGoesByEveryName(t *testing.T) {
+	p, err := New(Options{Off: true, Exclude: []string{"audit"}, Rules: []Rule{
+		{Name: "by-number", Key: "512", Field: "3", Types: Tuple, Setting: codec.Setting{Codec: codec.LZ4}},
+		{Name: "raw", Key: "docs", Field: "secret", Types: Tuple},
+		{Name: "all", Key: "docs", Types: Tuple, Setting: codec.Setting{Codec: codec.Zstd}},
+		{Name: "function", Key: "docs", Types: Argument, Setting: codec.Setting{Codec: codec.Zstd}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(keys, fields string) (got []string) {
+		for _, r := range p.Covering(nil, Tuple, bytes.Fields([]byte(keys)), bytes.Fields([]byte(fields))) {
+			got = append(got, r.Name)
+		}
+		return got
+	}
+	for _, c := range []struct {
+		keys, fields string
+		want         []string
+	}{
+		{"docs 512", "body 3", []string{"by-number", "all"}},
+		{"docs 512", "secret 2", []string{"raw", "all"}},
+		{"other 513", "body 3", nil},
+		{"audit 512", "body 3", nil},
+	} {
+		if got := names(c.keys, c.fields); !slices.Equal(got, c.want) {
+			t.Errorf("%s, %s: %v, want %v", c.keys, c.fields, got, c.want)
 		}
 	}
 }
