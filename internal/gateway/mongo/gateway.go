@@ -58,7 +58,7 @@ type Gateway struct {
 
 	balancer balancer
 
-	advertised atomic.Pointer[address] // set when it serves
+	advertised atomic.Pointer[gateway.Advertised] // set when it serves
 	direct     sync.Map                // members without a gateway that the log named
 	met        chan struct{}           // closed when the server has said who it is
 	ctx        context.Context         // ends with Shutdown
@@ -89,7 +89,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	if a, ok := advertised(g.cfg.Advertise, l.Addr()); ok && len(g.cfg.Members) == 0 {
+	if a, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && len(g.cfg.Members) == 0 {
 		g.advertised.Store(&a)
 		if g.cfg.Upstream.Network == "tcp" {
 			g.cfg.Topology.learn(g.cfg.Upstream.Address, a)

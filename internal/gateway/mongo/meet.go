@@ -44,12 +44,12 @@ func (g *Gateway) noteMember(d described) {
 	}
 	g.learnMember(d.me)
 	if a := g.advertised.Load(); a != nil {
-		host := a.host
+		host := a.Host
 		if host == "" {
 			host = "THIS_HOST"
 		}
 		g.cfg.Log.Info("the server is a member of a replica set; drivers find all members that have a gateway from here with",
-			"uri", "mongodb://"+net.JoinHostPort(host, a.port)+"/?replicaSet="+d.set, "member", d.me)
+			"uri", "mongodb://"+net.JoinHostPort(host, a.Port)+"/?replicaSet="+d.set, "member", d.me)
 	}
 }
 

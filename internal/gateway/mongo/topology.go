@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // Topology says which gateway stands for which member of a replica set. The gateways of a
@@ -11,28 +13,22 @@ import (
 // servers behind, to which it would connect directly.
 type Topology struct {
 	mu      sync.RWMutex
-	members map[string]address // by the member's name in the replica set's configuration
+	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
 }
 
-// address is where clients reach a gateway.
-type address struct {
-	host string // "": the host that the client dialled
-	port string
-}
-
-func (t *Topology) learn(member string, a address) (isNew bool) {
+func (t *Topology) learn(member string, a gateway.Advertised) (isNew bool) {
 	member = strings.ToLower(member)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.members == nil {
-		t.members = map[string]address{}
+		t.members = map[string]gateway.Advertised{}
 	}
 	old, known := t.members[member]
 	t.members[member] = a
 	return !known || old != a
 }
 
-func (t *Topology) find(member []byte) (address, bool) {
+func (t *Topology) find(member []byte) (gateway.Advertised, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if a, ok := t.members[string(member)]; ok {
@@ -40,38 +36,6 @@ func (t *Topology) find(member []byte) (address, bool) {
 	}
 	a, ok := t.members[strings.ToLower(string(member))]
 	return a, ok
-}
-
-// seenFrom is the address for a client whose connection ends at local.
-func (a address) seenFrom(local net.Addr) string {
-	host := a.host
-	if host == "" {
-		host = "localhost"
-		if tcp, ok := local.(*net.TCPAddr); ok {
-			if host = tcp.IP.String(); tcp.IP.IsUnspecified() {
-				host = "localhost"
-			}
-		}
-	}
-	return net.JoinHostPort(host, a.port)
-}
-
-// advertised is where clients reach a gateway that listens on l: what its configuration
-// says, else the listener's address, and where that means all interfaces the one that the
-// client has found.
-func advertised(configured string, l net.Addr) (address, bool) {
-	text := configured
-	if text == "" {
-		text = l.String()
-	}
-	host, port, err := net.SplitHostPort(text)
-	if err != nil || l.Network() == "unix" && configured == "" {
-		return address{}, false
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = ""
-	}
-	return address{host, port}, true
 }
 
 // renamer gives the addresses of members as the client of s must see them. A hello tells
@@ -89,7 +53,7 @@ func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
 			s.g.warnDirect(member)
 			return "", false
 		}
-		return a.seenFrom(s.client.LocalAddr()), true
+		return a.SeenFrom(s.client.LocalAddr()), true
 	}
 }
 
@@ -97,19 +61,19 @@ func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
 // address.
 func (g *Gateway) URI(l net.Addr) string {
 	if len(g.cfg.Members) > 0 {
-		a, _ := advertised(g.cfg.Advertise, l)
-		return "mongodb://" + a.seenFrom(l) + "/?loadBalanced=true"
+		a, _ := gateway.AdvertisedAs(g.cfg.Advertise, l)
+		return "mongodb://" + a.SeenFrom(l) + "/?loadBalanced=true"
 	}
-	a, ok := advertised(g.cfg.Advertise, l)
+	a, ok := gateway.AdvertisedAs(g.cfg.Advertise, l)
 	if !ok {
 		return "mongodb://" + strings.ReplaceAll(l.String(), "/", "%2F") + "/?directConnection=true"
 	}
-	return "mongodb://" + a.seenFrom(l) + "/?directConnection=true"
+	return "mongodb://" + a.SeenFrom(l) + "/?directConnection=true"
 }
 
 func (g *Gateway) learnMember(name string) {
 	if a := g.advertised.Load(); a != nil && g.cfg.Topology.learn(name, *a) {
-		g.cfg.Log.Info("clients find the member of the replica set at the gateway", "member", name, "gateway", net.JoinHostPort(a.host, a.port))
+		g.cfg.Log.Info("clients find the member of the replica set at the gateway", "member", name, "gateway", net.JoinHostPort(a.Host, a.Port))
 	}
 }
 
