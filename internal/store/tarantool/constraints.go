@@ -128,16 +128,16 @@ func (l *loader) takeCheck(t []any) error {
 		s.touchAll("check constraint %v is described in a way that this version doesn't know", at(t, 1))
 	}
 	for _, f := range s.Fields {
-		if mentions(code, f.Name) {
+		if Mentions(code, f.Name) {
 			s.touch(f.Number, "check constraint %v reads it", at(t, 1))
 		}
 	}
 	return nil
 }
 
-// mentions reports whether an expression of SQL may name a column: as a word of its own, in
+// Mentions reports whether an expression of SQL may name a column: as a word of its own, in
 // any case, quoted or not. It rather says yes too often, as within a literal.
-func mentions(code, name string) bool {
+func Mentions(code, name string) bool {
 	code, name = strings.ToLower(code), strings.ToLower(name)
 	for _, n := range []string{name, strings.ReplaceAll(name, `"`, `""`)} {
 		for from := 0; n != "" && from <= len(code)-len(n); from++ {

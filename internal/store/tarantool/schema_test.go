@@ -223,7 +223,7 @@ func TestMentions(t *testing.T) {
 		{`"a""b" > 1`, `a"b`, true},
 		{"a > 1", "", false},
 	} {
-		if got := mentions(c.code, c.name); got != c.want {
+		if got := Mentions(c.code, c.name); got != c.want {
 			t.Errorf("%s names %s: %v", c.code, c.name, got)
 		}
 	}
