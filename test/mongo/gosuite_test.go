@@ -1,0 +1,83 @@
+package mongo
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// goSuite runs internal/integration of the Go driver, in the version that this module uses.
+func goSuite(t *testing.T, addr, set, log string, names []string) map[string]string {
+	t.Helper()
+	module := goDriver(t)
+	args := []string{"tool", "test2json", "-t", filepath.Join(module, "integration.test"), "-test.v=test2json", "-test.timeout=30m"}
+	if *suiteFiles != "" {
+		args = append(args, "-test.run", *suiteFiles)
+	}
+	if len(names) > 0 {
+		args = append(args, "-test.run", topLevel(names))
+	}
+	uri := "mongodb://" + addr + "/"
+	if set != "" {
+		uri += "?replicaSet=" + set
+	}
+	cmd := exec.CommandContext(t.Context(), testenv.Program(t, "go"), args...)
+	cmd.Dir = filepath.Join(module, "internal", "integration")
+	cmd.Env = append(os.Environ(), "MONGODB_URI="+uri)
+	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
+	if err := os.WriteFile(log, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]string{}
+	for line := range bytes.Lines(out) {
+		var event struct{ Action, Test string }
+		if json.Unmarshal(line, &event) != nil || event.Test == "" {
+			continue
+		}
+		switch event.Action {
+		case "pass", "fail", "skip":
+			results[event.Test] = event.Action
+		}
+	}
+	return results
+}
+
+// topLevel is a pattern for the tests to which these subtests belong.
+func topLevel(names []string) string {
+	var tests []string
+	for _, n := range names {
+		test, _, _ := strings.Cut(n, "/")
+		tests = append(tests, regexp.QuoteMeta(test))
+	}
+	slices.Sort(tests)
+	return "^(" + strings.Join(slices.Compact(tests), "|") + ")$"
+}
+
+// goDriver returns a copy of the driver's module, whose tests were compiled to
+// integration.test. The module as it is distributed has no specifications' test files.
+func goDriver(t *testing.T) string {
+	t.Helper()
+	goProgram := testenv.Program(t, "go")
+	return testenv.Cached(t, "go-driver", []string{"../../go.mod"}, func(dir string) {
+		out, err := exec.CommandContext(t.Context(), goProgram, "list", "-m", "-f", "{{.Dir}}", "go.mongodb.org/mongo-driver/v2").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), goProgram, "test", "-c", "-o", "integration.test", "./internal/integration")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package mongo
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var (
+	suiteNames = flag.String("suite", "", "whose own tests TestSuites runs: pymongo, go, or both with a comma; none: it is skipped")
+	suiteOn    = flag.String("on", "standalone,rs", "what server: standalone, rs (a replica set of one)")
+	suiteWays  = flag.String("way", "gateway,pair", "how it is reached, beside direct: gateway, pair; direct: that alone")
+	suiteFiles = flag.String("files", "", "which of pymongo's files, or a pattern of the Go driver's tests; none: all")
+)
+
+// suite is a driver's own tests.
+type suite struct {
+	name string
+	// run runs tests, all of them when names is empty, against the server at addr. It returns
+	// what became of each: pass, fail or skip.
+	run func(t *testing.T, addr, set, log string, names []string) map[string]string
+}
+
+// TestSuites runs drivers' own tests directly and through gateways that compress all they
+// may. A test must end the same in each way. The servers' own counters must say that what
+// went by was compressed, and their logs that nobody went past the gateways.
+func TestSuites(t *testing.T) {
+	if *suiteNames == "" {
+		t.Skip("takes its time; run test/mongo/suites")
+	}
+	logs, err := os.MkdirTemp("", "cinch-suites-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("what the tests printed: %s", logs)
+	for _, name := range strings.Split(*suiteNames, ",") {
+		for _, on := range strings.Split(*suiteOn, ",") {
+			t.Run(name+" "+on, func(t *testing.T) { runSuite(t, pickSuite(t, name), on, filepath.Join(logs, name+"-"+on)) })
+		}
+	}
+	if !t.Failed() {
+		_ = os.RemoveAll(logs)
+	}
+}
+
+func pickSuite(t *testing.T, name string) suite {
+	t.Helper()
+	switch name {
+	case "pymongo":
+		return suite{name, pymongoSuite}
+	case "go":
+		return suite{name, goSuite}
+	}
+	t.Fatalf("no suite %q", name)
+	return suite{}
+}
+
+func runSuite(t *testing.T, s suite, on, log string) {
+	direct := startPlace(t, on, "direct")
+	want := s.run(t, direct.addr, direct.set, log+"-direct.log", nil)
+	t.Logf("direct: %s", tally(want))
+	if len(want) == 0 || tally(want) == tally(nil) {
+		t.Fatalf("no test ran; see %s-direct.log", log)
+	}
+	for _, way := range strings.Split(*suiteWays, ",") {
+		if way == "direct" {
+			continue
+		}
+		t.Run(way, func(t *testing.T) {
+			p := startPlace(t, on, way)
+			got := s.run(t, p.addr, p.set, log+"-"+way+".log", nil)
+			t.Logf("%s: %s", way, tally(got))
+			differing := differences(want, got)
+			if len(differing) > 0 {
+				t.Logf("differ, and run once more alone: %s", strings.Join(differing, "\n    "))
+				again := s.run(t, p.addr, p.set, log+"-"+way+"-again.log", differing)
+				alone := s.run(t, direct.addr, direct.set, log+"-"+way+"-again-direct.log", differing)
+				for _, name := range differing {
+					if again[name] != alone[name] {
+						t.Errorf("%s: %s directly and %s here, alone %s and %s", name, want[name], got[name], alone[name], again[name])
+					}
+				}
+			}
+			p.check(t)
+		})
+	}
+}
+
+// differences are the tests that did not end the same.
+func differences(want, got map[string]string) (names []string) {
+	for name := range want {
+		if got[name] != want[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func tally(results map[string]string) string {
+	n := map[string]int{}
+	for _, r := range results {
+		n[r]++
+	}
+	return fmt.Sprintf("%d tests: %d pass, %d fail, %d skip", len(results), n["pass"], n["fail"], n["skip"])
+}
+
+// place is a server of one suite's run and the way to it.
+type place struct {
+	addr     string // where the tests connect
+	set      string // the replica set's name, if it is one
+	way      string
+	server   *testenv.MongodServer
+	log      string // of mongod
+	from     int64  // where the run begins in it
+	relay    *relay
+	gateways []*testenv.GatewayServer // from the client's side
+}
+
+// everything makes a gateway compress whatever it may.
+const everything = "- {name: all, setting: zstd-3, min_size: 0, min_gain: 0%}"
+
+func startPlace(t *testing.T, on, way string) *place {
+	t.Helper()
+	p := &place{way: way, log: filepath.Join(t.TempDir(), "mongod.log")}
+	cfg := testenv.MongodConfig{Args: []string{"--logpath", p.log}}
+	switch on {
+	case "rs":
+		cfg.ReplicaSet, cfg.Uninitiated, p.set = "rs0", true, "rs0"
+	case "standalone":
+	default:
+		t.Fatalf("-on %s: want standalone or rs", on)
+	}
+	p.server = testenv.Mongod(t, cfg)
+	p.addr = p.server.Addr
+	if p.set != "" { // a test of its own, at whose end its client is gone
+		t.Run("initiate", func(t *testing.T) { p.server.Initiate(t, p.addr) })
+	}
+	if way == "direct" {
+		return p
+	}
+	p.relay = startRelay(t, p.server.Addr)
+	switch way {
+	case "gateway":
+		p.gateways = []*testenv.GatewayServer{force(t, p.relay.addr)}
+	case "pair":
+		far := force(t, p.relay.addr)
+		p.gateways = []*testenv.GatewayServer{force(t, far.Addr), far}
+	default:
+		t.Fatalf("-way %s: want direct, gateway or pair", way)
+	}
+	p.addr = p.gateways[0].Addr
+	info, err := os.Stat(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.from = info.Size()
+	return p
+}
+
+func force(t *testing.T, upstream string) *testenv.GatewayServer {
+	t.Helper()
+	return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: "mongodb://" + upstream, Rules: everything, Force: true, Args: []string{"--log-level", "warn"}})
+}
+
+// check asks the server's own accounts: that both directions were compressed, and that
+// nobody but the gateway came.
+func (p *place) check(t *testing.T) {
+	t.Helper()
+	through, others := p.relay.past(t, p.log, p.from)
+	if len(others) > 0 || through == 0 {
+		t.Errorf("%d connections came through the gateway, and others past it: %v", through, others)
+	}
+	sent, received := p.server.Compressed(t, "zstd")
+	if sent.Out == 0 || received.Out == 0 || sent.In < sent.Out {
+		t.Errorf("mongod compressed %+v and decompressed %+v", sent, received)
+	}
+	t.Logf("mongod compressed %d to %d bytes and decompressed %d to %d, on %d connections of the gateway's", sent.In, sent.Out, received.In, received.Out, through)
+	for i, g := range p.gateways {
+		raw, stored := g.Metric(t, "cinch_value_raw_bytes_total"), g.Metric(t, "cinch_value_stored_bytes_total")
+		if raw == 0 || stored >= raw {
+			t.Errorf("gateway %d of %d made %.0f bytes of %.0f", i+1, len(p.gateways), stored, raw)
+		}
+	}
+}
+
+// hostPort splits an address for programs that want its parts.
+func hostPort(t *testing.T, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
+}
