@@ -74,6 +74,9 @@ func (p *process) stopPacking(ctx context.Context) {
 		select {
 		case <-k.ended:
 		case <-ctx.Done():
+			if !k.packing().Background {
+				continue // it had nothing to do
+			}
 			p.log.Warn("packing in the background was cut off", "gateway", k.running.name)
 		}
 	}
