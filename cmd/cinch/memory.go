@@ -12,9 +12,8 @@ import (
 //
 // It is soft: near it the collector works more instead of letting garbage grow
 // to the size of what is live, as GOGC=100 does and does well below it. So the
-// budget is nearly the peak, not half of it. GOGC stays at 100: with the little
-// that idle gateways hold, more would be memory for nothing. GOMEMLIMIT, when
-// set, is left alone; GOGC is the operator's in any case.
+// budget is nearly the peak, not half of it. GOMEMLIMIT, when set, is left alone;
+// what GOGC is, heapfloor.go says.
 const (
 	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
 	trainingBytes   = 64 << 20 // tables and garbage of a training

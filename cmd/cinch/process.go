@@ -303,6 +303,7 @@ func (p *process) run(signals <-chan os.Signal) error {
 	defer p.close()
 	stopMemory := p.boundMemory()
 	defer stopMemory()
+	defer raiseFloor()()
 	failed := make(chan error, len(p.gateways)+1)
 	for _, r := range p.gateways {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
