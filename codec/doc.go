@@ -4,7 +4,8 @@
 // An [ID] names an algorithm a reader must know; a [Setting] is what a writer
 // chose (algorithm, level, dictionary). An [Engine] compresses and
 // decompresses by them with a bounded number of states. Everything works on
-// whole values in memory: there are no streams and no goroutines.
+// whole values in memory and starts no goroutines. Streams with history, for two
+// peers that both keep a state, are [StreamWriter] and [StreamReader].
 //
 // Payloads carry neither their algorithm nor their raw length: the envelope
 // around them does. Decompression takes the raw length from there, allocates

@@ -10,3 +10,5 @@ import (
 func TestGoZstd(t *testing.T) {
 	codectest.Zstd(t, codec.NewGoZstd(), codectest.Dicts(t))
 }
+
+func TestGoStreams(t *testing.T) { codectest.Streams(t, codec.NewGoZstd(), codec.NewGoZstd()) }

@@ -45,3 +45,10 @@ func TestCrossDecode(t *testing.T) {
 	t.Run("go reads libzstd", func(t *testing.T) { codectest.CrossDecode(t, z, g, dicts(t)) })
 	t.Run("libzstd reads go", func(t *testing.T) { codectest.CrossDecode(t, g, z, dicts(t)) })
 }
+
+func TestStreams(t *testing.T) {
+	lib, pure := newCoder(t), codec.ZstdCoder(codec.NewGoZstd())
+	t.Run("libzstd", func(t *testing.T) { codectest.Streams(t, lib, lib) })
+	t.Run("libzstd to go", func(t *testing.T) { codectest.Streams(t, lib, pure) })
+	t.Run("go to libzstd", func(t *testing.T) { codectest.Streams(t, pure, lib) })
+}

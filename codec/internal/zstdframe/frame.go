@@ -258,3 +258,52 @@ func appendHeader(dst []byte, rawLen int, f Frame) []byte {
 func AppendEmpty(dst []byte) []byte {
 	return append(dst, flagSingleSegment, 0, 1, 0, 0)
 }
+
+// StreamHeaderLen is the length in bytes of what StreamHeader appends.
+const StreamHeaderLen = len(Magic) + 2
+
+// StreamHeader appends the beginning of a frame that declares a window and nothing else.
+func StreamHeader(dst []byte, windowLog int) []byte {
+	dst = append(dst, Magic...)
+	return append(dst, 0, byte(windowLog-minWindowLog)<<3)
+}
+
+// CheckPiece checks that src is a number of whole blocks, as a flush leaves them, that can
+// hold exactly rawLen bytes: none is the last of its frame, so nothing can follow that
+// declares another window.
+func CheckPiece(src []byte, rawLen int) error {
+	plain, compressed := 0, 0
+	for len(src) > 0 {
+		if len(src) < blockHeader {
+			return errTruncated
+		}
+		header := littleEndian(src[:blockHeader])
+		src = src[blockHeader:]
+		size := int(header >> 3)
+		stored := size
+		switch header >> 1 & 3 {
+		case rawBlock:
+			plain += size
+		case rleBlock:
+			plain += size
+			stored = 1
+		case compressedBlock:
+			compressed++
+		default:
+			return errors.New("zstd block of a reserved type")
+		}
+		switch {
+		case header&1 != 0:
+			return errors.New("zstd frame ends within a stream")
+		case size > MaxBlock:
+			return fmt.Errorf("zstd block of %d bytes", size)
+		case len(src) < stored:
+			return errTruncated
+		}
+		src = src[stored:]
+	}
+	if rawLen < plain || rawLen-plain > compressed*MaxBlock {
+		return fmt.Errorf("%d zstd blocks and %d bytes can't hold %d bytes", compressed, plain, rawLen)
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
+)
+
+// Bounds of what streams with history are made with. Levels above cost tens of megabytes a
+// stream.
+const (
+	MinStreamWindow = 16 // log2 of bytes
+	MaxStreamWindow = 23
+	MaxStreamLevel  = 9
+)
+
+// ErrClosed is returned by streams after Close.
+var ErrClosed = errors.New("codec: stream is closed")
+
+// A StreamWriter compresses a stream piece by piece, each with the history of those before
+// it. What Append returns is all it takes to get the piece back: nothing is held for later.
+// It is a state of one stream, not safe for concurrent use, and keeps its memory until Close.
+// After an error it can only be closed.
+type StreamWriter interface {
+	Append(dst, piece []byte) ([]byte, error)
+	Close()
+}
+
+// A StreamReader gives back what a StreamWriter made, in the same order. Append appends
+// exactly rawLen bytes or returns an error that wraps [ErrCorrupt]; what src says can't make
+// it take more memory than its window and a constant. After an error it can only be closed.
+type StreamReader interface {
+	Append(dst, src []byte, rawLen int) ([]byte, error)
+	Close()
+}
+
+// ZstdStreamer makes the states of streams: whole zstd blocks, without frame header and end.
+// Window is the log2 of the history's bytes, the same on both sides.
+type ZstdStreamer interface {
+	NewStreamWriter(level, window int) (StreamWriter, error)
+	NewStreamReader(window int) (StreamReader, error)
+	// StreamBytes estimates from above what the two keep alive.
+	StreamBytes(level, window int) (writer, reader int)
+}
+
+// StreamWriter makes a compressor of one stream by zstd.
+func (e *Engine) StreamWriter(level, window int) (StreamWriter, error) {
+	if level < 1 || level > MaxStreamLevel {
+		return nil, fmt.Errorf("%w: streams have levels 1 to %d, not %d", ErrSetting, MaxStreamLevel, level)
+	}
+	if err := checkWindow(window); err != nil {
+		return nil, err
+	}
+	w, err := e.streamer().NewStreamWriter(level, window)
+	return &turnWriter{e, w}, err
+}
+
+// StreamReader makes the decompressor of one stream.
+func (e *Engine) StreamReader(window int) (StreamReader, error) {
+	if err := checkWindow(window); err != nil {
+		return nil, err
+	}
+	r, err := e.streamer().NewStreamReader(window)
+	return &turnReader{e, r}, err
+}
+
+// StreamBytes estimates from above what the states of a stream keep alive.
+func (e *Engine) StreamBytes(level, window int) (writer, reader int) {
+	return e.streamer().StreamBytes(level, window)
+}
+
+func checkWindow(window int) error {
+	if window < MinStreamWindow || window > MaxStreamWindow {
+		return fmt.Errorf("%w: a window of 2^%d", ErrSetting, window)
+	}
+	return nil
+}
+
+func (e *Engine) streamer() ZstdStreamer {
+	if s, ok := e.zstd.(ZstdStreamer); ok {
+		return s
+	}
+	return (*GoZstd)(nil)
+}
+
+// turnWriter takes the engine's turns, as values do.
+type turnWriter struct {
+	e *Engine
+	w StreamWriter
+}
+
+func (t *turnWriter) Append(dst, piece []byte) (out []byte, err error) {
+	t.e.turns <- struct{}{}
+	defer func() {
+		<-t.e.turns
+		if r := recover(); r != nil {
+			out, err = dst, fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return t.w.Append(dst, piece)
+}
+
+func (t *turnWriter) Close() { t.w.Close() }
+
+type turnReader struct {
+	e *Engine
+	r StreamReader
+}
+
+func (t *turnReader) Append(dst, src []byte, rawLen int) (out []byte, err error) {
+	if err := zstdframe.CheckPiece(src, rawLen); err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	t.e.turns <- struct{}{}
+	defer func() {
+		<-t.e.turns
+		if r := recover(); r != nil {
+			out, err = dst, fmt.Errorf("%w: panic: %v", ErrCorrupt, r)
+		}
+	}()
+	return t.r.Append(dst, src, rawLen)
+}
+
+func (t *turnReader) Close() { t.r.Close() }
+
+// goStreamWriter is a stream by the pure Go encoder.
+type goStreamWriter struct {
+	zstd  *zstd.Encoder
+	out   appender
+	begun bool
+}
+
+// appender is where an encoder writes to: the caller's slice, for one call.
+type appender struct{ b []byte }
+
+func (a *appender) Write(p []byte) (int, error) {
+	a.b = append(a.b, p...)
+	return len(p), nil
+}
+
+// NewStreamWriter implements [ZstdStreamer].
+func (*GoZstd) NewStreamWriter(level, window int) (StreamWriter, error) {
+	w := &goStreamWriter{}
+	var err error
+	w.zstd, err = zstd.NewWriter(&w.out,
+		zstd.WithEncoderLevel(goStreamLevel(level)),
+		zstd.WithWindowSize(1<<window),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderCRC(false),
+		zstd.WithAllLitEntropyCompression(true),
+	)
+	return w, err
+}
+
+// goStreamLevel leaves the best encoder out, which keeps 34 MiB of tables.
+func goStreamLevel(level int) zstd.EncoderLevel {
+	return min(zstd.EncoderLevelFromZstd(level), zstd.SpeedBetterCompression)
+}
+
+func (w *goStreamWriter) Append(dst, piece []byte) ([]byte, error) {
+	if w.zstd == nil {
+		return dst, ErrClosed
+	}
+	w.out.b = dst
+	_, err := w.zstd.Write(piece)
+	if err == nil {
+		err = w.zstd.Flush()
+	}
+	out := w.out.b
+	w.out.b = nil
+	if err == nil && !w.begun {
+		w.begun = true
+		out, err = CutStreamHeader(out, len(dst))
+	}
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// CutStreamHeader takes the header of a frame from the bytes behind start. It is for
+// implementations of [ZstdStreamer].
+func CutStreamHeader(b []byte, start int) ([]byte, error) {
+	if len(b) < start+zstdframe.StreamHeaderLen || string(b[start:start+4]) != zstdframe.Magic || b[start+4] != 0 {
+		return b[:start], errors.New("codec: unexpected header of a zstd stream")
+	}
+	return append(b[:start], b[start+zstdframe.StreamHeaderLen:]...), nil
+}
+
+func (w *goStreamWriter) Close() { w.zstd = nil } // no Close of the library's: it would write an end
+
+// goStreamReader is a stream by the pure Go decoder. It decodes in the caller's goroutine and
+// reads block by block, so that it ends just where a piece does.
+type goStreamReader struct {
+	zstd *zstd.Decoder
+	in   feed
+}
+
+// feed is what a decoder reads from: the header, then the caller's slice for one call.
+type feed struct{ head, b []byte }
+
+func (f *feed) Read(p []byte) (int, error) {
+	if len(f.head) > 0 {
+		n := copy(p, f.head)
+		f.head = f.head[n:]
+		return n, nil
+	}
+	if len(f.b) == 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := copy(p, f.b)
+	f.b = f.b[n:]
+	return n, nil
+}
+
+// NewStreamReader implements [ZstdStreamer].
+func (*GoZstd) NewStreamReader(window int) (StreamReader, error) {
+	r := &goStreamReader{in: feed{head: zstdframe.StreamHeader(nil, window)}}
+	var err error
+	r.zstd, err = zstd.NewReader(&r.in,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(1<<window),
+		zstd.WithDecoderMaxMemory(1<<62), // of the whole stream, which has no end
+	)
+	return r, err
+}
+
+func (r *goStreamReader) Append(dst, src []byte, rawLen int) ([]byte, error) {
+	if r.zstd == nil {
+		return dst, ErrClosed
+	}
+	r.in.b = src
+	start := len(dst)
+	dst = reserve(dst, rawLen)[:start+rawLen]
+	_, err := io.ReadFull(r.zstd, dst[start:])
+	left := len(r.in.b)
+	r.in.b = nil
+	if err != nil {
+		return dst[:start], fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if left > 0 {
+		return dst[:start], fmt.Errorf("%w: it holds more than %d bytes", ErrCorrupt, rawLen)
+	}
+	return dst, nil
+}
+
+func (r *goStreamReader) Close() {
+	if r.zstd != nil {
+		r.zstd.Close()
+		r.zstd = nil
+	}
+}
+
+// StreamBytes implements [ZstdStreamer].
+func (*GoZstd) StreamBytes(level, window int) (writer, reader int) {
+	tables := goEncoderBytes(encoderKey{level: goStreamLevel(level)}) - goWindow(goStreamLevel(level))
+	return 1<<window + tables + 512<<10, 2<<window + goDecoderBytes
+}
