@@ -1,0 +1,92 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// What is wrong with bytes that a peer sent.
+var (
+	ErrMagic     = errors.New("tunnel: the peer is no gateway of a tunnel")
+	ErrVersion   = errors.New("tunnel: no common version")
+	ErrMalformed = errors.New("tunnel: malformed")
+)
+
+// Version is the one that this package speaks.
+const Version = 1
+
+// Windows are log2 of bytes; 0 stands for none.
+const (
+	MinWindow = 16
+	MaxWindow = 23
+)
+
+// Status is the exit's answer to a hello.
+type Status byte
+
+// The values of Status.
+const (
+	StatusOK      Status = 0
+	StatusVersion Status = 1 // no common version
+	StatusRefused Status = 2 // full, or about to end
+)
+
+const magic = "\x00CINCHT\n"
+
+// HelloLen is the length in bytes of a hello up to its extensions, MaxHello with them.
+const (
+	HelloLen = 15
+	MaxHello = HelloLen + 255
+)
+
+// Hello is what a gateway says first.
+type Hello struct {
+	Lowest, Highest byte // versions
+	Window          byte // of history that the sender keeps of the receiver's pieces; 0: none
+	Status          Status
+	Codecs          uint16 // that the sender opens, a bit an id
+}
+
+// Append appends h.
+func (h Hello) Append(dst []byte) []byte {
+	dst = append(dst, magic...)
+	dst = append(dst, h.Lowest, h.Highest, h.Window, byte(h.Status))
+	dst = binary.BigEndian.AppendUint16(dst, h.Codecs)
+	return append(dst, 0)
+}
+
+// HelloSize returns the length of the hello that begins b, which holds HelloLen bytes or
+// more, extensions included.
+func HelloSize(b []byte) (int, error) {
+	if len(b) < HelloLen || string(b[:len(magic)]) != magic {
+		return 0, ErrMagic
+	}
+	return HelloLen + int(b[HelloLen-1]), nil
+}
+
+// ParseHello reads a whole hello. It checks versions before what they may have changed. On
+// ErrVersion the result's versions and status are those of the peer.
+func ParseHello(b []byte) (Hello, error) {
+	n, err := HelloSize(b)
+	if err != nil {
+		return Hello{}, err
+	}
+	h := Hello{Lowest: b[8], Highest: b[9], Window: b[10], Status: Status(b[11]), Codecs: binary.BigEndian.Uint16(b[12:])}
+	switch {
+	case h.Lowest > h.Highest:
+		return h, fmt.Errorf("%w: versions %d to %d", ErrMalformed, h.Lowest, h.Highest)
+	case h.Lowest > Version || h.Highest < Version:
+		return h, fmt.Errorf("%w: the peer speaks %d to %d, we %d", ErrVersion, h.Lowest, h.Highest, Version)
+	case len(b) != n:
+		return h, fmt.Errorf("%w: a hello of %d bytes in %d", ErrMalformed, n, len(b))
+	case h.Window != 0 && !ValidWindow(h.Window):
+		return h, fmt.Errorf("%w: a window of 2^%d", ErrMalformed, h.Window)
+	case h.Codecs&1 == 0:
+		return h, fmt.Errorf("%w: codecs %04x without raw", ErrMalformed, h.Codecs)
+	}
+	return h, nil
+}
+
+// ValidWindow reports whether a history may have that log2 of bytes.
+func ValidWindow(w byte) bool { return w >= MinWindow && w <= MaxWindow }
