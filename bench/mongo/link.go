@@ -1,7 +1,14 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,8 +46,6 @@ func startLink(server string, roundTrip time.Duration, mbit float64) (*link, err
 	go k.serve()
 	return k, nil
 }
-
-func (k *link) addr() string { return k.listener.Addr().String() }
 
 func (k *link) serve() {
 	for {
@@ -115,4 +120,93 @@ func deliver(dst net.Conn, parcels <-chan parcel) {
 			return
 		}
 	}
+}
+
+// linkCommand makes this program a process that is nothing but links.
+const linkCommand = "link"
+
+// serveLinks opens a link to each server, prints where, and the bytes that went up and down
+// over all of them for every line that it reads. It ends with its input.
+func serveLinks(args []string, in io.Reader, out io.Writer) error {
+	roundTrip, err := time.ParseDuration(args[0])
+	if err != nil {
+		return err
+	}
+	mbit, err := strconv.ParseFloat(args[1], 64)
+	if err != nil {
+		return err
+	}
+	var all []*link
+	for _, server := range args[2:] {
+		k, err := startLink(server, roundTrip, mbit)
+		if err != nil {
+			return err
+		}
+		all = append(all, k)
+		fmt.Fprintln(out, k.listener.Addr())
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var up, down int64
+		for _, k := range all {
+			up, down = up+k.up.bytes.Load(), down+k.down.bytes.Load()
+		}
+		fmt.Fprintln(out, up, down)
+	}
+	return nil
+}
+
+// links is a process with one link to each of several servers.
+type links struct {
+	addrs []string
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+}
+
+func startLinks(roundTrip time.Duration, mbit float64, servers ...string) (*links, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{linkCommand, roundTrip.String(), fmt.Sprint(mbit)}, servers...)
+	l := &links{cmd: exec.Command(self, args...)}
+	l.cmd.Stderr = os.Stderr
+	if l.in, err = l.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := l.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	l.out = bufio.NewReader(out)
+	if err := l.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range servers {
+		line, err := l.out.ReadString('\n')
+		if err != nil {
+			l.stop()
+			return nil, err
+		}
+		l.addrs = append(l.addrs, strings.TrimSpace(line))
+	}
+	return l, nil
+}
+
+// bytes is what went over the links so far.
+func (l *links) bytes() (up, down int64, err error) {
+	if _, err = fmt.Fprintln(l.in); err != nil {
+		return 0, 0, err
+	}
+	line, err := l.out.ReadString('\n')
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = fmt.Sscan(line, &up, &down)
+	return up, down, err
+}
+
+func (l *links) stop() {
+	_ = l.in.Close()
+	_ = l.cmd.Wait()
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// bench is what all parts share.
+type bench struct {
+	work   string // a directory of its own
+	cinch  string // the program
+	mongod *server
+	used   int // numbers of users that were inserted, beside those that are stored
+}
+
+func (b *bench) stop() {
+	if b.mongod != nil {
+		b.mongod.stop()
+	}
+}
+
+// way is one way to reach the server.
+type way struct {
+	name    string
+	driver  string // its compressor; empty: none
+	gateway string // its rule's setting; empty: no gateway
+	pair    bool   // the link is between two gateways
+}
+
+var (
+	plainWay = way{name: "plain"}
+	byteWays = []way{
+		plainWay,
+		{name: "driver snappy", driver: "snappy"},
+		{name: "driver zstd", driver: "zstd"},
+		{name: "driver zlib", driver: "zlib"},
+		{name: "gateway off", gateway: "raw"},
+		{name: "gateway snappy", gateway: "snappy"},
+		{name: "gateway zstd", gateway: "zstd-3"},
+		{name: "gateway zlib", gateway: "zlib-6"},
+		{name: "gateway auto", gateway: "auto"},
+		{name: "pair", gateway: "zstd-3", pair: true},
+	}
+	timeWays = without(byteWays, "driver zlib", "gateway zlib")
+	loadWays = without(timeWays, "driver snappy", "gateway snappy")
+)
+
+func without(ways []way, names ...string) (rest []way) {
+next:
+	for _, w := range ways {
+		for _, n := range names {
+			if w.name == n {
+				continue next
+			}
+		}
+		rest = append(rest, w)
+	}
+	return rest
+}
+
+// route is a way over a link, at work.
+type route struct {
+	way
+	client   *mongo.Client
+	gateways []*server // from the driver's side
+}
+
+// stage is a link with routes over it.
+type stage struct {
+	links  *links
+	routes []*route
+	far    *server // of the pair
+}
+
+// setUp starts the ways over a link.
+func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *stage, err error) {
+	s = &stage{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if s.far, err = b.startGateway(b.mongod.addr, farSettings); err != nil {
+		return s, err
+	}
+	if s.links, err = startLinks(roundTrip, mbit, b.mongod.addr, s.far.addr); err != nil {
+		return s, err
+	}
+	for _, w := range ways {
+		r, err := b.startRoute(s, w)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", w.name, err)
+		}
+		s.routes = append(s.routes, r)
+	}
+	return s, nil
+}
+
+func (b *bench) startRoute(s *stage, w way) (*route, error) {
+	r := &route{way: w}
+	addr := s.links.addrs[0]
+	if w.gateway != "" {
+		settings := fmt.Sprintf("rules: [{name: all, setting: %s, min_size: 64, min_gain: 5%%}]", w.gateway)
+		if w.pair {
+			addr, settings = s.links.addrs[1], nearSettings
+		}
+		g, err := b.startGateway(addr, settings)
+		if err != nil {
+			return nil, err
+		}
+		addr, r.gateways = g.addr, append(r.gateways, g)
+	}
+	if w.pair {
+		r.gateways = append(r.gateways, s.far)
+	}
+	var err error
+	r.client, err = connect(addr, w.driver)
+	if err == nil && w.pair {
+		err = b.teach(r)
+	}
+	return r, err
+}
+
+// connect returns a client that nothing but operations makes send anything.
+func connect(addr, compressor string) (*mongo.Client, error) {
+	o := options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true").SetHeartbeatInterval(time.Hour)
+	if compressor != "" {
+		o.SetCompressors([]string{compressor})
+	}
+	return mongo.Connect(o)
+}
+
+func (s *stage) stop() {
+	for _, r := range s.routes {
+		_ = r.client.Disconnect(context.Background())
+		for _, g := range r.gateways {
+			if g != s.far {
+				g.stop()
+			}
+		}
+	}
+	if s.links != nil {
+		s.links.stop()
+	}
+	if s.far != nil {
+		s.far.stop()
+	}
+}
+
+// bytes runs an operation n times and returns what one took of the link.
+func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
+	up0, down0, err := s.links.bytes()
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := op.repeat(0, n); err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(20 * time.Millisecond) // what the last reply leaves behind
+	up1, down1, err := s.links.bytes()
+	return float64(up1-up0) / float64(n), float64(down1-down0) / float64(n), err
+}
