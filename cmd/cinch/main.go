@@ -79,12 +79,14 @@ Exit codes: 0 ok, 1 failed, 4 a stored value is damaged, 10 a store can't be rea
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
+		newPlanCommand(),
 		newServeCommand(),
 		newPackCommand(),
 		newUnpackCommand(),
 		newVerifyCommand(),
 		newInspectCommand(),
 		newDictCommand(),
+		newTarantoolCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
 	)

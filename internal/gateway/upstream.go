@@ -41,11 +41,12 @@ var secureSchemes = map[string]bool{
 	"tcp": false, "tls": true,
 	"redis": false, "rediss": true,
 	"grpc": false, "grpcs": true,
+	"tarantool": false, "tarantools": true,
 	"unix": false,
 }
 
 // ParseUpstream reads "scheme://[user[:password]@]host[:port][/database]" with
-// the schemes redis and grpc, rediss and grpcs (TLS), tcp and tls, or "unix://[user:password@]/path",
+// the schemes redis, grpc and tarantool, rediss, grpcs and tarantools (TLS), tcp and tls, or "unix://[user:password@]/path",
 // or a bare "host:port". The database may also be given as ?db=. An IPv6 host
 // stands in brackets. Errors wrap ErrUpstreamURL and never show a password.
 func ParseUpstream(raw, defaultPort string) (Upstream, error) {

@@ -113,7 +113,7 @@ func (l *live) do(ctx context.Context, timeout time.Duration, request func(conte
 	defer cancel()
 	future := l.c.Do(request(ctx))
 	if result == nil {
-		_, err := future.GetResponse()
+		_, err := future.Get()
 		return classify(err)
 	}
 	return classify(future.GetTyped(result))

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// DictSpace is the name of the space that holds dictionaries.
-const DictSpace = "cinch_dictionaries"
-
 // TouchedAt says what in the server computes on a field (from 0), so that it must not hold
 // envelopes, in words for people; "" if nothing does. Triggers and stored functions written
 // in Lua can't be seen from outside.

@@ -5,6 +5,8 @@
 //	version.go      the schema's version, out of the headers of answers
 //	schema.go       spaces, fields and indexes as the server describes them
 //	constraints.go  what computes on a field, and so rules out envelopes in it
+//	init.go         what an administrator installs: stored functions (lua/) and spaces
+//	calls.go        calling them
 //
 // Nothing here is on the data path: clients' connections are the gateway's.
 package tarantool

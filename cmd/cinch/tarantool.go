@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/store"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// tarantoolPort is the port of a Tarantool server that names none.
+const tarantoolPort = "3301"
+
+func newTarantoolCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "tarantool",
+		Short:   "Prepare a Tarantool server for Cinch",
+		Long:    "Prepare a Tarantool server for Cinch. docs/TARANTOOL.md says what for.",
+		Example: "  cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app",
+		Args:    cobra.NoArgs,
+	}
+	cmd.AddCommand(newTarantoolInitCommand())
+	return cmd
+}
+
+type tarantoolInitOptions struct {
+	url    string
+	users  []string
+	dryRun bool
+	remove bool
+	lua    bool
+	out    io.Writer
+}
+
+func newTarantoolInitCommand() *cobra.Command {
+	var o tarantoolInitOptions
+	cmd := &cobra.Command{
+		Use:   "init URL",
+		Short: "Install the stored functions and the dictionaries' space, once, on the master",
+		Long: `Install Cinch's stored functions and the space for dictionaries in a Tarantool server. An administrator runs it once,
+on the master; replicas receive it. It takes a user with the right to run Lua (execute on universe). Done again it
+does what is missing or old, and says so; nothing is ever lost by it.
+
+Everyone may then call the functions that run with the caller's own rights, and see which fields constraints read.
+Dictionaries hold pieces of values: only users (or roles) named with --user may read and add them, and administrators.
+
+--lua prints cinch.lua, which opens and seals values in the server's own Lua.`,
+		Example: `  cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app --dry-run
+  cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app --user cinch
+  cinch tarantool init --lua > /usr/share/tarantool/cinch.lua`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.out = cmd.OutOrStdout()
+			if len(args) == 1 {
+				o.url = args[0]
+			}
+			return runTarantoolInit(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.users, "user", nil, "`NAME` of a user or role that may read and add dictionaries (may be repeated)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&o.remove, "remove", false, "take it away again; dictionaries stay if there are any")
+	f.BoolVar(&o.lua, "lua", false, "write the Lua module cinch.lua to standard output")
+	cmd.MarkFlagsMutuallyExclusive("lua", "user")
+	cmd.MarkFlagsMutuallyExclusive("lua", "remove")
+	return cmd
+}
+
+func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
+	if o.lua {
+		_, err := io.WriteString(o.out, storetarantool.Module)
+		return err
+	}
+	if o.url == "" {
+		return ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301")
+	}
+	c, name, err := connectTarantool(ctx, o.url)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	did, err := storetarantool.Install(ctx, c, storetarantool.InstallOptions{Users: o.users, DryRun: o.dryRun, Remove: o.remove})
+	if err != nil {
+		return tarantoolFailure(name, err)
+	}
+	for _, step := range did {
+		if o.dryRun {
+			step = "would have " + step
+		}
+		fmt.Fprintf(o.out, "%s: %s\n", name, step)
+	}
+	if len(did) == 0 {
+		fmt.Fprintf(o.out, "%s: nothing to do\n", name)
+	}
+	return nil
+}
+
+// connectTarantool connects to the server at the URL. name is without credentials.
+func connectTarantool(ctx context.Context, rawURL string) (c *storetarantool.Conn, name string, err error) {
+	up, err := gateway.ParseUpstream(rawURL, tarantoolPort)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err = storetarantool.Connect(ctx, tarantoolOptions(up))
+	if err != nil {
+		return nil, up.String(), tarantoolFailure(up.String(), err)
+	}
+	return c, up.String(), nil
+}
+
+func tarantoolOptions(up gateway.Upstream) storetarantool.Options {
+	return storetarantool.Options{Dial: up.Dial, User: up.User, Password: up.Password, Timeout: walkTimeout}
+}
+
+// tarantoolFailure words an error of a Tarantool server, and gives it its exit code.
+func tarantoolFailure(name string, err error) error {
+	named := fmt.Errorf("%s: %w", name, err)
+	switch {
+	case errors.Is(err, storetarantool.ErrLogin):
+		return ui.WithHint(named, "put user and password into the URL: tarantool://user:password@host:3301")
+	case errors.Is(err, storetarantool.ErrNoInit):
+		return ui.WithHint(named, "an administrator runs 'cinch tarantool init' on the master, once")
+	case errors.Is(err, store.ErrReadOnly):
+		return ui.WithHint(named, "give the address of the master")
+	case errors.Is(err, storetarantool.ErrDenied):
+		return ui.WithHint(named, "docs/TARANTOOL.md lists the rights that the user in the URL needs")
+	case errors.Is(err, storetarantool.ErrUnreachable), errors.Is(err, gateway.ErrUnreachable):
+		return withCode(exitUnreachable, ui.WithHint(named, "is the server running, and can it be reached from here?"))
+	}
+	return named
+}

@@ -1,0 +1,87 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tarantool/go-iproto"
+	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// call runs one of our stored functions.
+func (c *Conn) call(ctx context.Context, function string, args []any, result any) error {
+	err := c.do(ctx, func(ctx context.Context) tnt.Request {
+		return tnt.NewCall17Request(function).Args(args).Context(ctx)
+	}, result)
+	var answer tnt.Error
+	switch {
+	case !errors.As(err, &answer):
+		return err
+	case answer.Code == iproto.ER_NO_SUCH_PROC, answer.Code == iproto.ER_NO_SUCH_FUNCTION:
+		return fmt.Errorf("%w (%s)", ErrNoInit, function)
+	case answer.Code == iproto.ER_ACCESS_DENIED && strings.Contains(answer.Msg, "Execute access to function"):
+		// Ordinary users get this also where there is none of that name.
+		return fmt.Errorf("%w (%s), or the user may not call them: %w", ErrNoInit, function, err)
+	case answer.Code == iproto.ER_READONLY:
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	}
+	return err
+}
+
+// serverStatus is what cinch_status says.
+type serverStatus struct {
+	Version   int     `msgpack:"version"`
+	ReadOnly  bool    `msgpack:"ro"`
+	Process   string  `msgpack:"process"` // another after a restart
+	Cluster   string  `msgpack:"cluster"` // the same on all replicas
+	ArenaUsed int64   `msgpack:"arena_used"`
+	QuotaUsed int64   `msgpack:"quota_used"`
+	QuotaSize int64   `msgpack:"quota_size"`
+	MaxTuple  int64   `msgpack:"max_tuple"`
+	Bytes     []int64 `msgpack:"bytes"` // of the tuples of each space, as space:bsize() counts
+	Tuples    []int64 `msgpack:"tuples"`
+}
+
+func status(ctx context.Context, c *Conn, spaces []uint32) (*serverStatus, error) {
+	if spaces == nil {
+		spaces = []uint32{}
+	}
+	var answer []serverStatus
+	if err := c.call(ctx, statusFunction, []any{spaces}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer) != 1 || len(answer[0].Bytes) != len(spaces) || len(answer[0].Tuples) != len(spaces) {
+		return nil, fmt.Errorf("%w: %s answers something else", ErrNoInit, statusFunction)
+	}
+	return &answer[0], nil
+}
+
+// scanned is what cinch_scan answers.
+type scanned struct {
+	tuples, keys []msgpack.RawMessage
+	lost         bool
+}
+
+// DecodeMsgpack implements msgpack.CustomDecoder.
+func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
+	n, err := d.DecodeArrayLen()
+	if err != nil || n != 3 {
+		return fmt.Errorf("%d answers, %w", n, err)
+	}
+	if err := d.Decode(&s.tuples); err != nil {
+		return err
+	}
+	if err := d.Decode(&s.keys); err != nil {
+		return err
+	}
+	s.lost, err = d.DecodeBool()
+	if err == nil && len(s.tuples) != len(s.keys) {
+		return fmt.Errorf("%d keys of %d tuples", len(s.keys), len(s.tuples))
+	}
+	return err
+}

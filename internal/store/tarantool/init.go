@@ -1,0 +1,100 @@
+package tarantool
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/tarantool/go-iproto"
+)
+
+// The functions are stored in the server, as their users can't send code. Each is Lua in a
+// file; helpers stand before those that need them.
+//
+//go:embed lua/prelude.lua
+var luaPrelude string
+
+var (
+	//go:embed lua/replace.lua
+	luaReplace string
+	//go:embed lua/scan.lua
+	luaScan string
+	//go:embed lua/get.lua
+	luaGet string
+	//go:embed lua/status.lua
+	luaStatus string
+	//go:embed lua/put.lua
+	luaPut string
+	//go:embed lua/state.lua
+	luaState string
+	//go:embed lua/record.lua
+	luaRecord string
+	//go:embed lua/install.lua
+	luaInstall string
+)
+
+// The stored functions. The first four run with their caller's rights; the others as their
+// owner, since their callers may not write to the spaces that they change.
+const (
+	ReplaceFunction = "cinch_replace"
+	scanFunction    = "cinch_scan"
+	getFunction     = "cinch_get"
+	statusFunction  = "cinch_status"
+	putFunction     = "cinch_dictionary_put"
+	stateFunction   = "cinch_dictionary_state"
+	recordFunction  = "cinch_record"
+)
+
+// The spaces of ours.
+const (
+	// DictSpace holds dictionaries: [number, sha256, content, state, created].
+	DictSpace = "cinch_dictionaries"
+	// recordSpace holds what gateways tell each other: [name, version, text].
+	recordSpace = "cinch_records"
+)
+
+// functions are what the installing script wants: name, body, setuid.
+func functions() [][]any {
+	body := func(texts ...string) string {
+		all := ""
+		for _, t := range texts {
+			all += t + "\n"
+		}
+		return "(function()\n" + all + "end)()"
+	}
+	return [][]any{
+		{ReplaceFunction, body(luaPrelude, luaReplace), false},
+		{scanFunction, body(luaPrelude, luaScan), false},
+		{getFunction, body(luaPrelude, luaGet), false},
+		{statusFunction, body(luaPrelude, luaStatus), false},
+		{putFunction, body(luaPut), true},
+		{stateFunction, body(luaState), true},
+		{recordFunction, body(luaRecord), true},
+	}
+}
+
+// InstallOptions say what Install does.
+type InstallOptions struct {
+	Users  []string // users or roles that may read and add dictionaries, beside administrators
+	DryRun bool     // only tell
+	Remove bool     // take it away again; dictionaries stay
+}
+
+// Install puts our spaces and functions into the server, or what of them is missing or old, and
+// tells what it did. It takes an administrator's rights, and a master.
+func Install(ctx context.Context, c *Conn, o InstallOptions) ([]string, error) {
+	if o.Users == nil {
+		o.Users = []string{}
+	}
+	var did [][]string
+	err := c.eval(ctx, luaInstall, []any{o.Users, functions(), o.DryRun, o.Remove}, &did)
+	switch {
+	case isCode(err, iproto.ER_PROC_LUA):
+		return nil, fmt.Errorf("install: %w", err)
+	case err != nil:
+		return nil, err
+	case len(did) != 1:
+		return nil, fmt.Errorf("install: %d answers", len(did))
+	}
+	return did[0], nil
+}

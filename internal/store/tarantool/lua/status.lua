@@ -1,0 +1,14 @@
+-- cinch_status(spaces): what the server says of itself and of these spaces.
+return function(ids)
+    local slabs, info = box.slab.info(), box.info
+    local bytes, tuples = {}, {}
+    for i, id in ipairs(ids) do
+        local space = find(id)
+        bytes[i], tuples[i] = space:bsize(), space:len()
+    end
+    return {
+        version = 1, ro = info.ro, process = info.uuid .. '/' .. info.pid, cluster = info.cluster.uuid,
+        arena_used = slabs.arena_used, quota_used = slabs.quota_used, quota_size = slabs.quota_size,
+        bytes = bytes, tuples = tuples, max_tuple = box.cfg.memtx_max_tuple_size,
+    }
+end
