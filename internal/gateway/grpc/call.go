@@ -63,6 +63,9 @@ func (c *call) finish() {
 	c.tape.close()
 }
 
+// noTerms are those of a request that is no gRPC call.
+var noTerms = &negotiation{}
+
 // handler serves the calls of one connection; p is nil where clients are no gateways.
 func (g *Gateway) handler(p *peer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +73,7 @@ func (g *Gateway) handler(p *peer) http.Handler {
 			p.serve(w, r)
 			return
 		}
-		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: &negotiation{}}
+		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 		if c.grpc {
 			c.terms = negotiate(g.policy.Load(), r)
 			if !c.terms.meet(g, p, r.Header, r.URL.Path) {
@@ -140,7 +143,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		return nil, nil, err
 	}
 	a := &attempt{hop: h, cancel: cancel}
-	out := upstreamRequest(c.r, c.g.pool.scheme()).WithContext(ctx)
+	out := upstreamRequest(ctx, c.r, c.g.pool.scheme())
 	if c.grpc {
 		a.plan, a.trial = c.terms.request(h.knows)
 		c.terms.ask(out.Header, a.plan)
@@ -296,12 +299,12 @@ var errClient = errors.New("the client is gone")
 // copy moves a body, of messages if it is framed, from the upstream to the client, and sends
 // on at once what is ready.
 func (c *call) copy(from io.Reader, framed bool) error {
-	buf := gateway.GetBuffer(copyBytes)[:copyBytes]
-	defer gateway.PutBuffer(buf)
+	var buf []byte // nil while nothing comes
+	defer func() { gateway.PutBuffer(buf) }()
 	var messages wholes
 	have := 0 // bytes in buf
 	for {
-		n, err := from.Read(buf[have:])
+		n, err := readFirst(from, &buf, have)
 		have += n
 		ready := have
 		if framed && !errors.Is(err, io.EOF) {
@@ -311,7 +314,10 @@ func (c *call) copy(from io.Reader, framed bool) error {
 			if err := c.send(buf[:ready]); err != nil {
 				return errors.Join(errClient, err)
 			}
-			have = copy(buf, buf[ready:have])
+			if have = copy(buf, buf[ready:have]); have == 0 {
+				gateway.PutBuffer(buf)
+				buf = nil
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -320,6 +326,19 @@ func (c *call) copy(from io.Reader, framed bool) error {
 			return err
 		}
 	}
+}
+
+// readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
+// before it takes one: x/net's bodies do that when they are asked for none. With other readers
+// it only takes it earlier.
+func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
+	if *buf == nil {
+		if _, err := from.Read(nil); err != nil {
+			return 0, err
+		}
+		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
+	}
+	return from.Read((*buf)[have:])
 }
 
 // send writes to the client, and lets nothing wait.

@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,14 +11,12 @@ import (
 
 // upstreamRequest is the client's request as the upstream gets it: the same path,
 // authority and headers, with nothing added.
-func upstreamRequest(r *http.Request, scheme string) *http.Request {
-	out := &http.Request{
-		Method:        r.Method,
-		URL:           &url.URL{Scheme: scheme, Host: r.Host, Opaque: r.RequestURI},
-		Host:          r.Host,
-		Header:        r.Header.Clone(),
-		ContentLength: -1,
-	}
+func upstreamRequest(ctx context.Context, r *http.Request, scheme string) *http.Request {
+	out := r.WithContext(ctx)
+	out.URL = &url.URL{Scheme: scheme, Host: r.Host, Opaque: r.RequestURI}
+	out.RequestURI, out.RemoteAddr, out.TLS = "", "", nil
+	out.Header = r.Header.Clone()
+	out.Body, out.ContentLength, out.Trailer = nil, -1, nil
 	if len(out.Header["User-Agent"]) == 0 {
 		out.Header["User-Agent"] = []string{""} // else the library names itself
 	}
@@ -51,9 +50,20 @@ func copyTrailers(to, from http.Header) (lost int) {
 			lost++
 			continue
 		}
-		to[http.TrailerPrefix+name] = values
+		to[trailerKey(name)] = values
 	}
 	return lost
+}
+
+// trailerKey spares the usual names an allocation.
+func trailerKey(name string) string {
+	switch name {
+	case "Grpc-Status":
+		return http.TrailerPrefix + "Grpc-Status"
+	case "Grpc-Message":
+		return http.TrailerPrefix + "Grpc-Message"
+	}
+	return http.TrailerPrefix + name
 }
 
 // isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it

@@ -65,10 +65,12 @@ func (t *tape) rewind() (*tapeReader, bool) {
 	return &tapeReader{t: t, attempt: t.attempt}, true
 }
 
-// stop ends the recording: there will be no other attempt.
+// stop ends the recording: there will be no other attempt. A reader that waits drops what was
+// kept, as one that comes to its end does.
 func (t *tape) stop() {
 	t.mu.Lock()
 	t.recording = false
+	t.changed.Broadcast()
 	t.mu.Unlock()
 }
 
@@ -114,8 +116,8 @@ func (t *tape) pump() {
 			continue
 		}
 		t.mu.Unlock()
-		buf := gateway.GetBuffer(copyBytes)[:copyBytes]
-		n, err := t.src.Read(buf)
+		var buf []byte
+		n, err := readFirst(t.src, &buf, 0)
 		t.mu.Lock()
 		t.wanted = false
 		t.err = err

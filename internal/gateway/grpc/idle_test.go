@@ -1,0 +1,71 @@
+package grpc
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// idleStreamBytes is what a stream that has exchanged a message and waits may hold: heap and
+// stacks of the gateway, and of a client and a server more than without it. 16 KiB of them
+// are the transport's buffer of an open request, 4 KiB the server's of a response.
+const idleStreamBytes = 56 << 10
+
+func TestIdleStreamsHoldLittle(t *testing.T) {
+	const streams = 1000
+	server := startServer(t, echo)
+	plain := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams })
+	sealing := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams; c.UpstreamReads = []string{"zstd"} })
+	sealing.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	connect := map[string]*grpc.ClientConn{}
+	for name, addr := range map[string]string{"direct": server, "plain": plain.addr, "sealing": sealing.addr} {
+		connect[name] = connectAndWarm(t, addr)
+	}
+	direct := int64(0)
+	for _, name := range []string{"direct", "plain", "sealing"} {
+		before := inUse()
+		for range streams {
+			s := stream(ctx, t, connect[name], "Both")
+			in, out := payload(20_000), []byte(nil)
+			if err := s.SendMsg(&in); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.RecvMsg(&out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		each := (inUse() - before) / streams
+		t.Logf("%s: %d bytes a stream", name, each)
+		if name == "direct" {
+			direct = each
+		} else if each-direct > idleStreamBytes {
+			t.Errorf("%s: %d bytes a stream, %d direct: more than %d added", name, each, direct, idleStreamBytes)
+		}
+	}
+	for _, g := range []rig{plain, sealing} {
+		if n := g.replays.InUse(); n != 0 {
+			t.Errorf("%d bytes of requests are kept for an attempt that will not come", n)
+		}
+	}
+}
+
+func connectAndWarm(t *testing.T, addr string) *grpc.ClientConn {
+	c := connect(t, addr)
+	mustEcho(t, c, payload(20_000))
+	return c
+}
+
+// inUse is what heap and stacks take when everything that is not needed has gone.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // pools are emptied in two steps
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
