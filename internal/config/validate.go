@@ -333,7 +333,7 @@ func (v *validator) setting(r *Rule, path string) {
 	switch {
 	case r.Dictionary != autoDictionary && !slices.ContainsFunc(v.c.Dictionaries, known):
 		v.add(path, v.nearDictionary(r.Dictionary), "there is no dictionary %q", r.Dictionary)
-	case r.Setting.Codec != codec.Zstd:
+	case r.Setting.Codec != codec.Zstd && !r.Setting.Auto:
 		v.add(path, "write setting: zstd-3", "%s takes no dictionary", r.Setting.Codec)
 	}
 }
