@@ -9,16 +9,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 )
 
-// newKinds makes what measures the messages of a gRPC gateway, and trains dictionaries for
+// newKinds makes what measures the messages of a gateway, and trains dictionaries for
 // its rules.
 func (p *process) newKinds(l *loaded, g *config.Gateway, log *slog.Logger) *autodict.Messages {
 	t := &p.started.Training
+	maxDict := 0
+	if g.Protocol == config.Mongo {
+		maxDict = mongo.MaxTrained
+	}
 	return autodict.NewMessages(autodict.MessagesOptions{
 		Trainer:    p.trainer,
 		Log:        log,
 		Memory:     l.kindMemory(g.Name),
+		MaxDict:    maxDict,
 		MinSamples: t.MinSamples,
 		MinSaving:  max(float64(t.MinSaving)/100, nearZero),
 		Drift:      max(float64(t.Drift)/100, nearZero),

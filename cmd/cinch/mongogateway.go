@@ -41,6 +41,7 @@ func (o serveOptions) mongoGateways(getenv func(string) string) ([]config.Gatewa
 
 // addMongo makes r a gateway for MongoDB.
 func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+	r.kinds = p.newKinds(l, g, log)
 	made := mongo.NewGateway(mongo.Config{
 		Name:      g.Name,
 		Upstream:  r.upstream,
@@ -51,6 +52,9 @@ func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 		Advertise: g.Advertise,
 		Topology:  &p.topology,
 		Engine:    p.engine,
+		Peers:     g.Peers,
+		Sample:    g.Sample,
+		Kinds:     r.kinds,
 		Requests:  p.requests,
 		Replies:   p.replies,
 		Stats:     r.stats,
@@ -58,5 +62,8 @@ func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	})
 	r.gateway, r.messages = made, made
 	p.mongo = append(p.mongo, made)
+	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
+		log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	}
 	log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr()))
 }

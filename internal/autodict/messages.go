@@ -22,6 +22,7 @@ type MessagesOptions struct {
 	Log     *slog.Logger
 
 	Memory     int // bytes of all samples; 0: 8 MiB
+	MaxDict    int // bytes of a dictionary, each of which goes over many connections; 0: no limit
 	MinSamples int
 	MinSaving  float64
 	Drift      float64
@@ -43,7 +44,8 @@ const (
 // does for the values in a store: but nothing is durable and no other gateway is asked. It
 // also measures messages where no dictionary is wanted.
 type Messages struct {
-	o Options // of these, what MessagesOptions has
+	o       Options // of these, what MessagesOptions has
+	maxDict int
 
 	mu     sync.Mutex
 	memory int
@@ -85,7 +87,7 @@ type ratios struct{ promised, observed float64 }
 
 // NewMessages returns a Messages that has seen nothing.
 func NewMessages(o MessagesOptions) *Messages {
-	m := &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(o.Memory, defaultRuleMemory)}
+	m := &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(o.Memory, defaultRuleMemory), maxDict: o.MaxDict}
 	m.o = Options{
 		Trainer: o.Trainer, Log: o.Log, MinSamples: o.MinSamples, MinSaving: o.MinSaving,
 		Drift: o.Drift, Interval: o.Interval, Poll: o.Poll,
@@ -288,7 +290,7 @@ func (m *Messages) task(k *Kind) task {
 	rule.Setting.Level = cmp.Or(rule.Setting.Level, defaultWireLevel)
 	t := task{
 		rule: &policy.Rule{Name: rule.Name, Setting: rule.Setting}, samples: k.sampler.values(),
-		saving: m.o.MinSaving, worth: rule.Worth,
+		saving: m.o.MinSaving, worth: rule.Worth, maxDict: m.maxDict,
 	}
 	if c := k.current.Load(); c != nil {
 		t.current = *c

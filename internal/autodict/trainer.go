@@ -72,6 +72,7 @@ type task struct {
 	volume  float64                    // raw bytes that will be stored with the dictionary, to set its cost against
 	saving  float64                    // least share of what is stored now that has to be saved
 	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
+	maxDict int                        // bytes of the dictionary; 0: no limit
 }
 
 // result is the best that was found. Ratios are of stored to raw values in the bytes that
@@ -206,6 +207,9 @@ func (s *search) run() result {
 	s.work(func() { best.before = s.ratio(s.task.current) })
 	worse := 0 // sizes in a row that brought nothing: larger ones won't either
 	for _, size := range dict.Sizes {
+		if s.task.maxDict > 0 && size > s.task.maxDict {
+			break
+		}
 		before := s.cost(best)
 		for _, o := range s.candidates(size) {
 			if s.deadline <= 0 || s.ctx.Err() != nil {

@@ -93,7 +93,7 @@ gateways:
 		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 takes no dictionary",
 		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `no dictionary "others"`,
 		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is for stores",
-		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc",
+		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc and mongo",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

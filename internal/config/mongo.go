@@ -26,6 +26,36 @@ func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 // MongoGateways is MongoGateway for a URI that may name several members of a replica set:
 // a gateway each, on ports that follow each other.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
+	uri, peers := cutPeers(uri)
+	list, err := mongoGateways(name, listen, uri, rules)
+	for i := range list {
+		list[i].Peers = peers
+	}
+	return list, err
+}
+
+// cutPeers takes peers=true out of the options of a URI: it says that clients may be
+// gateways, and is nothing of the upstream's.
+func cutPeers(uri string) (rest string, peers bool) {
+	rest, options, _ := strings.Cut(uri, "?")
+	var kept []string
+	for _, o := range strings.Split(options, "&") {
+		if o == "peers=true" {
+			peers = true
+		} else if o != "" {
+			kept = append(kept, o)
+		}
+	}
+	if !peers {
+		return uri, false
+	}
+	if len(kept) > 0 {
+		rest += "?" + strings.Join(kept, "&")
+	}
+	return rest, true
+}
+
+func mongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	hosts, options, err := splitMongoURI(uri)
 	if err != nil {
 		return nil, err
@@ -60,6 +90,8 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 func DefaultMongoRule() Rule {
 	r := DefaultRule()
 	r.MinGain = 5
+	r.MinSize = new(Bytes)
+	r.Dictionary = autoDictionary
 	return r
 }
 
@@ -198,7 +230,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("key", r.Key != other.Key)
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
-	not("dictionary", r.Dictionary != "")
+	not("no_sample", len(r.NoSample) > 0)
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

@@ -77,10 +77,11 @@ func TestMongoRules(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	for rule, want := range map[string]string{
-		"{setting: lz4}":                      "no lz4",
-		"{setting: zstd-3, key: 'a*'}":        "for stores",
-		"{setting: zstd-3, dictionary: auto}": "for stores",
-		"{setting: zstd-3, service: x}":       "is for protocol: grpc",
+		"{setting: lz4}":                                      "no lz4",
+		"{setting: zstd-3, key: 'a*'}":                        "for stores",
+		"{setting: snappy, dictionary: auto}":                 "takes no dictionary",
+		"{setting: zstd-3, dictionary: auto, no_sample: [x]}": "for stores",
+		"{setting: zstd-3, service: x}":                       "is for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(head+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", rule, err)

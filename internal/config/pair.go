@@ -7,17 +7,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// maxPairDictionary is the largest dictionary that gRPC gateways take from each other.
+// maxPairDictionary is the largest dictionary that gateways take from each other.
 const maxPairDictionary = 128 << 10
 
 // pair checks what is about dictionaries for messages.
 func (v *validator) pair(g *Gateway, path string) {
-	if g.Protocol == GRPC {
+	if g.Protocol == GRPC || g.Protocol == Mongo {
 		return
 	}
 	for key, given := range map[string]bool{"peers": g.Peers, "sample": g.Sample} {
 		if given {
-			v.add(path+"."+key, "", "is for protocol: grpc")
+			v.add(path+"."+key, "", "is for protocol: grpc and mongo")
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (r *MessageRule) prepare(i int) error {
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	case r.Auto && r.Setting != codec.Setting{}:
 		return errors.New("names a codec and leaves the choice to the gateway")
-	case r.HasDictionary() && r.Setting.Codec != codec.Zstd:
+	case r.HasDictionary() && r.Setting.Codec != codec.Zstd && !r.Auto:
 		return fmt.Errorf("has a dictionary, which %s does not take", r.Setting)
 	case r.Dict != nil && r.AutoDict:
 		return errors.New("names a dictionary and leaves the choice to the gateway")

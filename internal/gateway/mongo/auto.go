@@ -47,6 +47,8 @@ var typicalCodec = [compressors][2]float64{
 	wire.Snappy: {1.4, 0.7},
 	wire.Zlib:   {30, 4},
 	wire.Zstd:   {3.8, 1.8},
+
+	wire.BetweenGateways: {3.8, 1.8},
 }
 
 // received notices a message that came in so many bytes, rest of them in so much time after
@@ -120,7 +122,7 @@ func (l *link) explore(b *bargain, taken compressorSet, id wire.CompressorID, re
 	switch {
 	case l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes:
 		return plain, "explore"
-	case l.turn%exploreTurn == exploreTurn/2 && taken.has(other):
+	case l.turn%exploreTurn == exploreTurn/2 && id != wire.BetweenGateways && taken.has(other):
 		return other, "explore"
 	}
 	return id, reason
@@ -128,10 +130,14 @@ func (l *link) explore(b *bargain, taken compressorSet, id wire.CompressorID, re
 
 func (l *link) best(b *bargain, taken compressorSet) (wire.CompressorID, string) {
 	best, least, reason := plain, 0.0, "link_fast"
-	if l.savesNothing(b) {
+	ids := standard
+	if taken.has(wire.BetweenGateways) {
+		ids = paired
+	}
+	if l.savesNothing(b, ids) {
 		return plain, "small"
 	}
-	for _, id := range []wire.CompressorID{wire.Snappy, wire.Zstd} {
+	for _, id := range ids {
 		if !taken.has(id) {
 			continue
 		}
@@ -146,9 +152,20 @@ func (l *link) best(b *bargain, taken compressorSet) (wire.CompressorID, string)
 	return best, reason
 }
 
+// What the choice is from.
+var (
+	standard = []wire.CompressorID{wire.Snappy, wire.Zstd}
+	paired   = []wire.CompressorID{wire.BetweenGateways}
+)
+
 // savesNothing reports messages that no codec makes smaller.
-func (l *link) savesNothing(b *bargain) bool {
-	return typicalSaving(float64(b.size), wire.Zstd) <= 0 && b.replySaving(wire.Zstd) <= 0 && b.replySaving(wire.Snappy) <= 0
+func (l *link) savesNothing(b *bargain, ids []wire.CompressorID) bool {
+	for _, id := range ids {
+		if typicalSaving(float64(b.size), id) > 0 || b.replySaving(id) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // gain is how many nanoseconds earlier it all arrives with a compressor.
@@ -198,8 +215,7 @@ func (l *link) count(id wire.CompressorID, reason string) {
 	}
 	name := "plain"
 	if id != plain {
-		a, _ := algorithmOf(id)
-		name = a.name
+		name = nameOf(id)
 	}
 	if c := (choice{name, reason}); len(l.choices) < maxChoices {
 		l.choices[c]++

@@ -53,7 +53,28 @@ func compressorNamed(name []byte) wire.CompressorID {
 			return a.id
 		}
 	}
+	if string(name) == pairName {
+		return wire.BetweenGateways
+	}
 	return plain
+}
+
+// nameOf is what a compressor is called in handshakes.
+func nameOf(id wire.CompressorID) string {
+	if id == wire.BetweenGateways {
+		return pairName
+	}
+	a, _ := algorithmOf(id)
+	return a.name
+}
+
+// codecOf is the codec in which messages came.
+func codecOf(id wire.CompressorID) codec.ID {
+	if id == wire.BetweenGateways {
+		return codec.Zstd
+	}
+	a, _ := algorithmOf(id)
+	return a.codec
 }
 
 // compressorSet is a set of compressors, one bit each.

@@ -22,14 +22,14 @@ func FuzzHello(f *testing.F) {
 		f.Add(b)
 	}
 	rename := func(b []byte) (string, bool) { return "gateway:1", string(b) == "a:1" }
-	ours := []string{"compression", "me", "primary", "hosts", "passives", "arbiters"}
+	ours := []string{"compression", toldKey, "me", "primary", "hosts", "passives", "arbiters"}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if len(doc) < 5 || len(doc) > 1<<16 {
 			return
 		}
 		for _, edit := range []func() ([]byte, error){
 			func() ([]byte, error) {
-				out, g, err := rewriteHello(nil, doc, []wire.CompressorID{wire.Zstd}, true, false)
+				out, g, err := rewriteHello(nil, doc, helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true})
 				if len(g.offered) > len(algorithms) {
 					t.Errorf("offered %v", g.offered)
 				}
@@ -123,7 +123,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		s := session{req: r}
-		doc, _, err := rewriteHello(nil, r.document.Of(b), []wire.CompressorID{wire.Zstd}, true, true)
+		doc, _, err := rewriteHello(nil, r.document.Of(b), helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, balancer: true})
 		if err != nil {
 			return
 		}

@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -32,6 +34,10 @@ type Config struct {
 	// listener's own address.
 	Advertise string
 	Topology  *Topology // shared by the gateways of a process; nil: one of its own
+
+	Peers  bool               // clients may be gateways, and then get and give dictionaries
+	Sample bool               // all messages are measured
+	Kinds  *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
 
 	// Requests and Replies bound the bytes of large messages in flight, one budget a
 	// direction so that neither waits for the other; nil: no bound.
@@ -55,13 +61,16 @@ type Gateway struct {
 	shapes shapes
 	link   link
 	reach  reach
+	topics topics
+	shelf  shelf
+	pairs  pairTotals
 
 	balancer balancer
 
 	advertised atomic.Pointer[gateway.Advertised] // set when it serves
-	direct     sync.Map                // members without a gateway that the log named
-	met        chan struct{}           // closed when the server has said who it is
-	ctx        context.Context         // ends with Shutdown
+	direct     sync.Map                           // members without a gateway that the log named
+	met        chan struct{}                      // closed when the server has said who it is
+	ctx        context.Context                    // ends with Shutdown
 	cancel     context.CancelFunc
 }
 
@@ -75,6 +84,9 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	if cfg.Topology == nil {
 		cfg.Topology = &Topology{}
+	}
+	if cfg.Kinds == nil {
+		cfg.Kinds = autodict.NewMessages(autodict.MessagesOptions{})
 	}
 	g := &Gateway{cfg: cfg, met: make(chan struct{})}
 	g.balancer.members = cfg.Members
@@ -96,6 +108,7 @@ func (g *Gateway) Serve(l net.Listener) error {
 		}
 		go g.meet()
 	}
+	go g.cfg.Kinds.Run(g.ctx)
 	return g.server.Serve(l)
 }
 
@@ -111,11 +124,14 @@ func (g *Gateway) SetPolicy(p *policy.Messages) {
 	offer := []wire.CompressorID{wire.Zstd, wire.Snappy}
 	if p != nil {
 		for _, r := range p.Rules() {
-			if r.Setting.Codec == codec.Zlib { // servers have had holes there: only on request
+			switch {
+			case r.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // servers have had holes there: only on request
 				offer = append(offer, wire.Zlib)
-				break
+			case (r.Setting.Codec == codec.Zstd || r.Auto) && offer[0] != wire.BetweenGateways:
+				offer = slices.Insert(offer, 0, wire.BetweenGateways)
 			}
 		}
+		g.cfg.Kinds.Keep(p.Rules())
 	}
 	g.policy.Store(p)
 	g.offers.Store(&offer)

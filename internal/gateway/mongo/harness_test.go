@@ -63,12 +63,16 @@ func startTap(t *testing.T, server string) *tap {
 
 func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	defer dst.Close()
-	r := reader{conn: src, ctx: context.Background()}
+	r := reader{conn: src, ctx: context.Background(), pair: &hearer{}}
+	r.pair.on.Store(true)
 	defer r.free()
 	for {
 		m, err := r.next()
 		if err != nil {
 			return
+		}
+		if m.came == wire.BetweenGateways && !m.paired.Dictionary {
+			r.pair.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
 		}
 		p.mu.Lock()
 		*into = append(*into, frame{m.came, bytes.Clone(m.bytes)})

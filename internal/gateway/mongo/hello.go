@@ -1,12 +1,15 @@
 package mongo
 
 import (
+	"bytes"
+	"encoding/hex"
 	"net"
 	"slices"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -15,6 +18,8 @@ import (
 type handshake struct {
 	shown []wire.CompressorID // what the client offered and we have
 	asked bool                // the request that went upstream carried our offer
+	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
+	tell  []byte              // hashes of those that we have, for a client that is one
 
 	balanced bool     // the client takes us for a load balancer
 	service  [12]byte // and sees this id
@@ -24,14 +29,22 @@ type handshake struct {
 type greeting struct {
 	offers  bool                // there is a list of compressors
 	offered []wire.CompressorID // those of it that we have, in the client's order
+	told    []hashPrefix        // dictionaries that the client says it has
 
 	balanced bool // the client wants a load balancer
 }
 
-// rewriteHello appends the document of a hello with our offer in place of the client's. With
-// inject it gets one even when the client has none. A balancer takes out the question for
-// one, which servers refuse. Everything else stays as it is.
-func rewriteHello(dst, doc []byte, offer []wire.CompressorID, inject, balancer bool) ([]byte, greeting, error) {
+// helloEdit is what becomes of a hello.
+type helloEdit struct {
+	offer    []wire.CompressorID // in place of the client's
+	held     []*codec.Dict       // that a gateway behind us is told of
+	inject   bool                // the offer is made even when the client makes none
+	balancer bool                // the question for one is taken out: servers refuse it
+	peers    bool                // clients may be gateways
+}
+
+// rewriteHello appends the document of a hello, edited. Everything else stays as it is.
+func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 	var g greeting
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -39,7 +52,7 @@ func rewriteHello(dst, doc []byte, offer []wire.CompressorID, inject, balancer b
 		switch string(e.Key) {
 		case "compression":
 		case "loadBalanced":
-			if wanted, ok := e.Value.BooleanOK(); balancer && ok {
+			if wanted, ok := e.Value.BooleanOK(); edit.balancer && ok {
 				g.balanced = wanted
 				return true
 			}
@@ -49,23 +62,30 @@ func rewriteHello(dst, doc []byte, offer []wire.CompressorID, inject, balancer b
 			return true
 		}
 		if !g.offers {
-			dst = appendCompression(dst, offer)
+			dst = appendCompression(dst, edit.offer, edit.held)
 		}
 		g.offers = true
-		g.offered = compressorsIn(e.Value)
+		g.offered = compressorsIn(e.Value, edit.peers)
+		if slices.Contains(g.offered, wire.BetweenGateways) {
+			g.told = heldIn(e.Value)
+		}
 		return true
 	})
-	if inject && !g.offers {
-		dst = appendCompression(dst, offer)
+	if edit.inject && !g.offers {
+		dst = appendCompression(dst, edit.offer, edit.held)
 	}
 	return wire.FinishDocument(dst, start), g, err
 }
 
-// compressorsIn reads a list of names, each one once, and leaves out what we don't know.
-func compressorsIn(v bsoncore.Value) []wire.CompressorID {
+// compressorsIn reads a list of names, each one once, and leaves out what we don't know, and
+// what gateways agree on unless the other end may be one.
+func compressorsIn(v bsoncore.Value, gateway bool) []wire.CompressorID {
 	var list []wire.CompressorID
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
 		id := compressorNamed(wire.Text(e.Value))
+		if id == wire.BetweenGateways && !gateway {
+			return true
+		}
 		if id != plain && !slices.Contains(list, id) {
 			list = append(list, id)
 		}
@@ -74,11 +94,38 @@ func compressorsIn(v bsoncore.Value) []wire.CompressorID {
 	return list
 }
 
-func appendCompression(dst []byte, list []wire.CompressorID) []byte {
+// heldIn reads the dictionaries that a gateway has from the names in its list.
+func heldIn(v bsoncore.Value) (told []hashPrefix) {
+	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
+		var p hashPrefix
+		text, ok := bytes.CutPrefix(wire.Text(e.Value), []byte(heldName))
+		if ok && len(text) == hex.EncodedLen(len(p)) && len(told) < maxAnnounced {
+			if _, err := hex.Decode(p[:], text); err == nil {
+				told = append(told, p)
+			}
+		}
+		return true
+	})
+	return told
+}
+
+// heldName begins the names in a list of compressors that stand for dictionaries: servers and
+// gateways ignore names that they don't know.
+const heldName = pairName + "-"
+
+func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict) []byte {
 	index, dst := bsoncore.AppendArrayElementStart(dst, "compression")
-	for i, id := range list {
-		a, _ := algorithmOf(id)
-		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(i), a.name)
+	n := 0
+	add := func(name string) {
+		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(n), name)
+		n++
+	}
+	for _, id := range list {
+		add(nameOf(id))
+	}
+	for _, d := range held {
+		hash := d.Hash()
+		add(heldName + hex.EncodeToString(hash[:len(hashPrefix{})]))
 	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, index)
 	return dst
@@ -92,7 +139,11 @@ type described struct {
 	set   string // the replica set's
 
 	primary bool // it takes writes
+	told    []hashPrefix
 }
+
+// toldKey is where a gateway tells another one which dictionaries it has.
+const toldKey = "cinchDictionaries"
 
 // rewriteDescription appends the document of a reply to a hello: the client sees shown for
 // compressors, nothing when that is empty, and addresses as rename gives them.
@@ -107,9 +158,10 @@ func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (stri
 		switch string(e.Key) {
 		case "compression":
 			if !done {
-				dst = appendCompression(dst, h.shown)
+				dst = appendCompression(dst, h.shown, nil)
 			}
 			done = true
+		case toldKey:
 		case "me", "primary":
 			dst = appendRenamed(dst, doc, e, rename)
 		case "hosts", "passives", "arbiters":
@@ -120,7 +172,10 @@ func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (stri
 		return true
 	})
 	if !done {
-		dst = appendCompression(dst, h.shown)
+		dst = appendCompression(dst, h.shown, nil)
+	}
+	if d.ok && len(h.tell) > 0 {
+		dst = bsoncore.AppendBinaryElement(dst, toldKey, 0, h.tell)
 	}
 	if h.balanced && d.ok {
 		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.service)
@@ -135,9 +190,11 @@ func describe(doc []byte) (d described, err error) {
 			n, isNumber := e.Value.AsFloat64OK()
 			d.ok = isNumber && n == 1
 		case "compression":
-			for _, id := range compressorsIn(e.Value) {
+			for _, id := range compressorsIn(e.Value, true) {
 				d.taken.add(id)
 			}
+		case toldKey:
+			d.told = prefixesIn(e.Value)
 		case "me":
 			d.me = string(wire.Text(e.Value))
 		case "isWritablePrimary", "ismaster":
@@ -149,6 +206,14 @@ func describe(doc []byte) (d described, err error) {
 		return true
 	})
 	return d, err
+}
+
+func prefixesIn(v bsoncore.Value) (told []hashPrefix) {
+	_, b, _ := v.BinaryOK()
+	for n := len(hashPrefix{}); len(b) >= n && len(told) < maxAnnounced; b = b[n:] {
+		told = append(told, hashPrefix(b))
+	}
+	return told
 }
 
 func appendRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool)) []byte {
@@ -177,9 +242,12 @@ func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (stri
 func (s *session) sendHello(held bool) error {
 	r := &s.req
 	doc := r.document.Of(r.message)
-	offer := s.g.offer()
+	edit := helloEdit{offer: s.g.offer(), inject: !s.greeted, balancer: len(s.g.balancer.members) > 0, peers: s.g.cfg.Peers}
+	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
+		edit.held = s.fromServer.pin()
+	}
 	buf := gateway.GetBuffer(len(doc) + 128)
-	edited, greeting, err := rewriteHello(buf, doc, offer, !s.greeted, len(s.g.balancer.members) > 0)
+	edited, greeting, err := rewriteHello(buf, doc, edit)
 	defer gateway.PutBuffer(edited)
 	if err != nil {
 		return err
@@ -187,7 +255,7 @@ func (s *session) sendHello(held bool) error {
 	if greeting.offers {
 		s.shown = greeting.offered
 	}
-	h := &handshake{shown: s.shown, asked: greeting.offers || !s.greeted}
+	h := &handshake{shown: s.shown, asked: greeting.offers || !s.greeted, told: greeting.told}
 	s.greeted = true
 	if h.balanced = greeting.balanced; h.balanced {
 		h.service = s.g.balancer.serviceID(s.member)
@@ -225,6 +293,9 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 		return s.out.patience.write(s.client, body, m.held)
 	}
 	doc := at.Of(body)
+	if slices.Contains(h.shown, wire.BetweenGateways) && !s.fromClient.on.Load() {
+		h.tell = appendPrefixes(nil, s.fromClient.pin())
+	}
 	edited, d, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, h, s.renamer(doc))
 	defer gateway.PutBuffer(edited)
 	if err != nil {
@@ -234,7 +305,10 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 		return err
 	}
 	if d.ok && h.asked {
-		s.taken.Store(uint32(d.taken & s.g.offered()))
+		s.pairWithServer(d)
+	}
+	if d.ok {
+		s.pairWithClient(h)
 	}
 	out := wire.Replace(gateway.GetBuffer(len(body)+len(edited)), body, at, edited, hasChecksum)
 	defer gateway.PutBuffer(out)

@@ -13,6 +13,7 @@ type exchange struct {
 	id     int32             // the request's, or that of the reply before in an exhaust stream
 	client wire.CompressorID // how the client wants its reply
 	shape  uint64            // 0: nothing is learnt from the reply
+	topic  *topic            // nil: of something else than commands
 	hello  *handshake        // nil for anything else
 
 	rule   *policy.MessageRule // that covers the reply; nil: none

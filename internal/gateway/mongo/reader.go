@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -25,6 +26,7 @@ type message struct {
 	header wire.Header       // of the message without compression
 	came   wire.CompressorID // plain, or how it is compressed
 	held   bool              // its bytes are taken from the budget
+	paired wire.Paired       // of a frame between gateways
 }
 
 // reader cuts one connection into messages. It belongs to one pump.
@@ -32,6 +34,7 @@ type reader struct {
 	conn     net.Conn
 	ctx      context.Context
 	patience patience
+	pair     *hearer // nil, or not on: no frames between gateways come
 
 	buf     []byte // nil while nothing is there
 	at, end int    // what has been read and not handed out
@@ -47,6 +50,12 @@ type reader struct {
 // a message is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
 func (r *reader) next() (m message, err error) {
 	r.release()
+	if err = r.fill(wire.PairedLengthLen); err != nil {
+		return m, err
+	}
+	if r.pair != nil && r.pair.on.Load() && wire.IsPaired(r.buf[r.at:]) {
+		return r.nextPaired()
+	}
 	if err = r.fill(wire.HeaderLen); err != nil {
 		return m, err
 	}
@@ -63,20 +72,44 @@ func (r *reader) next() (m message, err error) {
 		if err != nil {
 			return m, err
 		}
+		if _, ok := algorithmOf(c.Compressor); !ok {
+			return m, fmt.Errorf("%w %d", errCompressor, c.Compressor)
+		}
 		m.header, m.came, cost = c.Header, c.Compressor, length+2*c.Length
 	}
-	if err = r.hold(cost); err != nil {
+	return m, r.whole(&m, length, cost)
+}
+
+// nextPaired reads a frame between gateways, whose length is there.
+func (r *reader) nextPaired() (m message, err error) {
+	length, err := wire.PairedLength(r.buf[r.at:])
+	if err != nil {
 		return m, err
+	}
+	if err = r.fill(min(length, wire.MaxPairedHead)); err != nil {
+		return m, err
+	}
+	if m.paired, err = wire.ParsePaired(r.buf[r.at:r.end], r.pair.numbers); err != nil {
+		return m, err
+	}
+	m.header, m.came = m.paired.Header, wire.BetweenGateways
+	return m, r.whole(&m, length, length+2*m.header.Length)
+}
+
+// whole reads the rest of a message, when what it costs is to be had.
+func (r *reader) whole(m *message, length, cost int) error {
+	if err := r.hold(cost); err != nil {
+		return err
 	}
 	began := time.Now()
 	r.rest = length - (r.end - r.at)
-	if err = r.fill(length); err != nil {
-		return m, err
+	if err := r.fill(length); err != nil {
+		return err
 	}
 	r.took = time.Since(began)
 	r.size = length
 	m.bytes, m.held = r.buf[r.at:r.at+length:r.at+length], r.held > 0
-	return m, nil
+	return nil
 }
 
 // hold takes what a message will need from the budget, all of it at once and before any of

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -24,16 +25,15 @@ func (s *session) pumpReplies() {
 
 // handleReply sends one message of the server's to the client.
 func (s *session) handleReply(m message) error {
-	began := time.Now()
-	body := m.bytes
-	if m.came != plain {
-		opened, err := s.g.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came})
-		if err != nil {
-			return err
-		}
-		defer gateway.PutBuffer(opened)
-		body = opened
+	if m.paired.Dictionary {
+		return s.fromServer.take(m.bytes, &m.paired)
 	}
+	began := time.Now()
+	body, opened, err := s.open(&s.fromServer, &m)
+	if err != nil {
+		return err
+	}
+	defer gateway.PutBuffer(opened)
 	more := false
 	if m.header.OpCode == wire.OpMsg {
 		if err := s.reply.Parse(body); err != nil {
@@ -49,8 +49,9 @@ func (s *session) handleReply(m message) error {
 	if !ok {
 		e.client = plain
 	}
-	out, pooled := s.asAsked(&e, m, body)
+	out, pooled := s.asAsked(&e, m, body, began)
 	defer gateway.PutBuffer(pooled)
+	s.measure(e.topic, policy.Reply, body, out, m.bytes, began)
 	if ok {
 		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
@@ -66,10 +67,10 @@ func (s *session) learn(e *exchange, m message, raw int, now time.Time) {
 	if e.shape != 0 {
 		s.g.shapes.learn(e.shape, raw, len(m.bytes), m.came)
 	}
-	switch a, _ := algorithmOf(m.came); {
+	switch {
 	case e.rule == nil:
 	case m.came != plain:
-		s.g.cfg.Stats.Sealed(e.rule.Name, a.codec, raw, len(m.bytes), 0)
+		s.g.cfg.Stats.Sealed(e.rule.Name, codecOf(m.came), raw, len(m.bytes), 0)
 	case e.reason != "":
 		s.g.cfg.Stats.Left(e.rule.Name, e.reason, raw)
 	default:
@@ -79,7 +80,10 @@ func (s *session) learn(e *exchange, m message, raw int, now time.Time) {
 
 // asAsked gives a reply the form of its request: compressed by what that came in, where the
 // reply gets smaller, and plain otherwise. What came in that form already passes as it is.
-func (s *session) asAsked(e *exchange, m message, body []byte) (out, pooled []byte) {
+func (s *session) asAsked(e *exchange, m message, body []byte, began time.Time) (out, pooled []byte) {
+	if e.client == wire.BetweenGateways {
+		return s.replyPaired(e, m.header, body, began)
+	}
 	_, known := algorithmOf(e.client)
 	if !known || e.client == wire.Noop || len(body) < minSealed {
 		return body, nil

@@ -26,11 +26,12 @@ type request struct {
 	space    []byte // "database.collection"; its memory is kept for the next request
 	shape    uint64 // requests of the same shape have similar replies
 	answered bool   // a reply will come
+	topic    *topic // for a command that may be compressed; nil for others
 }
 
 // parse looks at r.message, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.answered = nil, 0, 0, true
+	r.name, r.traits, r.shape, r.answered, r.topic = nil, 0, 0, true, nil
 	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:

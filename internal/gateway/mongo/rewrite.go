@@ -29,6 +29,10 @@ func (s *session) decide(r *request) decision {
 		return d
 	}
 	g, p := s.g, s.g.policy.Load()
+	r.topic = g.topics.of(r)
+	if s.fromClient.on.Load() {
+		return d // its rules hold on the way to us, and the server is near
+	}
 	own := p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.message)})
 	var expected shape
 	if r.answered {
@@ -39,7 +43,11 @@ func (s *session) decide(r *request) decision {
 		return d
 	}
 	b := bargain{own: own, reply: d.reply, size: len(r.message), expected: expected, answered: r.answered}
-	id, level, reason := g.choose(&b, compressorSet(s.taken.Load()))
+	if s.forPair(&b) {
+		s.decidePaired(r, &d, b)
+		return d
+	}
+	id, level, reason := g.choose(&b, compressorSet(s.taken.Load())&^only)
 	if reason == "" {
 		reason = s.seal(r, &d, &b, id, level)
 	}

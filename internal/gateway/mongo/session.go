@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -41,6 +42,12 @@ type session struct {
 	// reply pump
 	out   reader
 	reply wire.Msg
+
+	// For gateways on either side. The first and the last belong to the request pump.
+	fromClient hearer
+	toClient   speaker
+	fromServer hearer
+	toServer   speaker
 }
 
 var (
@@ -53,16 +60,18 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pending.init()
 	patient := patience{limit: g.cfg.Stall, stats: g.cfg.Stats, log: g.cfg.Log.With("client", client.RemoteAddr())}
+	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
 	patient.budget = g.cfg.Requests
-	s.in = reader{conn: client, ctx: s.ctx, patience: patient}
+	s.in = reader{conn: client, ctx: s.ctx, patience: patient, pair: &s.fromClient}
 	patient.budget = g.cfg.Replies
-	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient}
+	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient, pair: &s.fromServer}
 	return s
 }
 
 // Run pumps until both sides are done. When the client ends and waits for nothing the
 // server's connection is closed too; otherwise its replies are let through.
 func (s *session) Run() {
+	defer s.freePairs()
 	defer s.Close()
 	go s.runReplies()
 	s.pumpRequests()
@@ -133,17 +142,17 @@ func (s *session) pumpRequests() {
 
 // handleRequest sends one message of the client's upstream.
 func (s *session) handleRequest(m message) error {
+	if m.paired.Dictionary {
+		return s.fromClient.take(m.bytes, &m.paired)
+	}
 	began := time.Now()
 	r := &s.req
-	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
-	if m.came != plain {
-		opened, err := s.g.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came})
-		if err != nil {
-			return err
-		}
-		defer gateway.PutBuffer(opened)
-		r.message = opened
+	whole, pooled, err := s.open(&s.fromClient, &m)
+	if err != nil {
+		return err
 	}
+	defer gateway.PutBuffer(pooled)
+	r.wire, r.message, r.header, r.came = m.bytes, whole, m.header, m.came
 	if err := r.parse(); err != nil {
 		return err
 	}
@@ -153,15 +162,19 @@ func (s *session) handleRequest(m message) error {
 	d := s.decide(r)
 	defer d.free()
 	if r.answered {
-		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, rule: d.reply, reason: d.reason, sent: began}
+		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, rule: d.reply, reason: d.reason, sent: began}
 		if r.traits&neverCompressed != 0 {
 			e.client, e.shape = plain, 0
+		}
+		if r.came == wire.BetweenGateways && !m.paired.Wants {
+			e.client = plain
 		}
 		e.spent = time.Since(began)
 		if !s.push(e, m.held) {
 			return net.ErrClosed
 		}
 	}
+	s.measure(r.topic, policy.Request, r.message, m.bytes, d.bytes, began)
 	return s.in.patience.write(s.upstream, d.bytes, m.held)
 }
 
@@ -207,6 +220,8 @@ func errorClass(err error) string {
 		return "corrupt"
 	case errors.Is(err, errCompressor):
 		return "compressor"
+	case errors.Is(err, errPair):
+		return "pair"
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "truncated"
 	}

@@ -17,7 +17,7 @@ type shapes struct {
 const maxShapes = 8192
 
 // compressors is the number of algorithms that are remembered separately.
-const compressors = int(wire.Zstd) + 1
+const compressors = int(wire.BetweenGateways) + 1
 
 // shape is what is known about the replies to requests of one shape.
 type shape struct {
@@ -127,6 +127,9 @@ func (s *shape) ownSaving(bytes int, id wire.CompressorID) float64 {
 // (docs/MONGODB.md): next to nothing for one of them, and then most of every further byte.
 func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 	const overhead = 15
+	if id == wire.BetweenGateways {
+		return max(bytes-60, 0) * 0.7
+	}
 	if id == wire.Snappy {
 		return max(bytes-450, 0)*0.58 - overhead
 	}

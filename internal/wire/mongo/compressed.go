@@ -14,6 +14,8 @@ const (
 	Snappy CompressorID = 1 // a raw block
 	Zlib   CompressorID = 2 // RFC 1950
 	Zstd   CompressorID = 3 // one frame
+	// BetweenGateways is for frames between gateways. No OP_COMPRESSED has this number.
+	BetweenGateways CompressorID = 4
 )
 
 // CompressedHeaderLen is where the compressed bytes begin in an OP_COMPRESSED.

@@ -1,0 +1,215 @@
+package mongo
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+var (
+	huntRounds = flag.Int("hunt", 400, "how many damaged messages TestHunt sends to each side")
+	huntSeed   = flag.Uint64("hunt-seed", 1, "of the chance in TestHunt")
+)
+
+// mutate damages a message in one to four places, mostly where sizes and numbers are.
+func mutate(r *rand.Rand, b []byte) []byte {
+	b = append([]byte(nil), b...)
+	odd := []int32{0, -1, 1, 4, 5, 15, 16, 25, 1 << 16, wire.MaxMessage, wire.MaxMessage + 1, 1<<31 - 1, -1 << 31, 2012, 2013, 2004, 1}
+	for range 1 + r.IntN(4) {
+		at := r.IntN(len(b))
+		if r.IntN(2) == 0 {
+			at = r.IntN(min(len(b), 40))
+		}
+		switch r.IntN(6) {
+		case 0:
+			b[at] ^= 1 << r.IntN(8)
+		case 1:
+			b[at] = byte(r.IntN(256))
+		case 2:
+			if at+4 <= len(b) {
+				binary.LittleEndian.PutUint32(b[at:], uint32(odd[r.IntN(len(odd))]))
+			}
+		case 3:
+			b = b[:max(at, 1)]
+		case 4:
+			b = append(b[:at:at], append([]byte(strings.Repeat("\x00", r.IntN(20))), b[at:]...)...)
+		case 5:
+			b = append(b, b[at:]...)
+		}
+	}
+	if len(b) >= 4 && r.IntN(3) > 0 { // so that not only the header is looked at
+		wire.PutLength(b)
+	}
+	return b
+}
+
+// whole are messages to begin with.
+func whole(c *rawClient) [][]byte {
+	find := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 300)}, bson.E{Key: "limit", Value: 3}))
+	insert := opMsg(8, 0, command("insert", "copies"))
+	insert = append(insert, 1, 0, 0, 0, 0)
+	at := len(insert) - 4
+	insert = append(insert, "documents\x00"...)
+	doc, _ := bson.Marshal(bson.D{{Key: "v", Value: strings.Repeat("v", 200)}})
+	insert = append(append(insert, doc...), doc...)
+	binary.LittleEndian.PutUint32(insert[at:], uint32(len(insert)-at))
+	wire.PutLength(insert)
+	all := [][]byte{
+		find, insert, opMsg(9, uint32(wire.ChecksumPresent), command("ping", 1)), opMsg(10, 0, hello("zstd", "snappy")),
+		opQuery(11, bson.D{{Key: "isMaster", Value: 1}, {Key: "compression", Value: bson.A{"zlib"}}}),
+		opMsg(12, uint32(wire.MoreToCome), command("insert", "copies", bson.E{Key: "documents", Value: bson.A{bson.D{}}})),
+	}
+	for _, id := range []wire.CompressorID{wire.Zstd, wire.Snappy, wire.Zlib, wire.Noop} {
+		all = append(all, c.compress(id, find), c.compress(id, insert))
+	}
+	return all
+}
+
+// exhausted reads until the other end closes; one that does not is an error.
+func exhausted(c net.Conn) error {
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, err := io.Copy(io.Discard, c)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil // closed, or reset
+}
+
+// TestHunt sends damaged messages to both sides of a gateway. Every connection ends, what
+// reaches the server is whole messages, nothing is left of the memory, and others are served.
+func TestHunt(t *testing.T) {
+	t.Run("clients", huntClients)
+	t.Run("servers", huntServers)
+}
+
+func huntClients(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd)
+	seeds := whole(dialRaw(t, s.addr))
+	r := rand.New(rand.NewPCG(*huntSeed, 0))
+	before := runtime.NumGoroutine()
+	for i := range *huntRounds {
+		bad := mutate(r, seeds[r.IntN(len(seeds))])
+		raw := dialRaw(t, s.addr)
+		if i%2 == 0 {
+			raw.run(plain, hello("zstd", "snappy", "zlib"))
+		}
+		tap.take()
+		_, _ = raw.conn.Write(bad)
+		_ = raw.conn.(*net.TCPConn).CloseWrite()
+		if err := exhausted(raw.conn); err != nil {
+			t.Errorf("round %d: a connection stays open after %x", i, bad)
+		}
+		_ = raw.conn.Close()
+		requests, _ := tap.take()
+		for _, f := range requests {
+			var again request
+			again.message, again.header = opened(t, raw, f), f.header()
+			again.header, _ = wire.ParseHeader(again.message)
+			if err := again.parse(); err != nil {
+				t.Errorf("round %d: the server was sent %x: %v; of %x", i, f.bytes, err, bad)
+			}
+		}
+	}
+	good := dialRaw(t, s.addr)
+	good.run(plain, hello("zstd"))
+	if a := good.run(wire.Zstd, command("find", "users")); !a.ok() {
+		t.Error(a.doc)
+	}
+	settled(t, before+20)
+}
+
+// settled waits for goroutines of connections that are gone.
+func settled(t *testing.T, most int) {
+	t.Helper()
+	for range 200 {
+		if runtime.NumGoroutine() <= most {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines are left, %d were expected at most", runtime.NumGoroutine(), most)
+}
+
+// liar is a server whose next reply is given beforehand.
+type liar struct {
+	addr string
+	mu   sync.Mutex
+	next []byte
+}
+
+func startLiar(t *testing.T) *liar {
+	t.Helper()
+	l := listen(t)
+	s := &liar{addr: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.answer(c)
+		}
+	}()
+	return s
+}
+
+func (s *liar) answer(c net.Conn) {
+	defer c.Close()
+	buf := make([]byte, 8192)
+	if n, _ := c.Read(buf); n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = c.Write(s.next)
+}
+
+func huntServers(t *testing.T) {
+	server := startLiar(t)
+	s := serve(t, server.addr, withZstd)
+	c := dialRaw(t, s.addr) // for its codecs
+	reply := opMsg(5, 0, bson.D{{Key: "cursor", Value: bson.D{{Key: "firstBatch", Value: bson.A{bson.D{{Key: "v", Value: strings.Repeat("abc", 300)}}}}}}, {Key: "ok", Value: 1}})
+	greeting := opMsg(5, 0, bson.D{{Key: "hosts", Value: bson.A{"a:1", "b:2"}}, {Key: "me", Value: "a:1"}, {Key: "compression", Value: bson.A{"zstd"}}, {Key: "ok", Value: 1}})
+	var seeds [][]byte
+	for _, m := range [][]byte{reply, greeting, opMsg(5, uint32(wire.ChecksumPresent), bson.D{{Key: "ok", Value: 1}})} {
+		binary.LittleEndian.PutUint32(m[8:], 1)
+		if m[16]&1 != 0 {
+			wire.PutChecksum(m)
+		}
+		seeds = append(seeds, m, c.compress(wire.Zstd, m), c.compress(wire.Zlib, m), c.compress(wire.Snappy, m))
+	}
+	r := rand.New(rand.NewPCG(*huntSeed, 1))
+	before := runtime.NumGoroutine()
+	for i := range *huntRounds {
+		bad := mutate(r, seeds[r.IntN(len(seeds))])
+		server.mu.Lock()
+		server.next = bad
+		server.mu.Unlock()
+		raw := dialRaw(t, s.addr)
+		request := command("find", "users")
+		if i%2 == 0 {
+			request = hello("zstd")
+		}
+		raw.last = 0
+		raw.send(plain, 0, request)
+		if err := exhausted(raw.conn); err != nil {
+			t.Errorf("round %d: a connection stays open after the reply %x", i, bad)
+		}
+		_ = raw.conn.Close()
+	}
+	settled(t, before+20)
+}

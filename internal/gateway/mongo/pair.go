@@ -1,0 +1,381 @@
+package mongo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// pairName is what gateways offer each other in handshakes.
+const pairName = "cinch"
+
+const (
+	maxDictMessage = 64 << 10 // bytes; longer messages gain nothing from a dictionary
+	minAlone       = 96       // bytes of a message, below which it gains nothing without one
+	pairLevel      = 3        // of zstd, where a rule names none
+
+	// MaxTrained is how large dictionaries should be made, in bytes. Larger ones save some
+	// percent more, but each connection may have to carry them.
+	MaxTrained = 32 << 10
+)
+
+var errPair = errors.New("what another gateway does not send")
+
+// pairTotals counts for metrics.
+type pairTotals struct {
+	sessions                             atomic.Uint64 // that agreed on the pair's frames, on either side
+	sealed, stored, opened               atomic.Uint64 // messages
+	dictsSent, dictsNamed, dictsReceived atomic.Uint64
+	dictBytes                            atomic.Uint64 // that were sent
+}
+
+// speaker is what one end of a pair remembers of the frames that it has sent over a
+// connection. It belongs to the pump that writes there.
+type speaker struct {
+	g       *Gateway
+	numbers wire.Numbers
+	session sessionID
+	slots   [wire.PairedSlots]spoken
+	told    atomic.Pointer[[]hashPrefix] // dictionaries that the other end says it has; nil: none
+}
+
+// spoken is a slot of a speaker. Slots are for kinds of messages: a kind's next dictionary
+// takes the place of the one before.
+type spoken struct {
+	kind any // of a rule or of autodict; nil: free
+	dict *codec.Dict
+	sent bool
+	owed int // bytes of messages that went without it
+}
+
+// outgoing is a message on its way to another gateway.
+type outgoing struct {
+	message []byte // whole; its bytes may change while it is sealed, and are put back
+	header  wire.Header
+	rule    *policy.MessageRule // that covers it; nil: it goes as it is
+	kind    *autodict.Kind      // whose dictionary is used; nil: none
+	wants   bool                // its reply may come in a frame too
+
+	sent int // bytes of its frame, once it is sealed
+}
+
+// seal returns the message in a frame, which must then be sent, behind a dictionary if it is
+// the first one to use it, in a buffer of the pool's. reason says why it is not compressed.
+func (sp *speaker) seal(o *outgoing) (out []byte, reason string) {
+	body := o.message[wire.HeaderLen:]
+	d, level, slot := sp.choose(o)
+	room := wire.MaxPairedHead + codec.MaxEncodedLen(codec.Zstd, len(body))
+	if slot > 0 && !sp.slots[slot].sent {
+		room += len(d.Content()) + wire.MaxPairedHead
+	}
+	out = gateway.GetBuffer(room)
+	out = sp.sendDict(out, slot)
+	start := len(out)
+	if reason = sp.whyNot(o, d); reason == "" {
+		out, reason = sp.compress(out, o, body, d, level, slot)
+	}
+	if reason != "" {
+		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, sp.numbers)
+		out = append(out, body...)
+		sp.g.pairs.stored.Add(1)
+	}
+	wire.FinishPaired(out[start:])
+	o.sent = len(out) - start
+	sp.numbers = wire.Numbers{Request: o.header.RequestID, Answer: o.header.ResponseTo}
+	return out, reason
+}
+
+// whyNot says why not even to try to compress a message; "" to try.
+func (sp *speaker) whyNot(o *outgoing, d *codec.Dict) string {
+	switch {
+	case o.rule == nil:
+		return "rule"
+	case d == nil && len(o.message) < minAlone:
+		return "small"
+	case d == nil && codec.Incompressible(o.message[wire.HeaderLen:]):
+		return "incompressible"
+	}
+	return ""
+}
+
+// compress appends a frame with the body compressed, or says why that is no use.
+func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
+	began := time.Now()
+	start := len(dst)
+	id, at := findSession(body)
+	same := at > 0 && id == sp.session
+	out = wire.AppendPaired(dst, wire.Paired{Header: o.header, Slot: slot, Wants: o.wants, Session: same}, sp.numbers)
+	if same {
+		clear(body[at : at+len(id)])
+		defer copy(body[at:], id[:])
+	}
+	st := codec.Setting{Codec: codec.Zstd, Level: level}
+	if d != nil {
+		st.Dict = d.Number()
+	}
+	out, err := sp.g.cfg.Engine.Compress(out, body, st, d)
+	sp.observe(o, body, d, len(out)-start)
+	stats, spent := sp.g.cfg.Stats, time.Since(began)
+	switch n := len(out) - start; {
+	case err != nil:
+		stats.Error("seal")
+		return dst, "error"
+	case !o.rule.Worth(len(o.message), n) && !sp.g.policy.Load().Force:
+		stats.SealTime(o.rule.Name, codec.Zstd, spent)
+		return dst, "no_gain"
+	}
+	if at > 0 {
+		sp.session = id
+	}
+	sp.g.link.sealed(wire.BetweenGateways, len(o.message), spent)
+	sp.g.pairs.sealed.Add(1)
+	return out, ""
+}
+
+// choose returns the dictionary for a message that the receiver has, or will have when it is
+// sent, with its slot and the level; no dictionary in slot 0.
+func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
+	if o.rule == nil {
+		return nil, 0, 0
+	}
+	level = o.rule.Setting.Level
+	if level == 0 {
+		level = pairLevel
+	}
+	if len(o.message) > maxDictMessage {
+		return nil, level, 0
+	}
+	var kind any = o.rule
+	if d = o.rule.Dict; d == nil && o.kind != nil {
+		own := 0
+		if d, own = o.kind.Dictionary(); own > 0 {
+			level = own
+		}
+		kind = o.kind
+	}
+	if d == nil {
+		return nil, level, 0
+	}
+	if slot = sp.slotFor(kind, d, len(o.message)); slot == 0 {
+		return nil, level, 0
+	}
+	return d, level, slot
+}
+
+// slotFor finds the slot of a kind, 0 when there is none for the dictionary or it is not
+// worth yet to send it: on a connection that carries little it never is.
+func (sp *speaker) slotFor(kind any, d *codec.Dict, bytes int) int {
+	free := 0
+	for i := 1; i < len(sp.slots); i++ {
+		s := &sp.slots[i]
+		if s.kind == kind {
+			return sp.due(i, d, bytes)
+		}
+		if s.kind == nil && free == 0 {
+			free = i
+		}
+	}
+	if free == 0 {
+		return 0
+	}
+	sp.slots[free].kind = kind
+	return sp.due(free, d, bytes)
+}
+
+func (sp *speaker) due(slot int, d *codec.Dict, bytes int) int {
+	s := &sp.slots[slot]
+	if s.dict != d {
+		s.dict, s.sent, s.owed = d, false, 0
+	}
+	if s.sent || sp.knows(d) {
+		return slot
+	}
+	if s.owed += bytes; s.owed >= len(d.Content()) {
+		return slot
+	}
+	return 0
+}
+
+// sendDict appends the frame for the dictionary of a slot, unless that was sent.
+func (sp *speaker) sendDict(dst []byte, slot int) []byte {
+	s := &sp.slots[slot]
+	if slot == 0 || s.sent {
+		return dst
+	}
+	s.sent = true
+	hash := s.dict.Hash()
+	if sp.knows(s.dict) {
+		sp.g.pairs.dictsNamed.Add(1)
+		return wire.AppendPairedDict(dst, slot, true, hash[:])
+	}
+	sp.g.pairs.dictsSent.Add(1)
+	sp.g.pairs.dictBytes.Add(uint64(len(s.dict.Content())))
+	return wire.AppendPairedDict(dst, slot, false, s.dict.Content())
+}
+
+func (sp *speaker) knows(d *codec.Dict) bool {
+	told := sp.told.Load()
+	if told == nil {
+		return false
+	}
+	hash := d.Hash()
+	for _, p := range *told {
+		if bytes.Equal(p[:], hash[:len(p)]) {
+			return true
+		}
+	}
+	return false
+}
+
+// excerpt is how much of a long message is sampled, in bytes: some documents of it.
+const excerpt = 4 << 10
+
+// observe shows a message to who trains dictionaries. What is sampled is what is compressed.
+// What messages take before the receiver has the dictionary says nothing about that.
+func (sp *speaker) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
+	if o.kind == nil {
+		return
+	}
+	if wanted, _ := o.kind.Dictionary(); wanted != d {
+		return
+	}
+	if n := len(body); n > excerpt {
+		body, sent = body[:excerpt], sent*excerpt/n
+	}
+	o.kind.Observe(body, sent)
+}
+
+// hearer is what one end of a pair remembers of the frames that came over a connection. But
+// for on it belongs to the pump that reads there.
+type hearer struct {
+	g       *Gateway
+	on      atomic.Bool // frames are agreed on
+	numbers wire.Numbers
+	session sessionID
+	slots   [wire.PairedSlots]*codec.Dict // places on the shelf
+	pinned  []*codec.Dict                 // those that the other end was told of, likewise
+}
+
+// open returns the message in a frame, in a buffer of the pool's.
+func (h *hearer) open(frame []byte, p *wire.Paired) ([]byte, error) {
+	h.numbers = wire.Numbers{Request: p.Header.RequestID, Answer: p.Header.ResponseTo}
+	buf := wire.AppendHeader(gateway.GetBuffer(p.Header.Length), p.Header)
+	if p.Stored {
+		return append(buf, frame[p.Head:]...), nil
+	}
+	d := h.slots[p.Slot]
+	if d == nil && p.Slot != 0 {
+		gateway.PutBuffer(buf)
+		return nil, fmt.Errorf("%w: a dictionary that was not sent", errPair)
+	}
+	began := time.Now()
+	out, err := h.g.cfg.Engine.Decompress(buf, frame[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d)
+	if err == nil {
+		err = h.restore(out[wire.HeaderLen:], p.Session)
+	}
+	if err != nil {
+		gateway.PutBuffer(buf)
+		return nil, err
+	}
+	spent := time.Since(began)
+	h.g.cfg.Stats.Opened(codec.Zstd, len(frame), len(out), spent)
+	h.g.link.opened(wire.BetweenGateways, len(out), spent)
+	h.g.pairs.opened.Add(1)
+	return out, nil
+}
+
+// restore puts the session's identifier where it was taken out, and remembers it otherwise.
+func (h *hearer) restore(body []byte, taken bool) error {
+	id, at := findSession(body)
+	switch {
+	case taken && (at == 0 || id != sessionID{}):
+		return fmt.Errorf("%w: no place for a session", errPair)
+	case taken:
+		copy(body[at:], h.session[:])
+	case at > 0:
+		h.session = id
+	}
+	return nil
+}
+
+// take puts a dictionary into its slot.
+func (h *hearer) take(frame []byte, p *wire.Paired) error {
+	b := frame[p.Head:]
+	var d *codec.Dict
+	var err error
+	if p.Known {
+		d, err = h.g.shelf.find(b)
+	} else {
+		d, err = h.g.shelf.add(b)
+	}
+	if err != nil {
+		return err
+	}
+	h.g.shelf.drop(h.slots[p.Slot])
+	h.slots[p.Slot] = d
+	h.g.pairs.dictsReceived.Add(1)
+	return nil
+}
+
+// free gives the dictionaries back.
+func (h *hearer) free() {
+	for i, d := range h.slots {
+		h.g.shelf.drop(d)
+		h.slots[i] = nil
+	}
+	for _, d := range h.pinned {
+		h.g.shelf.drop(d)
+	}
+	h.pinned = nil
+}
+
+// pin returns the dictionaries that the other end is told of. They stay until the connection
+// ends, or those that are told of could be gone when they are named.
+func (h *hearer) pin() []*codec.Dict {
+	if h.pinned == nil {
+		h.pinned = h.g.shelf.latest()
+	}
+	return h.pinned
+}
+
+func appendPrefixes(dst []byte, dicts []*codec.Dict) []byte {
+	for _, d := range dicts {
+		hash := d.Hash()
+		dst = append(dst, hash[:len(hashPrefix{})]...)
+	}
+	return dst
+}
+
+// sessionID is the random part of a logical session's identifier: 16 bytes that a client
+// repeats in each of its requests, and that no dictionary can know.
+type sessionID [16]byte
+
+// maxSessionMessage bounds where it is looked for, in bytes: it is taken out of messages in
+// which it counts.
+const maxSessionMessage = 4 << 10
+
+// lsidHead is what stands before it: lsid: {id: UUID(…)}.
+var lsidHead = []byte("\x03lsid\x00\x1e\x00\x00\x00\x05id\x00\x10\x00\x00\x00\x04")
+
+// findSession returns what looks like a session's identifier first in a body, and where it
+// is; 0 for nowhere. Both ends of a pair ask of the same bytes, but for the identifier itself.
+func findSession(body []byte) (id sessionID, at int) {
+	if len(body) > maxSessionMessage {
+		return id, 0
+	}
+	i := bytes.Index(body, lsidHead)
+	if i < 0 || i+len(lsidHead)+len(id) > len(body) {
+		return id, 0
+	}
+	at = i + len(lsidHead)
+	copy(id[:], body[at:])
+	return id, at
+}

@@ -1,0 +1,166 @@
+package mongo
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var withDicts = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, MinGain: 0.05, AutoDict: true}}
+
+// training makes a gateway train dictionaries soon.
+func training(c *Config) {
+	trainer := autodict.NewTrainer(autodict.TrainerOptions{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1})
+	c.Kinds = autodict.NewMessages(autodict.MessagesOptions{Trainer: trainer, Log: c.Log, MinSamples: 300, MaxDict: MaxTrained, MinSaving: 0.01, Interval: time.Hour, Poll: 50 * time.Millisecond})
+}
+
+func peers(c *Config) { c.Peers = true }
+
+// pair is two gateways with a tap between them.
+type pair struct {
+	near, far *served
+	between   *tap
+}
+
+func servePair(t testing.TB, server string, change ...func(*Config)) pair {
+	var p pair
+	p.far = serve(t, server, withDicts, append(change, peers)...)
+	p.between = startTap(t.(*testing.T), p.far.addr)
+	p.near = serve(t, p.between.addr, withDicts, change...)
+	return p
+}
+
+// traffic is what operations take on a link: bytes a message.
+type traffic struct{ insert, ack, one, hundred float64 }
+
+// mix is a load of which replies of 100 documents are nine tenths of the plain bytes, and
+// inserts of one document with their acknowledgements a tenth, by what it is when plain.
+func (t traffic) mix(plain traffic) float64 {
+	inserts := plain.hundred / 9 / (plain.insert + plain.ack)
+	return (t.hundred + inserts*(t.insert+t.ack)) / (plain.hundred + inserts*(plain.insert+plain.ack))
+}
+
+// measureTraffic runs operations on documents that were not there before.
+func measureTraffic(t *testing.T, link *tap, uri string, seed uint64, compressors ...string) (sizes traffic) {
+	const rounds = 50
+	r := rand.New(rand.NewPCG(seed, 77))
+	coll := connect(t, uri, compressors...).Database("shop").Collection("people")
+	measure := func(op func(i int)) (up, down float64) {
+		op(0) // connects
+		link.take()
+		for i := range rounds {
+			op(i)
+		}
+		requests, replies := link.take()
+		for _, f := range requests {
+			up += float64(len(f.bytes))
+		}
+		for _, f := range replies {
+			down += float64(len(f.bytes))
+		}
+		return up / rounds, down / rounds
+	}
+	sizes.insert, sizes.ack = measure(func(int) {
+		if _, err := coll.InsertOne(t.Context(), person(r)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	_, sizes.one = measure(func(i int) { find(t, coll, 1, i*31%2000) })
+	_, sizes.hundred = measure(func(i int) { find(t, coll, 100, i*37%2000) })
+	return sizes
+}
+
+// warm sends documents until both gateways have made a dictionary of them, and leaves none.
+func (p pair) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 78))
+	if _, err := server.Client(t).Database("shop").Collection("people").InsertMany(t.Context(), people(r, 3000)); err != nil {
+		t.Fatal(err)
+	}
+	coll := connect(t, p.near.uri()).Database("shop").Collection("people")
+	for round := 0; ; round++ {
+		for i := range 100 {
+			if _, err := coll.InsertOne(t.Context(), person(r)); err != nil {
+				t.Fatal(err)
+			}
+			find(t, coll, 1, r.IntN(3000))
+			if i%10 == 9 {
+				find(t, coll, i, r.IntN(2900))
+			}
+		}
+		if p.dictionaries() >= 2 && round > 0 {
+			if err := coll.Drop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if round == 100 {
+			t.Fatal("no dictionaries")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestPairSizes compares bytes on the link with those of a driver alone, headers and all, on
+// documents that no dictionary was made of.
+func TestPairSizes(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	p := servePair(t, server.Addr, training)
+	p.warm(t, server, 1)
+	if _, err := server.Client(t).Database("shop").Collection("people").InsertMany(t.Context(), people(rand.New(rand.NewPCG(2, 0)), 2200)); err != nil {
+		t.Fatal(err)
+	}
+	alone := startTap(t, server.Addr)
+	uri := "mongodb://" + alone.addr + "/?directConnection=true"
+	plain, zstd := measureTraffic(t, alone, uri, 3), measureTraffic(t, alone, uri, 4, "zstd")
+	paired := measureTraffic(t, p.between, p.near.uri(), 5)
+	t.Logf("plain %.0f, zstd %.0f, pair %.0f; mix %.3f and %.3f", plain, zstd, paired, zstd.mix(plain), paired.mix(plain))
+	for _, c := range []struct {
+		what        string
+		plain, pair float64
+		want        float64
+	}{
+		{"a reply of 100 documents", plain.hundred, paired.hundred, 4},
+		{"a reply of one document", plain.one, paired.one, 3.5},
+		{"an insert of one document", plain.insert, paired.insert, 3.5},
+	} {
+		if got := c.plain / c.pair; got < c.want {
+			t.Errorf("%s is %.2f times as small, not %.1f", c.what, got, c.want)
+		}
+	}
+	if got := paired.mix(plain); got > 0.26 {
+		t.Errorf("the mix takes %.3f of its plain bytes", got)
+	}
+}
+
+func (p pair) dictionaries() (n int) {
+	for _, g := range []*served{p.near, p.far} {
+		for _, s := range g.cfg.Kinds.Status() {
+			if s.Dict != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func find(t testing.TB, coll *mongo.Collection, n, from int) {
+	t.Helper()
+	cursor, err := coll.Find(t.Context(), bson.D{}, options.Find().SetLimit(int64(n)).SetSkip(int64(from)).SetBatchSize(int32(n+1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []bson.Raw
+	if err := cursor.All(t.Context(), &all); err != nil || len(all) != n {
+		t.Fatal(len(all), err)
+	}
+}
