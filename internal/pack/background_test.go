@@ -23,9 +23,10 @@ func (endless) RunID(context.Context) (string, error)        { return "1", nil }
 func (endless) Ping(context.Context) error                   { return nil }
 func (endless) Memory(context.Context) (store.Memory, error) { return store.Memory{}, nil }
 func (endless) Keys(context.Context) (int64, error)          { return 1, nil }
-func (endless) Scan(ctx context.Context, cursor uint64, _ int, _, _ string) ([][]byte, uint64, error) {
+func (endless) Share(string) float64                         { return 0 }
+func (endless) Page(ctx context.Context, _ string, _ store.ScanOptions) (store.Page, error) {
 	time.Sleep(time.Millisecond)
-	return [][]byte{[]byte("key")}, cursor + 1, ctx.Err()
+	return store.Page{Keys: [][]byte{[]byte("key")}, Next: "1"}, ctx.Err()
 }
 
 func (e endless) Read(context.Context, [][]byte, store.ReadOptions, func(*store.Value) error) error {

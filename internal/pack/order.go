@@ -9,18 +9,18 @@ import "sync"
 //	                                ^ moves to here
 type order struct {
 	mu       sync.Mutex
-	position uint64
+	position string
 	ended    bool // the last page is behind the position
 	pages    []*ordered
-	moved    func(position uint64, ended bool) // called with mu held
+	moved    func(position string, ended bool) // called with mu held
 }
 
 type ordered struct {
-	next uint64 // cursor after the page; 0: it is the last
+	next string // cursor after the page; "": it is the last
 	done bool
 }
 
-func (o *order) begin(next uint64) *ordered {
+func (o *order) begin(next string) *ordered {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := &ordered{next: next}
@@ -33,7 +33,7 @@ func (o *order) finish(p *ordered) {
 	defer o.mu.Unlock()
 	p.done = true
 	for len(o.pages) > 0 && o.pages[0].done {
-		o.position, o.ended = o.pages[0].next, o.pages[0].next == 0
+		o.position, o.ended = o.pages[0].next, o.pages[0].next == ""
 		o.pages = o.pages[1:]
 	}
 	o.moved(o.position, o.ended)

@@ -19,12 +19,14 @@ type Node interface {
 	Ping(ctx context.Context) error
 }
 
-// Space is one database of a node. internal/store/redis says what the methods promise.
+// Space is one database of a node, or one space of its tuples. internal/store/redis says what
+// the methods promise.
 type Space interface {
 	Name() string
 	DB() string
 	Keys(ctx context.Context) (int64, error)
-	Scan(ctx context.Context, cursor uint64, count int, match, kind string) ([][]byte, uint64, error)
+	Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error)
+	Share(cursor string) float64 // of the space that a cursor has behind it
 	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
 	Again(ctx context.Context, values []*store.Value) ([]*store.Value, error)
 	Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error)
@@ -196,7 +198,10 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.from = r.progress().Done
 	r.shareSample()
-	return r.account(ctx, func(m store.Memory) { r.report.UsedBefore += m.Used })
+	return r.account(ctx, func(m store.Memory) {
+		r.report.UsedBefore += m.Used
+		r.report.TuplesBefore += m.Tuples
+	})
 }
 
 // shareSample lets every space give its part of a sample.
@@ -250,7 +255,10 @@ func (r *run) walkNode(ctx context.Context, walks []*walk) error {
 func (r *run) finish(err error) (Report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = r.account(ctx, func(m store.Memory) { r.report.UsedAfter += m.Used })
+	_ = r.account(ctx, func(m store.Memory) {
+		r.report.UsedAfter += m.Used
+		r.report.TuplesAfter += m.Tuples
+	})
 	r.report.Took = time.Since(r.began)
 	for _, w := range r.walks {
 		r.report.Total += w.keys

@@ -38,17 +38,17 @@ func newPage(ctx context.Context, w *walk) *page {
 	return &page{walk: w, ctx: ctx, report: newReport()}
 }
 
-func (p *page) do(keys [][]byte) error {
-	p.report.Keys = int64(len(keys))
-	wanted := keys[:0:0]
-	for _, k := range keys {
+func (p *page) do(found store.Page) error {
+	p.report.Keys = int64(len(found.Keys))
+	wanted := found.Keys[:0:0]
+	for _, k := range found.Keys {
 		if p.Task.Wants(p.Space.DB(), k) {
 			wanted = append(wanted, k)
 		} else {
 			p.report.Left[NoRule]++
 		}
 	}
-	if err := p.Space.Read(p.ctx, wanted, p.Read, p.see); err != nil {
+	if err := p.read(found, wanted); err != nil {
 		return err
 	}
 	p.endHash()
@@ -58,6 +58,22 @@ func (p *page) do(keys [][]byte) error {
 	n, err := p.Space.Rebuild(p.ctx, p.rebuild)
 	p.report.Rebuilt += int64(n)
 	return err
+}
+
+// read sees the values at the keys that are wanted.
+func (p *page) read(found store.Page, wanted [][]byte) error {
+	if found.Values == nil {
+		return p.Space.Read(p.ctx, wanted, p.Read, p.see)
+	}
+	for _, v := range found.Values {
+		if len(wanted) < len(found.Keys) && !p.Task.Wants(p.Space.DB(), v.Key) {
+			continue
+		}
+		if err := p.see(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // see takes one value from the store.

@@ -42,7 +42,9 @@ type Report struct {
 	SampleBefore, SampleBytes int64
 
 	UsedBefore, UsedAfter int64 // used_memory of all nodes, with everything else that went on
-	Took                  time.Duration
+	// What the tuples of a Tarantool server take, in the spaces that were walked.
+	TuplesBefore, TuplesAfter int64
+	Took                      time.Duration
 
 	squares float64 // of what each key saves, for the error of an estimate
 }
@@ -81,7 +83,7 @@ func (r *Report) problem(err error) {
 // Join adds a later run over the same stores, of which there may have to be several.
 func (r *Report) Join(later *Report) {
 	r.add(later)
-	r.Total, r.UsedAfter, r.Took = later.Total, later.UsedAfter, r.Took+later.Took
+	r.Total, r.UsedAfter, r.TuplesAfter, r.Took = later.Total, later.UsedAfter, later.TuplesAfter, r.Took+later.Took
 }
 
 // add sums up; what a run finds out at its ends is left alone.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -28,7 +29,7 @@ var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
 // any way. It is written whole beside the file, synced, and renamed into place.
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
-//	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": 123, "done": false}}}
+//	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}}}
 type State struct {
 	file string
 	mu   sync.Mutex
@@ -45,8 +46,24 @@ type stateBody struct {
 // Position is how far a space is done.
 type Position struct {
 	RunID  string `json:"run_id"` // of the server process that the cursor means something to
-	Cursor uint64 `json:"cursor"`
+	Cursor Cursor `json:"cursor"` // "": the beginning
 	Done   bool   `json:"done"`
+}
+
+// Cursor is a place in a scan, as only its store understands it. Files of earlier releases
+// hold a number.
+type Cursor string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Cursor) UnmarshalJSON(text []byte) error {
+	var number uint64
+	if json.Unmarshal(text, &number) == nil {
+		if *c = ""; number != 0 {
+			*c = Cursor(strconv.FormatUint(number, 10))
+		}
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(c))
 }
 
 const stateVersion = 1

@@ -15,6 +15,8 @@ import (
 type Seal struct {
 	Policy *policy.Policy
 	Sealer *cinch.Sealer
+	// Rule, if it is not nil, finds the rule for a value of a size, in Policy's place.
+	Rule func(db string, v *store.Value, size int) *policy.Rule
 	// Ready reports that the server holds a dictionary. It may ask the server.
 	Ready func(number uint32) bool
 
@@ -29,7 +31,7 @@ type Seal struct {
 }
 
 // Wants is true for keys that a rule may cover.
-func (t *Seal) Wants(db string, key []byte) bool { return t.Policy.MaySeal(db, key) }
+func (t *Seal) Wants(db string, key []byte) bool { return t.Rule != nil || t.Policy.MaySeal(db, key) }
 
 // Judge seals, and opens what it sealed.
 func (t *Seal) Judge(db string, v *store.Value) Verdict {
@@ -48,11 +50,18 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	if policy.NeverSeal(plain) {
 		return Verdict{Left: Computed}
 	}
-	rule := t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: len(plain)})
+	rule := t.rule(db, v, len(plain))
 	if rule == nil {
 		return Verdict{Left: NoRule}
 	}
 	return t.seal(v, plain, rule, old)
+}
+
+func (t *Seal) rule(db string, v *store.Value, size int) *policy.Rule {
+	if t.Rule != nil {
+		return t.Rule(db, v, size)
+	}
+	return t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: size})
 }
 
 func (t *Seal) seal(v *store.Value, plain []byte, rule *policy.Rule, old cinch.Header) Verdict {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +23,7 @@ type walk struct {
 	quota  int64        // keys to look at in a sample; 0: all
 	looked atomic.Int64 // keys that the scan gave
 
-	position uint64 // resume from here
+	position string // resume from here
 	ended    bool
 	fraction atomic.Uint64 // float64 bits: share of the space that is done
 }
@@ -37,31 +37,27 @@ func (w *walk) resume() {
 	p, ok := w.State.position(w.Space.Name())
 	switch {
 	case !ok:
-		w.moved(0, false)
+		w.moved("", false)
 	case p.RunID != w.runID:
 		w.notice("%s: the server was started anew since, so from the beginning", w.Space.Name())
-		w.moved(0, false)
+		w.moved("", false)
 	default:
-		w.moved(p.Cursor, p.Done)
+		w.moved(string(p.Cursor), p.Done)
 	}
 }
 
 // moved notes a new position.
-func (w *walk) moved(position uint64, ended bool) {
+func (w *walk) moved(position string, ended bool) {
 	w.position, w.ended = position, ended
-	f := done(position)
+	f := w.Space.Share(position)
 	if ended {
 		f = 1
 	}
 	w.fraction.Store(math.Float64bits(f))
 	if w.State != nil {
-		w.State.set(w.Space.Name(), Position{RunID: w.runID, Cursor: position, Done: ended})
+		w.State.set(w.Space.Name(), Position{RunID: w.runID, Cursor: Cursor(position), Done: ended})
 	}
 }
-
-// done is the share of a Redis hash table that a cursor has behind it: cursors count
-// with their bits reversed.
-func done(cursor uint64) float64 { return float64(bits.Reverse64(cursor)) / (1 << 64) }
 
 // whole walks until the end, over interruptions by a server that is away for a while.
 // When nothing was finished for as long as the run's patience lasts, it gives up.
@@ -111,7 +107,7 @@ func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error
 		if id != w.runID {
 			w.notice("%s: the server was started anew, so from the beginning", w.Space.Name())
 			w.runID = id
-			w.moved(0, false)
+			w.moved("", false)
 		}
 		return nil
 	}
@@ -134,8 +130,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // job is a page of keys for a worker.
 type job struct {
-	keys [][]byte
-	page *ordered
+	found store.Page
+	page  *ordered
 }
 
 // once walks from the position until the end or an error; the position is right
@@ -149,7 +145,7 @@ func (w *walk) once(ctx context.Context) error {
 	for range w.Parallel {
 		workers.Go(func() {
 			for j := range jobs {
-				if err := w.work(ctx, j.keys); err != nil {
+				if err := w.work(ctx, j.found); err != nil {
 					cancel(err)
 					continue // the page stays unfinished; the channel runs empty
 				}
@@ -172,17 +168,17 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) error {
 		if err := w.mayGoOn(ctx); err != nil {
 			return err
 		}
-		keys, next, err := w.Space.Scan(ctx, cursor, w.Step, w.Match, w.Kind)
+		found, err := w.Space.Page(ctx, cursor, store.ScanOptions{Count: w.Step, Match: w.Match, Kind: w.Kind, Read: w.Read})
 		if err != nil {
 			return fmt.Errorf("scan: %w", err)
 		}
-		w.looked.Add(int64(len(keys)))
+		w.looked.Add(int64(len(found.Keys)))
 		select {
-		case jobs <- job{w.mine(keys), o.begin(next)}:
+		case jobs <- job{w.mine(found), o.begin(found.Next)}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if cursor = next; next == 0 {
+		if cursor = found.Next; cursor == "" {
 			return nil
 		}
 	}
@@ -198,21 +194,20 @@ func (w *walk) mayGoOn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// mine leaves out the keys of other processes and those that the task has no use for.
-func (w *walk) mine(keys [][]byte) [][]byte {
-	mine := keys[:0]
-	for _, k := range keys {
-		if w.Workers > 1 && int(crc16(k))%w.Workers != w.Worker-1 {
-			continue
-		}
-		mine = append(mine, k)
+// mine leaves out the keys of other processes.
+func (w *walk) mine(found store.Page) store.Page {
+	if w.Workers <= 1 {
+		return found
 	}
-	return mine
+	others := func(key []byte) bool { return int(crc16(key))%w.Workers != w.Worker-1 }
+	found.Keys = slices.DeleteFunc(found.Keys, others)
+	found.Values = slices.DeleteFunc(found.Values, func(v *store.Value) bool { return others(v.Key) })
+	return found
 }
 
 // work does one page, and then as long nothing as the limits ask for. A bug ends the
 // run, not the process: in a gateway that would be clients' connections.
-func (w *walk) work(ctx context.Context, keys [][]byte) (err error) {
+func (w *walk) work(ctx context.Context, found store.Page) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicked(r)
@@ -220,14 +215,14 @@ func (w *walk) work(ctx context.Context, keys [][]byte) (err error) {
 	}()
 	began := time.Now()
 	p := newPage(ctx, w)
-	err = p.do(keys)
+	err = p.do(found)
 	w.mu.Lock()
 	w.report.add(&p.report)
 	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	pause := w.pace.after(len(keys), p.report.BytesRead, time.Since(began))
+	pause := w.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began))
 	if err := w.rest(ctx, pause); err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
 	}

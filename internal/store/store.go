@@ -19,7 +19,7 @@ const (
 	Stream = policy.Stream
 )
 
-// A Value is one value as it is stored: a string, or one field of a hash or stream. Its
+// A Value is one value as it is stored: a string, or one field of a hash, stream or tuple. Its
 // slices belong to whoever the store handed it to.
 type Value struct {
 	Key   []byte
@@ -30,6 +30,8 @@ type Value struct {
 	Stored []byte
 	// Skip says why a key, or a field, was not read; then Stored is nil.
 	Skip Reason
+	// Ref is what the store itself needs to find the value again.
+	Ref any
 }
 
 // Reason says why something was left as it is. It is shown to people.
@@ -86,4 +88,5 @@ type Memory struct {
 	Limit    int64 // what the server was told to keep to; 0: nothing
 	System   int64 // of the machine; 0: unknown
 	Evicting bool  // above the limit keys are evicted rather than writes refused
+	Tuples   int64 // of the tuples that a Tarantool server holds, as space:bsize() counts; 0: not that
 }
