@@ -41,12 +41,14 @@ type prepared struct {
 
 func (s *Store) prepare(ctx context.Context, info map[string]string) error {
 	c := s.nodes[0].client
-	err := c.Eval(ctx, "return 1", nil).Err()
-	if err != nil && !isAnswer(err) {
-		return err
+	if !s.readOnly {
+		err := c.Eval(ctx, "return 1", nil).Err()
+		if err != nil && !isAnswer(err) {
+			return err
+		}
+		s.ready.lua = err == nil
+		s.ready.flags = s.ready.lua && c.Eval(ctx, allowFull+"return 1", nil).Err() == nil
 	}
-	s.ready.lua = err == nil
-	s.ready.flags = s.ready.lua && c.Eval(ctx, allowFull+"return 1", nil).Err() == nil
 	commands, err := c.Do(ctx, "command", "info", "hpttl").Slice()
 	if err != nil && !isAnswer(err) {
 		return err

@@ -26,6 +26,8 @@ type Store struct {
 	cluster *goredis.ClusterClient // nil: standalone
 	nodes   []*Node
 	ready   prepared
+
+	readOnly bool
 }
 
 // A Node is one primary.
@@ -51,12 +53,15 @@ type OpenOptions struct {
 	// OnConnect, unless it is nil, is called with each new connection, to whichever node,
 	// before that is used for anything else.
 	OnConnect func(context.Context, *goredis.Conn) error
+	// ReadOnly promises that nothing is going to be replaced: then a replica will do, and
+	// nothing is tried out on the server.
+	ReadOnly bool
 }
 
 // Open connects to the server and looks at what it is. A replica is refused with
 // ErrReplica, since nothing could be replaced there.
 func Open(ctx context.Context, o OpenOptions) (*Store, error) {
-	s := &Store{base: o.Client}
+	s := &Store{base: o.Client, readOnly: o.ReadOnly}
 	s.base.DB, s.base.OnConnect = 0, onConnect(o.OnConnect)
 	first := s.newNode(s.base.Addr)
 	s.nodes = []*Node{first}
@@ -108,7 +113,7 @@ func (s *Store) look(ctx context.Context, dbs []int) error {
 			return err
 		}
 	} else {
-		if info["role"] == "slave" {
+		if info["role"] == "slave" && !s.readOnly {
 			return fmt.Errorf("%w of %s:%s", ErrReplica, info["master_host"], info["master_port"])
 		}
 		s.nodes[0].addSpaces(dbs, info)

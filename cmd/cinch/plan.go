@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type planOptions struct {
+	from []string
+
+	// What is asked of the source.
+	maxTime  time.Duration
+	maxBytes string
+	share    string
+	match    string
+	dbs      []int
+	keep     string
+	seed     uint64
+
+	// What is measured and wanted.
+	candidates   []string
+	dictionaries string
+	minimize     string
+	maxCPU       string
+	maxLatency   time.Duration
+	links        []string
+	rates        plan.Rates
+	prices       string
+	layout       price.Layout
+
+	// What comes out.
+	asJSON   bool
+	details  bool
+	write    string
+	listen   string
+	upstream string
+
+	bill string
+	disk diskOptions
+
+	out, errs io.Writer
+}
+
+func newPlanCommand() *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan SOURCE…",
+		Short: "Find out what compression would save, at what cost, and write the policy",
+		Long: `Find out what compression would save on data that exists, and what it would cost: sample a source, group what is in
+it, measure every codec, level and trained dictionary on each group with the code that runs in production, and price
+the result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
+
+Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, and http://host:9470, the admin
+page of a running gateway. It only reads, takes no more than --share of a server's time, and remembers numbers, no values.
+
+--bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
+--disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic.
+
+docs/PLAN.md says how figures come about and what they don't tell.
+
+Exit codes: 0 ok, 1 failed, 10 the source can't be reached, 130 interrupted.`,
+		Example: `  cinch plan ./exports orders.jsonl
+  cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
+  cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json
+  cinch plan --bill cur.parquet
+  cinch plan --disk btrfs /var/lib/postgresql/15/main`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o.from, o.out, o.errs = args, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			err := runPlan(ctx, o)
+			if ctx.Err() != nil {
+				return withCode(exitInterrupted, errors.New("interrupted"))
+			}
+			return err
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *planOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&o.maxTime, "max-time", 50*time.Second, "spend no more than about `TIME`: half of it reading, the rest measuring")
+	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
+	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
+	f.StringVar(&o.match, "match", "", "only keys that match `PATTERN`")
+	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
+	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
+	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
+	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: thirteen usual ones)")
+	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `files` beside the configuration, auto for ones that gateways train, or none")
+	f.StringVar(&o.minimize, "minimize", "cost", "`WHAT` is to be small: cost, latency or bytes")
+	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
+	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
+	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N`")
+	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
+	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
+	f.IntVar(&o.layout.Copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
+	f.IntVar(&o.layout.Zones, "zones", 1, "`N` availability zones that applications and copies are spread over")
+	f.Float64Var(&o.layout.WriteAmplification, "write-amplification", 1, "`FACTOR` by which writes to copies grow")
+	f.BoolVar(&o.asJSON, "json", false, "write JSON")
+	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
+	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:6380", "with --write: `ADDRESS` of the gateway")
+	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
+	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE` instead of a source")
+	o.disk.flags(f)
+}
+
+func runPlan(ctx context.Context, o planOptions) error {
+	switch {
+	case o.bill != "" && (o.disk.filesystem != "" || len(o.from) > 0):
+		return errors.New("--bill takes no source and no --disk")
+	case o.bill != "":
+		return runBill(o)
+	case len(o.from) == 0:
+		return ui.WithHint(errors.New("which source?"), "give files, a directory, redis://host or http://host:9470; or --bill FILE")
+	case o.disk.filesystem != "":
+		return runDisk(ctx, o)
+	}
+	p, limits, err := o.parse()
+	if err != nil {
+		return err
+	}
+	progress := ui.NewProgress(o.errs)
+	defer progress.Clear()
+	p.Progress = progress.Show
+	start := time.Now()
+	c, err := o.collect(ctx, &p, limits)
+	if err != nil {
+		return err
+	}
+	report, err := plan.Make(ctx, c, p)
+	if errors.Is(err, plan.ErrEmpty) {
+		return ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "is it the right one, and does it hold values?")
+	}
+	if err != nil {
+		return err
+	}
+	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
+	progress.Clear()
+	if err := o.keepSamples(c, report); err != nil {
+		return err
+	}
+	written, err := o.writeConfig(report)
+	if err != nil {
+		return err
+	}
+	return o.show(report, written)
+}
+
+// planLimits are what may be asked of the source.
+type planLimits struct {
+	bytes int64
+	share float64
+	until time.Time
+}
+
+func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
+	if p.Prices, err = o.priceTable(); err != nil {
+		return p, l, err
+	}
+	var bytes config.Bytes
+	if err := bytes.UnmarshalText([]byte(o.maxBytes)); err != nil {
+		return p, l, fmt.Errorf("--max-bytes: %w", err)
+	}
+	var share config.Percent
+	if err := share.UnmarshalText([]byte(o.share)); err != nil || share == 0 {
+		return p, l, ui.WithHint(fmt.Errorf("--share: %q is no share of a server's time", o.share), "write a percentage, as in 5%%")
+	}
+	if o.maxTime <= 0 || bytes <= 0 {
+		return p, l, errors.New("--max-time and --max-bytes have to be above zero")
+	}
+	now := time.Now()
+	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime / 2)}
+	p.MeasureDeadline = now.Add(o.maxTime)
+	p.Engine, p.Rates, p.Layout, p.MaxLatency = newEngine(), o.rates, o.layout, o.maxLatency
+	if _, ok := libzstd.New(); ok {
+		p.Train = libzstd.Train
+	}
+	return p, l, o.parseWishes(&p)
+}
+
+func (o *planOptions) priceTable() (price.Table, error) {
+	t, err := price.Default()
+	if err != nil || o.prices == "" {
+		return t, err
+	}
+	text, err := os.ReadFile(o.prices)
+	if err != nil {
+		return nil, err
+	}
+	if t, err = t.With(text); err != nil {
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", o.prices, err), "docs/PLAN.md has an example")
+	}
+	return t, nil
+}
+
+func (o *planOptions) parseWishes(p *plan.Options) error {
+	p.Minimize = plan.Objective(o.minimize)
+	switch p.Minimize {
+	case plan.MinCost, plan.MinLatency, plan.MinBytes:
+	default:
+		return ui.WithHint(fmt.Errorf("--minimize %q", o.minimize), "write cost, latency or bytes")
+	}
+	for _, text := range o.links {
+		l, err := plan.ParseLink(text)
+		if err != nil {
+			return ui.WithHint(fmt.Errorf("--link: %w", err), "write bandwidth and round-trip time, as in 100mbit,1.5ms")
+		}
+		p.Links = append(p.Links, l)
+	}
+	if len(p.Links) == 0 && (p.Minimize == plan.MinLatency || o.maxLatency > 0) {
+		return ui.WithHint(errors.New("latency depends on the link"), "name it, as in --link 100mbit,1.5ms")
+	}
+	if err := o.parseCPU(p); err != nil {
+		return err
+	}
+	switch o.dictionaries {
+	case "files", "auto":
+	case "none":
+		p.NoDictionaries = true
+	default:
+		return ui.WithHint(fmt.Errorf("--dictionaries %q", o.dictionaries), "write files, auto or none")
+	}
+	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.layout.Copies - 1), float64(o.layout.Zones - 1), o.layout.WriteAmplification} {
+		if !(n >= 0) {
+			return errors.New("rates can't be negative, and there is at least one copy in one zone")
+		}
+	}
+	p.Candidates = plan.DefaultCandidates()
+	if len(o.candidates) > 0 {
+		p.Candidates = nil
+	}
+	for _, text := range o.candidates {
+		c, err := plan.ParseCandidate(strings.TrimSpace(text))
+		if err != nil {
+			return ui.WithHint(err, "write settings, as in zstd-3, lz4, zstd-3+dict; brotli-5 to compare with")
+		}
+		p.Candidates = append(p.Candidates, c)
+	}
+	return nil
+}
+
+// parseCPU reads --max-cpu, which is a time for a value or a number of cores.
+func (o *planOptions) parseCPU(p *plan.Options) (err error) {
+	if o.maxCPU == "" {
+		return nil
+	}
+	if p.MaxCores, err = strconv.ParseFloat(o.maxCPU, 64); err == nil && p.MaxCores > 0 {
+		return nil
+	}
+	if p.MaxCPU, err = time.ParseDuration(o.maxCPU); err == nil && p.MaxCPU > 0 {
+		return nil
+	}
+	return ui.WithHint(fmt.Errorf("--max-cpu %q", o.maxCPU), "write a time for one value, as in 50us, or a number of cores, as in 0.5")
+}
+
+// collect reads the source.
+func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
+	for _, from := range o.from {
+		if strings.Contains(from, "://") && len(o.from) > 1 {
+			return nil, ui.WithHint(errors.New("a server is planned by itself"), "name one server, or any number of files and directories")
+		}
+	}
+	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
+	case isStoreURL(o.from[0]):
+		return o.collectRedis(ctx, p, l)
+	case found && (scheme == "http" || scheme == "https"):
+		return nil, errors.New("http:// is not there yet")
+	case found:
+		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix:// and http:// of an admin page")
+	}
+	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
+	var err error
+	p.Source, err = plan.Files(ctx, c, o.from, plan.FileOptions{MaxBytes: l.bytes, Progress: p.Progress})
+	return c, err
+}
+
+// show prints the report.
+func (o *planOptions) show(r *plan.Report, written []string) error {
+	if o.asJSON {
+		return writeJSON(o.out, r)
+	}
+	if err := r.Text(o.out, plan.TextOptions{Width: terminalWidth(o.out), Details: o.details}); err != nil {
+		return err
+	}
+	for _, name := range written {
+		fmt.Fprintf(o.errs, "wrote %s\n", name)
+	}
+	return nil
+}
+
+// terminalWidth is that of the terminal, as COLUMNS says where it is none.
+func terminalWidth(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
+		return n
+	}
+	return ui.Width(w)
+}
+
+// writeConfig writes the configuration and its dictionaries, and returns the files' names.
+func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) {
+	if o.write == "" {
+		return nil, nil
+	}
+	upstream := o.upstream
+	if upstream == "" {
+		upstream = "redis://127.0.0.1:6379"
+		if isStoreURL(o.from[0]) {
+			upstream = withoutDatabase(o.from[0])
+		}
+	}
+	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
+	text, files, err := r.Config(plan.WriteOptions{Listen: o.listen, Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		name := filepath.Join(filepath.Dir(o.write), f.FileName(base))
+		if err := dict.Save(name, f.Dict); err != nil {
+			return nil, ui.WithHint(err, "choose another name for --write")
+		}
+		written = append(written, name)
+	}
+	if err := createPrivate(o.write, text); err != nil {
+		return nil, ui.WithHint(err, "choose another name for --write")
+	}
+	return append(written, o.write), nil
+}
+
+// createPrivate writes a file that must not exist, for its owner only: an upstream's URL
+// may hold a password.
+func createPrivate(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// keepSamples writes the samples where --keep-samples says so.
+func (o *planOptions) keepSamples(c *plan.Collector, r *plan.Report) error {
+	if o.keep == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.keep, 0o700); err != nil {
+		return err
+	}
+	return c.Samples(func(group string, i int, value []byte) error {
+		return createPrivate(filepath.Join(o.keep, fmt.Sprintf("%s-%05d", group, i)), value)
+	})
+}

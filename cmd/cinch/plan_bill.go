@@ -1,0 +1,5 @@
+package main
+
+import "errors"
+
+func runBill(planOptions) error { return errors.New("not yet") }

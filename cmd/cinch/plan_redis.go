@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/store"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// collectRedis samples the databases of a Redis server, or of a cluster's primaries.
+func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
+	access, err := openStore(ctx, o.from[0])
+	if err != nil {
+		return nil, err
+	}
+	defer access.Close()
+	dbs := o.dbs
+	if u, err := url.Parse(o.from[0]); err == nil && dbs == nil && len(u.Path) > 1 && u.Scheme != "unix" {
+		dbs = []int{access.options.DB}
+	}
+	options := access.options
+	options.ReadTimeout, options.WriteTimeout = walkTimeout, walkTimeout
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: options, DBs: dbs, ReadOnly: true})
+	if err != nil {
+		return nil, planFailure(access, err)
+	}
+	defer s.Close()
+	ko := plan.KeysOptions{Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Progress: p.Progress}
+	for _, n := range s.Nodes() {
+		for _, space := range n.Spaces() {
+			ko.Spaces = append(ko.Spaces, space)
+		}
+	}
+	ko.Activity = func(ctx context.Context) (sum store.Activity, err error) {
+		for _, n := range s.Nodes() {
+			a, err := n.Activity(ctx)
+			if err != nil {
+				return sum, err
+			}
+			sum.CPUSeconds += a.CPUSeconds
+			sum.Reads += a.Reads
+			sum.Writes += a.Writes
+			sum.Uptime = max(sum.Uptime, a.Uptime)
+		}
+		return sum, nil
+	}
+	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.seed})
+	if p.Source, err = plan.Keys(ctx, c, ko); err != nil {
+		return nil, planFailure(access, err)
+	}
+	p.Source.Name = access.name
+	return c, nil
+}
+
+// planFailure says which rights it takes where one is missing.
+func planFailure(s *storeAccess, err error) error {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "planning takes +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list")
+	}
+	return s.failure(err)
+}
+
+// withoutDatabase takes the database off a URL: clients of a gateway select their own.
+func withoutDatabase(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme == "unix" {
+		return rawURL
+	}
+	u.Path, u.RawQuery = "", ""
+	return u.String()
+}

@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// A Candidate is a setting to measure.
+type Candidate struct {
+	Setting    codec.Setting // without a dictionary's number
+	Dictionary bool          // with one trained for the group
+
+	// Brotli, unless it is 0, is a quality to compare with. Cinch can't store it.
+	Brotli int
+}
+
+// String is the candidate as tables and --candidates have it: "zstd-3", "zstd-3+dict".
+func (c Candidate) String() string {
+	switch {
+	case c.Brotli > 0:
+		return fmt.Sprintf("brotli-%d", c.Brotli)
+	case c.Dictionary:
+		return c.Setting.String() + "+dict"
+	}
+	return c.Setting.String()
+}
+
+// ErrCandidate: a text that is no candidate.
+var ErrCandidate = errors.New("no candidate")
+
+// ParseCandidate reads what String prints.
+func ParseCandidate(text string) (Candidate, error) {
+	var c Candidate
+	if n, ok := strings.CutPrefix(text, "brotli-"); ok {
+		if _, err := fmt.Sscanf(n, "%d", &c.Brotli); err != nil || c.Brotli < 1 || c.Brotli > brotli.BestCompression || c.String() != text {
+			return c, fmt.Errorf("%w: %q: brotli has qualities 1 to %d", ErrCandidate, text, brotli.BestCompression)
+		}
+		return c, nil
+	}
+	setting, dictionary := strings.CutSuffix(text, "+dict")
+	var err error
+	if c.Setting, err = codec.ParseSetting(setting); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrCandidate, err)
+	}
+	if c.Dictionary = dictionary; dictionary && c.Setting.Codec != codec.Zstd || c.Setting.Dict != 0 {
+		return c, fmt.Errorf("%w: %q: only zstd takes a dictionary, as in zstd-3+dict", ErrCandidate, text)
+	}
+	return c, nil
+}
+
+// DefaultCandidates is what is measured unless somebody asks for others.
+func DefaultCandidates() []Candidate {
+	var all []Candidate
+	for _, text := range []string{
+		"snappy", "s2", "minlz", "lz4", "zstd-1", "zstd-3", "zstd-6", "zstd-9", "zlib-6", "brotli-5",
+		"zstd-1+dict", "zstd-3+dict", "zstd-9+dict",
+	} {
+		c, err := ParseCandidate(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// sealer seals and opens values as a candidate has it.
+type sealer interface {
+	seal(dst, value []byte, worth func(raw, sealed int) bool) []byte
+	open(dst, stored []byte) ([]byte, error)
+}
+
+// production is the very code that a gateway runs.
+type production struct {
+	s  *cinch.Sealer
+	st codec.Setting
+}
+
+func (p production) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+	return p.s.Seal(dst, value, p.st, worth)
+}
+
+func (p production) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
+
+// one is the only dictionary there is.
+type one struct{ d *codec.Dict }
+
+func (o one) Dictionary(number uint32) (*codec.Dict, error) {
+	if o.d == nil || o.d.Number() != number {
+		return nil, cinch.ErrDictMissing
+	}
+	return o.d, nil
+}
+
+// sealer makes the candidate ready. d is the group's dictionary.
+func (c Candidate) sealer(e *codec.Engine, d *codec.Dict) sealer {
+	if c.Brotli > 0 {
+		return &compared{quality: c.Brotli}
+	}
+	st := c.Setting
+	if c.Dictionary {
+		st.Dict = d.Number()
+	}
+	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: one{d}}), st}
+}
+
+// compared is Brotli, with as many bytes before it as an envelope would have.
+type compared struct {
+	quality int
+	w       *brotli.Writer
+	r       *brotli.Reader
+}
+
+const (
+	envelopeBytes = 11
+	comparedMark  = 0xff // a first byte that tells it from a value that was left as it was
+)
+
+func (b *compared) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+	out := bytes.NewBuffer(append(dst, bytes.Repeat([]byte{comparedMark}, envelopeBytes)...))
+	if b.w == nil {
+		b.w = brotli.NewWriterLevel(out, b.quality)
+	}
+	b.w.Reset(out)
+	_, err := b.w.Write(value)
+	if err = errors.Join(err, b.w.Close()); err != nil || !worth(len(value), out.Len()-len(dst)) {
+		return append(dst, value...)
+	}
+	return out.Bytes()
+}
+
+func (b *compared) open(dst, stored []byte) ([]byte, error) {
+	if !bytes.HasPrefix(stored, bytes.Repeat([]byte{comparedMark}, envelopeBytes)) {
+		return append(dst, stored...), nil
+	}
+	src := bytes.NewReader(stored[envelopeBytes:])
+	if b.r == nil {
+		b.r = brotli.NewReader(src)
+	}
+	if err := b.r.Reset(src); err != nil {
+		return dst, err
+	}
+	out := bytes.NewBuffer(dst)
+	_, err := io.Copy(out, b.r)
+	return out.Bytes(), err
+}

@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"bytes"
+	"math"
+	"math/bits"
+)
+
+// Group is what is known of the values of one pattern and type: how many there are, how
+// long they are, and a sample of them.
+type Group struct {
+	sizes  sizes
+	skip   map[string]float64 // values, or names, that were not read or can't be measured, by reason
+	sample sample
+}
+
+func newGroup() *Group { return &Group{sample: sample{keep: 1}} }
+
+// add counts a value, which costs so many bytes where it is held, and of which there are
+// weight as far as anybody knows.
+func (g *Group) add(value []byte, cost int, chance, weight float64) {
+	g.sizes.add(len(value), cost, weight)
+	g.sample.add(value, chance)
+}
+
+func (g *Group) left(reason string, weight float64) {
+	if g.skip == nil {
+		g.skip = make(map[string]float64)
+	}
+	g.skip[reason] += weight
+}
+
+func (g *Group) merge(o *Group) {
+	g.sizes.merge(&o.sizes)
+	for reason, w := range o.skip {
+		g.left(reason, w)
+	}
+	g.sample.merge(&o.sample)
+}
+
+// sizes are sums over values, weighted by the inverse of the chance that a value had to be
+// looked at, so that they are fair whatever that chance was at the time.
+type sizes struct {
+	seen    float64 // values looked at
+	values  float64 // that they stand for
+	bytes   float64
+	cost    float64          // bytes that they take where they are held
+	squares float64          // of costs
+	buckets [buckets]float64 // values of up to 1, 2, 4 … bytes
+}
+
+const buckets = 33
+
+func (s *sizes) add(n, cost int, weight float64) {
+	s.seen++
+	s.values += weight
+	s.bytes += weight * float64(n)
+	s.cost += weight * float64(cost)
+	s.squares += weight * float64(cost) * float64(cost)
+	s.buckets[min(bits.Len(uint(max(n-1, 0))), buckets-1)] += weight
+}
+
+func (s *sizes) merge(o *sizes) {
+	s.seen += o.seen
+	s.values += o.values
+	s.bytes += o.bytes
+	s.cost += o.cost
+	s.squares += o.squares
+	for i := range s.buckets {
+		s.buckets[i] += o.buckets[i]
+	}
+}
+
+func (s *sizes) mean() float64 {
+	if s.values == 0 {
+		return 0
+	}
+	return s.bytes / s.values
+}
+
+// quantile is an upper bound, a power of two, of the length of that share of the values.
+func (s *sizes) quantile(q float64) int64 {
+	left := q * s.values
+	for i, n := range s.buckets {
+		if left -= n; left <= 0 {
+			return 1 << i
+		}
+	}
+	return 1 << (buckets - 1)
+}
+
+// error is the standard error of the mean cost, as a share of it.
+func (s *sizes) error() float64 {
+	if s.seen < 2 || s.cost == 0 {
+		return 0
+	}
+	mean := s.cost / s.values
+	variance := max(s.squares/s.values-mean*mean, 0)
+	unseen := max(1-s.seen/s.values, 0)
+	return math.Sqrt(variance*unseen/s.seen) / mean
+}
+
+// sample is a uniform sample: it holds those values whose chance, a random number of 0 to
+// 1 that each drew once, is below keep. When it gets too long keep is lowered, which drops
+// values without regard to what they are; so samples can be merged, too.
+type sample struct {
+	keep   float64
+	values [][]byte
+	chance []float64
+	bytes  int
+}
+
+func (s *sample) add(value []byte, chance float64) {
+	if chance < s.keep {
+		s.values, s.chance = append(s.values, bytes.Clone(value)), append(s.chance, chance)
+		s.bytes += len(value) + sliceBytes
+	}
+}
+
+// sliceBytes is what a value takes beside its bytes.
+const sliceBytes = 48
+
+// lower drops what is not below keep.
+func (s *sample) lower(keep float64) {
+	if keep >= s.keep {
+		return
+	}
+	s.keep = keep
+	n := 0
+	for i, c := range s.chance {
+		if c < keep {
+			s.values[n], s.chance[n] = s.values[i], c
+			n++
+		} else {
+			s.bytes -= len(s.values[i]) + sliceBytes
+		}
+	}
+	clear(s.values[n:])
+	s.values, s.chance = s.values[:n], s.chance[:n]
+}
+
+// shrink drops values until at most limit bytes are left. One value may stay that is longer.
+func (s *sample) shrink(limit int) {
+	for s.bytes > limit && len(s.values) > 1 {
+		s.lower(s.keep * 0.75)
+	}
+}
+
+func (s *sample) merge(o *sample) {
+	s.lower(o.keep)
+	o.lower(s.keep)
+	s.values, s.chance = append(s.values, o.values...), append(s.chance, o.chance...)
+	s.bytes += o.bytes
+}

@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// Objective is what is to be as small as possible.
+type Objective string
+
+// The objectives.
+const (
+	MinCost    Objective = "cost"
+	MinLatency Objective = "latency"
+	MinBytes   Objective = "bytes"
+)
+
+// SourceInfo is what the kind of source decides.
+type SourceInfo struct {
+	Name     string // without credentials
+	Protocol string // of the gateway that could serve it; "" for none
+	Medium   price.Medium
+	Cost     Cost                    // nil: lengths
+	Never    func(value []byte) bool // values that are never sealed; nil: none
+	Seals    func(kind string) bool  // kinds that a gateway seals; nil: all
+	DictCost float64                 // bytes that the store holds for each byte of a dictionary
+	Rates    Rates                   // observed; 0: unknown
+	Whole    bool                    // all of it was looked at
+	Total    int64                   // names that there are; 0: unknown
+	Bytes    int64                   // of files; 0: unknown
+	Notes    []string                // for people
+}
+
+// Rates are operations a second on the whole source.
+type Rates struct {
+	Reads  float64 `json:"reads_per_second"`
+	Writes float64 `json:"writes_per_second"`
+}
+
+// Options say what to measure and what to want. Engine, Prices and Candidates have to be
+// there.
+type Options struct {
+	Source     SourceInfo
+	Engine     *codec.Engine
+	Train      dict.Trainer // libzstd's; nil: pure Go's
+	Candidates []Candidate
+	MaxGroups  int // measured; 0: 24. The smallest ones beyond are put together and left alone
+	MinSize    int // bytes; smaller values are left alone; 0: 64
+	MinGain    float64
+
+	Minimize        Objective
+	MaxCPU          time.Duration // of compressing and opening a value; 0: any
+	MaxCores        float64       // at the rates; 0: any
+	MaxLatency      time.Duration // that a value may lose, on the first link; 0: any
+	Links           []Link
+	Rates           Rates // 0: the source's, or what DefaultRates assumes
+	Prices          price.Table
+	Layout          price.Layout
+	NoDictionaries  bool
+	Progress        func(done float64, what string)
+	MeasureDeadline time.Time // groups that are not measured by then are left alone; zero: none
+}
+
+// What is assumed about values when nobody knows the rates, each a day.
+const (
+	assumedWrites = 1
+	assumedReads  = 10
+)
+
+// ErrEmpty: the source holds nothing that could be measured.
+var ErrEmpty = errors.New("nothing to measure")
+
+type planner struct{ Options }
+
+// Make measures what was collected and returns the plan.
+func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
+	o.setDefaults()
+	p := &planner{o}
+	all := c.found()
+	if len(all) == 0 {
+		return nil, ErrEmpty
+	}
+	r := p.newReport(c)
+	values := 0.0
+	for _, f := range all {
+		values += f.sizes.values * f.scale
+	}
+	if r.Rates = p.rates(values); values > 0 {
+		r.perValue = Rates{r.Rates.Reads / values, r.Rates.Writes / values}
+	}
+	total := 0.0
+	for _, f := range all {
+		total += f.sizes.cost * f.scale
+	}
+	done := 0.0
+	for i, f := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r.left(f)
+		if f.sizes.seen == 0 {
+			continue
+		}
+		p.progress(done/max(total, 1), f.pattern)
+		if i >= p.MaxGroups || f.pattern == everythingElse {
+			r.rest(f)
+			continue
+		}
+		g, err := p.group(ctx, f, r)
+		if err != nil {
+			return nil, err
+		}
+		done += f.sizes.cost * f.scale
+		r.add(g)
+	}
+	if len(r.Groups) == 0 && r.Rest.Groups == 0 {
+		return nil, ErrEmpty
+	}
+	r.finish()
+	return r, nil
+}
+
+func (o *Options) setDefaults() {
+	o.MaxGroups = cmp.Or(o.MaxGroups, 24)
+	o.MinSize = cmp.Or(o.MinSize, 64)
+	if o.MinGain == 0 {
+		o.MinGain = 0.10
+	}
+	o.Minimize = cmp.Or(o.Minimize, MinCost)
+	o.Source.Medium = cmp.Or(o.Source.Medium, price.OnDisk)
+	if o.Source.Cost == nil {
+		o.Source.Cost = plainCost
+	}
+}
+
+func (p *planner) progress(done float64, what string) {
+	if p.Progress != nil {
+		p.Progress(done, "measuring "+what)
+	}
+}
+
+// rates are those that were given, or observed, or assumed.
+func (p *planner) rates(values float64) Rates {
+	r := p.Rates
+	if r == (Rates{}) {
+		r = p.Source.Rates
+	}
+	if r == (Rates{}) && p.Source.Medium != price.OnWire {
+		r = Rates{Reads: values * assumedReads / 86400, Writes: values * assumedWrites / 86400}
+	}
+	return r
+}
+
+// group measures all candidates on one group and chooses among them.
+func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, error) {
+	g := p.newGroup(f, r)
+	if p.Source.Seals != nil && !p.Source.Seals(f.kind) {
+		g.leave("values of this type are never sealed")
+		return g, nil
+	}
+	if len(f.sample.values) == 0 {
+		g.leave("nothing of it could be read")
+		return g, nil
+	}
+	if !p.MeasureDeadline.IsZero() && time.Now().After(p.MeasureDeadline) {
+		g.leave("the time was up before it was measured")
+		return g, nil
+	}
+	learn, test := halve(f.sample.values)
+	test = enough(test)
+	g.Measured = len(test)
+	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
+	d := p.dictionary(ctx, learn, f)
+	g.Trained = d
+	for _, c := range p.Candidates {
+		if c.Dictionary && d == nil {
+			continue
+		}
+		m, err := measure(ctx, c.sealer(p.Engine, d), rules, test, f.sizes.values*f.scale)
+		if err != nil {
+			return nil, wrapCandidate(c, err)
+		}
+		m.Candidate = c
+		if c.Dictionary {
+			m.DictBytes = len(d.Content())
+			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
+		}
+		g.Options = append(g.Options, p.option(g, &m, r))
+	}
+	p.choose(g)
+	return g, nil
+}
+
+func (p *planner) dictionary(ctx context.Context, learn [][]byte, f found) *codec.Dict {
+	for _, c := range p.Candidates {
+		if c.Dictionary && !p.NoDictionaries {
+			return p.train(ctx, learn, f.sizes.bytes*f.scale)
+		}
+	}
+	return nil
+}

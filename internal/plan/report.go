@@ -1,0 +1,252 @@
+package plan
+
+import (
+	"math"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// Report is a plan. Its JSON is a contract: fields are added, never renamed. Bytes are of
+// one copy, as the source's accounting has them; money is US dollars a month.
+type Report struct {
+	Source    string             `json:"source"`
+	Protocol  string             `json:"protocol,omitempty"`
+	Medium    price.Medium       `json:"medium"`
+	Minimize  Objective          `json:"minimize"`
+	LookedAt  LookedAt           `json:"looked_at"`
+	Rates     Rates              `json:"rates"`
+	Assumed   bool               `json:"rates_assumed"` // neither given nor observed
+	Layout    LayoutInfo         `json:"layout"`
+	Links     []string           `json:"links,omitempty"`
+	Groups    []*GroupPlan       `json:"groups"`
+	Rest      Rest               `json:"everything_else"`
+	Left      map[string]float64 `json:"left,omitempty"` // values, or names, that were not measured, by reason
+	Now       int64              `json:"bytes_now"`
+	NowMargin int64              `json:"bytes_now_margin"` // 95 %
+	After     int64              `json:"bytes_after"`      // with what is recommended, dictionaries included
+	Margin    int64              `json:"bytes_after_margin"`
+	Cores     float64            `json:"cores"`
+	BillNow   price.Bill         `json:"month_now"`
+	BillAfter price.Bill         `json:"month_after"`
+	Notes     []string           `json:"notes,omitempty"`
+	Prices    price.Table        `json:"prices"`
+	Zstd      string             `json:"zstd"` // implementation that was measured
+	MadeAt    time.Time          `json:"made_at"`
+
+	perValue Rates
+}
+
+// LookedAt says how much was looked at.
+type LookedAt struct {
+	Whole      bool    `json:"whole"`
+	Names      int64   `json:"names"`
+	Total      int64   `json:"total_names,omitempty"` // that there are; 0: unknown
+	TotalBytes int64   `json:"total_bytes,omitempty"` // of files; 0: unknown
+	Values     int64   `json:"values"`
+	Bytes      int64   `json:"bytes"`
+	Took       Seconds `json:"seconds"`
+}
+
+// Seconds is a time in JSON.
+type Seconds float64
+
+// LayoutInfo is price.Layout in JSON.
+type LayoutInfo struct {
+	Copies             int     `json:"copies"`
+	Zones              int     `json:"zones"`
+	WriteAmplification float64 `json:"write_amplification"`
+}
+
+// Rest is what is in no group of the plan.
+type Rest struct {
+	Groups int     `json:"groups"`
+	Values float64 `json:"values"`
+	Bytes  int64   `json:"bytes"`
+}
+
+// GroupPlan is what is known of one group, and what to do about it.
+type GroupPlan struct {
+	Space    string      `json:"space,omitempty"`
+	Pattern  string      `json:"pattern"`
+	Type     string      `json:"type,omitempty"`
+	Values   float64     `json:"values"`
+	Mean     float64     `json:"mean_bytes"` // length of a value
+	Median   int64       `json:"median_bytes_at_most"`
+	P99      int64       `json:"p99_bytes_at_most"`
+	Now      int64       `json:"bytes_now"`
+	Margin   int64       `json:"bytes_now_margin"`
+	Measured int         `json:"measured_values"`
+	BillNow  price.Bill  `json:"month_now"`
+	Options  []Option    `json:"candidates"`
+	Choice   int         `json:"choice"` // place in candidates, -1: leave it alone
+	Why      string      `json:"why"`
+	Sizes    []SizeCount `json:"sizes"`
+
+	Trained *codec.Dict `json:"-"` // for those candidates that have one
+
+	nowError float64
+}
+
+// SizeCount is a bar of a histogram.
+type SizeCount struct {
+	UpTo   int64   `json:"up_to_bytes"`
+	Values float64 `json:"values"`
+}
+
+// Option is what a candidate would mean for the whole group.
+type Option struct {
+	Name            string      `json:"name"`
+	Comparison      bool        `json:"comparison,omitempty"` // Cinch can't store it
+	After           int64       `json:"bytes_after"`
+	Margin          int64       `json:"bytes_after_margin"`
+	Ratio           float64     `json:"ratio"`  // now by after
+	Sealed          float64     `json:"sealed"` // share of values
+	StoredMean      float64     `json:"stored_mean_bytes"`
+	CompressMicros  float64     `json:"compress_us"`
+	OpenMicros      float64     `json:"open_us"`
+	Cores           float64     `json:"cores"`
+	DictionaryBytes int         `json:"dictionary_bytes,omitempty"`
+	DictionaryCost  int64       `json:"dictionary_cost_bytes,omitempty"`
+	Latency         []LinkDelta `json:"latency,omitempty"`
+	Bill            price.Bill  `json:"month"`
+	Front           bool        `json:"front"`               // no other is better in bytes and CPU both
+	Ruled           string      `json:"ruled_out,omitempty"` // why it may not be chosen
+
+	candidate Candidate
+}
+
+// LinkDelta is by how much a value of average length gets faster (below 0) or slower.
+type LinkDelta struct {
+	Link        string  `json:"link"`
+	PlainMicros float64 `json:"plain_us"` // what it takes now
+	ReadMicros  float64 `json:"read_us"`
+	WriteMicros float64 `json:"write_us"`
+}
+
+func (p *planner) newReport(c *Collector) *Report {
+	r := &Report{
+		Source: p.Source.Name, Protocol: p.Source.Protocol, Medium: p.Source.Medium, Minimize: p.Minimize,
+		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
+		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1), max(p.Layout.WriteAmplification, 1)},
+		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
+		Assumed: p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
+		Groups:  []*GroupPlan{},
+	}
+	for _, l := range p.Links {
+		r.Links = append(r.Links, l.Name)
+	}
+	return r
+}
+
+func (p *planner) newGroup(f found, r *Report) *GroupPlan {
+	s := &f.sizes
+	g := &GroupPlan{
+		Space: f.space, Pattern: f.pattern, Type: f.kind, Values: s.values * f.scale, Mean: s.mean(),
+		Median: s.quantile(0.5), P99: s.quantile(0.99), Now: int64(s.cost * f.scale), Choice: -1,
+		nowError: s.error(), Options: []Option{},
+	}
+	g.Margin = int64(margin(int(s.seen)) * g.nowError * float64(g.Now))
+	for i, n := range s.buckets {
+		if n > 0 {
+			g.Sizes = append(g.Sizes, SizeCount{1 << i, math.Round(n * f.scale)})
+		}
+	}
+	g.BillNow = p.Prices.Month(p.Source.Medium, r.load(g, float64(g.Now), g.Mean), p.Layout)
+	return g
+}
+
+// load is what the group asks of the store when values take so much of it and of the wire.
+func (r *Report) load(g *GroupPlan, stored, wire float64) price.Load {
+	return price.Load{
+		Stored: stored, Wire: wire,
+		ReadsPerSecond: r.perValue.Reads * g.Values, WritesPerSecond: r.perValue.Writes * g.Values,
+	}
+}
+
+// option extends what was measured to the whole group.
+func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
+	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
+	n := float64(max(m.Values, 1))
+	o := Option{
+		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
+		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
+		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
+		DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,
+	}
+	if m.Raw > 0 {
+		o.StoredMean = g.Mean * float64(m.Stored) / float64(m.Raw)
+	}
+	o.Margin = int64(margin(m.Values) * math.Hypot(m.ratioError, g.nowError) * after)
+	if after > 0 {
+		o.Ratio = float64(g.Now) / after
+	}
+	load := r.load(g, after, o.StoredMean)
+	load.CompressSeconds, load.OpenSeconds = m.CompressSeconds, m.OpenSeconds
+	o.Cores = load.Cores()
+	o.Bill = p.Prices.Month(p.Source.Medium, load, p.Layout)
+	for _, l := range p.Links {
+		plain := l.seconds(g.Mean)
+		faster := plain - l.seconds(o.StoredMean)
+		o.Latency = append(o.Latency, LinkDelta{
+			Link: l.Name, PlainMicros: plain * 1e6,
+			ReadMicros: (m.OpenSeconds - faster) * 1e6, WriteMicros: (m.CompressSeconds - faster) * 1e6,
+		})
+	}
+	return o
+}
+
+func (g *GroupPlan) leave(why string) { g.Choice, g.Why = -1, why }
+
+// Chosen is the recommended candidate, nil when the group is to be left alone.
+func (g *GroupPlan) Chosen() *Option {
+	if g.Choice < 0 {
+		return nil
+	}
+	return &g.Options[g.Choice]
+}
+
+// After is the group's bytes with what is recommended.
+func (g *GroupPlan) After() int64 {
+	if o := g.Chosen(); o != nil {
+		return o.After
+	}
+	return g.Now
+}
+
+func (r *Report) add(g *GroupPlan) { r.Groups = append(r.Groups, g) }
+
+func (r *Report) left(f found) {
+	for reason, n := range f.skip {
+		if r.Left == nil {
+			r.Left = make(map[string]float64)
+		}
+		r.Left[reason] += math.Round(n * f.scale)
+	}
+}
+
+func (r *Report) rest(f found) {
+	r.Rest.Groups++
+	r.Rest.Values += math.Round(f.sizes.values * f.scale)
+	r.Rest.Bytes += int64(f.sizes.cost * f.scale)
+}
+
+// finish sums up. Errors of groups are independent, so their squares add up.
+func (r *Report) finish() {
+	r.Now, r.After = r.Rest.Bytes, r.Rest.Bytes
+	var now, after float64
+	for _, g := range r.Groups {
+		r.Now += g.Now
+		r.After += g.After()
+		now += float64(g.Margin) * float64(g.Margin)
+		bill, m := g.BillNow, g.Margin
+		if o := g.Chosen(); o != nil {
+			bill, m = o.Bill, o.Margin
+			r.Cores += o.Cores
+		}
+		after += float64(m) * float64(m)
+		r.BillNow, r.BillAfter = r.BillNow.Add(g.BillNow), r.BillAfter.Add(bill)
+	}
+	r.NowMargin, r.Margin = int64(math.Sqrt(now)), int64(math.Sqrt(after))
+}

@@ -1,0 +1,302 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// TextOptions say how a report is printed.
+type TextOptions struct {
+	Width   int  // columns of the terminal; 0: 80
+	Details bool // all candidates of all groups, not only the front of the largest ones
+}
+
+// wide is from where on there is room for money and CPU in the first table, and shownGroups
+// how many groups get a table of their own.
+const (
+	wide        = 110
+	shownGroups = 4
+)
+
+// Text writes the report for people.
+func (r *Report) Text(w io.Writer, o TextOptions) error {
+	o.Width = cmp.Or(o.Width, 80)
+	t := &text{w: w, r: r, o: o}
+	t.lookedAt()
+	if err := t.groups(); err != nil {
+		return err
+	}
+	t.totals()
+	if err := t.candidates(); err != nil {
+		return err
+	}
+	t.notes()
+	return t.err
+}
+
+type text struct {
+	w   io.Writer
+	r   *Report
+	o   TextOptions
+	err error
+}
+
+func (t *text) line(format string, args ...any) {
+	if _, err := fmt.Fprintf(t.w, format+"\n", args...); t.err == nil {
+		t.err = err
+	}
+}
+
+// prose breaks a line at the width.
+func (t *text) prose(s string) {
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.o.Width {
+			t.line("%s", line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	t.line("%s", line)
+}
+
+func (t *text) lookedAt() {
+	l := t.r.LookedAt
+	s := fmt.Sprintf("%s: %s values (%s) read", t.r.Source, Count(float64(l.Values)), ui.Size(l.Bytes))
+	switch {
+	case l.Names > 0 && l.Total > l.Names:
+		s += fmt.Sprintf(" of %s of %s names", Count(float64(l.Names)), Count(float64(l.Total)))
+	case l.Total > 0:
+		s += fmt.Sprintf(" of all %s names", Count(float64(l.Names)))
+	case l.TotalBytes > 0:
+		s += fmt.Sprintf(" of %s", ui.Size(l.TotalBytes))
+	}
+	t.prose(fmt.Sprintf("%s in %.1f s. Margins are of 95%%.", s, float64(l.Took)))
+	t.line("")
+}
+
+func (t *text) groups() error {
+	header := []string{"group", "values", "now", "after", "+-", "saves", "do"}
+	big := t.o.Width >= wide
+	if big {
+		header = append(header, "us in/out", "$/month now", "after")
+	}
+	room := t.room(big)
+	var rows [][]string
+	for _, g := range t.r.Groups {
+		row := []string{shorten(g.label(), room), Count(g.Values), ui.Size(g.Now), "", "", "", "leave alone"}
+		cpu, money := "", ""
+		if o := g.Chosen(); o != nil {
+			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name
+			cpu = fmt.Sprintf("%s/%s", micros(o.CompressMicros), micros(o.OpenMicros))
+			money = dollars(o.Bill.Total())
+		}
+		if big {
+			row = append(row, cpu, dollars(g.BillNow.Total()), money)
+		}
+		rows = append(rows, row)
+	}
+	if t.r.Rest.Groups > 0 {
+		rows = append(rows, []string{fmt.Sprintf("%d small groups", t.r.Rest.Groups), Count(t.r.Rest.Values), ui.Size(t.r.Rest.Bytes), "", "", "", "leave alone"})
+	}
+	rows = append(rows, []string{"total", "", ui.Size(t.r.Now), ui.Size(t.r.After), share(t.r.Margin, t.r.After), saves(t.r.Now, t.r.After)})
+	if err := ui.Table(t.w, header, rows); err != nil {
+		return err
+	}
+	t.line("")
+	return nil
+}
+
+// room is what the other columns leave for the names of groups.
+func (t *text) room(big bool) int {
+	others := 58
+	if big {
+		others = 92
+	}
+	return max(t.o.Width-others, 14)
+}
+
+func (t *text) totals() {
+	r := t.r
+	now, after := r.BillNow, r.BillAfter
+	where := map[price.Medium]string{price.InMemory: "memory", price.OnDisk: "SSD", price.OnWire: "wire"}[r.Medium]
+	t.prose(fmt.Sprintf("A month: $%s now, $%s after: %s $%s -> %s, traffic between zones $%s -> %s, CPU of compression $%s (%.3g cores).",
+		dollars(now.Total()), dollars(after.Total()), where, dollars(now.Storage), dollars(after.Storage),
+		dollars(now.Traffic), dollars(after.Traffic), dollars(after.CPU), r.Cores))
+	how := fmt.Sprintf("At %s reads and %s writes a second, %s in %s.", rate(r.Rates.Reads), rate(r.Rates.Writes),
+		plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
+	if r.Assumed {
+		how = fmt.Sprintf("Rates are not known: it is assumed that a value is written once and read ten times a day (--reads, --writes). %s in %s (--copies, --zones).",
+			plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
+	}
+	t.prose(how)
+	t.line("")
+}
+
+func (t *text) candidates() error {
+	for i, g := range t.r.Groups {
+		if len(g.Options) == 0 || i >= shownGroups && !t.o.Details {
+			continue
+		}
+		t.prose(fmt.Sprintf("%s: %s on average, half are of at most %s, 99%% of at most %s; %s",
+			shorten(g.label(), 60), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), plural(g.Measured, "value measured", "values measured")))
+		if err := t.candidatesOf(g); err != nil {
+			return err
+		}
+		if g.Choice < 0 {
+			t.prose("-> leave it alone: " + g.Why)
+		} else {
+			t.prose(fmt.Sprintf("-> %s: %s", g.Options[g.Choice].Name, g.Why))
+		}
+		t.line("")
+	}
+	return nil
+}
+
+func (t *text) candidatesOf(g *GroupPlan) error {
+	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "us in", "us out", "$/month"}
+	if len(t.r.Links) > 0 {
+		header = append(header, "read", "write")
+	}
+	var rows [][]string
+	for i := range g.Options {
+		o := &g.Options[i]
+		mark := ""
+		switch {
+		case i == g.Choice:
+			mark = ">"
+		case o.Front:
+			mark = "*"
+		case !t.o.Details:
+			continue
+		}
+		name := o.Name
+		if o.Comparison {
+			name += " (no codec)"
+		}
+		row := []string{
+			mark, name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
+			micros(o.CompressMicros), micros(o.OpenMicros), dollars(o.Bill.Total()),
+		}
+		if len(o.Latency) > 0 {
+			row = append(row, delta(o.Latency[0].ReadMicros), delta(o.Latency[0].WriteMicros))
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return ui.Table(t.w, header, rows)
+}
+
+func (t *text) notes() {
+	if len(t.r.Links) > 0 {
+		t.prose(fmt.Sprintf("read, write: what a value of average length loses (+) or gains (-) on %s.", t.r.Links[0]))
+	}
+	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. --details shows all of all groups.")
+	for _, reason := range slices.Sorted(maps.Keys(t.r.Left)) {
+		t.prose(fmt.Sprintf("Not measured: %s %s.", Count(t.r.Left[reason]), reason))
+	}
+	for _, n := range t.r.Notes {
+		t.prose("Note: " + n + ".")
+	}
+}
+
+// label is what a group is called.
+func (g *GroupPlan) label() string {
+	s := g.Pattern
+	if s == "" {
+		s = `""`
+	}
+	if g.Type == "hash" || g.Type == "stream" {
+		s += " " + g.Type
+	}
+	if g.Space != "" && g.Space != "0" {
+		s = g.Space + "/" + s
+	}
+	return s
+}
+
+// shorten cuts the middle out of a long text: both ends of a pattern tell it from others.
+func shorten(s string, most int) string {
+	s = clip(s, 1<<10)
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	tail := (most - 1) / 2
+	return string(r[:most-1-tail]) + "…" + string(r[len(r)-tail:])
+}
+
+// Count writes a number of things for people: 950, 12.3k, 1.20M.
+func Count(n float64) string {
+	switch {
+	case n < 9999.5:
+		return fmt.Sprintf("%.0f", n)
+	case n < 999.5e3:
+		return fmt.Sprintf("%.3gk", n/1e3)
+	case n < 999.5e6:
+		return fmt.Sprintf("%.3gM", n/1e6)
+	}
+	return fmt.Sprintf("%.3gG", n/1e9)
+}
+
+func share(part, of int64) string {
+	if of <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(of))
+}
+
+func saves(now, after int64) string {
+	if now <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f%%", 100*(1-float64(after)/float64(now)))
+}
+
+func dollars(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 0.995 || a == 0:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
+
+func micros(v float64) string {
+	if v < 9.95 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// delta is a time with its sign.
+func delta(v float64) string {
+	if math.Abs(v) >= 9995 {
+		return fmt.Sprintf("%+.1f ms", v/1000)
+	}
+	return fmt.Sprintf("%+.0f us", v)
+}
+
+func rate(v float64) string { return fmt.Sprintf("%.3g", v) }
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// WriteOptions say what a configuration is for.
+type WriteOptions struct {
+	Listen   string // of the gateway
+	Upstream string // with credentials, if it takes some
+	Base     string // what files of dictionaries are called after
+
+	// Auto leaves dictionaries to the gateways, which train their own from what passes.
+	Auto bool
+}
+
+// A DictionaryFile is written beside a configuration that names it.
+type DictionaryFile struct {
+	Name string
+	Dict *codec.Dict
+}
+
+// Config is a configuration that does what the report recommends, as text, and the
+// dictionaries that it takes. It was checked as 'cinch config check' does.
+func (r *Report) Config(o WriteOptions) ([]byte, []DictionaryFile, error) {
+	w := &writer{r: r, o: o, names: make(map[string]bool)}
+	w.rules()
+	text := w.text()
+	if _, err := config.Parse(o.Base+".yaml", []byte(text), nil); err != nil {
+		return nil, nil, fmt.Errorf("the plan makes no valid configuration: %w", err)
+	}
+	return []byte(text), w.files, nil
+}
+
+type writer struct {
+	r     *Report
+	o     WriteOptions
+	names map[string]bool
+	list  []string
+	files []DictionaryFile
+}
+
+// rules are in the order in which they have to be asked: those with more literal text
+// first, as their keys may be covered by others, too.
+func (w *writer) rules() {
+	groups := slices.Clone(w.r.Groups)
+	slices.SortStableFunc(groups, func(a, b *GroupPlan) int {
+		return cmp.Compare(literal(b.Pattern), literal(a.Pattern))
+	})
+	for i, g := range groups {
+		if o := g.Chosen(); o != nil {
+			w.rule(g, o)
+		} else if covered(g, groups[i+1:]) {
+			w.rule(g, nil)
+		}
+	}
+}
+
+func literal(pattern string) int { return len(strings.ReplaceAll(pattern, variable, "")) }
+
+// covered reports that a later rule would seal the group, which is to be left alone.
+func covered(g *GroupPlan, later []*GroupPlan) bool {
+	name := []byte(strings.ReplaceAll(g.Pattern, variable, "0"))
+	return slices.ContainsFunc(later, func(l *GroupPlan) bool {
+		p := policy.Compile(l.Pattern)
+		return l.Chosen() != nil && l.Type == g.Type && l.Space == g.Space && p.Match(name)
+	})
+}
+
+func (w *writer) rule(g *GroupPlan, o *Option) {
+	name := w.name(g.Pattern)
+	var b strings.Builder
+	if o != nil {
+		fmt.Fprintf(&b, "      # %s of %s, about %s after (%s); %s\n", Count(g.Values), ui.Size(g.Now), ui.Size(o.After), saves(g.Now, o.After), g.Why)
+	} else {
+		fmt.Fprintf(&b, "      # left alone: %s\n", g.Why)
+	}
+	fmt.Fprintf(&b, "      - name: %s\n", name)
+	w.address(&b, g)
+	if o == nil {
+		fmt.Fprintf(&b, "        setting: raw\n")
+		w.list = append(w.list, b.String())
+		return
+	}
+	fmt.Fprintf(&b, "        setting: %s\n", o.candidate.Setting)
+	switch {
+	case o.candidate.Dictionary && w.o.Auto:
+		fmt.Fprintf(&b, "        dictionary: auto\n")
+	case o.candidate.Dictionary:
+		fmt.Fprintf(&b, "        dictionary: %s\n", name)
+		w.files = append(w.files, DictionaryFile{name, g.Trained})
+	}
+	w.list = append(w.list, b.String())
+}
+
+func (w *writer) address(b *strings.Builder, g *GroupPlan) {
+	switch w.r.Protocol {
+	case config.GRPC:
+		service, method, _ := strings.Cut(strings.TrimPrefix(g.Pattern, "/"), "/")
+		fmt.Fprintf(b, "        service: %q\n        method: [%q]\n", service, method)
+		if g.Type != "" {
+			fmt.Fprintf(b, "        direction: [%s]\n", g.Type)
+		}
+		return
+	case config.Mongo:
+		fmt.Fprintf(b, "        namespace: %q\n", g.Pattern)
+		return
+	case config.Redis:
+		fmt.Fprintf(b, "        key: %q\n", g.Pattern)
+		fmt.Fprintf(b, "        type: [%s]\n", g.Type)
+		if g.Space != "" && w.spaces() > 1 {
+			fmt.Fprintf(b, "        db: %s\n", g.Space)
+		}
+		return
+	}
+	fmt.Fprintf(b, "        key: %q # a guess: write the keys of these values\n", guessKey(g.Pattern))
+}
+
+func (w *writer) spaces() int {
+	seen := map[string]bool{"0": true}
+	for _, g := range w.r.Groups {
+		seen[g.Space] = true
+	}
+	return len(seen)
+}
+
+// guessKey makes a pattern of keys of the name of a file: orders-*.jsonl is order data.
+func guessKey(pattern string) string {
+	stem, _, _ := strings.Cut(pattern, " ")
+	if i := strings.LastIndexByte(stem, '/'); i >= 0 {
+		stem = stem[i+1:]
+	}
+	end := strings.IndexAny(stem, "*.-_:")
+	if end > 0 {
+		stem = stem[:end]
+	}
+	if stem == "" || end == 0 {
+		return variable
+	}
+	return escapeGlob(stem) + ":*"
+}
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9_.]+`)
+
+// name makes a rule's name of a pattern.
+func (w *writer) name(pattern string) string {
+	base := strings.Trim(unfit.ReplaceAllString(pattern, "-"), "-_.")
+	base = cmp.Or(strings.Trim(base[:min(len(base), 40)], "-_."), "values")
+	if base == "auto" {
+		base = "auto-values"
+	}
+	name := base
+	for i := 2; w.names[name]; i++ {
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
+	w.names[name] = true
+	return name
+}
+
+func (w *writer) text() string {
+	var b strings.Builder
+	r := w.r
+	fmt.Fprintf(&b, "# Written by cinch plan on %s from %s.\n", r.MadeAt.Format("2006-01-02"), clip(r.Source, 200))
+	fmt.Fprintf(&b, "# Expected: %s instead of %s (give or take %s), $%s instead of $%s a month.\n",
+		ui.Size(r.After), ui.Size(r.Now), ui.Size(r.Margin), dollars(r.BillAfter.Total()), dollars(r.BillNow.Total()))
+	if len(w.files) > 0 {
+		fmt.Fprintf(&b, "# The dictionaries hold pieces of your values: keep their files as you keep those.\n")
+		fmt.Fprintf(&b, "dictionaries:\n")
+		for _, f := range w.files {
+			fmt.Fprintf(&b, "  - {name: %s, file: %q}\n", f.Name, f.FileName(w.o.Base))
+		}
+	}
+	protocol := cmp.Or(r.Protocol, config.Redis)
+	fmt.Fprintf(&b, "gateways:\n  - name: %s\n    protocol: %s\n    listen: %q\n    upstream: %q\n",
+		protocol, protocol, w.o.Listen, w.o.Upstream)
+	if len(w.list) == 0 {
+		fmt.Fprintf(&b, "    rules: [] # leave everything alone\n")
+		return b.String()
+	}
+	fmt.Fprintf(&b, "    rules:\n%s", strings.Join(w.list, ""))
+	return b.String()
+}
+
+// FileName is what the dictionary's file is called, beside the configuration.
+func (f DictionaryFile) FileName(base string) string { return base + "-" + f.Name + ".dict" }

@@ -1,0 +1,47 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Activity is the node's own account of what it does.
+func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
+	info, err := n.info(ctx)
+	if err != nil {
+		return store.Activity{}, err
+	}
+	number := func(name string) float64 {
+		v, _ := strconv.ParseFloat(info[name], 64)
+		return v
+	}
+	a := store.Activity{
+		CPUSeconds: number("used_cpu_user") + number("used_cpu_sys"),
+		Uptime:     number("uptime_in_seconds"),
+		Reads:      number("keyspace_hits"),
+	}
+	a.Writes, err = n.writes(ctx)
+	return a, err
+}
+
+// writers are the commands that carry whole values to the server.
+var writers = []string{"set", "setex", "psetex", "setnx", "mset", "getset", "hset", "hmset", "hsetnx"}
+
+// writes counts calls of them since the server began, or since CONFIG RESETSTAT.
+func (n *Node) writes(ctx context.Context) (calls float64, err error) {
+	text, err := n.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, classify(err)
+	}
+	for _, name := range writers {
+		_, rest, found := strings.Cut(text, "cmdstat_"+name+":calls=")
+		number, _, _ := strings.Cut(rest, ",")
+		if v, err := strconv.ParseFloat(number, 64); found && err == nil {
+			calls += v
+		}
+	}
+	return calls, nil
+}
