@@ -73,7 +73,7 @@ func checkFiles(cfg *config.Config) error {
 		if _, err := cfg.UpstreamOf(g, log); err != nil {
 			return err
 		}
-		if g.Protocol != config.Redis {
+		if !g.HasStore() {
 			_, err = g.Messages(dicts)
 		} else {
 			_, err = g.Policy(config.Numbers(dicts))

@@ -26,6 +26,8 @@ func (p *process) describe() admin.Description {
 		info := admin.GatewayInfo{Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String()}
 		if r.auto != nil {
 			describeRules(&info, r.auto.Policy())
+		} else if r.tarantool != nil {
+			describeRules(&info, l.policies[r.name])
 		} else {
 			describeMessages(&info, l.messages[r.name])
 		}
@@ -130,6 +132,9 @@ func describeSetting(r *policy.Rule) string {
 // describeMatch says for people what a rule covers: "menu:* · string · from 64".
 func describeMatch(r *policy.Rule) string {
 	parts := []string{cmp.Or(r.Key, "*")}
+	if r.Types == policy.Argument {
+		return strings.Join(append([]string{"function " + r.Key, "argument " + r.Field}, describeSizes(r.MinSize, r.MaxSize)...), " · ")
+	}
 	if r.Field != "" {
 		parts = append(parts, "field "+r.Field)
 	}

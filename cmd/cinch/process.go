@@ -108,6 +108,8 @@ type running struct {
 	keeper *redisKeeper
 	auto   *autodict.Manager // says which policy is in force
 
+	tarantool *tarantoolKeeper // of a gateway to Tarantool; nil for others
+
 	// Of a gateway that compresses messages on the wire; nil for others.
 	messages messageGateway
 	kinds    *autodict.Messages // of a gateway for gRPC; nil for others
@@ -190,7 +192,7 @@ func (p *process) loadFiles(cfg *config.Config) (*loaded, error) {
 	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}, messages: map[string]*policy.Messages{}}
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
-		if g.Protocol != config.Redis {
+		if !g.HasStore() {
 			if l.messages[g.Name], err = g.Messages(dicts); err != nil {
 				return nil, err
 			}
@@ -227,6 +229,8 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 		p.addGRPC(l, g, r, tls, log)
 	case config.Mongo:
 		p.addMongo(l, g, r, tls, log)
+	case config.Tarantool:
+		p.addTarantool(l, g, r, tls, log)
 	default:
 		p.addRedis(l, g, r, tls, log)
 	}
@@ -290,6 +294,9 @@ func (p *process) close() {
 		_ = r.listener.Close()
 		if r.keeper != nil {
 			r.keeper.close()
+		}
+		if r.tarantool != nil {
+			r.tarantool.close()
 		}
 	}
 	if p.adminListener != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -21,6 +22,8 @@ const (
 	redisVariable  = "CINCH_REDIS"
 	grpcVariable   = "CINCH_GRPC"
 	mongoVariable  = "CINCH_MONGO"
+
+	tarantoolVariable = "CINCH_TARANTOOL"
 )
 
 type serveOptions struct {
@@ -28,6 +31,7 @@ type serveOptions struct {
 	redis      []string // LISTEN=URL
 	grpc       []string // LISTEN=URL
 	mongo      []string // LISTEN=URI
+	tarantool  []string // LISTEN=URL
 	listen     string   // of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
@@ -43,11 +47,12 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run gateways to stores and services",
 		Long: `Run gateways to stores and services. To Redis, what clients write is sealed by the rules and what they read is opened.
+To Tarantool, fields of tuples are sealed by the rules and whatever is sealed is opened.
 To gRPC and MongoDB, messages are compressed on the way, as far as the next hop reads it.
 
 Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
 Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values, zstd-3, which --rule
-replaces; gRPC messages, zstd-1; MongoDB messages, zstd-3.
+replaces; gRPC messages, zstd-1; MongoDB messages, zstd-3. Tarantool's are all fields that nothing in the server computes on, zstd-3.
 
 The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
 drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
@@ -61,6 +66,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
+  cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
   cinch serve --config /etc/cinch.yaml --log-level debug`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,8 +82,9 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
 	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
 	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server, `LISTEN=URI`; several hosts get a port each from LISTEN on (may be repeated); variable "+mongoVariable)
+	f.StringArrayVar(&o.tarantool, "tarantool", nil, "a gateway to a Tarantool server, `LISTEN=URL`, whose user reads the schema (may be repeated); variable "+tarantoolVariable)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
-	f.StringArrayVar(&o.rules, "rule", nil, "a rule for --redis and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule for the gateways of flags and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
 		f.String(flag.name, "", flag.usage)
 	}
@@ -141,8 +148,15 @@ func (o serveOptions) mongoTargets(getenv func(string) string) []string {
 	return strings.Fields(getenv(mongoVariable))
 }
 
+func (o serveOptions) tarantoolTargets(getenv func(string) string) []string {
+	if len(o.tarantool) > 0 {
+		return o.tarantool
+	}
+	return strings.Fields(getenv(tarantoolVariable))
+}
+
 func (o serveOptions) hasTargets(getenv func(string) string) bool {
-	return len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv)) > 0
+	return len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv))+len(o.tarantoolTargets(getenv)) > 0
 }
 
 // load puts file, environment and flags together.
@@ -178,7 +192,11 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	more = append(append(more, grpc...), mongo...)
+	tarantool, err := o.tarantoolGateways(getenv)
+	if err != nil {
+		return nil, err
+	}
+	more = slices.Concat(more, grpc, mongo, tarantool)
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }

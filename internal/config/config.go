@@ -11,6 +11,7 @@
 //	grpc.go      what only gRPC gateways have
 //	pair.go      dictionaries between two gRPC gateways
 //	mongo.go     what only MongoDB gateways have
+//	tarantool.go what only Tarantool gateways have
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
 package config
@@ -103,6 +104,9 @@ type Gateway struct {
 	// For mongo only; see mongo.go.
 	Advertise string `yaml:"advertise,omitempty"`
 
+	// For tarantool only; see tarantool.go.
+	SQL string `yaml:"sql,omitempty"` // refuse, projection or pass; "": refuse
+
 	Rules []Rule `yaml:"rules"`
 }
 
@@ -144,6 +148,11 @@ type Rule struct {
 	// For mongo only, likewise.
 	Namespace string   `yaml:"namespace,omitempty"`
 	Command   []string `yaml:"command,omitempty,flow"`
+
+	// For tarantool only, in place of key, db and type; field is theirs too.
+	TupleSpace string `yaml:"space,omitempty"`
+	Function   string `yaml:"function,omitempty"`
+	Argument   string `yaml:"argument,omitempty"`
 }
 
 // Defaults of what a file leaves out, beside those in internal/policy.
@@ -160,6 +169,8 @@ const (
 	Redis = "redis"
 	GRPC  = "grpc"
 	Mongo = "mongo"
+
+	Tarantool = "tarantool"
 )
 
 // Default is what an empty file means.

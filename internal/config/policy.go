@@ -16,6 +16,9 @@ func (g *Gateway) Policy(numbers map[string]uint32) (*policy.Policy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
 		}
+		if g.Protocol == Tarantool {
+			g.Rules[i].tarantool(&r)
+		}
 		o.Rules = append(o.Rules, r)
 	}
 	p, err := policy.New(o)

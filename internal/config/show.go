@@ -91,6 +91,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
 		compare(path+".advertise", a.Advertise, b.Advertise)
+		compare(path+".sql", a.SQL, b.SQL)
 		compare(path+".max_streams", a.MaxStreams, b.MaxStreams)
 		compare(path+".upstream_connections", a.UpstreamConnections, b.UpstreamConnections)
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)

@@ -22,6 +22,8 @@ var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
+
+	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
 }
 
 // parseUpstream reads the upstream's URL.
@@ -31,6 +33,8 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 		return gateway.ParseUpstream(g.Upstream, "")
 	case Mongo:
 		return parseMongoURI(g.Upstream)
+	case Tarantool:
+		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
 	}
 	return gateway.ParseUpstream(g.Upstream, RedisPort)
 }
@@ -38,7 +42,7 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 // checkScheme refuses the URL of another protocol's server.
 func (g *Gateway) checkScheme() error {
 	scheme, _, _ := strings.Cut(g.Upstream, "://")
-	for _, other := range [...]string{Redis, GRPC} {
+	for _, other := range [...]string{Redis, GRPC, Tarantool} {
 		if other != g.Protocol && (scheme == other || scheme == other+"s") {
 			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
 		}
@@ -199,7 +203,7 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
 	v.name(path+".name", g.Name, names)
-	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo)
+	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo, Tarantool)
 	v.address(path+".listen", g.Listen)
 	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
 		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
@@ -213,6 +217,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.grpc(g, path)
 	v.pair(g, path)
 	v.mongo(g, path)
+	v.tarantool(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
 		if glob == "" {

@@ -284,6 +284,9 @@ func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	return dst
 }
 
+// CoversKey reports whether the rule's pattern for keys matches.
+func (r *Rule) CoversKey(key []byte) bool { return r.key.Match(key) }
+
 // Fits reports whether a value of n bytes is within the rule's sizes.
 func (r *Rule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 

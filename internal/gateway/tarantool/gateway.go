@@ -1,0 +1,131 @@
+package tarantool
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// Dicts is where the gateway finds the dictionaries that are kept in the server.
+type Dicts interface {
+	cinch.Dictionaries
+	// Ready reports that the dictionary is stored in the server, so that values there may
+	// name it.
+	Ready(number uint32) bool
+}
+
+// Sampler sees values on their way into the store, to make dictionaries of them.
+type Sampler interface {
+	// Sample is told of each value that rule covers and that may be sealed: stored is how
+	// many bytes it takes, sealed or not. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, key, value []byte, stored int)
+}
+
+// Config is what a gateway needs. Everything but Upstream may be left zero.
+type Config struct {
+	Name     string
+	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	TLS      *tls.Config      // for clients; nil: plain
+	Policy   *policy.Policy   // nil: seals nothing, opens everything
+	Engine   *codec.Engine
+	// Schema reads the server's schema on a connection of the gateway's own; nil: there is
+	// none, and nothing is sealed.
+	Schema   func(context.Context) (*store.Schema, error)
+	Dicts    Dicts   // nil: no dictionaries
+	Sampler  Sampler // nil: none
+	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int     // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	MaxConns int
+	SQL      SQLMode // what of SQL may go to spaces with rules
+
+	// Requests and Replies bound the bytes of large frames in flight, one budget a direction
+	// so that neither waits for the other; nil: no bound.
+	Requests, Replies *gateway.Budget
+	// Stall is how long a peer may hold bytes of a budget that others wait for without
+	// taking or sending any, before it is disconnected; 0: 2 s.
+	Stall time.Duration
+
+	Stats *gateway.Stats
+	Log   *slog.Logger
+}
+
+const defaultStall = 2 * time.Second
+
+// Gateway serves clients of one Tarantool server.
+type Gateway struct {
+	cfg     Config
+	sealer  *cinch.Sealer
+	policy  atomic.Pointer[policy.Policy]
+	server  gateway.Server
+	catalog catalog
+
+	ctx    context.Context // ends with Shutdown
+	cancel context.CancelFunc
+}
+
+// NewGateway returns a gateway that serves nothing yet.
+func NewGateway(cfg Config) *Gateway {
+	if cfg.MaxSeal <= 0 {
+		cfg.MaxSeal = cinch.DefaultMaxRaw
+	}
+	if cfg.Stall <= 0 {
+		cfg.Stall = defaultStall
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Gateway{cfg: cfg}
+	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
+	if cfg.Dicts != nil {
+		opts.Dicts = cfg.Dicts
+	}
+	g.sealer = cinch.NewSealer(opts)
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.policy.Store(cfg.Policy)
+	g.catalog.init(g)
+	g.server = gateway.Server{
+		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
+		Log: cfg.Log, Stats: cfg.Stats,
+	}
+	cfg.Stats.SetCommands(guardedNames)
+	return g
+}
+
+// Serve accepts clients on l until Shutdown.
+func (g *Gateway) Serve(l net.Listener) error {
+	go g.catalog.begin()
+	return g.server.Serve(l)
+}
+
+// Shutdown lets the requests in flight finish and ends all sessions, by force when ctx ends.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	defer g.cancel()
+	return g.server.Shutdown(ctx)
+}
+
+// SetPolicy replaces the rules for every request from now on.
+func (g *Gateway) SetPolicy(p *policy.Policy) {
+	g.policy.Store(p)
+	g.catalog.replan()
+}
+
+// newSession connects upstream. A client whose upstream cannot be reached is disconnected, as
+// it would be by a server that is down: the protocol has no errors before the greeting.
+func (g *Gateway) newSession(client net.Conn) gateway.Session {
+	up, err := g.cfg.Upstream.Dial(g.ctx)
+	if err != nil {
+		g.cfg.Stats.Error("upstream_unreachable")
+		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+		return nil
+	}
+	return newSession(g, client, up)
+}

@@ -1,0 +1,322 @@
+package tarantool
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// script makes the spaces of the tests.
+const script = `
+local docs = box.schema.space.create('docs', {id = 600, if_not_exists = true, format = {
+    {'id', 'unsigned'}, {'tag', 'string'}, {'doc', 'string'}, {name = 'extra', type = 'any', is_nullable = true},
+    {name = 'bin', type = 'varbinary', is_nullable = true}}})
+docs:create_index('pk', {if_not_exists = true})
+docs:create_index('tag', {parts = {{'tag', 'string'}}, unique = false, if_not_exists = true})
+local plain = box.schema.space.create('plain', {id = 601, if_not_exists = true})
+plain:create_index('pk', {if_not_exists = true})
+local kept = box.schema.space.create('kept', {id = 602, if_not_exists = true, format = {
+    {'id', 'unsigned'}, {name = 'doc', type = 'string', compression = 'lz4'}}})
+kept:create_index('pk', {if_not_exists = true})
+function put(id, doc) return box.space.docs:replace{id, 'tag', doc} end
+function put_table(t) return box.space.docs:replace{t.id, 'tag', t.doc} end
+function get(id) local t = box.space.docs:get(id) return {found = {t, deep = {{t}}}}, t end
+function push(id) box.session.push(box.space.docs:get(id)) return 'done' end
+function stored(id) return #box.space.docs:get(id).doc end
+function slow(seconds) require('fiber').sleep(seconds) return 'slept' end
+`
+
+// rules cover the field doc of docs, and the functions.
+func rules() []policy.Rule {
+	zstd := codec.Setting{Codec: codec.Zstd, Level: 3}
+	return []policy.Rule{
+		{Name: "doc", Key: "docs", Field: "doc", Types: policy.Tuple, Setting: zstd},
+		{Name: "by-number", Key: "600", Field: "5", Types: policy.Tuple, Setting: zstd},
+		{Name: "put", Key: "put", Field: "2", Types: policy.Argument, Setting: zstd},
+		{Name: "put-table", Key: "put_table", Field: "1.doc", Types: policy.Argument, Setting: zstd},
+	}
+}
+
+// bed is a server with a gateway in front.
+type bed struct {
+	t      *testing.T
+	server *testenv.TarantoolServer
+	g      *Gateway
+	stats  *gateway.Stats
+	log    *strings.Builder
+	addr   string // the gateway's
+}
+
+func newBed(t *testing.T, o policy.Options, change func(*Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, server: testenv.Tarantool(t, script), stats: gateway.NewStats("t", "tarantool")}
+	p, err := policy.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := gateway.ParseUpstream("tcp://"+b.server.Addr, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up.Stats = b.stats
+	cfg := Config{
+		Name: "t", Upstream: up, Policy: p, Engine: codec.New(codec.Options{}), Stats: b.stats,
+		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
+		Schema: b.schema(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	b.g = NewGateway(cfg)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- b.g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = b.g.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// schema reads the server's schema as guest.
+func (b *bed) schema() func(context.Context) (*store.Schema, error) {
+	var c *store.Conn
+	b.t.Cleanup(func() {
+		if c != nil {
+			c.Close()
+		}
+	})
+	return func(ctx context.Context) (*store.Schema, error) {
+		if c == nil {
+			made, err := store.Connect(ctx, store.Options{Dial: func(ctx context.Context) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "tcp", b.server.Addr)
+			}})
+			if err != nil {
+				return nil, err
+			}
+			c = made
+		}
+		return store.Load(ctx, c)
+	}
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) {
+	defer func() { _ = recover() }() // after the test has ended
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// raw is a client that writes frames by hand.
+type raw struct {
+	t    *testing.T
+	c    net.Conn
+	sync uint64
+}
+
+func dial(t *testing.T, addr string) *raw {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	greeting := make([]byte, wire.GreetingLen)
+	if _, err := io.ReadFull(c, greeting); err != nil {
+		t.Fatal(err)
+	}
+	return &raw{t: t, c: c}
+}
+
+func (b *bed) client() *raw { b.t.Helper(); return dial(b.t, b.addr) }
+func (b *bed) direct() *raw { b.t.Helper(); return dial(b.t, b.server.Addr) }
+
+// keyed is a body: key, value, key, value….
+type keyed []any
+
+// encode makes a frame.
+func encode(t *testing.T, typ wire.Type, sync uint64, header keyed, body keyed) []byte {
+	t.Helper()
+	b := []byte{0xce, 0, 0, 0, 0}
+	b = msgp.AppendMapHeader(b, uint32(2+len(header)/2))
+	b = msgp.AppendUint64(append(b, 0), uint64(typ))
+	b = msgp.AppendUint64(append(b, 1), sync)
+	b = appendPairs(t, b, header)
+	b = msgp.AppendMapHeader(b, uint32(len(body)/2))
+	b = appendPairs(t, b, body)
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5))
+	return b
+}
+
+func appendPairs(t *testing.T, b []byte, pairs keyed) []byte {
+	t.Helper()
+	for _, v := range pairs {
+		var err error
+		if b, err = msgp.AppendIntf(b, unsigned(v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// unsigned gives integers the form that the server wants for those above zero.
+func unsigned(v any) any {
+	switch v := v.(type) {
+	case int:
+		if v >= 0 {
+			return uint64(v)
+		}
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = unsigned(v[i])
+		}
+		return list
+	case map[string]any:
+		m := map[string]any{}
+		for k := range v {
+			m[k] = unsigned(v[k])
+		}
+		return m
+	}
+	return v
+}
+
+// answer is a reply.
+type answer struct {
+	code   wire.Type
+	sync   uint64
+	schema uint64
+	data   any
+	text   string // of an error
+	frame  []byte
+}
+
+func (r *raw) send(typ wire.Type, body ...any) uint64 {
+	r.t.Helper()
+	r.sync++
+	r.write(encode(r.t, typ, r.sync, nil, body))
+	return r.sync
+}
+
+func (r *raw) write(b []byte) {
+	r.t.Helper()
+	if _, err := r.c.Write(b); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *raw) read() answer {
+	r.t.Helper()
+	a, err := r.tryRead()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+func (r *raw) tryRead() (a answer, err error) {
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(r.c, head); err != nil {
+		return a, err
+	}
+	b := make([]byte, binary.BigEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(r.c, b); err != nil {
+		return a, err
+	}
+	a.frame = append(head, b...)
+	var h wire.Header
+	if err := h.Parse(b); err != nil {
+		return a, err
+	}
+	a.code, a.sync, a.schema = h.Type, h.Sync, h.Schema
+	var body wire.Body
+	if err := body.Parse(b, h.Map.End()); err != nil {
+		return a, err
+	}
+	if body.Data.Len > 0 {
+		a.data, _, err = msgp.ReadIntfBytes(body.Data.Of(b))
+	}
+	if body.Error.Len > 0 {
+		text, _ := wire.Text(body.Error.Of(b))
+		a.text = string(text)
+	}
+	return a, err
+}
+
+func (r *raw) do(typ wire.Type, body ...any) answer {
+	r.t.Helper()
+	sync := r.send(typ, body...)
+	a := r.read()
+	if a.sync != sync {
+		r.t.Fatalf("reply to %d, not to %d", a.sync, sync)
+	}
+	return a
+}
+
+// must is do for what has to succeed.
+func (r *raw) must(typ wire.Type, body ...any) any {
+	r.t.Helper()
+	a := r.do(typ, body...)
+	if a.code != wire.OK {
+		r.t.Fatalf("error %#x: %s", a.code, a.text)
+	}
+	return a.data
+}
+
+const (
+	docs  = 600
+	plain = 601
+	kept  = 602
+)
+
+func document(i int) string {
+	return fmt.Sprintf(`{"subscriber":"79%09d","tariff":"unlimited","services":[%s]}`, i, strings.Repeat(`{"name":"roaming","state":"active"},`, 20))
+}
+
+// selectOne returns the tuple with that key.
+func (r *raw) selectOne(space, key any) []any {
+	r.t.Helper()
+	list := r.must(wire.Select, 0x10, space, 0x11, 0, 0x12, 10, 0x13, 0, 0x14, 0, 0x20, []any{key}).([]any)
+	if len(list) != 1 {
+		r.t.Fatalf("%d tuples with key %v", len(list), key)
+	}
+	return list[0].([]any)
+}
+
+func sealed(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return cinch.IsSealed([]byte(v))
+	case []byte:
+		return cinch.IsSealed(v)
+	}
+	return false
+}

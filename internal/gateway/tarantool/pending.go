@@ -1,0 +1,202 @@
+package tarantool
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// exchange is a request that waits for its reply.
+type exchange struct {
+	kind  wire.Type
+	spent time.Duration // by the gateway on the request
+
+	// Of a request that was rewritten and carries our stamp: what the client sent, in a
+	// buffer of the pool's, and how often it has been sent again.
+	original []byte
+	held     int64 // of the request budget, for that
+	prefix   int
+	tries    int
+	stamp    uint64 // version of the schema
+
+	broken string // a part of the answer did not open: its end becomes this error
+}
+
+// pending is handed requests by one pump and finds them for the other, by their sync.
+type pending struct {
+	budget *gateway.Budget
+
+	mu      sync.Mutex
+	notFull sync.Cond
+	bySync  map[uint64]exchange
+	more    []sameSync // while others with the same sync are in the map
+	peak    int        // most in the map since it was made
+	kept    int        // bytes of originals that are not taken from the budget
+	trying  int        // requests that are about to be sent again
+	closed  bool
+}
+
+type sameSync struct {
+	sync uint64
+	exchange
+}
+
+const (
+	// maxPending is how many replies may be outstanding. A client that sends more without
+	// reading waits, as it would on a full socket.
+	maxPending = 64 << 10
+	// maxKept bytes of originals are free for each connection.
+	maxKept = 64 << 10
+)
+
+func (p *pending) init(b *gateway.Budget) {
+	p.budget = b
+	p.notFull.L = &p.mu
+}
+
+// push adds an exchange whose request is about to be sent. It reports false when the reply
+// pump has ended.
+func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.bySync)+len(p.more) >= maxPending && !p.closed {
+		if beforeWait() != nil {
+			return false
+		}
+		p.notFull.Wait()
+	}
+	if p.closed {
+		p.forget(&e)
+		return false
+	}
+	if p.bySync == nil {
+		p.bySync = map[uint64]exchange{}
+	}
+	if _, taken := p.bySync[sync]; taken {
+		p.more = append(p.more, sameSync{sync, e})
+	} else {
+		p.bySync[sync] = e
+		p.peak = max(p.peak, len(p.bySync))
+	}
+	return true
+}
+
+// take finds the exchange that a reply answers and removes it. The first one is meant when a
+// client gives several the same number. What it keeps is the caller's to forget.
+func (p *pending) take(sync uint64) (e exchange, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok = p.bySync[sync]; !ok {
+		return e, false
+	}
+	delete(p.bySync, sync)
+	for i := range p.more {
+		if p.more[i].sync == sync {
+			p.bySync[sync] = p.more[i].exchange
+			p.more = append(p.more[:i], p.more[i+1:]...)
+			break
+		}
+	}
+	if len(p.bySync) == 0 && p.peak > maxIdlePending {
+		p.bySync, p.more, p.peak = nil, nil, 0
+	}
+	p.notFull.Signal()
+	return e, true
+}
+
+// maxIdlePending is how many exchanges the map has room for that an idle session keeps.
+const maxIdlePending = 16
+
+// breakUp notes that a part of an answer did not open.
+func (p *pending) breakUp(sync uint64, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := p.bySync[sync]; ok && e.broken == "" {
+		e.broken = text
+		p.bySync[sync] = e
+	}
+}
+
+// kindOf is the type of the request that a part of an answer belongs to.
+func (p *pending) kindOf(sync uint64) wire.Type {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bySync[sync].kind
+}
+
+// keep stores what a client sent with the exchange, if there is memory for it.
+func (p *pending) keep(e *exchange, f *frame) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(f.bytes)
+	switch {
+	case p.kept+n <= maxKept:
+		p.kept += n
+	case p.budget.TryAcquire(int64(n)):
+		e.held = int64(n)
+	default:
+		return false
+	}
+	e.original = append(gateway.GetBuffer(n), f.bytes...)
+	e.prefix = f.prefix
+	return true
+}
+
+// drop gives back what the exchange keeps.
+func (p *pending) drop(e *exchange) {
+	if e.original == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(e)
+}
+
+// forget is drop under p.mu.
+func (p *pending) forget(e *exchange) {
+	if e.original == nil {
+		return
+	}
+	if e.held > 0 {
+		p.budget.Release(e.held)
+	} else {
+		p.kept -= len(e.original)
+	}
+	gateway.PutBuffer(e.original)
+	e.original, e.held = nil, 0
+}
+
+// retrying notes that an exchange that was taken will be pushed again, and retried that this
+// has been done.
+func (p *pending) retrying() { p.count(1) }
+func (p *pending) retried()  { p.count(-1) }
+
+func (p *pending) count(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trying += n
+}
+
+// busy reports whether a reply is outstanding.
+func (p *pending) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.bySync)+p.trying > 0
+}
+
+// close makes pushes fail, now and later, and gives back what exchanges keep.
+func (p *pending) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, e := range p.bySync {
+		p.forget(&e)
+	}
+	for i := range p.more {
+		p.forget(&p.more[i].exchange)
+	}
+	p.bySync, p.more = nil, nil
+	p.notFull.Broadcast()
+}

@@ -1,0 +1,250 @@
+package tarantool
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// plan is what happens to which field of which space: rules and schema at one version. It does
+// not change.
+type plan struct {
+	version   uint64
+	off       bool // nothing is sealed; what may be is still guarded
+	spaces    map[uint32]*space
+	byName    map[string]*space
+	guarded   []string       // names of spaces with rules, and of views over them
+	arguments []*policy.Rule // for stored functions
+	sealing   int            // fields that are sealed
+}
+
+// space is one space of a plan. Spaces of the server's own are none.
+type space struct {
+	*store.Space
+	number string
+	fields []field // as far as rules go
+	ruled  bool    // some field has rules, touched or not
+}
+
+// field says what happens to one field.
+type field struct {
+	rules   []*policy.Rule // in order, whatever their sizes; nil: it is never sealed
+	touched string         // why the rules don't count
+}
+
+// furthest is how many fields get rules in a space whose format names fewer.
+const furthest = 64
+
+func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
+	p := &plan{version: schema.Version, spaces: map[uint32]*space{}, byName: map[string]*space{}}
+	p.off = rules == nil || rules.Off
+	p.arguments = argumentRules(rules)
+	b := planner{plan: p, rules: rules}
+	for _, s := range schema.Spaces() {
+		if !s.System() {
+			b.add(s)
+		}
+	}
+	b.guard()
+	b.complainAboutNothing()
+	return p, b.complaints
+}
+
+// argumentRules are those for stored functions. They need no schema.
+func argumentRules(rules *policy.Policy) (list []*policy.Rule) {
+	if rules == nil || rules.Off {
+		return nil
+	}
+	for _, r := range rules.Rules() {
+		if r.Types&policy.Argument != 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// planner makes a plan.
+type planner struct {
+	plan       *plan
+	rules      *policy.Policy
+	used       []*policy.Rule // rules that cover something
+	complaints []string
+}
+
+func (b *planner) add(s *store.Space) {
+	sp := &space{Space: s, number: strconv.Itoa(int(s.ID))}
+	b.plan.spaces[s.ID], b.plan.byName[s.Name] = sp, sp
+	if s.View || s.Name == store.DictSpace {
+		return
+	}
+	count := len(s.Fields)
+	if s.FieldCount == 0 {
+		count = max(count, furthest)
+	}
+	keys := [][]byte{[]byte(s.Name), []byte(sp.number)}
+	for n := range count {
+		f := b.field(s, n, keys)
+		sp.fields = append(sp.fields, f)
+		sp.ruled = sp.ruled || f.rules != nil
+	}
+	for len(sp.fields) > 0 && sp.fields[len(sp.fields)-1].rules == nil {
+		sp.fields = sp.fields[:len(sp.fields)-1]
+	}
+}
+
+// field decides about a field by its name, or its number as Lua counts.
+func (b *planner) field(s *store.Space, n int, keys [][]byte) field {
+	f := s.FieldAt(n)
+	if !holdsStrings(f.Type) {
+		return field{}
+	}
+	names := [][]byte{[]byte(strconv.Itoa(n + 1))}
+	if f.Name != "" {
+		names = append(names, []byte(f.Name))
+	}
+	found := b.rules.Covering(nil, policy.Tuple, keys, names)
+	b.used = append(b.used, found...)
+	if r := compressionRule(f.Compression); r != nil && !b.forced() {
+		found = append(found, r)
+	}
+	if len(found) == 0 {
+		return field{}
+	}
+	touched := s.TouchedAt(n)
+	if touched == "" {
+		b.plan.sealing++
+	} else if r := found[0]; !r.Raw() && named(r.Field) {
+		name := f.Name
+		if name == "" {
+			name = "number " + strconv.Itoa(n+1)
+		}
+		b.complain("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
+	}
+	return field{rules: found, touched: touched}
+}
+
+func (b *planner) forced() bool { return b.rules != nil && b.rules.Force }
+
+// named reports whether a pattern stands for itself alone.
+func named(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
+
+func (b *planner) complain(format string, args ...any) {
+	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
+}
+
+// complainAboutNothing names the rules that cover no field.
+func (b *planner) complainAboutNothing() {
+	if b.rules == nil || b.rules.Force {
+		return
+	}
+	for _, r := range b.rules.Rules() {
+		if r.Types&policy.Tuple != 0 && (named(r.Key) || named(r.Field)) && !slices.Contains(b.used, r) {
+			b.complain("rule %s finds no field %s of a space %s that can hold strings and that the gateway's user may see", r.Name, orAny(r.Field), orAny(r.Key))
+		}
+	}
+}
+
+func orAny(pattern string) string {
+	if pattern == "" {
+		return "*"
+	}
+	return pattern
+}
+
+// guard lists the names by which SQL reaches spaces with rules: their own and those of views
+// over them, and of views over those.
+func (b *planner) guard() {
+	var views []*space
+	for _, s := range b.plan.spaces {
+		switch {
+		case s.ruled:
+			b.plan.guarded = append(b.plan.guarded, s.Name)
+		case s.View:
+			views = append(views, s)
+		}
+	}
+	for range views {
+		for _, v := range views {
+			if !slices.Contains(b.plan.guarded, v.Name) && b.plan.mentions(v.SQL) {
+				b.plan.guarded = append(b.plan.guarded, v.Name)
+			}
+		}
+	}
+}
+
+// mentions reports whether a text of SQL may name a guarded space.
+func (p *plan) mentions(code string) bool {
+	return slices.ContainsFunc(p.guarded, func(name string) bool { return store.Mentions(code, name) })
+}
+
+// holdsStrings reports whether a field of that type can hold strings.
+func holdsStrings(kind string) bool {
+	switch kind {
+	case "string", "varbinary", "scalar", "any", "":
+		return true
+	}
+	return false
+}
+
+// Rules of fields whose compression the space's own format names, as the Enterprise edition
+// has it.
+var formatRules = func() map[string]*policy.Rule {
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Name: "format-zstd", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}},
+		{Name: "format-lz4", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}},
+		{Name: "format-zlib", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zlib, Level: 6}},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	list := map[string]*policy.Rule{}
+	for _, r := range p.Rules() {
+		list[strings.TrimPrefix(r.Name, "format-")] = r
+	}
+	return list
+}()
+
+func compressionRule(name string) *policy.Rule { return formatRules[name] }
+
+// find returns the space that a request names, nil if the plan knows none or it is the
+// server's own.
+func (p *plan) find(id uint32, name []byte) *space {
+	if name != nil {
+		return p.byName[string(name)]
+	}
+	return p.spaces[id]
+}
+
+// at is the field at a position from 0.
+func (s *space) at(n int) *field {
+	if n < 0 || n >= len(s.fields) {
+		return &noField
+	}
+	return &s.fields[n]
+}
+
+var noField field
+
+// guards reports whether the field may hold envelopes.
+func (f *field) guards() bool { return f.rules != nil }
+
+// rule is the one for a value of n bytes, nil when it is to be left alone.
+func (f *field) rule(n int) *policy.Rule {
+	if f.touched != "" {
+		return nil
+	}
+	for _, r := range f.rules {
+		if r.Fits(n) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// reply is one answer of the server's while it is handled. It is used again for the next.
+type reply struct {
+	bytes  []byte // the frame without its length
+	header wire.Header
+	body   wire.Body
+	found  []envelope
+	kind   wire.Type // of the request
+	held   int64     // of the reply budget, for what was opened
+}
+
+// envelope is one that was found in a reply.
+type envelope struct {
+	at      int // where the head of its string begins
+	content wire.Span
+	kind    wire.Kind
+	header  cinch.Header
+}
+
+// pumpReplies carries the greeting and then replies, until the server ends or an error.
+func (s *session) pumpReplies() {
+	defer s.out.free()
+	defer func() { _ = s.toClient.flush() }()
+	greeting, err := s.out.raw(wire.GreetingLen)
+	if err == nil {
+		err = s.toClient.send(greeting)
+	}
+	for err == nil {
+		var f frame
+		if f, err = s.out.next(); err == nil {
+			err = s.handleReply(&f)
+		}
+	}
+	s.logEnd("upstream", err)
+}
+
+// handleReply sends one frame of the server's to the client.
+func (s *session) handleReply(f *frame) error {
+	if s.piped.Load() {
+		return s.pipeReplies(f.bytes)
+	}
+	began := time.Now()
+	r := &s.reply
+	r.bytes = f.body()
+	if err := r.header.Parse(r.bytes); err != nil {
+		return err
+	}
+	if r.header.Schema != s.schema {
+		s.schema = r.header.Schema
+		s.g.catalog.note(s.schema)
+	}
+	switch r.header.Type {
+	case wire.Event:
+		return s.answer(f, &exchange{kind: wire.Event})
+	case wire.Chunk:
+		return s.answerPart(f)
+	}
+	e, ok := s.pending.take(r.header.Sync)
+	if ok && e.original != nil && r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion {
+		s.g.catalog.refused(e.stamp)
+		s.pending.retrying()
+		s.retries.Add(1)
+		go s.retry(r.header.Sync, e)
+		return nil
+	}
+	defer s.pending.drop(&e)
+	if e.broken != "" {
+		return s.toClient.write(s.errorReply(e.broken), false)
+	}
+	err := s.answer(f, &e)
+	if ok {
+		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
+	}
+	return err
+}
+
+// answerPart sends what box.session.push sent. A part that does not open is left out, and the
+// reply itself becomes the error.
+func (s *session) answerPart(f *frame) error {
+	sync := s.reply.header.Sync
+	e := exchange{kind: s.pending.kindOf(sync)}
+	defer s.release()
+	out, no := s.open(f, e.kind)
+	if no != nil {
+		s.pending.breakUp(sync, no.text)
+		return nil
+	}
+	defer gateway.PutBuffer(out)
+	return s.sendReply(f, out)
+}
+
+// answer sends a reply with what is sealed in it opened.
+func (s *session) answer(f *frame, e *exchange) error {
+	defer s.release()
+	out, no := s.open(f, e.kind)
+	if no != nil {
+		return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, no.code, no.text), false)
+	}
+	defer gateway.PutBuffer(out)
+	return s.sendReply(f, out)
+}
+
+func (s *session) sendReply(f *frame, opened []byte) error {
+	if opened == nil {
+		return s.toClient.write(f.bytes, f.held)
+	}
+	return s.toClient.write(opened, f.held || s.reply.held > 0)
+}
+
+func (s *session) errorReply(text string) []byte {
+	return wire.AppendError(nil, s.reply.header.Sync, s.schema, wire.ErrSystem, text)
+}
+
+// open gives a reply with its envelopes opened, in a buffer of the pool's; nil when nothing
+// changes.
+func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
+	r := &s.reply
+	r.kind = kind
+	at := r.header.Map.End()
+	if kind != wire.ID && !hasMagic(r.bytes[at:]) {
+		return nil, nil
+	}
+	if err := r.body.Parse(r.bytes, at); err != nil {
+		s.g.cfg.Stats.Error("upstream_malformed")
+		return nil, &refusal{wire.ErrSystem, "malformed", "cinch: the server's reply is malformed: " + err.Error()}
+	}
+	if kind == wire.ID {
+		return withoutFeatures(r.bytes, &r.body), nil
+	}
+	size, err := s.find()
+	if err == nil && len(r.found) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.broken(err)
+	}
+	if err := s.reserve(size); err != nil {
+		s.g.cfg.Stats.Error("budget")
+		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit the memory budget", size)}
+	}
+	out, err := s.g.openAll(r, size)
+	if err != nil {
+		return nil, s.broken(err)
+	}
+	return out, nil
+}
+
+// find finds the envelopes in a reply, and how many bytes it has when they are opened.
+func (s *session) find() (size int, err error) {
+	r := &s.reply
+	r.found = r.found[:0]
+	size = len(r.bytes)
+	strings := wire.NewStrings(r.bytes, wire.Span{At: r.body.At, Len: r.body.End - r.body.At})
+	for strings.Next() {
+		content := strings.Content.Of(r.bytes)
+		if !cinch.IsSealed(content) {
+			continue
+		}
+		h, err := cinch.ParseHeader(content)
+		if err != nil && r.computed() {
+			continue // what Lua made of bytes is any bytes
+		}
+		if err == nil && h.RawLen > s.g.sealer.MaxOpen() {
+			err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, s.g.sealer.MaxOpen())
+		}
+		if err != nil {
+			return 0, err
+		}
+		r.found = append(r.found, envelope{at: strings.At, content: strings.Content, kind: strings.Kind, header: h})
+		size += h.RawLen - len(content) + maxHead
+		if size > maxFrame {
+			return 0, fmt.Errorf("%w: the reply would have over %d bytes", cinch.ErrTooLarge, maxFrame)
+		}
+	}
+	return size, strings.Err()
+}
+
+// maxHead is the longest head of a string.
+const maxHead = 5
+
+// computed reports that a reply holds what Lua or SQL made, not only what is stored.
+func (r *reply) computed() bool {
+	switch r.kind {
+	case wire.Call, wire.Call16, wire.Eval, wire.Execute, wire.Event:
+		return true
+	}
+	return false
+}
+
+// reserve takes room for a large reply from the budget. It waits for a limited time only: two
+// that hold some and wait for each other would wait for ever.
+func (s *session) reserve(size int) error {
+	budget := s.g.cfg.Replies
+	if size <= freeBytes || budget == nil {
+		return nil
+	}
+	if !budget.TryAcquire(int64(size)) {
+		if err := s.toClient.flush(); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, reservePatience*s.g.cfg.Stall)
+		defer cancel()
+		if err := budget.Acquire(ctx, int64(size)); err != nil {
+			return err
+		}
+	}
+	s.reply.held = int64(size)
+	return nil
+}
+
+// release gives back what reserve took, when the reply is on its way.
+func (s *session) release() {
+	s.g.cfg.Replies.Release(s.reply.held)
+	s.reply.held = 0
+}
+
+// reservePatience is how many times Stall a reply waits for room.
+const reservePatience = 10
+
+// openAll makes the frame with the values in place of their envelopes.
+func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
+	out := wire.BeginFrame(gateway.GetBuffer(size + maxHead))
+	last := 0
+	for i := range r.found {
+		e := &r.found[i]
+		stored := e.content.Of(r.bytes)
+		out = append(out, r.bytes[last:e.at]...)
+		out = wire.AppendHead(out, e.kind, e.header.RawLen)
+		began := time.Now()
+		opened, err := g.sealer.Open(out, stored)
+		if err != nil {
+			gateway.PutBuffer(out)
+			return nil, err
+		}
+		out = opened
+		g.cfg.Stats.Opened(e.header.Codec, len(stored), e.header.RawLen, time.Since(began))
+		last = e.content.End()
+	}
+	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
+}
+
+// broken tells the client what is wrong with a sealed value.
+func (s *session) broken(cause error) *refusal {
+	class := openErrorClass(cause)
+	s.g.cfg.Stats.Error(class)
+	s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
+	return &refusal{wire.ErrSystem, class, "cinch: sealed value does not open: " + cause.Error()}
+}
+
+// openErrorClass names what Open answers.
+func openErrorClass(err error) string {
+	switch {
+	case errors.Is(err, cinch.ErrUnknownCodec):
+		return "unknown_codec"
+	case errors.Is(err, cinch.ErrDictMissing):
+		return "dictionary_missing"
+	case errors.Is(err, cinch.ErrTooLarge):
+		return "too_large"
+	case errors.Is(err, cinch.ErrDamaged):
+		return "damaged"
+	}
+	return "dictionary_unavailable"
+}

@@ -1,0 +1,160 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// session is one client and its upstream connection. Each pump owns its own section; what
+// both use is atomic or locked.
+type session struct {
+	g        *Gateway
+	client   net.Conn
+	upstream net.Conn
+	toClient sink
+	toServer sink
+	pending  pending
+	dead     chan struct{}   // closed when the reply pump has ended
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	draining atomic.Bool
+	ended    atomic.Bool // the client has ended its side
+	piped    atomic.Bool // the connection is another protocol's from here on
+	closing  sync.Once
+	retries  sync.WaitGroup
+
+	// request pump
+	in  reader
+	req request
+
+	// reply pump
+	out    reader
+	reply  reply
+	schema uint64 // version in the last answer
+}
+
+func newSession(g *Gateway, client, upstream net.Conn) *session {
+	s := &session{g: g, client: client, upstream: upstream, dead: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.pending.init(g.cfg.Requests)
+	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
+	patient.Budget = g.cfg.Requests
+	s.in = reader{conn: client, ctx: s.ctx, patience: patient, copies: 2, idle: s.toServer.flush}
+	s.toServer = sink{conn: upstream, patience: &s.in.patience}
+	patient.Budget = g.cfg.Replies
+	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient, copies: 1, idle: s.toClient.flush}
+	s.toClient = sink{conn: client, patience: &s.out.patience}
+	return s
+}
+
+// Run pumps until both sides are done. The client's end of input is passed on at once: the
+// server then does with the connection what it does with a client of its own.
+func (s *session) Run() {
+	defer s.Close()
+	go s.runReplies()
+	s.pumpRequests()
+	s.ended.Store(true)
+	_ = s.toServer.flush()
+	_ = gateway.CloseWrite(s.upstream)
+	<-s.dead
+	s.retries.Wait()
+}
+
+func (s *session) runReplies() {
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
+	defer close(s.dead)
+	defer s.client.Close() // unblocks the request pump
+	defer s.pending.close()
+	s.pumpReplies()
+	if !s.ended.Load() {
+		s.g.catalog.lost() // the server may have been started anew
+	}
+}
+
+// Close cuts both connections.
+func (s *session) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		_ = gateway.Abort(s.client)
+		_ = gateway.Abort(s.upstream)
+	})
+	return nil
+}
+
+// Drain wakes the request pump, which stops at the next place between frames where no reply is
+// outstanding. Replication has no such place, and starts again by itself.
+func (s *session) Drain() {
+	s.draining.Store(true)
+	if s.piped.Load() {
+		_ = s.Close()
+		return
+	}
+	_ = s.client.SetReadDeadline(time.Now())
+}
+
+// drainPoll is how often a draining session looks whether it is idle.
+const drainPoll = 20 * time.Millisecond
+
+// pumpRequests carries requests until the client ends or an error.
+func (s *session) pumpRequests() {
+	defer s.in.free()
+	looked := false // draining, and found nothing to do
+	for {
+		if s.draining.Load() {
+			_ = s.client.SetReadDeadline(time.Now().Add(drainPoll))
+		}
+		f, err := s.in.next()
+		if err == nil {
+			looked = false
+			err = s.handleRequest(&f)
+		}
+		switch {
+		case err == nil:
+		case s.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
+			if idle := !s.pending.busy(); idle && looked {
+				return
+			} else {
+				looked = idle
+			}
+		default:
+			s.logEnd("client", err)
+			return
+		}
+	}
+}
+
+// logEnd says once why a conversation was broken off, if not in the usual way.
+func (s *session) logEnd(who string, err error) {
+	class := errorClass(err)
+	if class == "" {
+		return
+	}
+	text := "client sent what is no valid frame, disconnected"
+	if who != "client" {
+		class, text = "upstream_"+class, "upstream sent what is no valid frame, disconnected"
+	}
+	s.g.cfg.Stats.Error(class)
+	s.g.cfg.Log.Warn(text, "client", s.client.RemoteAddr().String(), "err", err)
+}
+
+// errorClass names a violation of the protocol; an ordinary end has none.
+func errorClass(err error) string {
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		return "too_large"
+	case errors.Is(err, wire.ErrMalformed):
+		return "malformed"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated"
+	}
+	return ""
+}

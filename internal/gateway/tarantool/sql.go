@@ -1,0 +1,87 @@
+package tarantool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// SQLMode says which statements may name spaces with rules: the server would compute on sealed
+// bytes, and be wrong without an error.
+type SQLMode uint8
+
+// Modes.
+const (
+	SQLRefuse     SQLMode = iota // none
+	SQLProjection                // SELECT of columns, with conditions on others than those with rules
+	SQLPass                      // all, at the user's own risk
+)
+
+// checkSQL decides about a statement. One that was prepared was checked when it was.
+func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
+	if r.body.SQLText.Len == 0 || g.cfg.SQL == SQLPass || g.cfg.Schema == nil {
+		return nil
+	}
+	raw, ok := wire.Text(r.body.SQLText.Of(r.bytes))
+	if !ok {
+		return nil // the server refuses it
+	}
+	p := g.catalog.current(ctx)
+	if p == nil {
+		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it can't be known whether the statement meets sealed fields"}
+	}
+	text := string(raw)
+	for _, name := range p.guarded {
+		if !store.Mentions(text, name) {
+			continue
+		}
+		if g.cfg.SQL == SQLProjection && p.projects(text) {
+			return nil
+		}
+		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are sealed: the server would compute on sealed bytes", name))
+	}
+	return nil
+}
+
+// projects reports whether a statement only selects columns, and names none with rules after
+// FROM. What can't be told is none.
+func (p *plan) projects(text string) bool {
+	list, rest, ok := strings.Cut(strings.ToLower(text), " from ")
+	columns, isSelect := strings.CutPrefix(strings.TrimSpace(list), "select ")
+	if !ok || !isSelect || strings.Contains(rest, "select") || strings.ContainsAny(text, ";'[") || strings.Contains(text, "--") || strings.Contains(text, "/*") {
+		return false
+	}
+	for column := range strings.SplitSeq(columns, ",") {
+		if !isColumn(strings.TrimSpace(column)) {
+			return false
+		}
+	}
+	for _, s := range p.spaces {
+		if !s.ruled {
+			continue
+		}
+		for n := range s.fields {
+			if s.fields[n].guards() && store.Mentions(rest, s.FieldAt(n).Name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isColumn reports whether an expression is * or a name alone.
+func isColumn(text string) bool {
+	if text == "*" {
+		return true
+	}
+	text = strings.Trim(text, `"`)
+	for _, c := range text {
+		if c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return text != "" && !strings.HasPrefix(text, "distinct")
+}

@@ -1,0 +1,235 @@
+package tarantool
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/cinch-layer/cinch"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// maxParts is how many parts an operation may have: a splice has five.
+const maxParts = 8
+
+// target is what an operation works on.
+type target struct {
+	position int  // from 0
+	known    bool // the position is; else it counts from the end, or no field has that name
+	nested   bool // within the field, by a path
+	fromEnd  bool
+}
+
+// operations looks at those of an UPDATE or UPSERT.
+func (c *collector) operations(at wire.Span) *refusal {
+	if at.Len == 0 {
+		return nil
+	}
+	h, err := wire.ReadHead(c.b, at.At)
+	if err != nil || h.Kind != wire.Array {
+		return nil // the server refuses it
+	}
+	next := h.Content.At
+	for range h.Count {
+		parts, end, err := wire.Elements(c.r.spans, c.b, next, maxParts)
+		c.r.spans = parts
+		if err != nil {
+			return nil // the server refuses it
+		}
+		if no := c.operation(parts); no != nil {
+			return no
+		}
+		next = end
+	}
+	return nil
+}
+
+// operation looks at [operator, field, …].
+func (c *collector) operation(parts []wire.Span) *refusal {
+	if len(parts) < 3 {
+		return nil // the server refuses it
+	}
+	op, ok := wire.Text(parts[0].Of(c.b))
+	if !ok || len(op) == 0 {
+		return nil
+	}
+	t := c.target(parts[1].Of(c.b))
+	switch op[0] { // the server looks at no more of it
+	case '=', '!':
+		if op[0] == '!' {
+			if no := c.shift(t); no != nil {
+				return no
+			}
+		}
+		return c.assign(t, parts[2])
+	case '#':
+		return c.shift(t)
+	case ':':
+		return c.splice(t)
+	}
+	return nil
+}
+
+// assign looks at a value that becomes a field, or a part of one.
+func (c *collector) assign(t target, v wire.Span) *refusal {
+	if t.known && !t.nested {
+		return c.value(t.position, v)
+	}
+	if !c.r.magic {
+		return nil
+	}
+	for s := wire.NewStrings(c.b, v); s.Next(); {
+		if cinch.IsSealed(s.Content.Of(c.b)) {
+			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path or counted from the end (space %s)", c.space.Name))
+		}
+	}
+	return nil
+}
+
+// splice refuses to cut bytes of fields that may hold envelopes.
+func (c *collector) splice(t target) *refusal {
+	switch {
+	case !c.space.ruled, t.nested: // within a field there are no envelopes
+		return nil
+	case t.fromEnd && !t.known:
+		return unsupported("splice", fmt.Sprintf("splices of fields counted from the end in space %s, some of whose fields are sealed", c.space.Name))
+	case !t.known, !c.space.at(t.position).guards():
+		return nil
+	}
+	return unsupported("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed: read it, and assign it with =", t.position+1, c.space.Name))
+}
+
+// shift refuses insertions and deletions that could move an envelope into a field that an index
+// or a constraint touches.
+func (c *collector) shift(t target) *refusal {
+	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
+		return nil
+	}
+	from := t.position
+	if !t.known {
+		from = 0
+	}
+	for n := from; n < len(c.space.fields); n++ {
+		if !c.space.fields[n].guards() {
+			continue
+		}
+		for other := from; other < c.width(); other++ {
+			if other != n && c.space.TouchedAt(other) != "" {
+				return unsupported("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d: %s", c.space.Name, other+1, c.space.TouchedAt(other)))
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// width is how many fields there are to look at.
+func (c *collector) width() int {
+	n := max(len(c.space.fields), len(c.space.Fields))
+	for _, x := range c.space.Indexes {
+		for _, p := range x.Parts {
+			n = max(n, p.Field+1)
+		}
+	}
+	return n
+}
+
+// target finds what a field's number, name or path means.
+func (c *collector) target(v []byte) target {
+	if path, ok := wire.Text(v); ok {
+		return c.path(path)
+	}
+	n, ok := wire.Int(v)
+	if !ok {
+		return target{}
+	}
+	if n < 0 {
+		if c.space.FieldCount > 0 {
+			n += int64(c.space.FieldCount)
+			return target{position: int(n), known: n >= 0, fromEnd: true}
+		}
+		return target{fromEnd: true}
+	}
+	base, _ := wire.Uint(c.r.body.IndexBase.Of(c.b))
+	n -= int64(min(base, 1<<32))
+	return target{position: int(n), known: n >= 0}
+}
+
+// path finds the field that a path begins with: the name of a field, or [number] as Lua counts,
+// or ["name"], and what may follow goes into the field.
+func (c *collector) path(path []byte) target {
+	if n, ok := c.space.FieldNumber(string(path)); ok {
+		return target{position: n, known: true}
+	}
+	path = bytes.TrimPrefix(path, []byte("."))
+	if len(path) == 0 {
+		return target{}
+	}
+	var first, rest []byte
+	if path[0] == '[' {
+		end := closing(path)
+		if end < 0 {
+			return target{}
+		}
+		first, rest = path[1:end], path[end+1:]
+		if n, err := strconv.Atoi(string(first)); err == nil {
+			return target{position: n - 1, known: n > 0, nested: len(rest) > 0}
+		}
+		if len(first) < 2 {
+			return target{}
+		}
+		first = first[1 : len(first)-1] // without quotes
+	} else {
+		end := bytes.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		first, rest = path[:end], path[end:]
+	}
+	n, ok := c.space.FieldNumber(string(first))
+	return target{position: n, known: ok, nested: len(rest) > 0}
+}
+
+// closing finds the bracket that closes the one at the start; within quotes there is none.
+func closing(path []byte) int {
+	if len(path) > 1 && (path[1] == '"' || path[1] == '\'') {
+		end := bytes.IndexByte(path[2:], path[1])
+		if end < 0 || end+3 >= len(path) || path[end+3] != ']' {
+			return -1
+		}
+		return end + 3
+	}
+	return bytes.IndexByte(path, ']')
+}
+
+// splices reports whether a request has an operation that cuts bytes, or something that can't be
+// told from one.
+func (g *Gateway) splices(r *request) bool {
+	at := r.body.Ops
+	switch r.header.Type {
+	case wire.Update:
+		at = r.body.Tuple
+	case wire.Upsert:
+	default:
+		return false
+	}
+	h, err := wire.ReadHead(r.bytes, at.At)
+	if at.Len == 0 || err != nil || h.Kind != wire.Array {
+		return false
+	}
+	next := h.Content.At
+	for range h.Count {
+		parts, end, err := wire.Elements(r.spans, r.bytes, next, maxParts)
+		r.spans = parts
+		if err != nil {
+			return false // the server refuses it
+		}
+		if len(parts) > 0 {
+			if op, ok := wire.Text(parts[0].Of(r.bytes)); ok && len(op) > 0 && (op[0] == ':' || op[0] == '!' || op[0] == '#') {
+				return true
+			}
+		}
+		next = end
+	}
+	return false
+}

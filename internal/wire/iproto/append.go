@@ -1,0 +1,87 @@
+package iproto
+
+import (
+	"encoding/binary"
+
+	"github.com/tinylib/msgp/msgp"
+)
+
+// prefixLen is the length of the form in which drivers and servers write it.
+const prefixLen = 5
+
+// BeginFrame appends room for the length in front of a frame; FinishFrame fills it in when the
+// rest has been appended. start is where BeginFrame was called.
+func BeginFrame(dst []byte) []byte { return append(dst, 0xce, 0, 0, 0, 0) }
+
+// FinishFrame completes the frame that begins at start.
+func FinishFrame(dst []byte, start int) []byte {
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-prefixLen))
+	return dst
+}
+
+// AppendHead appends the head of a string or binary of n bytes, in the shortest form as the
+// server writes it.
+func AppendHead(dst []byte, kind Kind, n int) []byte {
+	if kind == Binary {
+		return msgp.AppendBytesHeader(dst, uint32(n))
+	}
+	switch {
+	case n < 32:
+		return append(dst, 0xa0|byte(n))
+	case n < 1<<8:
+		return append(dst, 0xd9, byte(n))
+	case n < 1<<16:
+		return append(dst, 0xda, byte(n>>8), byte(n))
+	}
+	return binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(n))
+}
+
+// HeadLen is the length in bytes of what AppendHead appends.
+func HeadLen(kind Kind, n int) int {
+	switch {
+	case n < 32 && kind == String:
+		return 1
+	case n < 1<<8:
+		return 2
+	case n < 1<<16:
+		return 3
+	}
+	return 5
+}
+
+// AppendStamped appends the header of frame with that schema version in it.
+func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
+	if h.Version.Len > 0 {
+		dst = append(dst, frame[:h.Version.At]...)
+		dst = msgp.AppendUint64(dst, version)
+		return append(dst, frame[h.Version.End():h.Map.End()]...)
+	}
+	dst = msgp.AppendMapHeader(dst, uint32(h.Count+1))
+	dst = append(dst, frame[h.Entries:h.Map.End()]...)
+	dst = append(dst, keySchemaVersion)
+	return msgp.AppendUint64(dst, version)
+}
+
+// AppendError appends a frame that answers the request with that sync with an error.
+func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
+	start := len(dst)
+	dst = BeginFrame(dst)
+	dst = append(dst, 0x83, keyType)
+	dst = msgp.AppendUint64(dst, uint64(ErrorFlag|code))
+	dst = append(dst, keySync, 0xcf)
+	dst = binary.BigEndian.AppendUint64(dst, sync)
+	dst = append(dst, keySchemaVersion, 0xce)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(schema))
+	dst = append(dst, 0x81, keyError)
+	dst = msgp.AppendString(dst, text)
+	return FinishFrame(dst, start)
+}
+
+// AppendUints appends an array of unsigned integers.
+func AppendUints(dst []byte, list []uint64) []byte {
+	dst = msgp.AppendArrayHeader(dst, uint32(len(list)))
+	for _, n := range list {
+		dst = msgp.AppendUint64(dst, n)
+	}
+	return dst
+}

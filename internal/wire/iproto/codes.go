@@ -1,0 +1,89 @@
+package iproto
+
+// GreetingLen is the length in bytes of what a server says first.
+const GreetingLen = 128
+
+// Type is a request's type, or in a reply its code.
+type Type uint32
+
+// Types of requests, as the server's iproto_constants.h has them.
+const (
+	Select        Type = 1
+	Insert        Type = 2
+	Replace       Type = 3
+	Update        Type = 4
+	Delete        Type = 5
+	Call16        Type = 6
+	Auth          Type = 7
+	Eval          Type = 8
+	Upsert        Type = 9
+	Call          Type = 10
+	Execute       Type = 11
+	Nop           Type = 12
+	Prepare       Type = 13
+	Begin         Type = 14
+	Commit        Type = 15
+	Rollback      Type = 16
+	Raft          Type = 30
+	RaftPromote   Type = 31
+	RaftDemote    Type = 32
+	RaftConfirm   Type = 40
+	RaftRollback  Type = 41
+	Ping          Type = 64
+	Join          Type = 65
+	Subscribe     Type = 66
+	VoteOld       Type = 67
+	Vote          Type = 68
+	FetchSnapshot Type = 69
+	Register      Type = 70
+	JoinMeta      Type = 71
+	JoinSnapshot  Type = 72
+	ID            Type = 73
+	Watch         Type = 74
+	Unwatch       Type = 75
+	Event         Type = 76
+	WatchOnce     Type = 77
+)
+
+// Codes of replies.
+const (
+	OK        Type = 0
+	Chunk     Type = 0x80   // box.session.push: the reply itself comes later
+	ErrorFlag Type = 0x8000 // beside an error's number
+)
+
+// Numbers of errors, as the server's errcode.h has them.
+const (
+	ErrNoMemory      Type = 2   // ER_MEMORY_ISSUE
+	ErrUnsupported   Type = 5   // ER_UNSUPPORTED
+	ErrInvalid       Type = 20  // ER_INVALID_MSGPACK
+	ErrSchemaVersion Type = 109 // ER_WRONG_SCHEMA_VERSION
+	ErrSystem        Type = 115 // ER_SYSTEM
+)
+
+// Keys of headers.
+const (
+	keyType          = 0x00
+	keySync          = 0x01
+	keySchemaVersion = 0x05
+	keyStream        = 0x0a
+)
+
+// Keys of bodies.
+const (
+	keySpaceID   = 0x10
+	keyIndexID   = 0x11
+	keyIndexBase = 0x15
+	keyKey       = 0x20
+	keyTuple     = 0x21
+	keyFunction  = 0x22
+	keyExpr      = 0x27
+	keyOps       = 0x28
+	keyData      = 0x30
+	keyError     = 0x31
+	keySQLText   = 0x40
+	keyStmtID    = 0x43
+	keyFeatures  = 0x55
+	keySpaceName = 0x5e
+	keyIndexName = 0x5f
+)

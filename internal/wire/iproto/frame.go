@@ -1,0 +1,121 @@
+package iproto
+
+import (
+	"fmt"
+)
+
+// MaxFrame is the longest frame in bytes that servers take, without its length in front.
+const MaxFrame = 2 << 30
+
+// ErrTooLarge is a frame above MaxFrame.
+var ErrTooLarge = fmt.Errorf("%w: the frame is too large", ErrMalformed)
+
+// MaxPrefix is the longest form in bytes of the length in front of a frame.
+const MaxPrefix = 9
+
+// Prefix reads the length in front of a frame: n bytes follow it, and it has size bytes itself.
+// size is 0 when more of b is needed.
+func Prefix(b []byte) (n, size int, err error) {
+	if len(b) == 0 {
+		return 0, 0, nil
+	}
+	size, ok := prefixSize(b[0])
+	if !ok {
+		return 0, 0, fmt.Errorf("%w: no length in front of a frame", ErrMalformed)
+	}
+	if len(b) < size {
+		return 0, 0, nil
+	}
+	length, _ := Uint(b[:size])
+	if length > MaxFrame {
+		return 0, size, fmt.Errorf("%w: %d bytes", ErrTooLarge, length)
+	}
+	return int(length), size, nil
+}
+
+func prefixSize(lead byte) (int, bool) {
+	switch {
+	case lead <= 0x7f:
+		return 1, true
+	case lead >= 0xcc && lead <= 0xcf:
+		return 1 + 1<<(lead-0xcc), true
+	}
+	return 0, false
+}
+
+// Header is what a frame's header says. Spans are places in the frame.
+type Header struct {
+	Type    Type
+	Sync    uint64
+	Stream  uint64
+	Schema  uint64 // version, 0: none given
+	Map     Span   // all of the header
+	Count   int    // of its entries
+	Entries int    // where they begin
+	Version Span   // the schema version's value; no length: not there
+}
+
+// Parse reads the header at the start of a frame, whose length has been cut off. As the server
+// does, it skips keys that it does not know, and takes the last of several.
+func (h *Header) Parse(frame []byte) error {
+	*h = Header{}
+	m, err := ReadHead(frame, 0)
+	if err != nil {
+		return err
+	}
+	if m.Kind != Map {
+		return fmt.Errorf("%w: the header is no map", ErrMalformed)
+	}
+	h.Count, h.Entries = m.Count, m.Content.At
+	at := m.Content.At
+	for range m.Count {
+		key, value, err := entry(frame, at)
+		if err != nil {
+			return err
+		}
+		if err := h.take(key, value, frame); err != nil {
+			return err
+		}
+		at = value.End()
+	}
+	h.Map = Span{0, at}
+	return nil
+}
+
+func (h *Header) take(key uint64, value Span, frame []byte) error {
+	n, ok := Uint(value.Of(frame))
+	switch key {
+	case keyType:
+		h.Type = Type(n)
+		ok = ok && uint64(h.Type) == n
+	case keySync:
+		h.Sync = n
+	case keySchemaVersion:
+		h.Schema, h.Version = n, value
+	case keyStream:
+		h.Stream = n
+	default:
+		ok = true
+	}
+	if !ok {
+		return fmt.Errorf("%w: key %#x of the header", ErrMalformed, key)
+	}
+	return nil
+}
+
+// otherKey stands for keys that are no small integers.
+const otherKey = 1 << 32
+
+// entry reads a map's key and finds its value.
+func entry(b []byte, at int) (key uint64, value Span, err error) {
+	end, err := Skip(b, at)
+	if err != nil {
+		return 0, value, err
+	}
+	key, ok := Uint(b[at:end])
+	if !ok {
+		key = otherKey
+	}
+	after, err := Skip(b, end)
+	return key, Span{end, after - end}, err
+}

@@ -1,0 +1,199 @@
+package iproto
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tinylib/msgp/msgp"
+)
+
+// ErrMalformed is wrapped by every complaint about bytes.
+var ErrMalformed = errors.New("malformed iproto")
+
+var errShort = fmt.Errorf("%w: a value is cut off", ErrMalformed)
+
+// Span is a place in the caller's bytes.
+type Span struct{ At, Len int }
+
+// End is where the span ends.
+func (s Span) End() int { return s.At + s.Len }
+
+// Of returns the bytes at the span.
+func (s Span) Of(b []byte) []byte { return b[s.At:s.End():s.End()] }
+
+// Kind is what a value is, as far as it matters.
+type Kind uint8
+
+// Kinds of values.
+const (
+	Other Kind = iota // numbers, nil, booleans, extensions
+	String
+	Binary
+	Array
+	Map
+)
+
+// Head is the beginning of a value.
+type Head struct {
+	Kind Kind
+	// Content is where the bytes of a string or binary are, what follows the head of an array
+	// or map (with no length), and all of any other value.
+	Content Span
+	Count   int // elements of an array, values of a map
+}
+
+// children is how many values follow the head and belong to it.
+func (h *Head) children() int {
+	if h.Kind == Map {
+		return 2 * h.Count
+	}
+	return h.Count
+}
+
+// ReadHead reads the head of the value at b[at:]. A string or binary is there whole, and of
+// an array or map there are at least as many bytes as it has elements.
+func ReadHead(b []byte, at int) (h Head, err error) {
+	v := b[at:]
+	var rest []byte
+	var n uint32
+	switch msgp.NextType(v) {
+	case msgp.StrType:
+		h.Kind = String
+		return h.content(b, v, msgp.ReadStringZC)
+	case msgp.BinType:
+		h.Kind = Binary
+		return h.content(b, v, msgp.ReadBytesZC)
+	case msgp.ArrayType:
+		h.Kind = Array
+		n, rest, err = msgp.ReadArrayHeaderBytes(v)
+	case msgp.MapType:
+		h.Kind = Map
+		n, rest, err = msgp.ReadMapHeaderBytes(v)
+	default:
+		rest, err = msgp.Skip(v)
+		h.Content = Span{at, len(v) - len(rest)}
+		return h, wrap(err)
+	}
+	h.Count, h.Content = int(n), Span{len(b) - len(rest), 0}
+	if err == nil && (int64(n) > int64(len(rest)) || h.children() > len(rest)) {
+		err = errShort
+	}
+	return h, wrap(err)
+}
+
+func (h Head) content(b, v []byte, read func([]byte) ([]byte, []byte, error)) (Head, error) {
+	content, rest, err := read(v)
+	h.Content = Span{len(b) - len(rest) - len(content), len(content)}
+	return h, wrap(err)
+}
+
+func wrap(err error) error {
+	if err == nil || errors.Is(err, ErrMalformed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrMalformed, err)
+}
+
+// Skip returns where the value at b[at:] ends.
+func Skip(b []byte, at int) (end int, err error) {
+	for left := 1; left > 0; left-- {
+		h, err := ReadHead(b, at)
+		if err != nil {
+			return at, err
+		}
+		at = h.Content.End()
+		if left += h.children(); left > len(b)-at+1 {
+			return at, errShort
+		}
+	}
+	return at, nil
+}
+
+// Strings finds all strings and binaries in b, a sequence of whole values, whatever they are
+// nested in, keys of maps among them.
+type Strings struct {
+	b    []byte
+	next int
+	end  int
+
+	Kind    Kind // of the one found
+	At      int  // where its head begins
+	Content Span // where its bytes are
+	err     error
+}
+
+// NewStrings begins to look in the span.
+func NewStrings(b []byte, in Span) Strings { return Strings{b: b, next: in.At, end: in.End()} }
+
+// Next finds the next one and reports whether there is one.
+func (s *Strings) Next() bool {
+	for s.next < s.end {
+		h, err := ReadHead(s.b[:s.end], s.next)
+		if err != nil {
+			s.err = err
+			return false
+		}
+		at := s.next
+		s.next = h.Content.End()
+		if h.Kind == String || h.Kind == Binary {
+			s.Kind, s.At, s.Content = h.Kind, at, h.Content
+			return true
+		}
+	}
+	return false
+}
+
+// Err says why Next found no more, nil at the end.
+func (s *Strings) Err() error { return s.err }
+
+// Elements returns where the elements of the array at b[at:] are, in dst from its start, and
+// where the array ends. An array of more than limit elements is ErrMalformed's.
+func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, err error) {
+	h, err := ReadHead(b, at)
+	switch {
+	case err != nil:
+		return dst[:0], at, err
+	case h.Kind != Array:
+		return dst[:0], at, fmt.Errorf("%w: no array", ErrMalformed)
+	case h.Count > limit:
+		return dst[:0], at, fmt.Errorf("%w: %d elements", ErrMalformed, h.Count)
+	}
+	dst = dst[:0]
+	at = h.Content.At
+	for range h.Count {
+		end, err := Skip(b, at)
+		if err != nil {
+			return dst, at, err
+		}
+		dst = append(dst, Span{at, end - at})
+		at = end
+	}
+	return dst, at, nil
+}
+
+// Uint reads an unsigned integer.
+func Uint(v []byte) (uint64, bool) {
+	if len(v) == 0 || v[0] > 0x7f && (v[0] < 0xcc || v[0] > 0xcf) { // msgp takes positive signed ones too
+		return 0, false
+	}
+	n, _, err := msgp.ReadUint64Bytes(v)
+	return n, err == nil
+}
+
+// Int reads an integer, signed or not.
+func Int(v []byte) (int64, bool) {
+	if msgp.NextType(v) != msgp.IntType && msgp.NextType(v) != msgp.UintType {
+		return 0, false
+	}
+	n, _, err := msgp.ReadInt64Bytes(v)
+	return n, err == nil
+}
+
+// Text returns the bytes of a string, and whether it is one.
+func Text(v []byte) ([]byte, bool) {
+	if msgp.NextType(v) != msgp.StrType {
+		return nil, false
+	}
+	s, _, err := msgp.ReadStringZC(v)
+	return s, err == nil
+}
