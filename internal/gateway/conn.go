@@ -125,3 +125,22 @@ func Abort(c net.Conn) error {
 	}
 	return c.Close()
 }
+
+// ResetWhenCut chooses what the peer of c sees when c is closed, by the end of the process
+// too: a reset, or an ordinary end. Who relays bytes whose end has a meaning lets it be a
+// reset until the end has come. Other connections than TCP only know an ordinary end.
+func ResetWhenCut(c net.Conn, reset bool) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if wrapped, ok := c.(*Conn); ok {
+		c = wrapped.Conn
+	}
+	linger := -1
+	if reset {
+		linger = 0
+	}
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(linger) // fails when the connection is gone
+	}
+}

@@ -51,6 +51,9 @@ type Server struct {
 	HandshakeTimeout time.Duration // of TLS; 0: 10 s
 	MaxConns         int           // connections at a time; 0: no limit
 
+	// HandshakeFailed is called when TLS fails; nil: it is a line of the debug log.
+	HandshakeFailed func(net.Conn, error)
+
 	// Refusal is sent, as far as it goes without waiting, on a plain connection
 	// above MaxConns before it is closed: an error in the client's protocol.
 	Refusal []byte
@@ -173,6 +176,10 @@ func (s *Server) serve(a *activeConn) {
 			return
 		}
 		s.Stats.Error("tls_handshake")
+		if s.HandshakeFailed != nil {
+			s.HandshakeFailed(a.conn, err)
+			return
+		}
 		s.log().Debug("tls handshake failed", "remote", remote(a.conn), "err", err)
 		return
 	}

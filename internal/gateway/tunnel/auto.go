@@ -1,0 +1,194 @@
+package tunnel
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+const (
+	// sampleBytes: a smaller frame says nothing about the link, a smaller piece nothing
+	// about a codec.
+	sampleBytes = 4 << 10
+	newest      = 0.1 // weight of the latest sample in averages
+	tellPause   = time.Second
+	psPerNs     = 1000
+)
+
+// arrival measures how fast large frames come in after their first bytes: the link's
+// bandwidth, shared with whoever else uses it.
+type arrival struct {
+	perByte float64 // nanoseconds
+	told    time.Time
+}
+
+// add takes a sample: of a frame of size bytes the last rest came in so much time. It says
+// what to tell the peer, and whether it is time to, in picoseconds a byte.
+func (a *arrival) add(size, rest int, took time.Duration, now time.Time) (ps uint32, tell bool) {
+	if size < sampleBytes || rest <= 0 {
+		return 0, false
+	}
+	sample := float64(took) / float64(rest)
+	if a.perByte == 0 {
+		a.perByte = sample
+	}
+	a.perByte += newest * (sample - a.perByte)
+	if now.Sub(a.told) < tellPause {
+		return 0, false
+	}
+	a.told = now
+	return uint32(min(max(a.perByte*psPerNs, 1), 1<<32-1)), true
+}
+
+// speed is what is known about sending to one peer: the link, as the peer tells, and what
+// codecs do on what is sent, as we measure.
+type speed struct {
+	mu      sync.Mutex
+	perByte float64 // of the link, nanoseconds; 0: not known
+	cost    [len(rungs)]float64
+	ratio   [len(rungs)]float64
+	last    codec.Setting
+	reason  string
+	asked   uint
+}
+
+// rungs are what auto chooses from, with what they take on text-like data before that is
+// measured: nanoseconds a byte to compress and to decompress, and raw by compressed bytes.
+var rungs = [...]struct {
+	setting        codec.Setting
+	compress, open float64
+	ratio          float64
+}{
+	{codec.Setting{Codec: codec.S2}, 1.2, 0.6, 2.5},
+	{codec.Setting{Codec: codec.Zstd, Level: 1}, 3.5, 1.5, 5},
+	{codec.Setting{Codec: codec.Zstd, Level: 3}, 7, 1.5, 5.7},
+	{codec.Setting{Codec: codec.Zstd, Level: 6}, 25, 1.5, 6.3},
+}
+
+// unknownLink is what is chosen before the link has been measured.
+const unknownLink = 1 // index of rungs
+
+// chooseTurn is how often, in pieces, the choice is made anew.
+const chooseTurn = 32
+
+// told is the peer's measure.
+func (s *speed) told(ps uint32) {
+	s.mu.Lock()
+	s.perByte = max(float64(ps), 1) / psPerNs
+	s.mu.Unlock()
+}
+
+// sealed takes notice of a codec at work.
+func (s *speed) sealed(setting codec.Setting, raw, sent int, took time.Duration) {
+	if raw < sampleBytes {
+		return
+	}
+	for i := range rungs {
+		if rungs[i].setting != setting {
+			continue
+		}
+		s.mu.Lock()
+		average(&s.cost[i], float64(took)/float64(raw))
+		average(&s.ratio[i], float64(raw)/float64(sent))
+		s.mu.Unlock()
+	}
+}
+
+func average(v *float64, sample float64) {
+	if *v == 0 {
+		*v = sample
+	}
+	*v += newest * (sample - *v)
+}
+
+// choose picks what gets bytes there soonest: codec and link take turns on a connection.
+func (s *speed) choose() (codec.Setting, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked++; s.asked%chooseTurn != 1 {
+		return s.last, s.reason
+	}
+	s.last, s.reason = rungs[unknownLink].setting, ""
+	if s.perByte == 0 {
+		return s.last, s.reason
+	}
+	s.last, s.reason = codec.Setting{}, "link_fast"
+	least := s.perByte
+	slow, gain := s.scale()
+	for i, r := range rungs {
+		cost, ratio := s.cost[i]+r.open*slow, s.ratio[i]
+		if s.cost[i] == 0 {
+			cost = (r.compress + r.open) * slow
+			ratio = 1 + (r.ratio-1)*gain
+		}
+		if t := cost + s.perByte/ratio; t < least {
+			least, s.last, s.reason = t, r.setting, ""
+		}
+	}
+	return s.last, s.reason
+}
+
+// scale compares what was measured with what is typical, for what was not: how much slower
+// this machine is, and how much better the data compress.
+func (s *speed) scale() (slow, gain float64) {
+	n := 0.0
+	for i, r := range rungs {
+		if s.cost[i] > 0 {
+			slow += s.cost[i] / r.compress
+			gain += max(s.ratio[i]-1, 0) / (r.ratio - 1)
+			n++
+		}
+	}
+	if n == 0 {
+		return 1, 1
+	}
+	return slow / n, gain / n
+}
+
+// speeds keeps a speed for each peer, by its host.
+type speeds struct {
+	mu  sync.Mutex
+	all map[string]*speed
+}
+
+// maxPeers bounds what is remembered; further peers share one.
+const maxPeers = 256
+
+func (p *speeds) to(c net.Conn) *speed {
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		host = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[string]*speed{}
+	}
+	if len(p.all) >= maxPeers && p.all[host] == nil {
+		host = ""
+	}
+	s := p.all[host]
+	if s == nil {
+		s = &speed{}
+		p.all[host] = s
+	}
+	return s
+}
+
+// slowest is the bytes a second of the slowest link; 0 when none was measured.
+func (p *speeds) slowest() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	worst := 0.0
+	for _, s := range p.all {
+		s.mu.Lock()
+		worst = max(worst, s.perByte)
+		s.mu.Unlock()
+	}
+	if worst == 0 {
+		return 0
+	}
+	return 1e9 / worst
+}

@@ -1,0 +1,37 @@
+package tunnel
+
+import "github.com/cinch-layer/cinch/codec"
+
+// choice is what becomes of a piece; reason is why it is stored.
+type choice struct {
+	setting codec.Setting
+	reason  string
+}
+
+const (
+	// A smaller piece is stored: a frame around what is compressed takes a dozen bytes.
+	minPieceBytes = 24
+	// Below this, what looks random may be something that the history knows.
+	minLookBytes = 1 << 10
+	// changeBytes is what a stream carries before another level takes its place.
+	changeBytes = 16 << 20
+)
+
+// choose decides about a piece. o.mu is held.
+func (o *sender) choose(raw []byte) *choice {
+	o.choice = choice{setting: o.g.cfg.Setting, reason: "setting"}
+	c := &o.choice
+	if o.g.cfg.Auto {
+		c.setting, c.reason = o.speed.choose()
+	}
+	switch {
+	case c.setting.Codec == codec.Raw:
+	case len(raw) < minPieceBytes:
+		c.setting, c.reason = codec.Setting{}, "small"
+	case o.codecs&(1<<c.setting.Codec) == 0:
+		c.setting, c.reason = codec.Setting{}, "not_negotiated"
+	case len(raw) >= minLookBytes && codec.Incompressible(raw):
+		c.setting, c.reason = codec.Setting{}, "incompressible"
+	}
+	return c
+}

@@ -1,0 +1,109 @@
+package tunnel
+
+import (
+	"sync"
+	"time"
+)
+
+// history bounds the bytes that all streams of a gateway remember, both ways. Who gets none
+// goes without: pieces that stand for themselves are larger, and nothing waits.
+type history struct {
+	limit int64
+
+	mu   sync.Mutex
+	used int64
+	most int64
+}
+
+// grab takes n bytes if they are free.
+func (h *history) grab(n int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used+n > h.limit {
+		return false
+	}
+	h.add(n)
+	return true
+}
+
+// force takes n bytes that a peer has been promised.
+func (h *history) force(n int64) {
+	h.mu.Lock()
+	h.add(n)
+	h.mu.Unlock()
+}
+
+func (h *history) add(n int64) {
+	h.used += n
+	h.most = max(h.most, h.used)
+}
+
+func (h *history) free(n int64) {
+	h.mu.Lock()
+	h.used -= n
+	h.mu.Unlock()
+}
+
+// tight reports that little is left.
+func (h *history) tight() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.used > h.limit/8*7
+}
+
+func (h *history) use() (used, most int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.used, h.most
+}
+
+// nextWindow is what a stream grows to, by factors of eight.
+func nextWindow(window byte, most int) byte {
+	if window == 0 {
+		return byte(min(firstWindow, most))
+	}
+	return byte(min(int(window)+3, most))
+}
+
+// worthGrowing is how many bytes a stream carries before its window is made larger: what it
+// has learnt is lost then.
+func worthGrowing(window byte) int64 {
+	if window == 0 {
+		return 64 << 10
+	}
+	return 4 << window
+}
+
+// tightIdle is after how long a history is forgotten when memory is short.
+const tightIdle = 5 * time.Second
+
+// tendHistories makes connections that carry nothing forget, until Shutdown.
+func (g *Gateway) tendHistories() {
+	t := time.NewTicker(min(g.cfg.IdleTimeout, tightIdle) / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-t.C:
+		}
+		idle := g.cfg.IdleTimeout
+		if g.history.tight() {
+			idle = min(idle, tightIdle)
+		}
+		g.forgetIdle(idle)
+		g.spares.expire()
+	}
+}
+
+func (g *Gateway) forgetIdle(idle time.Duration) {
+	g.mu.Lock()
+	all := make([]*session, 0, len(g.sessions))
+	for s := range g.sessions {
+		all = append(all, s)
+	}
+	g.mu.Unlock()
+	for _, s := range all {
+		s.out.forgetIdle(idle)
+	}
+}

@@ -1,0 +1,245 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+var (
+	errRefused = errors.New("tunnel: the exit is full or about to end")
+	errUnused  = errors.New("tunnel: nothing came")
+)
+
+// link is a connection to the peer after the hellos.
+type link struct {
+	conn   net.Conn
+	window byte   // that the peer keeps of our pieces without a grant
+	own    byte   // that we keep of the peer's
+	codecs uint16 // that the peer opens
+	made   time.Time
+}
+
+// firstWindow is what a connection may remember from its first piece on. It grows with the
+// bytes that come.
+const firstWindow = 17
+
+// sends are the codecs of pieces. What the format has beside them compresses less at more CPU.
+const sends = 1<<codec.Raw | 1<<codec.Snappy | 1<<codec.S2 | 1<<codec.MinLZ | 1<<codec.LZ4 | 1<<codec.Zstd
+
+func (g *Gateway) hello() wire.Hello {
+	h := wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
+	if !g.history.tight() {
+		h.Window = byte(min(firstWindow, g.cfg.Window))
+	}
+	return h
+}
+
+func newLink(c net.Conn, ours, theirs wire.Hello) *link {
+	return &link{conn: c, window: theirs.Window, own: ours.Window, codecs: theirs.Codecs, made: time.Now()}
+}
+
+// answer reads an entry's hello and answers it.
+func (g *Gateway) answer(c net.Conn) (*link, error) {
+	_ = c.SetDeadline(time.Now().Add(g.cfg.HelloTimeout))
+	theirs, err := readHello(c)
+	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
+		return nil, err
+	}
+	ours := g.hello()
+	if errors.Is(err, wire.ErrVersion) {
+		ours.Status = wire.StatusVersion
+		_, _ = c.Write(ours.Append(nil))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(ours.Append(nil)); err != nil {
+		return nil, err
+	}
+	return newLink(c, ours, theirs), c.SetDeadline(time.Time{})
+}
+
+// readHello reads no byte beyond it. A connection that ends before its first byte gives errUnused.
+func readHello(c net.Conn) (wire.Hello, error) {
+	b := make([]byte, wire.HelloLen, wire.MaxHello)
+	if n, err := io.ReadFull(c, b); n == 0 && err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: %w", errUnused, err)
+	} else if err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: %d bytes, then %w", wire.ErrMagic, n, err)
+	}
+	n, err := wire.HelloSize(b)
+	if err != nil {
+		return wire.Hello{}, err
+	}
+	b = b[:n]
+	if _, err := io.ReadFull(c, b[wire.HelloLen:]); err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: hello cut short: %w", wire.ErrMalformed, err)
+	}
+	return wire.ParseHello(b)
+}
+
+// awaitOpen waits until a link made in advance gets a client.
+func (l *link) awaitOpen(timeout time.Duration) error {
+	_ = l.conn.SetReadDeadline(time.Now().Add(timeout))
+	var b [1]byte
+	if _, err := io.ReadFull(l.conn, b[:]); err != nil {
+		return fmt.Errorf("%w: %w", errUnused, err)
+	}
+	if wire.Kind(b[0]) != wire.Open {
+		return fmt.Errorf("%w: %02x before the link is open", wire.ErrMalformed, b[0])
+	}
+	return l.conn.SetReadDeadline(time.Time{})
+}
+
+// connect makes a link to the exit.
+func (g *Gateway) connect(ctx context.Context) (*link, error) {
+	c, err := g.cfg.Upstream.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := g.greet(c)
+	if err != nil {
+		_ = gateway.Abort(c)
+		return nil, err
+	}
+	return l, nil
+}
+
+func (g *Gateway) greet(c net.Conn) (*link, error) {
+	_ = c.SetDeadline(time.Now().Add(g.cfg.HelloTimeout))
+	ours := g.hello()
+	if _, err := c.Write(ours.Append(nil)); err != nil {
+		return nil, fmt.Errorf("hello: %w", err)
+	}
+	theirs, err := readHello(c)
+	if err != nil {
+		return nil, fmt.Errorf("hello: %w", err)
+	}
+	switch theirs.Status {
+	case wire.StatusOK:
+	case wire.StatusVersion:
+		return nil, fmt.Errorf("%w, says the exit", wire.ErrVersion)
+	default:
+		return nil, errRefused
+	}
+	return newLink(c, ours, theirs), c.SetDeadline(time.Time{})
+}
+
+// link returns an open link, made in advance if there is one.
+func (g *Gateway) link() (*link, error) {
+	l := g.spares.take()
+	if l == nil {
+		var err error
+		if l, err = g.connect(g.ctx); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := l.conn.Write([]byte{byte(wire.Open)}); err != nil {
+		_ = gateway.Abort(l.conn)
+		return nil, err
+	}
+	g.refill()
+	return l, nil
+}
+
+// refill makes links in advance, as many as are missing, without waiting for them. A failure
+// is left to the next client to find out.
+func (g *Gateway) refill() {
+	for g.spares.wants() {
+		go func() {
+			l, err := g.connect(g.ctx)
+			if err != nil {
+				l = nil
+			}
+			g.spares.put(l)
+		}()
+	}
+}
+
+// spares are links that wait for a client. They save it the handshakes.
+type spares struct {
+	most int
+
+	mu     sync.Mutex
+	links  []*link // oldest first
+	coming int     // being made
+	closed bool
+}
+
+// maxSpareAge is well below the time after which an exit closes what isn't used.
+const maxSpareAge = time.Minute
+
+// wants reports whether one more is to be made, which put has to follow.
+func (p *spares) wants() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.links)+p.coming >= p.most {
+		return false
+	}
+	p.coming++
+	return true
+}
+
+// put takes what became of a wanted link, nil if nothing.
+func (p *spares) put(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.coming--
+	switch {
+	case l == nil:
+	case p.closed:
+		_ = gateway.Abort(l.conn)
+	default:
+		p.links = append(p.links, l)
+	}
+}
+
+// take returns the newest link that is good, or nil.
+func (p *spares) take() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.links) > 0 {
+		l := p.links[len(p.links)-1]
+		p.links = p.links[:len(p.links)-1]
+		if time.Since(l.made) < maxSpareAge && !gateway.PeerClosed(l.conn) {
+			return l
+		}
+		_ = gateway.Abort(l.conn)
+	}
+	return nil
+}
+
+// expire closes links that have become too old.
+func (p *spares) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.links) > 0 && time.Since(p.links[0].made) >= maxSpareAge {
+		_ = gateway.Abort(p.links[0].conn)
+		p.links = p.links[1:]
+	}
+}
+
+func (p *spares) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.links {
+		_ = gateway.Abort(l.conn)
+	}
+	p.links = nil
+}
+
+func (p *spares) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}

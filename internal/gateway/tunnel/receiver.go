@@ -1,0 +1,274 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// readBytes is what a busy link holds to read into, in bytes; an idle one holds none.
+const readBytes = 32 << 10
+
+// outBytes is how much is gathered for the local side from frames that are there already.
+const outBytes = 64 << 10
+
+// What a peer's frames may be wrong with, beside wire.ErrMalformed and codec.ErrCorrupt.
+var (
+	errOrder = fmt.Errorf("%w: a frame out of order", wire.ErrMalformed)
+	errSum   = fmt.Errorf("%w: wrong checksum", codec.ErrCorrupt)
+	errReset = errors.New("tunnel: reset by the peer")
+)
+
+// resetError is what a RESET becomes.
+type resetError struct{ reason wire.Reason }
+
+func (e resetError) Error() string { return fmt.Sprintf("reset by the peer, reason %d", e.reason) }
+func (e resetError) Unwrap() error { return errReset }
+
+// receiver reads frames from the link. It belongs to the pump that does.
+type receiver struct {
+	g    *Gateway
+	s    *session
+	link net.Conn
+	own  byte // window that our hello granted
+
+	buf     []byte // nil while nothing is there
+	at, end int    // what has been read and not handed out
+
+	stream  codec.StreamReader
+	window  byte  // of stream
+	granted byte  // that the peer may use
+	held    int64 // of the gateway's history, for granted
+	carried int64 // raw bytes of stream
+	grow    int64 // carried at which to look for memory again
+	epoch   byte  // DROPs received
+	over    bool  // FIN came
+
+	speed arrival
+}
+
+func (r *receiver) init(s *session, l *link) {
+	r.g, r.s, r.link, r.own, r.granted = s.g, s, l.conn, l.own, l.own
+	r.grow = worthGrowing(r.own)
+}
+
+// next returns a frame, whose payload lives until the next call. Before it waits for the
+// link it calls flush.
+func (r *receiver) next(flush func() error) (wire.Frame, error) {
+	var began time.Time
+	rest := 0
+	for {
+		f, size, err := wire.Parse(r.buf[r.at:r.end])
+		if err != nil {
+			return f, err
+		}
+		if size <= r.end-r.at {
+			if rest > 0 {
+				r.arrived(size, rest, time.Since(began))
+			}
+			r.at += size
+			return f, nil
+		}
+		if err := flush(); err != nil {
+			return f, err
+		}
+		if r.at == r.end {
+			r.release()
+		}
+		if err := r.read(size); err != nil {
+			return f, err
+		}
+		if rest == 0 { // the first bytes of a frame may have been under way for any time
+			began, rest = time.Now(), r.missing()
+		}
+	}
+}
+
+// missing is how many bytes of a large frame are still to come.
+func (r *receiver) missing() int {
+	_, size, err := wire.Parse(r.buf[r.at:r.end])
+	if err != nil || size < sampleBytes {
+		return 0
+	}
+	return max(size-(r.end-r.at), 0)
+}
+
+// read reads once, with room for a frame of size bytes.
+func (r *receiver) read(size int) error {
+	if r.buf == nil {
+		buf, n, err := gateway.ReadFirst(r.link, readBytes)
+		r.buf, r.at, r.end = buf, 0, n
+		return err
+	}
+	r.makeRoom(size)
+	n, err := r.link.Read(r.buf[r.end:])
+	r.end += n
+	if n > 0 {
+		return nil // the error comes again
+	}
+	return err
+}
+
+func (r *receiver) makeRoom(size int) {
+	switch {
+	case r.at+size <= len(r.buf):
+		return
+	case size <= len(r.buf):
+		copy(r.buf, r.buf[r.at:r.end])
+	default:
+		grown := gateway.GetBuffer(size)
+		grown = grown[:cap(grown)]
+		copy(grown, r.buf[r.at:r.end])
+		gateway.PutBuffer(r.buf)
+		r.buf = grown
+	}
+	r.at, r.end = 0, r.end-r.at
+}
+
+func (r *receiver) release() {
+	gateway.PutBuffer(r.buf)
+	r.buf, r.at, r.end = nil, 0, 0
+}
+
+// arrived tells the peer how fast the link is, now and then.
+func (r *receiver) arrived(size, rest int, took time.Duration) {
+	if speed, tell := r.speed.add(size, rest, took, time.Now()); tell {
+		r.s.out.note(wire.Frame{Kind: wire.Speed, Speed: speed})
+	}
+}
+
+// open appends the bytes of a Block, Piece or Begin.
+func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
+	if f.Kind == wire.Block && f.Codec == byte(codec.Raw) {
+		return append(dst, f.Payload...), nil
+	}
+	began := time.Now()
+	id, start := codec.Zstd, len(dst)
+	var err error
+	if f.Kind == wire.Block {
+		id = codec.ID(f.Codec)
+		if sends&(1<<f.Codec) == 0 {
+			return dst, fmt.Errorf("%w: codec %d was not offered", wire.ErrMalformed, f.Codec)
+		}
+		dst, err = r.g.cfg.Engine.Decompress(dst, f.Payload, id, f.RawLen, nil)
+	} else {
+		dst, err = r.openPiece(dst, f)
+	}
+	if err != nil {
+		return dst, err
+	}
+	if crc32.Checksum(dst[start:], castagnoli) != f.Sum {
+		return dst[:start], errSum
+	}
+	took := time.Since(began)
+	r.g.cfg.Stats.Opened(id, len(f.Payload), f.RawLen, took)
+	r.offerMore(f.RawLen)
+	return dst, nil
+}
+
+func (r *receiver) openPiece(dst []byte, f wire.Frame) ([]byte, error) {
+	switch {
+	case f.Kind == wire.Begin:
+		if err := r.begin(f.Window); err != nil {
+			return dst, err
+		}
+	case r.stream == nil:
+		return dst, errOrder
+	}
+	return r.stream.Append(dst, f.Payload, f.RawLen)
+}
+
+// begin makes a new stream. Its memory has been taken with the grant, but for what the hello
+// granted to every connection.
+func (r *receiver) begin(window byte) error {
+	if window > r.granted {
+		return fmt.Errorf("%w: a window of 2^%d, granted were 2^%d", wire.ErrMalformed, window, r.granted)
+	}
+	r.closeStream()
+	if r.held == 0 {
+		r.hold(r.granted, r.g.history.force)
+	}
+	stream, err := r.g.cfg.Engine.StreamReader(int(window))
+	if err != nil {
+		return err
+	}
+	r.stream, r.window = stream, window
+	r.carried, r.grow = 0, worthGrowing(window)
+	return nil
+}
+
+// hold takes what a stream of that window keeps, in place of what is held.
+func (r *receiver) hold(window byte, take func(int64)) {
+	n := r.cost(window)
+	take(n - r.held)
+	r.held = n
+}
+
+func (r *receiver) cost(window byte) int64 {
+	_, n := r.g.cfg.Engine.StreamBytes(1, int(window))
+	return int64(n)
+}
+
+// offerMore grants the peer a larger window once it has sent what makes that worth it, when
+// there is memory.
+func (r *receiver) offerMore(rawLen int) {
+	r.carried += int64(rawLen)
+	if r.carried < r.grow || r.granted > r.window {
+		return
+	}
+	next := nextWindow(r.granted, r.g.cfg.Window)
+	if next <= r.granted {
+		return
+	}
+	n := r.cost(next)
+	if !r.g.history.grab(n - r.held) {
+		r.grow = 2 * r.carried
+		return
+	}
+	r.held, r.granted = n, next
+	r.s.out.note(wire.Frame{Kind: wire.Grant, Window: next, Epoch: r.epoch})
+}
+
+// drop forgets the peer's history, and what was granted for it.
+func (r *receiver) drop() {
+	r.closeStream()
+	r.g.history.free(r.held)
+	r.held, r.granted, r.window = 0, r.own, 0
+	r.carried, r.grow = 0, worthGrowing(r.own)
+	r.epoch++
+}
+
+func (r *receiver) closeStream() {
+	if r.stream != nil {
+		r.stream.Close()
+		r.stream = nil
+	}
+}
+
+// free gives everything back.
+func (r *receiver) free() {
+	r.release()
+	r.drop()
+}
+
+// errorClass names what a peer did wrong; an ordinary end has none.
+func errorClass(err error) string {
+	switch {
+	case errors.Is(err, errSum):
+		return "checksum"
+	case errors.Is(err, codec.ErrCorrupt), errors.Is(err, codec.ErrUnknownCodec):
+		return "corrupt"
+	case errors.Is(err, wire.ErrMalformed):
+		return "malformed"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated"
+	}
+	return ""
+}

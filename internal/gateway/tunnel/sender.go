@@ -1,0 +1,330 @@
+package tunnel
+
+import (
+	"hash/crc32"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// headRoom is what is left free in front of a piece for its header and for other frames that
+// go with it, in bytes.
+const headRoom = 64
+
+// rawFrameBytes is how much of a stored piece goes in a frame: the peer passes on whole
+// frames, and stored bytes need not wait for each other.
+const rawFrameBytes = 16 << 10
+
+// maxStoredHeaders is what the headers of a stored piece take, in bytes.
+const maxStoredHeaders = wire.MaxRaw / rawFrameBytes * 4
+
+// sender writes frames to the link. The pump that reads the local side calls piece; whoever
+// else has something to say leaves it in notes, which go with the next piece or, when there
+// is none, by a goroutine of their own. So the pump that reads the link never waits for the
+// link to take bytes: two peers that both did would wait for ever.
+type sender struct {
+	g      *Gateway
+	s      *session
+	link   net.Conn
+	hello  byte // window that the peer's hello granted
+	codecs uint16
+	speed  *speed // of the link to this peer
+
+	mu       sync.Mutex // held while writing
+	stream   codec.StreamWriter
+	window   byte // of stream
+	setting  codec.Setting
+	carried  int64 // raw bytes of stream
+	held     int64 // of the gateway's history
+	lastUsed time.Time
+	epoch    byte // DROPs sent
+	choice   choice
+	pieces   uint
+	over     bool // nothing may be written any more
+
+	notes notes
+}
+
+// notes are frames without a piece that wait to be sent.
+type notes struct {
+	mu      sync.Mutex
+	grant   wire.Frame // Window 0: none
+	speed   uint32     // 0: none
+	granted byte       // window that the peer granted us, in epoch
+	epoch   byte       // of granted
+	busy    bool       // somebody is about to send them
+}
+
+func (o *sender) init(s *session, l *link) {
+	o.g, o.s, o.link, o.hello, o.codecs = s.g, s, l.conn, l.window, l.codecs
+	o.speed = s.g.speeds.to(l.conn)
+}
+
+// piece sends what the local side wrote. It owns buf, of which n bytes are the piece.
+func (o *sender) piece(buf []byte, n int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		gateway.PutBuffer(buf)
+		return net.ErrClosed
+	}
+	began := time.Now()
+	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
+	out, at := o.encode(out[:headRoom], buf[:n])
+	gateway.PutBuffer(buf)
+	o.g.cfg.Stats.Latency(time.Since(began))
+	head := o.takeNotes(make([]byte, 0, headRoom))
+	at -= len(head)
+	copy(out[at:], head)
+	_, err := o.link.Write(out[at:])
+	gateway.PutBuffer(out)
+	return err
+}
+
+// encode appends the piece's frames to out. They begin at the index that it returns; there
+// is room for notes in front of them.
+func (o *sender) encode(out, raw []byte) ([]byte, int) {
+	how := o.choose(raw)
+	began := time.Now()
+	f, out, err := o.compress(out, raw, how)
+	if err != nil {
+		o.endStream() // a stream is not to be used after an error
+		how.reason = "error"
+	}
+	if err != nil || f.RawLen == 0 {
+		o.g.cfg.Stats.Left(ruleName, how.reason, len(raw))
+		return o.store(out[:headRoom], raw), headRoom
+	}
+	var header [wire.MaxHeader]byte
+	head := wire.AppendCoded(header[:0], f, len(out)-headRoom)
+	at := headRoom - len(head)
+	copy(out[at:], head)
+	took := time.Since(began)
+	o.g.cfg.Stats.Sealed(ruleName, how.setting.Codec, len(raw), len(out)-at, took)
+	o.speed.sealed(how.setting, len(raw), len(out)-at, took)
+	return out, at
+}
+
+// ruleName is the rule of everything, for metrics.
+const ruleName = "tunnel"
+
+// store appends raw blocks.
+func (o *sender) store(out, raw []byte) []byte {
+	for len(raw) > 0 {
+		n := min(len(raw), rawFrameBytes)
+		out = append(wire.AppendRaw(out, n), raw[:n]...)
+		raw = raw[n:]
+	}
+	return out
+}
+
+// compress appends the piece's payload. RawLen 0 means that it is to be stored.
+func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, error) {
+	f := wire.Frame{RawLen: len(raw), Sum: crc32.Checksum(raw, castagnoli)}
+	var err error
+	switch {
+	case how.setting.Codec == codec.Raw:
+		return wire.Frame{}, out, nil
+	case how.setting.Codec == codec.Zstd && o.ready(how.setting):
+		f.Kind, f.Window = wire.Piece, o.window
+		if o.carried == 0 {
+			f.Kind = wire.Begin
+		}
+		how.setting = o.setting // a change waits until it is worth losing the history
+		out, err = o.stream.Append(out, raw)
+		o.carried += int64(len(raw))
+		o.lastUsed = time.Now()
+	default:
+		f.Kind, f.Codec = wire.Block, byte(how.setting.Codec)
+		out, err = o.g.cfg.Engine.Compress(out, raw, how.setting, nil)
+		if len(out)-headRoom >= len(raw) {
+			how.reason = "no_gain"
+			return wire.Frame{}, out, err
+		}
+	}
+	return f, out, err
+}
+
+// growTurn is how often a stream that may grow looks for memory.
+const growTurn = 64
+
+// ready sees to a stream with history. It is false when there is no memory for one.
+func (o *sender) ready(want codec.Setting) bool {
+	granted := o.granted()
+	o.pieces++
+	switch {
+	case granted == 0:
+		o.endStream()
+		return false
+	case o.stream == nil:
+		return (o.pieces%growTurn == 1 || !o.g.history.tight()) && o.begin(want, granted)
+	case want != o.setting && o.carried >= changeBytes:
+		return o.begin(want, granted)
+	case granted > o.window && o.pieces%growTurn == 0:
+		return o.begin(want, granted)
+	}
+	return true
+}
+
+// granted is the largest window that we may use.
+func (o *sender) granted() byte {
+	n := &o.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	window := o.hello
+	if n.granted != 0 && n.epoch == o.epoch {
+		window = max(window, n.granted)
+	}
+	return min(window, byte(o.g.cfg.Window))
+}
+
+// begin starts a stream with the largest window that there is memory for, in place of the one
+// that there may be.
+func (o *sender) begin(want codec.Setting, window byte) bool {
+	level := max(want.Level, 1)
+	for ; window >= codec.MinStreamWindow; window -= 3 {
+		if o.stream != nil && want == o.setting && window <= o.window {
+			return true // it would not be larger
+		}
+		n, _ := o.g.cfg.Engine.StreamBytes(level, int(window))
+		if !o.g.history.grab(int64(n)) {
+			continue
+		}
+		stream, err := o.g.cfg.Engine.StreamWriter(level, int(window))
+		if err != nil {
+			o.g.history.free(int64(n))
+			o.g.cfg.Stats.Error("codec")
+			return o.stream != nil
+		}
+		o.endStream()
+		o.stream, o.window, o.setting, o.held, o.carried = stream, window, want, int64(n), 0
+		o.g.counts.begun.Add(1)
+		return true
+	}
+	if o.stream == nil {
+		o.g.counts.without.Add(1)
+	}
+	return o.stream != nil
+}
+
+// endStream frees the stream. The peer keeps its side until a BEGIN or a DROP.
+func (o *sender) endStream() {
+	if o.stream == nil {
+		return
+	}
+	o.stream.Close()
+	o.g.history.free(o.held)
+	o.stream, o.held, o.carried, o.window = nil, 0, 0, 0
+}
+
+// forgetIdle drops a history that was not used for a while.
+func (o *sender) forgetIdle(idle time.Duration) {
+	if !o.mu.TryLock() {
+		return // it is being used
+	}
+	defer o.mu.Unlock()
+	if o.stream == nil || o.over || time.Since(o.lastUsed) < idle {
+		return
+	}
+	o.endStream()
+	o.g.counts.dropped.Add(1)
+	go o.drop()
+}
+
+// drop tells the peer, in a goroutine of its own: the link may take a while.
+func (o *sender) drop() {
+	defer gateway.CatchPanic(o.g.cfg.Log, o.g.cfg.Stats, o.s.abort)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over || o.stream != nil {
+		return // too late, or there is a new one already
+	}
+	o.epoch++
+	if _, err := o.link.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Drop})); err != nil {
+		o.s.abort()
+	}
+}
+
+// takeNotes appends what waits to be sent. o.mu is held.
+func (o *sender) takeNotes(dst []byte) []byte {
+	n := &o.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.grant.Window != 0 {
+		dst = wire.AppendPlain(dst, n.grant)
+	}
+	if n.speed != 0 {
+		dst = wire.AppendPlain(dst, wire.Frame{Kind: wire.Speed, Speed: n.speed})
+	}
+	n.grant, n.speed, n.busy = wire.Frame{}, 0, false
+	return dst
+}
+
+// note leaves a GRANT or a SPEED to be sent soon. It does not wait.
+func (o *sender) note(f wire.Frame) {
+	n := &o.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f.Kind == wire.Grant {
+		n.grant = f
+	} else {
+		n.speed = f.Speed
+	}
+	if !n.busy {
+		n.busy = true
+		go o.sendNotes()
+	}
+}
+
+func (o *sender) sendNotes() {
+	defer gateway.CatchPanic(o.g.cfg.Log, o.g.cfg.Stats, o.s.abort)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := o.takeNotes(nil)
+	if len(b) == 0 || o.over {
+		return
+	}
+	if _, err := o.link.Write(b); err != nil {
+		o.s.abort()
+	}
+}
+
+// take notices what the peer granted.
+func (o *sender) take(f wire.Frame) {
+	n := &o.notes
+	n.mu.Lock()
+	n.granted, n.epoch = f.Window, f.Epoch
+	n.mu.Unlock()
+}
+
+// finish sends FIN. Notes may follow.
+func (o *sender) finish() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return net.ErrClosed
+	}
+	o.endStream()
+	_, err := o.link.Write([]byte{byte(wire.Fin)})
+	return err
+}
+
+// end is called when nothing is to be sent any more, but perhaps a last frame.
+func (o *sender) end(last []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endStream()
+	if o.over {
+		return
+	}
+	o.over = true
+	if len(last) > 0 {
+		_, _ = o.link.Write(last)
+	}
+}

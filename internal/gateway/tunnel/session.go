@@ -1,0 +1,288 @@
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// session is one client connection: its local side (of an entry the client, of an exit the
+// server) and its link.
+type session struct {
+	g     *Gateway
+	local net.Conn
+	link  net.Conn
+	out   sender
+	in    receiver
+
+	sentFin, gotFin atomic.Bool
+	resetting       sync.Once
+	closing         sync.Once
+}
+
+// pieceBytes is the most that is read from the local side at a time.
+const pieceBytes = wire.MaxRaw
+
+// goodbye is how long a peer has to take a last frame, or to end after all was said.
+const goodbye = 5 * time.Second
+
+// Run pumps until both directions have ended, or the whole connection has.
+func (s *session) Run() {
+	defer s.g.forget(s)
+	defer s.Close()
+	done := make(chan struct{})
+	go s.runIn(done)
+	defer s.out.end(nil)
+	s.pumpOut()
+	<-done
+}
+
+func (s *session) runIn(done chan<- struct{}) {
+	defer close(done)
+	defer s.in.free()
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, s.abort)
+	s.pumpIn()
+}
+
+// Drain does nothing: the connection ends when its peers end it, or is reset when Shutdown's
+// time is over.
+func (s *session) Drain() {}
+
+// Close cuts both connections. Before both directions have ended that is a reset.
+func (s *session) Close() error {
+	s.closing.Do(func() {
+		_ = gateway.Abort(s.local)
+		_ = gateway.Abort(s.link)
+	})
+	return nil
+}
+
+func (s *session) abort() { _ = s.Close() }
+
+// pumpOut carries pieces from the local side to the link, until its end.
+func (s *session) pumpOut() {
+	for {
+		buf, n, err := readAll(s.local)
+		switch {
+		case errors.Is(err, io.EOF):
+			s.sendFin()
+			return
+		case err != nil:
+			s.reset()
+			return
+		}
+		if err := s.out.piece(buf, n); err != nil {
+			s.abort()
+			return
+		}
+	}
+}
+
+// past is a deadline at which a read only takes what is there.
+var past = time.Unix(1, 0)
+
+// readAll waits for bytes and returns all that are there, up to pieceBytes.
+func readAll(c net.Conn) (buf []byte, n int, err error) {
+	buf, n, err = gateway.ReadFirst(c, pieceBytes)
+	if err != nil || isPlain(c) {
+		return buf, n, err
+	}
+	// TLS gives a record at a time, and into a small buffer while we waited.
+	_ = c.SetReadDeadline(past)
+	for err == nil && n < len(buf) {
+		var k int
+		k, err = c.Read(buf[n:])
+		n += k
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	return buf, n, nil // an error that isn't the deadline's comes again
+}
+
+func isPlain(c net.Conn) bool {
+	_, ok := c.(*gateway.Conn)
+	return ok
+}
+
+// sendFin passes an end on. The side that sees both ends first closes the link for writing:
+// everything was said.
+func (s *session) sendFin() {
+	if err := s.out.finish(); err != nil {
+		s.abort()
+		return
+	}
+	s.sentFin.Store(true)
+	s.endLink()
+}
+
+// endLink is called after either end. When both have come, nothing follows.
+func (s *session) endLink() {
+	if !s.sentFin.Load() || !s.gotFin.Load() {
+		return
+	}
+	s.out.end(nil)
+	gateway.ResetWhenCut(s.local, false)
+	_ = s.link.SetReadDeadline(time.Now().Add(goodbye))
+	_ = gateway.CloseWrite(s.link)
+}
+
+// reset passes a reset of the local side on, and ends everything.
+func (s *session) reset() {
+	s.resetting.Do(func() {
+		_ = s.link.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = gateway.Abort(s.local)
+		s.out.end(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonReset}))
+		s.abort()
+	})
+}
+
+// pumpIn carries frames from the link to the local side, until the link's end.
+func (s *session) pumpIn() {
+	out := pending{to: s.local}
+	defer out.free()
+	for {
+		f, err := s.in.next(out.flush)
+		if err == nil {
+			err = s.handle(&out, f)
+		}
+		if err == nil {
+			continue
+		}
+		s.endIn(err)
+		return
+	}
+}
+
+// handle acts on a frame.
+func (s *session) handle(out *pending, f wire.Frame) (err error) {
+	switch f.Kind {
+	case wire.Block, wire.Piece, wire.Begin:
+		if s.in.over {
+			return errOrder
+		}
+		if err := out.room(f.RawLen); err != nil {
+			return err
+		}
+		out.b, err = s.in.open(out.b, f)
+		return err
+	case wire.Fin:
+		if s.in.over {
+			return errOrder
+		}
+		s.in.over = true
+		return s.receiveFin(out)
+	case wire.Reset:
+		_ = out.flush() // what was sent before it
+		return resetError{f.Reason}
+	case wire.Grant:
+		s.out.take(f)
+	case wire.Drop:
+		s.in.drop()
+	case wire.Speed:
+		s.out.speed.told(f.Speed)
+	default:
+		return errOrder
+	}
+	return nil
+}
+
+func (s *session) receiveFin(out *pending) error {
+	if err := out.flush(); err != nil {
+		return err
+	}
+	if err := gateway.CloseWrite(s.local); err != nil {
+		return localError{err}
+	}
+	s.gotFin.Store(true)
+	s.endLink()
+	return nil
+}
+
+// localError is one of the local side.
+type localError struct{ error }
+
+func (e localError) Unwrap() error { return e.error }
+
+// endIn ends what is left to end after the pump from the link has stopped.
+func (s *session) endIn(err error) {
+	if s.sentFin.Load() && s.gotFin.Load() { // whatever it was, all had been said
+		return
+	}
+	var local localError
+	if errors.As(err, &local) {
+		s.reset()
+		return
+	}
+	s.logEnd(err)
+	s.abort()
+}
+
+// logEnd counts why a link ended too early, and logs it where that is somebody's mistake.
+func (s *session) logEnd(err error) {
+	var reset resetError
+	switch class := errorClass(err); {
+	case errors.As(err, &reset):
+		if reset.reason == wire.ReasonReset {
+			return
+		}
+		s.g.cfg.Stats.Error("refused")
+		if n, say := s.g.refused.happens(time.Now()); say {
+			s.g.cfg.Log.Warn("the exit does not reach its upstream, client disconnected", "exit", s.g.cfg.Upstream.String(), "others", n)
+		}
+	case class != "":
+		s.g.cfg.Stats.Error(class)
+		if n, say := s.g.bad.happens(time.Now()); say {
+			s.g.cfg.Log.Warn("the peer sent what is no valid frame, disconnected", "peer", s.link.RemoteAddr().String(), "others", n, "err", err)
+		}
+	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
+	default:
+		s.g.cfg.Stats.Error("link_lost")
+		s.g.cfg.Log.Debug("link lost, connection reset", "peer", s.link.RemoteAddr().String(), "err", err)
+	}
+}
+
+// pending gathers what goes to the local side.
+type pending struct {
+	to net.Conn
+	b  []byte
+}
+
+// room makes sure that n more bytes fit.
+func (p *pending) room(n int) error {
+	if len(p.b) > 0 && len(p.b)+n > outBytes {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	if p.b == nil {
+		p.b = gateway.GetBuffer(max(n, outBytes))
+	}
+	return nil
+}
+
+// flush writes what has been gathered, and keeps no buffer.
+func (p *pending) flush() error {
+	if p.b == nil {
+		return nil
+	}
+	var err error
+	if len(p.b) > 0 {
+		_, err = p.to.Write(p.b)
+	}
+	p.free()
+	if err != nil {
+		return localError{err}
+	}
+	return nil
+}
+
+func (p *pending) free() {
+	gateway.PutBuffer(p.b)
+	p.b = nil
+}
