@@ -36,7 +36,7 @@ local kept = box.schema.space.create('kept', {id = 602, if_not_exists = true, fo
 kept:create_index('pk', {if_not_exists = true})
 function put(id, doc) return box.space.docs:replace{id, 'tag', doc} end
 function put_table(t) return box.space.docs:replace{t.id, 'tag', t.doc} end
-function get(id) local t = box.space.docs:get(id) return {found = {t, deep = {{t}}}}, t end
+function get(id) local t = box.space.docs:get(id) return {found = {{t}}, deep = {{{t}}}}, t end
 function push(id) box.session.push(box.space.docs:get(id)) return 'done' end
 function stored(id) return #box.space.docs:get(id).doc end
 function slow(seconds) require('fiber').sleep(seconds) return 'slept' end
@@ -138,6 +138,7 @@ type raw struct {
 	t    *testing.T
 	c    net.Conn
 	sync uint64
+	last answer
 }
 
 func dial(t *testing.T, addr string) *raw {
@@ -278,6 +279,7 @@ func (r *raw) do(typ wire.Type, body ...any) answer {
 	if a.sync != sync {
 		r.t.Fatalf("reply to %d, not to %d", a.sync, sync)
 	}
+	r.last = a
 	return a
 }
 
