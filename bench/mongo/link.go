@@ -37,8 +37,8 @@ type lane struct {
 // segment is what leaves at a time, in bytes: about what a TCP segment holds.
 const segment = 1448
 
-func startLink(server string, roundTrip time.Duration, mbit float64) (*link, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func startLink(listen, server string, roundTrip time.Duration, mbit float64) (*link, error) {
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func deliver(dst net.Conn, parcels <-chan parcel) {
 // linkCommand makes this program a process that is nothing but links.
 const linkCommand = "link"
 
-// serveLinks opens a link to each server, prints where, and the bytes that went up and down
+// serveLinks opens a link for each LISTEN=SERVER, prints where, and the bytes that went up and down
 // over all of them for every line that it reads. It ends with its input.
 func serveLinks(args []string, in io.Reader, out io.Writer) error {
 	roundTrip, err := time.ParseDuration(args[0])
@@ -137,8 +137,9 @@ func serveLinks(args []string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	var all []*link
-	for _, server := range args[2:] {
-		k, err := startLink(server, roundTrip, mbit)
+	for _, ends := range args[2:] {
+		listen, server, _ := strings.Cut(ends, "=")
+		k, err := startLink(listen, server, roundTrip, mbit)
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func serveLinks(args []string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// links is a process with one link to each of several servers.
+// links is a process with one link to each of several servers. ends are LISTEN=SERVER.
 type links struct {
 	addrs []string
 	cmd   *exec.Cmd
@@ -163,12 +164,12 @@ type links struct {
 	out   *bufio.Reader
 }
 
-func startLinks(roundTrip time.Duration, mbit float64, servers ...string) (*links, error) {
+func startLinks(roundTrip time.Duration, mbit float64, ends ...string) (*links, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{linkCommand, roundTrip.String(), fmt.Sprint(mbit)}, servers...)
+	args := append([]string{linkCommand, roundTrip.String(), fmt.Sprint(mbit)}, ends...)
 	l := &links{cmd: exec.Command(self, args...)}
 	l.cmd.Stderr = os.Stderr
 	if l.in, err = l.cmd.StdinPipe(); err != nil {
@@ -182,7 +183,7 @@ func startLinks(roundTrip time.Duration, mbit float64, servers ...string) (*link
 	if err := l.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for range servers {
+	for range ends {
 		line, err := l.out.ReadString('\n')
 		if err != nil {
 			l.stop()

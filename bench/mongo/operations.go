@@ -18,7 +18,13 @@ type operation struct {
 // operationNames are in the order of the tables.
 var operationNames = []string{"find 100", "find 10", "find 1", "insert 100", "insert 1", "update", "ping"}
 
-const opFind100, opInsert1 = 0, 4
+// Where some of them are.
+const (
+	opFind100   = 0
+	opInsert100 = 3
+	opInsert1   = 4
+	opUpdate    = 5
+)
 
 // operations are those of one client, in that order. Finds ask for stored users, of which the
 // first half is left to those who train dictionaries; inserts make new ones.

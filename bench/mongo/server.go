@@ -93,9 +93,9 @@ func mongodProgram() string {
 	return path
 }
 
-// startGateway runs cinch serve with one gateway. settings are YAML lines of the gateway
-// beside its addresses.
-func (b *bench) startGateway(upstream, settings string) (*server, error) {
+// startGateway runs cinch serve with one gateway. process and settings are YAML lines of the
+// process and of the gateway, beside its addresses.
+func (b *bench) startGateway(upstream, process, settings string) (*server, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (b *bench) startGateway(upstream, settings string) (*server, error) {
 		return nil, err
 	}
 	text := fmt.Sprintf("%s\nadmin: {listen: off}\nlog: {level: warn}\ngateways:\n  - name: db\n    protocol: mongo\n    listen: %q\n    upstream: \"mongodb://%s\"\n    %s\n",
-		gatewayProcess(dir), addr, upstream, settings)
+		process, addr, upstream, settings)
 	config := filepath.Join(dir, "cinch.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err

@@ -14,12 +14,15 @@ type bench struct {
 	work   string // a directory of its own
 	cinch  string // the program
 	mongod *server
+	pair   gatePair
 	used   int // numbers of users that were inserted, beside those that are stored
 }
 
 func (b *bench) stop() {
-	if b.mongod != nil {
-		b.mongod.stop()
+	for _, s := range []*server{b.pair.near, b.pair.far, b.mongod} {
+		if s != nil {
+			s.stop()
+		}
 	}
 }
 
@@ -43,7 +46,7 @@ var (
 		{name: "gateway zstd", gateway: "zstd-3"},
 		{name: "gateway zlib", gateway: "zlib-6"},
 		{name: "gateway auto", gateway: "auto"},
-		{name: "pair", gateway: "zstd-3", pair: true},
+		{name: "pair", pair: true},
 	}
 	timeWays = without(byteWays, "driver zlib", "gateway zlib")
 	loadWays = without(timeWays, "driver snappy", "gateway snappy")
@@ -73,7 +76,6 @@ type route struct {
 type stage struct {
 	links  *links
 	routes []*route
-	far    *server // of the pair
 }
 
 // setUp starts the ways over a link.
@@ -84,10 +86,13 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 			s.stop()
 		}
 	}()
-	if s.far, err = b.startGateway(b.mongod.addr, farSettings); err != nil {
+	if err = b.startPair(); err != nil {
 		return s, err
 	}
-	if s.links, err = startLinks(roundTrip, mbit, b.mongod.addr, s.far.addr); err != nil {
+	if s.links, err = startLinks(roundTrip, mbit, "127.0.0.1:0="+b.mongod.addr, b.pair.between+"="+b.pair.far.addr); err != nil {
+		return s, err
+	}
+	if err = b.startNear(s); err != nil {
 		return s, err
 	}
 	for _, w := range ways {
@@ -100,28 +105,21 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 	return s, nil
 }
 
-func (b *bench) startRoute(s *stage, w way) (*route, error) {
-	r := &route{way: w}
+func (b *bench) startRoute(s *stage, w way) (r *route, err error) {
+	r = &route{way: w}
 	addr := s.links.addrs[0]
-	if w.gateway != "" {
+	switch {
+	case w.pair:
+		addr, r.gateways = b.pair.near.addr, []*server{b.pair.near, b.pair.far}
+	case w.gateway != "":
 		settings := fmt.Sprintf("rules: [{name: all, setting: %s, min_size: 64, min_gain: 5%%}]", w.gateway)
-		if w.pair {
-			addr, settings = s.links.addrs[1], nearSettings
-		}
-		g, err := b.startGateway(addr, settings)
+		g, err := b.startGateway(addr, "", settings)
 		if err != nil {
 			return nil, err
 		}
-		addr, r.gateways = g.addr, append(r.gateways, g)
+		addr, r.gateways = g.addr, []*server{g}
 	}
-	if w.pair {
-		r.gateways = append(r.gateways, s.far)
-	}
-	var err error
 	r.client, err = connect(addr, w.driver)
-	if err == nil && w.pair {
-		err = b.teach(r)
-	}
 	return r, err
 }
 
@@ -137,17 +135,14 @@ func connect(addr, compressor string) (*mongo.Client, error) {
 func (s *stage) stop() {
 	for _, r := range s.routes {
 		_ = r.client.Disconnect(context.Background())
-		for _, g := range r.gateways {
-			if g != s.far {
+		if !r.pair {
+			for _, g := range r.gateways {
 				g.stop()
 			}
 		}
 	}
 	if s.links != nil {
 		s.links.stop()
-	}
-	if s.far != nil {
-		s.far.stop()
 	}
 }
 
