@@ -17,11 +17,29 @@ var (
 		"Requests for which a rule left the choice to the gateway, by what it chose and why.", []string{"gateway", "choice", "reason"}, nil)
 	descShapes = prometheus.NewDesc("cinch_mongo_shapes",
 		"Kinds of requests whose replies are remembered.", []string{"gateway"}, nil)
+
+	descPairs = prometheus.NewDesc("cinch_mongo_pair_connections_total",
+		"Connections to or from another gateway that agreed on frames between gateways.", []string{"gateway"}, nil)
+	descPairMessages = prometheus.NewDesc("cinch_mongo_pair_messages_total",
+		"Messages in such frames, by what became of them.", []string{"gateway", "outcome"}, nil)
+	descPairDicts = prometheus.NewDesc("cinch_mongo_pair_dictionaries_total",
+		"Dictionaries and other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
+	descPairDictBytes = prometheus.NewDesc("cinch_mongo_pair_dictionary_sent_bytes_total",
+		"Bytes of dictionaries that were sent.", []string{"gateway"}, nil)
+	descShelf = prometheus.NewDesc("cinch_mongo_pair_held_bytes",
+		"Dictionaries of other gateways that are held in memory.", []string{"gateway"}, nil)
+	descKinds = prometheus.NewDesc("cinch_mongo_measured_kinds",
+		"Namespaces, commands and directions whose messages are measured or get dictionaries.", []string{"gateway"}, nil)
+	descSamples = prometheus.NewDesc("cinch_mongo_sample_bytes",
+		"Memory that samples of messages take.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLinkSpeed, descLinkRTT, descChoices, descShapes} {
+	for _, d := range []*prometheus.Desc{
+		descLinkSpeed, descLinkRTT, descChoices, descShapes,
+		descPairs, descPairMessages, descPairDicts, descPairDictBytes, descShelf, descKinds, descSamples,
+	} {
 		ch <- d
 	}
 }
@@ -30,6 +48,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range m.Gateways {
 		g.collect(ch)
+		g.collectPairs(ch)
 	}
 }
 
@@ -50,6 +69,31 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	for c, n := range l.choices {
 		ch <- prometheus.MustNewConstMetric(descChoices, prometheus.CounterValue, float64(n), g.cfg.Name, c.compressor, c.reason)
 	}
+}
+
+func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
+	p := &g.pairs
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{g.cfg.Name}, labels...)...)
+	}
+	gauge := func(d *prometheus.Desc, n int) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), g.cfg.Name)
+	}
+	counter(descPairs, p.sessions.Load())
+	counter(descPairMessages, p.sealed.Load(), "sealed")
+	counter(descPairMessages, p.stored.Load(), "stored")
+	counter(descPairMessages, p.opened.Load(), "opened")
+	counter(descPairDicts, p.dictsSent.Load(), "sent")
+	counter(descPairDicts, p.dictsNamed.Load(), "named")
+	counter(descPairDicts, p.dictsReceived.Load(), "received")
+	counter(descPairDictBytes, p.dictBytes.Load())
+	gauge(descShelf, g.shelf.size())
+	kinds, samples := g.cfg.Kinds.Status(), 0
+	for _, k := range kinds {
+		samples += k.SampleBytes
+	}
+	gauge(descKinds, len(kinds))
+	gauge(descSamples, samples)
 }
 
 // fastestPerByte is the most that is claimed of a link, 80 Gbit/s: what was there at once

@@ -69,6 +69,8 @@ func (s *session) learn(e *exchange, m message, raw int, now time.Time) {
 	}
 	switch {
 	case e.rule == nil:
+	case m.paired.Stored:
+		s.g.cfg.Stats.Left(e.rule.Name, "peer", raw)
 	case m.came != plain:
 		s.g.cfg.Stats.Sealed(e.rule.Name, codecOf(m.came), raw, len(m.bytes), 0)
 	case e.reason != "":

@@ -126,3 +126,9 @@ func (s *shelf) latest() []*codec.Dict {
 	}
 	return list
 }
+
+func (s *shelf) size() (bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
