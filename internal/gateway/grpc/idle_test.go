@@ -16,6 +16,9 @@ import (
 const idleStreamBytes = 56 << 10
 
 func TestIdleStreamsHoldLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory of its own")
+	}
 	const streams = 1000
 	server := startServer(t, echo)
 	plain := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams })

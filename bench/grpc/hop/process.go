@@ -1,0 +1,211 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stage is the processes of a measurement.
+type stage struct {
+	o       options
+	dir     string
+	self    string
+	server  string // address
+	gateway string
+	pid     int // of the gateway
+	stops   []func()
+}
+
+// Which CPUs processes get, when they are pinned.
+const (
+	anywhere = iota
+	gatewaysCPU
+	othersCPUs
+)
+
+// pinned runs start on a thread with certain CPUs: a new process inherits its parent's.
+func pinned(where int, start func() error) error {
+	if where == anywhere {
+		return start()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	last := 0
+	for i := range len(before) * 64 {
+		if before.IsSet(i) {
+			set.Set(i)
+			last = i
+		}
+	}
+	set.Clear(last)
+	if where == gatewaysCPU {
+		set.Zero()
+		set.Set(last)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return err
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &before) }()
+	return start()
+}
+
+func (s *stage) cpus(where int) int {
+	if s.o.pin {
+		return where
+	}
+	return anywhere
+}
+
+// set starts server and gateway.
+func (s *stage) set(ctx context.Context) (err error) {
+	if s.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "hop"); err != nil {
+		return err
+	}
+	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
+	if s.server, err = freeAddr(); err != nil {
+		return err
+	}
+	if _, err = s.start(ctx, othersCPUs, s.server, s.self, "-role", "server", "-addr", s.server); err != nil {
+		return err
+	}
+	if s.gateway, err = freeAddr(); err != nil {
+		return err
+	}
+	binary := s.o.binary
+	if binary == "" {
+		binary = filepath.Join(s.dir, "cinch")
+		if err := build(ctx, binary); err != nil {
+			return err
+		}
+	}
+	config := filepath.Join(s.dir, "cinch.yaml")
+	if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {
+		return err
+	}
+	s.pid, err = s.start(ctx, gatewaysCPU, s.gateway, binary, "serve", "--config", config, "--admin", "off")
+	return err
+}
+
+func (s *stage) config() string {
+	text := fmt.Sprintf("gateways:\n  - name: hop\n    protocol: grpc\n    listen: %s\n    upstream: grpc://%s\n", s.gateway, s.server)
+	if s.o.setting != "" {
+		text += fmt.Sprintf("    upstream_encodings: [zstd, minlz, s2, snappy, lz4, gzip]\n    rules:\n      - {setting: %s}\n", s.o.setting)
+	}
+	return text
+}
+
+func build(ctx context.Context, out string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, "./cmd/cinch")
+	cmd.Dir = filepath.Join("..", "..")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/cinch, in bench/grpc/../..: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// start starts a process and waits until something listens at addr. It lives until clear.
+func (s *stage) start(ctx context.Context, where int, addr string, name string, args ...string) (pid int, err error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var text bytes.Buffer
+	cmd.Stderr = &text
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := pinned(s.cpus(where), cmd.Start); err != nil {
+		return 0, err
+	}
+	s.stops = append(s.stops, func() {
+		_ = in.Close()
+		_ = cmd.Process.Signal(os.Interrupt)
+		kill := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		kill.Stop()
+	})
+	for range 200 {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			return cmd.Process.Pid, c.Close()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return 0, fmt.Errorf("%s does not listen:\n%s", filepath.Base(name), text.String())
+}
+
+func (s *stage) clear() {
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		s.stops[i]()
+	}
+}
+
+// client makes calls, rate a second, or as many as go if it is 0.
+func (s *stage) client(ctx context.Context, addr string, rate float64, seed int) (out outcome, err error) {
+	cmd := exec.CommandContext(ctx, s.self, "-role", "client", "-addr", addr,
+		"-rate", fmt.Sprint(rate), "-seed", fmt.Sprint(seed), "-time", s.o.each.String(),
+		"-size", fmt.Sprint(s.o.size), "-conns", fmt.Sprint(s.o.conns))
+	var text, failure bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &failure
+	if err := pinned(s.cpus(othersCPUs), cmd.Start); err != nil {
+		return out, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return out, fmt.Errorf("client: %w\n%s", err, failure.String())
+	}
+	if err := json.Unmarshal(text.Bytes(), &out); err != nil {
+		return out, err
+	}
+	if out.Calls == 0 {
+		return out, errors.New("no call was answered")
+	}
+	return out, nil
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// machine describes where this runs.
+func machine() string {
+	model := "unknown CPU"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	load := "?"
+	if f, err := os.Open("/proc/loadavg"); err == nil {
+		text, _ := io.ReadAll(f)
+		load, _, _ = strings.Cut(string(text), " ")
+		_ = f.Close()
+	}
+	return fmt.Sprintf("%s, %d CPUs, %s, load average %s at the start", model, runtime.NumCPU(), runtime.Version(), load)
+}
