@@ -14,7 +14,8 @@ import (
 
 // tuple is one of docs, and seen what comes back of it.
 func tuple(id int, doc string) []any { return []any{id, "tag", doc, nil, []byte(doc + "bin")} }
-func seen(id int, doc string) []any  { return []any{int64(id), "tag", doc, nil, []byte(doc + "bin")} }
+
+func seen(id int, doc string) []any { return []any{int64(id), "tag", doc, nil, []byte(doc + "bin")} }
 
 func (b *bed) put(c *raw, id int, doc string) {
 	b.t.Helper()

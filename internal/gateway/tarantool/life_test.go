@@ -1,0 +1,385 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// A field that gets an index between two requests is not sealed any more, though nothing told
+// the gateway; and the request is carried out.
+func TestFence(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c, direct := b.client(), b.direct()
+	b.put(c, 1, document(1))
+	b.check(c, 1, document(1), true)
+	direct.must(wire.Eval, 0x27, "box.space.docs:delete(1) box.space.docs:create_index('doc', {parts = {{'doc', 'string'}}})", 0x21, []any{})
+	b.put(c, 2, document(2))
+	b.check(c, 2, document(2), false)
+	if got := c.must(wire.Select, 0x10, docs, 0x11, 2, 0x12, 9, 0x13, 0, 0x14, 0, 0x20, []any{document(2)}).([]any); len(got) != 1 {
+		t.Errorf("%d found by the new index", len(got))
+	}
+	if b.stats.Snapshot().Errors["schema_changed"] == 0 {
+		t.Error("no request met another schema")
+	}
+	direct.must(wire.Eval, 0x27, "box.space.docs.index.doc:drop()", 0x21, []any{})
+	b.put(c, 3, document(3))
+	b.check(c, 3, document(3), true)
+}
+
+// Schemas that change all the time delay requests and lose none, and what an index covers is
+// never sealed.
+func TestSchemaChangesUnderLoad(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	direct := b.direct()
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer close(done)
+		for i := range 15 {
+			direct.must(wire.Eval, 0x27, fmt.Sprintf(`
+				local s = box.space.docs
+				if %d %% 2 == 0 then s:create_index('doc', {parts = {{'doc', 'string'}}, unique = false}) else s.index.doc:drop() end`, i), 0x21, []any{})
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	const each = 1000
+	for w := range 4 {
+		all.Go(func() {
+			c := b.client()
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				id := w*each*each + i%each
+				if a := c.do(wire.Replace, 0x10, docs, 0x21, tuple(id, document(i))); a.code != wire.OK {
+					t.Errorf("%#x %s", a.code, a.text)
+				}
+				if got := c.selectOne(docs, id)[2]; got != document(i) {
+					t.Errorf("%d: %.60q", i, got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	// The last change made the index: nothing sealed may be in it that was written after.
+	c := b.client()
+	b.put(c, 1, document(1))
+	b.check(c, 1, document(1), false)
+}
+
+// A client that stamps its requests itself is told when its version is old.
+func TestClientsOwnVersion(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	now := c.do(wire.Ping).schema
+	for version, want := range map[uint64]wire.Type{now: wire.OK, now + 7: wire.ErrorFlag | wire.ErrSchemaVersion} {
+		c.sync++
+		c.write(encode(t, wire.Replace, c.sync, keyed{5, version}, keyed{0x10, docs, 0x21, tuple(1, document(1))}))
+		if a := c.read(); a.code != want {
+			t.Errorf("version %d: %#x %s", version-now, a.code, a.text)
+		}
+	}
+	b.check(c, 1, document(1), true)
+}
+
+func TestRepliesComeInAnyOrder(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	b.put(c, 1, document(1))
+	slow := c.send(wire.Call, 0x22, "slow", 0x21, []any{0.3})
+	fast := c.send(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
+	first, second := c.read(), c.read()
+	if first.sync != fast || second.sync != slow {
+		t.Errorf("%d before %d", first.sync, second.sync)
+	}
+}
+
+// Clients may write as much as they like before they read, and use a number twice.
+func TestPipelines(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	const n = 3000
+	var all []byte
+	for i := range n {
+		all = append(all, encode(t, wire.Replace, uint64(i%100), nil, keyed{0x10, docs, 0x21, tuple(i, document(i))})...)
+	}
+	go c.c.Write(all)
+	count := map[uint64]int{}
+	for range n {
+		a := c.read()
+		if a.code != wire.OK {
+			t.Fatalf("%#x %s", a.code, a.text)
+		}
+		count[a.sync]++
+	}
+	for sync, got := range count {
+		if got != n/100 {
+			t.Fatalf("%d replies to %d", got, sync)
+		}
+	}
+	b.check(c, n-1, document(n-1), true)
+}
+
+// fake is an upstream that greets, keeps what it is sent, and answers as it is told.
+func fake(t *testing.T, answer func(net.Conn)) (addr string, got *bytes.Buffer, done chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	got, done = &bytes.Buffer{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Write(make([]byte, wire.GreetingLen))
+		if answer != nil {
+			answer(c)
+		}
+		_, _ = io.Copy(got, c)
+	}()
+	return l.Addr().String(), got, done
+}
+
+// lone is a gateway without rules and schema in front of an upstream.
+func lone(t *testing.T, upstream string, change func(*Config)) string {
+	t.Helper()
+	up, err := gateway.ParseUpstream("tcp://"+upstream, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Name: "lone", Upstream: up, Stats: gateway.NewStats("lone", "tarantool")}
+	if change != nil {
+		change(&cfg)
+	}
+	g := NewGateway(cfg)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = g.Shutdown(ctx)
+	})
+	return l.Addr().String()
+}
+
+// What has nothing of ours leaves byte by byte as it came, in whatever form it is written.
+func TestUntouchedFrames(t *testing.T) {
+	addr, got, done := fake(t, nil)
+	c := dial(t, lone(t, addr, nil))
+	var want []byte
+	for _, typ := range []wire.Type{wire.Select, wire.Insert, wire.Update, wire.Call, wire.Auth, wire.Ping, wire.Begin, wire.Watch, 99, 500} {
+		f := encode(t, typ, 1, keyed{0x0a, 3, 0x77, "?"}, keyed{0x10, docs, 0x21, []any{1, "x"}, 0x99, []any{}})
+		want = append(want, f...)
+		body := f[5:]
+		want = append(append(want, 0xcc, byte(len(body))), body...)                                          // other forms of the length
+		want = append(append(want, 0xcf, 0, 0, 0, 0, 0, 0, 0, byte(len(body))), body...)                     //
+		want = append(append(want, 0xcd, 0, byte(len(body)+1)), append(body[:len(body):len(body)], 0xc0)...) // something behind the body
+	}
+	want = append(want, 3, 0xc1, 0xc1, 0xc1) // no header at all
+	c.write(want)
+	_ = c.c.(*net.TCPConn).CloseWrite()
+	<-done
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%d bytes, want %d", got.Len(), len(want))
+	}
+}
+
+func TestHostileFrames(t *testing.T) {
+	for name, f := range map[string][]byte{
+		"huge length":    {0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		"2 GiB":          {0xce, 0x7f, 0xff, 0xff, 0xff},
+		"no length":      {0xa3, 'a', 'b', 'c'},
+		"huge array":     append([]byte{0xce, 0, 0, 0, 12, 0x82, 0, 2, 1, 1, 0x81, 0x21}, 0xdd, 0xff, 0xff, 0xff, 0xff),
+		"nested a while": append([]byte{0xce, 0, 1, 0x86, 0xa7, 0x82, 0, 2, 1, 1, 0x81, 0x21}, bytes.Repeat([]byte{0x91}, 100000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, _, _ := fake(t, nil)
+			c := dial(t, lone(t, addr, nil))
+			c.write(f)
+			_ = c.c.(*net.TCPConn).CloseWrite()
+			a, err := c.tryRead()
+			if err == nil && a.code != wire.ErrorFlag|wire.ErrInvalid {
+				t.Errorf("answered %#x", a.code)
+			}
+		})
+	}
+}
+
+// Values of many megabytes pass both ways, those above max_seal as they are.
+func TestHugeValues(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.MaxSeal = 4 << 20 })
+	b.direct().must(wire.Eval, 0x27, "box.cfg{memtx_max_tuple_size = 64 * 1024 * 1024}", 0x21, []any{})
+	c := b.client()
+	for id, n := range map[int]int{1: 1 << 20, 2: 3 << 20, 3: 9 << 20} {
+		doc := strings.Repeat(document(id), n/len(document(id)))
+		c.must(wire.Replace, 0x10, docs, 0x21, []any{id, "tag", doc})
+		b.check(c, id, doc, n < 4<<20)
+	}
+	var want int
+	for _, tuple := range c.must(wire.Select, 0x10, docs, 0x11, 0, 0x12, 10, 0x13, 0, 0x14, 2, 0x20, []any{}).([]any) {
+		want += len(tuple.([]any)[2].(string))
+	}
+	if want < 12<<20 {
+		t.Errorf("%d bytes", want)
+	}
+	for _, budget := range []*gateway.Budget{b.g.cfg.Requests, b.g.cfg.Replies} {
+		testenv.Eventually(t, "the budget is given back", func() bool { return budget.InUse() == 0 })
+	}
+}
+
+// The memory that the server refuses for a value is enough for its envelope.
+func TestTupleAboveTheServersLimit(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	doc := strings.Repeat(document(1), (2<<20)/len(document(1)))
+	if a := b.direct().do(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc}); a.code == wire.OK {
+		t.Fatal("the server takes it raw")
+	}
+	c.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
+	b.check(c, 1, doc, true)
+}
+
+// A reply that does not fit the memory is an error, and what others hold comes back.
+func TestRepliesWithinBudget(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
+		c.Replies, c.Stall = gateway.NewBudget(1<<20), 10*time.Millisecond
+	})
+	c := b.client()
+	doc := strings.Repeat(document(1), (512<<10)/len(document(1)))
+	c.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
+	release := make(chan struct{})
+	if !b.g.cfg.Replies.TryAcquire(900 << 10) {
+		t.Fatal("the budget is not free")
+	}
+	go func() {
+		<-release
+		b.g.cfg.Replies.Release(900 << 10)
+	}()
+	a := c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
+	if a.code != wire.ErrorFlag|wire.ErrNoMemory {
+		t.Errorf("%#x %s", a.code, a.text)
+	}
+	close(release)
+	testenv.Eventually(t, "the reply fits", func() bool { return b.g.cfg.Replies.InUse() == 0 })
+	b.check(c, 1, doc, true)
+}
+
+// Clients log in with their own passwords, of which the gateway knows nothing.
+func TestLogin(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.direct().must(wire.Eval, 0x27, "box.schema.user.create('alice', {password = 'secret'})", 0x21, []any{})
+	for password, ok := range map[string]bool{"secret": true, "wrong": false} {
+		c, err := connectAs(t, b.addr, "alice", password)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", password, err)
+		}
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	idle, busy := b.client(), b.client()
+	b.put(busy, 1, document(1))
+	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{0.4})
+	time.Sleep(50 * time.Millisecond)
+	ended := make(chan error, 1)
+	go func() { ended <- b.g.Shutdown(context.Background()) }()
+	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle client: %v", err)
+	}
+	if a := busy.read(); a.sync != sync || a.code != wire.OK {
+		t.Errorf("%#x", a.code)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that has said all gets what is outstanding as from the server itself, and the
+// connection ends.
+func TestHalfClose(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	for _, c := range []*raw{b.direct(), b.client()} {
+		b.put(c, 1, document(1))
+		_ = c.c.(*net.TCPConn).CloseWrite()
+		if _, err := c.tryRead(); !errors.Is(err, io.EOF) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestServerRestarts(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	b.put(c, 1, document(1))
+	b.server.Kill()
+	if _, err := c.tryRead(); err == nil {
+		t.Error("the connection lives on")
+	}
+	if err := b.server.Restart(t); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "clients are served", func() bool {
+		c, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = io.ReadFull(c, make([]byte, wire.GreetingLen))
+		return err == nil
+	})
+	c = b.client()
+	b.check(c, 1, document(1), true)
+	b.put(c, 2, document(2))
+	b.check(c, 2, document(2), true)
+}
+
+// A replica that joins through the gateway has the tuples as they are stored.
+func TestReplication(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	b.put(c, 1, document(1))
+	script := filepath.Join(t.TempDir(), "replica.lua")
+	text := fmt.Sprintf("box.cfg{listen = '127.0.0.1:' .. arg[1], replication = {'guest@%s'}, read_only = true}\nrequire('fiber').create(function() while true do require('fiber').sleep(3600) end end)\n", b.addr)
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := testenv.Server(t, "tarantool", script, "PORT")
+	b.put(c, 2, document(2))
+	replica := dial(t, addr)
+	testenv.Eventually(t, "the replica has the second tuple", func() bool {
+		return len(replica.must(wire.Select, 0x10, docs, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}).([]any)) == 2
+	})
+	all := []any{0x10, docs, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}}
+	if there, here := replica.must(wire.Select, all...), b.direct().must(wire.Select, all...); fmt.Sprint(there) != fmt.Sprint(here) || !sealed(there.([]any)[0].([]any)[2]) {
+		t.Errorf("replica %.80q, master %.80q", there, here)
+	}
+}
