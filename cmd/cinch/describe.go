@@ -28,6 +28,8 @@ func (p *process) describe() admin.Description {
 			describeRules(&info, r.auto.Policy())
 		} else if r.tarantool != nil {
 			describeRules(&info, l.policies[r.name])
+		} else if r.tunnelSetting != "" {
+			describeTunnel(&info, r)
 		} else {
 			describeMessages(&info, l.messages[r.name])
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -51,6 +52,7 @@ type process struct {
 
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
+	tunnels  []*tunnel.Gateway
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
 	grpcCache *grpc.Cache
@@ -109,6 +111,8 @@ type running struct {
 	auto   *autodict.Manager // says which policy is in force
 
 	tarantool *tarantoolKeeper // of a gateway to Tarantool; nil for others
+
+	tunnelSetting string // of an end of a tunnel; "" for others
 
 	// Of a gateway that compresses messages on the wire; nil for others.
 	messages messageGateway
@@ -231,6 +235,8 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 		p.addMongo(l, g, r, tls, log)
 	case config.Tarantool:
 		p.addTarantool(l, g, r, tls, log)
+	case config.Tunnel, config.TunnelExit:
+		p.addTunnel(g, r, tls, log)
 	default:
 		p.addRedis(l, g, r, tls, log)
 	}
@@ -273,7 +279,7 @@ func (p *process) addAdmin(addr string) error {
 	if p.grpcCache != nil {
 		registry.MustRegister(p.grpcCache, &grpc.Metrics{Gateways: p.grpc})
 	}
-	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo})); err != nil {
+	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo}), registry.Register(&tunnel.Metrics{Gateways: p.tunnels})); err != nil {
 		return err
 	}
 	l, err := listen(addr, "admin")

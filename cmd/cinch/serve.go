@@ -24,6 +24,9 @@ const (
 	mongoVariable  = "CINCH_MONGO"
 
 	tarantoolVariable = "CINCH_TARANTOOL"
+
+	tunnelVariable     = "CINCH_TUNNEL"
+	tunnelExitVariable = "CINCH_TUNNEL_EXIT"
 )
 
 type serveOptions struct {
@@ -32,6 +35,8 @@ type serveOptions struct {
 	grpc       []string // LISTEN=URL
 	mongo      []string // LISTEN=URI
 	tarantool  []string // LISTEN=URL
+	tunnel     []string // LISTEN=PEER
+	tunnelExit []string // LISTEN=UPSTREAM
 	listen     string   // of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
@@ -49,6 +54,7 @@ func newServeCommand() *cobra.Command {
 		Long: `Run gateways to stores and services. To Redis, what clients write is sealed by the rules and what they read is opened.
 To Tarantool, fields of tuples are sealed by the rules and whatever is sealed is opened.
 To gRPC and MongoDB, messages are compressed on the way, as far as the next hop reads it.
+A pair of --tunnel and --tunnel-exit carries any TCP protocol, compressed between the two: see docs/TUNNEL.md.
 
 Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
 Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values, zstd-3, which --rule
@@ -67,6 +73,8 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
+  cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432
+  cinch serve --tunnel 127.0.0.1:5432=gateway.zone-b.internal:9480
   cinch serve --config /etc/cinch.yaml --log-level debug`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +91,8 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
 	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server, `LISTEN=URI`; several hosts get a port each from LISTEN on (may be repeated); variable "+mongoVariable)
 	f.StringArrayVar(&o.tarantool, "tarantool", nil, "a gateway to a Tarantool server, `LISTEN=URL`, whose user reads the schema (may be repeated); variable "+tarantoolVariable)
+	f.StringArrayVar(&o.tunnel, "tunnel", nil, "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit (may be repeated); variable "+tunnelVariable)
+	f.StringArrayVar(&o.tunnelExit, "tunnel-exit", nil, "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there (may be repeated); variable "+tunnelExitVariable)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule for the gateways of flags and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
@@ -156,7 +166,8 @@ func (o serveOptions) tarantoolTargets(getenv func(string) string) []string {
 }
 
 func (o serveOptions) hasTargets(getenv func(string) string) bool {
-	return len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv))+len(o.tarantoolTargets(getenv)) > 0
+	entries, exits := o.tunnelTargets(getenv)
+	return len(entries)+len(exits)+len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv))+len(o.tarantoolTargets(getenv)) > 0
 }
 
 // load puts file, environment and flags together.
@@ -196,7 +207,11 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	more = slices.Concat(more, grpc, mongo, tarantool)
+	tunnels, err := o.tunnelGateways(getenv)
+	if err != nil {
+		return nil, err
+	}
+	more = slices.Concat(more, grpc, mongo, tarantool, tunnels)
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }

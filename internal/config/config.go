@@ -12,6 +12,7 @@
 //	pair.go      dictionaries between two gRPC gateways
 //	mongo.go     what only MongoDB gateways have
 //	tarantool.go what only Tarantool gateways have
+//	tunnel.go    what only the ends of a tunnel have
 //	policy.go    dictionaries and rules as internal/policy wants them
 //	show.go      printing it back, without secrets; what a reload can't change
 package config
@@ -107,6 +108,11 @@ type Gateway struct {
 	// For tarantool only; see tarantool.go.
 	SQL string `yaml:"sql,omitempty"` // refuse, projection or pass; "": refuse
 
+	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. They have Window too.
+	Setting *Setting `yaml:"setting,omitempty"`
+	History Bytes    `yaml:"history,omitempty"`
+	Links   *int     `yaml:"links,omitempty"` // of tunnel
+
 	Rules []Rule `yaml:"rules"`
 }
 
@@ -170,7 +176,9 @@ const (
 	GRPC  = "grpc"
 	Mongo = "mongo"
 
-	Tarantool = "tarantool"
+	Tarantool  = "tarantool"
+	Tunnel     = "tunnel"
+	TunnelExit = "tunnel-exit"
 )
 
 // Default is what an empty file means.

@@ -101,7 +101,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only("max_streams", g.MaxStreams != 0)
 	only("upstream_connections", g.UpstreamConnections != 0)
 	only("upstream_encodings", len(g.UpstreamEncodings) > 0)
-	only("window", g.Window != 0)
+	only("window", g.Window != 0 && !g.IsTunnel())
 	only("max_header", g.MaxHeader != 0)
 	for i := range g.Rules {
 		r := &g.Rules[i]

@@ -97,6 +97,9 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)
 		compare(path+".window", a.Window, b.Window)
 		compare(path+".max_header", a.MaxHeader, b.MaxHeader)
+		compare(path+".setting", a.Setting, b.Setting)
+		compare(path+".history", a.History, b.History)
+		compare(path+".links", a.Links, b.Links)
 		compare(path+".peers", a.Peers, b.Peers)
 		compare(path+".sample", a.Sample, b.Sample)
 	}

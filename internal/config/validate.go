@@ -23,13 +23,16 @@ var upstreamHints = map[string]string{
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
+	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
+	TunnelExit: "write host:port, tls://host:port for TLS, or unix:///path",
+
 	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
 }
 
 // parseUpstream reads the upstream's URL.
 func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 	switch g.Protocol {
-	case GRPC:
+	case GRPC, Tunnel, TunnelExit:
 		return gateway.ParseUpstream(g.Upstream, "")
 	case Mongo:
 		return parseMongoURI(g.Upstream)
@@ -203,7 +206,7 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
 	v.name(path+".name", g.Name, names)
-	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo, Tarantool)
+	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo, Tarantool, Tunnel, TunnelExit)
 	v.address(path+".listen", g.Listen)
 	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
 		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
@@ -217,6 +220,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.grpc(g, path)
 	v.pair(g, path)
 	v.mongo(g, path)
+	v.tunnel(g, path)
 	v.tarantool(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// TunnelGateway is one end of a tunnel with the defaults of everything but its addresses.
+func TunnelGateway(name, protocol, listen, upstream string) Gateway {
+	g := RedisGateway(name, listen, upstream, nil)
+	g.Protocol = protocol
+	return g
+}
+
+// IsTunnel reports that the gateway is an end of a tunnel: it has a setting and no rules.
+func (g *Gateway) IsTunnel() bool { return g.Protocol == Tunnel || g.Protocol == TunnelExit }
+
+// WindowLog is the log2 of Window, 0 for the default.
+func (g *Gateway) WindowLog() int { return max(bits.Len(uint(g.Window))-1, 0) }
+
+// defaultLinks is how many links an entry makes in advance.
+const defaultLinks = 4
+
+// SpareLinks is how many links the gateway makes in advance.
+func (g *Gateway) SpareLinks() int {
+	switch {
+	case g.Protocol == TunnelExit:
+		return 0
+	case g.Links == nil:
+		return defaultLinks
+	}
+	return *g.Links
+}
+
+// tunnel checks the keys of the two kinds of gateways that are ends of a tunnel.
+func (v *validator) tunnel(g *Gateway, path string) {
+	if !g.IsTunnel() {
+		for key, given := range map[string]bool{"setting": g.Setting != nil, "history": g.History != 0, "links": g.Links != nil} {
+			if given {
+				v.add(path+"."+key, "", "is for protocol: tunnel and tunnel-exit")
+			}
+		}
+		return
+	}
+	if len(g.Rules) > 0 {
+		v.add(path+".rules", "write setting, which is for all connections", "a tunnel knows no protocol, so it has no rules")
+	}
+	if len(g.Exclude) > 0 {
+		v.add(path+".exclude", "", "is for stores")
+	}
+	between(v, path+".history", g.History, 1<<20, 1<<40)
+	if w := g.Window; w != 0 && (w < 1<<codec.MinStreamWindow || w > 1<<codec.MaxStreamWindow || bits.OnesCount(uint(w)) != 1) {
+		v.add(path+".window", "leave it out for 8MiB", "%v is no power of two from 64KiB to 8MiB", w)
+	}
+	if n := g.Links; n != nil && (*n < 0 || *n > 1024) {
+		v.add(path+".links", "leave it out for the default", "%d is not between 0 and 1024", *n)
+	} else if n != nil && g.Protocol == TunnelExit {
+		v.add(path+".links", "", "is for protocol: tunnel")
+	}
+	v.tunnelSetting(g.Setting, path+".setting")
+}
+
+func (v *validator) tunnelSetting(s *Setting, path string) {
+	if s == nil || s.Auto {
+		return
+	}
+	switch {
+	case s.Dict != 0, s.Codec == codec.Zlib, s.Codec == codec.Gzip:
+		v.add(path, "write auto, zstd-1 to zstd-9, s2, minlz, lz4, snappy or raw", "tunnels have no %s", s)
+	case s.Codec == codec.Zstd && s.Level > codec.MaxStreamLevel:
+		v.add(path, "higher levels keep tens of megabytes a connection", "tunnels have zstd-1 to zstd-%d", codec.MaxStreamLevel)
+	}
+}
+
+// TunnelSetting is what the gateway sends with.
+func (g *Gateway) TunnelSetting() Setting {
+	switch {
+	case !g.Enabled:
+		return Setting{}
+	case g.Setting == nil:
+		return Setting{Auto: true}
+	case g.Setting.Codec == codec.Zstd && g.Setting.Level == 0:
+		return Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
+	}
+	return *g.Setting
+}
