@@ -154,10 +154,10 @@ func startPlace(t *testing.T, on, way string) *place {
 	p.relay = startRelay(t, p.server.Addr)
 	switch way {
 	case "gateway":
-		p.gateways = []*testenv.GatewayServer{force(t, p.relay.addr)}
+		p.gateways = []*testenv.GatewayServer{force(t, testenv.GatewayConfig{Upstream: "mongodb://" + p.relay.addr, Rules: everything})}
 	case "pair":
-		far := force(t, p.relay.addr)
-		p.gateways = []*testenv.GatewayServer{force(t, far.Addr), far}
+		near, far := servePair(t, p.relay.addr)
+		p.gateways = []*testenv.GatewayServer{near, far}
 	default:
 		t.Fatalf("-way %s: want direct, gateway or pair", way)
 	}
@@ -170,13 +170,28 @@ func startPlace(t *testing.T, on, way string) *place {
 	return p
 }
 
-func force(t *testing.T, upstream string) *testenv.GatewayServer {
+func force(t testing.TB, cfg testenv.GatewayConfig) *testenv.GatewayServer {
 	t.Helper()
-	return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: "mongodb://" + upstream, Rules: everything, Force: true, Args: []string{"--log-level", "warn"}})
+	cfg.Protocol, cfg.Force, cfg.Args = "mongo", true, []string{"--log-level", "warn"}
+	return testenv.Gateway(t, cfg)
+}
+
+// servePair starts a gateway beside a server and one beside its clients. They train soon.
+func servePair(t testing.TB, upstream string) (near, far *testenv.GatewayServer) {
+	t.Helper()
+	cfg := testenv.GatewayConfig{
+		Rules:   strings.Replace(everything, "}", ", dictionary: auto}", 1),
+		Process: "training: {min_samples: 300, poll: 100ms, interval: 1m}",
+	}
+	cfg.Upstream, cfg.Settings = "mongodb://"+upstream, "peers: true"
+	far = force(t, cfg)
+	cfg.Upstream, cfg.Settings = "mongodb://"+far.Addr, ""
+	return force(t, cfg), far
 }
 
 // check asks the server's own accounts: that both directions were compressed, and that
-// nobody but the gateway came.
+// nobody but the gateway came. Beside a pair's far gateway mongod sees all of it plain; what
+// went between the two is theirs to say.
 func (p *place) check(t *testing.T) {
 	t.Helper()
 	through, others := p.relay.past(t, p.log, p.from)
@@ -184,12 +199,13 @@ func (p *place) check(t *testing.T) {
 		t.Errorf("%d connections came through the gateway, and others past it: %v", through, others)
 	}
 	sent, received := p.server.Compressed(t, "zstd")
-	if sent.Out == 0 || received.Out == 0 || sent.In < sent.Out {
-		t.Errorf("mongod compressed %+v and decompressed %+v", sent, received)
-	}
 	t.Logf("mongod compressed %d to %d bytes and decompressed %d to %d, on %d connections of the gateway's", sent.In, sent.Out, received.In, received.Out, through)
+	if moved := sent.Out > 0 && received.Out > 0 && sent.In > sent.Out; moved == (p.way == "pair") {
+		t.Error("these counters did not move as they had to")
+	}
 	for i, g := range p.gateways {
 		raw, stored := g.Metric(t, "cinch_value_raw_bytes_total"), g.Metric(t, "cinch_value_stored_bytes_total")
+		t.Logf("gateway %d of %d made %.0f bytes of %.0f", i+1, len(p.gateways), stored, raw)
 		if raw == 0 || stored >= raw {
 			t.Errorf("gateway %d of %d made %.0f bytes of %.0f", i+1, len(p.gateways), stored, raw)
 		}
