@@ -1,0 +1,168 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// offline is a gateway that knows of one space, 600, whose fields 2 and 4 are sealed.
+func offline(t testing.TB) *Gateway {
+	t.Helper()
+	lz4 := codec.Setting{Codec: codec.LZ4}
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Types: policy.Tuple, MinSize: 1, MinGain: policy.AnyGain, Setting: lz4},
+		{Key: "f", Field: "1", Types: policy.Argument, MinSize: 1, MinGain: policy.AnyGain, Setting: lz4},
+		{Key: "f", Field: "2.a", Types: policy.Argument, MinSize: 1, MinGain: policy.AnyGain, Setting: lz4},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGateway(Config{Policy: p, Schema: func(context.Context) (*store.Schema, error) { return nil, errors.New("offline") }})
+	s := &space{ruled: true, Space: &store.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []store.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
+	s.fields = []field{{}, {rules: p.Rules()[:1]}, {}, {rules: p.Rules()[:1]}}
+	g.catalog.plan.Store(&plan{
+		version: 9, arguments: p.Rules()[1:],
+		spaces: map[uint32]*space{600: s}, byName: map[string]*space{"docs": s},
+	})
+	return g
+}
+
+// canonical gives a frame with all heads of strings in their shortest form, and envelopes opened.
+func canonical(t *testing.T, g *Gateway, b []byte) []byte {
+	t.Helper()
+	var out []byte
+	last := 0
+	strings := wire.NewStrings(b, wire.Span{Len: len(b)})
+	for strings.Next() {
+		content := strings.Content.Of(b)
+		value, err := g.sealer.Open(nil, content)
+		if err != nil {
+			value = content
+		}
+		out = append(out, b[last:strings.At]...)
+		out = append(wire.AppendHead(out, strings.Kind, len(value)), value...)
+		last = strings.Content.End()
+	}
+	if strings.Err() != nil {
+		t.Fatal(strings.Err())
+	}
+	return append(out, b[last:]...)
+}
+
+// FuzzRewrite: whatever a request is, it says the same after its values have been opened, and is
+// a whole frame.
+func FuzzRewrite(f *testing.F) {
+	long := string(bytes.Repeat([]byte("abc "), 30))
+	t := &testing.T{}
+	for _, r := range []struct {
+		typ  wire.Type
+		body keyed
+	}{
+		{wire.Insert, keyed{0x10, 600, 0x21, []any{1, long, 3, []byte(long)}}},
+		{wire.Replace, keyed{0x5e, "docs", 0x21, []any{1, long}}},
+		{wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{"=", 2, long}, []any{"!", "a", long}, []any{":", 9, 1, 1, "x"}}}},
+		{wire.Upsert, keyed{0x28, []any{[]any{"=", -2, long}, []any{"=", "[4]", long}, []any{"=", "doc.x", long}}, 0x10, 600, 0x21, []any{1, cinch.Magic + long}}},
+		{wire.Call, keyed{0x22, "f", 0x21, []any{long, map[string]any{"a": long}}}},
+	} {
+		f.Add(encode(t, r.typ, 7, nil, r.body)[5:])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := offline(t)
+		defer g.cancel()
+		r := request{bytes: b}
+		if r.header.Parse(b) != nil || r.body.Parse(b, r.header.Map.End()) != nil {
+			return
+		}
+		h := handlingOf(r.header.Type)
+		switch h {
+		case tuples, updates, upserts, calls:
+		default:
+			return
+		}
+		before := bytes.Clone(b)
+		out, p, no := g.rewrite(t.Context(), &r, h)
+		if !bytes.Equal(b, before) {
+			t.Fatal("what the client sent was changed")
+		}
+		if no != nil || out == nil {
+			return
+		}
+		n, size, err := wire.Prefix(out)
+		if err != nil || size+n != len(out) {
+			t.Fatalf("%d bytes, not %d + %d: %v", len(out), size, n, err)
+		}
+		want := before
+		if p != nil || r.header.Version.Len > 0 {
+			want = wire.AppendStamped(nil, before, &r.header, 9)
+			want = append(want, before[r.header.Map.End():]...)
+		}
+		if hasMagic(before) {
+			return // what was an envelope before would be opened too
+		}
+		if len(b) > r.body.End {
+			return // what is behind the body is no sequence of values
+		}
+		if got := canonical(t, g, out[size:]); !bytes.Equal(got, canonical(t, g, want)) {
+			t.Fatalf("% x\nbecame\n% x", want, got)
+		}
+	})
+}
+
+// FuzzOpen: replies open to whole frames, and nothing else in them changes.
+func FuzzOpen(f *testing.F) {
+	s := cinch.NewSealer(cinch.SealerOptions{})
+	long := bytes.Repeat([]byte("abc "), 30)
+	envelope := s.Seal(nil, long, codec.Setting{Codec: codec.LZ4}, nil)
+	t := &testing.T{}
+	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{[]any{1, string(envelope), envelope, map[string]any{string(envelope): 1}}}})[5:])
+	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{string(envelope[:len(envelope)-1]), cinch.Magic}})[5:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := offline(t)
+		defer g.cancel()
+		sn := &session{g: g}
+		fr := frame{bytes: b}
+		r := &sn.reply
+		r.bytes = b
+		if r.header.Parse(b) != nil {
+			return
+		}
+		out, no := sn.open(&fr, wire.Select)
+		if out == nil || no != nil {
+			return
+		}
+		if _, size, err := wire.Prefix(out); err != nil || size == 0 {
+			t.Fatal(err)
+		}
+		if r.body.End < len(b) {
+			return
+		}
+		if got, want := canonical(t, g, out[5:]), canonical(t, g, b); !bytes.Equal(got, want) {
+			// What was sealed twice is opened once.
+			if !hasMagic(out) {
+				t.Fatalf("% x\nbecame\n% x", want, got)
+			}
+		}
+	})
+}
+
+func FuzzPath(f *testing.F) {
+	for _, path := range []string{"a", ".a", "a.b", "[2]", "[2].x", `["a"]`, `['a'][1]`, "[", `["`, "", ".", "[]", `["a"`, "[99999999999999999999]"} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		g := offline(t)
+		defer g.cancel()
+		c := collector{space: g.catalog.plan.Load().spaces[600]}
+		if got := c.path([]byte(path)); got.known && got.position < 0 {
+			t.Fatalf("%q: %+v", path, got)
+		}
+	})
+}
