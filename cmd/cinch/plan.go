@@ -99,7 +99,7 @@ Exit codes: 0 ok, 1 failed, 10 the source can't be reached, 130 interrupted.`,
 
 func (o *planOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&o.maxTime, "max-time", 50*time.Second, "spend no more than about `TIME`: half of it reading, the rest measuring")
+	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
 	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
 	f.StringVar(&o.match, "match", "", "only keys that match `PATTERN`")
@@ -192,7 +192,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 		return p, l, errors.New("--max-time and --max-bytes have to be above zero")
 	}
 	now := time.Now()
-	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime / 2)}
+	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime * 7 / 10)}
 	p.MeasureDeadline = now.Add(o.maxTime)
 	p.Engine, p.Rates, p.Layout, p.MaxLatency = newEngine(), o.rates, o.layout, o.maxLatency
 	if _, ok := libzstd.New(); ok {

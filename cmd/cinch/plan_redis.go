@@ -43,10 +43,19 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 			if err != nil {
 				return sum, err
 			}
-			sum.CPUSeconds += a.CPUSeconds
 			sum.Reads += a.Reads
 			sum.Writes += a.Writes
 			sum.Uptime = max(sum.Uptime, a.Uptime)
+		}
+		return sum, nil
+	}
+	ko.CPU = func(ctx context.Context) (sum float64, err error) {
+		for _, n := range s.Nodes() {
+			seconds, err := n.CPU(ctx)
+			if err != nil {
+				return sum, err
+			}
+			sum += seconds
 		}
 		return sum, nil
 	}

@@ -12,7 +12,7 @@ import (
 type CollectOptions struct {
 	SampleBytes int // of sampled values, in all; 0: 48 MiB
 	GroupBytes  int // and of one group; 0: 8 MiB
-	ReadNames   int // names of a pattern that are all read; from then on ever fewer; 0: 4000
+	ReadNames   int // names of a pattern that are all read; from then on ever fewer; 0: 2500
 	ReadBytes   int // likewise bytes of their values; 0: 256 MiB
 	Seed        uint64
 
@@ -28,7 +28,7 @@ func plainCost(_ string, raw, stored int) (before, after int) { return raw, stor
 func (o *CollectOptions) setDefaults() {
 	o.SampleBytes = cmp.Or(o.SampleBytes, 48<<20)
 	o.GroupBytes = cmp.Or(o.GroupBytes, 8<<20)
-	o.ReadNames = cmp.Or(o.ReadNames, 4000)
+	o.ReadNames = cmp.Or(o.ReadNames, 2500)
 	o.ReadBytes = cmp.Or(o.ReadBytes, 256<<20)
 	if o.Cost == nil {
 		o.Cost = plainCost

@@ -30,21 +30,22 @@ type KeysOptions struct {
 	Until    time.Time
 	Progress func(done float64, what string)
 
-	// Activity is the servers' own account; nil: nobody knows, and time waited counts as theirs.
+	// Activity and CPU are the servers' own account; nil: nobody knows, and all time waited
+	// for answers counts as theirs.
 	Activity func(context.Context) (store.Activity, error)
+	CPU      func(context.Context) (seconds float64, err error)
 }
 
 const (
-	scanCount = 1000 // keys in a step
-	readCount = 128  // and keys whose values are asked for at a time
+	scanCount = 500 // keys in a step
+	readCount = 128 // and keys whose values are asked for at a time
 )
 
 // Keys collects what is in a store with keys, strings and hashes: all names, and of every
 // pattern the values of some. It changes nothing, and takes no more than its share of the
 // server's time.
 func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) {
-	w := &keysWalk{c: c, o: o, pace: pace{share: o.Share, factor: 1, activity: o.Activity}}
-	w.pace.began = time.Now()
+	w := &keysWalk{c: c, o: o, pace: pace{share: o.Share, cpu: o.CPU, began: time.Now()}}
 	info := SourceInfo{
 		Protocol: "redis", Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redisDictCost, Whole: true,
 	}
@@ -62,7 +63,7 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 		if err != nil {
 			return info, err
 		}
-		if w.pace.cpu = a.CPUSeconds; a.Uptime > 0 {
+		if a.Uptime > 0 {
 			info.Rates = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
 		}
 	}
@@ -116,16 +117,19 @@ func (w *keysWalk) space(ctx context.Context, s Space) error {
 			w.cutShort = true
 			return nil
 		}
+		if err := w.pace.begin(ctx); err != nil {
+			return err
+		}
 		start := time.Now()
 		keys, next, err := s.Scan(ctx, cursor, scanCount, w.o.Match, "")
 		if err != nil {
 			return err
 		}
-		w.pace.worked(time.Since(start))
+		w.pace.waited(time.Since(start))
 		if err := w.page(ctx, s, keys); err != nil {
 			return err
 		}
-		if err := w.pace.wait(ctx); err != nil {
+		if err := w.pace.end(ctx); err != nil {
 			return err
 		}
 		w.show(s)
@@ -158,7 +162,7 @@ func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
 			w.see(s, tickets[string(v.Key)], v)
 			return ctx.Err()
 		})
-		w.pace.worked(time.Since(start))
+		w.pace.waited(time.Since(start))
 		clear(tickets)
 		chosen = chosen[:0]
 		return err
@@ -173,8 +177,8 @@ func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
 			if err := flush(); err != nil {
 				return err
 			}
-			if err := w.pace.wait(ctx); err != nil || w.spent() {
-				return err
+			if w.spent() {
+				return nil
 			}
 		}
 	}
@@ -215,34 +219,63 @@ func (c *Collector) extend(total int64) {
 	}
 }
 
-// pace takes no more than a share of the server's time. The time waited for answers is
-// more than what the server works for them; how much more, its own account of CPU says.
-// Other clients' work is in that account too, which errs on the slow side.
+// pace takes no more than a share of the server's time. The time waited for answers is more
+// than what the server works for them; how much more is found out by asking it for its CPU
+// time before and after some of the work. What it does for others meanwhile is in that too,
+// which errs on the slow side.
 type pace struct {
-	share    float64
-	activity func(context.Context) (store.Activity, error)
+	share float64
+	cpu   func(context.Context) (seconds float64, err error)
 
-	began  time.Time
-	busy   time.Duration // waited for answers
-	factor float64       // of that, what the server worked
-	asked  time.Duration // busy, when it was asked last
-	cpu    float64       // and what it said
+	began time.Time
+	busy  time.Duration // waited for answers
+	steps int
+
+	from          float64       // CPU before the step that is being measured
+	asking        float64       // CPU that asking takes by itself
+	at            time.Duration // busy then
+	measuring     bool
+	worked, while float64 // CPU seconds, and the busy seconds in which they were spent
 }
 
-const askEvery = 250 * time.Millisecond // of busy time
+// The first steps are measured, and every nth later.
+const (
+	measuredFirst = 8
+	measuredEvery = 16
+)
 
-func (p *pace) worked(took time.Duration) { p.busy += took }
-
-func (p *pace) wait(ctx context.Context) error {
-	if p.activity != nil && p.busy-p.asked > askEvery {
-		a, err := p.activity(ctx)
+// begin is called before each step.
+func (p *pace) begin(ctx context.Context) error {
+	p.steps++
+	if p.measuring = p.cpu != nil && (p.steps <= measuredFirst || p.steps%measuredEvery == 0); p.measuring {
+		first, err := p.cpu(ctx)
 		if err != nil {
 			return err
 		}
-		p.factor = min(1, max(0.05, (a.CPUSeconds-p.cpu)/(p.busy-p.asked).Seconds()))
-		p.cpu, p.asked = a.CPUSeconds, p.busy
+		p.from, err = p.cpu(ctx)
+		p.asking, p.at = p.from-first, p.busy
+		return err
 	}
-	due := time.Duration(float64(p.busy) * p.factor / p.share)
+	return nil
+}
+
+func (p *pace) waited(took time.Duration) { p.busy += took }
+
+// end is called after each step, and waits for as long as it takes to keep to the share.
+func (p *pace) end(ctx context.Context) error {
+	if p.measuring {
+		now, err := p.cpu(ctx)
+		if err != nil {
+			return err
+		}
+		busy := (p.busy - p.at).Seconds()
+		p.worked, p.while = p.worked+min(max(now-p.from-p.asking, 0), busy), p.while+busy
+	}
+	factor := 1.0
+	if p.while > 0 {
+		factor = min(1, max(p.worked/p.while, 0.05))
+	}
+	due := time.Duration(float64(p.busy) * factor / p.share)
 	ahead := due - time.Since(p.began)
 	if ahead < time.Millisecond {
 		return ctx.Err()

@@ -19,12 +19,27 @@ func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 		return v
 	}
 	a := store.Activity{
-		CPUSeconds: number("used_cpu_user") + number("used_cpu_sys"),
-		Uptime:     number("uptime_in_seconds"),
-		Reads:      number("keyspace_hits"),
+		Uptime: number("uptime_in_seconds"),
+		Reads:  number("keyspace_hits"),
 	}
 	a.Writes, err = n.writes(ctx)
 	return a, err
+}
+
+// CPU is the seconds of CPU time that the node has used since it was started.
+func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
+	text, err := n.client.Info(ctx, "cpu").Result()
+	if err != nil {
+		return 0, classify(err)
+	}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		name, value, _ := strings.Cut(line, ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			v, _ := strconv.ParseFloat(value, 64)
+			seconds += v
+		}
+	}
+	return seconds, nil
 }
 
 // writers are the commands that carry whole values to the server.

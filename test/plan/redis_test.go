@@ -1,0 +1,258 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// ended is what a command left.
+type ended struct {
+	code     int
+	out, err string
+	rss      int64 // peak, bytes
+}
+
+func cinch(t testing.TB, args ...string) ended {
+	t.Helper()
+	cmd := exec.Command(testenv.Cinch(t), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	e := ended{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errs.String()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		e.rss = usage.Maxrss << 10
+	}
+	return e
+}
+
+func report(t testing.TB, args ...string) plan.Report {
+	t.Helper()
+	e := cinch(t, append([]string{"plan", "--json"}, args...)...)
+	var r plan.Report
+	if err := json.Unmarshal([]byte(e.out), &r); e.code != 0 || err != nil {
+		t.Fatalf("cinch plan %q ended with %d: %v\n%s%s", args, e.code, err, e.out, e.err)
+	}
+	return r
+}
+
+func connect(t testing.TB, addr string) *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+var words = strings.Fields("alpha beta gamma delta order item table chair lamp noodle soup rice curry grill garlic pepper onion tomato basil cheese bread butter honey mint lemon sugar salt smoke river stone cloud forest winter summer spring autumn copper silver golden blue green red amber violet")
+
+func text(r *rand.Rand, n int) string {
+	some := make([]string, n)
+	for i := range some {
+		some[i] = words[r.IntN(len(words))]
+	}
+	return strings.Join(some, " ")
+}
+
+// menu is 10 to 120 KB of JSON.
+func menu(r *rand.Rand) string {
+	var items []string
+	for range 40 + r.IntN(400) {
+		items = append(items, fmt.Sprintf(`{"id":%d,"name":%q,"description":%q,"price":%d.%02d,"available":%v}`,
+			r.Int64N(1e9), text(r, 3), text(r, 8+r.IntN(22)), r.IntN(40), r.IntN(100), r.IntN(9) > 0))
+	}
+	return fmt.Sprintf(`{"restaurant":%d,"items":[%s]}`, r.IntN(1e6), strings.Join(items, ","))
+}
+
+// document is about 300 bytes of JSON.
+func document(r *rand.Rand) string {
+	return fmt.Sprintf(`{"id":%d,"customer":%d,"status":%q,"created":"2026-%02d-%02dT%02d:%02d:00Z","total":%d.%02d,"currency":"EUR","lines":[{"sku":"SKU-%06d","qty":%d},{"sku":"SKU-%06d","qty":%d}],"note":%q}`,
+		r.IntN(1e9), r.IntN(1e6), []string{"new", "paid", "shipped", "done"}[r.IntN(4)], 1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60),
+		r.IntN(300), r.IntN(100), r.IntN(1e6), 1+r.IntN(5), r.IntN(1e6), 1+r.IntN(5), text(r, 8+r.IntN(8)))
+}
+
+func noise(r *rand.Rand, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return string(b)
+}
+
+// mix is a server with large menus, small documents, counters, images and hashes.
+func mix(t testing.TB, c *goredis.Client) {
+	ctx, r := context.Background(), rand.New(rand.NewPCG(1, 2))
+	pipe := c.Pipeline()
+	put := func(n int, f func(i int)) {
+		for i := range n {
+			if f(i); pipe.Len() >= 500 || i == n-1 {
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	put(800, func(i int) { pipe.Set(ctx, fmt.Sprintf("menu:%d", i), menu(r), 0) })
+	put(20000, func(i int) { pipe.Set(ctx, fmt.Sprintf("order:%d:doc", i), document(r), 0) })
+	put(5000, func(i int) { pipe.Set(ctx, fmt.Sprintf("hits:%d", i), r.IntN(1e9), 0) })
+	put(300, func(i int) { pipe.Set(ctx, fmt.Sprintf("img:%d:jpg", i), noise(r, 2000+r.IntN(30000)), 0) })
+	put(3000, func(i int) {
+		pipe.HSet(ctx, fmt.Sprintf("user:%d", i), "profile", document(r), "visits", r.IntN(1000), "bio", text(r, 30+r.IntN(60)))
+	})
+	put(500, func(i int) { pipe.RPush(ctx, fmt.Sprintf("queue:%d", i), "a", "b") })
+}
+
+// held is what the server's allocator takes for the values of a pattern.
+func held(t testing.TB, c *goredis.Client, pattern, kind string) (bytes int64) {
+	ctx := context.Background()
+	it := c.Scan(ctx, 0, pattern, 1000).Iterator()
+	typ := policy.String
+	if kind == "hash" {
+		typ = policy.Hash
+	}
+	for it.Next(ctx) {
+		var values []string
+		if kind == "hash" {
+			values, _ = c.HVals(ctx, it.Val()).Result()
+		} else {
+			values = []string{c.Get(ctx, it.Val()).Val()}
+		}
+		for _, v := range values {
+			size, _ := policy.Cost(typ, len(v), len(v))
+			bytes += int64(size)
+		}
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// What the plan predicts is what the packer then stores by the written policy, group by
+// group, and images and counters are left alone.
+func TestPlanPredictsWhatPackStores(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	mix(t, c)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cinch.yaml")
+	r := report(t, server.URL(), "--write", file, "--minimize", "bytes")
+	if !r.LookedAt.Whole || r.LookedAt.Names != 29600 {
+		t.Errorf("looked at %+v", r.LookedAt)
+	}
+	groups := map[string]*plan.GroupPlan{}
+	for _, g := range r.Groups {
+		groups[g.Pattern+" "+g.Type] = g
+		if now := held(t, c, g.Pattern, g.Type); off(g.Now, now) > 0.02 {
+			t.Errorf("%s %s: %d bytes now, says the plan; the server holds %d", g.Pattern, g.Type, g.Now, now)
+		}
+	}
+	for _, left := range []string{"hits:* string", "img:*:jpg string"} {
+		if g := groups[left]; g == nil || g.Choice >= 0 {
+			t.Errorf("%s: %+v, want it left alone", left, g)
+		}
+	}
+	if n := r.Left["lists, sets and other types, which are never sealed"]; n != 500 {
+		t.Errorf("%v lists were counted: %v", n, r.Left)
+	}
+	if e := cinch(t, "config", "check", file); e.code != 0 {
+		t.Fatalf("config check: %s%s", e.out, e.err)
+	}
+	if e := cinch(t, "pack", "--config", file); e.code != 0 {
+		t.Fatalf("pack ended with %d: %s%s", e.code, e.out, e.err)
+	}
+	for name, g := range groups {
+		after := held(t, c, g.Pattern, g.Type)
+		predicted := g.After()
+		if o := g.Chosen(); o != nil {
+			predicted -= o.DictionaryCost
+		}
+		t.Logf("%-20s %10d -> %10d predicted, %10d stored, off by %.2f%%", name, g.Now, predicted, after, 100*off(predicted, after))
+		if off(predicted, after) > 0.03 {
+			t.Errorf("%s: %d bytes predicted, %d are stored", name, predicted, after)
+		}
+	}
+	for _, want := range []string{"menu:* string", "order:*:doc string", "user:* hash"} {
+		if g := groups[want]; g == nil || g.Choice < 0 {
+			t.Errorf("%s is left alone: %+v", want, g)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if again := report(t, server.URL()); again.Left["sealed already"] < 20000 {
+		t.Errorf("after packing: %v", again.Left)
+	}
+}
+
+func off(a, b int64) float64 { return math.Abs(float64(a-b)) / float64(max(b, 1)) }
+
+// A million keys are planned in bounded memory, and the server hardly notices.
+func TestPlanMillionKeys(t *testing.T) {
+	if os.Getenv("CINCH_PLAN_KEYS") == "" {
+		t.Skip("a minute long: run it with CINCH_PLAN_KEYS=1000000")
+	}
+	var keys int
+	if _, err := fmt.Sscan(os.Getenv("CINCH_PLAN_KEYS"), &keys); err != nil {
+		t.Fatal(err)
+	}
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	ctx, r := context.Background(), rand.New(rand.NewPCG(1, 2))
+	pipe := c.Pipeline()
+	for i := range keys {
+		pipe.Set(ctx, fmt.Sprintf("%s:%d:doc", []string{"order", "cart", "session", "quote"}[i%4], i), document(r), 0)
+		if pipe.Len() == 1000 || i == keys-1 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cpu := func() (seconds float64) {
+		for _, line := range strings.Split(c.Info(ctx, "cpu").Val(), "\r\n") {
+			name, value, _ := strings.Cut(line, ":")
+			if name == "used_cpu_user" || name == "used_cpu_sys" {
+				var v float64
+				_, _ = fmt.Sscan(value, &v)
+				seconds += v
+			}
+		}
+		return seconds
+	}
+	before := cpu()
+	e := cinch(t, "plan", "--json", server.URL())
+	var p plan.Report
+	if err := json.Unmarshal([]byte(e.out), &p); err != nil || e.code != 0 {
+		t.Fatal(e.code, err, e.err)
+	}
+	used := cpu() - before
+	t.Logf("%d keys in %.1f s, %d MiB at most, %.2f s of the server (%.1f%%), %d values read; progress:\n%s",
+		p.LookedAt.Names, float64(p.LookedAt.Took), e.rss>>20, used, 100*used/float64(p.LookedAt.Took), p.LookedAt.Values, e.err)
+	if !p.LookedAt.Whole || p.LookedAt.Names != int64(keys) || p.LookedAt.Took > 60 {
+		t.Errorf("looked at %+v", p.LookedAt)
+	}
+	if e.rss > 256<<20 {
+		t.Errorf("%d MiB of memory", e.rss>>20)
+	}
+	if used > 0.05*float64(p.LookedAt.Took) {
+		t.Errorf("%.2f s of the server in %.1f s", used, float64(p.LookedAt.Took))
+	}
+}
