@@ -65,13 +65,14 @@ func status(ctx context.Context, c *Conn, spaces []uint32) (*serverStatus, error
 type scanned struct {
 	tuples, keys []msgpack.RawMessage
 	lost         bool
+	process      string
 }
 
 // DecodeMsgpack implements msgpack.CustomDecoder.
 func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	n, err := d.DecodeArrayLen()
-	if err != nil || n != 3 {
-		return fmt.Errorf("%d answers, %w", n, err)
+	if err != nil || n != 4 {
+		return fmt.Errorf("%w: %s gives %d answers (%w)", ErrNoInit, scanFunction, n, err)
 	}
 	if err := d.Decode(&s.tuples); err != nil {
 		return err
@@ -79,7 +80,10 @@ func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	if err := d.Decode(&s.keys); err != nil {
 		return err
 	}
-	s.lost, err = d.DecodeBool()
+	if s.lost, err = d.DecodeBool(); err != nil {
+		return err
+	}
+	s.process, err = d.DecodeString()
 	if err == nil && len(s.tuples) != len(s.keys) {
 		return fmt.Errorf("%d keys of %d tuples", len(s.keys), len(s.tuples))
 	}

@@ -7,6 +7,10 @@
 //	constraints.go  what computes on a field, and so rules out envelopes in it
 //	init.go         what an administrator installs: stored functions (lua/) and spaces
 //	calls.go        calling them
+//	store.go        a server, and the spaces to walk over
+//	scan.go         steps of a walk, and the values in tuples
+//	replace.go      compare and set
+//	dicts.go        dictionaries and records
 //
 // Nothing here is on the data path: clients' connections are the gateway's.
 package tarantool

@@ -60,7 +60,7 @@ func functions() [][]any {
 		for _, t := range texts {
 			all += t + "\n"
 		}
-		return "(function()\n" + all + "end)()"
+		return "function(...)\n" + all + "end" // helpers made outside of it would not see the server's globals
 	}
 	return [][]any{
 		{ReplaceFunction, body(luaPrelude, luaReplace), false},

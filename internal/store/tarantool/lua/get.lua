@@ -1,6 +1,6 @@
 -- cinch_get(space, keys): the tuples with these primary keys, nil where there is none. It runs
 -- with the caller's own rights.
-return function(id, keys)
+local function main(id, keys)
     local space, tuples = find(id), {}
     for i, key in ipairs(keys) do
         local tuple = space:get(keyed(space.index[0], key))
@@ -8,3 +8,5 @@ return function(id, keys)
     end
     return tuples
 end
+
+return main(...)

@@ -1,6 +1,6 @@
 -- cinch_dictionary_put(content): keeps a dictionary, for ever. It runs as its owner, so that who may
 -- call it can add dictionaries and change none. The answer is its number.
-return function(content)
+local function main(content)
     if type(content) == 'cdata' then content = tostring(content) end
     if #content < 16 or #content > 512 * 1024 then error('cinch: a dictionary has 16 bytes to 512 KiB', 0) end
     local hash = require('digest').sha256_hex(content)
@@ -15,3 +15,5 @@ return function(content)
     end
     return number
 end
+
+return main(...)

@@ -54,7 +54,7 @@ local function together(space, changes, from, to)
     return results
 end
 
-return function(id, changes)
+local function main(id, changes)
     local space = find(id)
     if box.is_in_txn() then
         local results = {}
@@ -78,3 +78,5 @@ return function(id, changes)
     end
     return results
 end
+
+return main(...)

@@ -1,5 +1,5 @@
 -- cinch_status(spaces): what the server says of itself and of these spaces.
-return function(ids)
+local function main(ids)
     local slabs, info = box.slab.info(), box.info
     local bytes, tuples = {}, {}
     for i, id in ipairs(ids) do
@@ -12,3 +12,5 @@ return function(ids)
         bytes = bytes, tuples = tuples, max_tuple = box.cfg.memtx_max_tuple_size,
     }
 end
+
+return main(...)

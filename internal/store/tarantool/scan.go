@@ -1,0 +1,244 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tinylib/msgp/msgp"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+const (
+	// pageBytes bounds the tuples of a step; one may be longer. 4 MiB, as internal/pack counts on.
+	pageBytes = 4 << 20
+	// keptKeys are remembered of a page in an index of type hash, as it goes on from a
+	// tuple only that is still there.
+	keptKeys = 16
+)
+
+var errTuple = errors.New("the server's answer is no tuple")
+
+// ref is what finds a value again.
+type ref struct {
+	key    msgpack.RawMessage // the primary key
+	field  int                // from 0
+	binary bool               // it is a binary and not a string
+	tuple  []byte             // all of it, as MessagePack
+}
+
+// place is a position of a walk. As text: how many tuples are behind it, the process that its order is of,
+// and the keys to go on from, the last one first, in base64 of MessagePack.
+type place struct {
+	behind  int64
+	process string
+	keys    []msgpack.RawMessage
+}
+
+func (p place) String() string {
+	keys, _ := msgpack.Marshal(p.keys) // raw messages can't fail
+	return fmt.Sprintf("%d %s %s", p.behind, p.process, base64.RawStdEncoding.EncodeToString(keys))
+}
+
+func parsePlace(cursor string) (p place, err error) {
+	if cursor == "" {
+		return p, nil
+	}
+	parts := strings.Split(cursor, " ")
+	if len(parts) != 3 {
+		return p, fmt.Errorf("cursor %q", cursor)
+	}
+	if p.behind, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
+		return p, fmt.Errorf("cursor: %w", err)
+	}
+	p.process = parts[1]
+	keys, err := base64.RawStdEncoding.DecodeString(parts[2])
+	if err == nil {
+		err = msgpack.Unmarshal(keys, &p.keys)
+	}
+	if err == nil && len(p.keys) == 0 {
+		err = errTuple
+	}
+	if err != nil {
+		return p, fmt.Errorf("cursor: %w", err)
+	}
+	return p, nil
+}
+
+// Share is an estimate by counting, with what keys there are now.
+func (t *TupleSpace) Share(cursor string) float64 {
+	p, err := parsePlace(cursor)
+	if err != nil || p.behind == 0 {
+		return 0
+	}
+	return min(float64(p.behind)/float64(max(t.keys.Load(), 1)), 1)
+}
+
+// Page is a step of a scan in the order of the primary index. A tuple that exists all the
+// while comes at least once; in an index of type hash, one may be missed when others are deleted meanwhile.
+func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
+	at, err := parsePlace(cursor)
+	if err != nil {
+		return store.Page{}, err
+	}
+	var found scanned
+	for {
+		found = scanned{}
+		args := []any{t.space.ID, at.keys, o.Count, pageBytes, at.process}
+		if len(at.keys) == 0 {
+			args[1] = nil
+		}
+		if err := t.store.conn.call(ctx, scanFunction, args, &found); err != nil {
+			return store.Page{}, err
+		}
+		if !found.lost {
+			break
+		}
+		at = place{} // from the beginning: what is done is passed over
+	}
+	page := store.Page{Values: []*store.Value{}}
+	size := 0
+	for i, tuple := range found.tuples {
+		text, err := keyText(found.keys[i])
+		if err != nil {
+			return store.Page{}, err
+		}
+		page.Keys = append(page.Keys, text)
+		if page.Values, err = t.values(page.Values, text, found.keys[i], tuple, o.Read.MaxBytes); err != nil {
+			return store.Page{}, err
+		}
+		size += len(tuple)
+	}
+	if n := len(found.keys); n == o.Count || size >= pageBytes {
+		page.Next = t.next(at, &found).String()
+	}
+	return page, nil
+}
+
+func (t *TupleSpace) next(at place, found *scanned) place {
+	n := len(found.keys)
+	next := place{behind: at.behind + int64(n), process: found.process}
+	keep := 1
+	if strings.EqualFold(t.space.Primary().Type, "hash") {
+		keep = keptKeys
+	}
+	for i := range min(keep, n) {
+		next.keys = append(next.keys, found.keys[n-1-i])
+	}
+	return next
+}
+
+// keyText is a key as people write it: JSON.
+func keyText(key []byte) ([]byte, error) {
+	var b bytes.Buffer
+	if rest, err := msgp.UnmarshalAsJSON(&b, key); err != nil || len(rest) != 0 {
+		return nil, fmt.Errorf("%w: its key is %x", errTuple, key)
+	}
+	return b.Bytes(), nil
+}
+
+// values appends those of a tuple that are strings or binaries, and wanted.
+func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMessage, tuple []byte, limit int) ([]*store.Value, error) {
+	count, rest, err := msgp.ReadArrayHeaderBytes(tuple)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", errTuple, err)
+	}
+	for i := range int(count) {
+		value, after, err := textOrBinary(rest)
+		if err != nil {
+			return dst, fmt.Errorf("%w: %w", errTuple, err)
+		}
+		if value != nil && (t.all || t.fields[i]) {
+			v := &store.Value{
+				Key: text, Field: []byte(t.space.fieldName(i)), Type: tupleType, Stored: value,
+				Ref: &ref{key: key, field: i, binary: msgp.NextType(rest) == msgp.BinType, tuple: tuple},
+			}
+			switch {
+			case len(value) == 0:
+				v.Stored, v.Skip = nil, store.Gone
+			case limit > 0 && len(value) > limit:
+				v.Stored, v.Skip = nil, store.TooLarge
+			}
+			dst = append(dst, v)
+		}
+		rest = after
+	}
+	return dst, nil
+}
+
+// textOrBinary is the content of the first object in b, nil if it is neither, and what follows it.
+func textOrBinary(b []byte) (value, rest []byte, err error) {
+	switch msgp.NextType(b) {
+	case msgp.StrType:
+		value, rest, err = msgp.ReadStringZC(b)
+	case msgp.BinType:
+		value, rest, err = msgp.ReadBytesZC(b)
+	default:
+		rest, err = msgp.Skip(b)
+		return nil, rest, err
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	return value, rest, err
+}
+
+// Again reads values anew.
+func (t *TupleSpace) Again(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	var keys []msgpack.RawMessage
+	for _, v := range values {
+		keys = append(keys, v.Ref.(*ref).key)
+	}
+	var answer [][]msgpack.RawMessage
+	if err := t.store.conn.call(ctx, getFunction, []any{t.space.ID, keys}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer) != 1 || len(answer[0]) != len(keys) {
+		return nil, errTuple
+	}
+	var again []*store.Value
+	for i, tuple := range answer[0] {
+		if len(tuple) == 0 || tuple[0] == msgpackNil {
+			continue // gone
+		}
+		all, err := t.values(nil, values[i].Key, keys[i], tuple, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range all {
+			if v.Ref.(*ref).field == values[i].Ref.(*ref).field && v.Skip == "" {
+				again = append(again, v)
+			}
+		}
+	}
+	return again, nil
+}
+
+const msgpackNil = 0xc0
+
+// Read is not used: scans bring values along.
+func (t *TupleSpace) Read(context.Context, [][]byte, store.ReadOptions, func(*store.Value) error) error {
+	return errors.ErrUnsupported
+}
+
+// Field reads one field of the tuple with a primary key, which is JSON: a list, or the only part.
+func (t *TupleSpace) Field(ctx context.Context, key []any, field int) ([]byte, error) {
+	raw, err := msgpack.Marshal(key)
+	if err != nil {
+		return nil, err
+	}
+	values, err := t.Again(ctx, []*store.Value{{Ref: &ref{key: raw, field: field}}})
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	return values[0].Stored, nil
+}
