@@ -24,6 +24,8 @@ type tap struct {
 	addr string
 
 	mu       sync.Mutex
+	server   string
+	conns    []net.Conn
 	requests []frame // what the server was sent
 	replies  []frame
 }
@@ -42,18 +44,24 @@ func (f frame) header() wire.Header {
 func startTap(t *testing.T, server string) *tap {
 	t.Helper()
 	l := listen(t)
-	p := &tap{addr: l.Addr().String()}
+	p := &tap{addr: l.Addr().String(), server: server}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			up, err := net.Dial("tcp", server)
+			p.mu.Lock()
+			to := p.server
+			p.mu.Unlock()
+			up, err := net.Dial("tcp", to)
 			if err != nil {
 				_ = c.Close()
 				continue
 			}
+			p.mu.Lock()
+			p.conns = append(p.conns, c, up)
+			p.mu.Unlock()
 			go p.copy(&p.requests, up, c)
 			go p.copy(&p.replies, c, up)
 		}
@@ -81,6 +89,16 @@ func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 			return
 		}
 	}
+}
+
+// lead cuts all connections, and leads new ones to another server.
+func (p *tap) lead(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.server, p.conns = server, nil
 }
 
 // take returns what was seen since the last call.

@@ -44,16 +44,18 @@ type speaker struct {
 	numbers wire.Numbers
 	session sessionID
 	slots   [wire.PairedSlots]spoken
+	clock   uint64
 	told    atomic.Pointer[[]hashPrefix] // dictionaries that the other end says it has; nil: none
 }
 
 // spoken is a slot of a speaker. Slots are for kinds of messages: a kind's next dictionary
 // takes the place of the one before.
 type spoken struct {
-	kind any // of a rule or of autodict; nil: free
+	kind any // the name of a rule or a kind of autodict's; nil: free
 	dict *codec.Dict
 	sent bool
-	owed int // bytes of messages that went without it
+	owed int    // bytes of messages that went without it
+	used uint64 // clock at its last use
 }
 
 // outgoing is a message on its way to another gateway.
@@ -153,7 +155,7 @@ func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
 	if len(o.message) > maxDictMessage {
 		return nil, level, 0
 	}
-	var kind any = o.rule
+	var kind any = o.rule.Name
 	if d = o.rule.Dict; d == nil && o.kind != nil {
 		own := 0
 		if d, own = o.kind.Dictionary(); own > 0 {
@@ -164,32 +166,34 @@ func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
 	if d == nil {
 		return nil, level, 0
 	}
-	if slot = sp.slotFor(kind, d, len(o.message)); slot == 0 {
+	if slot = sp.due(sp.slotFor(kind), d, len(o.message)); slot == 0 {
 		return nil, level, 0
 	}
 	return d, level, slot
 }
 
-// slotFor finds the slot of a kind, 0 when there is none for the dictionary or it is not
-// worth yet to send it: on a connection that carries little it never is.
-func (sp *speaker) slotFor(kind any, d *codec.Dict, bytes int) int {
-	free := 0
+// slotFor finds the slot of a kind: its own, or the one that was not used for longest.
+func (sp *speaker) slotFor(kind any) (slot int) {
+	sp.clock++
 	for i := 1; i < len(sp.slots); i++ {
-		s := &sp.slots[i]
-		if s.kind == kind {
-			return sp.due(i, d, bytes)
+		if sp.slots[i].kind == kind {
+			slot = i
+			break
 		}
-		if s.kind == nil && free == 0 {
-			free = i
+		if slot == 0 || sp.slots[i].used < sp.slots[slot].used {
+			slot = i
 		}
 	}
-	if free == 0 {
-		return 0
+	s := &sp.slots[slot]
+	if s.kind != kind {
+		*s = spoken{kind: kind}
 	}
-	sp.slots[free].kind = kind
-	return sp.due(free, d, bytes)
+	s.used = sp.clock
+	return slot
 }
 
+// due returns the slot if the receiver has the dictionary or is worth sending it now, and 0
+// until then: a connection that carries little never is.
 func (sp *speaker) due(slot int, d *codec.Dict, bytes int) int {
 	s := &sp.slots[slot]
 	if s.dict != d {
