@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -182,18 +184,26 @@ func (p *process) probe() error {
 	var all sync.WaitGroup
 	for i, r := range p.gateways {
 		all.Go(func() {
-			up := r.upstream
-			up.Stats, up.Timeout = nil, time.Second // not a client's traffic
-			c, err := up.Dial(context.Background())
-			if err != nil {
+			if err := r.reach(); err != nil {
 				errs[i] = fmt.Errorf("gateway %s: %w", r.name, err)
-				return
 			}
-			_ = c.Close()
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// reach connects to the upstream; of several servers one has to answer.
+func (r *running) reach() (err error) {
+	for _, up := range append([]gateway.Upstream{r.upstream}, r.others...) {
+		up.Stats, up.Timeout = nil, time.Second // not a client's traffic
+		var c net.Conn
+		if c, err = up.Dial(context.Background()); err == nil {
+			_ = c.Close()
+			return nil
+		}
+	}
+	return err
 }
 
 // warnUnreachable tells early what clients would find out. It is no reason not

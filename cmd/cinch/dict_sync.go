@@ -46,11 +46,11 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 		return err
 	}
 	defer w.close()
-	held, err := w.dicts.held(ctx)
+	held, err := storeredis.Held(ctx, w.dicts.nodes)
 	if err != nil {
 		return w.failure(err)
 	}
-	copied, err := w.dicts.spread(ctx, held, func(d *codec.Dict, node int) {
+	copied, err := storeredis.Spread(ctx, w.dicts.nodes, held, w.dicts.Dictionary, func(d *codec.Dict, node int) {
 		fmt.Fprintf(out, "%08x: put onto %s\n", d.Number(), w.store.Nodes()[node].Name())
 	})
 	if err != nil {
@@ -62,58 +62,6 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 	return nil
 }
 
-// held are the dictionaries of each node, by number. What can't be used is left out.
-func (d *nodeDicts) held(ctx context.Context) ([]map[uint32]storeredis.State, error) {
-	all := make([]map[uint32]storeredis.State, len(d.nodes))
-	for i, n := range d.nodes {
-		infos, err := n.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = map[uint32]storeredis.State{}
-		for _, info := range infos {
-			if info.Problem == "" && all[i][info.Number] != storeredis.Live {
-				all[i][info.Number] = info.State
-			}
-		}
-	}
-	return all, nil
-}
-
-// spread puts onto each node what it lacks.
-func (d *nodeDicts) spread(ctx context.Context, held []map[uint32]storeredis.State, tell func(*codec.Dict, int)) (copied int, err error) {
-	states := map[uint32]storeredis.State{}
-	for _, of := range held {
-		for number, state := range of {
-			if states[number] != storeredis.Live {
-				states[number] = state
-			}
-		}
-	}
-	for _, number := range slices.Sorted(maps.Keys(states)) {
-		x, err := d.Dictionary(number)
-		if err != nil {
-			return copied, fmt.Errorf("dictionary %08x: %w", number, err)
-		}
-		for i, n := range d.nodes {
-			if _, there := held[i][number]; there {
-				continue
-			}
-			if err := n.Publish(ctx, x); err != nil {
-				return copied, err
-			}
-			if states[number] == storeredis.Archived {
-				if err := n.Archive(ctx, number); err != nil {
-					return copied, err
-				}
-			}
-			tell(x, i)
-			copied++
-		}
-	}
-	return copied, nil
-}
-
 // lacking lists the nodes of a cluster without a dictionary that values of the cluster
 // name: readers that ask a value's own node alone, or another cluster that the node is
 // restored to, would not find it.
@@ -121,7 +69,7 @@ func (w *where) lacking(ctx context.Context, r *pack.Report) (missing []string, 
 	if !w.store.Cluster() {
 		return nil, nil
 	}
-	held, err := w.dicts.held(ctx)
+	held, err := storeredis.Held(ctx, w.dicts.nodes)
 	if err != nil {
 		return nil, w.failure(err)
 	}

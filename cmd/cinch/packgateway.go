@@ -32,7 +32,7 @@ type gatewayPacker struct {
 }
 
 // errCluster: dictionaries would have to be in every node, and the gateway keeps them in one.
-var errCluster = errors.New("the upstream is a cluster, which only 'cinch pack' walks")
+var errCluster = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
 
 // newPackers makes one for every gateway to a store: a reload may want it at any time.
 func (p *process) newPackers() error {
@@ -131,7 +131,7 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	if err != nil {
 		return pack.Session{}, err
 	}
-	if s.Cluster() {
+	if _, whole := k.running.keeper.dicts.(*storeredis.ClusterDicts); s.Cluster() && !whole {
 		s.Close()
 		return pack.Session{}, errCluster
 	}

@@ -102,6 +102,7 @@ type loaded struct {
 type running struct {
 	name     string
 	upstream gateway.Upstream
+	others   []gateway.Upstream // servers that do as well
 	listener net.Listener
 	stats    *gateway.Stats
 	gateway  protocolGateway
@@ -238,7 +239,10 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	case config.Tunnel, config.TunnelExit:
 		p.addTunnel(g, r, tls, log)
 	default:
-		p.addRedis(l, g, r, tls, log)
+		if err := p.addRedis(l, g, r, tls, log); err != nil {
+			_ = listener.Close()
+			return withCode(exitConfig, err)
+		}
 	}
 	p.gateways = append(p.gateways, r)
 	return nil

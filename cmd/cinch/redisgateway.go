@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
@@ -37,22 +38,55 @@ const (
 // write to one server could make an envelope that names another server's dictionary,
 // and read pieces of the values there.
 type redisKeeper struct {
-	client *goredis.Client
-	local  dict.Set
-	dicts  *storeredis.Dicts
-	log    *slog.Logger
+	end   func()
+	local dict.Set
+	dicts keptDicts
+	log   *slog.Logger
 
 	ctx    context.Context // ends the work in the background
 	cancel context.CancelFunc
 	giveUp context.CancelFunc // ends the search for what the last policy named
 }
 
-func (p *process) newRedisKeeper(up gateway.Upstream, log *slog.Logger) *redisKeeper {
-	up.Stats = nil // not clients' traffic
+// keptDicts are the dictionaries of a server or of a cluster.
+type keptDicts interface {
+	autodict.Store
+	Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error
+	Recheck(ctx context.Context) error
+	Run(ctx context.Context)
+}
+
+func newKeeper(log *slog.Logger) *redisKeeper {
 	k := &redisKeeper{log: log, giveUp: func() {}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
-	k.client = goredis.NewClient(&goredis.Options{
-		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
+	return k
+}
+
+// newRedisKeeper makes that of one server, and returns its dictionaries for the gateway too.
+func newRedisKeeper(up gateway.Upstream, log *slog.Logger) (*redisKeeper, *storeredis.Dicts) {
+	up.Stats = nil // not clients' traffic
+	k := newKeeper(log)
+	client := keeperClient(up, up.Dial)
+	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: &k.local, Log: log})
+	k.dicts, k.end = dicts, func() { _ = client.Close() }
+	return k, dicts
+}
+
+// newClusterKeeper makes that of a cluster, likewise.
+func newClusterKeeper(up gateway.Upstream, log *slog.Logger) (*redisKeeper, *storeredis.ClusterDicts) {
+	k := newKeeper(log)
+	dicts := storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
+		NewClient: func(dial func(context.Context) (net.Conn, error)) *goredis.Client { return keeperClient(up, dial) },
+		Local:     &k.local, Log: log,
+	})
+	k.dicts, k.end = dicts, dicts.Close
+	return k, dicts
+}
+
+// keeperClient is a gateway's own client of a server.
+func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{
+		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Addr:            up.Address, // for its errors
 		Username:        up.User,
 		Password:        up.Password,
@@ -65,8 +99,6 @@ func (p *process) newRedisKeeper(up gateway.Upstream, log *slog.Logger) *redisKe
 		MaxRetries:            1,
 		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
 	})
-	k.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: k.client, Local: &k.local, Log: log})
-	return k
 }
 
 // adopt makes the dictionaries of a policy usable: files go into the server, and the
@@ -116,27 +148,68 @@ func (k *redisKeeper) has(ctx context.Context, number uint32, told map[uint32]st
 
 func (k *redisKeeper) close() {
 	k.cancel()
-	_ = k.client.Close()
+	k.end()
 }
 
-// addRedis makes r a gateway to a Redis server.
-func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
-	r.keeper = p.newRedisKeeper(r.upstream, log)
-	var made *redis.Gateway
-	r.auto = p.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) }, log)
-	made = p.newRedisGateway(g, r, tls, log)
+// addRedis makes r a gateway to a Redis server, or to several.
+func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) error {
+	servers, err := g.RedisServers()
+	if err != nil {
+		return err
+	}
+	hosts := alike(r.upstream, servers.Hosts)
+	r.others = hosts[1:]
+	var made storeGateway
+	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }
+	cfg := p.redisConfig(g, r, tls, log)
+	switch servers.Kind {
+	case config.Cluster:
+		var dicts *storeredis.ClusterDicts
+		r.keeper, dicts = newClusterKeeper(r.upstream, log)
+		r.auto = p.newAutodict(r, apply, log)
+		cfg.Sampler = r.auto
+		made = redis.NewCluster(redis.ClusterConfig{
+			Config: cfg, Seeds: hosts, Dicts: clusterDicts{dicts}, Advertise: g.Advertise, Nodes: g.Nodes,
+		})
+	default:
+		var dicts *storeredis.Dicts
+		r.keeper, dicts = newRedisKeeper(r.upstream, log)
+		r.auto = p.newAutodict(r, apply, log)
+		cfg.Dicts, cfg.Sampler = dicts, r.auto
+		made = redis.NewGateway(cfg)
+	}
 	r.gateway = made
 	r.auto.SetRules(l.rules(g.Name))
+	return nil
 }
 
-func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) *redis.Gateway {
-	return redis.NewGateway(redis.Config{
+// storeGateway is a gateway with rules for values.
+type storeGateway interface {
+	protocolGateway
+	SetPolicy(*policy.Policy)
+}
+
+// alike gives hosts the TLS settings and the statistics of up.
+func alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
+	for i := range hosts {
+		hosts[i].TLS, hosts[i].Stats = up.TLS, up.Stats
+	}
+	return hosts
+}
+
+// clusterDicts shows a node's dictionaries as the gateway wants them.
+type clusterDicts struct{ *storeredis.ClusterDicts }
+
+func (c clusterDicts) Join(id string, dial func(context.Context) (net.Conn, error)) redis.Dicts {
+	return c.ClusterDicts.Join(id, dial)
+}
+
+func (p *process) redisConfig(g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) redis.Config {
+	return redis.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,
 		TLS:      tls,
 		Engine:   p.engine,
-		Dicts:    r.keeper.dicts,
-		Sampler:  r.auto,
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
@@ -146,5 +219,5 @@ func (p *process) newRedisGateway(g *config.Gateway, r *running, tls *tls.Config
 		Log:      log,
 
 		NoCommandDocs: p.options.toy,
-	})
+	}
 }

@@ -102,7 +102,7 @@ type Gateway struct {
 	Peers               bool     `yaml:"peers,omitempty"`  // clients are gateways; see pair.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
-	// For mongo only; see mongo.go.
+	// For mongo, and for redis with several servers; see mongo.go and redis.go.
 	Advertise string `yaml:"advertise,omitempty"`
 
 	// For tarantool only; see tarantool.go.
@@ -112,6 +112,9 @@ type Gateway struct {
 	Setting *Setting `yaml:"setting,omitempty"`
 	History Bytes    `yaml:"history,omitempty"`
 	Links   *int     `yaml:"links,omitempty"` // of tunnel
+
+	// For redis with several servers only.
+	Nodes int `yaml:"nodes,omitempty"` // most of them that get a listener
 
 	Rules []Rule `yaml:"rules"`
 }

@@ -191,9 +191,6 @@ func (v *validator) mongo(g *Gateway, path string) {
 		v.onlyMongo(g, path)
 		return
 	}
-	if g.Advertise != "" {
-		v.address(path+".advertise", g.Advertise)
-	}
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "give a rule for the namespace the setting raw", "is for stores")
 	}
@@ -208,7 +205,10 @@ func (v *validator) onlyMongo(g *Gateway, path string) {
 			v.add(path+"."+key, "", "is for protocol: mongo")
 		}
 	}
-	only("advertise", g.Advertise != "")
+	servers, _ := g.RedisServers()
+	if g.Advertise != "" && (g.Protocol != Redis || servers.Kind == "") {
+		v.add(path+".advertise", "", "is for protocol: mongo, and for Redis with several servers")
+	}
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].namespace", i), r.Namespace != "")

@@ -25,6 +25,9 @@ func (c *Config) Redacted() *Config {
 // RedactURL hides a password, and a name that stands alone: some clients take
 // that for the password. What is no URL at all is hidden whole.
 func RedactURL(raw string) string {
+	if scheme, rest, ok := strings.Cut(raw, "+"); ok && (scheme == Redis || scheme == Redis+"s") {
+		return redactServers(scheme, rest)
+	}
 	text, bare := raw, !strings.Contains(raw, "://")
 	if bare {
 		text = "tcp://" + raw // as gateway.ParseUpstream takes it
@@ -45,6 +48,32 @@ func RedactURL(raw string) string {
 		return strings.TrimPrefix(u.String(), "tcp://")
 	}
 	return u.String()
+}
+
+// redactServers is RedactURL for several servers, whose list no URL may hold. rest begins
+// behind the + of the scheme.
+func redactServers(scheme, rest string) string {
+	kind, rest, _ := strings.Cut(rest, "://")
+	rest, query, parameters := strings.Cut(rest, "?")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		user, _, full := strings.Cut(rest[:i], ":")
+		if full {
+			user += ":" + redacted
+		} else {
+			user = redacted
+		}
+		rest = user + rest[i:]
+	}
+	if parameters {
+		if values, err := url.ParseQuery(query); err != nil {
+			query = redacted
+		} else if values.Has("sentinel_password") {
+			values.Set("sentinel_password", redacted)
+			query = values.Encode()
+		}
+		rest += "?" + query
+	}
+	return scheme + "+" + kind + "://" + rest
 }
 
 // YAML prints the configuration as a file that means the same.
@@ -92,6 +121,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
 		compare(path+".advertise", a.Advertise, b.Advertise)
 		compare(path+".sql", a.SQL, b.SQL)
+		compare(path+".nodes", a.Nodes, b.Nodes)
 		compare(path+".max_streams", a.MaxStreams, b.MaxStreams)
 		compare(path+".upstream_connections", a.UpstreamConnections, b.UpstreamConnections)
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)

@@ -19,7 +19,7 @@ import (
 
 // upstreamHints say how an upstream is written, by protocol.
 var upstreamHints = map[string]string{
-	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, or unix:///path",
+	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
@@ -39,14 +39,19 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 	case Tarantool:
 		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
 	}
-	return gateway.ParseUpstream(g.Upstream, RedisPort)
+	s, err := g.RedisServers()
+	if err != nil {
+		return gateway.Upstream{}, err
+	}
+	return s.Hosts[0], nil
 }
 
 // checkScheme refuses the URL of another protocol's server.
 func (g *Gateway) checkScheme() error {
 	scheme, _, _ := strings.Cut(g.Upstream, "://")
 	for _, other := range [...]string{Redis, GRPC, Tarantool} {
-		if other != g.Protocol && (scheme == other || scheme == other+"s") {
+		base, _, _ := strings.Cut(scheme, "+")
+		if other != g.Protocol && (base == other || base == other+"s") {
 			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
 		}
 	}
@@ -222,6 +227,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.mongo(g, path)
 	v.tunnel(g, path)
 	v.tarantool(g, path)
+	v.redis(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
 		if glob == "" {

@@ -178,7 +178,7 @@ func (p *replyPump) copyRenamed(e *entry) error {
 		return err
 	}
 	ran, own := e.op.renames[0], e.op.renames[1]
-	if line[0] != resp.Error || ran == "" {
+	if line[0] != resp.Error || ran == "" || isRedirection(line) {
 		return p.copyFor(e)
 	}
 	err = p.emit(bytes.ReplaceAll(line, []byte(ran), []byte(own)))

@@ -41,17 +41,22 @@ func (s *session) beside() *goredis.Client {
 	if who == nil {
 		who = &credentials{} // the server's default user, as the client
 	}
-	s.aux = &auxConn{space: space, client: s.g.dialAs(who, space)}
+	s.aux = &auxConn{space: space, client: s.g.dialAs(who, space, s.reads)}
 	return s.aux.client
 }
 
 // dialAs returns a client of the server with one connection, which it opens when it is
-// first used.
-func (g *Gateway) dialAs(who *credentials, space string) *goredis.Client {
-	up := g.cfg.Upstream
+// first used. With readOnly it reads from a replica in a cluster.
+func (g *Gateway) dialAs(who *credentials, space string, readOnly bool) *goredis.Client {
 	db, _ := strconv.Atoi(space)
 	return goredis.NewClient(&goredis.Options{
-		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return up.Dial(ctx) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx) },
+		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
+			if readOnly {
+				_ = c.ReadOnly(ctx).Err() // it may be no cluster
+			}
+			return nil
+		},
 		Username: who.user, Password: who.password, DB: db,
 		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		ReadTimeout: auxTimeout, WriteTimeout: auxTimeout,
@@ -70,19 +75,21 @@ func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
 	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
 	defer cancel()
 	for _, key := range keys {
-		stored, err := c.Get(ctx, string(key)).Bytes()
+		stored, err := s.askBeside(ctx, c, "GET", key)
 		if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 			// The client may run a command on the key but not read it: the gateway looks
 			// for itself.
-			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, s.where())
+			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, s.where(), s.reads)
 			defer c.Close()
-			stored, err = c.Get(ctx, string(key)).Bytes()
+			stored, err = s.askBeside(ctx, c, "GET", key)
 		}
 		switch {
 		case err == nil:
-			found.add(s, key, nil, stored)
+			text, _ := stored.(string)
+			found.add(s, key, nil, []byte(text))
 		case strings.HasPrefix(err.Error(), "WRONGTYPE") && s.rules().MayHoldHash(s.where(), key):
 			s.probeHash(ctx, &found, c, key)
+		case elsewhere(err.Error()): // so the command will not run either
 		case !errors.Is(err, goredis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE"):
 			s.g.cfg.Stats.Error("second_connection")
 			s.g.cfg.Log.Warn("second connection failed", "err", err)
@@ -93,14 +100,16 @@ func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
 }
 
 func (s *session) probeHash(ctx context.Context, found *sealedParts, c *goredis.Client, key []byte) {
-	pairs, err := c.Eval(ctx, sealedFieldsScript, []string{string(key)}, cinch.Magic, 2*maxSealedFields).StringSlice()
+	list, err := s.askBeside(ctx, c, "EVAL", sealedFieldsScript, 1, key, cinch.Magic, 2*maxSealedFields)
 	if err != nil { // no scripts for this user
-		if n := c.HLen(ctx, string(key)).Val(); n > maxSealedFields {
+		length, _ := s.askBeside(ctx, c, "HLEN", key)
+		if n, _ := length.(int64); n > maxSealedFields {
 			found.fail(errHashTooLarge)
 			return
 		}
-		pairs, err = c.Do(ctx, "HGETALL", key).StringSlice()
+		list, err = s.askBeside(ctx, c, "HGETALL", key)
 	}
+	pairs := asStrings(list)
 	switch {
 	case err != nil:
 		return
@@ -110,6 +119,28 @@ func (s *session) probeHash(ctx context.Context, found *sealedParts, c *goredis.
 	for i := 0; i+1 < len(pairs); i += 2 {
 		found.add(s, key, []byte(pairs[i]), []byte(pairs[i+1]))
 	}
+}
+
+// askBeside asks on the second connection, behind ASKING where the client has sent that.
+func (s *session) askBeside(ctx context.Context, c *goredis.Client, args ...any) (any, error) {
+	if !s.asks.on && !s.tx.asking {
+		return c.Do(ctx, args...).Result()
+	}
+	p := c.Pipeline()
+	p.Do(ctx, "ASKING")
+	answer := p.Do(ctx, args...)
+	_, _ = p.Exec(ctx) // the answer has its error
+	return answer.Result()
+}
+
+// asStrings is a list of strings; what is none of them is empty.
+func asStrings(list any) []string {
+	items, _ := list.([]any)
+	all := make([]string, len(items))
+	for i := range items {
+		all[i], _ = items[i].(string)
+	}
+	return all
 }
 
 // keysOf asks the server which arguments of a request are keys; none when it has none,

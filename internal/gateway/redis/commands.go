@@ -72,7 +72,7 @@ const (
 // Every command of Redis 7.0 is listed here, and those of later versions that never
 // touch the inside of a value. What is missing is treated as unknown.
 const verbatimCommands = `
-asking:1 cluster:-2 readonly:1 readwrite:1 echo:2 ping:-1 swapdb:3
+echo:2 ping:-1 swapdb:3
 copy:-3 del:-2 dump:2 exists:-2 expire:-3 expireat:-3 expiretime:2 keys:2 migrate:-6 move:3 object:-2
 persist:2 pexpire:-3 pexpireat:-3 pexpiretime:2 pttl:2 randomkey:1 rename:3 renamenx:3 restore:-4 scan:-2
 touch:-2 ttl:2 type:2 unlink:-2 wait:3 waitaof:4 restore-asking:-4
@@ -183,6 +183,10 @@ var controlCommands = []command{
 	{name: "flushall", arity: -1, control: (*session).flush},
 	{name: "flushdb", arity: -1, control: (*session).flush},
 	{name: "function", arity: -2, control: (*session).flush},
+	{name: "asking", arity: 1, control: (*session).asking},
+	{name: "readonly", arity: 1, control: (*session).readOnly},
+	{name: "readwrite", arity: 1, control: (*session).readOnly},
+	{name: "cluster", arity: -2, control: (*session).clusterCommand},
 	{name: "command", arity: -1, control: (*session).command},
 	{name: "script", arity: -2, control: (*session).script},
 }

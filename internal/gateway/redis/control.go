@@ -131,6 +131,7 @@ func (s *session) reset(r *request) error {
 	s.watched = false
 	s.replies = muting{skip: s.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
 	s.tracking = false
+	s.setReadOnly(false)
 	s.forgetRights()
 	s.space.Store(&firstSpace)
 	return s.forwardAndWait(r, &op{after: func(a answer) {

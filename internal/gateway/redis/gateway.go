@@ -39,8 +39,10 @@ type Sampler interface {
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
-	TLS      *tls.Config      // for clients; nil: plain
-	Policy   *policy.Policy   // nil: seals nothing, opens everything
+	// Dial connects upstream, where that is not always one address; nil: Upstream.Dial.
+	Dial     func(context.Context) (net.Conn, error)
+	TLS      *tls.Config    // for clients; nil: plain
+	Policy   *policy.Policy // nil: seals nothing, opens everything
 	Engine   *codec.Engine
 	Dicts    Dicts   // nil: no dictionaries
 	Sampler  Sampler // nil: none
@@ -61,6 +63,9 @@ type Config struct {
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
+
+	cluster *Cluster // of which the server is the member; nil: of none
+	member  *member
 }
 
 const defaultStall = 2 * time.Second
@@ -96,7 +101,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.policy.Store(cfg.Policy)
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
-		Refusal: []byte("-ERR max number of clients reached\r\n"), Log: cfg.Log, Stats: cfg.Stats,
+		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
 	}
 	cfg.Stats.SetCommands(g.commandNames())
 	return g
@@ -127,17 +132,33 @@ func (g *Gateway) commandNames() []string {
 	return names
 }
 
-// newSession connects upstream. A client whose upstream cannot be reached is told so.
+// dial connects to the server.
+func (g *Gateway) dial(ctx context.Context) (net.Conn, error) {
+	if g.cfg.Dial != nil {
+		return g.cfg.Dial(ctx)
+	}
+	return g.cfg.Upstream.Dial(ctx)
+}
+
+// newSession connects upstream. A client whose upstream cannot be reached is told so, unless
+// it is one that looks for another node when a connection ends, and not when it gets an error.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	dialed := time.Now()
-	up, err := g.cfg.Upstream.Dial(context.Background())
-	if err != nil {
-		g.cfg.Stats.Error("upstream_unreachable")
-		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+	up, err := g.dial(context.Background())
+	if err == nil {
+		return g.sessionOn(client, up, dialed)
+	}
+	g.cfg.Stats.Error("upstream_unreachable")
+	g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+	if g.cfg.Dial == nil {
 		_ = client.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = client.Write([]byte("-ERR cinch: upstream is unreachable\r\n"))
-		return nil
 	}
+	return nil
+}
+
+// sessionOn makes the session of a client and a connection upstream.
+func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) gateway.Session {
 	if g.cfg.Dicts != nil {
 		g.cfg.Dicts.Dialed()
 	}
@@ -145,3 +166,5 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	s.dialed = dialed
 	return s
 }
+
+var tooManyClients = []byte("-ERR max number of clients reached\r\n")

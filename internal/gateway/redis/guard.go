@@ -176,7 +176,7 @@ func (s *session) handleInflated(r *request) error {
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || s.tracking && !s.tx.open:
+	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || (s.tracking || s.reads) && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, s.guardFor(r), keys)

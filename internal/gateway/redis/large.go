@@ -44,7 +44,7 @@ func (s *session) largeRequest() error {
 	if !s.parser.Started() {
 		return s.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
-	s.replies.next()
+	s.beginRequest()
 	s.inside = true
 	defer s.leave()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}

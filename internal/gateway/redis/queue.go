@@ -33,6 +33,8 @@ const (
 	kindExec
 	// kindUnit: EXEC of a transaction of our own around one command of the client.
 	kindUnit
+	// kindCluster: addresses of nodes in it are rewritten; op.text is the subcommand of CLUSTER.
+	kindCluster
 	// kindRaw: nothing is parsed from here on.
 	kindRaw
 )
@@ -236,7 +238,7 @@ type op struct {
 	args       [][]byte  // kindComputed: the request, copied
 	size       int       // bytes of args
 	plain      bool      // kindComputed: the reply is the value itself (a GET in place of a script)
-	text       string    // kindRefuse
+	text       string    // kindRefuse, kindCluster
 	acks       int       // kindSubscribe
 	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
 	mask       []bool    // shapeSorted

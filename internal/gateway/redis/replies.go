@@ -22,9 +22,10 @@ type replyPump struct {
 	to    sink
 	spill spill
 	path  []level
-	tx    []entry  // queued in the open transaction, in order
-	mute  bool     // of the reply at hand
-	plain [][]byte // in the reply at hand, what looks like an envelope and is none
+	tx    []entry       // queued in the open transaction, in order
+	mute  bool          // of the reply at hand
+	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
+	plain [][]byte      // in the reply at hand, what looks like an envelope and is none
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -88,6 +89,11 @@ func (p *replyPump) passUnasked(err error) error {
 		return err
 	}
 	p.mute = false
+	if p.s.g.cfg.cluster != nil {
+		if ack, err := p.isAck(); err != nil || ack { // its slot has gone to another node
+			return p.copyUnaskedAck(err)
+		}
+	}
 	return p.copy(shapeNone, nil)
 }
 
@@ -144,6 +150,8 @@ func (p *replyPump) carry(e *entry) error {
 		return p.carryExec()
 	case kindUnit:
 		return p.carryUnit(e)
+	case kindCluster:
+		return p.carryCluster(e.op.text)
 	}
 	return p.carryRaw(e.op)
 }
@@ -152,6 +160,9 @@ func (p *replyPump) carry(e *entry) error {
 func (p *replyPump) replace(text string) error {
 	if err := p.skip(); err != nil {
 		return err
+	}
+	if p.s.g.cfg.cluster != nil && elsewhere(text) {
+		return p.emit(appendRedirection(nil, resp.AppendError(nil, text), p.renamer()))
 	}
 	return p.emitError(text)
 }
@@ -271,6 +282,9 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	if !bytes.HasSuffix(line, crlf) {
 		return h, p.copyLong()
 	}
+	if h.Kind == resp.Error {
+		return h, p.emitErrorLine(line)
+	}
 	if !h.IsString() || h.N < 0 {
 		return h, p.emitLine(line)
 	}
@@ -309,6 +323,9 @@ func (p *replyPump) emitLine(line []byte) error {
 
 // emit sends bytes to the client, unless the reply at hand is not for it.
 func (p *replyPump) emit(b []byte) error {
+	if p.aside != nil {
+		return p.setAside(b)
+	}
 	if p.mute {
 		return nil
 	}

@@ -53,6 +53,8 @@ type session struct {
 	aux         *auxConn
 	failed      error
 	replies     muting
+	asks        asks
+	reads       bool // READONLY is on
 
 	space atomic.Pointer[string]      // the database, as the policy names it
 	who   atomic.Pointer[credentials] // as whom the client has logged in
@@ -67,6 +69,12 @@ type muting struct{ off, skip, skipNext bool }
 
 // next begins a request: what CLIENT REPLY SKIP said of it holds for it alone.
 func (m *muting) next() { m.skip, m.skipNext = m.skipNext, false }
+
+// beginRequest forgets what held for the last request alone.
+func (s *session) beginRequest() {
+	s.replies.next()
+	s.asks.begin()
+}
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
@@ -215,7 +223,7 @@ func (s *session) handleBuffered(raw []byte) error {
 	if len(s.parser.Args) == 0 {
 		return nil // "*0": the server says nothing to it either
 	}
-	s.replies.next()
+	s.beginRequest()
 	s.args = s.args[:0]
 	for _, sp := range s.parser.Args {
 		s.args = append(s.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
@@ -236,7 +244,7 @@ func (s *session) handleInline(raw []byte) error {
 	if len(args) == 0 {
 		return nil
 	}
-	s.replies.next()
+	s.beginRequest()
 	return s.handle(&request{args: args})
 }
 
@@ -334,6 +342,9 @@ func (s *session) head() []byte {
 // so that the reply finds it. It adds what the conversation's state says.
 func (s *session) expect(e entry) error {
 	e.n = 1
+	if err := s.askAgain(); err != nil {
+		return err
+	}
 	if s.tx.open {
 		e.flags |= flagQueued
 		if e.op != nil {
@@ -343,6 +354,10 @@ func (s *session) expect(e entry) error {
 	if s.replies.off || s.replies.skip {
 		e.flags |= flagMute
 	}
+	return s.push(e)
+}
+
+func (s *session) push(e entry) error {
 	if !s.queue.push(e, s.beforeWait) {
 		return net.ErrClosed
 	}
@@ -378,7 +393,9 @@ func (s *session) keepUnstuck(done <-chan struct{}) {
 // every state carries it, so that the reply keeps its place and an open transaction is
 // aborted as by any other bad command.
 func (s *session) refuse(text string) error {
-	s.g.cfg.Stats.Error("refused")
+	if !elsewhere(text) {
+		s.g.cfg.Stats.Error("refused")
+	}
 	if err := s.expect(entry{kind: kindRefuse, op: &op{text: text}}); err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ func (p *replyPump) isUnasked(kind byte) (bool, error) {
 		return err == nil && isMonitorLine(line), err
 	case kind == resp.Array && p.s.version.Load() == 2:
 		name, err := p.firstWord()
-		return name == "message" || name == "pmessage" || name == "smessage", err
+		moved := name == "sunsubscribe" && !p.s.queue.expectsAck()
+		return moved || name == "message" || name == "pmessage" || name == "smessage", err
 	}
 	return false, nil
 }
@@ -112,6 +113,15 @@ func (p *replyPump) carrySubscribe(n int) error {
 		}
 	}
 	return nil
+}
+
+// copyUnaskedAck carries the end of a subscription that the server has ended, as it does
+// when the channel's slot moves to another node.
+func (p *replyPump) copyUnaskedAck(err error) error {
+	if err != nil {
+		return err
+	}
+	return p.copyAck()
 }
 
 // copyAck carries an acknowledgement and keeps the books: its third element counts

@@ -15,6 +15,7 @@ type transaction struct {
 	held    []int64
 	entries int     // bytes of what is queued for EXEC
 	space   *string // selected in the transaction
+	asking  bool    // ASKING came before it, and holds for all of it
 }
 
 // maxTransactionBytes bounds what the replies to one transaction take in memory here.
@@ -62,7 +63,7 @@ func (s *session) multi(r *request) error {
 	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
 		s.multiRefused.Store(a.isError())
 	}}})
-	s.tx.open = true
+	s.tx.open, s.tx.asking = true, s.asks.on
 	return err
 }
 

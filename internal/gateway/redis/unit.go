@@ -90,6 +90,8 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			s.units = unitRights{asked: true, denied: true}
 			return s.runBeside(r, keys)
+		case elsewhere(plain.refusal): // the slot may come back before the command would
+			return s.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return s.forward(r, s.echoing(r, nil))
 		}
@@ -273,6 +275,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	if ok, err := s.beginUnit(); err != nil || !ok {
 		return true, s.unitDenied(r, keys, err)
 	}
+	s.asks.inside = true
 	queued := make([]*op, 0, len(parts)+1)
 	for i := range parts {
 		put, err := s.sendCapture(parts[i].put(parts[i].value)...)
@@ -297,6 +300,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 	if err := s.ask(e, [][]byte{[]byte("EXEC")}); err != nil {
 		return false, err
 	}
+	s.asks.inside = false
 	s.letGo(o)
 	if len(parts) > 0 {
 		s.inflating(keys)

@@ -43,6 +43,8 @@ type DictsOptions struct {
 // that was retired meanwhile.
 const DefaultLease = 2 * time.Minute
 
+const defaultPeriod = 30 * time.Second
+
 // Dicts finds dictionaries in a server and keeps there what values may name. It is safe
 // for concurrent use and implements cinch.Dictionaries.
 //
@@ -88,7 +90,7 @@ func NewDicts(o DictsOptions) *Dicts {
 		local:     o.Local,
 		log:       o.Log,
 		timeout:   orDefault(o.Timeout, 5*time.Second),
-		period:    orDefault(o.Period, 30*time.Second),
+		period:    orDefault(o.Period, defaultPeriod),
 		lease:     orDefault(o.Lease, DefaultLease),
 		started:   time.Now(),
 		lookups:   newLookups(orDefault(o.MissTTL, 2*time.Second)),

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// How several Redis servers belong together, as the scheme of their URL says behind a +.
+const (
+	Cluster  = "cluster"
+	Sentinel = "sentinel"
+
+	sentinelPort = "26379"
+)
+
+// RedisServers is where the upstream of a gateway for Redis leads.
+type RedisServers struct {
+	Kind  string             // "": one server; Cluster: Hosts are nodes; Sentinel: they are Sentinels
+	Hosts []gateway.Upstream // one at least
+
+	// With Sentinel: whom to ask for, and the credentials of the Sentinels themselves. Those
+	// of Hosts are for the servers.
+	Master           string
+	SentinelUser     string
+	SentinelPassword string
+}
+
+// RedisServers reads the upstream of a gateway for Redis.
+func (g *Gateway) RedisServers() (s RedisServers, err error) {
+	scheme, rest, _ := strings.Cut(g.Upstream, "://")
+	base, kind, several := strings.Cut(scheme, "+")
+	if !several {
+		up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
+		return RedisServers{Hosts: []gateway.Upstream{up}}, err
+	}
+	s.Kind = kind
+	if (kind != Cluster && kind != Sentinel) || (base != Redis && base != Redis+"s") {
+		return s, fmt.Errorf("%w: unknown scheme %q", gateway.ErrUpstreamURL, scheme)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if err := s.readQuery(query); err != nil {
+		return s, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+	}
+	list, path, _ := strings.Cut(rest, "/")
+	if s.Master, err = s.masterOf(path); err != nil {
+		return s, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+	}
+	return s, s.readHosts(base, list)
+}
+
+func (s *RedisServers) readQuery(text string) error {
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return errors.New("what stands behind the ? is no list of parameters")
+	}
+	for name, values := range query {
+		switch {
+		case s.Kind == Sentinel && name == "sentinel_user" && len(values) == 1:
+			s.SentinelUser = values[0]
+		case s.Kind == Sentinel && name == "sentinel_password" && len(values) == 1:
+			s.SentinelPassword = values[0]
+		default:
+			return fmt.Errorf("unknown parameter %q", name)
+		}
+	}
+	return nil
+}
+
+func (s *RedisServers) masterOf(path string) (string, error) {
+	switch {
+	case s.Kind == Cluster && path != "":
+		return "", errors.New("names a database, but a cluster has one only")
+	case s.Kind == Sentinel && (path == "" || strings.Contains(path, "/")):
+		return "", errors.New("does not say which primary: the name that the Sentinels have for it stands behind the hosts, as in /mymaster")
+	}
+	name, err := url.PathUnescape(path)
+	if err != nil {
+		return "", errors.New("the name of the primary is not readable")
+	}
+	return name, nil
+}
+
+func (s *RedisServers) readHosts(scheme, list string) error {
+	user := ""
+	if i := strings.LastIndexByte(list, '@'); i >= 0 {
+		user, list = list[:i+1], list[i+1:]
+	}
+	port := RedisPort
+	if s.Kind == Sentinel {
+		port = sentinelPort
+	}
+	for host := range strings.SplitSeq(list, ",") {
+		up, err := gateway.ParseUpstream(scheme+"://"+user+host, port)
+		if err != nil {
+			return err
+		}
+		s.Hosts = append(s.Hosts, up)
+	}
+	return nil
+}
+
+// redis checks the keys that only gateways to several servers have.
+func (v *validator) redis(g *Gateway, path string) {
+	s, err := g.RedisServers()
+	several := g.Protocol == Redis && err == nil && s.Kind != ""
+	if g.Nodes != 0 {
+		if !several {
+			v.add(path+".nodes", "write the upstream as redis+cluster://…", "is for several servers")
+		}
+		between(v, path+".nodes", g.Nodes, 1, 1000)
+	}
+	if g.Advertise != "" && (several || g.Protocol == Mongo) {
+		v.address(path+".advertise", g.Advertise)
+	}
+	if !several {
+		return
+	}
+	if _, _, err := net.SplitHostPort(g.Listen); err != nil || strings.HasPrefix(g.Listen, "unix:") {
+		v.add(path+".listen", "write host:port: the servers get the ports behind it", "is no port for several servers")
+	}
+}

@@ -1,0 +1,266 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// DefaultNodes is how many nodes of a cluster get a listener.
+const DefaultNodes = 32
+
+// ClusterConfig is what a gateway to a Redis Cluster needs.
+type ClusterConfig struct {
+	// Config is that of the gateway of every node: each gets one, with Dial and Dicts of
+	// its own. Upstream's address is not used.
+	Config
+	Seeds     []gateway.Upstream // where to begin; they have Upstream's credentials and TLS
+	Dicts     ClusterDicts       // nil: no dictionaries
+	Advertise string             // host:port by which clients reach the first listener; "": its address
+	Nodes     int                // most nodes with a listener; 0: DefaultNodes
+}
+
+// ClusterDicts keeps the dictionaries of a cluster; see internal/store/redis.
+type ClusterDicts interface {
+	// Join is told of a node, and returns what keeps its dictionaries. Leave ends that.
+	Join(id string, dial func(context.Context) (net.Conn, error)) Dicts
+	Leave(id string)
+	// Lead says which nodes are primaries, the one with slot 0 first.
+	Lead(primaries []string)
+}
+
+// Cluster serves clients of a Redis Cluster: one listener where they begin, whose
+// connections lead to any node, and one for each node, primary or replica, on the ports
+// behind it. Nodes are found by asking them; those that join later get a listener too. In
+// what nodes say of each other clients see the listeners' addresses.
+//
+//	LISTEN      any node
+//	LISTEN+1    the first node, by address
+//	LISTEN+2 …  the others; a node keeps its port as long as the process lives
+type Cluster struct {
+	cfg    ClusterConfig
+	log    *slog.Logger
+	entry  gateway.Server
+	ctx    context.Context // ends the looking around
+	cancel context.CancelFunc
+	serves sync.WaitGroup // of the members' listeners
+
+	// table is what sessions look addresses up in. It is replaced as a whole.
+	table atomic.Pointer[nodeTable]
+	turn  atomic.Uint32 // of the members to connect to
+	round rounds
+	odd   unknownNodes
+
+	mu        sync.Mutex // guards what follows; it is not held while anything is awaited
+	listening net.Addr   // of the entry; nil until it serves
+	members   map[string]*member
+	ports     map[int]bool // distances from the entry's port that are taken
+	policy    *policy.Policy
+	trouble   string // that was logged
+	closed    bool
+}
+
+// member is a node with a gateway.
+type member struct {
+	id         string
+	gateway    *Gateway
+	listener   net.Listener
+	advertised gateway.Advertised
+	distance   int // of its port from the entry's
+	node       atomic.Pointer[clusterNode]
+	seen       time.Time // last in what a node knows; guarded by Cluster.mu
+}
+
+// nodeTable maps the addresses of nodes to members.
+type nodeTable struct {
+	byAddress map[string]*member
+	byPort    map[string]*member // nil for a port that several have
+	all       []*member          // primaries that work first
+}
+
+// NewCluster returns a gateway that serves nothing yet.
+func NewCluster(cfg ClusterConfig) *Cluster {
+	if cfg.Nodes <= 0 {
+		cfg.Nodes = DefaultNodes
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{cfg: cfg, log: cfg.Log, members: map[string]*member{}, ports: map[int]bool{}, policy: cfg.Policy}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.table.Store(&nodeTable{})
+	c.round.init()
+	c.entry = gateway.Server{
+		Name: cfg.Name, NewSession: c.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
+		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
+	}
+	return c
+}
+
+// Serve accepts clients on l, and on the ports behind it, until Shutdown.
+func (c *Cluster) Serve(l net.Listener) error {
+	c.mu.Lock()
+	c.listening = l.Addr()
+	c.mu.Unlock()
+	go c.lookAround()
+	return c.entry.Serve(l)
+}
+
+// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx ends.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	c.cancel()
+	c.mu.Lock()
+	c.closed = true
+	members := slices.Collect(maps.Values(c.members))
+	c.mu.Unlock()
+	errs := make([]error, len(members)+1)
+	var all sync.WaitGroup
+	all.Go(func() { errs[0] = c.entry.Shutdown(ctx) })
+	for i, m := range members {
+		all.Go(func() { errs[i+1] = m.gateway.Shutdown(ctx) })
+	}
+	all.Wait()
+	c.serves.Wait()
+	return errors.Join(errs...)
+}
+
+// SetPolicy replaces the rules for every command from now on.
+func (c *Cluster) SetPolicy(p *policy.Policy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policy = p
+	for _, m := range c.members {
+		m.gateway.SetPolicy(p)
+	}
+}
+
+// connectTime bounds how long a client of the entry waits for a node that answers.
+const connectTime = 5 * time.Second
+
+// newSession connects a client of the entry to any node.
+func (c *Cluster) newSession(client net.Conn) gateway.Session {
+	ctx, cancel := context.WithTimeout(c.ctx, connectTime)
+	defer cancel()
+	if len(c.table.Load().all) == 0 {
+		c.round.await(ctx, nil)
+	}
+	for _, m := range c.pick() {
+		dialed := time.Now()
+		if up, err := m.gateway.dial(ctx); err == nil {
+			return m.gateway.sessionOn(client, up, dialed)
+		}
+	}
+	c.cfg.Stats.Error("upstream_unreachable")
+	c.log.Warn("no node of the cluster can be reached")
+	return nil
+}
+
+// pick returns the members in the order in which to try them: those that work take turns.
+func (c *Cluster) pick() []*member {
+	all := slices.Clone(c.table.Load().all)
+	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary })
+	if working < 0 {
+		working = len(all)
+	}
+	if working > 1 {
+		first := int(c.turn.Add(1)) % working
+		all = slices.Concat(all[first:working], all[:first], all[working:])
+	}
+	return all
+}
+
+// dial connects to the node at its present address; stats are nil for what is not clients'
+// traffic.
+func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		n := m.node.Load()
+		up := c.cfg.Upstream
+		up.Stats = stats
+		up.Network, up.Address, up.Host = "tcp", net.JoinHostPort(n.dialHost(), n.port), n.certName()
+		return up.Dial(ctx)
+	}
+}
+
+// join makes a gateway for a node. c.mu is held.
+func (c *Cluster) join(n *clusterNode) error {
+	m := &member{id: n.id}
+	m.node.Store(n)
+	if err := c.listen(m); err != nil {
+		return err
+	}
+	cfg := c.cfg.Config
+	cfg.Dial, cfg.cluster, cfg.member, cfg.Policy = c.dial(m, c.cfg.Stats), c, m, c.policy
+	cfg.Upstream.Address = net.JoinHostPort(n.dialHost(), n.port)
+	if c.cfg.Dicts != nil {
+		cfg.Dicts = c.cfg.Dicts.Join(n.id, c.dial(m, nil))
+	}
+	m.gateway = NewGateway(cfg)
+	c.members[n.id] = m
+	c.serves.Go(func() { c.serve(m) })
+	c.log.Info("a node of the cluster has a gateway", "node", cfg.Upstream.Address, "id", n.id, "listen", m.listener.Addr().String())
+	return nil
+}
+
+func (c *Cluster) serve(m *member) {
+	if err := m.gateway.Serve(m.listener); err != nil {
+		c.log.Error("the gateway of a node has ended", "id", m.id, "err", err)
+	}
+}
+
+var errNoPort = errors.New("no port is left for another node; set nodes higher")
+
+// listen takes the first port behind the entry's that is free. c.mu is held.
+func (c *Cluster) listen(m *member) (err error) {
+	host, port, err := net.SplitHostPort(c.listening.String())
+	first, noNumber := strconv.Atoi(port)
+	if err != nil || noNumber != nil {
+		return fmt.Errorf("listen behind %s: not host:port", c.listening)
+	}
+	err = errNoPort
+	for d := 1; d <= c.cfg.Nodes; d++ {
+		if c.ports[d] {
+			continue
+		}
+		if m.listener, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
+			c.ports[d], m.distance = true, d
+			m.advertised = c.advertisedAt(d)
+			return nil
+		}
+	}
+	return err
+}
+
+// advertisedAt is where clients reach the listener at a distance from the entry.
+func (c *Cluster) advertisedAt(distance int) gateway.Advertised {
+	a, _ := gateway.AdvertisedAs(c.cfg.Advertise, c.listening)
+	if port, err := strconv.Atoi(a.Port); err == nil {
+		a.Port = strconv.Itoa(port + distance)
+	}
+	return a
+}
+
+// leave ends the gateway of a node that is no more. c.mu is held.
+func (c *Cluster) leave(m *member) {
+	delete(c.members, m.id)
+	delete(c.ports, m.distance)
+	c.log.Info("a node has left the cluster, and its gateway ends", "id", m.id, "listen", m.listener.Addr().String())
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
+		defer cancel()
+		_ = m.gateway.Shutdown(ctx)
+		if c.cfg.Dicts != nil {
+			c.cfg.Dicts.Leave(m.id)
+		}
+	}()
+}

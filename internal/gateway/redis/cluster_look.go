@@ -1,0 +1,337 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+const (
+	lookPeriod  = time.Second     // between looks at the cluster
+	lookTimeout = 2 * time.Second // of one
+	leaveAfter  = time.Minute     // since a node was last heard of
+	leaveTime   = 10 * time.Second
+
+	// A reply that names a node which nobody knows waits for a look; then the node's
+	// address passes as it is for a while, without waiting.
+	unknownWait = time.Second
+	unknownFor  = 10 * time.Second
+	maxUnknown  = 1000 // of them are remembered
+)
+
+// lookAround asks the nodes about each other until the cluster shuts down.
+func (c *Cluster) lookAround() {
+	for {
+		began := c.round.begin()
+		err := c.look(began)
+		c.round.end()
+		c.report(err)
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(lookPeriod):
+		case <-c.round.wanted:
+		}
+	}
+}
+
+// report logs what is new about the looks.
+func (c *Cluster) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	c.mu.Lock()
+	news := text != c.trouble && c.ctx.Err() == nil
+	c.trouble = text
+	c.mu.Unlock()
+	switch {
+	case !news:
+	case err != nil:
+		c.log.Warn("can't look at the cluster as it should be; the gateway's user needs +cluster|nodes", "err", err)
+	default:
+		c.log.Info("the cluster is in sight again")
+	}
+}
+
+var errOtherNode = errors.New("another node answers at the address")
+
+// look asks nodes, first the one that is given, until one has answered, and does what
+// follows from that.
+func (c *Cluster) look(first *member) error {
+	var errs []error
+	for _, m := range c.toAsk(first) {
+		nodes, err := c.ask(c.dial(m, nil))
+		if err == nil && !slices.ContainsFunc(nodes, func(n clusterNode) bool { return n.myself && n.id == m.id }) {
+			err = errOtherNode
+		}
+		if err == nil {
+			return c.update(nodes, m.node.Load().dialHost())
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", m.node.Load().dialHost(), err))
+		if c.ctx.Err() != nil {
+			return nil
+		}
+	}
+	for _, seed := range c.cfg.Seeds {
+		nodes, err := c.ask(seedDial(seed))
+		if err == nil {
+			return c.update(nodes, seed.Host)
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", seed.Address, err))
+	}
+	return errors.Join(errs...)
+}
+
+func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {
+	seed.Stats = nil
+	return seed.Dial
+}
+
+// toAsk are the members to ask, in turns: one of them may not know yet what others do.
+func (c *Cluster) toAsk(first *member) []*member {
+	all := slices.Clone(c.table.Load().all)
+	if n := len(all); n > 1 {
+		at := int(time.Now().UnixNano()/int64(lookPeriod)) % n
+		all = slices.Concat(all[at:], all[:at])
+	}
+	if first != nil {
+		all = slices.Insert(slices.DeleteFunc(all, func(m *member) bool { return m == first }), 0, first)
+	}
+	return all
+}
+
+// ask asks one node.
+func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]clusterNode, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
+	defer cancel()
+	client := goredis.NewClient(&goredis.Options{
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		Username: c.cfg.Upstream.User, Password: c.cfg.Upstream.Password,
+		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+	})
+	defer client.Close()
+	text, err := client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	return parseNodes(text)
+}
+
+// update takes in what a node knows, which was reached at host.
+func (c *Cluster) update(nodes []clusterNode, host string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	sortNodes(nodes)
+	now := time.Now()
+	var errs []error
+	for i := range nodes {
+		n := &nodes[i]
+		if n.dialHost() == "" || n.dialHost() == "?" {
+			n.ip = host // of a node that does not know its own
+		}
+		m := c.members[n.id]
+		if m == nil {
+			if err := c.join(n); err != nil {
+				errs = append(errs, fmt.Errorf("node %s: %w", addressKey(n.dialHost(), n.port), err))
+				continue
+			}
+			m = c.members[n.id]
+		}
+		m.node.Store(n)
+		m.seen = now
+	}
+	for _, m := range c.members {
+		if now.Sub(m.seen) > leaveAfter {
+			c.leave(m)
+		}
+	}
+	c.tabulate()
+	return errors.Join(errs...)
+}
+
+func sortNodes(nodes []clusterNode) {
+	slices.SortFunc(nodes, func(a, b clusterNode) int {
+		x, _ := strconv.Atoi(a.port)
+		y, _ := strconv.Atoi(b.port)
+		return cmp.Or(cmp.Compare(a.dialHost(), b.dialHost()), cmp.Compare(x, y))
+	})
+}
+
+// tabulate puts the members' addresses into force. c.mu is held.
+func (c *Cluster) tabulate() {
+	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}}
+	for _, m := range c.members {
+		n := m.node.Load()
+		for _, host := range n.hosts() {
+			t.byAddress[addressKey(host, n.port)] = m
+		}
+		if _, taken := t.byPort[n.port]; taken {
+			m = nil
+		}
+		t.byPort[n.port] = m
+	}
+	for _, m := range c.members {
+		t.all = append(t.all, m)
+	}
+	rank := func(m *member) int {
+		switch n := m.node.Load(); {
+		case n.failed:
+			return 2
+		case !n.primary:
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(t.all, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.distance, b.distance))
+	})
+	c.table.Store(t)
+	if c.cfg.Dicts != nil {
+		c.cfg.Dicts.Lead(t.primaries())
+	}
+}
+
+// primaries are the ids of the primaries that work, the one with slot 0 first.
+func (t *nodeTable) primaries() (ids []string) {
+	for _, m := range t.all {
+		switch n := m.node.Load(); {
+		case !n.primary || n.failed:
+		case n.first:
+			ids = slices.Insert(ids, 0, m.id)
+		default:
+			ids = append(ids, m.id)
+		}
+	}
+	return ids
+}
+
+// find is where clients reach the node that near speaks of. It may wait for a look at the
+// cluster, where near knows more than we do.
+func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, bool) {
+	if m := c.table.Load().find(near, host, port); m != nil {
+		return m.advertised, true
+	}
+	key := addressKey(host, port)
+	if c.odd.recent(key) {
+		return gateway.Advertised{}, false
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, unknownWait)
+	defer cancel()
+	c.round.await(ctx, near)
+	if m := c.table.Load().find(near, host, port); m != nil {
+		return m.advertised, true
+	}
+	if c.odd.remember(key) {
+		c.log.Warn("no gateway stands for a node of the cluster: clients connect to it directly, and see sealed values", "node", key)
+	}
+	return gateway.Advertised{}, false
+}
+
+// find looks an address up as near says it. Nodes may leave their host out, or not know it.
+func (t *nodeTable) find(near *member, host, port string) *member {
+	if host != "" && host != "?" {
+		return t.byAddress[addressKey(host, port)]
+	}
+	for _, h := range near.node.Load().hosts() {
+		if m := t.byAddress[addressKey(h, port)]; m != nil {
+			return m
+		}
+	}
+	return t.byPort[port]
+}
+
+// rounds lets sessions wait for a look at the cluster that begins after they have asked.
+type rounds struct {
+	wanted chan struct{} // capacity 1
+
+	mu    sync.Mutex
+	near  *member // whom to ask
+	count uint64  // of looks begun
+	ended chan struct{}
+}
+
+func (r *rounds) init() {
+	r.wanted = make(chan struct{}, 1)
+	r.ended = make(chan struct{})
+}
+
+func (r *rounds) begin() *member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count++
+	near := r.near
+	r.near = nil
+	return near
+}
+
+func (r *rounds) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.ended)
+	r.ended = make(chan struct{})
+}
+
+// await has a look made soon and returns after it, or when ctx ends.
+func (r *rounds) await(ctx context.Context, near *member) {
+	r.mu.Lock()
+	asked := r.count
+	r.mu.Unlock()
+	for {
+		r.mu.Lock()
+		if near != nil {
+			r.near = near
+		}
+		ended, count := r.ended, r.count
+		r.mu.Unlock()
+		select {
+		case r.wanted <- struct{}{}:
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+		}
+		if count > asked {
+			return
+		}
+	}
+}
+
+// unknownNodes remembers the addresses that no gateway stands for.
+type unknownNodes struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (u *unknownNodes) recent(key string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Now().Before(u.until[key])
+}
+
+// remember reports whether the address is news.
+func (u *unknownNodes) remember(key string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, known := u.until[key]
+	if u.until == nil || len(u.until) >= maxUnknown {
+		u.until = map[string]time.Time{}
+	}
+	u.until[key] = time.Now().Add(unknownFor)
+	return !known
+}

@@ -1,0 +1,248 @@
+package redis
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// The replies in which a node of a cluster names others are rewritten: the addresses in them
+// are those of the gateways, everything else stays byte for byte. A renamer says which; ok is
+// false for a node without a gateway, whose address stays.
+//
+//	MOVED, ASK              error lines, anywhere
+//	CLUSTER SLOTS           [first last [host port id [more]] …] …
+//	CLUSTER SHARDS          [slots … nodes [{id … port … ip … endpoint … hostname …} …]] …
+//	CLUSTER NODES           lines in a string (see clusternodes.go)
+//	CLUSTER REPLICAS        such lines, a string each
+type renamer func(host, port string) (newHost, newPort string, ok bool)
+
+// appendRedirection rewrites the line of an error, with its line break or without.
+func appendRedirection(dst, line []byte, to renamer) []byte {
+	head, host, port, end, ok := splitRedirection(line)
+	if !ok {
+		return append(dst, line...)
+	}
+	newHost, newPort, ok := to(string(host), string(port))
+	if !ok {
+		return append(dst, line...)
+	}
+	dst = append(append(dst, head...), newHost...)
+	dst = append(append(dst, ':'), newPort...)
+	return append(dst, end...)
+}
+
+// splitRedirection splits "-MOVED 3999 127.0.0.1:6381\r\n" behind the last space and the
+// last colon: IPv6 addresses come without brackets.
+func splitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
+	if !isRedirection(line) {
+		return nil, nil, nil, nil, false
+	}
+	text := bytes.TrimSuffix(line, crlf)
+	end = line[len(text):]
+	at, colon := bytes.LastIndexByte(text, ' ')+1, bytes.LastIndexByte(text, ':')
+	if colon < at || bytes.IndexByte(text, ' ')+1 == at {
+		return nil, nil, nil, nil, false
+	}
+	return text[:at], text[at:colon], text[colon+1:], end, true
+}
+
+func isRedirection(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK "))
+}
+
+// appendNodes rewrites the lines of CLUSTER NODES.
+func appendNodes(dst []byte, text string, to renamer) []byte {
+	for line := range strings.Lines(text) {
+		id, rest, ok := strings.Cut(line, " ")
+		field, tail, ok2 := strings.Cut(rest, " ")
+		a := splitNodeAddress(field)
+		newHost, newPort, known := "", "", false
+		flags, _, _ := strings.Cut(tail, " ")
+		if ok && ok2 && !(&clusterNode{}).setFlags(flags) {
+			newHost, newPort, known = to(a.ip, a.port)
+		}
+		if !known {
+			dst = append(dst, line...)
+			continue
+		}
+		hostname := ""
+		if strings.Contains(field, ",") {
+			hostname = ","
+			if a.hostname != "" {
+				hostname += newHost
+			}
+		}
+		dst = fmt.Appendf(dst, "%s %s:%s%s%s%s %s", id, newHost, newPort, a.bus, hostname, a.more, tail)
+	}
+	return dst
+}
+
+// tree is one element of a reply, with what is in it.
+type tree struct {
+	head resp.Head
+	line []byte // the first, with its line break
+	body []byte // of a string, with its line break
+	kids []tree
+}
+
+// maxTree bounds the depth of what is rewritten.
+const maxTree = 8
+
+var errTree = errors.New("redis: reply is not what its command answers")
+
+// parseTree reads the element at the beginning of b.
+func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {
+	i := bytes.Index(b, crlf)
+	if i < 0 || depth > maxTree {
+		return t, nil, errTree
+	}
+	t.line, rest = b[:i+2], b[i+2:]
+	if t.head, err = resp.ParseHead(t.line); err != nil {
+		return t, nil, err
+	}
+	switch {
+	case t.head.IsString() && t.head.N >= 0:
+		n := t.head.N + 2
+		if n > int64(len(rest)) {
+			return t, nil, errTree
+		}
+		t.body, rest = rest[:n], rest[n:]
+	case t.head.IsAggregate():
+		for range max(t.head.N, 0) {
+			var kid tree
+			if kid, rest, err = parseTree(rest, depth+1); err != nil {
+				return t, nil, err
+			}
+			t.kids = append(t.kids, kid)
+		}
+	}
+	return t, rest, nil
+}
+
+func (t *tree) append(dst []byte) []byte {
+	dst = append(append(dst, t.line...), t.body...)
+	for i := range t.kids {
+		dst = t.kids[i].append(dst)
+	}
+	return dst
+}
+
+// text is a string's, a number's or a null's ("").
+func (t *tree) text() string {
+	switch {
+	case t.body != nil:
+		return string(t.body[:len(t.body)-2])
+	case t.head.Kind == resp.Integer:
+		return string(t.line[1 : len(t.line)-2])
+	}
+	return ""
+}
+
+// set gives a string or a number another text. Nulls and empty strings stay: they mean the
+// host that the client has dialled.
+func (t *tree) set(text string) {
+	switch {
+	case t.head.Kind == resp.Integer:
+		t.line = append(append([]byte{resp.Integer}, text...), crlf...)
+	case t.head.Kind == resp.Bulk && t.text() != "":
+		t.line = resp.AppendBulkHeader(nil, len(text))
+		t.body = append([]byte(text), crlf...)
+	}
+}
+
+// field finds what stands behind a key of a map, or of its pairs in RESP2.
+func (t *tree) field(key string) *tree {
+	for i := 0; i+1 < len(t.kids); i += 2 {
+		if t.kids[i].text() == key {
+			return &t.kids[i+1]
+		}
+	}
+	return nil
+}
+
+func (t *tree) setField(key, text string) {
+	if f := t.field(key); f != nil {
+		f.set(text)
+	}
+}
+
+func (t *tree) fieldText(key string) string {
+	if f := t.field(key); f != nil {
+		return f.text()
+	}
+	return ""
+}
+
+// renameSlots rewrites one range of CLUSTER SLOTS.
+func (t *tree) renameSlots(to renamer) {
+	for i := 2; i < len(t.kids); i++ {
+		node := t.kids[i].kids
+		if len(node) < 3 {
+			continue
+		}
+		host, port, ok := to(node[0].text(), node[1].text())
+		if !ok {
+			continue
+		}
+		node[0].set(host)
+		node[1].set(port)
+		if len(node) > 3 {
+			node[3].setField("ip", host)
+			node[3].setField("hostname", host)
+		}
+	}
+}
+
+// renameShards rewrites one shard of CLUSTER SHARDS.
+func (t *tree) renameShards(to renamer) {
+	nodes := t.field("nodes")
+	if nodes == nil {
+		return
+	}
+	for i := range nodes.kids {
+		node := &nodes.kids[i]
+		host, port, ok := "", "", false
+		for _, key := range [...]string{"port", "tls-port"} {
+			if text := node.fieldText(key); text != "" && !ok {
+				host, port, ok = to(node.fieldText("ip"), text)
+			}
+		}
+		if !ok {
+			continue
+		}
+		for _, key := range [...]string{"port", "tls-port"} {
+			node.setField(key, port)
+		}
+		for _, key := range [...]string{"ip", "endpoint", "hostname"} {
+			node.setField(key, host)
+		}
+	}
+}
+
+// renameText rewrites a string of CLUSTER NODES or CLUSTER REPLICAS.
+func (t *tree) renameText(to renamer) {
+	if t.body == nil {
+		return
+	}
+	text, prefix := t.text(), ""
+	if t.head.Kind == resp.Verbatim && len(text) >= 4 {
+		prefix, text = text[:4], text[4:]
+	}
+	body := appendNodes([]byte(prefix), text, to)
+	t.line = append(append([]byte{t.head.Kind}, itoa(len(body))...), crlf...)
+	t.body = append(body, crlf...)
+}
+
+// rewriteElement appends one element of a reply after rename.
+func rewriteElement(dst, b []byte, rename func(*tree)) ([]byte, error) {
+	t, rest, err := parseTree(b, 0)
+	if err != nil || len(rest) > 0 {
+		return nil, errors.Join(err, errTree)
+	}
+	rename(&t)
+	return t.append(dst), nil
+}

@@ -1,0 +1,120 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// clusterNode is a line of CLUSTER NODES.
+//
+//	<id> <ip>:<port>@<bus port>[,<hostname>[,<more>]] <flags> <primary> <ping> <pong> <epoch> <link> <slots> …
+type clusterNode struct {
+	id       string
+	ip       string // "" where a node does not know its own
+	port     string
+	hostname string // "" for none
+	primary  bool
+	failed   bool
+	myself   bool
+	first    bool // has slot 0
+}
+
+var errNotNodes = errors.New("not CLUSTER NODES")
+
+// parseNodes reads the answer to CLUSTER NODES. Nodes that have no address, or are not
+// known yet to be of the cluster, are left out.
+func parseNodes(text string) ([]clusterNode, error) {
+	var nodes []clusterNode
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if len(f) < 8 {
+			return nil, fmt.Errorf("%w: line %.80q", errNotNodes, line)
+		}
+		at := splitNodeAddress(f[1])
+		n := clusterNode{id: f[0], ip: at.ip, port: at.port, hostname: at.hostname}
+		if p, err := strconv.Atoi(n.port); err != nil || p < 0 || p > 65535 {
+			return nil, fmt.Errorf("%w: address %.80q", errNotNodes, f[1])
+		}
+		if n.setFlags(f[2]) || n.port == "0" {
+			continue
+		}
+		for _, slots := range f[8:] {
+			n.first = n.first || slots == "0" || strings.HasPrefix(slots, "0-")
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func (n *clusterNode) setFlags(flags string) (skip bool) {
+	for _, flag := range strings.Split(flags, ",") {
+		switch flag {
+		case "master":
+			n.primary = true
+		case "myself":
+			n.myself = true
+		case "fail", "fail?":
+			n.failed = true
+		case "noaddr", "handshake":
+			skip = true
+		}
+	}
+	return skip
+}
+
+// nodeAddress is the second field of a line.
+type nodeAddress struct{ ip, port, bus, hostname, more string }
+
+// splitNodeAddress keeps all bytes: what join makes of its result is the field again.
+func splitNodeAddress(field string) (a nodeAddress) {
+	addr, names, named := strings.Cut(field, ",")
+	if named {
+		var rest string
+		var more bool
+		if a.hostname, rest, more = strings.Cut(names, ","); more {
+			a.more = "," + rest
+		}
+		a.hostname = "," + a.hostname
+	}
+	if i := strings.LastIndexByte(addr, '@'); i >= 0 {
+		addr, a.bus = addr[:i], addr[i:]
+	}
+	i := strings.LastIndexByte(addr, ':')
+	a.ip, a.port = addr[:max(i, 0)], addr[i+1:]
+	a.hostname = strings.TrimPrefix(a.hostname, ",")
+	return a
+}
+
+// hosts are the names under which replies may speak of the node.
+func (n *clusterNode) hosts() []string {
+	if n.hostname == "" {
+		return []string{n.ip}
+	}
+	return []string{n.ip, n.hostname}
+}
+
+// dialHost is where to connect, and certName what a certificate may say.
+func (n *clusterNode) dialHost() string {
+	if n.ip == "" || n.ip == "?" {
+		return n.hostname
+	}
+	return n.ip
+}
+
+func (n *clusterNode) certName() string {
+	if n.hostname != "" {
+		return n.hostname
+	}
+	return n.dialHost()
+}
+
+// key is how a table of addresses knows a node.
+func addressKey(host, port string) string {
+	return net.JoinHostPort(strings.ToLower(host), port)
+}

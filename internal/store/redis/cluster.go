@@ -1,0 +1,286 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+// ClusterDictsOptions configure ClusterDicts. NewClient is required.
+type ClusterDictsOptions struct {
+	// NewClient makes the client of a node, for its Dicts; see DictsOptions. It is closed
+	// when the node leaves.
+	NewClient func(dial func(context.Context) (net.Conn, error)) *goredis.Client
+	Local     *dict.Set    // of all nodes; nil: one of its own
+	Log       *slog.Logger // nil: slog.Default()
+	Period    time.Duration
+}
+
+// ClusterDicts is Dicts for a cluster. Slots move from node to node, with values and without
+// dictionaries: so a value may name one only when all primaries hold it, what any of them
+// holds is put onto those that lack it, new ones above all, and what a node does not have is
+// looked for in the others. It needs servers with functions: keys would have slots.
+type ClusterDicts struct {
+	o       ClusterDictsOptions
+	log     *slog.Logger
+	ctx     context.Context // ends the work in the background
+	cancel  context.CancelFunc
+	wake    chan struct{} // capacity 1
+	leaders atomic.Pointer[[]*NodeDicts]
+
+	mu        sync.Mutex // not held over I/O
+	nodes     map[string]*NodeDicts
+	published map[uint32]*codec.Dict // here, for nodes to come
+}
+
+// NodeDicts are the dictionaries of a node: its own Dicts, and behind it the cluster's.
+type NodeDicts struct {
+	*Dicts
+	id      string
+	cluster *ClusterDicts
+	client  *goredis.Client
+	cancel  context.CancelFunc
+}
+
+// NewClusterDicts returns a ClusterDicts that knows no node yet. Close it after use.
+func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
+	if o.Local == nil {
+		o.Local = new(dict.Set)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c := &ClusterDicts{
+		o: o, log: o.Log, wake: make(chan struct{}, 1),
+		nodes: map[string]*NodeDicts{}, published: map[uint32]*codec.Dict{},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.leaders.Store(&[]*NodeDicts{})
+	return c
+}
+
+// Join makes the Dicts of a node, to which dial connects, and has it run until it leaves. It
+// does not block.
+func (c *ClusterDicts) Join(id string, dial func(context.Context) (net.Conn, error)) *NodeDicts {
+	client := c.o.NewClient(dial)
+	n := &NodeDicts{id: id, cluster: c, client: client, Dicts: NewDicts(DictsOptions{
+		Client: client, Local: c.o.Local, Log: c.log.With("node", id), Period: c.o.Period,
+	})}
+	ctx, cancel := context.WithCancel(c.ctx)
+	n.cancel = cancel
+	c.mu.Lock()
+	c.nodes[id] = n
+	for _, x := range c.published {
+		_ = n.keep(x) // the local set has it under its number already
+	}
+	c.mu.Unlock()
+	go func() {
+		defer client.Close()
+		n.Run(ctx)
+	}()
+	return n
+}
+
+// Leave ends the Dicts of a node.
+func (c *ClusterDicts) Leave(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[id]; n != nil {
+		n.cancel()
+		delete(c.nodes, id)
+	}
+}
+
+// Lead says which nodes are primaries. The first keeps the records, so all gateways of a
+// cluster have to agree on it. It does not block.
+func (c *ClusterDicts) Lead(primaries []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leaders := make([]*NodeDicts, 0, len(primaries))
+	for _, id := range primaries {
+		if n := c.nodes[id]; n != nil {
+			leaders = append(leaders, n)
+		}
+	}
+	if slices.Equal(leaders, *c.leaders.Load()) {
+		return
+	}
+	c.leaders.Store(&leaders)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends everything.
+func (c *ClusterDicts) Close() { c.cancel() }
+
+// Run puts onto all primaries what any of them holds: at once when there are others than
+// before, and periodically, until ctx ends.
+func (c *ClusterDicts) Run(ctx context.Context) {
+	retry := firstRetry
+	for {
+		wait := orDefault(c.o.Period, defaultPeriod)
+		if err := c.spread(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("dictionaries can't be put onto all primaries of the cluster", "err", err)
+			wait = min(retry, wait)
+			retry = 2 * wait
+		} else {
+			retry = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		case <-c.wake:
+		}
+	}
+}
+
+func (c *ClusterDicts) spread(ctx context.Context) error {
+	leaders := *c.leaders.Load()
+	all := make([]*Dicts, len(leaders))
+	for i, n := range leaders {
+		all[i] = n.Dicts
+	}
+	held, err := Held(ctx, all)
+	if err != nil {
+		return err
+	}
+	_, err = Spread(ctx, all, held, c.Dictionary, func(x *codec.Dict, node int) {
+		c.log.Info("a dictionary of the cluster was put onto a primary that lacked it", "dictionary", name(x), "node", leaders[node].id)
+	})
+	return err
+}
+
+// Ready reports that all primaries hold the dictionary. It neither blocks nor allocates.
+func (c *ClusterDicts) Ready(number uint32) bool {
+	leaders := *c.leaders.Load()
+	for _, n := range leaders {
+		if !n.Ready(number) {
+			return false
+		}
+	}
+	return len(leaders) > 0
+}
+
+// Retired is that of Dicts, in any primary.
+func (c *ClusterDicts) Retired(number uint32) bool {
+	return slices.ContainsFunc(*c.leaders.Load(), func(n *NodeDicts) bool { return n.Retired(number) })
+}
+
+// Publish stores dictionaries in all nodes, and in those that join later.
+func (c *ClusterDicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	c.mu.Lock()
+	for _, x := range dicts {
+		c.published[x.Number()] = x
+	}
+	nodes := slices.Collect(maps.Values(c.nodes))
+	c.mu.Unlock()
+	var refused []error
+	for _, x := range dicts {
+		if err := c.o.Local.Add(x); err != nil {
+			refused = append(refused, fmt.Errorf("dictionary %s: %w: %w", name(x), ErrCollision, err))
+		}
+	}
+	return errors.Join(append(refused, eachNode(nodes, func(n *NodeDicts) error { return n.Publish(ctx, dicts...) }))...)
+}
+
+// Recheck is that of Dicts, for all nodes.
+func (c *ClusterDicts) Recheck(ctx context.Context) error {
+	return eachNode(c.all(), func(n *NodeDicts) error { return n.Recheck(ctx) })
+}
+
+func (c *ClusterDicts) all() []*NodeDicts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.nodes))
+}
+
+func eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) error {
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { errs[i] = do(n) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+var errNoNode = errors.New("no primary of the cluster is known")
+
+// Dictionary finds a dictionary in memory or in any primary.
+func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
+	leaders := *c.leaders.Load()
+	if len(leaders) == 0 {
+		if x, ok := c.o.Local.Get(number); ok {
+			return x, nil
+		}
+		return nil, errNoNode
+	}
+	return leaders[0].Dictionary(number)
+}
+
+// Dictionary asks the node, and then the other primaries. It is missing only when all say so.
+func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := n.Dicts.Dictionary(number)
+	for _, other := range *n.cluster.leaders.Load() {
+		if err == nil {
+			return x, nil
+		}
+		if other == n {
+			continue
+		}
+		found, trouble := other.Dicts.Dictionary(number)
+		if trouble == nil || errors.Is(err, cinch.ErrDictMissing) {
+			x, err = found, trouble
+		}
+	}
+	return x, err
+}
+
+// ReadyOn is that of Dicts, and that all primaries hold the dictionary: the value's slot may
+// move.
+func (n *NodeDicts) ReadyOn(number uint32, dialed time.Time) bool {
+	return n.Dicts.ReadyOn(number, dialed) && n.cluster.Ready(number)
+}
+
+// Ensure is that of Dicts.
+func (c *ClusterDicts) Ensure(ctx context.Context, conn *goredis.Conn, numbers ...uint32) error {
+	leaders := *c.leaders.Load()
+	if len(leaders) == 0 {
+		return errNoNode
+	}
+	return leaders[0].Ensure(ctx, conn, numbers...)
+}
+
+// Record is that of Dicts, in the first primary.
+func (c *ClusterDicts) Record(ctx context.Context, name string) (text string, version uint64, err error) {
+	leaders := *c.leaders.Load()
+	if len(leaders) == 0 {
+		return "", 0, errNoNode
+	}
+	return leaders[0].Record(ctx, name)
+}
+
+// ReplaceRecord is that of Dicts, in the first primary.
+func (c *ClusterDicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
+	leaders := *c.leaders.Load()
+	if len(leaders) == 0 {
+		return 0, errNoNode
+	}
+	return leaders[0].ReplaceRecord(ctx, name, version, text)
+}

@@ -1,0 +1,73 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Held are the dictionaries of each node of a cluster, by number. What can't be used is left
+// out.
+func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
+	all := make([]map[uint32]State, len(nodes))
+	for i, n := range nodes {
+		infos, err := n.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = map[uint32]State{}
+		for _, info := range infos {
+			if info.Problem == "" && all[i][info.Number] != Live {
+				all[i][info.Number] = info.State
+			}
+		}
+	}
+	return all, nil
+}
+
+// Spread puts onto each node of a cluster what it lacks of what others hold, and tells what
+// that was.
+func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find func(uint32) (*codec.Dict, error), tell func(x *codec.Dict, node int)) (copied int, err error) {
+	states := map[uint32]State{}
+	for _, of := range held {
+		for number, state := range of {
+			if states[number] != Live {
+				states[number] = state
+			}
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(states)) {
+		for i, n := range nodes {
+			if _, there := held[i][number]; there {
+				continue
+			}
+			x, err := find(number)
+			if err != nil {
+				return copied, fmt.Errorf("dictionary %08x: %w", number, err)
+			}
+			if err := n.takeIn(ctx, x, states[number]); err != nil {
+				return copied, err
+			}
+			tell(x, i)
+			copied++
+		}
+	}
+	return copied, nil
+}
+
+// takeIn stores a dictionary that another node has in a state.
+func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
+	if err := d.Publish(ctx, x); err != nil {
+		return err
+	}
+	switch s {
+	case Archived:
+		return d.Archive(ctx, x.Number())
+	case Retired:
+		return d.Retire(ctx, x.Number())
+	}
+	return nil
+}

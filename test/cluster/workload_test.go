@@ -1,0 +1,265 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var workFor = flag.Duration("cluster.for", 8*time.Second, "how long the workload runs")
+
+// TestWorkload runs workers in cluster mode through gateways while slots move to and fro
+// and primaries are replaced by their replicas. Each worker owns keys, so that it knows what
+// every command has to answer; where a command's fate is unknown, because a connection ended,
+// either outcome is right. Nothing that was answered may be lost, and nothing may read wrong.
+func TestWorkload(t *testing.T) {
+	nodes := testenv.Cluster(t, 3, 3)
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:2]), Race: true, Force: true})
+	_ = throughEach(t, gateway, nodes, 2)
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: []string{gateway.Addr}, MaxRedirects: 16, MaxRetries: -1, ReadTimeout: 5 * time.Second, DisableIdentity: true,
+		NewClient: onlyTo(t, nodes),
+	})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), *workFor)
+	defer cancel()
+	var all sync.WaitGroup
+	var done, unknown atomic.Int64
+	for i := range 8 {
+		w := &worker{t: t, client: client, name: fmt.Sprintf("{w%d}", i), random: rand.New(rand.NewPCG(uint64(i), 1))}
+		all.Go(func() {
+			w.run(ctx)
+			done.Add(w.done)
+			unknown.Add(w.unknown)
+		})
+	}
+	moves, failovers := disturb(ctx, t, nodes)
+	all.Wait()
+	sealed, guarded := gateway.Metric(t, "cinch_values_sealed_total"), gateway.Metric(t, "cinch_guarded_commands_total")
+	t.Logf("%d operations, %d of unknown fate, %d slots moved, %d failovers; %.0f values sealed, %.0f guarded commands",
+		done.Load(), unknown.Load(), moves, failovers, sealed, guarded)
+	if done.Load() < 200 || moves == 0 || failovers == 0 || sealed == 0 || guarded == 0 {
+		t.Error("too little happened")
+	}
+}
+
+// onlyTo fails the test when a client connects past the gateways.
+func onlyTo(t *testing.T, nodes []*testenv.RedisServer) func(*goredis.Options) *goredis.Client {
+	direct := map[string]bool{}
+	for _, n := range nodes {
+		direct[n.Addr] = true
+	}
+	return func(o *goredis.Options) *goredis.Client {
+		if direct[o.Addr] {
+			t.Errorf("the client was told the address of the node %s", o.Addr)
+		}
+		return goredis.NewClient(o)
+	}
+}
+
+// disturb moves slots and has replicas take over until ctx ends.
+func disturb(ctx context.Context, t *testing.T, nodes []*testenv.RedisServer) (moves, failovers int) {
+	primaries := []*testenv.RedisServer{nodes[0], nodes[1], nodes[2]}
+	replicas := []*testenv.RedisServer{nodes[3], nodes[4], nodes[5]}
+	probe := connect(t, nodes[0].Addr, 2)
+	owners := map[int]int{}
+	for i := 0; ctx.Err() == nil; i++ {
+		slot := slotOf(t, probe, fmt.Sprintf("{w%d}", i%8))
+		from, known := owners[slot]
+		if !known {
+			from = slot * 3 / 16384
+		}
+		to := (from + 1) % 3
+		testenv.MoveSlots(t, primaries[from], primaries[to], slot, slot)
+		owners[slot] = to
+		moves++
+		if i%4 == 3 {
+			at := i / 4 % 3
+			takeOver(t, primaries[at], replicas[at])
+			primaries[at], replicas[at] = replicas[at], primaries[at]
+			failovers++
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return moves, failovers
+}
+
+// takeOver makes a replica the primary, without loss.
+func takeOver(t *testing.T, primary, replica *testenv.RedisServer) {
+	t.Helper()
+	r := connect(t, replica.Addr, 2)
+	testenv.Eventually(t, "the replica takes over", func() bool {
+		if role := do(t, r, "ROLE"); strings.HasPrefix(role, "[master") {
+			return true
+		}
+		_ = do(t, r, "CLUSTER FAILOVER")
+		time.Sleep(200 * time.Millisecond)
+		return false
+	})
+	p := connect(t, primary.Addr, 2)
+	testenv.Eventually(t, "the old primary follows", func() bool { return strings.Contains(do(t, p, "ROLE"), "connected") })
+}
+
+// worker owns the keys that begin with its name.
+type worker struct {
+	t             *testing.T
+	client        *goredis.ClusterClient
+	name          string
+	random        *rand.Rand
+	text          []string // what the string may hold
+	fields        []string // what the field of the hash may hold
+	count         []int    // what the list may have
+	done, unknown int64
+}
+
+func (w *worker) run(ctx context.Context) {
+	w.text, w.fields, w.count = []string{""}, []string{""}, []int{0}
+	for ctx.Err() == nil && !w.t.Failed() {
+		w.step()
+	}
+	w.check()
+}
+
+func (w *worker) step() {
+	ctx := context.Background()
+	w.done++
+	k, h, l := w.name+"k", w.name+"h", w.name+"l"
+	v := w.value()
+	switch w.random.IntN(10) {
+	case 0, 1:
+		w.text = w.wrote(w.text, func(string) string { return v }, w.client.Set(ctx, k, v, 0).Err())
+	case 2:
+		w.text = w.wrote(w.text, func(old string) string { return old + "+tail" }, w.client.Append(ctx, k, "+tail").Err())
+	case 3:
+		const script = `redis.call('APPEND',KEYS[1],ARGV[1]) return redis.call('STRLEN',KEYS[1])`
+		w.text = w.wrote(w.text, func(old string) string { return old + "+lua" }, w.client.Eval(ctx, script, []string{k}, "+lua").Err())
+	case 4:
+		_, err := w.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+			p.Set(ctx, k, v, 0)
+			p.Append(ctx, k, "+tx")
+			p.HSet(ctx, h, "f", v)
+			return nil
+		})
+		w.text = w.wrote(w.text, func(string) string { return v + "+tx" }, err)
+		w.fields = w.wrote(w.fields, func(string) string { return v }, err)
+	case 5:
+		w.fields = w.wrote(w.fields, func(string) string { return v }, w.client.HSet(ctx, h, "f", v).Err())
+	case 6:
+		w.counted(w.client.RPush(ctx, l, v).Err())
+	case 7:
+		_, err := w.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+			for range 5 {
+				p.Set(ctx, k, v, 0)
+				p.HSet(ctx, h, "f", v)
+			}
+			return nil
+		})
+		w.text = w.wrote(w.text, func(string) string { return v }, err)
+		w.fields = w.wrote(w.fields, func(string) string { return v }, err)
+	default:
+		w.check()
+	}
+}
+
+func (w *worker) value() string {
+	n := 1 + w.random.IntN(60)
+	return fmt.Sprintf("%d:", w.random.Uint64()) + strings.Repeat("hello, sealed world; ", n)
+}
+
+// wrote is what a value may be after a write that answered err. One whose fate is unknown may
+// have happened, and may happen twice, since the client repeats what was sent elsewhere.
+func (w *worker) wrote(may []string, change func(string) string, err error) []string {
+	var next []string
+	for _, old := range may {
+		next = append(next, change(old))
+	}
+	if err == nil {
+		return next
+	}
+	w.lost(err)
+	return append(next, may...)
+}
+
+func (w *worker) counted(err error) {
+	next := make([]int, 0, 2*len(w.count))
+	for _, n := range w.count {
+		next = append(next, n+1)
+	}
+	if err != nil {
+		w.lost(err)
+		next = append(next, w.count...)
+	}
+	w.count = next
+}
+
+// lost takes note of an error after which nobody knows what has happened. Others are wrong.
+func (w *worker) lost(err error) {
+	w.unknown++
+	var network net.Error
+	text := err.Error()
+	for _, harmless := range []string{"CLUSTERDOWN", "TRYAGAIN", "EOF", "MOVED", "ASK", "EXECABORT", "LOADING", "READONLY", "UNBLOCKED", "connection reset", "refused"} {
+		if strings.Contains(text, harmless) {
+			return
+		}
+	}
+	if !errors.As(err, &network) {
+		w.t.Errorf("%s: %v", w.name, err)
+	}
+}
+
+// check reads everything and narrows down what it may be.
+func (w *worker) check() {
+	ctx := context.Background()
+	k, h, l := w.name+"k", w.name+"h", w.name+"l"
+	if got, err := w.client.Get(ctx, k).Result(); w.read(err) {
+		w.text = w.narrow("string", w.text, got)
+		if n, err := w.client.StrLen(ctx, k).Result(); w.read(err) && n != int64(len(got)) {
+			w.t.Errorf("%s: STRLEN %d, and the value has %d", w.name, n, len(got))
+		}
+		if got2, err := w.client.GetRange(ctx, k, 2, 50).Result(); w.read(err) && got2 != got[min(2, len(got)):min(51, len(got))] {
+			w.t.Errorf("%s: GETRANGE %q of %.60q", w.name, got2, got)
+		}
+	}
+	if got, err := w.client.HGet(ctx, h, "f").Result(); w.read(err) {
+		w.fields = w.narrow("field", w.fields, got)
+	}
+	if n, err := w.client.LLen(ctx, l).Result(); w.read(err) {
+		for _, may := range w.count {
+			if int64(may) == n {
+				w.count = []int{may}
+				return
+			}
+		}
+		w.t.Errorf("%s: the list has %d, not one of %v", w.name, n, w.count)
+	}
+}
+
+func (w *worker) read(err error) bool {
+	if err == nil || errors.Is(err, goredis.Nil) {
+		return true
+	}
+	w.lost(err)
+	return false
+}
+
+func (w *worker) narrow(what string, may []string, got string) []string {
+	for _, m := range may {
+		if m == got {
+			return []string{got}
+		}
+	}
+	w.t.Errorf("%s: the %s is %.80q (%d bytes), not one of %d that it may be, such as %.80q", w.name, what, got, len(got), len(may), may[0])
+	return may
+}
