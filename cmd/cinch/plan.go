@@ -132,7 +132,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	case o.bill != "" && (o.disk.filesystem != "" || len(o.from) > 0):
 		return errors.New("--bill takes no source and no --disk")
 	case o.bill != "":
-		return runBill(o)
+		return runBill(ctx, o)
 	case len(o.from) == 0:
 		return ui.WithHint(errors.New("which source?"), "give files, a directory, redis://host or http://host:9470; or --bill FILE")
 	case o.disk.filesystem != "":

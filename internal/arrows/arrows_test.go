@@ -187,7 +187,7 @@ var forbidden = []arrow{
 	{
 		name:   "codec libraries stay behind package codec",
 		from:   everything,
-		except: []string{"codec", "bench"},
+		except: []string{"codec", "bench", "internal/price/bill"}, // clouds deliver bills gzipped
 		to:     codecLibs,
 	},
 	{

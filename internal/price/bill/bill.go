@@ -1,0 +1,179 @@
+// Package bill reads cloud cost and usage exports and ranks what of them compression can
+// cut. It knows AWS cost and usage reports (1 and 2), as CSV, gzipped CSV and Parquet. It
+// reads rows one at a time and holds sums only.
+package bill
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Errors about files.
+var (
+	// ErrFormat: the file is no cost and usage report.
+	ErrFormat = errors.New("not an AWS cost and usage report")
+	// ErrEmpty: it has no line with a cost.
+	ErrEmpty = errors.New("no line with a cost")
+)
+
+// Line is what is needed of a line item.
+type Line struct {
+	Product   string // line_item_product_code
+	UsageType string
+	Kind      string // line_item_line_item_type
+	Amount    float64
+	Cost      float64 // unblended
+}
+
+// Report is a ranked bill. Its JSON is a contract: fields are added, never renamed. Money
+// is in the bill's own currency.
+type Report struct {
+	Lines     int64      `json:"lines"`
+	Total     float64    `json:"total"`     // usage, without taxes, credits and refunds
+	Reducible float64    `json:"reducible"` // of the total
+	Rows      []Category `json:"categories"`
+}
+
+// Category is a kind of usage that compression can cut.
+type Category struct {
+	Name  string  `json:"name"`
+	Cost  float64 `json:"cost"`
+	Share float64 `json:"share"` // of the total
+	Next  string  `json:"next"`  // what to plan
+	Types []Type  `json:"usage_types"`
+}
+
+// Type is a usage type.
+type Type struct {
+	Name   string  `json:"name"`
+	Cost   float64 `json:"cost"`
+	Amount float64 `json:"amount"`
+}
+
+// kinds are asked in order; the first that matches a usage type, and a product where one is
+// named, decides.
+var kinds = []struct {
+	name    string
+	product *regexp.Regexp
+	usage   *regexp.Regexp
+	next    string
+}{
+	{
+		"traffic between zones", nil, regexp.MustCompile(`DataTransfer-Regional-Bytes|DataTransfer-xAZ-|VpcPeering-(In|Out)-Bytes|InterZone-(In|Out)`),
+		"services that talk across zones: cinch plan http://GATEWAY:9470 for gRPC, redis://HOST for caches",
+	},
+	{
+		"traffic between regions", nil, regexp.MustCompile(`-AWS-(In|Out)-Bytes|InterRegion-`),
+		"replication and clients across regions: cinch plan on what they carry",
+	},
+	{
+		"NAT and load balancers, by the byte", nil, regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
+		"what goes through them: cinch plan http://GATEWAY:9470, or a sample of it in a file",
+	},
+	{
+		"snapshots and backups", nil, regexp.MustCompile(`Snapshot(Usage|ArchiveStorage)|BackupUsage|ChargedBackup`),
+		"the volumes that they are of: cinch plan --disk zfs PATH",
+	},
+	{
+		"caches in memory", regexp.MustCompile(`ElastiCache|MemoryDB`), regexp.MustCompile(`Usage:|NodeUsage|DataStorage|CachedData`),
+		"the cache: cinch plan redis://HOST",
+	},
+	{
+		"instances sized by memory", nil, regexp.MustCompile(`(BoxUsage|SpotUsage|DedicatedUsage|ReservedUsage|HeavyUsage)[:.].*\b(r\d|x\d|x2|u-|z1)|InstanceUsage:db\.(r|x)`),
+		"what fills their memory: cinch plan redis://HOST, tarantool://HOST",
+	},
+	{
+		"database storage", nil, regexp.MustCompile(`RDS:.*Storage|Aurora:Storage|DocDB:Storage|StorageUsage|TimedStorage.*(DynamoDB|DDB)`),
+		"cinch plan on an export, mongodb://HOST for what crosses the wire",
+	},
+	{
+		"volumes", nil, regexp.MustCompile(`EBS:VolumeUsage|EFS|FSx.*Storage`),
+		"cinch plan --disk zfs PATH, or --disk btrfs PATH",
+	},
+	{
+		"object storage", nil, regexp.MustCompile(`TimedStorage-`),
+		"cinch plan on a sample of the objects",
+	},
+}
+
+// maxTypes bounds the usage types that are held.
+const maxTypes = 20000
+
+// adder sums up lines.
+type adder struct {
+	report Report
+	types  []map[string]*Type // by place in kinds
+	held   int
+}
+
+func newAdder() *adder { return &adder{types: make([]map[string]*Type, len(kinds))} }
+
+func (a *adder) add(l Line) error {
+	switch l.Kind {
+	case "Tax", "Credit", "Refund", "BundledDiscount", "EdpDiscount", "PrivateRateDiscount", "SavingsPlanNegation":
+		return nil
+	}
+	if l.Cost != l.Cost || l.Cost > 1e15 || l.Cost < -1e15 {
+		return fmt.Errorf("%w: a cost of %v", ErrFormat, l.Cost)
+	}
+	a.report.Lines++
+	a.report.Total += l.Cost
+	k := kindOf(l)
+	if k < 0 || l.Cost == 0 && l.Amount == 0 {
+		return nil
+	}
+	if a.types[k] == nil {
+		a.types[k] = make(map[string]*Type)
+	}
+	name := l.UsageType
+	if a.types[k][name] == nil {
+		if a.held >= maxTypes {
+			name = "(others)"
+		}
+		if a.types[k][name] == nil {
+			a.types[k][name] = &Type{Name: name}
+			a.held++
+		}
+	}
+	t := a.types[k][name]
+	t.Cost += l.Cost
+	t.Amount += l.Amount
+	return nil
+}
+
+func kindOf(l Line) int {
+	for i, k := range kinds {
+		if (k.product == nil || k.product.MatchString(l.Product)) && k.usage.MatchString(l.UsageType) {
+			return i
+		}
+	}
+	return -1
+}
+
+// finish ranks what was summed up.
+func (a *adder) finish() (*Report, error) {
+	r := &a.report
+	if r.Lines == 0 || r.Total == 0 {
+		return nil, ErrEmpty
+	}
+	r.Rows = []Category{}
+	for i, types := range a.types {
+		if len(types) == 0 {
+			continue
+		}
+		c := Category{Name: kinds[i].name, Next: kinds[i].next}
+		for _, t := range types {
+			c.Types = append(c.Types, *t)
+			c.Cost += t.Cost
+		}
+		slices.SortFunc(c.Types, func(x, y Type) int { return cmp.Or(cmp.Compare(y.Cost, x.Cost), cmp.Compare(x.Name, y.Name)) })
+		c.Share = c.Cost / r.Total
+		r.Reducible += c.Cost
+		r.Rows = append(r.Rows, c)
+	}
+	slices.SortFunc(r.Rows, func(x, y Category) int { return cmp.Compare(y.Cost, x.Cost) })
+	return r, nil
+}

@@ -1,0 +1,150 @@
+package bill
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+type row struct {
+	Product string   `parquet:"line_item_product_code"`
+	Usage   string   `parquet:"line_item_usage_type"`
+	Kind    string   `parquet:"line_item_line_item_type"`
+	Amount  float64  `parquet:"line_item_usage_amount"`
+	Cost    float64  `parquet:"line_item_unblended_cost"`
+	Tag     *string  `parquet:"resource_tags_user_team,optional"`
+	Other   []string `parquet:"product"`
+}
+
+// A bill as that of the published story: traffic between zones is 43 % of it.
+var rows = []row{
+	{"AmazonEC2", "EUC1-DataTransfer-Regional-Bytes", "Usage", 20000, 400, nil, nil},
+	{"AmazonEC2", "DataTransfer-xAZ-Out-Bytes", "Usage", 1500, 30, nil, []string{"a", "b"}},
+	{"AmazonEC2", "USE1-USW2-AWS-Out-Bytes", "Usage", 500, 10, nil, nil},
+	{"AmazonEC2", "USE2-BoxUsage:r6g.4xlarge", "DiscountedUsage", 730, 200, nil, nil},
+	{"AmazonEC2", "BoxUsage:c6g.large", "Usage", 730, 50, nil, nil},
+	{"AmazonEC2", "EBS:VolumeUsage.gp3", "Usage", 1000, 80, nil, nil},
+	{"AmazonEC2", "EBS:SnapshotUsage", "Usage", 1000, 50, nil, nil},
+	{"AmazonElastiCache", "NodeUsage:cache.r6g.large", "Usage", 730, 150, nil, nil},
+	{"AmazonS3", "TimedStorage-ByteHrs", "Usage", 1000, 23, nil, nil},
+	{"AmazonEC2", "BoxUsage:m5.large", "Usage", 730, 7, nil, nil},
+	{"AmazonEC2", "", "Tax", 0, 190, nil, nil},
+	{"AmazonEC2", "EUC1-DataTransfer-Regional-Bytes", "Credit", 0, -100, nil, nil},
+}
+
+func csvOf(header string) string {
+	var b strings.Builder
+	b.WriteString(header + "\n")
+	for _, r := range rows {
+		b.WriteString("x," + r.Product + "," + r.Usage + "," + r.Kind + "," + trim(r.Amount) + "," + trim(r.Cost) + "\n")
+	}
+	return b.String()
+}
+
+func trim(v float64) string {
+	text := parquet.ValueOf(v).String()
+	return text
+}
+
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func parquetOf(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[row](&b, parquet.Compression(&parquet.Snappy))
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRead(t *testing.T) {
+	v1 := csvOf("identity/LineItemId,lineItem/ProductCode,lineItem/UsageType,lineItem/LineItemType,lineItem/UsageAmount,lineItem/UnblendedCost")
+	v2 := csvOf("\ufeffidentity_line_item_id,line_item_product_code,line_item_usage_type,line_item_line_item_type,line_item_usage_amount,line_item_unblended_cost")
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = z.Write([]byte(v1))
+	z.Close()
+	for name, content := range map[string][]byte{"v1.csv": []byte(v1), "v2.csv": []byte(v2), "v1.csv.gz": zipped.Bytes(), "cur.parquet": parquetOf(t)} {
+		r, err := Read(context.Background(), write(t, name, content))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r.Total != 1000 || r.Lines != 10 || math.Abs(r.Reducible-943) > 1e-9 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		want := []string{"traffic between zones", "instances sized by memory", "caches in memory", "volumes", "snapshots and backups", "object storage", "traffic between regions"}
+		var got []string
+		for _, c := range r.Rows {
+			got = append(got, c.Name)
+		}
+		if strings.Join(got, "|") != strings.Join(want, "|") {
+			t.Errorf("%s: ranked %q, want %q", name, got, want)
+		}
+		first := r.Rows[0]
+		if first.Cost != 430 || math.Abs(first.Share-0.43) > 1e-9 || len(first.Types) != 2 || first.Types[0].Amount != 20000 || !strings.Contains(first.Next, "http://") {
+			t.Errorf("%s: %+v", name, first)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	good := parquetOf(t)
+	other := bytes.Buffer{}
+	w := parquet.NewGenericWriter[struct{ A int }](&other)
+	_, _ = w.Write([]struct{ A int }{{1}})
+	w.Close()
+	for name, content := range map[string][]byte{
+		"empty.csv":       nil,
+		"text.txt":        []byte("hello\nworld\n"),
+		"noise":           {0xff, 0xfe, 1, 2, 3},
+		"half.parquet":    good[:len(good)/2],
+		"damaged.parquet": append(append([]byte{}, good[:40]...), good[60:]...),
+		"other.parquet":   other.Bytes(),
+		"half.gz":         {0x1f, 0x8b, 8},
+		"words.csv":       []byte("line_item_usage_type,line_item_unblended_cost\nx,much\n"),
+		"nan.csv":         []byte("line_item_usage_type,line_item_unblended_cost\nx,NaN\n"),
+		"row.csv":         append([]byte("line_item_usage_type,line_item_unblended_cost\n\""), bytes.Repeat([]byte("x"), 9<<20)...),
+	} {
+		if _, err := Read(context.Background(), write(t, name, content)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Read(context.Background(), write(t, "none.csv", []byte("line_item_usage_type,line_item_unblended_cost\nx,0\n"))); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("lineItem/UsageType,lineItem/UnblendedCost\nx,1\n"))
+	f.Add([]byte("PAR1PAR1"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		name := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Read(context.Background(), name)
+		if (r == nil) == (err == nil) {
+			t.Errorf("%v, %v", r, err)
+		}
+	})
+}

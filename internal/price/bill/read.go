@@ -1,0 +1,247 @@
+package bill
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Columns by their name in Parquet files and CUR 2.0; CSV files of CUR 1 write them as
+// lineItem/UsageType.
+const (
+	colProduct = "line_item_product_code"
+	colUsage   = "line_item_usage_type"
+	colKind    = "line_item_line_item_type"
+	colAmount  = "line_item_usage_amount"
+	colCost    = "line_item_unblended_cost"
+)
+
+var columns = []string{colProduct, colUsage, colKind, colAmount, colCost}
+
+// maxRow bounds what a row of a CSV file may take in memory, in bytes.
+const maxRow = 4 << 20
+
+// Read reads the report in a file, whose beginning says what it is.
+func Read(ctx context.Context, name string) (*Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	a := newAdder()
+	if err := read(ctx, f, a); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r, err := a.finish()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+func read(ctx context.Context, f *os.File, a *adder) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	b := bufio.NewReaderSize(f, 64<<10)
+	head, err := b.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch {
+	case bytes.Equal(head, []byte("PAR1")):
+		return readParquet(ctx, f, info.Size(), a)
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		return readCSV(ctx, z, a)
+	}
+	return readCSV(ctx, b, a)
+}
+
+// snake turns lineItem/UsageType into line_item_usage_type.
+func snake(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		switch {
+		case c == '/' || c == ' ':
+			b.WriteByte('_')
+		case c >= 'A' && c <= 'Z':
+			if i > 0 && name[i-1] != '/' && name[i-1] != '_' {
+				b.WriteByte('_')
+			}
+			b.WriteRune(c + 'a' - 'A')
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// places finds the columns in a header.
+func places(header []string) (map[string]int, error) {
+	at := make(map[string]int)
+	for i, name := range header {
+		name = strings.TrimPrefix(name, "\ufeff")
+		if name = snake(name); at[name] == 0 {
+			at[name] = i + 1
+		}
+	}
+	for _, name := range []string{colUsage, colCost} {
+		if at[name] == 0 {
+			return nil, fmt.Errorf("%w: it has no column %s", ErrFormat, name)
+		}
+	}
+	return at, nil
+}
+
+func readCSV(ctx context.Context, from io.Reader, a *adder) error {
+	limited := &rowLimit{r: from}
+	r := csv.NewReader(limited)
+	r.ReuseRecord, r.FieldsPerRecord = true, -1
+	header, err := r.Read()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	at, err := places(header)
+	if err != nil {
+		return err
+	}
+	for line := 2; ; line++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		limited.since = 0
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		l, err := lineOf(func(name string) string {
+			if i := at[name]; i > 0 && i <= len(row) {
+				return row[i-1]
+			}
+			return ""
+		})
+		if err == nil {
+			err = a.add(l)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+}
+
+func lineOf(field func(name string) string) (l Line, err error) {
+	l = Line{Product: field(colProduct), UsageType: field(colUsage), Kind: field(colKind)}
+	if l.Cost, err = number(field(colCost)); err != nil {
+		return l, err
+	}
+	l.Amount, err = number(field(colAmount))
+	return l, err
+}
+
+func number(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q is no number", ErrFormat, text[:min(len(text), 40)])
+	}
+	return v, nil
+}
+
+// rowLimit ends a stream in which a row does not end.
+type rowLimit struct {
+	r     io.Reader
+	since int
+}
+
+func (l *rowLimit) Read(p []byte) (int, error) {
+	if l.since > maxRow {
+		return 0, fmt.Errorf("%w: a row of more than %d bytes", ErrFormat, maxRow)
+	}
+	n, err := l.r.Read(p)
+	l.since += n
+	return n, err
+}
+
+// readParquet reads the few columns that are needed. The library panics on some damaged
+// files; to whoever asks that is an error like others.
+func readParquet(ctx context.Context, f *os.File, size int64, a *adder) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: damaged: %v", ErrFormat, r)
+		}
+	}()
+	file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	group := parquet.Group{}
+	for _, name := range columns {
+		if leaf, ok := file.Schema().Lookup(name); ok {
+			group[name] = leaf.Node
+		}
+	}
+	for _, name := range []string{colUsage, colCost} {
+		if group[name] == nil {
+			return fmt.Errorf("%w: it has no column %s", ErrFormat, name)
+		}
+	}
+	schema := parquet.NewSchema("bill", group)
+	names := make([]string, 0, len(group))
+	for _, path := range schema.Columns() {
+		names = append(names, path[0])
+	}
+	r := parquet.NewReader(file, schema)
+	defer r.Close()
+	rows := make([]parquet.Row, 256)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := r.ReadRows(rows)
+		for _, row := range rows[:n] {
+			if err := a.addRow(row, names); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+	}
+}
+
+func (a *adder) addRow(row parquet.Row, names []string) error {
+	fields := make(map[string]string, len(names))
+	for _, v := range row {
+		if i := v.Column(); !v.IsNull() && i >= 0 && i < len(names) {
+			fields[names[i]] = v.String()
+		}
+	}
+	l, err := lineOf(func(name string) string { return fields[name] })
+	if err != nil {
+		return err
+	}
+	return a.add(l)
+}
