@@ -18,8 +18,9 @@ import (
 
 var failovers = flag.Int("failovers", 0, "how often TestFailover kills the primary; 0: not at all")
 
-// TestFailover kills the primary of a replica set while clients write through gateways. The
-// drivers find the next one, and every write that was acknowledged is there afterwards.
+// TestFailover kills the primary of a replica set while clients write, through each kind of
+// gateway and directly. The drivers find the next one, and every write that was acknowledged
+// is there afterwards.
 func TestFailover(t *testing.T) {
 	if *failovers == 0 {
 		t.Skip("takes a while; run it with -failovers 1")
@@ -31,50 +32,181 @@ func TestFailover(t *testing.T) {
 		servers, hosts = append(servers, s), append(hosts, s.Addr)
 	}
 	servers[0].Initiate(t, hosts...)
-	g := serve(t, "mongodb://"+strings.Join(hosts, ","), "", "")
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var writers sync.WaitGroup
-	written := make([]map[string]bool, 4)
-	for w := range written {
-		written[w] = map[string]bool{}
-		coll := connect(t, seeds(t, g)).Database("shop").Collection("log")
-		writers.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				id := fmt.Sprintf("%d/%d", w, i)
-				if _, err := coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "text", Value: strings.Repeat("something ", 20)}}); err == nil {
-					written[w][id] = true
-				}
-			}
-		})
+	all := strings.Join(hosts, ",")
+	for _, c := range []struct {
+		name string
+		uri  func(t *testing.T) string // for drivers
+	}{
+		{"direct", func(*testing.T) string { return members(all) }},
+		{"a gateway a member", func(t *testing.T) string { return members(listeners(t, serve(t, "mongodb://"+all, "", ""))) }},
+		{"load balanced", func(t *testing.T) string {
+			return balanced(serve(t, "mongodb://"+all+"/?loadBalanced=true", "", "").Addr)
+		}},
+		{"a pair a member", func(t *testing.T) string {
+			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
+			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far), "", "")))
+		}},
+		{"a pair, load balanced", func(t *testing.T) string {
+			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
+			return balanced(serve(t, "mongodb://"+listeners(t, far)+"/?loadBalanced=true", "", "").Addr)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { failOver(t, servers, c.uri(t)) })
 	}
-	for range *failovers {
-		time.Sleep(time.Second)
-		killed := primaryOf(t, servers)
-		servers[killed].Kill()
-		waitForWrites(t, g, killed)
-		if err := servers[killed].Restart(t); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stop()
-	writers.Wait()
-	checkWritten(t, g, written)
 }
 
-// seeds names the gateways of all three members: any of them may be the one that is down.
-func seeds(t *testing.T, g *testenv.GatewayServer) string {
+// members is the URI of a replica set, of which any member may be the one that is down.
+func members(addrs string) string { return "mongodb://" + addrs + "/?replicaSet=rs0&w=majority" }
+
+func balanced(addr string) string { return "mongodb://" + addr + "/?loadBalanced=true&w=majority" }
+
+// listeners are those of a gateway for three members.
+func listeners(t *testing.T, g *testenv.GatewayServer) string {
 	t.Helper()
-	host, port, err := net.SplitHostPort(g.Addr)
-	first, noNumber := strconv.Atoi(port)
-	if err != nil || noNumber != nil {
-		t.Fatal(g.Addr)
+	host, port := hostPort(t, g.Addr)
+	first, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var list []string
 	for i := range 3 {
 		list = append(list, net.JoinHostPort(host, strconv.Itoa(first+i)))
 	}
-	return "mongodb://" + strings.Join(list, ",") + "/?replicaSet=rs0&w=majority"
+	return strings.Join(list, ",")
+}
+
+// failOver kills primaries while clients write.
+func failOver(t *testing.T, servers []*testenv.MongodServer, uri string) {
+	heardOf(t, uri)
+	w := startWriters(t, uri)
+	for range *failovers {
+		time.Sleep(time.Second)
+		killed := primaryOf(t, servers)
+		servers[killed].Kill()
+		began := time.Now()
+		waitForWrites(t, uri, killed)
+		t.Logf("a new client could write again after %.1f s", time.Since(began).Seconds())
+		w.goOn(t)
+		t.Logf("the writers could after %.1f s", time.Since(began).Seconds())
+		if err := servers[killed].Restart(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	w.check(t, servers[primaryOf(t, servers)])
+}
+
+// heardOf checks that drivers hear of nobody but those they were told of.
+func heardOf(t *testing.T, uri string) {
+	t.Helper()
+	var hello struct {
+		Hosts       []string
+		Me, Primary string
+	}
+	err := connect(t, uri).Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(uri, "loadBalanced") {
+		return // and go nowhere else
+	}
+	for _, at := range append(hello.Hosts, hello.Me, hello.Primary) {
+		if !strings.Contains(uri, at) {
+			t.Errorf("with %s drivers hear of %s", uri, at)
+		}
+	}
+}
+
+// writers insert documents all the time, and remember what was acknowledged.
+type writers struct {
+	collection string
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
+
+	mu      sync.Mutex
+	written []map[string]bool
+}
+
+func startWriters(t *testing.T, uri string) *writers {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &writers{collection: fmt.Sprintf("log%d", time.Now().UnixNano()), cancel: cancel, written: make([]map[string]bool, 4)}
+	for i := range w.written {
+		w.written[i] = map[string]bool{}
+		coll := connect(t, uri).Database("shop").Collection(w.collection)
+		w.running.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("%d/%d", i, n)
+				_, err := coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "text", Value: strings.Repeat("something ", 20)}})
+				if err == nil {
+					w.mu.Lock()
+					w.written[i][id] = true
+					w.mu.Unlock()
+				}
+			}
+		})
+	}
+	return w
+}
+
+func (w *writers) counts() (n []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ids := range w.written {
+		n = append(n, len(ids))
+	}
+	return n
+}
+
+// goOn waits until every writer had 20 more documents acknowledged.
+func (w *writers) goOn(t *testing.T) {
+	t.Helper()
+	before := w.counts()
+	for range 600 {
+		done := true
+		for i, n := range w.counts() {
+			done = done && n >= before[i]+20
+		}
+		if done {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("the writers got stuck: %v documents before, %v now", before, w.counts())
+}
+
+func (w *writers) stop() {
+	w.cancel()
+	w.running.Wait()
+}
+
+// check reads what is there from the server itself.
+func (w *writers) check(t *testing.T, server *testenv.MongodServer) {
+	t.Helper()
+	cursor, err := server.Client(t).Database("shop").Collection(w.collection).Find(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for cursor.Next(t.Context()) {
+		there[cursor.Current.Lookup("_id").StringValue()] = true
+	}
+	if err := cursor.Err(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := 0
+	for _, ids := range w.written {
+		for id := range ids {
+			acknowledged++
+			if !there[id] {
+				t.Errorf("%s was acknowledged and is lost", id)
+			}
+		}
+	}
+	t.Logf("%d writes acknowledged, %d there", acknowledged, len(there))
+	if acknowledged < 100 {
+		t.Errorf("only %d writes", acknowledged)
+	}
 }
 
 // primaryOf waits until a server calls itself primary.
@@ -96,10 +228,10 @@ func primaryOf(t *testing.T, servers []*testenv.MongodServer) int {
 	return 0
 }
 
-// waitForWrites returns when a client of the gateways could write again.
-func waitForWrites(t *testing.T, g *testenv.GatewayServer, killed int) {
+// waitForWrites returns when a client that is new could write again.
+func waitForWrites(t *testing.T, uri string, killed int) {
 	t.Helper()
-	coll := connect(t, seeds(t, g)).Database("shop").Collection("after")
+	coll := connect(t, uri).Database("shop").Collection("after")
 	for range 12 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, err := coll.InsertOne(ctx, bson.D{{Key: "killed", Value: killed}})
@@ -110,33 +242,4 @@ func waitForWrites(t *testing.T, g *testenv.GatewayServer, killed int) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Fatal("nobody can write any more")
-}
-
-func checkWritten(t *testing.T, g *testenv.GatewayServer, written []map[string]bool) {
-	t.Helper()
-	coll := connect(t, seeds(t, g)).Database("shop").Collection("log")
-	cursor, err := coll.Find(t.Context(), bson.D{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	there := map[string]bool{}
-	for cursor.Next(t.Context()) {
-		there[cursor.Current.Lookup("_id").StringValue()] = true
-	}
-	if err := cursor.Err(); err != nil {
-		t.Fatal(err)
-	}
-	acknowledged := 0
-	for _, ids := range written {
-		for id := range ids {
-			acknowledged++
-			if !there[id] {
-				t.Errorf("%s was acknowledged and is lost", id)
-			}
-		}
-	}
-	t.Logf("%d writes acknowledged, %d there", acknowledged, len(there))
-	if acknowledged < 100 {
-		t.Errorf("only %d writes", acknowledged)
-	}
 }

@@ -3,6 +3,7 @@ package mongo
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,6 +67,11 @@ func runSuite(t *testing.T, s suite, on, log string) {
 	direct := startPlace(t, on, "direct")
 	want := s.run(t, direct.addr, direct.set, log+"-direct.log", nil)
 	t.Logf("direct: %s", tally(want))
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if want[name] == "fail" {
+			t.Logf("fails directly: %s", name)
+		}
+	}
 	if len(want) == 0 || tally(want) == tally(nil) {
 		t.Fatalf("no test ran; see %s-direct.log", log)
 	}
