@@ -27,7 +27,7 @@ func offline(t testing.TB) *Gateway {
 	}
 	g := NewGateway(Config{Policy: p, Schema: func(context.Context) (*store.Schema, error) { return nil, errors.New("offline") }})
 	s := &space{ruled: true, Space: &store.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []store.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
-	s.fields = []field{{}, {rules: p.Rules()[:1]}, {}, {rules: p.Rules()[:1]}}
+	s.fields = []field{{}, {rules: p.Rules()[:1], guarded: true}, {}, {rules: p.Rules()[:1], guarded: true}}
 	g.catalog.plan.Store(&plan{
 		version: 9, arguments: p.Rules()[1:],
 		spaces: map[uint32]*space{600: s}, byName: map[string]*space{"docs": s},

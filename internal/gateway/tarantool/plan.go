@@ -28,13 +28,14 @@ type space struct {
 	*store.Space
 	number string
 	fields []field // as far as rules go
-	ruled  bool    // some field has rules, touched or not
+	ruled  bool    // some field may hold envelopes
 }
 
 // field says what happens to one field.
 type field struct {
 	rules   []*policy.Rule // in order, whatever their sizes; nil: it is never sealed
 	touched string         // why the rules don't count
+	guarded bool           // it may hold envelopes
 }
 
 // furthest is how many fields get rules in a space whose format names fewer.
@@ -90,7 +91,7 @@ func (b *planner) add(s *store.Space) {
 	for n := range count {
 		f := b.field(s, n, keys)
 		sp.fields = append(sp.fields, f)
-		sp.ruled = sp.ruled || f.rules != nil
+		sp.ruled = sp.ruled || f.guarded
 	}
 	for len(sp.fields) > 0 && sp.fields[len(sp.fields)-1].rules == nil {
 		sp.fields = sp.fields[:len(sp.fields)-1]
@@ -125,7 +126,8 @@ func (b *planner) field(s *store.Space, n int, keys [][]byte) field {
 		}
 		b.complain("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
 	}
-	return field{rules: found, touched: touched}
+	// When it can't be known what touches a field it may have been sealed while that was known.
+	return field{rules: found, touched: touched, guarded: touched == "" || len(s.Hidden) > 0}
 }
 
 func (b *planner) forced() bool { return b.rules != nil && b.rules.Force }
@@ -229,9 +231,6 @@ func (s *space) at(n int) *field {
 }
 
 var noField field
-
-// guards reports whether the field may hold envelopes.
-func (f *field) guards() bool { return f.rules != nil }
 
 // rule is the one for a value of n bytes, nil when it is to be left alone.
 func (f *field) rule(n int) *policy.Rule {

@@ -158,11 +158,11 @@ func TestUpserts(t *testing.T) {
 
 // Fields must not move to where the server computes on them.
 func TestShiftsAreRefused(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "2", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
+	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "[24]", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	c := b.client()
 	c.must(wire.Eval, 0x27, `local s = box.schema.space.create('wide', {id = 700}) s:create_index('pk')
 		s:create_index('third', {parts = {{3, 'string'}}})`, 0x21, []any{})
-	c.must(wire.Insert, 0x10, 700, 0x21, []any{1, document(1), "a", "b"})
+	c.must(wire.Insert, 0x10, 700, 0x21, []any{1, document(1), "a", document(2)})
 	for _, op := range [][]any{{"!", 1, "x"}, {"#", 1, 1}} {
 		a := c.do(wire.Update, 0x10, 700, 0x11, 0, 0x20, []any{1}, 0x21, []any{op})
 		if a.code != wire.ErrorFlag|wire.ErrUnsupported || !strings.Contains(a.text, "third") {

@@ -64,7 +64,7 @@ func (p *plan) projects(text string) bool {
 			continue
 		}
 		for n := range s.fields {
-			if s.fields[n].guards() && store.Mentions(rest, s.FieldAt(n).Name) {
+			if s.fields[n].guarded && store.Mentions(rest, s.FieldAt(n).Name) {
 				return false
 			}
 		}

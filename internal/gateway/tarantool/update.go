@@ -3,9 +3,11 @@ package tarantool
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/cinch-layer/cinch"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -57,13 +59,13 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	switch op[0] { // the server looks at no more of it
 	case '=', '!':
 		if op[0] == '!' {
-			if no := c.shift(t); no != nil {
+			if no := c.shift(t, false); no != nil {
 				return no
 			}
 		}
 		return c.assign(t, parts[2])
 	case '#':
-		return c.shift(t)
+		return c.shift(t, true)
 	case ':':
 		return c.splice(t)
 	}
@@ -93,15 +95,16 @@ func (c *collector) splice(t target) *refusal {
 		return nil
 	case t.fromEnd && !t.known:
 		return unsupported("splice", fmt.Sprintf("splices of fields counted from the end in space %s, some of whose fields are sealed", c.space.Name))
-	case !t.known, !c.space.at(t.position).guards():
+	case !t.known, !c.space.at(t.position).guarded:
 		return nil
 	}
 	return unsupported("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed: read it, and assign it with =", t.position+1, c.space.Name))
 }
 
 // shift refuses insertions and deletions that could move an envelope into a field that an index
-// or a constraint touches.
-func (c *collector) shift(t target) *refusal {
+// or a constraint touches. Fields of the primary key are no matter: the server lets no UPDATE
+// change what they hold.
+func (c *collector) shift(t target, deletes bool) *refusal {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
 		return nil
 	}
@@ -109,18 +112,33 @@ func (c *collector) shift(t target) *refusal {
 	if !t.known {
 		from = 0
 	}
-	for n := from; n < len(c.space.fields); n++ {
-		if !c.space.fields[n].guards() {
+	for other := from; other < c.width(); other++ {
+		why := c.space.TouchedAt(other)
+		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}
-		for other := from; other < c.width(); other++ {
-			if other != n && c.space.TouchedAt(other) != "" {
-				return unsupported("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d: %s", c.space.Name, other+1, c.space.TouchedAt(other)))
-			}
-		}
-		return nil
+		return unsupported("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d: %s", c.space.Name, other+1, why))
 	}
 	return nil
+}
+
+// guardedBeside reports whether a field that may be sealed moves in the direction of another.
+func (c *collector) guardedBeside(from, other int, deletes bool) bool {
+	first, last := from, other
+	if deletes {
+		first, last = other+1, len(c.space.fields)
+	}
+	for n := first; n < last; n++ {
+		if c.space.at(n).guarded {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *collector) isPrimary(position int) bool {
+	primary := c.space.Primary()
+	return primary != nil && slices.ContainsFunc(primary.Parts, func(p store.Part) bool { return p.Field == position })
 }
 
 // width is how many fields there are to look at.
