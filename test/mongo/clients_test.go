@@ -52,22 +52,43 @@ func TestScenario(t *testing.T) {
 		if has == "snappy" {
 			used = "snappy"
 		}
-		for _, l := range languages {
-			name, args, env := l.command(t)
-			for _, compressors := range []string{"", "&compressors=" + l.compressors} {
-				t.Run(l.name+" "+used+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
-					before, _ := server.Compressed(t, used)
-					cmd := exec.CommandContext(t.Context(), name, append(args, "mongodb://"+g.Addr+"/?replicaSet=rs0"+compressors)...)
-					cmd.Env = append(os.Environ(), env...)
-					out, err := cmd.CombinedOutput()
-					if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "ok") {
-						t.Fatalf("%v\n%s", err, out)
-					}
-					if after, _ := server.Compressed(t, used); after.Out <= before.Out {
-						t.Errorf("mongod's counters for %s did not move: %+v, %+v", used, before, after)
-					}
-				})
-			}
+		runScenario(t, used, g, func(t *testing.T) int64 { sent, _ := server.Compressed(t, used); return sent.Out })
+	}
+}
+
+// TestScenarioThroughPair runs it through two gateways. The server sees all of it plain, and
+// the gateways count what went between them.
+func TestScenarioThroughPair(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	near, far := startDictPair(t, "", server.Addr)
+	runScenario(t, "pair", near, func(t *testing.T) int64 {
+		saved := func(g *testenv.GatewayServer) float64 {
+			return g.Metric(t, "cinch_value_raw_bytes_total") - g.Metric(t, "cinch_value_stored_bytes_total")
+		}
+		return int64(min(saved(near), saved(far)))
+	})
+	if sent, received := server.Compressed(t, "zstd"); sent.In+received.In > 0 {
+		t.Errorf("beside mongod %+v and %+v were compressed", sent, received)
+	}
+}
+
+// runScenario runs every language's programs. moved is a count that each of them must move.
+func runScenario(t *testing.T, name string, g *testenv.GatewayServer, moved func(t *testing.T) int64) {
+	for _, l := range languages {
+		program, args, env := l.command(t)
+		for _, compressors := range []string{"", "&compressors=" + l.compressors} {
+			t.Run(l.name+" "+name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
+				before := moved(t)
+				cmd := exec.CommandContext(t.Context(), program, append(args, "mongodb://"+g.Addr+"/?replicaSet=rs0"+compressors)...)
+				cmd.Env = append(os.Environ(), env...)
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "ok") {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				if after := moved(t); after <= before {
+					t.Errorf("the counters for %s did not move: %d, %d", name, before, after)
+				}
+			})
 		}
 	}
 }

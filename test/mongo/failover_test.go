@@ -137,7 +137,7 @@ func startWriters(t *testing.T, uri string) *writers {
 		w.running.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				id := fmt.Sprintf("%d/%d", i, n)
-				_, err := coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "text", Value: strings.Repeat("something ", 20)}})
+				_, err := coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id}, {Key: "text", Value: textOf(id)}})
 				if err == nil {
 					w.mu.Lock()
 					w.written[i][id] = true
@@ -148,6 +148,8 @@ func startWriters(t *testing.T, uri string) *writers {
 	}
 	return w
 }
+
+func textOf(id string) string { return strings.Repeat("written as "+id+", ", 15) }
 
 func (w *writers) counts() (n []int) {
 	w.mu.Lock()
@@ -189,7 +191,11 @@ func (w *writers) check(t *testing.T, server *testenv.MongodServer) {
 	}
 	there := map[string]bool{}
 	for cursor.Next(t.Context()) {
-		there[cursor.Current.Lookup("_id").StringValue()] = true
+		id := cursor.Current.Lookup("_id").StringValue()
+		there[id] = true
+		if text := cursor.Current.Lookup("text").StringValue(); text != textOf(id) {
+			t.Errorf("%s has the text %q", id, text)
+		}
 	}
 	if err := cursor.Err(); err != nil {
 		t.Fatal(err)

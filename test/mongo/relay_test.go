@@ -14,11 +14,12 @@ import (
 // relay stands between a gateway and mongod, and knows by which connections it reaches
 // mongod. A connection that mongod took and that is none of them went past the gateway.
 type relay struct {
-	addr   string
-	server string
+	addr string
 
-	mu    sync.Mutex
-	ports map[string]bool // where its connections to mongod come from
+	mu     sync.Mutex
+	server string
+	open   map[net.Conn]bool
+	ports  map[string]bool // where its connections to mongod come from
 }
 
 func startRelay(t *testing.T, server string) *relay {
@@ -28,7 +29,7 @@ func startRelay(t *testing.T, server string) *relay {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	r := &relay{addr: l.Addr().String(), server: server, ports: map[string]bool{}}
+	r := &relay{addr: l.Addr().String(), server: server, open: map[net.Conn]bool{}, ports: map[string]bool{}}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -41,16 +42,41 @@ func startRelay(t *testing.T, server string) *relay {
 	return r
 }
 
+// point cuts all connections, and leads those that come to another server.
+func (r *relay) point(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = server
+	for c := range r.open {
+		_ = c.Close()
+	}
+}
+
+// dial connects to the server, on behalf of a client that point may cut off.
+func (r *relay) dial(c net.Conn) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, err := net.Dial("tcp", r.server)
+	if err != nil {
+		return nil, err
+	}
+	r.ports[s.LocalAddr().String()] = true
+	r.open[c] = true
+	return s, nil
+}
+
 func (r *relay) carry(c net.Conn) {
 	defer c.Close()
-	s, err := net.Dial("tcp", r.server)
+	s, err := r.dial(c)
 	if err != nil {
 		return
 	}
-	defer s.Close()
-	r.mu.Lock()
-	r.ports[s.LocalAddr().String()] = true
-	r.mu.Unlock()
+	defer func() {
+		_ = s.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, c)
+	}()
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{s, c}, {c, s}} {
 		both.Go(func() {

@@ -1,0 +1,144 @@
+package mongo
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// TestPairCommands runs the two command lines of docs/MONGODB.md.
+func TestPairCommands(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	far := serve(t, "mongodb://"+server.Addr+"/?peers=true", "", "")
+	near := serve(t, "mongodb://"+far.Addr, "", "")
+	coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		var got struct{ Text string }
+		if err := coll.FindOne(t.Context(), bson.D{{Key: "_id", Value: i}}).Decode(&got); err != nil || !strings.Contains(got.Text, fmt.Sprintf("number %d ", i)) {
+			t.Fatal(got, err)
+		}
+	}
+	for _, g := range []*testenv.GatewayServer{near, far} {
+		if n := g.Metric(t, "cinch_mongo_pair_connections_total"); n == 0 {
+			t.Error("the gateways have not agreed")
+		}
+	}
+	if raw, stored := near.Metric(t, "cinch_value_raw_bytes_total"), near.Metric(t, "cinch_value_stored_bytes_total"); raw < 3*stored {
+		t.Errorf("%v bytes became %v", raw, stored)
+	}
+	if sent, _ := server.Compressed(t, "zstd"); sent.Out != 0 {
+		t.Errorf("mongod has compressed %+v for the gateway beside it", sent)
+	}
+}
+
+// Dictionaries are trained and used with the settings of a file, and everything is measured.
+func TestPairDictionaries(t *testing.T) {
+	const (
+		soon = "training: {min_samples: 200, poll: 100ms, interval: 1h, cpu: 90%}"
+		rule = "- {setting: zstd-3, min_size: 0, dictionary: auto}"
+	)
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	start := func(upstream, settings string) *testenv.GatewayServer {
+		return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: upstream, Settings: settings, Rules: rule, Process: soon})
+	}
+	far := start("mongodb://"+server.Addr, "peers: true")
+	near := start("mongodb://"+far.Addr, "sample: true")
+	coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database("shop").Collection("things")
+	ready := func(g *testenv.GatewayServer) bool { return strings.Contains(g.Output(), "messages have a dictionary") }
+	received := func() float64 {
+		return near.Metric(t, "cinch_mongo_pair_dictionaries_total")
+	}
+	for i := 0; !ready(far) || !ready(near) || received() < 2; i++ {
+		if i == 20_000 {
+			t.Fatal("no dictionaries")
+		}
+		if _, err := coll.InsertOne(t.Context(), documents(i + 1)[i]); err != nil {
+			t.Fatal(err)
+		}
+		if err := coll.FindOne(t.Context(), bson.D{{Key: "_id", Value: i}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := http.Get("http://" + near.Admin + "/api/messages")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var gateways []struct {
+		Messages []struct {
+			Method, Direction string
+			Messages, Bytes   uint64
+			Estimates         []struct{ Ratio float64 }
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&gateways); err != nil {
+		t.Fatal(err)
+	}
+	measured := map[string]bool{}
+	for _, k := range gateways[0].Messages {
+		if k.Messages > 0 && k.Bytes > 0 && len(k.Estimates) > 0 {
+			measured[k.Method+" "+k.Direction] = true
+		}
+	}
+	for _, want := range []string{"shop.things insert request", "shop.things insert reply", "shop.things find request", "shop.things find reply"} {
+		if !measured[want] {
+			t.Errorf("%s is not measured: %v", want, measured)
+		}
+	}
+}
+
+// A replica set behind a pair a member: drivers stay with the near gateways, whatever names
+// the members have.
+func TestPairReplicaSet(t *testing.T) {
+	var servers []*testenv.MongodServer
+	var hosts, fars []string
+	for range 3 {
+		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
+		servers, hosts = append(servers, s), append(hosts, s.Addr)
+		fars = append(fars, serve(t, "mongodb://"+s.Addr+"/?peers=true", "", "").Addr)
+	}
+	servers[0].Initiate(t, hosts...)
+	near := serve(t, "mongodb://"+strings.Join(fars, ","), "", "")
+	c := connect(t, "mongodb://"+near.Addr+"/?replicaSet=rs0&w=majority")
+	if _, err := c.Database("shop").Collection("things").InsertMany(t.Context(), documents(100)); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		for _, mode := range []*readpref.ReadPref{readpref.Primary(), readpref.Secondary()} {
+			if err := c.Ping(t.Context(), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sessions(t, near) == 3 {
+			return
+		}
+	}
+	t.Errorf("%d of 3 members were reached through the pair", sessions(t, near))
+}
+
+// sessions is the number of gateways that have met another one with clients of their own.
+func sessions(t *testing.T, g *testenv.GatewayServer) (n int) {
+	t.Helper()
+	for i := range 3 {
+		name := `cinch_mongo_pair_messages_total{gateway="mongo`
+		if i > 0 {
+			name += fmt.Sprintf("-%d", i+1)
+		}
+		if g.Metric(t, name+`",outcome="opened"}`) > 0 {
+			n++
+		}
+	}
+	return n
+}

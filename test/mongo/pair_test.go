@@ -1,0 +1,98 @@
+package mongo
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// dictionaries waits until both gateways of a pair have made some.
+func dictionaries(t *testing.T, gateways ...*testenv.GatewayServer) {
+	t.Helper()
+	testenv.Eventually(t, "dictionaries on both sides", func() bool {
+		for _, g := range gateways {
+			if !strings.Contains(g.Output(), "messages have a dictionary") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// startDictPair is a pair that trains soon and says so.
+func startDictPair(t *testing.T, toFar, server string) (near, far *testenv.GatewayServer) {
+	t.Helper()
+	cfg := testenv.GatewayConfig{
+		Protocol: "mongo", Rules: "- {name: all, setting: zstd-3, min_gain: 5%, dictionary: auto}",
+		Process:  "training: {min_samples: 300, poll: 100ms, interval: 1m}",
+		Upstream: "mongodb://" + server, Settings: "peers: true",
+	}
+	far = testenv.Gateway(t, cfg)
+	if toFar == "" {
+		toFar = far.Addr
+	}
+	cfg.Upstream, cfg.Settings = "mongodb://"+toFar, ""
+	return testenv.Gateway(t, cfg), far
+}
+
+// TestPairIsReplaced: clients write all the time while each gateway of a pair is killed and
+// comes back, and while other things stand where the far one was: one that is no peer, mongod
+// itself, a far gateway that knows of no dictionary. Nothing that was acknowledged is lost or
+// changed, and clients go on each time.
+func TestPairIsReplaced(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	between := startRelay(t, server.Addr)
+	near, far := startDictPair(t, between.addr, server.Addr)
+	between.point(far.Addr)
+	w := startWriters(t, "mongodb://"+near.Addr+"/?directConnection=true")
+	w.goOn(t)
+	dictionaries(t, near)
+	saving := func() float64 {
+		raw, stored := near.Metric(t, "cinch_value_raw_bytes_total"), near.Metric(t, "cinch_value_stored_bytes_total")
+		w.goOn(t)
+		return (near.Metric(t, "cinch_value_raw_bytes_total") - raw) / (near.Metric(t, "cinch_value_stored_bytes_total") - stored)
+	}
+	if s := saving(); s < 2.5 {
+		t.Errorf("inserts are %.2f times as small with dictionaries", s)
+	}
+	if sent, received := server.Compressed(t, "zstd"); sent.In+received.In > 0 {
+		t.Errorf("beside mongod %+v and %+v were compressed", sent, received)
+	}
+
+	far.Kill()
+	if err := far.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w.goOn(t)
+	if s := saving(); s < 2.5 {
+		t.Errorf("%.2f times as small after the far gateway has forgotten the dictionaries", s)
+	}
+
+	near.Kill()
+	if err := near.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w.goOn(t)
+
+	stranger := serve(t, "mongodb://"+server.Addr, "", "- {name: all, setting: raw}")
+	between.point(stranger.Addr)
+	w.goOn(t)
+
+	_, before := server.Compressed(t, "zstd")
+	between.point(server.Addr)
+	w.goOn(t)
+	if _, after := server.Compressed(t, "zstd"); after.Out <= before.Out {
+		t.Error("mongod itself was not sent what it can decompress")
+	}
+
+	_, other := startDictPair(t, "", server.Addr)
+	between.point(other.Addr)
+	w.goOn(t)
+
+	w.stop()
+	w.check(t, server)
+	if n := near.Metric(t, "cinch_errors_total"); n > 0 {
+		t.Logf("the near gateway counts %.0f errors:\n%s", n, near.Output())
+	}
+}
