@@ -23,6 +23,8 @@ var (
 	luaGet string
 	//go:embed lua/status.lua
 	luaStatus string
+	//go:embed lua/dictionaries.lua
+	luaDictionaries string
 	//go:embed lua/put.lua
 	luaPut string
 	//go:embed lua/state.lua
@@ -33,13 +35,14 @@ var (
 	luaInstall string
 )
 
-// The stored functions. The first four run with their caller's rights; the others as their
+// The stored functions. The first five run with their caller's rights; the others as their
 // owner, since their callers may not write to the spaces that they change.
 const (
 	ReplaceFunction = "cinch_replace"
 	scanFunction    = "cinch_scan"
 	getFunction     = "cinch_get"
 	statusFunction  = "cinch_status"
+	dictsFunction   = "cinch_dictionaries"
 	putFunction     = "cinch_dictionary_put"
 	stateFunction   = "cinch_dictionary_state"
 	recordFunction  = "cinch_record"
@@ -67,6 +70,7 @@ func functions() [][]any {
 		{scanFunction, body(luaPrelude, luaScan), false},
 		{getFunction, body(luaPrelude, luaGet), false},
 		{statusFunction, body(luaPrelude, luaStatus), false},
+		{dictsFunction, body(luaDictionaries), false},
 		{putFunction, body(luaPut), true},
 		{stateFunction, body(luaState), true},
 		{recordFunction, body(luaRecord), true},

@@ -1,12 +1,17 @@
 -- cinch_record(name, version, text): puts text in the place of the record of this version, 0 if
 -- there is none yet. The answer is the new version, or 0 if the record has another one by now.
+-- Without a version it is the version there is, 0 for none, and the text.
 local function main(name, version, text)
     local space = box.space.cinch_records
     local there = space:get(name)
-    if (there and there[2] or 0) ~= version then return 0 end
+    if version == nil then
+        if there == nil then return 0, '' end
+        return there[2], there[3]
+    end
+    if (there and there[2] or 0) ~= version then return 0, '' end
     if #text > 64 * 1024 then error('cinch: a record has at most 64 KiB', 0) end
     space:replace{name, version + 1, text}
-    return version + 1
+    return version + 1, text
 end
 
 return main(...)

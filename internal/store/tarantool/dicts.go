@@ -1,0 +1,300 @@
+package tarantool
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+// ErrForeign: what the server holds under a dictionary's number is not that dictionary.
+var ErrForeign = errors.New("not the dictionary of that number")
+
+// State says what a dictionary is for. All of them open values.
+type State string
+
+// The states.
+const (
+	Live     State = "live"
+	Retired  State = "retired" // no new value shall name it
+	Archived State = "archived"
+)
+
+// DictInfo describes a dictionary in the server.
+type DictInfo struct {
+	Number  uint32
+	Hash    string // SHA-256 of the content, hexadecimal
+	Bytes   int
+	State   State
+	Created time.Time
+}
+
+const (
+	dictTimeout = 5 * time.Second
+	dictPeriod  = 30 * time.Second // between checks that all are still there
+	dictLease   = 2 * time.Minute  // for which a check lets new values name what it found
+	missTTL     = 2 * time.Second  // for which a missing one is not asked for again
+	maxMisses   = 1024             // remembered; who asks for more asks the server
+)
+
+// Dicts are the dictionaries in a space of the server whose values name them, so that they
+// are in its snapshots and on its replicas, before those values are. It is safe for concurrent use.
+type Dicts struct {
+	conn  *Conn
+	local *dict.Set
+
+	asking sync.Mutex // held while the server is asked for one
+	misses map[uint32]miss
+	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, put back if the server loses them
+
+	seen atomic.Pointer[seen] // replaced as a whole
+}
+
+type miss struct {
+	until time.Time
+	err   error
+}
+
+// seen is what a check found.
+type seen struct {
+	until  time.Time
+	states map[uint32]State
+}
+
+// NewDicts returns dictionaries that have not asked the server for anything yet. What is
+// fetched is added to local; nil: one of its own.
+func NewDicts(conn *Conn, local *dict.Set) *Dicts {
+	if local == nil {
+		local = new(dict.Set)
+	}
+	d := &Dicts{conn: conn, local: local, misses: make(map[uint32]miss), kept: make(map[uint32]*codec.Dict)}
+	d.seen.Store(&seen{})
+	return d
+}
+
+// Dictionary implements cinch.Dictionaries: from memory, or from the server. The error wraps
+// cinch.ErrDictMissing when the server has none; others mean that nobody knows.
+func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
+	if x, ok := d.local.Get(number); ok {
+		return x, nil
+	}
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	if x, ok := d.local.Get(number); ok {
+		return x, nil
+	}
+	if m, ok := d.misses[number]; ok && time.Now().Before(m.until) {
+		return nil, m.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
+	defer cancel()
+	x, err := d.fetch(ctx, number)
+	if err == nil {
+		err = d.keep(x)
+	}
+	if err != nil {
+		if len(d.misses) >= maxMisses {
+			clear(d.misses)
+		}
+		d.misses[number] = miss{time.Now().Add(missTTL), err}
+		return nil, err
+	}
+	delete(d.misses, number)
+	return x, nil
+}
+
+// fetch asks the server, and believes it only if the hash is right.
+func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
+	var answer []string
+	if err := d.conn.call(ctx, dictsFunction, []any{number}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer) < 2 {
+		return nil, fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
+	}
+	x, err := codec.NewDict([]byte(answer[0]))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %08x: %w", ErrForeign, number, err)
+	}
+	hash := x.Hash()
+	if x.Number() != number || hex.EncodeToString(hash[:]) != answer[1] {
+		return nil, fmt.Errorf("%w: %08x", ErrForeign, number)
+	}
+	return x, nil
+}
+
+// keep remembers a dictionary. asking is held.
+func (d *Dicts) keep(x *codec.Dict) error {
+	if err := d.local.Add(x); err != nil {
+		return err
+	}
+	d.kept[x.Number()] = x
+	return nil
+}
+
+// Publish stores dictionaries and reads them back. It takes the right to call
+// cinch_dictionary_put; those that are there need none.
+func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	for _, x := range dicts {
+		if err := d.put(ctx, x); err != nil {
+			return fmt.Errorf("dictionary %08x: %w", x.Number(), err)
+		}
+	}
+	return d.look(ctx)
+}
+
+func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
+	_, err := d.fetch(ctx, x.Number())
+	if errors.Is(err, cinch.ErrDictMissing) {
+		var answer []uint32
+		if err := d.conn.call(ctx, putFunction, []any{text(x.Content())}, &answer); err != nil {
+			return err
+		}
+		_, err = d.fetch(ctx, x.Number())
+	}
+	if err != nil {
+		return err
+	}
+	delete(d.misses, x.Number())
+	return d.keep(x)
+}
+
+// Ready reports that values which are stored now may name the dictionary: a check found it a
+// while ago at most, and nobody has retired it. It neither blocks nor allocates.
+func (d *Dicts) Ready(number uint32) bool {
+	s := d.seen.Load()
+	return s.states[number] == Live && time.Now().Before(s.until)
+}
+
+// Retired reports that no new value shall name the dictionary.
+func (d *Dicts) Retired(number uint32) bool {
+	state := d.seen.Load().states[number]
+	return state == Retired || state == Archived
+}
+
+// Recheck looks at what the server holds, and puts back what it has lost.
+func (d *Dicts) Recheck(ctx context.Context) error {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	if err := d.look(ctx); err != nil {
+		return err
+	}
+	lost := false
+	states := d.seen.Load().states
+	for number, x := range maps.All(d.kept) {
+		if _, there := states[number]; there {
+			continue
+		}
+		lost = true
+		if err := d.put(ctx, x); err != nil {
+			return err
+		}
+	}
+	if !lost {
+		return nil
+	}
+	return d.look(ctx)
+}
+
+// look is a check. asking is held.
+func (d *Dicts) look(ctx context.Context) error {
+	began := time.Now()
+	list, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State)}
+	for _, i := range list {
+		s.states[i.Number] = i.State
+	}
+	d.seen.Store(s)
+	return nil
+}
+
+// Run checks at once and periodically until ctx ends. A check that fails is made again sooner.
+func (d *Dicts) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := dictPeriod
+		if err := d.Recheck(ctx); err != nil {
+			wait = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// List are the dictionaries in the server, by number.
+func (d *Dicts) List(ctx context.Context) ([]DictInfo, error) {
+	var answer [][]listed
+	if err := d.conn.call(ctx, dictsFunction, []any{nil}, &answer); err != nil {
+		return nil, err
+	}
+	var list []DictInfo
+	for _, all := range answer {
+		for _, l := range all {
+			list = append(list, DictInfo{l.Number, l.Hash, l.Bytes, State(l.State), time.Unix(l.Created, 0)})
+		}
+	}
+	return list, nil
+}
+
+type listed struct {
+	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // how msgpack is told
+	Number   uint32
+	Hash     string
+	Bytes    int
+	State    string
+	Created  int64
+}
+
+var _ msgpack.CustomEncoder = text(nil)
+
+// SetState retires or archives a dictionary, or puts it back into use.
+func (d *Dicts) SetState(ctx context.Context, number uint32, state State) error {
+	var answer []bool
+	if err := d.conn.call(ctx, stateFunction, []any{number, string(state)}, &answer); err != nil {
+		return err
+	}
+	if len(answer) != 1 || !answer[0] {
+		return fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
+	}
+	return d.Recheck(ctx)
+}
+
+// Record returns a text that was kept under a name, and its version; "" and 0 for none.
+func (d *Dicts) Record(ctx context.Context, name string) (string, uint64, error) {
+	r, err := d.record(ctx, name)
+	return r.Text, r.Version, err
+}
+
+// ReplaceRecord keeps another text and returns its version, or 0 when the version that is
+// given is not the current one any more.
+func (d *Dicts) ReplaceRecord(ctx context.Context, name string, version uint64, content string) (uint64, error) {
+	r, err := d.record(ctx, name, version, content)
+	return r.Version, err
+}
+
+func (d *Dicts) record(ctx context.Context, args ...any) (r recorded, err error) {
+	err = d.conn.call(ctx, recordFunction, args, &r)
+	return r, err
+}
+
+type recorded struct {
+	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // how msgpack is told
+	Version  uint64
+	Text     string
+}

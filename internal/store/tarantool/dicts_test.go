@@ -1,0 +1,99 @@
+package tarantool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var _ autodict.Store = (*Dicts)(nil)
+
+func testDict(t *testing.T, seed string) *codec.Dict {
+	t.Helper()
+	x, err := codec.NewDict(bytes.Repeat([]byte("what values have in common \xff "+seed), 20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestDicts(t *testing.T) {
+	server := testenv.Tarantool(t, `box.schema.user.create('app', {password = 'secret', if_not_exists = true})
+		box.schema.user.create('other', {password = 'secret', if_not_exists = true})`)
+	c := mustConnect(t, server.Addr, "", "")
+	install(t, c, InstallOptions{Users: []string{"app"}})
+	d := NewDicts(mustConnect(t, server.Addr, "app", "secret"), nil)
+	x := testDict(t, "a")
+	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Fatalf("a dictionary that nobody put there: %v", err)
+	}
+	if err := d.Publish(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Ready(x.Number()) || d.Retired(x.Number()) {
+		t.Error("it is not ready")
+	}
+	again := NewDicts(mustConnect(t, server.Addr, "app", "secret"), nil)
+	got, err := again.Dictionary(x.Number())
+	if err != nil || !bytes.Equal(got.Content(), x.Content()) {
+		t.Fatalf("fetched: %v", err)
+	}
+	list, err := d.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Number != x.Number() || list[0].Bytes != len(x.Content()) || list[0].State != Live {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := d.SetState(t.Context(), x.Number(), Archived); err != nil || d.Ready(x.Number()) || !d.Retired(x.Number()) {
+		t.Errorf("archived, it is ready: %v", err)
+	}
+	if _, err := NewDicts(c, nil).Dictionary(x.Number()); err != nil {
+		t.Errorf("archived: %v", err)
+	}
+	other := NewDicts(mustConnect(t, server.Addr, "other", "secret"), nil)
+	if _, err := other.Dictionary(x.Number()); !errors.Is(err, ErrDenied) {
+		t.Errorf("somebody else reads it: %v", err)
+	}
+	if err := other.Publish(t.Context(), testDict(t, "b")); err == nil {
+		t.Error("somebody else adds one")
+	}
+	checkRestored(t, c, d, x)
+}
+
+// checkRestored: what the server has lost is put back, and what is wrong there is not believed.
+func checkRestored(t *testing.T, c *Conn, d *Dicts, x *codec.Dict) {
+	t.Helper()
+	lua(t, c, `box.session.su('admin', function() box.space.cinch_dictionaries:truncate() end)`)
+	if err := d.Recheck(t.Context()); err != nil || !d.Ready(x.Number()) {
+		t.Errorf("lost, it is not put back: %v", err)
+	}
+	lua(t, c, fmt.Sprintf(`box.session.su('admin', function() box.space.cinch_dictionaries:update(%d, {{'=', 3, 'damaged by whom ever'}}) end)`, x.Number()))
+	if _, err := NewDicts(c, nil).Dictionary(x.Number()); !errors.Is(err, ErrForeign) {
+		t.Errorf("damaged: %v", err)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	server := testenv.Tarantool(t, "")
+	c := mustConnect(t, server.Addr, "", "")
+	install(t, c, InstallOptions{})
+	d := NewDicts(c, nil)
+	if text, version, err := d.Record(t.Context(), "r"); text != "" || version != 0 || err != nil {
+		t.Fatalf("%q %d %v", text, version, err)
+	}
+	for want := uint64(1); want < 4; want++ {
+		if got, err := d.ReplaceRecord(t.Context(), "r", want-1, "text"); got != want || err != nil {
+			t.Fatalf("version %d, %v", got, err)
+		}
+	}
+	if got, err := d.ReplaceRecord(t.Context(), "r", 1, "old"); got != 0 || err != nil {
+		t.Errorf("an old version is replaced: %d, %v", got, err)
+	}
+	if text, version, err := d.Record(t.Context(), "r"); text != "text" || version != 3 || err != nil {
+		t.Errorf("%q %d %v", text, version, err)
+	}
+}
