@@ -296,7 +296,7 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 	if slices.Contains(h.shown, wire.BetweenGateways) && !s.fromClient.on.Load() {
 		h.tell = appendPrefixes(nil, s.fromClient.pin())
 	}
-	edited, d, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, h, s.renamer(doc))
+	edited, d, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, h, s.renamer(doc, h))
 	defer gateway.PutBuffer(edited)
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ func (g *Gateway) askWho(up gateway.Upstream) (d described, err error) {
 
 var errNoHello = errors.New("the server does not say who it is")
 
-// helloRequest is an isMaster in the form that every server understands.
+// helloRequest is an isMaster in the form that every server understands. It offers what
+// gateways agree on: a gateway tells another one the member's own name.
 func helloRequest() []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
 	b = append(b, 0, 0, 0, 0)
@@ -96,6 +97,7 @@ func helloRequest() []byte {
 	b = append(b, 0, 0, 0, 0)
 	b = bsoncore.AppendInt32Element(b, "isMaster", 1)
 	b = bsoncore.AppendBooleanElement(b, "helloOk", true)
+	b = appendCompression(b, []wire.CompressorID{wire.BetweenGateways}, nil)
 	b = wire.FinishDocument(b, start)
 	wire.PutLength(b)
 	return b

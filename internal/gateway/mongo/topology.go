@@ -2,10 +2,12 @@ package mongo
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // Topology says which gateway stands for which member of a replica set. The gateways of a
@@ -39,13 +41,19 @@ func (t *Topology) find(member []byte) (gateway.Advertised, bool) {
 }
 
 // renamer gives the addresses of members as the client of s must see them. A hello tells
-// what the server calls itself: that name is this gateway's from now on.
-func (s *session) renamer(doc []byte) func([]byte) (string, bool) {
+// what the server calls itself: that name is this gateway's from now on. Another gateway sees
+// the members' own names, and puts its addresses in their place: it knows of all members, and
+// we often of one.
+func (s *session) renamer(doc []byte, h *handshake) func([]byte) (string, bool) {
+	asItIs := func([]byte) (string, bool) { return "", false }
 	if len(s.g.cfg.Members) > 0 {
-		return func([]byte) (string, bool) { return "", false }
+		return asItIs
 	}
 	if d, err := describe(doc); err == nil && d.me != "" {
 		s.g.learnMember(d.me)
+	}
+	if slices.Contains(h.shown, wire.BetweenGateways) {
+		return asItIs
 	}
 	return func(member []byte) (string, bool) {
 		a, ok := s.g.cfg.Topology.find(member)
