@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var (
@@ -79,13 +81,13 @@ func whole(c *rawClient) [][]byte {
 }
 
 // exhausted reads until the other end closes; one that does not is an error.
-func exhausted(c net.Conn) error {
+func exhausted(c net.Conn) (n int64, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	_, err := io.Copy(io.Discard, c)
+	n, err = io.Copy(io.Discard, c)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
+		return n, err
 	}
-	return nil // closed, or reset
+	return n, nil // closed, or reset
 }
 
 // TestHunt sends damaged messages to both sides of a gateway. Every connection ends, what
@@ -110,7 +112,7 @@ func huntClients(t *testing.T) {
 		tap.take()
 		_, _ = raw.conn.Write(bad)
 		_ = raw.conn.(*net.TCPConn).CloseWrite()
-		if err := exhausted(raw.conn); err != nil {
+		if _, err := exhausted(raw.conn); err != nil {
 			t.Errorf("round %d: a connection stays open after %x", i, bad)
 		}
 		_ = raw.conn.Close()
@@ -206,10 +208,132 @@ func huntServers(t *testing.T) {
 		}
 		raw.last = 0
 		raw.send(plain, 0, request)
-		if err := exhausted(raw.conn); err != nil {
+		if _, err := exhausted(raw.conn); err != nil {
 			t.Errorf("round %d: a connection stays open after the reply %x", i, bad)
 		}
 		_ = raw.conn.Close()
 	}
 	settled(t, before+20)
+}
+
+// recorded is one connection between two gateways, frame by frame.
+type recorded struct{ up, down [][]byte }
+
+// record runs some of everything over one connection of a pair that has dictionaries.
+func record(t *testing.T) (p pair, c recorded) {
+	t.Helper()
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	p = servePair(t, server.Addr, training)
+	p.warm(t, server, 1)
+	p.between.take()
+	raw := dialRaw(t, p.near.addr)
+	raw.run(plain, hello())
+	r := rand.New(rand.NewPCG(*huntSeed, 2))
+	for range 40 {
+		raw.run(plain, command("insert", "people", bson.E{Key: "documents", Value: bson.A{person(r)}}))
+		raw.run(plain, command("find", "people", bson.E{Key: "limit", Value: 3}))
+		raw.run(plain, command("ping", 1))
+	}
+	requests, replies := p.between.take()
+	for _, f := range requests {
+		c.up = append(c.up, f.bytes)
+	}
+	for _, f := range replies {
+		c.down = append(c.down, f.bytes)
+	}
+	return p, c
+}
+
+// damaged is a connection's bytes up to a frame that was damaged, and what followed it.
+func damaged(r *rand.Rand, frames [][]byte) (all []byte) {
+	k := r.IntN(len(frames))
+	for i, f := range frames {
+		if i == k {
+			f = mutatePaired(r, f)
+		}
+		all = append(all, f...)
+	}
+	return all
+}
+
+// replay sends a handshake, and the rest when that was answered.
+func replay(t *testing.T, addr string, hello, rest []byte) (n int64, err error) {
+	t.Helper()
+	raw := dialRaw(t, addr)
+	defer raw.conn.Close()
+	raw.write(hello)
+	if a := raw.receive(); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	go func() {
+		_, _ = raw.conn.Write(rest)
+		_ = raw.conn.(*net.TCPConn).CloseWrite()
+	}()
+	return exhausted(raw.conn)
+}
+
+// mutatePaired damages a frame between gateways, whose length says that it is one.
+func mutatePaired(r *rand.Rand, b []byte) []byte {
+	out := mutate(r, b)
+	if len(out) >= 5 && r.IntN(3) > 0 {
+		binary.LittleEndian.PutUint32(out, uint32(len(out))|1<<31|uint32(r.IntN(2))<<30)
+	}
+	return out
+}
+
+// TestHuntPair plays a conversation of two gateways to each of them again, with one frame
+// damaged. Each connection ends, the server's documents are as they were or of whole requests,
+// and no memory is left.
+func TestHuntPair(t *testing.T) {
+	p, c := record(t)
+	if len(c.up) < 100 || len(c.down) < 100 || len(c.up[len(c.up)-1]) > 200 {
+		t.Fatalf("%d frames up, %d down", len(c.up), len(c.down))
+	}
+	r := rand.New(rand.NewPCG(*huntSeed, 3))
+	before := runtime.NumGoroutine()
+	t.Run("far", func(t *testing.T) {
+		if n, err := replay(t, p.far.addr, c.up[0], bytes.Join(c.up[1:], nil)); n < 5000 || err != nil {
+			t.Fatalf("the conversation as it was brings %d bytes, %v", n, err)
+		}
+		for i := range *huntRounds / 4 {
+			if _, err := replay(t, p.far.addr, c.up[0], damaged(r, c.up[1:])); err != nil {
+				t.Errorf("round %d: a connection stays open", i)
+			}
+		}
+		settled(t, before+20)
+	})
+	t.Run("near", func(t *testing.T) {
+		server := startLiar(t)
+		near := serve(t, server.addr, withDicts)
+		for i := range *huntRounds / 4 {
+			server.mu.Lock()
+			if server.next = damaged(r, c.down); i == 0 {
+				server.next = bytes.Join(c.down, nil)
+			}
+			server.mu.Unlock()
+			raw := dialRaw(t, near.addr)
+			raw.send(plain, 0, hello()) // as in the recording: its number is the first
+			go func() {
+				for range 40 { // what comes back is for these
+					for _, m := range [][]byte{opMsg(2, 0, command("find", "people")), opMsg(3, 0, command("ping", 1))} {
+						if _, err := raw.conn.Write(m); err != nil {
+							return
+						}
+					}
+				}
+			}()
+			if n, err := exhausted(raw.conn); err != nil || i == 0 && n < 20_000 {
+				t.Errorf("round %d: %d bytes came, %v", i, n, err)
+			}
+			_ = raw.conn.Close()
+		}
+		if n := near.shelf.size(); n > maxIdleShelf {
+			t.Errorf("%d bytes of dictionaries are kept", n)
+		}
+	})
+	good := dialRaw(t, p.near.addr)
+	good.run(plain, hello())
+	if a := good.run(plain, command("find", "people")); !a.ok() {
+		t.Error(a.doc)
+	}
 }
