@@ -3,7 +3,6 @@ package tunnel
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -144,5 +143,3 @@ func waitFor(t testing.TB, done func() bool) {
 	}
 	t.Fatal("it did not happen")
 }
-
-var _ = tls.VersionTLS13

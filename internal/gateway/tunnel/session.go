@@ -23,6 +23,7 @@ type session struct {
 	in    receiver
 
 	sentFin, gotFin atomic.Bool
+	localEnded      atomic.Bool // we close the local side for writing, or have done so
 	resetting       sync.Once
 	closing         sync.Once
 }
@@ -71,18 +72,27 @@ func (s *session) pumpOut() {
 	for {
 		buf, n, err := readAll(s.local)
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && !s.wasReset():
 			s.sendFin()
 			return
 		case err != nil:
+			s.debug("reset by its own side", err)
 			s.reset()
 			return
 		}
 		if err := s.out.piece(buf, n); err != nil {
+			s.debug("link lost", err)
 			s.abort()
 			return
 		}
 	}
+}
+
+// wasReset tells an end from a reset that a write to the local side got to know first. The
+// state is read before the flag: if that isn't set, the state was not ours yet.
+func (s *session) wasReset() bool {
+	reset := gateway.WasReset(s.local)
+	return reset && !s.localEnded.Load()
 }
 
 // past is a deadline at which a read only takes what is there.
@@ -114,6 +124,7 @@ func isPlain(c net.Conn) bool {
 // everything was said.
 func (s *session) sendFin() {
 	if err := s.out.finish(); err != nil {
+		s.debug("link lost", err)
 		s.abort()
 		return
 	}
@@ -196,6 +207,7 @@ func (s *session) receiveFin(out *pending) error {
 	if err := out.flush(); err != nil {
 		return err
 	}
+	s.localEnded.Store(true)
 	if err := gateway.CloseWrite(s.local); err != nil {
 		return localError{err}
 	}
@@ -216,6 +228,7 @@ func (s *session) endIn(err error) {
 	}
 	var local localError
 	if errors.As(err, &local) {
+		s.debug("reset by its own side", err)
 		s.reset()
 		return
 	}
@@ -243,8 +256,13 @@ func (s *session) logEnd(err error) {
 	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 	default:
 		s.g.cfg.Stats.Error("link_lost")
-		s.g.cfg.Log.Debug("link lost, connection reset", "peer", s.link.RemoteAddr().String(), "err", err)
+		s.debug("link lost", err)
 	}
+}
+
+// debug says why a connection was reset.
+func (s *session) debug(why string, err error) {
+	s.g.cfg.Log.Debug("connection reset: "+why, "local", s.local.RemoteAddr().String(), "peer", s.link.RemoteAddr().String(), "err", err)
 }
 
 // pending gathers what goes to the local side.

@@ -1,0 +1,216 @@
+package tunnel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+var steps = flag.Int("tunnel.steps", 20_000, "reads and writes of the property test")
+
+// speech is an endless stream of bytes that both sides can make: text that repeats, noise,
+// and what was said before.
+type speech struct {
+	rng *rand.Rand
+	old []byte
+	b   []byte
+}
+
+func newSpeech(seed uint64) *speech { return &speech{rng: rand.New(rand.NewPCG(seed, 1))} }
+
+func (s *speech) next(n int) []byte {
+	for len(s.b) < n {
+		part := make([]byte, 1+s.rng.IntN(9000))
+		switch kind := s.rng.IntN(4); {
+		case kind == 0:
+			for i := range part {
+				part[i] = byte(s.rng.Uint32())
+			}
+		case kind == 1 && len(s.old) > len(part):
+			copy(part, s.old[s.rng.IntN(len(s.old)-len(part)):])
+		default:
+			word := fmt.Appendf(nil, `{"id":%d,"name":"user-%d"},`, s.rng.IntN(1e6), s.rng.IntN(50))
+			for i := range part {
+				part[i] = word[i%len(word)]
+			}
+		}
+		s.b = append(s.b, part...)
+		s.old = append(s.old, part...)
+		s.old = s.old[max(0, len(s.old)-300_000):]
+	}
+	out := s.b[:n:n]
+	s.b = s.b[n:]
+	return out
+}
+
+// plan is what one connection does. Both sides know it from its seed.
+type plan struct {
+	seed    uint64
+	lengths [2]int // bytes that client and server say
+	resets  [2]int // after how many of them they reset; -1: never
+}
+
+func newPlan(seed uint64) plan {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	p := plan{seed: seed}
+	for i := range p.lengths {
+		p.lengths[i] = rng.IntN([...]int{1, 100, 20_000, 400_000, 2_000_000}[rng.IntN(5)])
+		p.resets[i] = -1
+	}
+	if rng.IntN(4) == 0 {
+		who := rng.IntN(2)
+		p.resets[who] = rng.IntN(p.lengths[who] + 1)
+	}
+	return p
+}
+
+func (p plan) resetting() bool { return p.resets[0] >= 0 || p.resets[1] >= 0 }
+
+// side plays one side of a plan.
+type side struct {
+	plan  plan
+	who   int
+	c     *net.TCPConn
+	steps *atomic.Int64
+}
+
+func (s *side) play() error {
+	var wg sync.WaitGroup
+	var said, heard error
+	wg.Go(func() { said = s.say() })
+	wg.Go(func() { heard = s.hear() })
+	wg.Wait()
+	_ = s.c.Close()
+	if s.plan.resetting() {
+		if said != nil { // the kernel reports a reset once: who writes gets it, who reads an end
+			return nil
+		}
+		return heard
+	}
+	return errors.Join(said, heard)
+}
+
+func (s *side) say() error {
+	rng := rand.New(rand.NewPCG(s.plan.seed, uint64(3+s.who)))
+	words := newSpeech(s.plan.seed + uint64(s.who))
+	total, reset := s.plan.lengths[s.who], s.plan.resets[s.who]
+	if reset >= 0 {
+		total = reset
+	}
+	for total > 0 {
+		n := min(1+rng.IntN([...]int{10, 1000, 150_000}[rng.IntN(3)]), total)
+		if _, err := s.c.Write(words.next(n)); err != nil {
+			return fmt.Errorf("%d says: %w", s.who, err)
+		}
+		total -= n
+		s.steps.Add(1)
+		if rng.IntN(50) == 0 {
+			time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+		}
+	}
+	if reset >= 0 {
+		_ = s.c.SetLinger(0)
+		return s.c.Close()
+	}
+	return s.c.CloseWrite()
+}
+
+// hear checks every byte. Without a reset all of them have to come, and then the end; with
+// one there may be fewer, but then no ordinary end.
+func (s *side) hear() error {
+	rng := rand.New(rand.NewPCG(s.plan.seed, uint64(5+s.who)))
+	words := newSpeech(s.plan.seed + uint64(1-s.who))
+	want, got := s.plan.lengths[1-s.who], 0
+	buf := make([]byte, 100_000)
+	for {
+		n, err := s.c.Read(buf[:1+rng.IntN([...]int{20, 2000, len(buf)}[rng.IntN(3)])])
+		if !bytes.Equal(buf[:n], words.next(n)) {
+			return fmt.Errorf("%d heard other bytes than were said, at %d", s.who, got)
+		}
+		got += n
+		s.steps.Add(1)
+		switch {
+		case errors.Is(err, io.EOF) && (got != want || s.plan.resets[1-s.who] >= 0):
+			return fmt.Errorf("%d heard an end after %d of %d bytes, reset at %d", s.who, got, want, s.plan.resets[1-s.who])
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && s.plan.resetting():
+			return nil
+		case err != nil:
+			return fmt.Errorf("%d heard %d of %d bytes, then: %w", s.who, got, want, err)
+		}
+		if rng.IntN(40) == 0 { // a slow reader
+			time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
+		}
+	}
+}
+
+// TestEverythingArrives plays random conversations under all kinds of settings: splits,
+// merges, half-closes, resets, slow readers, histories that grow and that are forgotten.
+func TestEverythingArrives(t *testing.T) {
+	settings := map[string]func(*Config){
+		"none":  nil, // what the kernel does by itself
+		"zstd":  func(c *Config) { c.Links = 2 },
+		"auto":  func(c *Config) { c.Auto = true },
+		"lz4":   func(c *Config) { c.Setting = codec.Setting{Codec: codec.LZ4} },
+		"s2":    func(c *Config) { c.Setting = codec.Setting{Codec: codec.S2} },
+		"raw":   func(c *Config) { c.Setting = codec.Setting{} },
+		"short": func(c *Config) { c.History, c.IdleTimeout = 3<<20, time.Millisecond },
+	}
+	for name, change := range settings {
+		t.Run(name, func(t *testing.T) { playMany(t, change, *steps/len(settings)) })
+	}
+}
+
+func playMany(t *testing.T, change func(*Config), steps int) {
+	var done atomic.Int64
+	failed := make(chan error, 1000)
+	to := server(t, func(c *net.TCPConn) {
+		var seed [8]byte
+		if _, err := io.ReadFull(c, seed[:]); err != nil {
+			_ = c.Close()
+			return
+		}
+		s := side{newPlan(binary.BigEndian.Uint64(seed[:])), 1, c, &done}
+		if err := s.play(); err != nil {
+			failed <- fmt.Errorf("plan %+v: %w", s.plan, err)
+		}
+	})
+	if change != nil {
+		entry, _ := pair(t, to, change)
+		to = entry.addr
+	}
+	var seeds atomic.Uint64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for done.Load() < int64(steps) {
+				p := newPlan(seeds.Add(10))
+				c := dial(t, to)
+				_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+				if _, err := c.Write(binary.BigEndian.AppendUint64(nil, p.seed)); err != nil {
+					failed <- fmt.Errorf("plan %+v: %w", p, err)
+				}
+				s := side{p, 0, c, &done}
+				if err := s.play(); err != nil {
+					failed <- fmt.Errorf("plan %+v: %w", p, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for len(failed) > 0 {
+		t.Error(<-failed)
+	}
+}
