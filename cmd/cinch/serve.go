@@ -73,6 +73,8 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:7000=redis+cluster://node1.internal,node2.internal,node3.internal
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
+  cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database
+  cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too
   cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
   cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432
   cinch serve --tunnel 127.0.0.1:5432=gateway.zone-b.internal:9480
@@ -90,7 +92,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.StringVar(&o.configFile, "config", "", "configuration `FILE`; variable "+configVariable)
 	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
 	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
-	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server, `LISTEN=URI`; several hosts get a port each from LISTEN on (may be repeated); variable "+mongoVariable)
+	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server or to another gateway, `LISTEN=URI`; several hosts get a port each from LISTEN on; with ?peers=true clients may be gateways (may be repeated); variable "+mongoVariable)
 	f.StringArrayVar(&o.tarantool, "tarantool", nil, "a gateway to a Tarantool server, `LISTEN=URL`, whose user reads the schema (may be repeated); variable "+tarantoolVariable)
 	f.StringArrayVar(&o.tunnel, "tunnel", nil, "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit (may be repeated); variable "+tunnelVariable)
 	f.StringArrayVar(&o.tunnelExit, "tunnel-exit", nil, "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there (may be repeated); variable "+tunnelExitVariable)
