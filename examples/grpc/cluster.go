@@ -28,7 +28,7 @@ var variants = []variant{
 	{name: "gateways, none", setting: "raw"},
 	{name: "gateways, snappy", setting: "snappy"},
 	{name: "gateways, S2", setting: "s2"},
-	{name: "gateways, zstd", setting: "zstd-1"},
+	{name: "gateways, zstd", setting: "zstd"},
 	{name: "gateways, gzip", setting: "gzip-6"},
 }
 

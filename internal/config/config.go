@@ -138,10 +138,10 @@ type UpstreamTLS struct {
 // Rule leads from addresses to a setting; see internal/policy.
 type Rule struct {
 	Name       string     `yaml:"name"`
-	Key        string     `yaml:"key"`
+	Key        string     `yaml:"key,omitempty"`
 	Field      string     `yaml:"field,omitempty"`
 	DB         *int       `yaml:"db,omitempty"` // nil: any
-	Type       []TypeName `yaml:"type,flow"`
+	Type       []TypeName `yaml:"type,flow,omitempty"`
 	MinSize    *Bytes     `yaml:"min_size"` // nil until the defaults are filled in
 	MaxSize    Bytes      `yaml:"max_size,omitempty"`
 	MinGain    Percent    `yaml:"min_gain"`

@@ -106,3 +106,38 @@ gateways:
 		t.Error(keys)
 	}
 }
+
+// What config show prints of message rules has no keys of Redis' rules, and parses to the same.
+func TestShownRulesOfMessages(t *testing.T) {
+	c, err := Parse("f", []byte(`
+gateways:
+  - name: a
+    protocol: grpc
+    listen: :1
+    upstream: grpc://h:2
+    rules: [{service: s, setting: zstd}]
+  - name: b
+    protocol: redis
+    listen: :2
+    upstream: redis://h:2
+    rules: [{setting: zstd-3}]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, store, _ := strings.Cut(string(text), "name: b")
+	if strings.Contains(messages, "key:") || strings.Contains(messages, "type:") || !strings.Contains(store, "key:") || !strings.Contains(store, "type:") {
+		t.Errorf("it prints\n%s", text)
+	}
+	again, err := Parse("f", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if twice, _ := again.YAML(); string(twice) != string(text) {
+		t.Errorf("%s\nbecomes\n%s", text, twice)
+	}
+}

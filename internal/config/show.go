@@ -76,12 +76,29 @@ func redactServers(scheme, rest string) string {
 	return scheme + "+" + kind + "://" + rest
 }
 
+// withoutStoreKeys are rules as others than Redis have them: key and type are defaults of its
+// rules, and an error in a file's of theirs.
+func withoutStoreKeys(rules []Rule) []Rule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Key, rules[i].Type = "", nil
+	}
+	return rules
+}
+
 // YAML prints the configuration as a file that means the same.
 func (c *Config) YAML() ([]byte, error) {
+	shown := *c
+	shown.Gateways = slices.Clone(c.Gateways)
+	for i := range shown.Gateways {
+		if g := &shown.Gateways[i]; g.Protocol != Redis {
+			g.Rules = withoutStoreKeys(g.Rules)
+		}
+	}
 	var b strings.Builder
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(c); err != nil {
+	if err := enc.Encode(&shown); err != nil {
 		return nil, err
 	}
 	return []byte(b.String()), enc.Close()

@@ -40,6 +40,8 @@ type call struct {
 	tape  *tape
 	body  heardBody // of the response
 
+	trailers []string // that a request which is no gRPC call has announced
+
 	headersSent bool
 	spent       time.Duration // by the gateway itself
 
@@ -80,6 +82,9 @@ func (g *Gateway) handler(p *peer) http.Handler {
 				ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
 				return
 			}
+		}
+		if !c.grpc {
+			c.trailers = trailerNames(r)
 		}
 		limit := replayBytesPlain
 		if len(c.terms.requests) > 0 || c.terms.from != "" {
@@ -154,6 +159,10 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	} else {
 		a.body = c.requestBody(ctx, a, from)
 		out.Body = a.body
+		if !c.grpc {
+			out.ContentLength = c.r.ContentLength
+			c.announce(out, a.body)
+		}
 	}
 	c.spent += time.Since(begin)
 	resp, err := h.conn.RoundTrip(out)
@@ -162,6 +171,22 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	}
 	h.heard.Add(1)
 	return a, resp, nil
+}
+
+// announce lets the trailers of the client's request follow the body.
+func (c *call) announce(out *http.Request, body *requestBody) {
+	if len(c.trailers) == 0 {
+		return
+	}
+	out.Trailer = make(http.Header, len(c.trailers))
+	for _, name := range c.trailers {
+		out.Trailer[name] = nil
+	}
+	body.atEnd = func() {
+		for _, name := range c.trailers {
+			out.Trailer[name] = c.r.Trailer[name]
+		}
+	}
 }
 
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
@@ -225,6 +250,7 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 		h := resp.Header
 		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), a.plan.to) {
 			k.learnRefusal(a.plan.to)
+			c.g.pool.tellRefusal(a.plan.to)
 			c.g.config.Stats.Error("encoding_refused")
 			return canOpen(a.plan.to)
 		}
@@ -377,6 +403,7 @@ type requestBody struct {
 	src      io.Reader
 	tape     *tapeReader
 	rewriter *rewriter // nil: the messages are not touched
+	atEnd    func()    // before its end is told; nil: nothing
 
 	mu      sync.Mutex
 	reading bool
@@ -388,6 +415,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		return 0, errReplaced
 	}
 	n, err := b.src.Read(p)
+	if err == io.EOF && b.atEnd != nil {
+		b.atEnd()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false

@@ -16,9 +16,12 @@ const presumeTime = 10 * time.Minute
 type presumption struct {
 	mu   sync.Mutex
 	read map[string]time.Time // by encoding, when that was last seen
+	told map[string]bool      // the log has it that they are refused
 }
 
-func newPresumption() *presumption { return &presumption{read: map[string]time.Time{}} }
+func newPresumption() *presumption {
+	return &presumption{read: map[string]time.Time{}, told: map[string]bool{}}
+}
 
 func (p *presumption) reads(encoding string) bool {
 	p.mu.Lock()
@@ -43,4 +46,21 @@ func (p *presumption) forget(encoding string) {
 	p.mu.Lock()
 	delete(p.read, encoding)
 	p.mu.Unlock()
+}
+
+// firstRefusal reports whether nobody was told yet that an encoding is refused.
+func (p *presumption) firstRefusal(encoding string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told := p.told[encoding]
+	p.told[encoding] = true
+	return !told
+}
+
+// tellRefusal logs, once for each encoding, why nothing gets smaller.
+func (p *pool) tellRefusal(encoding string) {
+	if p.presumes.firstRefusal(encoding) {
+		p.log.Info("the upstream does not read what a rule says, so messages go without: a second gateway beside it would open them, or compressors in it",
+			"encoding", encoding, "upstream", p.up.String())
+	}
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -115,7 +117,8 @@ func TestRefusalFallsBack(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
 	for _, rest := range [][]policy.MessageRule{nil, {{Setting: set(t, "s2"), MinSize: 64}}} {
-		g := startGateway(t, "grpc://"+server, nil)
+		var log syncedBuffer
+		g := startGateway(t, "grpc://"+server, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		g.SetPolicy(rulesOf(t, append([]policy.MessageRule{{Setting: set(t, "lz4"), MinSize: 64}}, rest...)...))
 		c := connect(t, g.addr)
 		for range 4 {
@@ -133,6 +136,9 @@ func TestRefusalFallsBack(t *testing.T) {
 		}
 		if n := g.stats.Snapshot().Errors["encoding_refused"]; n != 1 {
 			t.Errorf("%d refusals", n)
+		}
+		if g.pool.tellRefusal("lz4"); strings.Count(log.String(), "encoding=lz4 upstream=tcp://"+server) != 1 {
+			t.Errorf("the log has\n%s", log.String())
 		}
 	}
 	if seen.of("lz4") != 2 || seen.of("s2") < 4 || seen.of("") < 4 {
@@ -302,4 +308,22 @@ func TestMessagesAreRestored(t *testing.T) {
 			t.Errorf("the server got %+v", s)
 		}
 	}
+}
+
+// syncedBuffer may be written and read at a time.
+type syncedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
