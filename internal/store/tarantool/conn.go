@@ -56,12 +56,17 @@ type live struct {
 	versions watcher
 }
 
-// Connect connects and logs in.
-func Connect(ctx context.Context, o Options) (*Conn, error) {
+// NewConn returns a connection that is made when it is first used.
+func NewConn(o Options) *Conn {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	c := &Conn{o: o}
+	return &Conn{o: o}
+}
+
+// Connect connects and logs in.
+func Connect(ctx context.Context, o Options) (*Conn, error) {
+	c := NewConn(o)
 	_, err := c.get(ctx)
 	return c, err
 }

@@ -253,7 +253,8 @@ func (d *Dicts) List(ctx context.Context) ([]DictInfo, error) {
 }
 
 type listed struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // how msgpack is told
+	//lint:ignore U1000 how msgpack is told
+	_msgpack struct{} `msgpack:",as_array"`
 	Number   uint32
 	Hash     string
 	Bytes    int
@@ -294,7 +295,8 @@ func (d *Dicts) record(ctx context.Context, args ...any) (r recorded, err error)
 }
 
 type recorded struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // how msgpack is told
+	//lint:ignore U1000 how msgpack is told
+	_msgpack struct{} `msgpack:",as_array"`
 	Version  uint64
 	Text     string
 }

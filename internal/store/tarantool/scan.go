@@ -156,7 +156,7 @@ func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMess
 		}
 		if value != nil && (t.all || t.fields[i]) {
 			v := &store.Value{
-				Key: text, Field: []byte(t.space.fieldName(i)), Type: tupleType, Stored: value,
+				Key: text, Field: []byte(t.space.FieldName(i)), Type: tupleType, Stored: value,
 				Ref: &ref{key: key, field: i, binary: msgp.NextType(rest) == msgp.BinType, tuple: tuple},
 			}
 			switch {

@@ -134,8 +134,8 @@ func (t *TupleSpace) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
 // Space describes the space.
 func (t *TupleSpace) Space() *Space { return t.space }
 
-// fieldName is what a field is called: its name, or its number from 1.
-func (s *Space) fieldName(n int) string {
+// FieldName is what a field is called: its name, or its number from 1.
+func (s *Space) FieldName(n int) string {
 	if n < len(s.Fields) && s.Fields[n].Name != "" {
 		return s.Fields[n].Name
 	}

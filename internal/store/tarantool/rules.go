@@ -1,0 +1,70 @@
+package tarantool
+
+import (
+	"strconv"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// HoldsStrings reports whether a field of that type can hold strings or binaries.
+func HoldsStrings(kind string) bool {
+	switch kind {
+	case "string", "varbinary", "scalar", anyType, "":
+		return true
+	}
+	return false
+}
+
+// Rules are those that cover a field, whatever its values' sizes: of the policy, which knows
+// it by names and by numbers, then the one that the space's own format asks for.
+func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
+	if !HoldsStrings(f.Type) {
+		return nil
+	}
+	keys := [][]byte{[]byte(s.Name), []byte(strconv.Itoa(int(s.ID)))}
+	names := [][]byte{[]byte(strconv.Itoa(f.Number + 1))}
+	if f.Name != "" {
+		names = append(names, []byte(f.Name))
+	}
+	rules := p.Covering(nil, policy.Tuple, keys, names)
+	if r := CompressionRule(f.Compression); r != nil && p != nil && !p.Force {
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// First is the rule for a value of n bytes, nil when it is to be left alone.
+func First(rules []*policy.Rule, n int) *policy.Rule {
+	for _, r := range rules {
+		if r.Fits(n) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// CompressionRule is the rule of fields whose compression the space's format names, as the
+// Enterprise edition has it; nil for what is not known.
+func CompressionRule(name string) *policy.Rule { return formatRules[name] }
+
+var formatRules = func() map[string]*policy.Rule {
+	names := []string{"zstd", "lz4", "zlib"}
+	settings := []codec.Setting{{Codec: codec.Zstd, Level: 3}, {Codec: codec.LZ4}, {Codec: codec.Zlib, Level: 6}}
+	var o policy.Options
+	for i, name := range names {
+		o.Rules = append(o.Rules, policy.Rule{Name: "format-" + name, Types: policy.Tuple, Setting: settings[i]})
+	}
+	p, err := policy.New(o)
+	if err != nil {
+		panic(err)
+	}
+	list := make(map[string]*policy.Rule)
+	for i, r := range p.Rules() {
+		list[names[i]] = r
+	}
+	return list
+}()
