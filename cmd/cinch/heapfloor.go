@@ -103,8 +103,10 @@ func percentFor(live, others uint64) int {
 // go through.
 func collectWhenQuiet(done <-chan struct{}) {
 	samples := []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
 	}
 	tick := time.NewTicker(quietTick)
 	defer tick.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ var errCluster = errors.New("the upstream is one node of a cluster: write redis+
 // newPackers makes one for every gateway to a store: a reload may want it at any time.
 func (p *process) newPackers() error {
 	for _, r := range p.gateways {
-		if r.auto == nil {
+		if r.keeper == nil {
 			continue
 		}
 		engine, err := engineWith(p.started.Zstd)
@@ -122,8 +123,12 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	}
 	up := k.running.upstream
 	up.Stats = nil // not clients' traffic
+	client := clientOptions(up)
+	if dial := k.running.dial; dial != nil {
+		client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	}
 	s, err := storeredis.Open(ctx, storeredis.OpenOptions{
-		Client: clientOptions(up),
+		Client: client,
 		OnConnect: func(ctx context.Context, c *goredis.Conn) error { // to a server that has taken over, perhaps
 			return k.running.keeper.dicts.Ensure(ctx, c, rules.Dictionaries()...)
 		},

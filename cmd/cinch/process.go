@@ -102,7 +102,9 @@ type loaded struct {
 type running struct {
 	name     string
 	upstream gateway.Upstream
-	others   []gateway.Upstream // servers that do as well
+	others   []gateway.Upstream                      // servers that do as well
+	dial     func(context.Context) (net.Conn, error) // connects to the store, where upstream leads to its Sentinels; or nil
+	sentinel net.Listener                            // for clients of Sentinels; or nil
 	listener net.Listener
 	stats    *gateway.Stats
 	gateway  protocolGateway
@@ -302,6 +304,9 @@ func (p *process) addAdmin(addr string) error {
 func (p *process) close() {
 	for _, r := range p.gateways {
 		_ = r.listener.Close()
+		if r.sentinel != nil {
+			_ = r.sentinel.Close()
+		}
 		if r.keeper != nil {
 			r.keeper.close()
 		}
@@ -328,6 +333,11 @@ func (p *process) run(signals <-chan os.Signal) error {
 			r.keeper.adopt(p.current.Load().named(r.name))
 			go r.keeper.dicts.Run(r.keeper.ctx)
 			go r.auto.Run(r.keeper.ctx)
+		}
+		if r.tarantool != nil {
+			r.tarantool.adopt(p.current.Load().named(r.name))
+			go r.tarantool.dicts.Run(r.tarantool.ctx)
+			go r.auto.Run(r.tarantool.ctx)
 		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}

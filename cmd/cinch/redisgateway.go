@@ -163,14 +163,21 @@ func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }
 	cfg := p.redisConfig(g, r, tls, log)
 	switch servers.Kind {
-	case config.Cluster:
+	case config.Cluster, config.Sentinel:
 		var dicts *storeredis.ClusterDicts
 		r.keeper, dicts = newClusterKeeper(r.upstream, log)
 		r.auto = p.newAutodict(r, apply, log)
 		cfg.Sampler = r.auto
-		made = redis.NewCluster(redis.ClusterConfig{
+		cluster := redis.ClusterConfig{
 			Config: cfg, Seeds: hosts, Dicts: clusterDicts{dicts}, Advertise: g.Advertise, Nodes: g.Nodes,
-		})
+		}
+		if cluster.Sentinel, err = p.sentinel(g, r, &servers); err != nil {
+			return err
+		}
+		several := redis.NewCluster(cluster)
+		if made = several; servers.Kind == config.Sentinel {
+			r.dial = several.DialPrimary
+		}
 	default:
 		var dicts *storeredis.Dicts
 		r.keeper, dicts = newRedisKeeper(r.upstream, log)
@@ -181,6 +188,22 @@ func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	r.gateway = made
 	r.auto.SetRules(l.rules(g.Name))
 	return nil
+}
+
+// sentinel is nil for a cluster.
+func (p *process) sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*redis.SentinelConfig, error) {
+	if servers.Kind != config.Sentinel {
+		return nil, nil
+	}
+	s := &redis.SentinelConfig{
+		Sentinels: servers.Hosts, User: servers.SentinelUser, Password: servers.SentinelPassword, Master: servers.Master,
+	}
+	if g.Sentinel == "" {
+		return s, nil
+	}
+	l, err := listen(g.Sentinel, "gateway "+g.Name+": sentinel")
+	s.Listener, r.sentinel = l, l
+	return s, err
 }
 
 // storeGateway is a gateway with rules for values.

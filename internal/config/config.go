@@ -114,7 +114,8 @@ type Gateway struct {
 	Links   *int     `yaml:"links,omitempty"` // of tunnel
 
 	// For redis with several servers only.
-	Nodes int `yaml:"nodes,omitempty"` // most of them that get a listener
+	Nodes    int    `yaml:"nodes,omitempty"`    // most of them that get a listener
+	Sentinel string `yaml:"sentinel,omitempty"` // address of the listener for clients of Sentinels
 
 	Rules []Rule `yaml:"rules"`
 }

@@ -114,6 +114,12 @@ func (v *validator) redis(g *Gateway, path string) {
 		}
 		between(v, path+".nodes", g.Nodes, 1, 1000)
 	}
+	if g.Sentinel != "" {
+		v.address(path+".sentinel", g.Sentinel)
+		if !several || s.Kind != Sentinel {
+			v.add(path+".sentinel", "write the upstream as redis+sentinel://…", "is for servers that Sentinels watch")
+		}
+	}
 	if g.Advertise != "" && (several || g.Protocol == Mongo) {
 		v.address(path+".advertise", g.Advertise)
 	}

@@ -139,6 +139,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".advertise", a.Advertise, b.Advertise)
 		compare(path+".sql", a.SQL, b.SQL)
 		compare(path+".nodes", a.Nodes, b.Nodes)
+		compare(path+".sentinel", a.Sentinel, b.Sentinel)
 		compare(path+".max_streams", a.MaxStreams, b.MaxStreams)
 		compare(path+".upstream_connections", a.UpstreamConnections, b.UpstreamConnections)
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)

@@ -29,6 +29,7 @@ type ClusterConfig struct {
 	Dicts     ClusterDicts       // nil: no dictionaries
 	Advertise string             // host:port by which clients reach the first listener; "": its address
 	Nodes     int                // most nodes with a listener; 0: DefaultNodes
+	Sentinel  *SentinelConfig    // nil: it is a cluster
 }
 
 // ClusterDicts keeps the dictionaries of a cluster; see internal/store/redis.
@@ -48,6 +49,9 @@ type ClusterDicts interface {
 //	LISTEN      any node
 //	LISTEN+1    the first node, by address
 //	LISTEN+2 …  the others; a node keeps its port as long as the process lives
+//
+// Servers that Sentinels watch are served in the same way, but that LISTEN leads to the
+// primary alone (sentinel.go).
 type Cluster struct {
 	cfg    ClusterConfig
 	log    *slog.Logger
@@ -61,6 +65,9 @@ type Cluster struct {
 	turn  atomic.Uint32 // of the members to connect to
 	round rounds
 	odd   unknownNodes
+
+	begun entrySessions
+	asked *Gateway // for clients of Sentinels; nil: none
 
 	mu        sync.Mutex // guards what follows; it is not held while anything is awaited
 	listening net.Addr   // of the entry; nil until it serves
@@ -101,6 +108,9 @@ func NewCluster(cfg ClusterConfig) *Cluster {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.table.Store(&nodeTable{})
 	c.round.init()
+	if s := cfg.Sentinel; s != nil && s.Listener != nil {
+		c.asked = c.newAsked()
+	}
 	c.entry = gateway.Server{
 		Name: cfg.Name, NewSession: c.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
@@ -114,6 +124,10 @@ func (c *Cluster) Serve(l net.Listener) error {
 	c.listening = l.Addr()
 	c.mu.Unlock()
 	go c.lookAround()
+	if c.cfg.Sentinel != nil {
+		go c.hearSentinels()
+		c.serveSentinel()
+	}
 	return c.entry.Serve(l)
 }
 
@@ -124,8 +138,11 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.closed = true
 	members := slices.Collect(maps.Values(c.members))
 	c.mu.Unlock()
-	errs := make([]error, len(members)+1)
+	errs := make([]error, len(members)+2)
 	var all sync.WaitGroup
+	if c.asked != nil {
+		all.Go(func() { errs[len(members)+1] = c.asked.Shutdown(ctx) })
+	}
 	all.Go(func() { errs[0] = c.entry.Shutdown(ctx) })
 	for i, m := range members {
 		all.Go(func() { errs[i+1] = m.gateway.Shutdown(ctx) })
@@ -158,7 +175,7 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	for _, m := range c.pick() {
 		dialed := time.Now()
 		if up, err := m.gateway.dial(ctx); err == nil {
-			return m.gateway.sessionOn(client, up, dialed)
+			return c.begun.add(m, m.gateway.sessionOn(client, up, dialed))
 		}
 	}
 	c.cfg.Stats.Error("upstream_unreachable")
@@ -169,6 +186,9 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 // pick returns the members in the order in which to try them: those that work take turns.
 func (c *Cluster) pick() []*member {
 	all := slices.Clone(c.table.Load().all)
+	if c.cfg.Sentinel != nil {
+		return slices.DeleteFunc(all, func(m *member) bool { return !m.node.Load().primary })
+	}
 	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary })
 	if working < 0 {
 		working = len(all)
@@ -200,7 +220,10 @@ func (c *Cluster) join(n *clusterNode) error {
 		return err
 	}
 	cfg := c.cfg.Config
-	cfg.Dial, cfg.cluster, cfg.member, cfg.Policy = c.dial(m, c.cfg.Stats), c, m, c.policy
+	cfg.Dial, cfg.member, cfg.Policy = c.dial(m, c.cfg.Stats), m, c.policy
+	if c.cfg.Sentinel == nil {
+		cfg.cluster = c
+	}
 	cfg.Upstream.Address = net.JoinHostPort(n.dialHost(), n.port)
 	if c.cfg.Dicts != nil {
 		cfg.Dicts = c.cfg.Dicts.Join(n.id, c.dial(m, nil))

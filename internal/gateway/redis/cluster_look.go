@@ -58,9 +58,9 @@ func (c *Cluster) report(err error) {
 	switch {
 	case !news:
 	case err != nil:
-		c.log.Warn("can't look at the cluster as it should be; the gateway's user needs +cluster|nodes", "err", err)
+		c.log.Warn("can't look at the servers as it should be", "err", err)
 	default:
-		c.log.Info("the cluster is in sight again")
+		c.log.Info("the servers are in sight again")
 	}
 }
 
@@ -69,6 +69,9 @@ var errOtherNode = errors.New("another node answers at the address")
 // look asks nodes, first the one that is given, until one has answered, and does what
 // follows from that.
 func (c *Cluster) look(first *member) error {
+	if c.cfg.Sentinel != nil {
+		return c.lookBySentinel()
+	}
 	var errs []error
 	for _, m := range c.toAsk(first) {
 		nodes, err := c.ask(c.dial(m, nil))
@@ -115,17 +118,21 @@ func (c *Cluster) toAsk(first *member) []*member {
 func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]clusterNode, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
 	defer cancel()
-	client := goredis.NewClient(&goredis.Options{
-		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		Username: c.cfg.Upstream.User, Password: c.cfg.Upstream.Password,
-		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
-	})
+	client := goredis.NewClient(askOptions(dial, c.cfg.Upstream.User, c.cfg.Upstream.Password))
 	defer client.Close()
 	text, err := client.ClusterNodes(ctx).Result()
 	if err != nil {
 		return nil, err
 	}
 	return parseNodes(text)
+}
+
+func askOptions(dial func(context.Context) (net.Conn, error), user, password string) *goredis.Options {
+	return &goredis.Options{
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		Username: user, Password: password,
+		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+	}
 }
 
 // update takes in what a node knows, which was reached at host.
@@ -200,6 +207,9 @@ func (c *Cluster) tabulate() {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.distance, b.distance))
 	})
 	c.table.Store(t)
+	if c.cfg.Sentinel != nil {
+		c.begun.cut(func(m *member) bool { return !m.node.Load().primary })
+	}
 	if c.cfg.Dicts != nil {
 		c.cfg.Dicts.Lead(t.primaries())
 	}
@@ -223,7 +233,7 @@ func (t *nodeTable) primaries() (ids []string) {
 // cluster, where near knows more than we do.
 func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, bool) {
 	if m := c.table.Load().find(near, host, port); m != nil {
-		return m.advertised, true
+		return c.placeOf(m), true
 	}
 	key := addressKey(host, port)
 	if c.odd.recent(key) {
@@ -233,7 +243,7 @@ func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, boo
 	defer cancel()
 	c.round.await(ctx, near)
 	if m := c.table.Load().find(near, host, port); m != nil {
-		return m.advertised, true
+		return c.placeOf(m), true
 	}
 	if c.odd.remember(key) {
 		c.log.Warn("no gateway stands for a node of the cluster: clients connect to it directly, and see sealed values", "node", key)
@@ -245,6 +255,9 @@ func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, boo
 func (t *nodeTable) find(near *member, host, port string) *member {
 	if host != "" && host != "?" {
 		return t.byAddress[addressKey(host, port)]
+	}
+	if near == nil {
+		return nil
 	}
 	for _, h := range near.node.Load().hosts() {
 		if m := t.byAddress[addressKey(h, port)]; m != nil {

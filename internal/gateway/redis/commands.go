@@ -84,7 +84,7 @@ pfadd:-2 pfcount:-2 pfdebug:3 pfmerge:-2 pfselftest:1
 blmove:6 blmpop:-5 blpop:-3 brpop:-3 brpoplpush:4 lindex:3 linsert:5 llen:2 lmove:5 lmpop:-4 lpop:-2
 lpos:-3 lpush:-3 lpushx:-3 lrange:4 lrem:4 lset:4 ltrim:4 rpop:-2 rpoplpush:3 rpush:-3 rpushx:-3
 publish:3 pubsub:-2 spublish:3
-sentinel:-2 acl:-2 bgrewriteaof:1 bgsave:-1 config:-2 dbsize:1 debug:-2
+acl:-2 bgrewriteaof:1 bgsave:-1 config:-2 dbsize:1 debug:-2
 failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2 module:-2 replconf:-1
 replicaof:3 role:1 save:1 shutdown:-1 slaveof:3 slowlog:-2 time:1
 sadd:-3 scard:2 sdiff:-2 sdiffstore:-3 sinter:-2 sintercard:-3 sinterstore:-3 sismember:3 smembers:2
@@ -187,6 +187,7 @@ var controlCommands = []command{
 	{name: "readonly", arity: 1, control: (*session).readOnly},
 	{name: "readwrite", arity: 1, control: (*session).readOnly},
 	{name: "cluster", arity: -2, control: (*session).clusterCommand},
+	{name: "sentinel", arity: -2, control: (*session).sentinelCommand},
 	{name: "command", arity: -1, control: (*session).command},
 	{name: "script", arity: -2, control: (*session).script},
 }

@@ -64,8 +64,9 @@ type Config struct {
 	Stats *gateway.Stats
 	Log   *slog.Logger
 
-	cluster *Cluster // of which the server is the member; nil: of none
-	member  *member
+	cluster  *Cluster // of which the server is the member; nil: of none
+	member   *member
+	sentinel bool // the servers are Sentinels, which watch the cluster's members
 }
 
 const defaultStall = 2 * time.Second
@@ -158,7 +159,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 }
 
 // sessionOn makes the session of a client and a connection upstream.
-func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) gateway.Session {
+func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) *session {
 	if g.cfg.Dicts != nil {
 		g.cfg.Dicts.Dialed()
 	}

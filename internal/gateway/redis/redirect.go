@@ -61,6 +61,14 @@ func (p *replyPump) carryCluster(sub string) error {
 		rename = func(t *tree) { t.renameSlots(to) }
 	case "shards":
 		rename = func(t *tree) { t.renameShards(to) }
+	case "get-master-addr-by-name":
+		return p.carryPrimary(to)
+	case "sentinels":
+		return p.carrySentinels()
+	case "masters", "replicas of":
+		rename = func(t *tree) { t.renameServer(to) }
+	case "master":
+		return p.carryWhole(func(t *tree) { t.renameServer(to) })
 	}
 	line, h, err := p.peek()
 	if err != nil {
@@ -82,6 +90,18 @@ func (p *replyPump) carryCluster(sub string) error {
 		}
 	}
 	return nil
+}
+
+// carryWhole is carryRenamed, but that errors pass.
+func (p *replyPump) carryWhole(rename func(*tree)) error {
+	_, h, err := p.peek()
+	if err != nil {
+		return err
+	}
+	if h.Kind == resp.Error {
+		return p.copy(shapeNone, nil)
+	}
+	return p.carryRenamed(rename)
 }
 
 func (p *replyPump) carryRenamed(rename func(*tree)) error {

@@ -89,6 +89,9 @@ func (p *replyPump) passUnasked(err error) error {
 		return err
 	}
 	p.mute = false
+	if p.s.g.cfg.sentinel {
+		return p.carrySentinelMessage()
+	}
 	if p.s.g.cfg.cluster != nil {
 		if ack, err := p.isAck(); err != nil || ack { // its slot has gone to another node
 			return p.copyUnaskedAck(err)
