@@ -287,6 +287,9 @@ func (m *Messages) task(k *Kind) task {
 	m.mu.Lock()
 	rule := *k.rule
 	m.mu.Unlock()
+	if rule.Auto {
+		rule.Setting = codec.Setting{Codec: codec.Zstd} // what the gateway chooses, if it compresses at all
+	}
 	rule.Setting.Level = cmp.Or(rule.Setting.Level, defaultWireLevel)
 	t := task{
 		rule: &policy.Rule{Name: rule.Name, Setting: rule.Setting}, samples: k.sampler.values(),

@@ -51,6 +51,23 @@ func (m *Messages) stepAll(t *testing.T) {
 	}
 }
 
+// A rule that leaves the choice to the gateway means zstd.
+func TestMessagesOfAutoRules(t *testing.T) {
+	m, _ := calls(t, 8<<20)
+	p, err := policy.NewMessages([]policy.MessageRule{{Name: "a", Auto: true, AutoDict: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, r := m.Kind(p.Rules()[0], "shop.sensors", policy.Reply), rand.New(rand.NewPCG(1, 2))
+	for range 900 {
+		k.Observe(reading(r, "thermo"), 100)
+	}
+	m.stepAll(t)
+	if d, _ := k.Dictionary(); d == nil {
+		t.Errorf("%+v", m.Status())
+	}
+}
+
 func TestMessagesGetADictionary(t *testing.T) {
 	m, now := calls(t, 8<<20)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -33,11 +33,18 @@ type topics struct {
 	m  map[string]*topic
 }
 
-// maxTopics bounds the memory; beyond it arbitrary ones are forgotten.
-const maxTopics = 4096
+// What is remembered: beyond it arbitrary topics are forgotten, and nothing is known of those
+// whose names together are longer.
+const (
+	maxTopics    = 4096
+	maxTopicName = 512 // bytes
+)
 
-// of returns the topic of a request.
+// of returns the topic of a request, nil if it has none to remember.
 func (t *topics) of(r *request) *topic {
+	if len(r.space)+len(r.name) > maxTopicName {
+		return nil
+	}
 	r.space = append(append(r.space, 0), r.name...) // as the key
 	key := r.space
 	r.space = r.space[:len(key)-1-len(r.name)]
@@ -70,7 +77,7 @@ func (t *topic) address(d policy.Direction, size int) policy.MessageAddress {
 // There is one for each namespace and direction: documents are alike there, and what
 // commands add has room in it too.
 func (g *Gateway) trainedKind(t *topic, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
-	if r == nil || !r.AutoDict {
+	if t == nil || r == nil || !r.AutoDict {
 		return nil
 	}
 	known := &t.trained[d-policy.Request]
