@@ -42,7 +42,7 @@ func (p *process) newAutodict(r *running, apply func(*policy.Policy), log *slog.
 	t := &p.started.Training
 	return autodict.New(autodict.Options{
 		By:         gatewayID(r.name),
-		Store:      r.keeper.dicts,
+		Store:      r.dictStore(),
 		Trainer:    p.trainer,
 		Apply:      apply,
 		Log:        log,

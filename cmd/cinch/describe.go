@@ -28,8 +28,6 @@ func (p *process) describe() admin.Description {
 		info := admin.GatewayInfo{Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String()}
 		if r.auto != nil {
 			describeRules(&info, r.auto.Policy())
-		} else if r.tarantool != nil {
-			describeRules(&info, l.policies[r.name])
 		} else if r.tunnelSetting != "" {
 			describeTunnel(&info, r)
 		} else {
@@ -105,7 +103,7 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 			continue
 		}
 		for _, s := range r.auto.Status() {
-			if d, ok := r.keeper.local.Get(s.Number); ok {
+			if d, ok := r.localDicts().Get(s.Number); ok {
 				add("", d)
 				in := &list[len(list)-1]
 				in.Gateway, in.Rule = r.name, s.Rule
@@ -114,10 +112,10 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		}
 	}
 	for _, r := range p.gateways {
-		if r.keeper == nil {
+		if r.auto == nil {
 			continue
 		}
-		for _, d := range r.keeper.local.All() {
+		for _, d := range r.localDicts().All() {
 			if !listed[d.Number()] {
 				add("", d)
 			}

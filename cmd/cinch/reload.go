@@ -55,10 +55,8 @@ func (p *process) putInForce(r *running, l *loaded) bool {
 			r.kinds.Resize(l.kindMemory(r.name))
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
-		r.keeper.adopt(l.named(r.name)) // no value names one before it is there
+		r.adopt(l.named(r.name)) // no value names one before it is there
 		r.auto.SetRules(l.rules(r.name))
-	case r.tarantool != nil && l.policies[r.name] != nil:
-		r.tarantool.gateway.SetPolicy(l.policies[r.name])
 	default:
 		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]
 		return false

@@ -8,11 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
+	"time"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
+	"github.com/cinch-layer/cinch/internal/policy"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -39,54 +43,113 @@ func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Ga
 	return list, nil
 }
 
-// tarantoolKeeper is a gateway's own access to its Tarantool server, where it reads the
-// schema. Its connection is made when it is first used.
+// tarantoolKeeper is a gateway's own access to its Tarantool server, where it reads the schema
+// and keeps the dictionaries that values name.
 type tarantoolKeeper struct {
-	gateway *tarantool.Gateway
-	options storetarantool.Options
+	conn  *storetarantool.Conn
+	local dict.Set
+	dicts *storetarantool.Dicts
+	log   *slog.Logger
 
-	mu   sync.Mutex
-	conn *storetarantool.Conn
+	ctx    context.Context // ends the work in the background
+	cancel context.CancelFunc
+	giveUp context.CancelFunc // ends what was begun for the last policy
 }
 
-func newTarantoolKeeper(up gateway.Upstream) *tarantoolKeeper {
+func newTarantoolKeeper(up gateway.Upstream, log *slog.Logger) *tarantoolKeeper {
 	up.Stats = nil // not clients' traffic
-	return &tarantoolKeeper{options: storetarantool.Options{
+	k := &tarantoolKeeper{log: log, giveUp: func() {}}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.conn = storetarantool.NewConn(storetarantool.Options{
 		Dial: func(ctx context.Context) (net.Conn, error) { return up.Dial(ctx) },
 		User: up.User, Password: up.Password,
 		Timeout: storeTimeout,
-	}}
+	})
+	k.dicts = storetarantool.NewDicts(k.conn, &k.local)
+	return k
 }
 
 // schema reads the server's schema.
 func (k *tarantoolKeeper) schema(ctx context.Context) (*storetarantool.Schema, error) {
-	c, err := k.connection(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return storetarantool.Load(ctx, c)
+	return storetarantool.Load(ctx, k.conn)
 }
 
-func (k *tarantoolKeeper) connection(ctx context.Context) (*storetarantool.Conn, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.conn != nil {
-		return k.conn, nil
+// adopt makes the dictionaries of a policy usable: files go into the server, and the others are
+// fetched from it. Until then values are sealed without. It does not block, and is not for
+// concurrent use.
+func (k *tarantoolKeeper) adopt(files []*codec.Dict, others []uint32) {
+	k.giveUp()
+	ctx, cancel := context.WithCancel(k.ctx)
+	k.giveUp = cancel
+	if len(files)+len(others) > 0 {
+		go k.keepAdopting(ctx, files, others)
 	}
-	c, err := storetarantool.Connect(ctx, k.options)
-	if err != nil {
-		return nil, err
+}
+
+func (k *tarantoolKeeper) keepAdopting(ctx context.Context, files []*codec.Dict, others []uint32) {
+	told := ""
+	for wait := firstRefetch; ; wait = min(2*wait, lastRefetch) {
+		err := k.tryAdopt(ctx, files, others)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			k.log.Info("the dictionaries that rules name are in the server", "dictionaries", len(files)+len(others))
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			k.log.Warn("a dictionary that rules name can't be used, so values are sealed without it", "err", err, "hint", "'cinch tarantool init' installs what keeps dictionaries")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
 	}
-	k.conn = c
-	return c, nil
+}
+
+func (k *tarantoolKeeper) tryAdopt(ctx context.Context, files []*codec.Dict, others []uint32) error {
+	if err := k.dicts.Publish(ctx, files...); err != nil {
+		return err
+	}
+	for _, n := range others {
+		if _, err := k.dicts.Dictionary(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *tarantoolKeeper) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.conn != nil {
-		k.conn.Close()
+	k.giveUp()
+	k.cancel()
+	k.conn.Close()
+}
+
+// dictStore is where the gateway keeps the dictionaries that its values name.
+func (r *running) dictStore() autodict.Store {
+	if r.tarantool != nil {
+		return r.tarantool.dicts
 	}
+	return r.keeper.dicts
+}
+
+// localDicts are the dictionaries that a gateway to a store holds.
+func (r *running) localDicts() *dict.Set {
+	if r.tarantool != nil {
+		return &r.tarantool.local
+	}
+	return &r.keeper.local
+}
+
+// adopt makes the dictionaries of a policy usable.
+func (r *running) adopt(files []*codec.Dict, others []uint32) {
+	if r.tarantool != nil {
+		r.tarantool.adopt(files, others)
+		return
+	}
+	r.keeper.adopt(files, others)
 }
 
 var sqlModes = map[string]tarantool.SQLMode{
@@ -96,14 +159,18 @@ var sqlModes = map[string]tarantool.SQLMode{
 
 // addTarantool makes r a gateway to a Tarantool server.
 func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
-	k := newTarantoolKeeper(r.upstream)
-	k.gateway = tarantool.NewGateway(tarantool.Config{
+	k := newTarantoolKeeper(r.upstream, log)
+	var made *tarantool.Gateway
+	r.tarantool = k
+	r.auto = p.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) }, log)
+	made = tarantool.NewGateway(tarantool.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,
 		TLS:      tls,
-		Policy:   l.policies[g.Name],
 		Engine:   p.engine,
 		Schema:   k.schema,
+		Dicts:    k.dicts,
+		Sampler:  r.auto,
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
@@ -113,5 +180,6 @@ func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tl
 		Stats:    r.stats,
 		Log:      log,
 	})
-	r.gateway, r.tarantool = k.gateway, k
+	r.gateway = made
+	r.auto.SetRules(l.rules(g.Name))
 }

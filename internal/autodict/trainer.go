@@ -340,7 +340,7 @@ const hopeless = 1e6
 // valueType is what to account values as: which of the rule's types a sample came from
 // is not known.
 func valueType(r *policy.Rule) policy.Type {
-	for _, t := range []policy.Type{policy.String, policy.Hash} {
+	for _, t := range []policy.Type{policy.String, policy.Hash, policy.Tuple, policy.Argument} {
 		if r.Types&t != 0 {
 			return t
 		}

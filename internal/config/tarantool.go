@@ -71,6 +71,7 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	not("key", r.Key != other.Key)
 	not("db", r.DB != nil)
 	not("type", !slices.Equal(r.Type, other.Type))
+	not("no_sample", len(r.NoSample) > 0)
 	v.glob(path+".space", r.TupleSpace)
 	v.glob(path+".function", r.Function)
 	switch {
