@@ -58,7 +58,7 @@ A pair of --tunnel and --tunnel-exit carries any TCP protocol, compressed betwee
 
 Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
 Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values, zstd-3, which --rule
-replaces; gRPC messages, zstd-1; MongoDB messages, zstd-3. Tarantool's are all fields that nothing in the server computes on, zstd-3.
+replaces; gRPC messages, zstd; MongoDB messages, zstd-3. Tarantool's are all fields that nothing in the server computes on, zstd-3.
 
 The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
 drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries

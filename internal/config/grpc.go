@@ -42,10 +42,11 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 }
 
 // DefaultGRPCRule is what gRPC gateways get that no file describes: all messages from 64
-// bytes on, both ways, zstd level 1, which the next hop may or may not take.
+// bytes on, both ways, zstd at its default for messages, which the next hop may or may not
+// take.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
-	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}
+	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}
 	return r
 }
 
