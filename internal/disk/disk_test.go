@@ -1,0 +1,299 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+func engine() *codec.Engine { return codec.New(codec.Options{}) }
+
+func noise(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+var words = strings.Fields("alpha beta gamma delta order item table chair lamp noodle soup rice curry grill garlic pepper onion tomato basil cheese bread butter honey")
+
+func prose(r *rand.Rand, n int) []byte {
+	var b bytes.Buffer
+	for b.Len() < n {
+		fmt.Fprintf(&b, `{"id":%d,"word":%q,"total":%d},`, r.IntN(1e6), words[r.IntN(len(words))], r.IntN(300))
+	}
+	return b.Bytes()[:n]
+}
+
+// What the old LZ4 writes is LZ4: today's decoder reads it.
+func TestOldLZ4(t *testing.T) {
+	var s lz4State
+	e, r := engine(), rand.New(rand.NewPCG(1, 1))
+	inputs := [][]byte{nil, {1}, bytes.Repeat([]byte{7}, 12), bytes.Repeat([]byte{7}, 13), bytes.Repeat([]byte("ab"), 40000), make([]byte, 128<<10)}
+	for _, n := range []int{14, 100, 4096, 65536 + 10, 65536 + 11, 65536 + 12, 128 << 10, 1 << 20} {
+		inputs = append(inputs, prose(r, n), append(noise(r, n/2), prose(r, n-n/2)...), append(prose(r, n/2), prose(r, n-n/2)...))
+	}
+	for _, in := range inputs {
+		out, ok := s.compress([]byte("before"), in, len(in)+len(in)/255+16)
+		if !ok || !bytes.HasPrefix(out, []byte("before")) {
+			t.Errorf("%d bytes: %v", len(in), ok)
+			continue
+		}
+		if len(in) == 0 {
+			continue
+		}
+		back, err := e.Decompress(nil, out[6:], codec.LZ4, len(in), nil)
+		if err != nil || !bytes.Equal(back, in) {
+			t.Errorf("%d bytes come back as %d: %v", len(in), len(back), err)
+		}
+	}
+	if _, ok := s.compress(nil, noise(r, 8192), 8192*7/8); ok {
+		t.Error("noise got smaller")
+	}
+}
+
+func FuzzOldLZ4(f *testing.F) {
+	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbb"), 3)
+	f.Fuzz(func(t *testing.T, in []byte, times int) {
+		in = bytes.Repeat(in, 1+max(times, -times)%2000)
+		if len(in) == 0 || len(in) > 1<<20 {
+			return
+		}
+		var s lz4State
+		out, ok := s.compress(nil, in, len(in)+len(in)/255+16)
+		back, err := engine().Decompress(nil, out, codec.LZ4, len(in), nil)
+		if !ok || err != nil || !bytes.Equal(back, in) {
+			t.Errorf("%d bytes: %v, %v", len(in), ok, err)
+		}
+	})
+}
+
+// One test for each rule of a record.
+func TestZFSRecord(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	random := noise(r, 1<<20)
+	// So many random bytes and zeros behind them: of a length that is known.
+	mixed := func(size, random_ int) []byte {
+		return append(append([]byte{}, random[:random_]...), make([]byte, size-random_)...)
+	}
+	for _, c := range []struct {
+		name string
+		z    ZFS
+		data []byte
+		want Block
+	}{
+		{"off", ZFS{Compression: "off", Ashift: 12}, make([]byte, 8192), Block{8192, 8192}},
+		{"a hole", ZFS{Compression: "lz4", Ashift: 12}, make([]byte, 8192), Block{0, 0}},
+		{"noise stays", ZFS{Compression: "lz4", Ashift: 12}, random[:8192], Block{8192, 8192}},
+		{"8K on 4K sectors is 4K at best", ZFS{Compression: "zstd-9", Ashift: 12}, mixed(8192, 200), Block{8192, 4096}},
+		{"8K on 512 bytes", ZFS{Compression: "lz4", Ashift: 9}, mixed(8192, 900), Block{8192, 1024}},
+		{"embedded", ZFS{Compression: "lz4", Ashift: 12}, mixed(8192, 20), Block{8192, 0}},
+		{"just embedded not", ZFS{Compression: "lz4", Ashift: 9}, mixed(8192, 120), Block{8192, 512}},
+		{"within 12.5%", ZFS{Compression: "lz4", Ashift: 9}, mixed(16384, 14000), Block{16384, 14336}},
+		{"not 12.5%", ZFS{Compression: "lz4", Ashift: 9}, mixed(16384, 14320), Block{16384, 16384}},
+		{"rounded up to the whole is raw", ZFS{Compression: "lz4", Ashift: 12}, mixed(16384, 13000), Block{16384, 16384}},
+		{"the limit cut to sectors", ZFS{Compression: "lz4", Ashift: 12, CapToSector: true}, mixed(32768, 26000), Block{32768, 28672}},
+		{"the limit cut to sectors, above it", ZFS{Compression: "lz4", Ashift: 12, CapToSector: true}, mixed(32768, 28640), Block{32768, 32768}},
+		{"on is lz4", ZFS{Compression: "on", Ashift: 9}, mixed(8192, 900), Block{8192, 1024}},
+		{"early abort", ZFS{Compression: "zstd-3", Ashift: 12}, random[:128<<10], Block{128 << 10, 128 << 10}},
+		{"zstd", ZFS{Compression: "zstd-3", Ashift: 12}, mixed(128<<10, 10000), Block{128 << 10, 12288}},
+		{"gzip", ZFS{Compression: "gzip-6", Ashift: 12}, mixed(128<<10, 10000), Block{128 << 10, 12288}},
+	} {
+		c.z.Recordsize = 128 << 10
+		if err := c.z.Prepare(); err != nil {
+			t.Fatal(c.name, err)
+		}
+		if got := c.z.record(&compressor{engine: engine()}, c.data); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct{ physical, disks, parity, want int }{
+		{4096, 3, 1, 8192}, {8192, 3, 1, 16384}, {131072, 3, 1, 196608}, {131072, 6, 2, 196608}, {0, 6, 2, 0},
+	} {
+		if got := Raidz(c.physical, 4096, c.disks, c.parity); got != c.want {
+			t.Errorf("raidz%d of %d disks: %d bytes take %d, want %d", c.parity, c.disks, c.physical, got, c.want)
+		}
+	}
+	z := ZFS{Recordsize: 128 << 10}
+	for size, want := range map[int64]int{1: 512, 513: 1024, 128 << 10: 128 << 10, 128<<10 + 1: 128 << 10} {
+		if got := z.fileRecord(size); got != want {
+			t.Errorf("a file of %d has records of %d, want %d", size, got, want)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for _, text := range []string{"zstd-20", "zstd-0", "gzip-10", "lzma", "lz4-3", "zstd-fast-5", "zstd-x", ""} {
+		if err := (&ZFS{Recordsize: 8192, Ashift: 12, Compression: text}).Prepare(); !errors.Is(err, ErrSetting) {
+			t.Errorf("zfs %q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"zstd:16", "zstd:0", "zlib:10", "lz4", "zstd:", ""} {
+		if err := (&Btrfs{Compression: text}).Prepare(); !errors.Is(err, ErrSetting) {
+			t.Errorf("btrfs %q: %v", text, err)
+		}
+	}
+	for _, z := range []ZFS{{Recordsize: 1000, Ashift: 12}, {Recordsize: 8192, Ashift: 5}} {
+		if err := z.Prepare(); !errors.Is(err, ErrSetting) {
+			t.Errorf("%+v: %v", z, err)
+		}
+	}
+}
+
+func TestHeuristic(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	if !compressible(prose(r, 100000)) || !compressible(make([]byte, 4096)) || !compressible(bytes.Repeat(noise(r, 4096), 32)) {
+		t.Error("no to what compresses")
+	}
+	if compressible(noise(r, 128<<10)) {
+		t.Error("yes to noise")
+	}
+}
+
+// adversarial is a directory with what is hard to get right.
+func adversarial(t *testing.T) string {
+	t.Helper()
+	dir, r := t.TempDir(), rand.New(rand.NewPCG(3, 4))
+	put := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		put(fmt.Sprintf("text-%d", i), prose(r, 300000+r.IntN(1<<20)))
+		put(fmt.Sprintf("noise-%d", i), noise(r, 100000+r.IntN(500000)))
+		put(fmt.Sprintf("prefix-%d", i), append(noise(r, 200000), prose(r, 800000)...))
+		put(fmt.Sprintf("later-%d", i), append(prose(r, 800000), noise(r, 700000)...))
+		put(fmt.Sprintf("zeros-%d", i), make([]byte, 700000))
+		put(fmt.Sprintf("tiny-%d", i), prose(r, 1+r.IntN(3000)))
+		put(fmt.Sprintf("small-%d", i), prose(r, 3000+r.IntN(3000)))
+		var turns []byte
+		for k := range 30 {
+			if k%2 == 0 {
+				turns = append(turns, noise(r, 32<<10)...)
+			} else {
+				turns = append(turns, prose(r, 32<<10)...)
+			}
+		}
+		put(fmt.Sprintf("turns-%d", i), turns)
+	}
+	return dir
+}
+
+// A sample is near the whole, and its interval covers it.
+func TestSample(t *testing.T) {
+	dir := adversarial(t)
+	o := Options{Engine: engine(), ZFS: []ZFS{{Recordsize: 8 << 10, Ashift: 9, Compression: "lz4"}}}
+	whole, err := Compute(context.Background(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth, covered := whole.Estimates[0].Ratio, 0
+	for seed := range uint64(20) {
+		o.Sample, o.Seed = 2000, seed
+		some, err := Compute(context.Background(), dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := some.Estimates[0]
+		if some.Computed < 1990 || some.Computed > 2010 || e.Margin <= 0 {
+			t.Errorf("%d records, %+v", some.Computed, e)
+		}
+		if d := (e.Ratio - truth) / truth; d > 0.02 || d < -0.02 {
+			t.Errorf("seed %d: %.4f, in truth %.4f", seed, e.Ratio, truth)
+		}
+		if e.Ratio-e.Margin <= truth && truth <= e.Ratio+e.Margin {
+			covered++
+		}
+	}
+	t.Logf("%d records, ratio %.3f; %d of 20 intervals cover it", whole.Records, truth, covered)
+	if covered < 19 {
+		t.Errorf("%d of 20 intervals cover the truth", covered)
+	}
+}
+
+// compsize's table: type, percent, disk usage, uncompressed, referenced.
+var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)`)
+
+// The estimate is what a real btrfs then takes, as compsize counts it.
+func TestRealBtrfs(t *testing.T) {
+	for _, program := range []string{"mkfs.btrfs", "compsize", "mount"} {
+		if _, err := exec.LookPath(program); err != nil || os.Getuid() != 0 {
+			t.Skip("takes root, mkfs.btrfs and compsize:", err)
+		}
+	}
+	dir := adversarial(t)
+	if real := os.Getenv("CINCH_DISK_DIR"); real != "" {
+		dir = real
+	}
+	for _, b := range btrfsSettings() {
+		name := b.Compression
+		if b.Force {
+			name += " force"
+		}
+		t.Run(name, func(t *testing.T) {
+			r, err := Compute(context.Background(), dir, Options{Engine: testEngine(), Btrfs: []Btrfs{b}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk := realBtrfs(t, dir, b)
+			e := r.Estimates[0]
+			d := float64(e.Physical-disk) / float64(disk)
+			t.Logf("estimate %d, compsize %d: %+.3f%%", e.Physical, disk, 100*d)
+			if limit := btrfsLimit(b); d > limit || d < -limit {
+				t.Errorf("estimate %d, compsize %d: off by %.2f%%", e.Physical, disk, 100*d)
+			}
+		})
+	}
+}
+
+func realBtrfs(t *testing.T, from string, b Btrfs) int64 {
+	t.Helper()
+	image, mnt := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	f, err := os.Create(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(3 << 30); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			t.Skipf("%s %s: %v\n%s", name, args, err, out)
+		}
+		return string(out)
+	}
+	option := "compress="
+	if b.Force {
+		option = "compress-force="
+	}
+	run("mkfs.btrfs", "-q", image)
+	run("mount", "-o", "loop,"+option+b.Compression, image, mnt)
+	defer func() { _ = exec.Command("umount", mnt).Run() }()
+	run("cp", "-r", from+"/.", mnt)
+	run("sync", "-f", mnt)
+	m := compsizeTotal.FindStringSubmatch(run("compsize", "-b", mnt))
+	if m == nil {
+		t.Fatal("compsize printed no total")
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,203 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// ErrSetting: a text that is no compression setting of the filesystem.
+var ErrSetting = errors.New("no such compression")
+
+// ZFS is how a dataset is set up. Its sizes are in bytes.
+type ZFS struct {
+	Recordsize  int
+	Ashift      int    // 9 or 12: sectors of 512 or 4096 bytes
+	Compression string // "off", "lz4", "zle" is not known; "zstd-3", "zstd-fast-5", "gzip-6"
+
+	// Disks and Parity are of a RAIDZ; 0: none.
+	Disks, Parity int
+
+	// NoEarlyAbort is for ZFS before 2.2, which runs zstd on everything.
+	NoEarlyAbort bool
+	// CapToSector is for ZFS 2.3 and newer, which rounds the most that a compressed record may
+	// take down to whole sectors.
+	CapToSector bool
+
+	alg   string
+	level int
+}
+
+// Early abort: records of this size and more, at these levels and higher.
+const (
+	abortBytes = 128 << 10
+	abortLevel = 3
+)
+
+// embeddedMost is what fits into a block pointer.
+const embeddedMost = 112
+
+// zstdHeader is ZFS's own, before the frame: its length, level and version.
+const zstdHeader = 8
+
+// Prepare checks the settings. It has to be called once.
+func (z *ZFS) Prepare() error {
+	if z.Recordsize < 512 || z.Recordsize > 16<<20 || z.Recordsize&(z.Recordsize-1) != 0 {
+		return fmt.Errorf("%w: a recordsize of %d", ErrSetting, z.Recordsize)
+	}
+	if z.Ashift < 9 || z.Ashift > 16 {
+		return fmt.Errorf("%w: an ashift of %d", ErrSetting, z.Ashift)
+	}
+	if z.Disks != 0 && (z.Parity < 1 || z.Parity > 3 || z.Disks <= z.Parity || z.Disks > 255) {
+		return fmt.Errorf("%w: raidz%d of %d disks", ErrSetting, z.Parity, z.Disks)
+	}
+	name, number, found := strings.Cut(z.Compression, "-")
+	if fast, ok := strings.CutPrefix(z.Compression, "zstd-fast-"); ok {
+		return fmt.Errorf("%w: zstd-fast-%s is not computed; zstd-1 takes a little less", ErrSetting, fast)
+	}
+	var err error
+	if z.level = 0; found {
+		if z.level, err = strconv.Atoi(number); err != nil {
+			return fmt.Errorf("%w: %q", ErrSetting, z.Compression)
+		}
+	}
+	z.alg = name
+	most := map[string]int{"off": 0, "on": 0, "lz4": 0, "zstd": 19, "gzip": 9}
+	switch limit, ok := most[name]; {
+	case !ok, found && (z.level < 1 || z.level > limit):
+		return fmt.Errorf("%w: %q", ErrSetting, z.Compression)
+	case name == "on":
+		z.alg = "lz4"
+	case name == "zstd" && !found:
+		z.level = 3
+	case name == "gzip" && !found:
+		z.level = 6
+	}
+	return nil
+}
+
+// Sector is the smallest thing that is written, in bytes.
+func (z *ZFS) Sector() int { return 1 << z.Ashift }
+
+// Block says what a record of ZFS takes. For a hole both are 0.
+type Block struct{ Logical, Physical int }
+
+// compressor holds states and buffers. It is not for concurrent use.
+type compressor struct {
+	engine *codec.Engine
+	lz4    lz4State
+	buf    []byte
+}
+
+// Record computes one record, whose length is the logical one.
+func (z *ZFS) record(c *compressor, data []byte) Block {
+	size := len(data)
+	if z.alg == "off" {
+		return Block{size, size}
+	}
+	if isZero(data) {
+		return Block{}
+	}
+	most := size - size/8
+	if z.CapToSector {
+		most -= most % z.Sector()
+	}
+	n, ok := z.compress(c, data, most)
+	if !ok || n > most {
+		return Block{size, size}
+	}
+	if n <= embeddedMost {
+		return Block{size, 0}
+	}
+	return Block{size, min(roundUp(n, z.Sector()), size)}
+}
+
+// compress returns the length of the compressed record, if it is at most that.
+func (z *ZFS) compress(c *compressor, data []byte, most int) (int, bool) {
+	switch z.alg {
+	case "lz4":
+		return c.oldLZ4(data, most)
+	case "gzip":
+		return c.length(data, codec.Setting{Codec: codec.Zlib, Level: z.level}, 0)
+	}
+	if !z.NoEarlyAbort && z.level >= abortLevel && len(data) >= abortBytes {
+		if _, ok := c.oldLZ4(data, most); !ok {
+			if n, ok := c.length(data, codec.Setting{Codec: codec.Zstd, Level: 1}, zstdBytes(len(data))); !ok || n > most {
+				return 0, false
+			}
+		}
+	}
+	return c.length(data, codec.Setting{Codec: codec.Zstd, Level: z.level}, zstdBytes(len(data)))
+}
+
+// zstdBytes is what ZFS's frames have and ours don't, less the content size, which they
+// don't have: they say their window in one byte.
+func zstdBytes(size int) int {
+	switch {
+	case size < 256:
+		return zstdHeader
+	case size < 1<<16+256:
+		return zstdHeader - 1
+	}
+	return zstdHeader - 3
+}
+
+// oldLZ4 has a header of 4 bytes.
+func (c *compressor) oldLZ4(data []byte, most int) (int, bool) {
+	var ok bool
+	c.buf, ok = c.lz4.compress(c.buf[:0], data, most-4)
+	return len(c.buf) + 4, ok
+}
+
+func (c *compressor) length(data []byte, s codec.Setting, more int) (int, bool) {
+	out, err := c.engine.Compress(c.buf[:0], data, s, nil)
+	if err != nil {
+		return 0, false
+	}
+	c.buf = out
+	return len(out) + more, true
+}
+
+// Raidz is how many bytes a block takes on disks of which parity are redundant: parity for
+// each row, and a multiple of parity+1 sectors, so that no hole is too small to be used.
+func Raidz(physical, sector, disks, parity int) int {
+	if physical == 0 {
+		return 0
+	}
+	s := (physical + sector - 1) / sector
+	rows := (s + disks - parity - 1) / (disks - parity)
+	return roundUp(s+parity*rows, parity+1) * sector
+}
+
+// fileRecords is how a file is cut: one record of its own size, rounded up to 512 bytes, or
+// full records, the last one with zeros behind it.
+func (z *ZFS) fileRecord(size int64) int {
+	if size <= int64(z.Recordsize) {
+		return roundUp(int(size), 512)
+	}
+	return z.Recordsize
+}
+
+// metadata estimates the bytes of indirect blocks and dnodes, which count in both figures.
+func (z *ZFS) metadata(files, blocks int64) int64 {
+	indirect := int64(0)
+	if blocks > 1 {
+		perBlock := int64(roundUp(40*1024, z.Sector()))
+		indirect = (blocks*perBlock + 1023) / 1024
+	}
+	return indirect + files*4096/32
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
