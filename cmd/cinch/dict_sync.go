@@ -46,11 +46,14 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 		return err
 	}
 	defer w.close()
-	held, err := storeredis.Held(ctx, w.dicts.nodes)
+	if w.nodes == nil {
+		return errors.New("replicas of Tarantool receive dictionaries by themselves: there is nothing to put onto others")
+	}
+	held, err := storeredis.Held(ctx, w.nodes.nodes)
 	if err != nil {
 		return w.failure(err)
 	}
-	copied, err := storeredis.Spread(ctx, w.dicts.nodes, held, w.dicts.Dictionary, func(d *codec.Dict, node int) {
+	copied, err := storeredis.Spread(ctx, w.nodes.nodes, held, w.nodes.Dictionary, func(d *codec.Dict, node int) {
 		fmt.Fprintf(out, "%08x: put onto %s\n", d.Number(), w.store.Nodes()[node].Name())
 	})
 	if err != nil {
@@ -66,10 +69,10 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 // name: readers that ask a value's own node alone, or another cluster that the node is
 // restored to, would not find it.
 func (w *where) lacking(ctx context.Context, r *pack.Report) (missing []string, err error) {
-	if !w.store.Cluster() {
+	if w.tuples != nil || !w.store.Cluster() {
 		return nil, nil
 	}
-	held, err := storeredis.Held(ctx, w.dicts.nodes)
+	held, err := storeredis.Held(ctx, w.nodes.nodes)
 	if err != nil {
 		return nil, w.failure(err)
 	}

@@ -28,7 +28,7 @@ type packOptions struct {
 }
 
 func newPackCommand() *cobra.Command {
-	o := packOptions{walkOptions: walkOptions{verb: "packing"}}
+	o := packOptions{walkOptions: walkOptions{verb: "packing"}, whereOptions: whereOptions{sealing: true}}
 	cmd := &cobra.Command{
 		Use:   "pack [URL]",
 		Short: "Seal the values that are in a store already",
@@ -78,6 +78,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	if err != nil {
 		return err
 	}
+	o.readOnly = o.dryRun
 	w, err := o.open(ctx)
 	if err != nil {
 		return err
@@ -116,7 +117,11 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	if o.dryRun {
 		ready = func(uint32) bool { return true }
 	}
-	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
+	task := &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
+	if w.tuples != nil {
+		task.Rule = w.tuples.rules(rules)
+	}
+	p.Task = task
 	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
@@ -149,6 +154,9 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 }
 
 func (o *packOptions) checkPolicy(w *where) error {
+	if w.tuples != nil && (o.idleBelow > 0 || o.freqAbove > 0) {
+		return errors.New("--skip-idle-below and --skip-freq-above are for Redis: Tarantool does not count the use of tuples")
+	}
 	if w.policy.Off {
 		return ui.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/store"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -82,7 +81,7 @@ func (o *walkOptions) check() error {
 func (o *walkOptions) options(w *where) (pack.Options, error) {
 	p := pack.Options{
 		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec,
-		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: storeredis.Unavailable, Stop: o.stop,
+		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.unavailable, Stop: o.stop,
 	}
 	k, n, ok := strings.Cut(o.worker, "/")
 	var err, err2 error
@@ -139,7 +138,7 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 		} else {
 			all.Join(&report)
 		}
-		if pack.Final(err) || p.Sample > 0 || err != nil && !storeredis.Unavailable(err) || !w.moved(ctx) {
+		if pack.Final(err) || p.Sample > 0 || err != nil && !w.unavailable(err) || !w.moved(ctx) {
 			break
 		}
 		show.tell(pack.Event{Notice: "slots of the cluster have moved meanwhile, so once more"})
@@ -209,7 +208,7 @@ func (w *where) runFailure(err error, stateFile string) error {
 	case errors.Is(err, pack.ErrNoDictionary):
 		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
 	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
-		return ui.WithHint(err, "raise maxmemory; what is done stays done")
+		return ui.WithHint(err, "raise %s; what is done stays done", w.memoryLimit())
 	case errors.Is(err, store.ErrReadOnly):
 		return ui.WithHint(err, "it was the primary before: give the address of the new one")
 	}
@@ -294,6 +293,7 @@ func reportJSON(r *pack.Report) map[string]any {
 		"opens": r.Opens, "raced": r.Raced, "rebuilt": r.Rebuilt, "problems": r.Problems,
 		"damaged": r.Damaged, "dictionary_missing": r.Missing,
 		"memory_usage_sampled": r.Sampled, "memory_usage_before": r.SampleBefore, "memory_usage_after": r.SampleBytes,
+		"tuple_bytes_before": r.TuplesBefore, "tuple_bytes_after": r.TuplesAfter,
 		"used_memory_before": r.UsedBefore, "used_memory_after": r.UsedAfter, "seconds": r.Took.Seconds(),
 	}
 }
@@ -337,7 +337,10 @@ func (o *walkOptions) table(r *pack.Report, done string) error {
 	if r.Problems > 0 {
 		add("problems", "%d", r.Problems)
 	}
-	add("used_memory, with all that went on", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
+	if r.TuplesBefore > 0 {
+		add("tuples of these spaces", "%s -> %s (%s)", ui.Size(r.TuplesBefore), ui.Size(r.TuplesAfter), change(r.TuplesBefore, r.TuplesAfter))
+	}
+	add("used memory, with all that went on", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
 	add("time", "%s", r.Took.Round(time.Millisecond))
 	return ui.Table(o.out, []string{"what", "how much"}, rows)
 }

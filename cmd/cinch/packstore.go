@@ -26,6 +26,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -41,6 +42,8 @@ type whereOptions struct {
 	dbs        []int
 	dictFiles  []string
 	zstd       string
+	sealing    bool // it is about what rules cover, not about all that is stored
+	readOnly   bool // nothing is replaced, so a replica will do (Tarantool)
 }
 
 func (o *whereOptions) flags(cmd *cobra.Command) {
@@ -66,8 +69,10 @@ func (o *whereOptions) take(args []string) error {
 	switch {
 	case o.url == "" && o.configFile == "":
 		return ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE")
-	case o.url != "" && !isStoreURL(o.url):
-		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://… or unix:///path")
+	case o.url != "" && !isStoreURL(o.url) && !isTarantoolURL(o.url):
+		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://…, unix:///path or tarantool://host:3301")
+	case isTarantoolURL(o.url) && len(o.dbs) > 0:
+		return ui.WithHint(errors.New("--db is for Redis"), "choose spaces by rules: --rule 'space=docs,field=body,setting=zstd-3'")
 	case o.gateway != "" && o.configFile == "":
 		return ui.WithHint(errors.New("--gateway is the name of a gateway in a configuration file"), "give the file with --config")
 	case len(o.rules) > 0 && o.configFile != "":
@@ -82,7 +87,7 @@ func (o *whereOptions) takeDB() error {
 	if err != nil {
 		return errors.New("the URL can't be read") // not shown: it may hold a password
 	}
-	if path := strings.Trim(u.Path, "/"); path != "" && u.Scheme != "unix" {
+	if path := strings.Trim(u.Path, "/"); path != "" && u.Scheme != "unix" && !isTarantoolURL(o.url) {
 		db, err := strconv.Atoi(path)
 		if err != nil || db < 0 {
 			return fmt.Errorf("%s: %q is no database's number", redactURL(o.url), path)
@@ -114,15 +119,22 @@ type where struct {
 	files    []*codec.Dict
 	dbs      []int
 
-	store  *storeredis.Store
-	layout string // of a cluster, when it was opened
-	dicts  *nodeDicts
-	stop   context.CancelFunc // ends what runs in the background
+	sealing, readOnly bool // see whereOptions
+
+	dicts storeDicts
+	stop  context.CancelFunc // ends what runs in the background
+
+	store  *storeredis.Store // of Redis
+	layout string            // of a cluster, when it was opened
+	nodes  *nodeDicts
+
+	tuples *tupleStore // of Tarantool
+	local  dict.Set
 }
 
 // open reads the configuration and connects.
 func (o *whereOptions) open(ctx context.Context) (*where, error) {
-	w := &where{stop: func() {}}
+	w := &where{stop: func() {}, sealing: o.sealing, readOnly: o.readOnly}
 	if err := o.configure(w); err != nil {
 		return nil, err
 	}
@@ -144,6 +156,9 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 
 // connect opens the store at all nodes that it has now.
 func (w *where) connect(ctx context.Context) (err error) {
+	if w.gateway.Protocol == config.Tarantool {
+		return w.connectTarantool(ctx)
+	}
 	var dicts atomic.Pointer[nodeDicts]
 	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{
 		Client: clientOptions(w.upstream), DBs: w.dbs,
@@ -162,18 +177,19 @@ func (w *where) connect(ctx context.Context) (err error) {
 		return w.failure(err)
 	}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if w.dicts, err = newNodeDicts(ctx, w.store, w.files); err != nil {
+	if w.nodes, err = newNodeDicts(ctx, w.store, w.files); err != nil {
 		w.close()
 		return err
 	}
-	dicts.Store(w.dicts)
+	w.dicts = w.nodes
+	dicts.Store(w.nodes)
 	return nil
 }
 
 // moved reports whether the cluster's slots are with others than when it was opened, and
 // connects to those.
 func (w *where) moved(ctx context.Context) bool {
-	if !w.store.Cluster() {
+	if w.tuples != nil || !w.store.Cluster() {
 		return false
 	}
 	layout, err := w.store.Layout(ctx)
@@ -186,6 +202,10 @@ func (w *where) moved(ctx context.Context) bool {
 
 func (w *where) close() {
 	w.stop()
+	if w.tuples != nil {
+		w.tuples.conn.Close()
+		return
+	}
 	w.store.Close()
 }
 
@@ -198,6 +218,9 @@ func (o *whereOptions) configure(w *where) error {
 			return withCode(exitConfig, err)
 		}
 		more = []config.Gateway{config.RedisGateway("store", config.DefaultListen, o.url, rules)}
+		if isTarantoolURL(o.url) {
+			more = []config.Gateway{config.TarantoolGateway("store", config.DefaultListen, o.url, rules)}
+		}
 	}
 	overrides := config.FromEnvironment(os.Getenv)
 	if o.zstd != "" {
@@ -277,6 +300,9 @@ func clientOptions(up gateway.Upstream) redis.Options {
 
 // failure words an error of the store, and gives it its exit code.
 func (w *where) failure(err error) error {
+	if w.tuples != nil {
+		return tarantoolFailure(w.name, err)
+	}
 	if errors.Is(err, storeredis.ErrReplica) {
 		return ui.WithHint(fmt.Errorf("%s: %w", w.name, err), "give the address of the primary")
 	}
@@ -287,7 +313,28 @@ func (w *where) failure(err error) error {
 }
 
 // targets are what a run walks over.
-func (w *where) targets() []pack.Target { return targetsOf(w.store) }
+func (w *where) targets() []pack.Target {
+	if w.tuples != nil {
+		return w.tuples.targets()
+	}
+	return targetsOf(w.store)
+}
+
+// unavailable reports that trying again makes sense.
+func (w *where) unavailable(err error) bool {
+	if w.tuples != nil {
+		return storetarantool.Unavailable(err)
+	}
+	return storeredis.Unavailable(err)
+}
+
+// memoryLimit is what the server calls its limit.
+func (w *where) memoryLimit() string {
+	if w.tuples != nil {
+		return "memtx_memory"
+	}
+	return "maxmemory"
+}
 
 func targetsOf(s *storeredis.Store) []pack.Target {
 	var targets []pack.Target

@@ -113,12 +113,13 @@ func matching(pattern string) func(string, []byte) bool {
 // checkRoom estimates node by node whether the plain values will fit.
 func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
 	p.DryRun, p.Sample, p.NoBackoff = true, roomSample, true
-	for _, n := range w.store.Nodes() {
+	byNode := make(map[pack.Node][]pack.Target)
+	for _, t := range p.Targets {
+		byNode[t.Node] = append(byNode[t.Node], t)
+	}
+	for n, targets := range byNode {
 		q := p
-		q.Targets = nil
-		for _, s := range n.Spaces() {
-			q.Targets = append(q.Targets, pack.Target{Node: n, Space: s})
-		}
+		q.Targets = targets
 		report, err := pack.Run(ctx, q)
 		if err != nil {
 			return w.runFailure(err, "")
@@ -132,7 +133,7 @@ func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
 		if limit > 0 && need > 0 && m.Used+need > limit {
 			return ui.WithHint(fmt.Errorf("%s: %w: unpacking takes about %s more, and %s of %s are in use",
 				n.Name(), pack.ErrNoRoom, ui.Size(need), ui.Size(m.Used), ui.Size(limit)),
-				"raise maxmemory, unpack a part with --key, or try it with --force")
+				"raise %s, unpack a part with --key, or try it with --force", w.memoryLimit())
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ type verifyOptions struct {
 }
 
 func newVerifyCommand() *cobra.Command {
-	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}}
+	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, whereOptions: whereOptions{readOnly: true}}
 	cmd := &cobra.Command{
 		Use:   "verify [URL]",
 		Short: "Read everything in a store and list what doesn't open",
