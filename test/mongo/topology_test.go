@@ -1,0 +1,185 @@
+package mongo
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// TestGatewaysAsMembers: the hosts in rs.conf() are the gateways' addresses, so the members
+// reach each other through them too. Drivers see the same names, and nothing is rewritten.
+func TestGatewaysAsMembers(t *testing.T) {
+	var servers []*testenv.MongodServer
+	var hosts []string
+	for range 3 {
+		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
+		servers, hosts = append(servers, s), append(hosts, s.Addr)
+	}
+	g := serve(t, "mongodb://"+strings.Join(hosts, ","), "", "")
+	gateways := strings.Split(listeners(t, g), ",")
+	servers[0].Initiate(t, gateways...)
+	c := connect(t, "mongodb://"+g.Addr+"/?replicaSet=rs0&w=3")
+	coll := c.Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
+		t.Fatal(err)
+	}
+	var hello struct {
+		Hosts       []string
+		Me, Primary string
+	}
+	if err := c.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(hello.Hosts)
+	slices.Sort(gateways)
+	if !slices.Equal(hello.Hosts, gateways) || !slices.Contains(gateways, hello.Me) || !slices.Contains(gateways, hello.Primary) {
+		t.Errorf("drivers hear of %+v, the gateways are %v", hello, gateways)
+	}
+	for i, s := range servers {
+		n, err := s.Client(t).Database("shop").Collection("things").CountDocuments(t.Context(), bson.D{})
+		if err != nil || n != 500 {
+			t.Errorf("member %d has %d documents, %v", i, n, err)
+		}
+	}
+}
+
+// asMongos forwards to a standalone mongod, which takes no retryable writes, and has it say that it is a mongos: there is none in the
+// package that tests install.
+func asMongos(t *testing.T, server string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(s, c); _ = s.Close() }()
+			go func() { claimMongos(c, s); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// claimMongos copies replies and adds to those of handshakes what a mongos says.
+func claimMongos(c io.Writer, s io.Reader) {
+	for {
+		m := make([]byte, wire.HeaderLen)
+		if _, err := io.ReadFull(s, m); err != nil {
+			return
+		}
+		h, err := wire.ParseHeader(m)
+		if err != nil {
+			return
+		}
+		m = append(m, make([]byte, h.Length-wire.HeaderLen)...)
+		if _, err := io.ReadFull(s, m[wire.HeaderLen:]); err != nil {
+			return
+		}
+		if _, err := c.Write(withIsdbgrid(h, m)); err != nil {
+			return
+		}
+	}
+}
+
+func withIsdbgrid(h wire.Header, m []byte) []byte {
+	at := wire.HeaderLen + 5 // of the document: behind flags and the section's kind
+	if h.OpCode == wire.OpReply {
+		at = wire.HeaderLen + 20
+	}
+	if h.OpCode == wire.OpCompressed || len(m) < at {
+		return m
+	}
+	var doc bson.D
+	if err := bson.Unmarshal(m[at:], &doc); err != nil {
+		return m
+	}
+	if !slices.ContainsFunc(doc, func(e bson.E) bool { return e.Key == "maxWireVersion" }) {
+		return m
+	}
+	body, err := bson.Marshal(append(doc, bson.E{Key: "msg", Value: "isdbgrid"}))
+	if err != nil {
+		return m
+	}
+	m = append(m[:at:at], body...)
+	binary.LittleEndian.PutUint32(m, uint32(len(m)))
+	return m
+}
+
+// TestMongos: two mongos behind a gateway each, as docs/MONGODB.md says. The driver takes
+// them for what they are, and uses both.
+func TestMongos(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	var gateways []*testenv.GatewayServer
+	var addrs []string
+	for range 2 {
+		g := serve(t, "mongodb://"+asMongos(t, server.Addr), "", "")
+		gateways, addrs = append(gateways, g), append(addrs, g.Addr)
+	}
+	var mu sync.Mutex
+	var kind string
+	o := options.Client().ApplyURI("mongodb://" + strings.Join(addrs, ",") + "/?retryWrites=false").SetServerSelectionTimeout(15 * time.Second)
+	o.SetServerMonitor(&event.ServerMonitor{TopologyDescriptionChanged: func(e *event.TopologyDescriptionChangedEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		kind = e.NewDescription.Kind
+	}})
+	c, err := mongo.Connect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Disconnect(t.Context()) }()
+	coll := c.Database("shop").Collection("things")
+	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
+		t.Fatal(err)
+	}
+	var clients sync.WaitGroup
+	for range 8 { // at a time, so that the driver balances
+		clients.Go(func() {
+			for range 20 {
+				cursor, err := coll.Find(t.Context(), bson.D{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var all []bson.Raw
+				if err := cursor.All(t.Context(), &all); err != nil || len(all) != 500 {
+					t.Error(len(all), err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if kind != "Sharded" {
+		t.Errorf("the driver sees a topology of kind %s", kind)
+	}
+	for i, g := range gateways {
+		if raw, stored := g.Metric(t, "cinch_value_raw_bytes_total"), g.Metric(t, "cinch_value_stored_bytes_total"); raw < 3*stored || raw == 0 {
+			t.Errorf("gateway %d made %.0f bytes of %.0f", i, stored, raw)
+		}
+	}
+}
