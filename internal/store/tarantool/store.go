@@ -73,7 +73,9 @@ func (s *Store) RunID(ctx context.Context) (string, error) {
 func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 	var ids []uint32
 	for _, t := range s.spaces {
-		ids = append(ids, t.space.ID)
+		if t.space.Engine != "vinyl" { // it counts all versions of a tuple until it compacts them
+			ids = append(ids, t.space.ID)
+		}
 	}
 	st, err := status(ctx, s.conn, ids)
 	if err != nil {
