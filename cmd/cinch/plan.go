@@ -146,27 +146,40 @@ func runPlan(ctx context.Context, o planOptions) error {
 	defer progress.Clear()
 	p.Progress = progress.Show
 	start := time.Now()
-	c, err := o.collect(ctx, &p, limits)
-	if err != nil {
-		return err
-	}
-	report, err := plan.Make(ctx, c, p)
-	if errors.Is(err, plan.ErrEmpty) {
-		return ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "is it the right one, and does it hold values?")
-	}
+	report, err := o.report(ctx, p, limits)
 	if err != nil {
 		return err
 	}
 	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
 	progress.Clear()
-	if err := o.keepSamples(c, report); err != nil {
-		return err
-	}
 	written, err := o.writeConfig(report)
 	if err != nil {
 		return err
 	}
 	return o.show(report, written)
+}
+
+// report reads the source and makes the plan.
+func (o *planOptions) report(ctx context.Context, p plan.Options, l planLimits) (*plan.Report, error) {
+	if isAdminURL(o.from[0]) && len(o.from) == 1 {
+		return o.planMessages(ctx, p)
+	}
+	c, err := o.collect(ctx, &p, l)
+	if err != nil {
+		return nil, err
+	}
+	r, err := plan.Make(ctx, c, p)
+	if errors.Is(err, plan.ErrEmpty) {
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "is it the right one, and does it hold values?")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, o.keepSamples(c)
+}
+
+func isAdminURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 // planLimits are what may be asked of the source.
@@ -286,8 +299,6 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
 	case isStoreURL(o.from[0]):
 		return o.collectRedis(ctx, p, l)
-	case found && (scheme == "http" || scheme == "https"):
-		return nil, errors.New("http:// is not there yet")
 	case found:
 		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix:// and http:// of an admin page")
 	}
@@ -326,9 +337,13 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 	}
 	upstream := o.upstream
 	if upstream == "" {
-		upstream = "redis://127.0.0.1:6379"
-		if isStoreURL(o.from[0]) {
+		switch {
+		case isAdminURL(o.from[0]):
+			return nil, ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port")
+		case isStoreURL(o.from[0]):
 			upstream = withoutDatabase(o.from[0])
+		default:
+			upstream = "redis://127.0.0.1:6379"
 		}
 	}
 	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
@@ -364,7 +379,7 @@ func createPrivate(name string, content []byte) error {
 }
 
 // keepSamples writes the samples where --keep-samples says so.
-func (o *planOptions) keepSamples(c *plan.Collector, r *plan.Report) error {
+func (o *planOptions) keepSamples(c *plan.Collector) error {
 	if o.keep == "" {
 		return nil
 	}

@@ -97,7 +97,7 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 	switch o.filesystem {
 	case "btrfs":
 		run := disk.Options{}
-		for _, c := range orElse(o.compression, "zstd:1", "zstd:3", "zstd:9", "zlib:3") {
+		for _, c := range orElse(o.compression, "zstd:1", "zstd:3", "zstd:9") {
 			run.Btrfs = append(run.Btrfs, disk.Btrfs{Compression: c, Force: o.force})
 		}
 		return []disk.Options{run}, nil

@@ -1,0 +1,121 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// ErrNoMessages: the answer is not that of a gateway's /api/messages, or it has none.
+var ErrNoMessages = errors.New("no measured messages")
+
+// gatewayMessages is what is needed of an element of /api/messages.
+type gatewayMessages struct {
+	Gateway  string `json:"gateway"`
+	Messages []struct {
+		Method    string `json:"method"`
+		Direction string `json:"direction"`
+		Messages  int64  `json:"messages"`
+		Bytes     int64  `json:"bytes"`
+		Sampled   int    `json:"sample_messages"`
+		Sizes     []struct {
+			UpTo     int64   `json:"up_to_bytes"`
+			Messages float64 `json:"messages"`
+		} `json:"sizes"`
+		Compressed int64 `json:"compressed_messages"`
+		Estimates  []struct {
+			Setting string  `json:"setting"`
+			Ratio   float64 `json:"ratio"`
+		} `json:"estimates"`
+	} `json:"messages"`
+}
+
+// Limits of an answer, in bytes and kinds.
+const (
+	MaxMessagesBytes = 8 << 20
+	maxKinds         = 4096
+)
+
+// Messages makes a plan of what a running gateway has measured, as its /api/messages says,
+// in the time that it has been up. The gateway says what settings make of its sample; what
+// CPU they take it does not, so the plan has no CPU in it.
+func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
+	var list []gatewayMessages
+	if err := json.NewDecoder(io.LimitReader(answer, MaxMessagesBytes)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoMessages, err)
+	}
+	o.Source.Medium = price.OnWire
+	o.setDefaults()
+	if o.Minimize == MinCost && o.Layout.Crossing() == 0 {
+		o.Minimize = MinBytes // traffic within a zone costs nothing
+		o.Source.Notes = append(o.Source.Notes, "traffic within one zone is free: --zones 3 prices what crosses zones")
+	}
+	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
+	p := &planner{o}
+	c := NewCollector(CollectOptions{})
+	r := p.newReport(c)
+	r.LookedAt.Whole = true
+	kinds := 0
+	for _, gw := range list {
+		for i := range gw.Messages {
+			if kinds++; kinds > maxKinds {
+				return nil, fmt.Errorf("%w: more than %d kinds", ErrNoMessages, maxKinds)
+			}
+			p.kind(r, &gw, i, uptime)
+		}
+	}
+	if len(r.Groups) == 0 {
+		return nil, ErrNoMessages
+	}
+	r.finish()
+	return r, nil
+}
+
+// kind adds the messages of one method and direction.
+func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
+	m := &gw.Messages[i]
+	if m.Compressed > 0 {
+		if r.Left == nil {
+			r.Left = make(map[string]float64)
+		}
+		r.Left["messages that came compressed"] += float64(m.Compressed)
+	}
+	if m.Messages <= 0 || m.Bytes <= 0 {
+		return
+	}
+	r.LookedAt.Values += m.Messages
+	r.LookedAt.Bytes += m.Bytes
+	if strings.HasPrefix(m.Method, "/") {
+		r.Protocol = config.GRPC
+	}
+	g := &GroupPlan{
+		Space: gw.Gateway, Pattern: m.Method, Type: m.Direction, Values: float64(m.Messages), Mean: float64(m.Bytes) / float64(m.Messages),
+		Now: m.Bytes, Measured: m.Sampled, Choice: -1, Options: []Option{},
+	}
+	var s sizes
+	for _, b := range m.Sizes {
+		g.Sizes = append(g.Sizes, SizeCount{b.UpTo, b.Messages})
+		s.add(int(b.UpTo), 0, b.Messages)
+	}
+	g.Median, g.P99 = s.quantile(0.5), s.quantile(0.99)
+	r.perValue = Rates{Reads: 1 / max(uptime, 1)}
+	r.Rates.Reads += g.Values / max(uptime, 1)
+	g.BillNow = p.Prices.Month(price.OnWire, r.load(g, 0, g.Mean), p.Layout)
+	for _, e := range m.Estimates {
+		c, err := ParseCandidate(e.Setting)
+		if err != nil || !(e.Ratio >= 1) {
+			continue
+		}
+		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
+		sample.Stored = int64(float64(m.Bytes) / e.Ratio)
+		sample.After = sample.Stored
+		g.Options = append(g.Options, p.option(g, &sample, r))
+	}
+	p.choose(g)
+	r.add(g)
+}
