@@ -35,6 +35,23 @@ func TestMongoGateways(t *testing.T) {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
+	for uri, want := range map[string]string{
+		"mongodb://a/?peers=true":                     "mongodb://a/",
+		"mongodb://a/?tls=true&peers=true":            "mongodb://a/?tls=true",
+		"mongodb://a/?peers=true&tls=true":            "mongodb://a/?tls=true",
+		"mongodb://a/?tls=true":                       "",
+		"mongodb://a,b/?loadBalanced=true&peers=true": "mongodb://a,b/?loadBalanced=true",
+	} {
+		list, err := MongoGateways("mongo", "127.0.0.1:27018", uri, []Rule{DefaultMongoRule()})
+		if err != nil || len(list) != 1 || list[0].Peers != (want != "") || want != "" && list[0].Upstream != want {
+			t.Errorf("%s: %+v, %v", uri, list, err)
+		}
+	}
+	if _, err := MongoGateways("mongo", "127.0.0.1:27018", "mongodb://a/?peers=false", nil); err != nil {
+		t.Error(err)
+	} else if _, err := parseMongoURI("mongodb://a/?peers=false"); err == nil {
+		t.Error("peers=false is taken")
+	}
 }
 
 func TestMongoRules(t *testing.T) {

@@ -573,3 +573,46 @@ func FuzzPairedMessages(f *testing.F) {
 }
 
 func errorCount(s *served, class string) uint64 { return s.stats.Snapshot().Errors[class] }
+
+// Streams of hellos stay plain between gateways, and each batch of an exhaust cursor comes in
+// a frame, since its one request allowed that.
+func TestPairStreams(t *testing.T) {
+	_, atServer := between(t)
+	far := serve(t, atServer.addr, withDicts, peers)
+	link := startTap(t, far.addr)
+	near := serve(t, link.addr, withDicts)
+	raw := dialRaw(t, near.addr)
+	version := raw.run(plain, hello()).doc.Lookup("topologyVersion").Document()
+	link.take()
+	id := raw.send(plain, uint32(wire.ExhaustAllowed), append(hello(), bson.E{Key: "topologyVersion", Value: version}, bson.E{Key: "maxAwaitTimeMS", Value: 200}))
+	for range 3 {
+		a := raw.receive()
+		if a.header.ResponseTo != id || a.flags&uint32(wire.MoreToCome) == 0 || len(a.compression()) > 0 {
+			t.Fatalf("in the stream of hellos: %+v", a)
+		}
+		id = a.header.RequestID
+	}
+	requests, replies := link.take()
+	if all := append(came(requests), came(replies)...); slices.Contains(all, wire.BetweenGateways) {
+		t.Errorf("hellos went as %v", all)
+	}
+	raw = dialRaw(t, near.addr)
+	raw.run(plain, hello())
+	cursor := raw.run(plain, command("find", "users", bson.E{Key: "batchSize", Value: 2})).doc.Lookup("cursor", "id").Int64()
+	link.take()
+	id = raw.send(plain, uint32(wire.ExhaustAllowed), command("getMore", cursor, bson.E{Key: "collection", Value: "users"}, bson.E{Key: "batchSize", Value: 10}))
+	got := 2
+	for more := true; more; {
+		a := raw.receive()
+		if a.header.ResponseTo != id {
+			t.Fatalf("in the stream of batches: %+v", a)
+		}
+		batch, _ := a.doc.Lookup("cursor", "nextBatch").Array().Values()
+		got += len(batch)
+		id, more = a.header.RequestID, a.flags&uint32(wire.MoreToCome) != 0
+	}
+	_, replies = link.take()
+	if list := came(replies); got != 100 || len(list) < 10 || slices.ContainsFunc(list, func(id wire.CompressorID) bool { return id != wire.BetweenGateways }) {
+		t.Errorf("%d documents came, in %v", got, list)
+	}
+}

@@ -11,6 +11,8 @@
 //	OP_QUERY:       flags(4) collection\0 skip(4) return(4) document [document]
 //	OP_REPLY:       flags(4) cursor(8) from(4) number(4) document…
 //
+// Two gateways have frames of their own between these; see paired.go.
+//
 // All numbers are little endian. A length counts itself, and a message's counts its header;
 // the uncompressed size does not.
 //
