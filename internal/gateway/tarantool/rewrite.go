@@ -38,7 +38,7 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling) ([]byte, 
 	if s == nil || no != nil {
 		return nil, nil, no
 	}
-	if r.header.Version.Len > 0 && r.header.Schema != p.version {
+	if r.header.Schema != 0 && r.header.Schema != p.version {
 		return g.foreignVersion(r, s, h)
 	}
 	if no := g.collect(p, s, r, h); no != nil {
@@ -48,7 +48,7 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling) ([]byte, 
 		return nil, nil, nil
 	}
 	out := g.apply(r, p)
-	if r.header.Version.Len > 0 {
+	if r.header.Schema != 0 {
 		p = nil // the client's own stamp: the client is told when it is wrong
 	}
 	return out, p, nil

@@ -48,7 +48,7 @@ type Header struct {
 	Type    Type
 	Sync    uint64
 	Stream  uint64
-	Schema  uint64 // version, 0: none given
+	Schema  uint64 // version, 0: none given, or none that the server would check
 	Map     Span   // all of the header
 	Count   int    // of its entries
 	Entries int    // where they begin
