@@ -62,13 +62,13 @@ var rungs = [...]struct {
 	ratio          float64
 }{
 	{codec.Setting{Codec: codec.S2}, 1.2, 0.6, 2.5},
-	{codec.Setting{Codec: codec.Zstd, Level: 1}, 3.5, 1.5, 5},
-	{codec.Setting{Codec: codec.Zstd, Level: 3}, 7, 1.5, 5.7},
-	{codec.Setting{Codec: codec.Zstd, Level: 6}, 25, 1.5, 6.3},
+	{codec.Setting{Codec: codec.Zstd, Level: 1}, 2.5, 1, 5},
+	{codec.Setting{Codec: codec.Zstd, Level: 3}, 4, 1, 5.8},
+	{codec.Setting{Codec: codec.Zstd, Level: 6}, 9, 1, 7},
 }
 
 // unknownLink is what is chosen before the link has been measured.
-const unknownLink = 1 // index of rungs
+const unknownLink = 2 // index of rungs
 
 // chooseTurn is how often, in pieces, the choice is made anew.
 const chooseTurn = 32

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -191,6 +192,9 @@ func (g *Gateway) sayBad(c net.Conn, err error) {
 }
 
 func (g *Gateway) sayBadTLS(c net.Conn, err error) {
+	if errors.Is(err, io.EOF) {
+		return // a look at the port
+	}
 	if n, say := g.bad.happens(time.Now()); say {
 		g.cfg.Log.Warn("no entry that we trust, disconnected", "remote", c.RemoteAddr().String(), "others", n, "err", err)
 	}

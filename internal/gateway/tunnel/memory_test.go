@@ -1,0 +1,55 @@
+package tunnel
+
+import (
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// inUse is what the process keeps, heap and stacks.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // pools let go at the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// A thousand connections that have carried something and now carry nothing: their histories
+// are bounded while they last, and gone when they were idle for a while. What is left is the
+// cost of six sockets and eight goroutines for each, those of the test's own client and server
+// among them.
+func TestMemoryOfManyConnections(t *testing.T) {
+	const connections, limit, most = 1000, 64 << 20, 40 << 10
+	entry, exit := pair(t, server(t, echo), func(c *Config) {
+		c.History, c.IdleTimeout = limit, 300*time.Millisecond
+	})
+	message := newSpeech(1).next(20_000)
+	exchange(t, dial(t, entry.addr), message)
+	before := inUse()
+	all := make([]net.Conn, connections)
+	for i := range all {
+		c := dial(t, entry.addr)
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+		exchange(t, c, message)
+		all[i] = c
+	}
+	for _, e := range []*end{entry, exit} {
+		if _, peak := e.history.use(); peak > limit+limit/8 {
+			t.Errorf("histories of %d bytes, the limit is %d", peak, limit)
+		}
+		waitFor(t, func() bool { used, _ := e.history.use(); return used == 0 })
+		if e.counts.dropped.Load() == 0 {
+			t.Error("no history was forgotten")
+		}
+	}
+	each := (inUse() - before) / connections
+	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
+	if each > most {
+		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)
+	}
+	for _, c := range all { // and they all still work
+		exchange(t, c, message[:100])
+	}
+}

@@ -1,0 +1,124 @@
+package testenv
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// SQLServer is a real PostgreSQL or MariaDB that belongs to one test. Everybody may log in.
+type SQLServer struct {
+	Addr string // 127.0.0.1:port
+	Port string
+
+	proc *process
+}
+
+// Postgres starts PostgreSQL, as Debian's packages have it, with a database and user
+// "postgres". Without it the test is skipped, or fails when CI=true.
+func Postgres(t testing.TB) *SQLServer {
+	t.Helper()
+	bin := postgresBin(t)
+	dir, as := sqlDir(t, "postgres")
+	data := filepath.Join(dir, "data")
+	runAs(t, dir, as, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	return startSQL(t, dir, as, "pg_isready", func(port string) []string {
+		return []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
+	})
+}
+
+// postgresBin is the directory of the programs that Debian keeps out of PATH.
+func postgresBin(t testing.TB) string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		return filepath.Dir(Program(t, "postgres"))
+	}
+	return filepath.Dir(found[len(found)-1])
+}
+
+// MariaDB starts MariaDB with a user "test" that may do anything. Without it the test is
+// skipped, or fails when CI=true.
+func MariaDB(t testing.TB) *SQLServer {
+	t.Helper()
+	server := Program(t, "mariadbd")
+	dir, as := sqlDir(t, "mysql")
+	data := filepath.Join(dir, "data")
+	runAs(t, dir, as, Program(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
+	grant := filepath.Join(dir, "init.sql")
+	text := "CREATE DATABASE IF NOT EXISTS test; CREATE USER IF NOT EXISTS test@localhost; GRANT ALL ON *.* TO test@localhost;\n"
+	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil { //nolint:gosec // the server's user reads it
+		t.Fatal(err)
+	}
+	return startSQL(t, dir, as, "mariadb", func(port string) []string {
+		return []string{
+			server, "--no-defaults", "--datadir=" + data, "--port=" + port, "--bind-address=127.0.0.1",
+			"--socket=" + filepath.Join(dir, "sock"), "--pid-file=" + filepath.Join(dir, "pid"), "--init-file=" + grant, "--innodb-flush-log-at-trx-commit=0",
+		}
+	})
+}
+
+// sqlDir makes a directory that the server's user owns. The servers refuse to run as root; as
+// says how to become that user, and is empty for everybody else.
+func sqlDir(t testing.TB, name string) (dir string, as []string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cinch-"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if os.Getuid() != 0 {
+		return dir, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		u, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	return dir, []string{"setpriv", "--reuid", u.Uid, "--regid", u.Gid, "--clear-groups", "--pdeathsig", "KILL"}
+}
+
+func runAs(t testing.TB, dir string, as []string, command ...string) {
+	t.Helper()
+	command = append(as[:len(as):len(as)], command...)
+	Run(t, dir, command[0], command[1:]...)
+}
+
+// startSQL starts a server on a free port and waits until it answers.
+func startSQL(t testing.TB, dir string, as []string, probe string, command func(port string) []string) *SQLServer {
+	t.Helper()
+	probe = Program(t, probe)
+	var err error
+	for range startTries {
+		s := &SQLServer{Port: strconv.Itoa(FreePort(t))}
+		s.Addr = net.JoinHostPort("127.0.0.1", s.Port)
+		args := append(as[:len(as):len(as)], command(s.Port)...)
+		if s.proc, err = startProcess(dir, nil, args[0], args[1:]...); err != nil {
+			t.Fatal(err)
+		}
+		if err = s.proc.waitReady(func() bool { return sqlAnswers(probe, s.Port) }); err == nil {
+			t.Cleanup(s.proc.kill)
+			return s
+		}
+		s.proc.kill()
+	}
+	t.Fatal(err)
+	return nil
+}
+
+func sqlAnswers(probe, port string) bool {
+	if filepath.Base(probe) == "pg_isready" {
+		return exec.Command(probe, "-q", "-h", "127.0.0.1", "-p", port).Run() == nil
+	}
+	return exec.Command(probe, "--no-defaults", "-h", "127.0.0.1", "-P", port, "-u", "test", "-e", "SELECT 1", "test").Run() == nil
+}

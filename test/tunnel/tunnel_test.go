@@ -1,0 +1,160 @@
+package tunnel
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// pair is a tunnel to one server.
+type pair struct {
+	entry, exit *testenv.GatewayServer
+	errors      float64 // of the exit, by whom looked whether it listens
+}
+
+// newPair starts both ends, each believing only what the other's certificate proves.
+func newPair(t *testing.T, upstream, setting string) pair {
+	t.Helper()
+	ca := newAuthority(t)
+	exit := testenv.Gateway(t, testenv.GatewayConfig{
+		Protocol: "tunnel-exit", Upstream: "tcp://" + upstream,
+		Settings: fmt.Sprintf("setting: %s\ntls: {cert: %q, key: %q, client_ca: %q}", setting, ca.file("exit.pem"), ca.file("exit.key"), ca.file("ca.pem")),
+	})
+	entry := testenv.Gateway(t, testenv.GatewayConfig{
+		Protocol: "tunnel", Upstream: "tls://" + exit.Addr,
+		Settings: fmt.Sprintf("setting: %s\nupstream_tls: {ca: %q, cert: %q, key: %q}", setting, ca.file("ca.pem"), ca.file("entry.pem"), ca.file("entry.key")),
+	})
+	return pair{entry, exit, exit.Metric(t, "cinch_errors_total")}
+}
+
+// saved fails the test unless the link carried at most a share of what the clients got.
+func (p pair) saved(t *testing.T, share float64) {
+	t.Helper()
+	raw := p.exit.Metric(t, "cinch_value_raw_bytes_total")
+	stored := p.exit.Metric(t, "cinch_value_stored_bytes_total")
+	t.Logf("the exit sent %.0f bytes as %.0f, %.1fx", raw, stored, raw/stored)
+	if raw == 0 || stored > raw*share {
+		t.Errorf("%.0f of %.0f bytes", stored, raw)
+	}
+	if n := p.entry.Metric(t, "cinch_errors_total") + p.exit.Metric(t, "cinch_errors_total") - p.errors; n != 0 {
+		t.Errorf("%.0f errors", n)
+	}
+}
+
+// run runs a client with the entry's port in place of PORT and returns what it printed.
+func run(t *testing.T, stdin, addr, name string, args ...string) string {
+	t.Helper()
+	_, port, _ := strings.Cut(addr, ":")
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "PORT", port)
+	}
+	cmd := exec.CommandContext(t.Context(), testenv.Program(t, name), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func TestPostgres(t *testing.T) {
+	db := testenv.Postgres(t)
+	p := newPair(t, db.Addr, "zstd-1")
+	psql := []string{"-h", "127.0.0.1", "-p", "PORT", "-U", "postgres", "-X", "-q", "-t", "-A"}
+	through := func(sql string) string { return run(t, sql, p.entry.Addr, "psql", append([]string(nil), psql...)...) }
+	direct := func(sql string) string { return run(t, sql, db.Addr, "psql", append([]string(nil), psql...)...) }
+
+	through(`CREATE TABLE docs AS SELECT i AS id, jsonb_build_object('id', i, 'name', 'customer ' || i % 97,
+		'address', jsonb_build_object('street', md5(i::text), 'city', 'Berlin'), 'tags', ARRAY['new', 'active']) AS body FROM generate_series(1, 20000) i;`)
+	const all = "SELECT * FROM docs ORDER BY id;"
+	if a, b := through(all), direct(all); a != b || len(a) < 1<<20 {
+		t.Errorf("%d bytes through the tunnel, %d direct", len(a), len(b))
+	}
+	through("\\copy docs TO '" + filepath.Join(t.TempDir(), "docs") + "'\n")
+	p.saved(t, 1/3.0)
+
+	bench := []string{"-h", "127.0.0.1", "-p", "PORT", "-U", "postgres", "-d", "postgres"}
+	run(t, "", p.entry.Addr, "pgbench", append(append([]string(nil), bench...), "-i", "-q", "-s", "1")...)
+	out := run(t, "", p.entry.Addr, "pgbench", append(append([]string(nil), bench...), "-c", "8", "-t", "50", "-n")...)
+	if !strings.Contains(out, "400/400") || !strings.Contains(out, "failed transactions: 0") {
+		t.Error(out)
+	}
+	run(t, "", p.entry.Addr, "pgbench", append(append([]string(nil), bench...), "-C", "-c", "4", "-t", "20", "-n", "-S")...) // a connection a transaction
+	if sum := strings.TrimSpace(direct("SELECT count(*) FROM pgbench_history;")); sum != "400" {
+		t.Errorf("%s transactions in the history", sum)
+	}
+}
+
+func TestMariaDB(t *testing.T) {
+	db := testenv.MariaDB(t)
+	p := newPair(t, db.Addr, "zstd-1")
+	mariadb := []string{"--no-defaults", "-h", "127.0.0.1", "-P", "PORT", "-u", "test", "-N", "test"}
+	through := func(sql string) string {
+		return run(t, sql, p.entry.Addr, "mariadb", append([]string(nil), mariadb...)...)
+	}
+	direct := func(sql string) string { return run(t, sql, db.Addr, "mariadb", append([]string(nil), mariadb...)...) }
+	through(`CREATE TABLE docs (id INT PRIMARY KEY, body TEXT);
+		INSERT INTO docs SELECT seq, JSON_OBJECT('id', seq, 'name', CONCAT('customer ', seq % 97), 'street', MD5(seq)) FROM seq_1_to_20000;`)
+	const all = "SELECT * FROM docs ORDER BY id;"
+	if a, b := through(all), direct(all); a != b || len(a) < 1<<20 {
+		t.Errorf("%d bytes through the tunnel, %d direct", len(a), len(b))
+	}
+	p.saved(t, 1/2.0)
+}
+
+func TestRedis(t *testing.T) {
+	db := testenv.Redis(t)
+	p := newPair(t, db.Addr, "auto")
+	out := run(t, "", p.entry.Addr, "redis-benchmark", "-p", "PORT", "-n", "2000", "-c", "20", "-d", "3000", "-P", "4", "-q", "-t", "set,get,lrange_100,mset")
+	if !strings.Contains(out, "requests per second") || strings.Contains(out, "rror") {
+		t.Error(out)
+	}
+	if out := run(t, "SUBSCRIBE ch\n", p.entry.Addr, "redis-cli", "-p", "PORT"); !strings.Contains(out, "subscribe") {
+		t.Error(out)
+	}
+	// A replica that takes everything through the tunnel.
+	replica := testenv.Redis(t)
+	_, port, _ := strings.Cut(p.entry.Addr, ":")
+	run(t, "", db.Addr, "redis-cli", "-p", "PORT", "EVAL", "for i=1,5000 do redis.call('SET','key:'..i,'a value that is much like others '..i) end", "0")
+	run(t, "", replica.Addr, "redis-cli", "-p", "PORT", "REPLICAOF", "127.0.0.1", port)
+	testenv.Eventually(t, "the replica has all keys", func() bool {
+		return run(t, "", replica.Addr, "redis-cli", "-p", "PORT", "DBSIZE") == run(t, "", db.Addr, "redis-cli", "-p", "PORT", "DBSIZE")
+	})
+	if n := run(t, "", replica.Addr, "redis-cli", "-p", "PORT", "GET", "key:4999"); !strings.Contains(n, "others 4999") {
+		t.Error(n)
+	}
+}
+
+// An entry without a certificate that the exit believes gets nowhere, and the exit says so.
+func TestStrangers(t *testing.T) {
+	db := testenv.Redis(t)
+	p := newPair(t, db.Addr, "auto")
+	other := newAuthority(t)
+	for name, settings := range map[string]string{
+		"wrong certificate": fmt.Sprintf("upstream_tls: {insecure_skip_verify: true, cert: %q, key: %q}", other.file("entry.pem"), other.file("entry.key")),
+		"none":              "upstream_tls: {insecure_skip_verify: true}",
+		"mistrust":          fmt.Sprintf("upstream_tls: {ca: %q}", other.file("ca.pem")),
+	} {
+		stranger := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tls://" + p.exit.Addr, Settings: settings})
+		_, port, _ := strings.Cut(stranger.Addr, ":")
+		if out, _ := exec.CommandContext(t.Context(), testenv.Program(t, "redis-cli"), "-p", port, "PING").CombinedOutput(); strings.Contains(string(out), "PONG") {
+			t.Errorf("%s: %s", name, out)
+		}
+		if n := strings.Count(stranger.Output(), "no link to the exit"); n != 1 {
+			t.Errorf("%s: %d lines of the entry\n%s", name, n, stranger.Output())
+		}
+	}
+	if n := strings.Count(p.exit.Output(), "no entry that we trust"); n != 1 {
+		t.Errorf("%d lines about strangers", n)
+	}
+	if n := p.exit.Metric(t, "cinch_errors_total"); n-p.errors < 3 {
+		t.Errorf("%.0f errors counted", n)
+	}
+	if out := run(t, "", p.entry.Addr, "redis-cli", "-p", "PORT", "PING"); !strings.Contains(out, "PONG") {
+		t.Error(out)
+	}
+}
