@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var workFor = flag.Duration("cluster.for", 8*time.Second, "how long the workload runs")
+var workFor = flag.Duration("cluster.for", 5*time.Second, "how long the workload runs")
 
 // TestWorkload runs workers in cluster mode through gateways while slots move to and fro
 // and primaries are replaced by their replicas. Each worker owns keys, so that it knows what
