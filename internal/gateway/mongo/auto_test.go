@@ -80,3 +80,28 @@ func TestShapes(t *testing.T) {
 		t.Errorf("%d shapes", n)
 	}
 }
+
+// Between gateways requests and replies are decided apart, and single documents count.
+func TestAutoBetweenGateways(t *testing.T) {
+	rule := &policy.MessageRule{Auto: true}
+	request := bargain{own: rule, size: 450}
+	reply := bargain{reply: rule, expected: shape{bytes: 450}, answered: true}
+	for _, c := range []struct {
+		mbit float64
+		want wire.CompressorID
+	}{{100_000, plain}, {10, wire.BetweenGateways}} {
+		var l link
+		for range 100 {
+			l.received(30000, 35000, time.Duration(30000*8/c.mbit*1000))
+		}
+		for _, b := range []bargain{request, reply} {
+			if id, _, reason := l.choose(&b, only); id != c.want {
+				t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
+			}
+		}
+	}
+	var unknown link
+	if id, _, _ := unknown.choose(&request, only); id != wire.BetweenGateways {
+		t.Error("an unknown link counts as fast")
+	}
+}
