@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-var steps = flag.Int("tunnel.steps", 20_000, "reads and writes of the property test")
+var steps = flag.Int("tunnel.steps", 10_000, "reads and writes of the property test")
 
 // speech is an endless stream of bytes that both sides can make: text that repeats, noise,
 // and what was said before.
