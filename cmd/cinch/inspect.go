@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/inspect"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -23,7 +24,8 @@ const maxInspectBytes = 512 << 20
 type inspectOptions struct {
 	target    string // a file, "-", or a store's URL
 	key       string // only with a URL
-	field     string // only with a key: the value of a hash's field
+	field     string // only with a key: the value of a hash's field, or of a tuple's
+	space     string // only with a key, in Tarantool
 	dictFiles []string
 	asJSON    bool
 	raw       bool
@@ -47,7 +49,8 @@ missing, 1 anything else.`,
 		Example: `  cinch inspect value.bin
   redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
   cinch inspect redis://127.0.0.1:6379/0 menu:7
-  cinch inspect redis://127.0.0.1:6379 user:7 --field profile --raw > profile.json`,
+  cinch inspect redis://127.0.0.1:6379 user:7 --field profile --raw > profile.json
+  cinch inspect tarantool://app:secret@127.0.0.1:3301 --space docs --field body 7`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target, o.in, o.out = args[0], cmd.InOrStdin(), cmd.OutOrStdout()
@@ -57,7 +60,8 @@ missing, 1 anything else.`,
 			return runInspect(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.field, "field", "", "`NAME` of the field of a hash")
+	cmd.Flags().StringVar(&o.field, "field", "", "`NAME` of the field of a hash or tuple")
+	cmd.Flags().StringVar(&o.space, "space", "", "`NAME` of a space of Tarantool; the key is JSON, a list if it has several parts")
 	cmd.Flags().StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary's `FILE` (may be repeated)")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write the report as JSON")
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "write the opened value itself instead of a report")
@@ -80,11 +84,14 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	return inspectFailure(r, dicts.store != nil)
+	return inspectFailure(r, dicts.store != nil || dicts.tuples != nil)
 }
 
 // read fetches the stored value. A store is left open in dicts, for its dictionaries.
 func (o inspectOptions) read(ctx context.Context, dicts *dictSources) ([]byte, error) {
+	if isTarantoolURL(o.target) {
+		return o.readTuple(ctx, dicts)
+	}
 	if isStoreURL(o.target) {
 		return o.readStore(ctx, dicts)
 	}
@@ -162,11 +169,17 @@ func inspectFailure(r inspect.Report, storeAsked bool) error {
 type dictSources struct {
 	files dict.Set
 	store *storeAccess // nil: there is none
+
+	conn   *storetarantool.Conn // of Tarantool; nil: there is none
+	tuples *storetarantool.Dicts
 }
 
 func (s *dictSources) close() {
 	if s.store != nil {
 		s.store.Close()
+	}
+	if s.conn != nil {
+		s.conn.Close()
 	}
 }
 
@@ -191,6 +204,9 @@ func (s *dictSources) Dictionary(number uint32) (*codec.Dict, error) {
 	}
 	if s.store != nil {
 		return s.store.Dictionary(number)
+	}
+	if s.tuples != nil {
+		return s.tuples.Dictionary(number)
 	}
 	return nil, cinch.ErrDictMissing
 }
