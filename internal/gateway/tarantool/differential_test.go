@@ -203,7 +203,7 @@ func TestSameAsTheServer(t *testing.T) {
 	if snap.Total.Sealed < uint64(*diffRequests/4) || snap.Total.Opened < uint64(*diffRequests) {
 		t.Errorf("%d sealed, %d opened", snap.Total.Sealed, snap.Total.Opened)
 	}
-	t.Log(fmt.Sprintf("%d requests, %d values sealed, %d opened, refused: %v", *diffRequests, snap.Total.Sealed, snap.Total.Opened, snap.Guarded))
+	t.Logf("%d requests, %d values sealed, %d opened, refused: %v", *diffRequests, snap.Total.Sealed, snap.Total.Opened, snap.Guarded)
 }
 
 // body is a reply without its header, which has the version of the schema in it.

@@ -59,7 +59,6 @@ type bed struct {
 	server *testenv.TarantoolServer
 	g      *Gateway
 	stats  *gateway.Stats
-	log    *strings.Builder
 	addr   string // the gateway's
 }
 

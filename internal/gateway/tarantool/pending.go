@@ -62,10 +62,16 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.bySync)+len(p.more) >= maxPending && !p.closed {
-		if beforeWait() != nil {
+		p.mu.Unlock() // replies have to be found while a write is stuck
+		err := beforeWait()
+		p.mu.Lock()
+		if err != nil {
+			p.forget(&e)
 			return false
 		}
-		p.notFull.Wait()
+		if len(p.bySync)+len(p.more) >= maxPending && !p.closed {
+			p.notFull.Wait()
+		}
 	}
 	if p.closed {
 		p.forget(&e)

@@ -16,17 +16,8 @@ type reply struct {
 	bytes  []byte // the frame without its length
 	header wire.Header
 	body   wire.Body
-	found  []envelope
 	kind   wire.Type // of the request
 	held   int64     // of the reply budget, for what was opened
-}
-
-// envelope is one that was found in a reply.
-type envelope struct {
-	at      int // where the head of its string begins
-	content wire.Span
-	kind    wire.Kind
-	header  cinch.Header
 }
 
 // pumpReplies carries the greeting and then replies, until the server ends or an error.
@@ -140,11 +131,11 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 		return withoutFeatures(r.bytes, &r.body), nil
 	}
 	size, err := s.find()
-	if err == nil && len(r.found) == 0 {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, s.broken(err)
+	}
+	if size == 0 {
+		return nil, nil
 	}
 	if err := s.reserve(size); err != nil {
 		s.g.cfg.Stats.Error("budget")
@@ -157,34 +148,50 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 	return out, nil
 }
 
-// find finds the envelopes in a reply, and how many bytes it has when they are opened.
+// find looks for the envelopes in a reply, and returns how many bytes it has at most when they are
+// opened, 0 when there are none. They are looked for again to be opened, for a list of them could
+// take more memory than the reply.
 func (s *session) find() (size int, err error) {
 	r := &s.reply
-	r.found = r.found[:0]
+	found := false
 	size = len(r.bytes)
-	strings := wire.NewStrings(r.bytes, wire.Span{At: r.body.At, Len: r.body.End - r.body.At})
+	strings := r.strings()
 	for strings.Next() {
 		content := strings.Content.Of(r.bytes)
-		if !cinch.IsSealed(content) {
+		h, ok, err := r.envelope(content)
+		if !ok {
 			continue
 		}
-		h, err := cinch.ParseHeader(content)
-		if err != nil && r.computed() {
-			continue // what Lua made of bytes is any bytes
-		}
+		found = true
 		if err == nil && h.RawLen > s.g.sealer.MaxOpen() {
 			err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, s.g.sealer.MaxOpen())
 		}
 		if err != nil {
 			return 0, err
 		}
-		r.found = append(r.found, envelope{at: strings.At, content: strings.Content, kind: strings.Kind, header: h})
 		size += h.RawLen - len(content) + maxHead
 		if size > maxFrame {
 			return 0, fmt.Errorf("%w: the reply would have over %d bytes", cinch.ErrTooLarge, maxFrame)
 		}
 	}
+	if !found {
+		return 0, strings.Err()
+	}
 	return size, strings.Err()
+}
+
+// strings are all in the reply's body.
+func (r *reply) strings() wire.Strings {
+	return wire.NewStrings(r.bytes, wire.Span{At: r.body.At, Len: r.body.End - r.body.At})
+}
+
+// envelope reads the header of a string that is one, or should be.
+func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
+	if !cinch.IsSealed(content) {
+		return h, false, nil
+	}
+	h, err = cinch.ParseHeader(content)
+	return h, err == nil || !r.computed(), err // what Lua makes is any bytes
 }
 
 // maxHead is the longest head of a string.
@@ -233,11 +240,15 @@ const reservePatience = 10
 func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
 	out := wire.BeginFrame(gateway.GetBuffer(size + maxHead))
 	last := 0
-	for i := range r.found {
-		e := &r.found[i]
-		stored := e.content.Of(r.bytes)
-		out = append(out, r.bytes[last:e.at]...)
-		out = wire.AppendHead(out, e.kind, e.header.RawLen)
+	strings := r.strings()
+	for strings.Next() {
+		stored := strings.Content.Of(r.bytes)
+		h, ok, _ := r.envelope(stored)
+		if !ok {
+			continue
+		}
+		out = append(out, r.bytes[last:strings.At]...)
+		out = wire.AppendHead(out, strings.Kind, h.RawLen)
 		began := time.Now()
 		opened, err := g.sealer.Open(out, stored)
 		if err != nil {
@@ -245,8 +256,8 @@ func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
 			return nil, err
 		}
 		out = opened
-		g.cfg.Stats.Opened(e.header.Codec, len(stored), e.header.RawLen, time.Since(began))
-		last = e.content.End()
+		g.cfg.Stats.Opened(h.Codec, len(stored), h.RawLen, time.Since(began))
+		last = strings.Content.End()
 	}
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
 }

@@ -159,9 +159,16 @@ func (c *collector) value(position int, v wire.Span) *refusal {
 			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", position+1, c.space.Name, why))
 		}
 	}
+	if len(c.r.edits) >= maxEdits {
+		return unsupported("magic", fmt.Sprintf("over %d values to seal in a request", maxEdits))
+	}
 	c.r.edits = append(c.r.edits, e)
 	return nil
 }
+
+// maxEdits bounds the memory for a request's edits. Only what begins like envelopes throughout
+// comes near.
+const maxEdits = 64 << 10
 
 // nested looks for what begins like an envelope within arrays and maps, where nothing is
 // wrapped.
@@ -202,12 +209,18 @@ func (g *Gateway) apply(r *request, p *plan) []byte {
 	}
 	gateway.PutBuffer(r.seal)
 	r.seal = nil
+	if cap(r.edits) > maxIdleEdits {
+		defer func() { r.edits = nil }()
+	}
 	if !changed {
 		gateway.PutBuffer(out)
 		return nil
 	}
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0)
 }
+
+// maxIdleEdits is what a session keeps room for.
+const maxIdleEdits = 64
 
 // seal appends the envelope of a value, or the value itself.
 func (g *Gateway) seal(dst, value []byte, rule *policy.Rule) []byte {

@@ -14,6 +14,9 @@ import (
 // maxParts is how many parts an operation may have: a splice has five.
 const maxParts = 8
 
+// maxOperations is how many the server takes in a request.
+const maxOperations = 4000
+
 // target is what an operation works on.
 type target struct {
 	position int  // from 0
@@ -30,6 +33,9 @@ func (c *collector) operations(at wire.Span) *refusal {
 	h, err := wire.ReadHead(c.b, at.At)
 	if err != nil || h.Kind != wire.Array {
 		return nil // the server refuses it
+	}
+	if h.Count > maxOperations {
+		return unsupported("splice", fmt.Sprintf("over %d operations in a request", maxOperations))
 	}
 	next := h.Content.At
 	for range h.Count {
