@@ -126,7 +126,8 @@ end
 
 local known = {} -- dictionaries that were checked; they never change
 
---- dictionary: the content of a dictionary, from the space cinch_dictionaries. May be replaced.
+--- dictionary: the content of a dictionary, from the space cinch_dictionaries. May be replaced by
+-- a function that does not yield.
 function M.dictionary(number)
     if known[number] ~= nil then return known[number] end
     local space = box.space.cinch_dictionaries
