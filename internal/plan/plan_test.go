@@ -97,6 +97,8 @@ func TestFilesToConfig(t *testing.T) {
 	}
 	opts := options(t)
 	opts.Minimize = MinBytes
+	slow, _ := ParseLink("100mbit,1.5ms")
+	opts.Links = []Link{slow}
 	rep := planFiles(t, opts, FileOptions{}, dir)
 	orders := group(t, rep, "orders.jsonl {id,customer,status…}")
 	if orders.Values != 4000 || orders.Now != int64(lines.Len()-4000) || orders.Margin != 0 {

@@ -25,6 +25,8 @@ type TextOptions struct {
 const (
 	wide        = 110
 	shownGroups = 4
+
+	sealedColumn = 5 // of a group's table
 )
 
 // Text writes the report for people.
@@ -182,12 +184,8 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 		case !t.o.Details:
 			continue
 		}
-		name := o.Name
-		if o.Comparison {
-			name += " (no codec)"
-		}
 		row := []string{
-			mark, name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
+			mark, o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
 			micros(o.CompressMicros), micros(o.OpenMicros), dollars(o.Bill.Total()),
 		}
 		if len(o.Latency) > 0 {
@@ -198,6 +196,12 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	if len(t.r.Links) > 0 && t.o.Width < wide { // no room for what share of the values is sealed
+		header = slices.Delete(header, sealedColumn, sealedColumn+1)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], sealedColumn, sealedColumn+1)
+		}
+	}
 	return ui.Table(t.w, header, rows)
 }
 
@@ -205,7 +209,7 @@ func (t *text) notes() {
 	if len(t.r.Links) > 0 {
 		t.prose(fmt.Sprintf("read, write: what a value of average length loses (+) or gains (-) on %s.", t.r.Links[0]))
 	}
-	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. --details shows all of all groups.")
+	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all of all groups.")
 	for _, reason := range slices.Sorted(maps.Keys(t.r.Left)) {
 		t.prose(fmt.Sprintf("Not measured: %s %s.", Count(t.r.Left[reason]), reason))
 	}
@@ -292,7 +296,12 @@ func delta(v float64) string {
 	return fmt.Sprintf("%+.0f us", v)
 }
 
-func rate(v float64) string { return fmt.Sprintf("%.3g", v) }
+func rate(v float64) string {
+	if v >= 10 {
+		return Count(v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
 
 func plural(n int, one, many string) string {
 	if n == 1 {
