@@ -3,7 +3,6 @@ package tarantool
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
