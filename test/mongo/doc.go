@@ -1,3 +1,4 @@
 // Package mongo tests `cinch serve --mongo` as a process between real drivers and a real
-// mongod. suites runs PyMongo's own tests, direct and through a gateway.
+// mongod. suites runs PyMongo's and the Go driver's own tests, direct, through a gateway and
+// through a pair.
 package mongo
