@@ -351,15 +351,23 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil { // a plan that is half written would be in the way of the next
+			for _, name := range written {
+				err = errors.Join(err, os.Remove(name))
+			}
+			written = nil
+		}
+	}()
 	for _, f := range files {
 		name := filepath.Join(filepath.Dir(o.write), f.FileName(base))
 		if err := dict.Save(name, f.Dict); err != nil {
-			return nil, ui.WithHint(err, "choose another name for --write")
+			return written, ui.WithHint(err, "choose another name for --write")
 		}
 		written = append(written, name)
 	}
 	if err := createPrivate(o.write, text); err != nil {
-		return nil, ui.WithHint(err, "choose another name for --write")
+		return written, ui.WithHint(err, "choose another name for --write")
 	}
 	return append(written, o.write), nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -28,7 +29,6 @@ type SourceInfo struct {
 	Medium   price.Medium
 	Cost     Cost                    // nil: lengths
 	Never    func(value []byte) bool // values that are never sealed; nil: none
-	Seals    func(kind string) bool  // kinds that a gateway seals; nil: all
 	DictCost float64                 // bytes that the store holds for each byte of a dictionary
 	Rates    Rates                   // observed; 0: unknown
 	Whole    bool                    // all of it was looked at
@@ -120,7 +120,11 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 		r.add(g)
 	}
 	if len(r.Groups) == 0 && r.Rest.Groups == 0 {
-		return nil, ErrEmpty
+		err := ErrEmpty
+		for reason, n := range r.Left {
+			err = fmt.Errorf("%w: %s %s", err, Count(n), reason)
+		}
+		return nil, err
 	}
 	r.finish()
 	return r, nil
@@ -160,10 +164,6 @@ func (p *planner) rates(values float64) Rates {
 // group measures all candidates on one group and chooses among them.
 func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, error) {
 	g := p.newGroup(f, r)
-	if p.Source.Seals != nil && !p.Source.Seals(f.kind) {
-		g.leave("values of this type are never sealed")
-		return g, nil
-	}
 	if len(f.sample.values) == 0 {
 		g.leave("nothing of it could be read")
 		return g, nil
