@@ -50,7 +50,7 @@ func MariaDB(t testing.TB) *SQLServer {
 	runAs(t, dir, as, Program(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	grant := filepath.Join(dir, "init.sql")
 	text := "CREATE DATABASE IF NOT EXISTS test;\nCREATE USER IF NOT EXISTS test@localhost;\nGRANT ALL ON *.* TO test@localhost;\n" // a statement a line
-	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil { //nolint:gosec // the server's user reads it
+	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil {                                                                //nolint:gosec // the server's user reads it
 		t.Fatal(err)
 	}
 	return startSQL(t, dir, as, "mariadb", func(port string) []string {

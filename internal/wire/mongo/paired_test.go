@@ -46,7 +46,9 @@ func TestPairedRoundTrip(t *testing.T) {
 func TestPairedRefuses(t *testing.T) {
 	stored := Paired{Header: Header{Length: HeaderLen + 3, OpCode: OpMsg}, Stored: true}
 	other := frame(Paired{Header: Header{Length: HeaderLen, OpCode: OpQuery}}, Numbers{}, "abc")
-	with := func(b []byte, at int, v ...byte) []byte { return append(append(bytes.Clone(b[:at]), v...), b[at+len(v):]...) }
+	with := func(b []byte, at int, v ...byte) []byte {
+		return append(append(bytes.Clone(b[:at]), v...), b[at+len(v):]...)
+	}
 	for name, c := range map[string]struct {
 		frame []byte
 		want  error
