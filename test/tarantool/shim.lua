@@ -30,11 +30,11 @@ end
 local function front(host, port, behind)
     local command
     if way == 'gateway' then
-        -- Tables of SQL, whose names are in capitals, are left alone: their tests compare strings.
+        -- Tables of SQL, most of whose names are in capitals, are left alone: their tests compare strings.
         local config = os.tmpname()
         local file = io.open(config, 'w')
         file:write(([[{admin: {listen: "off"}, log: {level: warn}, gateways: [{name: suite, protocol: tarantool, listen: "%s:%d",
-            upstream: "tarantool://cinch_gateway:secret@127.0.0.1:%d", exclude: ["[A-Z]*"], rules: []}]}]]):format(host, port, behind))
+            upstream: "tarantool://cinch_gateway:secret@127.0.0.1:%d", exclude: ["[A-Z]*", space_varbin], rules: []}]}]]):format(host, port, behind))
         file:close()
         command = ("%s serve --config %s --test-force"):format(cinch, config)
     else
