@@ -12,6 +12,12 @@ const (
 	largeReply
 	// namesCollection: the value of the first element is a collection.
 	namesCollection
+	// readsDocuments: servers answer it with ok only to who may read that collection.
+	readsDocuments
+	// pipelineReads: the same, if its pipeline begins with documents.
+	pipelineReads
+	// continues: a cursor's next documents; the collection is an element of its own.
+	continues
 )
 
 // commands is the table, by name in lower case. What is not in it is compressed by size and
@@ -28,10 +34,10 @@ var commands = map[string]traits{
 	"copydbsaslstart":  neverCompressed,
 	"copydbgetnonce":   neverCompressed,
 	"copydb":           neverCompressed,
-	"find":             largeReply | namesCollection,
-	"aggregate":        largeReply | namesCollection,
-	"getmore":          largeReply,
-	"distinct":         largeReply | namesCollection,
+	"find":             largeReply | namesCollection | readsDocuments,
+	"aggregate":        largeReply | namesCollection | pipelineReads,
+	"getmore":          largeReply | continues,
+	"distinct":         largeReply | namesCollection | readsDocuments,
 	"mapreduce":        largeReply | namesCollection,
 	"listcollections":  largeReply,
 	"listindexes":      largeReply | namesCollection,
@@ -44,8 +50,8 @@ var commands = map[string]traits{
 	"insert":           namesCollection,
 	"update":           namesCollection,
 	"delete":           namesCollection,
-	"findandmodify":    namesCollection,
-	"count":            namesCollection,
+	"findandmodify":    namesCollection | readsDocuments,
+	"count":            namesCollection | readsDocuments,
 	"killcursors":      namesCollection,
 	"create":           namesCollection,
 	"createindexes":    namesCollection,

@@ -53,6 +53,7 @@ type speaker struct {
 type spoken struct {
 	kind any // the name of a rule or a kind of autodict's; nil: free
 	dict *codec.Dict
+	open bool // the other end may have its dictionaries
 	sent bool
 	owed int    // bytes of messages that went without it
 	used uint64 // clock at its last use
@@ -65,6 +66,7 @@ type outgoing struct {
 	rule    *policy.MessageRule // that covers it; nil: it goes as it is
 	kind    *autodict.Kind      // whose dictionary is used; nil: none
 	wants   bool                // its reply may come in a frame too
+	open    bool                // the other end may have the dictionaries of its kind
 
 	sent int // bytes of its frame, once it is sealed
 }
@@ -166,7 +168,10 @@ func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
 	if d == nil {
 		return nil, level, 0
 	}
-	if slot = sp.due(sp.slotFor(kind), d, len(o.message)); slot == 0 {
+	if slot = sp.slotFor(kind); o.open {
+		sp.slots[slot].open = true
+	}
+	if slot = sp.due(slot, d, len(o.message)); slot == 0 {
 		return nil, level, 0
 	}
 	return d, level, slot
@@ -193,11 +198,14 @@ func (sp *speaker) slotFor(kind any) (slot int) {
 }
 
 // due returns the slot if the receiver has the dictionary or is worth sending it now, and 0
-// until then: a connection that carries little never is.
+// until then: a connection that carries little never is, nor one that may not have it.
 func (sp *speaker) due(slot int, d *codec.Dict, bytes int) int {
 	s := &sp.slots[slot]
 	if s.dict != d {
 		s.dict, s.sent, s.owed = d, false, 0
+	}
+	if !s.open {
+		return 0
 	}
 	if s.sent || sp.knows(d) {
 		return slot

@@ -62,7 +62,7 @@ const only compressorSet = 1 << wire.BetweenGateways
 // compressed.
 func (s *session) decidePaired(r *request, d *decision, b bargain) {
 	g := s.g
-	o := outgoing{message: r.message, header: r.header, rule: b.own, wants: b.answered && b.reply != nil}
+	o := outgoing{message: r.message, header: r.header, rule: b.own, wants: b.answered && b.reply != nil, open: true}
 	left := ""
 	if b.own != nil && b.own.Auto {
 		if _, _, left = g.link.choose(&bargain{own: b.own, size: b.size, expected: b.expected}, only); left != "" {
@@ -104,6 +104,7 @@ func (s *session) replyPaired(e *exchange, h wire.Header, body []byte, began tim
 		return body, nil
 	}
 	o := outgoing{message: body, header: h, rule: rule, kind: g.trainedKind(e.topic, rule, policy.Reply, began)}
+	o.open = e.reads && h.OpCode == wire.OpMsg && saysOK(s.reply.Body.Of(body))
 	now := time.Now()
 	out, reason := s.toClient.seal(&o)
 	if reason == "" {

@@ -15,6 +15,7 @@ type exchange struct {
 	shape  uint64            // 0: nothing is learnt from the reply
 	topic  *topic            // nil: of something else than commands
 	hello  *handshake        // nil for anything else
+	reads  bool              // ok in the reply shows that the client may read the topic's collection
 
 	rule   *policy.MessageRule // that covers the reply; nil: none
 	reason string              // why the request went plain, and so the reply comes plain

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -35,11 +36,15 @@ func (s *session) handleReply(m message) error {
 	}
 	defer gateway.PutBuffer(opened)
 	more := false
-	if m.header.OpCode == wire.OpMsg {
+	switch m.header.OpCode {
+	case wire.OpMsg:
 		if err := s.reply.Parse(body); err != nil {
 			return err
 		}
 		more = s.reply.Flags&wire.MoreToCome != 0
+	case wire.OpReply:
+	default:
+		return fmt.Errorf("%w %d", errNoReply, m.header.OpCode)
 	}
 	e, ok := s.pending.take(m.header.ResponseTo, more, m.header.RequestID)
 	if ok && e.hello != nil {

@@ -26,12 +26,13 @@ type request struct {
 	space    []byte // "database.collection"; its memory is kept for the next request
 	shape    uint64 // requests of the same shape have similar replies
 	answered bool   // a reply will come
+	reads    bool   // and shows, if it says ok, that the client may read the collection
 	topic    *topic // for a command that may be compressed; nil for others
 }
 
 // parse looks at r.message, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.answered, r.topic = nil, 0, 0, true, nil
+	r.name, r.traits, r.shape, r.answered, r.topic, r.reads = nil, 0, 0, true, nil, false
 	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
@@ -69,7 +70,7 @@ func (r *request) query() error {
 		return err
 	}
 	database, _, _ := bytes.Cut(q.Collection.Of(r.message), []byte(".$cmd"))
-	r.space = append(append(r.space[:0], database...), ".$cmd"...)
+	r.space, r.reads = append(append(r.space[:0], database...), ".$cmd"...), false
 	return nil
 }
 
@@ -81,15 +82,19 @@ func (r *request) command(doc []byte) error {
 	}
 	r.name, r.traits = first.Key, traitsOf(first.Key)
 	var database, collection []byte
+	fromDocuments, twice := false, false
 	h := newHash(r.name)
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "$db":
+			twice = database != nil // servers may take either
 			database = wire.Text(e.Value)
-		case "collection": // of getMore
-			if r.traits&namesCollection == 0 {
+		case "collection":
+			if r.traits&continues != 0 {
 				collection = wire.Text(e.Value)
 			}
+		case "pipeline":
+			fromDocuments = beginsWithDocuments(e.Value)
 		}
 		h.element(e)
 		return true
@@ -101,7 +106,9 @@ func (r *request) command(doc []byte) error {
 		collection = wire.Text(first.Value)
 	}
 	if collection == nil {
-		collection = []byte("$cmd")
+		collection = []byte(noCollection)
+	} else if !twice {
+		r.reads = r.traits&readsDocuments != 0 || r.traits&pipelineReads != 0 && fromDocuments
 	}
 	r.space = append(append(append(r.space[:0], database...), '.'), collection...)
 	h.bytes(r.space)

@@ -52,6 +52,7 @@ type session struct {
 
 var (
 	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
+	errNoReply         = fmt.Errorf("%w: no reply, but opcode", wire.ErrMalformed)
 	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
 )
 
@@ -162,7 +163,7 @@ func (s *session) handleRequest(m message) error {
 	d := s.decide(r)
 	defer d.free()
 	if r.answered {
-		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, rule: d.reply, reason: d.reason, sent: began}
+		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads, rule: d.reply, reason: d.reason, sent: began}
 		if r.traits&neverCompressed != 0 {
 			e.client, e.shape = plain, 0
 		}

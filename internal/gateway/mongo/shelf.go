@@ -15,6 +15,7 @@ const (
 	maxShelf     = 64 << 20 // bytes of dictionaries, in use or not
 	maxIdleShelf = 8 << 20  // bytes beyond which those that no connection uses are forgotten
 	maxAnnounced = 16       // dictionaries
+	minShelved   = 4 << 10  // bytes that each one counts for: it takes more memory than its content
 )
 
 // shelf holds the dictionaries that other gateways have given to this one, each once for all
@@ -22,7 +23,7 @@ const (
 type shelf struct {
 	mu    sync.Mutex
 	dicts map[[32]byte]*shelved
-	bytes int
+	bytes int // that all of them count for
 	clock uint64
 }
 
@@ -43,8 +44,8 @@ func (s *shelf) add(content []byte) (*codec.Dict, error) {
 	if e := s.dicts[d.Hash()]; e != nil {
 		return s.use(e), nil
 	}
-	s.forget(maxIdleShelf - len(content))
-	if s.bytes+len(content) > maxShelf {
+	s.forget(maxIdleShelf - shelvedBytes(d))
+	if s.bytes+shelvedBytes(d) > maxShelf {
 		return nil, fmt.Errorf("%w: more dictionaries than %d bytes", errPair, maxShelf)
 	}
 	if s.dicts == nil {
@@ -52,9 +53,11 @@ func (s *shelf) add(content []byte) (*codec.Dict, error) {
 	}
 	e := &shelved{dict: d}
 	s.dicts[d.Hash()] = e
-	s.bytes += len(content)
+	s.bytes += shelvedBytes(d)
 	return s.use(e), nil
 }
+
+func shelvedBytes(d *codec.Dict) int { return max(len(d.Content()), minShelved) }
 
 // find returns the dictionary of that hash, like add.
 func (s *shelf) find(hash []byte) (*codec.Dict, error) {
@@ -105,7 +108,7 @@ func (s *shelf) forget(most int) {
 			return
 		}
 		delete(s.dicts, oldest.dict.Hash())
-		s.bytes -= len(oldest.dict.Content())
+		s.bytes -= shelvedBytes(oldest.dict)
 	}
 }
 

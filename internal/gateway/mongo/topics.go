@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,9 +76,10 @@ func (t *topic) address(d policy.Direction, size int) policy.MessageAddress {
 
 // trainedKind is who trains the dictionary for a message under a rule; nil: nobody does.
 // There is one for each namespace and direction: documents are alike there, and what
-// commands add has room in it too.
+// commands add has room in it too. Replies about no collection get none: nothing tells who
+// may see what is in them.
 func (g *Gateway) trainedKind(t *topic, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
-	if t == nil || r == nil || !r.AutoDict {
+	if t == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(t.space, []byte("."+noCollection)) {
 		return nil
 	}
 	known := &t.trained[d-policy.Request]

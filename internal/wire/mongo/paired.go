@@ -35,7 +35,7 @@ const (
 
 	pairedBit, pairedDictBit = 1 << 31, 1 << 30
 	minPaired                = 4 + 1
-	maxPairedDict            = 128 << 10
+	maxPairedDict            = 512 << 10 // as large as package codec takes them
 )
 
 const (

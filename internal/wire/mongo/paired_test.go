@@ -55,7 +55,7 @@ func TestPairedRefuses(t *testing.T) {
 	}{
 		"shorter than its head":    {with(frame(stored, Numbers{}, "abc"), 0, 4), ErrMalformed},
 		"longer than any message":  {[]byte{0xff, 0xff, 0xff, 0x83, 0, 0, 0, 0}, ErrTooLarge},
-		"a huge dictionary":        {[]byte{0, 0, 3, 0xc0, 1}, ErrTooLarge},
+		"a huge dictionary":        {[]byte{0, 0, 9, 0xc0, 1}, ErrTooLarge},
 		"a dictionary for no slot": {AppendPairedDict(nil, 0, false, make([]byte, 20)), ErrMalformed},
 		"stored, of another size":  {frame(stored, Numbers{}, "abcd"), ErrMalformed},
 		"stored by a dictionary":   {with(frame(stored, Numbers{}, "abc"), 4, formStored|1), ErrMalformed},
