@@ -21,16 +21,20 @@ type balancer struct {
 	mu      sync.Mutex
 	primary int       // index of the member that was primary when we asked last
 	asked   time.Time // when that was; zero: it is no more
+	failed  time.Time // when none was found last
 }
 
 var (
 	errNoPrimary  = errors.New("no member of the replica set is primary")
 	errNotPrimary = errors.New("the member is primary no more")
+
+	errPrimaryUnknown = fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoPrimary)
 )
 
 const (
 	primaryFresh = 250 * time.Millisecond // how long nobody asks again who is primary
 	primaryPause = 100 * time.Millisecond // between questions while there is none
+	primaryAsk   = 2 * time.Second        // for the answers: of a host that has died there is none
 	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
 )
 
@@ -65,6 +69,9 @@ func (g *Gateway) findPrimary() (int, error) {
 	if time.Since(b.asked) < primaryFresh {
 		return b.primary, nil
 	}
+	if time.Since(b.failed) < primaryPause { // somebody else asked while we waited to
+		return 0, errPrimaryUnknown
+	}
 	answers := make(chan int, len(b.members))
 	for i, up := range b.members {
 		go func() {
@@ -74,13 +81,25 @@ func (g *Gateway) findPrimary() (int, error) {
 			answers <- i
 		}()
 	}
+	enough := time.After(primaryAsk)
 	for range b.members {
-		if i := <-answers; i >= 0 {
-			b.primary, b.asked = i, time.Now()
-			return i, nil
+		select {
+		case i := <-answers:
+			if i >= 0 {
+				b.primary, b.asked = i, time.Now()
+				return i, nil
+			}
+		case <-enough:
+			return 0, b.none()
 		}
 	}
-	return 0, fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoPrimary)
+	return 0, b.none()
+}
+
+// none notes that no primary was found. b.mu is held.
+func (b *balancer) none() error {
+	b.failed = time.Now()
+	return errPrimaryUnknown
 }
 
 // lost forgets a primary, unless another has been found since.
