@@ -103,8 +103,13 @@ func (s *session) replyPaired(e *exchange, h wire.Header, body []byte, began tim
 	if rule == nil {
 		return body, nil
 	}
-	o := outgoing{message: body, header: h, rule: rule, kind: g.trainedKind(e.topic, rule, policy.Reply, began)}
-	o.open = e.reads && h.OpCode == wire.OpMsg && saysOK(s.reply.Body.Of(body))
+	o := outgoing{message: body, header: h, rule: rule}
+	if o.open = e.reads && h.OpCode == wire.OpMsg && saysOK(s.reply.Body.Of(body)); o.open {
+		s.reads = true
+	}
+	if s.reads { // what strangers are answered is no sample, and what they name gets no room
+		o.kind = g.trainedKind(e.topic, rule, policy.Reply, began)
+	}
 	now := time.Now()
 	out, reason := s.toClient.seal(&o)
 	if reason == "" {

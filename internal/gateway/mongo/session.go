@@ -42,6 +42,7 @@ type session struct {
 	// reply pump
 	out   reader
 	reply wire.Msg
+	reads bool // the server has let the client read some collection
 
 	// For gateways on either side. The first and the last belong to the request pump.
 	fromClient hearer

@@ -76,6 +76,12 @@ func TestStrangersGetNoDictionary(t *testing.T) {
 		s.ask(command("ping", 1, bson.E{Key: "collection", Value: "users"}))
 		s.ask(command("listIndexes", "users"))
 	}
+	s.ask(command("find", "strangers"))
+	for _, k := range p.far.cfg.Kinds.Status() {
+		if strings.Contains(k.Method, "strangers") {
+			t.Errorf("%s takes room among what is trained", k.Method)
+		}
+	}
 	if s.dicts > 0 {
 		t.Errorf("a client that has not logged in was sent %d dictionaries", s.dicts)
 	}
