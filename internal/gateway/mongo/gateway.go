@@ -69,6 +69,7 @@ type Gateway struct {
 
 	advertised atomic.Pointer[gateway.Advertised] // set when it serves
 	direct     sync.Map                           // members without a gateway that the log named
+	directs    atomic.Int64                       // how many those are
 	met        chan struct{}                      // closed when the server has said who it is
 	ctx        context.Context                    // ends with Shutdown
 	cancel     context.CancelFunc

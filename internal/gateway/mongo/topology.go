@@ -18,6 +18,9 @@ type Topology struct {
 	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
 }
 
+// maxMembers bounds the names that servers may give. A replica set has 50 members at most.
+const maxMembers = 1024
+
 func (t *Topology) learn(member string, a gateway.Advertised) (isNew bool) {
 	member = strings.ToLower(member)
 	t.mu.Lock()
@@ -26,6 +29,9 @@ func (t *Topology) learn(member string, a gateway.Advertised) (isNew bool) {
 		t.members = map[string]gateway.Advertised{}
 	}
 	old, known := t.members[member]
+	if !known && len(t.members) >= maxMembers {
+		return false
+	}
 	t.members[member] = a
 	return !known || old != a
 }
@@ -87,10 +93,11 @@ func (g *Gateway) learnMember(name string) {
 
 // warnDirect tells once for each member that clients will go to it directly.
 func (g *Gateway) warnDirect(member []byte) {
-	if len(member) == 0 {
+	if len(member) == 0 || g.directs.Load() >= maxMembers {
 		return
 	}
 	if _, told := g.direct.LoadOrStore(string(member), true); !told {
+		g.directs.Add(1)
 		g.cfg.Log.Warn("no gateway stands for a member of the replica set: clients connect to it directly, and uncompressed", "member", string(member))
 	}
 }
