@@ -303,7 +303,8 @@ func (o *sender) take(f wire.Frame) {
 	n.mu.Unlock()
 }
 
-// finish sends FIN. Notes may follow.
+// finish sends FIN. Notes may follow. That it is sent is known before it is: the peer may
+// close the link before the write returns, and end waits until it has.
 func (o *sender) finish() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -311,6 +312,7 @@ func (o *sender) finish() error {
 		return net.ErrClosed
 	}
 	o.endStream()
+	o.s.sentFin.Store(true)
 	_, err := o.link.Write([]byte{byte(wire.Fin)})
 	return err
 }

@@ -22,7 +22,7 @@ type session struct {
 	out   sender
 	in    receiver
 
-	sentFin, gotFin atomic.Bool
+	sentFin, gotFin atomic.Bool // sentFin from before the write on
 	localEnded      atomic.Bool // we close the local side for writing, or have done so
 	resetting       sync.Once
 	closing         sync.Once
@@ -31,7 +31,7 @@ type session struct {
 // pieceBytes is the most that is read from the local side at a time.
 const pieceBytes = wire.MaxRaw
 
-// goodbye is how long a peer has to take a last frame, or to end after all was said.
+// goodbye is how long a peer has to take a last frame.
 const goodbye = 5 * time.Second
 
 // Run pumps until both directions have ended, or the whole connection has.
@@ -128,18 +128,18 @@ func (s *session) sendFin() {
 		s.abort()
 		return
 	}
-	s.sentFin.Store(true)
 	s.endLink()
 }
 
-// endLink is called after either end. When both have come, nothing follows.
+// endLink is called after either end. When both have come, nothing follows but notes, until
+// the peer has passed everything on to its local side. That takes as long as it takes: closing
+// before would answer a late note with a reset, and what is still under way would be lost.
 func (s *session) endLink() {
 	if !s.sentFin.Load() || !s.gotFin.Load() {
 		return
 	}
 	s.out.end(nil)
 	gateway.ResetWhenCut(s.local, false)
-	_ = s.link.SetReadDeadline(time.Now().Add(goodbye))
 	_ = gateway.CloseWrite(s.link)
 }
 
