@@ -60,7 +60,7 @@ type Gateway struct {
 	server gateway.Server
 	shapes shapes
 	link   link
-	reach  reach
+	reach  gateway.Reach
 	topics topics
 	shelf  shelf
 	pairs  pairTotals
@@ -154,12 +154,12 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, member, err := g.dial()
 	if err != nil {
 		g.cfg.Stats.Error("upstream_unreachable")
-		if n, say := g.reach.refuse(time.Now()); say {
+		if n, say := g.reach.Refuse(time.Now()); say {
 			g.cfg.Log.Warn("upstream unreachable, clients are disconnected until it is there", "upstream", g.upstreams(), "refused", n, "err", err)
 		}
 		return nil
 	}
-	if n, again := g.reach.answer(); again {
+	if n, again := g.reach.Answer(); again {
 		g.cfg.Log.Info("upstream reachable again", "upstream", g.upstreams(), "refused", n)
 	}
 	return newSession(g, client, up, member)
