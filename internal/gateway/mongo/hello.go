@@ -272,7 +272,7 @@ func (s *session) sendHello(held bool) error {
 func (s *session) replaceDocument(doc []byte) []byte {
 	r := &s.req
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
-	out := wire.Replace(gateway.GetBuffer(len(r.message)+len(doc)), r.message, r.document, doc, hasChecksum)
+	out := wire.Replace(gateway.GetBuffer(len(r.message)-r.document.Len+len(doc)), r.message, r.document, doc, hasChecksum)
 	if r.outer.Len != 0 {
 		wire.PutLength(out[r.outer.Off : r.outer.End()+len(doc)-r.document.Len])
 	}
@@ -310,7 +310,7 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 	if d.ok {
 		s.pairWithClient(h)
 	}
-	out := wire.Replace(gateway.GetBuffer(len(body)+len(edited)), body, at, edited, hasChecksum)
+	out := wire.Replace(gateway.GetBuffer(len(body)-at.Len+len(edited)), body, at, edited, hasChecksum)
 	defer gateway.PutBuffer(out)
 	return s.out.patience.write(s.client, out, m.held)
 }
