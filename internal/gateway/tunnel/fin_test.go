@@ -45,11 +45,10 @@ func TestPeerClosesAfterFin(t *testing.T) {
 	ran := make(chan struct{})
 	go func() { defer close(ran); s.Run() }()
 
-	const size = 200_000
-	send := wire.AppendRaw(nil, wire.MaxRaw)
-	send = append(send, make([]byte, wire.MaxRaw)...)
+	const size, block = 120_000, sampleBytes / 2 // the link's speed isn't told
+	send := append(wire.AppendRaw(nil, block), make([]byte, block)...)
 	said := 0
-	for ; said < size; said += wire.MaxRaw {
+	for ; said < size; said += block {
 		if _, err := peer.Write(send); err != nil {
 			t.Fatal(err)
 		}
