@@ -46,7 +46,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	}
 	each := (inUse() - before) / connections
 	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
-	if each > most {
+	if !raceEnabled && each > most { // the detector keeps memory of its own
 		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)
 	}
 	for _, c := range all { // and they all still work
