@@ -19,7 +19,6 @@
 //	auto.go      link and codecs measured, for rules that leave the choice to us
 //	frame.go     OP_COMPRESSED opened and made
 //	meet.go      the gateway's own question who the server is
-//	stall.go     patience with peers that hold memory
 //	pairing.go   two gateways: what they agree on, and who decides what
 //	pair.go      the two ends of a direction between them: frames and dictionaries
 //	shelf.go     dictionaries of other gateways, each once for all connections

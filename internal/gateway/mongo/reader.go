@@ -33,7 +33,7 @@ type message struct {
 type reader struct {
 	conn     net.Conn
 	ctx      context.Context
-	patience patience
+	patience gateway.Patience
 	pair     *hearer // nil, or not on: no frames between gateways come
 
 	buf     []byte // nil while nothing is there
@@ -115,10 +115,10 @@ func (r *reader) whole(m *message, length, cost int) error {
 // hold takes what a message will need from the budget, all of it at once and before any of
 // it is allocated.
 func (r *reader) hold(cost int) error {
-	if cost <= freeBytes || r.patience.budget == nil {
+	if cost <= freeBytes || r.patience.Budget == nil {
 		return nil
 	}
-	if err := r.patience.budget.Acquire(r.ctx, int64(cost)); err != nil {
+	if err := r.patience.Budget.Acquire(r.ctx, int64(cost)); err != nil {
 		return err
 	}
 	r.held = int64(cost)
@@ -129,7 +129,7 @@ func (r *reader) hold(cost int) error {
 func (r *reader) release() {
 	r.at, r.size = r.at+r.size, 0
 	if r.held > 0 {
-		r.patience.budget.Release(r.held)
+		r.patience.Budget.Release(r.held)
 		r.held = 0
 	}
 	if r.buf != nil && r.at == r.end {
@@ -173,7 +173,7 @@ func (r *reader) read(n int) (int, error) {
 		limit = r.at + n // nothing of the next message in a large buffer
 	}
 	if r.held > 0 {
-		_ = r.conn.SetReadDeadline(r.patience.deadline())
+		_ = r.conn.SetReadDeadline(r.patience.Deadline())
 	}
 	k, err := r.conn.Read(r.buf[r.end:limit])
 	if k > 0 {
@@ -205,7 +205,7 @@ func (r *reader) goOn(err error) bool {
 		return false
 	}
 	if r.held > 0 {
-		return r.patience.tolerates()
+		return r.patience.Tolerates()
 	}
 	return r.conn.SetReadDeadline(time.Time{}) == nil
 }

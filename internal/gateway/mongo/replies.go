@@ -60,7 +60,7 @@ func (s *session) handleReply(m message) error {
 	if ok {
 		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
-	return s.out.patience.write(s.client, out, m.held)
+	return s.out.patience.Write(s.client, out, m.held)
 }
 
 // learn takes notice of what a reply was like, and counts it under the rule that covers it.

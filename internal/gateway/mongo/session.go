@@ -61,11 +61,11 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s := &session{g: g, client: client, upstream: upstream, member: member, dead: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pending.init()
-	patient := patience{limit: g.cfg.Stall, stats: g.cfg.Stats, log: g.cfg.Log.With("client", client.RemoteAddr())}
+	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
 	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
-	patient.budget = g.cfg.Requests
+	patient.Budget = g.cfg.Requests
 	s.in = reader{conn: client, ctx: s.ctx, patience: patient, pair: &s.fromClient}
-	patient.budget = g.cfg.Replies
+	patient.Budget = g.cfg.Replies
 	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient, pair: &s.fromServer}
 	return s
 }
@@ -177,14 +177,14 @@ func (s *session) handleRequest(m message) error {
 		}
 	}
 	s.measure(r.topic, policy.Request, r.message, m.bytes, d.bytes, began)
-	return s.in.patience.write(s.upstream, d.bytes, m.held)
+	return s.in.patience.Write(s.upstream, d.bytes, m.held)
 }
 
 // push queues an exchange. A client that takes no replies waits here, but not with memory
 // that others want.
 func (s *session) push(e exchange, held bool) bool {
 	p := &s.in.patience
-	return s.pending.push(e, p.limit, func() bool { return held && !p.tolerates() })
+	return s.pending.push(e, p.Limit, func() bool { return held && !p.Tolerates() })
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
