@@ -4,7 +4,8 @@ package mongo
 type traits uint8
 
 const (
-	// neverCompressed: the protocol forbids it, for secrets travel in it.
+	// neverCompressed: the protocol forbids it, for secrets travel in it, or they may
+	// (setParameter), and so they must not get into dictionaries.
 	neverCompressed traits = 1 << iota
 	// isHello: the handshake, whose reply says where the servers are.
 	isHello
@@ -34,6 +35,7 @@ var commands = map[string]traits{
 	"copydbsaslstart":  neverCompressed,
 	"copydbgetnonce":   neverCompressed,
 	"copydb":           neverCompressed,
+	"setparameter":     neverCompressed,
 	"find":             largeReply | namesCollection | readsDocuments,
 	"aggregate":        largeReply | namesCollection | pipelineReads,
 	"getmore":          largeReply | continues,

@@ -286,7 +286,7 @@ func TestNeverCompressed(t *testing.T) {
 	s := serve(t, tap.addr, withZstd, func(c *Config) { c.Policy.Force = true })
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("zstd"))
-	for _, name := range []string{"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "createUser", "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"} {
+	for _, name := range []string{"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "createUser", "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb", "setParameter"} {
 		tap.take()
 		a := raw.run(wire.Zstd, command(name, 1, bson.E{Key: "filler", Value: strings.Repeat("x", 2000)}))
 		requests, replies := tap.take()
