@@ -40,8 +40,8 @@ func TestPrimaryBesideASilentMember(t *testing.T) {
 // answerAsMember answers one hello, as a primary from the second time on.
 func answerAsMember(c net.Conn, asked *atomic.Int64) {
 	defer c.Close()
-	r := reader{conn: c, ctx: context.Background()}
-	defer r.free()
+	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}
+	defer r.Free()
 	m, err := r.next()
 	if err != nil {
 		return

@@ -71,9 +71,9 @@ func startTap(t *testing.T, server string) *tap {
 
 func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	defer dst.Close()
-	r := reader{conn: src, ctx: context.Background(), pair: &hearer{}}
+	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, pair: &hearer{}}
 	r.pair.on.Store(true)
-	defer r.free()
+	defer r.Free()
 	for {
 		m, err := r.next()
 		if err != nil {

@@ -265,7 +265,7 @@ func (s *session) sendHello(held bool) error {
 	if r.answered && !s.push(exchange{id: r.header.RequestID, client: plain, hello: h}, held) {
 		return net.ErrClosed
 	}
-	return s.in.patience.Write(s.upstream, out, held)
+	return s.in.Patience.Write(s.upstream, out, held)
 }
 
 // replaceDocument returns the request with another document, in a buffer of the pool's.
@@ -290,7 +290,7 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 		hasChecksum = false
 	}
 	if at.Len == 0 {
-		return s.out.patience.Write(s.client, body, m.held)
+		return s.out.Patience.Write(s.client, body, m.held)
 	}
 	doc := at.Of(body)
 	if slices.Contains(h.shown, wire.BetweenGateways) && !s.fromClient.on.Load() {
@@ -312,5 +312,5 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 	}
 	out := wire.Replace(gateway.GetBuffer(len(body)-at.Len+len(edited)), body, at, edited, hasChecksum)
 	defer gateway.PutBuffer(out)
-	return s.out.patience.Write(s.client, out, m.held)
+	return s.out.Patience.Write(s.client, out, m.held)
 }

@@ -65,8 +65,8 @@ func (g *Gateway) askWho(up gateway.Upstream) (d described, err error) {
 	if _, err = c.Write(helloRequest()); err != nil {
 		return d, err
 	}
-	r := reader{conn: c, ctx: g.ctx}
-	defer r.free()
+	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: g.ctx}}
+	defer r.Free()
 	m, err := r.next()
 	if err != nil {
 		return d, err

@@ -535,11 +535,11 @@ func FuzzPairedMessages(f *testing.F) {
 		defer in.free()
 		r := &reader{pair: &in}
 		in.on.Store(true)
-		r.ctx = context.Background()
+		r.Ctx = context.Background()
 		left, right := net.Pipe()
 		defer left.Close()
-		r.conn = right
-		defer r.free()
+		r.Conn = right
+		defer r.Free()
 		sp.told.Store(&[]hashPrefix{})
 		for i, body := range [][]byte{a, b, c, a, b} {
 			h := wire.Header{Length: wire.HeaderLen + len(body), RequestID: id * int32(i), ResponseTo: id - int32(i), OpCode: wire.OpMsg}

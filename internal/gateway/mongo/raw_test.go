@@ -38,7 +38,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	codecs := NewGateway(Config{Engine: codec.New(codec.Options{})})
-	return &rawClient{t: t, conn: c, in: reader{conn: c, ctx: context.Background()}, g: codecs}
+	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, g: codecs}
 }
 
 // opMsg builds an OP_MSG with a body and nothing else.

@@ -11,7 +11,7 @@ import (
 
 // pumpReplies carries replies until the server ends or an error.
 func (s *session) pumpReplies() {
-	defer s.out.free()
+	defer s.out.Free()
 	for {
 		m, err := s.out.next()
 		if err == nil {
@@ -60,7 +60,7 @@ func (s *session) handleReply(m message) error {
 	if ok {
 		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
-	return s.out.patience.Write(s.client, out, m.held)
+	return s.out.Patience.Write(s.client, out, m.held)
 }
 
 // learn takes notice of what a reply was like, and counts it under the rule that covers it.

@@ -64,9 +64,9 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
 	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
 	patient.Budget = g.cfg.Requests
-	s.in = reader{conn: client, ctx: s.ctx, patience: patient, pair: &s.fromClient}
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Ctx: s.ctx, Patience: patient}, pair: &s.fromClient}
 	patient.Budget = g.cfg.Replies
-	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient, pair: &s.fromServer}
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Ctx: s.ctx, Patience: patient}, pair: &s.fromServer}
 	return s
 }
 
@@ -116,7 +116,7 @@ const drainPoll = 20 * time.Millisecond
 
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
-	defer s.in.free()
+	defer s.in.Free()
 	looked := false // draining, and found nothing to do
 	for {
 		if s.draining.Load() {
@@ -177,13 +177,13 @@ func (s *session) handleRequest(m message) error {
 		}
 	}
 	s.measure(r.topic, policy.Request, r.message, m.bytes, d.bytes, began)
-	return s.in.patience.Write(s.upstream, d.bytes, m.held)
+	return s.in.Patience.Write(s.upstream, d.bytes, m.held)
 }
 
 // push queues an exchange. A client that takes no replies waits here, but not with memory
 // that others want.
 func (s *session) push(e exchange, held bool) bool {
-	p := &s.in.patience
+	p := &s.in.Patience
 	return s.pending.push(e, p.Limit, func() bool { return held && !p.Tolerates() })
 }
 

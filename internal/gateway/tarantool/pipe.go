@@ -39,7 +39,7 @@ func (s *session) pipe(f *frame) error {
 	if err := s.toServer.send(s.in.rest()); err != nil {
 		return err
 	}
-	s.in.free()
+	s.in.Free()
 	if err := gateway.Relay(s.upstream, s.client); err != nil {
 		return err
 	}
@@ -57,6 +57,6 @@ func (s *session) pipeReplies(first []byte) error {
 	if err := s.toClient.send(s.out.rest()); err != nil {
 		return err
 	}
-	s.out.free()
+	s.out.Free()
 	return gateway.Relay(s.client, s.upstream)
 }

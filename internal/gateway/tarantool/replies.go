@@ -22,7 +22,7 @@ type reply struct {
 
 // pumpReplies carries the greeting and then replies, until the server ends or an error.
 func (s *session) pumpReplies() {
-	defer s.out.free()
+	defer s.out.Free()
 	defer func() { _ = s.toClient.flush() }()
 	greeting, err := s.out.raw(wire.GreetingLen)
 	if err == nil {
@@ -210,7 +210,7 @@ func (r *reply) computed() bool {
 // that hold some and wait for each other would wait for ever.
 func (s *session) reserve(size int) error {
 	budget := s.g.cfg.Replies
-	if size <= freeBytes || budget == nil {
+	if size <= gateway.FreeBytes || budget == nil {
 		return nil
 	}
 	if !budget.TryAcquire(int64(size)) {

@@ -48,11 +48,11 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.pending.init(g.cfg.Requests)
 	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
 	patient.Budget = g.cfg.Requests
-	s.in = reader{conn: client, ctx: s.ctx, patience: patient, copies: 2, idle: s.toServer.flush}
-	s.toServer = sink{conn: upstream, patience: &s.in.patience}
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Ctx: s.ctx, Patience: patient, Idle: s.toServer.flush}, copies: 2}
+	s.toServer = sink{conn: upstream, patience: &s.in.Patience}
 	patient.Budget = g.cfg.Replies
-	s.out = reader{conn: upstream, ctx: s.ctx, patience: patient, copies: 1, idle: s.toClient.flush}
-	s.toClient = sink{conn: client, patience: &s.out.patience}
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Ctx: s.ctx, Patience: patient, Idle: s.toClient.flush}, copies: 1}
+	s.toClient = sink{conn: client, patience: &s.out.Patience}
 	return s
 }
 
@@ -106,7 +106,7 @@ const drainPoll = 20 * time.Millisecond
 
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
-	defer s.in.free()
+	defer s.in.Free()
 	looked := false // draining, and found nothing to do
 	for {
 		if s.draining.Load() {
