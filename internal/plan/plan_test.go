@@ -274,7 +274,8 @@ func TestChoose(t *testing.T) {
 	}
 	least := with(func(o *Options) { o.Minimize = MinBytes })
 	for _, o := range least.Options {
-		if !o.Comparison && o.After < least.After()*994/1000 {
+		// Half a percent of the plain bytes is given away for less CPU, and CPU is measured.
+		if !o.Comparison && o.After < least.After()-least.Now/200 {
 			t.Errorf("%s takes %d, and %s was chosen with %d", o.Name, o.After, least.Chosen().Name, least.After())
 		}
 	}
