@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/remotewrite"
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+)
+
+// grpcHead is what gRPC puts in front of a message, in bytes.
+const grpcHead = 5
+
+// messages sends WriteRequests one after the other on one connection, each when the one
+// before was taken.
+func (b *bench) messages() (string, error) {
+	number := 40
+	if *short {
+		number = 4
+	}
+	corpus, err := remotewrite.Load(context.Background())
+	if err != nil {
+		return "", err
+	}
+	sink, err := listenSink()
+	if err != nil {
+		return "", err
+	}
+	var t rig.Table
+	t.Row("WriteRequests of 2,000 series", "way", "bytes", "times smaller", "beside S2 by message", "CPU, ms", "time, ms")
+	t.Rule(7)
+	for _, data := range []struct {
+		name string
+		all  [][]byte
+	}{{"A, as scraped", corpus.Scraped(2000, number)}, {"B, shuffled", corpus.Shuffled(2000, number)}} {
+		if err := b.carry(&t, data.name, data.all, sink); err != nil {
+			return "", err
+		}
+	}
+	return t.String(), nil
+}
+
+func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string) error {
+	raw := 0
+	for _, m := range all {
+		raw += len(m) + grpcHead
+	}
+	s2 := 0
+	row := func(way string, n int, cpu time.Duration, took string) {
+		if s2 == 0 {
+			s2 = n
+		}
+		t.Row(data, way, strconv.Itoa(n), fmt.Sprintf("%.2f", float64(raw)/float64(n)), fmt.Sprintf("%+.1f %%", 100*(float64(n)/float64(s2)-1)),
+			fmt.Sprint(cpu.Milliseconds()), took)
+	}
+	for _, setting := range []codec.Setting{{Codec: codec.S2}, {Codec: codec.Zstd, Level: 1}, {Codec: codec.Zstd, Level: 3}} {
+		n, took, err := byMessage(all, setting)
+		if err != nil {
+			return err
+		}
+		row("by message, "+setting.String(), n, took, "")
+	}
+	for _, name := range []string{direct, "zstd-1", "zstd-3", "zstd-6", ssh, stunnel} {
+		if !b.have(name) {
+			continue
+		}
+		w, err := b.open(sink, name, 0, 0)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := send(w.addr, all); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		up, _ := w.bytes()
+		row(label(name), int(up), w.cpu(), fmt.Sprint(took.Milliseconds()))
+		w.close()
+	}
+	return nil
+}
+
+// byMessage is what compressing each message by itself makes, with gRPC's head each, and the
+// time of compressing and decompressing.
+func byMessage(all [][]byte, setting codec.Setting) (sum int, took time.Duration, err error) {
+	z, _ := libzstd.New()
+	e := codec.New(codec.Options{Zstd: z})
+	began := time.Now()
+	for _, m := range all {
+		out, err := e.Compress(nil, m, setting, nil)
+		if err == nil {
+			_, err = e.Decompress(nil, out, setting.Codec, len(m), nil)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		sum += len(out) + grpcHead
+	}
+	return sum, time.Since(began), nil
+}
+
+// listenSink takes messages with a length in front and answers each with a byte, as an
+// ingester does.
+func listenSink() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				log.Print(err)
+				return
+			}
+			go sink(c)
+		}
+	}()
+	return l.Addr().String(), nil
+}
+
+func sink(c net.Conn) {
+	defer c.Close()
+	for {
+		var head [grpcHead]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head[1:]))); err != nil {
+			return
+		}
+		_, _ = c.Write([]byte{1})
+	}
+}
+
+func send(addr string, all [][]byte) error {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, m := range all {
+		head := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m)))
+		if _, err := c.Write(append(head, m...)); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
