@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
 // gatewayPacker packs the upstream of one gateway in the background, while its
@@ -27,6 +28,8 @@ type gatewayPacker struct {
 	running *running
 	engine  *codec.Engine // its own: clients don't wait for its turns
 	holder  string        // of the lease
+	dicts   backgroundDicts
+	ctx     context.Context // of the gateway's own work in the background
 
 	stop  chan struct{} // closed: finish
 	ended chan struct{} // closed when it has
@@ -35,10 +38,17 @@ type gatewayPacker struct {
 // errCluster: dictionaries would have to be in every node, and the gateway keeps them in one.
 var errCluster = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
 
+// backgroundDicts are the dictionaries that a gateway keeps in its store.
+type backgroundDicts interface {
+	cinch.Dictionaries
+	Ready(number uint32) bool
+	Recheck(ctx context.Context) error
+}
+
 // newPackers makes one for every gateway to a store: a reload may want it at any time.
 func (p *process) newPackers() error {
 	for _, r := range p.gateways {
-		if r.keeper == nil {
+		if r.keeper == nil && r.tarantool == nil {
 			continue
 		}
 		engine, err := engineWith(p.started.Zstd)
@@ -49,9 +59,15 @@ func (p *process) newPackers() error {
 			process: p, running: r, engine: engine, holder: gatewayID(r.name),
 			stop: make(chan struct{}), ended: make(chan struct{}),
 		}
-		k.Background = pack.NewBackground(pack.BackgroundOptions{
-			Current: k.job, Open: k.open, Unavailable: storeredis.Unavailable, Log: p.log.With("gateway", r.name),
-		})
+		o := pack.BackgroundOptions{Current: k.job, Log: p.log.With("gateway", r.name)}
+		if r.tarantool != nil {
+			k.dicts, k.ctx = r.tarantool.dicts, r.tarantool.ctx
+			o.Open, o.Unavailable = k.openTuples, storetarantool.Unavailable
+		} else {
+			k.dicts, k.ctx = r.keeper.dicts, r.keeper.ctx
+			o.Open, o.Unavailable = k.open, storeredis.Unavailable
+		}
+		k.Background = pack.NewBackground(o)
 		p.packers = append(p.packers, k)
 	}
 	return nil
@@ -61,7 +77,7 @@ func (p *process) startPacking() {
 	for _, k := range p.packers {
 		go func() {
 			defer close(k.ended)
-			k.Run(k.running.keeper.ctx, k.stop)
+			k.Run(k.ctx, k.stop)
 		}()
 	}
 }
@@ -104,7 +120,8 @@ func (k *gatewayPacker) job() pack.Job {
 	}
 	cfg := k.process.current.Load().cfg
 	return pack.Job{
-		Policy: k.running.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.running.name).Exclude, "\n"),
+		Formats: k.running.tarantool != nil,
+		Policy:  k.running.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.running.name).Exclude, "\n"),
 		DryRun: c.Mode == config.PackEstimate, Every: time.Duration(c.Every), Parallel: c.Parallel, MaxBytes: k.maxSeal(),
 		KeysPerSecond: float64(c.KeysPerSecond), BytesPerSecond: float64(c.BytesPerSecond), MaxLatency: time.Duration(c.MaxLatency),
 		IdleBelow: time.Duration(c.SkipIdleBelow), FreqAbove: c.SkipFreqAbove, StateFile: c.State,
@@ -113,13 +130,8 @@ func (k *gatewayPacker) job() pack.Job {
 
 // open connects once more, past the gateway's own few connections.
 func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
-	if auto := k.running.auto; !auto.Looked() || auto.Policy() != rules {
-		return pack.Session{}, fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
-	}
-	for _, number := range rules.Dictionaries() {
-		if !k.ready(number) {
-			return pack.Session{}, fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
-		}
+	if err := k.prepared(rules); err != nil {
+		return pack.Session{}, err
 	}
 	up := k.running.upstream
 	up.Stats = nil // not clients' traffic
@@ -144,24 +156,42 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 		Name:    up.Address,
 		Targets: targetsOf(s),
 		Lease:   func(name string) pack.Lease { return s.Lease(name, k.holder) },
-		Seal: func(rules *policy.Policy) *pack.Seal {
-			return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
-				Engine: k.engine, Dicts: k.running.keeper.dicts, MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
-			})}
-		},
-		Close: s.Close,
+		Seal:    k.seal,
+		Close:   s.Close,
 	}, nil
+}
+
+// prepared returns an error as long as values would be sealed without the dictionaries that
+// they are to have.
+func (k *gatewayPacker) prepared(rules *policy.Policy) error {
+	if auto := k.running.auto; !auto.Looked() || auto.Policy() != rules {
+		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
+	}
+	for _, number := range rules.Dictionaries() {
+		if !k.ready(number) {
+			return fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
+		}
+		if _, err := k.dicts.Dictionary(number); err != nil {
+			return fmt.Errorf("%w: dictionary %08x: %w", pack.ErrNotYet, number, err)
+		}
+	}
+	return nil
+}
+
+func (k *gatewayPacker) seal(rules *policy.Policy) *pack.Seal {
+	return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
+		Engine: k.engine, Dicts: k.dicts, MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
+	})}
 }
 
 // ready reports that the server holds a dictionary, and looks again before it says no.
 func (k *gatewayPacker) ready(number uint32) bool {
-	dicts := k.running.keeper.dicts
-	if dicts.Ready(number) {
+	if k.dicts.Ready(number) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(k.running.keeper.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(k.ctx, storeTimeout)
 	defer cancel()
-	return dicts.Recheck(ctx) == nil && dicts.Ready(number)
+	return k.dicts.Recheck(ctx) == nil && k.dicts.Ready(number)
 }
 
 func (p *process) packMetrics() *pack.Metrics {

@@ -36,7 +36,7 @@ func (w *where) connectTarantool(ctx context.Context) error {
 	}
 	o := storetarantool.OpenOptions{Name: w.upstream.Address, ReadOnly: w.readOnly}
 	if w.sealing {
-		o.Wanted = w.sealsField
+		o.Wanted = sealsField(w.policy)
 	}
 	s, err := storetarantool.Open(ctx, conn, o)
 	if err != nil {
@@ -58,13 +58,45 @@ func (w *where) connectTarantool(ctx context.Context) error {
 }
 
 // sealsField reports that some rule seals a field, and nothing in the server computes on it.
-func (w *where) sealsField(s *storetarantool.Space, f storetarantool.Field) bool {
-	for _, r := range s.Rules(w.policy, f) {
-		if !r.Raw() {
-			return s.TouchedAt(f.Number) == ""
+func sealsField(rules *policy.Policy) func(*storetarantool.Space, storetarantool.Field) bool {
+	return func(s *storetarantool.Space, f storetarantool.Field) bool {
+		for _, r := range s.Rules(rules, f) {
+			if !r.Raw() {
+				return s.TouchedAt(f.Number) == ""
+			}
 		}
+		return false
 	}
-	return false
+}
+
+// openTuples connects once more, past the gateway's own connection, which requests wait for.
+func (k *gatewayPacker) openTuples(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
+	if err := k.prepared(rules); err != nil {
+		return pack.Session{}, err
+	}
+	up := k.running.upstream
+	up.Stats = nil // not clients' traffic
+	conn, err := storetarantool.Connect(ctx, tarantoolOptions(up))
+	if err != nil {
+		return pack.Session{}, err
+	}
+	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: sealsField(rules)})
+	if err != nil {
+		conn.Close()
+		return pack.Session{}, err
+	}
+	tuples := &tupleStore{s, conn}
+	return pack.Session{
+		Name:    up.Address,
+		Targets: tuples.targets(),
+		Lease:   func(name string) pack.Lease { return k.running.tarantool.dicts.Lease(name, k.holder) },
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			task := k.seal(rules)
+			task.Rule = tuples.rules(rules)
+			return task
+		},
+		Close: conn.Close,
+	}, nil
 }
 
 // checkFields refuses a rule that names a field which must not be sealed, and a walk over nothing.

@@ -57,8 +57,14 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 		return
 	}
 	path += ".pack"
-	if g.Protocol != Redis {
+	if !g.HasStore() {
 		v.add(path, "leave it out", "a gateway for %s has no store to walk over", g.Protocol)
+	}
+	if g.Protocol == Tarantool && p.SkipIdleBelow != 0 {
+		v.add(path+".skip_idle_below", "leave it out", "is for Redis: Tarantool does not count the use of tuples")
+	}
+	if g.Protocol == Tarantool && p.SkipFreqAbove != 0 {
+		v.add(path+".skip_freq_above", "leave it out", "is for Redis: Tarantool does not count the use of tuples")
 	}
 	v.oneOf(path+".mode", p.Mode, PackSeal, PackEstimate)
 	if p.Every <= 0 {

@@ -23,6 +23,15 @@ func TestPack(t *testing.T) {
 	if _, err := Parse("cinch.yaml", []byte(other), nil); err == nil || !strings.Contains(err.Error(), "has no store to walk over") {
 		t.Errorf("pack of another protocol: %v", err)
 	}
+	tarantool := strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://")
+	for pack, want := range map[string]string{
+		"{background: true}": "", "{skip_idle_below: 1m}": "pack.skip_idle_below: is for Redis", "{skip_freq_above: 9}": "pack.skip_freq_above: is for Redis",
+	} {
+		_, err := Parse("cinch.yaml", []byte(tarantool.Replace(with(pack))), nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("Tarantool, %s: %v, want %q", pack, err, want)
+		}
+	}
 	for pack, want := range map[string]string{
 		"{mode: sael}":          `gateways[0].pack.mode: unknown value "sael": did you mean "seal"?`,
 		"{every: 0s}":           "gateways[0].pack.every: is not above 0s",

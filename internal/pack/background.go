@@ -49,6 +49,7 @@ type BackgroundOptions struct {
 // Job is what there is to do.
 type Job struct {
 	Policy   *policy.Policy // nil: nothing
+	Formats  bool           // what the store itself says of its fields asks for sealing as rules do
 	DryRun   bool
 	Every    time.Duration // pause after a pass
 	Parallel int
@@ -72,7 +73,7 @@ func (j *Job) wanted() bool {
 			return true
 		}
 	}
-	return false
+	return j.Formats
 }
 
 // is reports whether both mean the same, as after a reload that changed neither.

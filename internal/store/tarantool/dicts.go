@@ -218,6 +218,7 @@ func (d *Dicts) look(ctx context.Context) error {
 	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State)}
 	for _, i := range list {
 		s.states[i.Number] = i.State
+		delete(d.misses, i.Number)
 	}
 	d.seen.Store(s)
 	return nil

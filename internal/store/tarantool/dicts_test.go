@@ -33,11 +33,24 @@ func TestDicts(t *testing.T) {
 	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
 		t.Fatalf("a dictionary that nobody put there: %v", err)
 	}
+	early := NewDicts(c, nil)
+	if _, err := early.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Fatalf("a dictionary that nobody put there: %v", err)
+	}
 	if err := d.Publish(t.Context(), x); err != nil {
 		t.Fatal(err)
 	}
 	if !d.Ready(x.Number()) || d.Retired(x.Number()) {
 		t.Error("it is not ready")
+	}
+	if _, err := early.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("asked a moment ago: %v", err)
+	}
+	if err := early.Recheck(t.Context()); err != nil || !early.Ready(x.Number()) {
+		t.Fatalf("not ready for others: %v", err)
+	}
+	if _, err := early.Dictionary(x.Number()); err != nil {
+		t.Errorf("it is ready, and missing: %v", err)
 	}
 	again := NewDicts(mustConnect(t, server.Addr, "app", "secret"), nil)
 	got, err := again.Dictionary(x.Number())

@@ -11,6 +11,7 @@
 //	scan.go         steps of a walk, and the values in tuples
 //	replace.go      compare and set
 //	dicts.go        dictionaries and records
+//	lease.go        whose turn it is to pack
 //	module.go       cinch.lua, for the server's own Lua
 //
 // Nothing here is on the data path: clients' connections are the gateway's.

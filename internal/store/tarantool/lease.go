@@ -1,0 +1,102 @@
+package tarantool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// turnsRecord is the record by which packers in the background take turns: JSON, of each
+// lease's name whose turn it is until when. What has ended is left out by who writes next.
+const turnsRecord = "cinch:pack"
+
+// errContended: others wrote the record each time that it was tried.
+var errContended = errors.New("the record of turns keeps changing")
+
+const leaseTries = 10
+
+// A Lease lets one of several do something in a server at a time, and pause together
+// between. It is no lock, and goes by the clocks of those who take turns: one that is wrong makes two
+// work beside each other, or pause for longer. So it is only for work that may be done twice.
+type Lease struct {
+	dicts        *Dicts
+	name, holder string
+}
+
+// turn is the entry of one lease.
+type turn struct {
+	Holder string    `json:"holder,omitempty"` // "": it is a pause
+	Until  time.Time `json:"until"`
+}
+
+// Lease returns the lease called name, to be taken in the name of holder, which nobody else has.
+func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d, name, holder} }
+
+// Take makes it the holder's turn for a time, and returns 0. While it is another's turn, or
+// there is a pause, it returns after what time to ask again.
+func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
+	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
+		if wait = 0; there {
+			wait = max(time.Until(now.Until), time.Millisecond)
+			return now, false
+		}
+		return turn{l.holder, time.Now().Add(hold)}, true
+	})
+	return wait, err
+}
+
+// Keep makes the turn last for a time from now. It reports false when it is no longer the holder's.
+func (l *Lease) Keep(ctx context.Context, hold time.Duration) (kept bool, err error) {
+	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
+		kept = there && now.Holder == l.holder
+		return turn{l.holder, time.Now().Add(hold)}, kept
+	})
+	return kept && err == nil, err
+}
+
+// Finish ends the turn. With a pause nobody's turn begins before that is over.
+func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
+	return l.change(ctx, func(now turn, there bool) (turn, bool) {
+		return turn{"", time.Now().Add(pause)}, there && now.Holder == l.holder
+	})
+}
+
+// change replaces the lease's entry by what to says, unless that is not to be done. there is
+// false for one that has ended.
+func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn, bool)) error {
+	for range leaseTries {
+		text, version, err := l.dicts.Record(ctx, turnsRecord)
+		if err != nil {
+			return err
+		}
+		turns := map[string]turn{}
+		if err := json.Unmarshal([]byte(text), &turns); err != nil && text != "" {
+			turns = map[string]turn{} // nobody's: it would stop all of them for good
+		}
+		now, there := turns[l.name]
+		next, do := to(now, there && time.Until(now.Until) > 0)
+		if !do {
+			return nil
+		}
+		turns[l.name] = next
+		if written, err := l.dicts.ReplaceRecord(ctx, turnsRecord, version, turnsText(turns)); err != nil || written != 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s", errContended, l.name)
+}
+
+func turnsText(turns map[string]turn) string {
+	for name, t := range turns {
+		if time.Until(t.Until) <= 0 {
+			delete(turns, name)
+		}
+	}
+	b, err := json.Marshal(turns)
+	if err != nil {
+		panic(err) // of our own types: a mistake of ours
+	}
+	return string(b)
+}
