@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type planOptions struct {
 	// What comes out.
 	asJSON   bool
 	details  bool
+	html     string
 	write    string
 	listen   string
 	upstream string
@@ -80,6 +82,7 @@ Exit codes: 0 ok, 1 failed, 10 the source can't be reached, 130 interrupted.`,
 		Example: `  cinch plan ./exports orders.jsonl
   cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
   cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json
+  cinch plan ./exports --html report.html
   cinch plan --bill cur.parquet
   cinch plan --disk btrfs /var/lib/postgresql/15/main`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,6 +123,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.Float64Var(&o.layout.WriteAmplification, "write-amplification", 1, "`FACTOR` by which writes to copies grow")
 	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
+	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:6380", "with --write: `ADDRESS` of the gateway")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
@@ -156,7 +160,11 @@ func runPlan(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.show(report, written)
+	pages, err := o.writePage(report.HTML)
+	if err != nil { // written files would be in the way of the next try
+		return errors.Join(err, removeAll(written))
+	}
+	return o.show(report, append(written, pages...))
 }
 
 // report reads the source and makes the plan.
@@ -353,10 +361,7 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 	}
 	defer func() {
 		if err != nil { // a plan that is half written would be in the way of the next
-			for _, name := range written {
-				err = errors.Join(err, os.Remove(name))
-			}
-			written = nil
+			err, written = errors.Join(err, removeAll(written)), nil
 		}
 	}()
 	for _, f := range files {
@@ -370,6 +375,28 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 		return written, ui.WithHint(err, "choose another name for --write")
 	}
 	return append(written, o.write), nil
+}
+
+func removeAll(names []string) (err error) {
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// writePage writes the report as a web page, if somebody asked for it.
+func (o *planOptions) writePage(write func(io.Writer) error) (written []string, err error) {
+	if o.html == "" {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return nil, err
+	}
+	if err := createPrivate(o.html, b.Bytes()); err != nil {
+		return nil, ui.WithHint(err, "choose another name for --html, on a disk with room")
+	}
+	return []string{o.html}, nil
 }
 
 // createPrivate writes a file that must not exist, for its owner only: an upstream's URL

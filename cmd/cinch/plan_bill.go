@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
+	"github.com/cinch-layer/cinch/internal/page"
 	"github.com/cinch-layer/cinch/internal/price/bill"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // shownTypes is how many usage types of a kind the table has.
-const shownTypes = 3
+const (
+	shownTypes = 3
+	pageTypes  = 20 // likewise on a page
+)
 
 func runBill(ctx context.Context, o planOptions) error {
 	r, err := bill.Read(ctx, o.bill)
@@ -21,10 +26,50 @@ func runBill(ctx context.Context, o planOptions) error {
 		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it takes")
 	case err != nil:
 		return err
-	case o.asJSON:
+	}
+	if _, err := o.writePage(func(w io.Writer) error { return page.Write(w, billPage(o.bill, r)) }); err != nil {
+		return err
+	}
+	if o.asJSON {
 		return writeJSON(o.out, r)
 	}
 	return printBill(o.out, r)
+}
+
+// billPage is the report as a web page.
+func billPage(name string, r *bill.Report) *page.Page {
+	p := &page.Page{
+		Title: "Where compression could cut the bill", Subject: filepath.Base(name),
+		Lead: fmt.Sprintf("Compression can work on $%s of $%s (%.0f%%).", money(r.Reducible), money(r.Total), 100*r.Reducible/r.Total),
+	}
+	bars := &page.Bars{}
+	for _, c := range r.Rows {
+		bars.Rows = append(bars.Rows, page.BarRow{Name: c.Name, Bars: []page.Bar{{
+			Label: fmt.Sprintf("$%s, %.1f%% of the bill", money(c.Cost), 100*c.Share),
+			Parts: []page.Part{{Class: "after", Value: c.Cost, Tip: "$" + money(c.Cost)}},
+		}}})
+	}
+	if len(r.Rows) == 0 {
+		p.Sections = append(p.Sections, page.Section{Words: []string{"Nothing in it is paid for by the byte."}})
+		return p
+	}
+	p.Sections = append(p.Sections, page.Section{
+		Title: "What is paid for by the byte", Bars: bars,
+		Words: []string{"Usage only: taxes, credits and refunds are left out. How much of it compression saves depends on the data: plan the source that is named with each kind."},
+	})
+	for i, c := range r.Rows {
+		t := &page.Table{Header: []page.Column{{Name: "Usage type"}, {Name: "Cost"}, {Name: "If halved"}}}
+		for _, u := range c.Types[:min(len(c.Types), pageTypes)] {
+			t.Rows = append(t.Rows, page.Row{Cells: []string{u.Name, money(u.Cost), "-" + money(u.Cost/2)}})
+		}
+		if more := len(c.Types) - pageTypes; more > 0 {
+			t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d more", more), "", ""}})
+		}
+		t.Rows = append(t.Rows, page.Row{Total: true, Cells: []string{"Total", money(c.Cost), "-" + money(c.Cost/2)}})
+		p.Sections = append(p.Sections, page.Section{Title: fmt.Sprintf("%d. %s", i+1, c.Name), Words: []string{"Next: " + c.Next + "."}, Table: t})
+	}
+	p.Footer = fmt.Sprintf("Made by cinch plan --bill of %d lines.", r.Lines)
+	return p
 }
 
 func printBill(out io.Writer, r *bill.Report) error {

@@ -13,6 +13,8 @@ import (
 const (
 	leastSaving = 0.05
 	leastGain   = 0.01
+
+	leastShown = 0.005 // of the bytes, saved by what may be on the front
 )
 
 // choose marks the front and picks the candidate that makes the objective smallest within
@@ -148,7 +150,7 @@ func faster(micros float64) string {
 func (p *planner) front(g *GroupPlan) {
 	for i := range g.Options {
 		o := &g.Options[i]
-		o.Front = o.After < g.Now
+		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now)
 		for j := range g.Options {
 			other := &g.Options[j]
 			if i != j && other.After <= o.After && p.work(other) <= p.work(o) && (other.After < o.After || p.work(other) < p.work(o)) {

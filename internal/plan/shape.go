@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // shapes tells JSON documents apart by the keys that they have. Documents whose keys are
@@ -86,7 +87,7 @@ func nameOf(keys []string) string {
 // clip makes a short text fit for a table of what may be anything.
 func clip(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+		if r == '\uFFFD' || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return '?'
 		}
 		return r

@@ -277,6 +277,8 @@ func dollars(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	case a >= 0.995 || a == 0:
 		return fmt.Sprintf("%.2f", v)
+	case a < 0.001:
+		return "<0.001"
 	}
 	return fmt.Sprintf("%.2g", v)
 }

@@ -1,0 +1,351 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/page"
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// How many groups have bars, and sections with plots. The table of groups has all.
+const (
+	barGroups   = 24
+	plotGroups  = 12
+	nameOnPages = 160 // letters of a group's name
+)
+
+// HTML writes the report as a page of its own.
+func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
+
+func (r *Report) page() *page.Page {
+	p := &page.Page{Title: "What compression would save", Subject: clip(r.Source, 300), Lead: r.lead(), Tiles: r.tiles()}
+	p.Sections = append(p.Sections, r.recommendations(), r.bytesByGroup())
+	if s, ok := r.moneyByGroup(); ok {
+		p.Sections = append(p.Sections, s)
+	}
+	for i, g := range r.Groups {
+		if i < plotGroups && len(g.Options) > 0 {
+			p.Sections = append(p.Sections, r.groupSection(g))
+		}
+	}
+	p.Sections = append(p.Sections, r.reliability(), r.assumptions(), r.priceList())
+	p.Footer = fmt.Sprintf("Made by cinch plan on %s with %s.", r.MadeAt.Format("2006-01-02 15:04 UTC"), r.Zstd)
+	return p
+}
+
+func (r *Report) lead() string {
+	if r.After >= r.Now {
+		return fmt.Sprintf("Compression would save nothing worth the trouble here: leave all %s alone.", ui.Size(r.Now))
+	}
+	s := fmt.Sprintf("%s %s would become %s: %s less", ui.Size(r.Now), r.held(), ui.Size(r.After), saves(r.Now, r.After))
+	if now := r.BillNow.Total(); now > 0 {
+		s += fmt.Sprintf(", and $%s a month instead of $%s", dollars(r.BillAfter.Total()), dollars(now))
+	}
+	left := 0
+	for _, g := range r.Groups {
+		if g.Choice < 0 {
+			left++
+		}
+	}
+	s += "."
+	if left > 0 {
+		s += fmt.Sprintf(" %s of %d should be left alone.", plural(left, "group", "groups"), len(r.Groups))
+	}
+	return s
+}
+
+func (r *Report) held() string {
+	return map[price.Medium]string{price.InMemory: "of memory", price.OnDisk: "of data", price.OnWire: "on the wire"}[r.Medium]
+}
+
+func (r *Report) tiles() []page.Tile {
+	l := r.LookedAt
+	looked := fmt.Sprintf("%s read", ui.Size(l.Bytes))
+	if l.Total > l.Names {
+		looked += fmt.Sprintf(", %s of the names", percentOf(float64(l.Names), float64(l.Total)))
+	}
+	tiles := []page.Tile{{
+		Name: "Bytes", Value: fmt.Sprintf("%s → %s", ui.Size(r.Now), ui.Size(r.After)),
+		Note: "±" + cmp.Or(share(r.Margin, r.After), "0%") + ", at 95% confidence",
+	}}
+	if r.BillNow.Total() > 0 {
+		tiles = append(tiles, page.Tile{Name: "Dollars a month", Value: fmt.Sprintf("%s → %s", dollars(r.BillNow.Total()), dollars(r.BillAfter.Total())), Note: "at the prices below"})
+	}
+	return append(tiles,
+		page.Tile{Name: "CPU it takes", Value: cores(r.Cores), Note: r.rates()},
+		page.Tile{Name: "Looked at", Value: Count(float64(l.Values)) + " values", Note: looked})
+}
+
+func (r *Report) rates() string {
+	s := fmt.Sprintf("at %s reads, %s writes a second", rate(r.Rates.Reads), rate(r.Rates.Writes))
+	if r.Assumed {
+		s += ", assumed"
+	}
+	return s
+}
+
+func percentOf(part, of float64) string {
+	if of <= 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.3g%%", 100*part/of)
+}
+
+func (r *Report) recommendations() page.Section {
+	t := &page.Table{Header: []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}}
+	for _, g := range r.Groups {
+		row := []string{pageName(g), Count(g.Values), ui.Size(g.Now), "", "", "", "Leave it alone: " + g.Why}
+		mark := ""
+		if o := g.Chosen(); o != nil {
+			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
+			mark = "●"
+		}
+		t.Rows = append(t.Rows, page.Row{Cells: row, Mark: mark})
+	}
+	if r.Rest.Groups > 0 {
+		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Leave them alone: they were not measured"}})
+	}
+	t.Rows = append(t.Rows, page.Row{Total: true, Cells: []string{"Total", "", ui.Size(r.Now), ui.Size(r.After), share(r.Margin, r.After), saves(r.Now, r.After), ""}})
+	return page.Section{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” is a dictionary: what the values of a group have in common, learnt from one half of the sample and measured on the other."}, Table: t}
+}
+
+// pageName is a group's name, cut to what a page has room for.
+func pageName(g *GroupPlan) string { return shorten(g.label(), nameOnPages) }
+
+func (r *Report) bytesByGroup() page.Section {
+	b := &page.Bars{}
+	for _, g := range r.Groups[:min(len(r.Groups), barGroups)] {
+		row := page.BarRow{Name: pageName(g), Bars: []page.Bar{{
+			Label: ui.Size(g.Now), Parts: []page.Part{{Class: "now", Value: float64(g.Now), Tip: "now: " + ui.Size(g.Now)}},
+		}}}
+		if o := g.Chosen(); o != nil {
+			row.Bars = append(row.Bars, page.Bar{
+				Label: fmt.Sprintf("%s, %s less", ui.Size(o.After), saves(g.Now, o.After)),
+				Parts: []page.Part{{Class: "after", Value: float64(o.After), Tip: "after, with " + o.Name + ": " + ui.Size(o.After)}},
+				Low:   float64(o.After - o.Margin), High: float64(o.After + o.Margin),
+			})
+		}
+		b.Rows = append(b.Rows, row)
+	}
+	s := page.Section{Title: "Bytes by group, before and after", Bars: b, Legend: []page.Key{{Class: "now", Name: "now"}, {Class: "after", Name: "after, where it is worth it; the line is the interval of 95%"}}}
+	s.Words = more(len(r.Groups), barGroups)
+	if len(b.Rows) == 0 {
+		s.Bars, s.Legend, s.Words = nil, nil, []string{"No group was measured."}
+	}
+	return s
+}
+
+func more(groups, shown int) []string {
+	if groups <= shown {
+		return nil
+	}
+	return []string{fmt.Sprintf("The %d largest of %d groups; the table above has all.", shown, groups)}
+}
+
+func (r *Report) moneyByGroup() (page.Section, bool) {
+	b := &page.Bars{}
+	for _, g := range r.Groups[:min(len(r.Groups), barGroups)] {
+		row := page.BarRow{Name: pageName(g), Bars: []page.Bar{bill("now", g.BillNow)}}
+		if o := g.Chosen(); o != nil {
+			row.Bars = append(row.Bars, bill("after", o.Bill))
+		}
+		b.Rows = append(b.Rows, row)
+	}
+	s := page.Section{
+		Title: "Money by group, dollars a month", Bars: b, Words: more(len(r.Groups), barGroups),
+		Legend: []page.Key{{Class: "storage", Name: "storage"}, {Class: "traffic", Name: "traffic between zones"}, {Class: "cpu", Name: "CPU of compression"}},
+	}
+	return s, r.BillNow.Total() > 0
+}
+
+func bill(when string, b price.Bill) page.Bar {
+	part := func(class, what string, v float64) page.Part {
+		return page.Part{Class: class, Value: v, Tip: fmt.Sprintf("%s, %s: $%s", when, what, dollars(v))}
+	}
+	return page.Bar{
+		Label: fmt.Sprintf("$%s %s", dollars(b.Total()), when),
+		Parts: []page.Part{part("storage", "storage", b.Storage), part("traffic", "traffic", b.Traffic), part("cpu", "CPU", b.CPU)},
+	}
+}
+
+func (r *Report) groupSection(g *GroupPlan) page.Section {
+	s := page.Section{Title: pageName(g), Words: r.inWords(g), Table: r.candidateTable(g)}
+	if plot, ok := scatter(g); ok {
+		s.Scatters = []page.Scatter{plot}
+		s.Legend = []page.Key{{Class: "after", Name: "recommended"}, {Class: "frontkey", Name: "on the front: no other one is better in both"}, {Class: "now", Name: "others"}}
+		if g.Choice < 0 {
+			s.Legend = s.Legend[1:]
+		}
+	}
+	if len(g.Sizes) > 0 {
+		s.Columns = []page.Columns{histogram(g)}
+	}
+	return s
+}
+
+// inWords is the recommendation as sentences.
+func (r *Report) inWords(g *GroupPlan) []string {
+	what := fmt.Sprintf("%s values of %s on average (half are of at most %s, 99%% of at most %s) take %s %s.",
+		Count(g.Values), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), ui.Size(g.Now), r.held())
+	o := g.Chosen()
+	if o == nil {
+		return []string{what, "Leave it alone: " + g.Why + "."}
+	}
+	do := fmt.Sprintf("Use %s (%s): they become %s, give or take %s, which is %s less.", o.Name, g.Why, ui.Size(o.After), cmp.Or(share(o.Margin, o.After), "0%"), saves(g.Now, o.After))
+	if o.CompressMicros+o.OpenMicros > 0 {
+		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and opening it %s µs", micros(o.CompressMicros), micros(o.OpenMicros))
+		if o.Cores > 0 {
+			do += ", " + cores(o.Cores) + " in all"
+		}
+		do += "."
+	}
+	if o.DictionaryBytes > 0 {
+		do += fmt.Sprintf(" Its dictionary has %s.", ui.Size(int64(o.DictionaryBytes)))
+	}
+	for _, l := range o.Latency {
+		do += fmt.Sprintf(" On %s a read gets %s, a write %s.", l.Link, micro(faster(l.ReadMicros)), micro(faster(l.WriteMicros)))
+	}
+	return []string{what, do}
+}
+
+func scatter(g *GroupPlan) (page.Scatter, bool) {
+	s := page.Scatter{Title: "How much smaller, against the CPU that it takes, by candidate", Across: "CPU of a value, in and out, µs", Up: "times smaller"}
+	for i := range g.Options {
+		o := &g.Options[i]
+		cpu := o.CompressMicros + o.OpenMicros
+		if cpu <= 0 || math.IsNaN(o.Ratio) {
+			continue
+		}
+		s.Points = append(s.Points, page.Point{
+			Name: o.Name, X: cpu, Y: o.Ratio, Front: o.Front && !o.Comparison, Chosen: i == g.Choice, Pale: o.Comparison,
+			Tip: fmt.Sprintf("%s: %.2f times smaller, %s µs", o.Name, o.Ratio, micros(cpu)),
+		})
+	}
+	return s, len(s.Points) > 1
+}
+
+// histogram has all powers of two between the shortest and the longest values.
+func histogram(g *GroupPlan) page.Columns {
+	c := page.Columns{Title: "How long the values are", Note: "a value's length, up to"}
+	counts := make(map[int64]float64)
+	for _, s := range g.Sizes {
+		counts[s.UpTo] += s.Values
+	}
+	first, last := g.Sizes[0].UpTo, g.Sizes[len(g.Sizes)-1].UpTo
+	for size := max(first, 1); size <= last && len(c.Bins) < 64; size *= 2 {
+		c.Bins = append(c.Bins, page.Bin{Name: ui.Size(size), Value: counts[size]})
+	}
+	return c
+}
+
+func (r *Report) candidateTable(g *GroupPlan) *page.Table {
+	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs in"}, {Name: "µs out"}, {Name: "$ a month", Minor: true}}}
+	for _, l := range r.Links {
+		t.Header = append(t.Header, page.Column{Name: "Read on " + l, Minor: true}, page.Column{Name: "Write", Minor: true})
+	}
+	t.Header = append(t.Header, page.Column{Name: "Remark", Text: true})
+	for i := range g.Options {
+		o := &g.Options[i]
+		row := []string{o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), dollars(o.Bill.Total())}
+		for _, l := range o.Latency {
+			row = append(row, micro(delta(l.ReadMicros)), micro(delta(l.WriteMicros)))
+		}
+		mark := ""
+		switch {
+		case i == g.Choice:
+			mark = "●"
+		case o.Front && !o.Comparison:
+			mark = "○"
+		}
+		t.Rows = append(t.Rows, page.Row{Cells: append(row, remark(o, i == g.Choice)), Mark: mark})
+	}
+	return t
+}
+
+func remark(o *Option, chosen bool) string {
+	switch {
+	case chosen:
+		return "recommended"
+	case o.Comparison:
+		return "for comparison only"
+	}
+	return o.Ruled
+}
+
+// micro writes microseconds as pages do.
+func micro(s string) string { return strings.ReplaceAll(s, " us", " µs") }
+
+// cores writes a number of cores for people.
+func cores(v float64) string {
+	if v > 0 && v < 0.001 {
+		return "under 0.001 cores"
+	}
+	return fmt.Sprintf("%.2g cores", v)
+}
+
+func (r *Report) reliability() page.Section {
+	l := r.LookedAt
+	s := page.Section{Title: "How much was looked at, and what was left out"}
+	words := fmt.Sprintf("%s values, %s, were read in %.1f s", Count(float64(l.Values)), ui.Size(l.Bytes), float64(l.Took))
+	switch {
+	case l.Total > l.Names:
+		words += fmt.Sprintf(", of %s of %s names", Count(float64(l.Names)), Count(float64(l.Total)))
+	case l.Total > 0:
+		words += fmt.Sprintf(", of all %s names", Count(float64(l.Names)))
+	case l.TotalBytes > 0:
+		words += " of " + ui.Size(l.TotalBytes)
+	}
+	s.Words = []string{words + fmt.Sprintf(". The total now is %s ± %s, the total after is %s ± %s: with 95%% confidence the truth is in there, as far as the sample goes.",
+		ui.Size(r.Now), ui.Size(r.NowMargin), ui.Size(r.After), ui.Size(r.Margin))}
+	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
+		s.List = append(s.List, fmt.Sprintf("Not measured: %s %s.", Count(r.Left[reason]), reason))
+	}
+	if r.Rest.Groups > 0 {
+		s.List = append(s.List, fmt.Sprintf("%d small groups, %s, were not measured and count as they are.", r.Rest.Groups, ui.Size(r.Rest.Bytes)))
+	}
+	for _, n := range r.Notes {
+		s.List = append(s.List, n+".")
+	}
+	if len(s.List) == 0 {
+		s.List = []string{"Nothing was left out."}
+	}
+	return s
+}
+
+func (r *Report) assumptions() page.Section {
+	s := page.Section{Title: "How the figures come about"}
+	s.List = append(s.List,
+		"Every candidate compressed and opened the sampled values with the code that a gateway runs; values that don't get at least a tenth smaller stay as they are.",
+		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
+		fmt.Sprintf("The recommendation keeps %s small.", map[Objective]string{MinCost: "cost", MinBytes: "bytes", MinLatency: "latency"}[r.Minimize]))
+	if r.Assumed {
+		s.List = append(s.List, "Nobody knows how often values are read and written: each is assumed to be written once and read ten times a day. Give --reads and --writes.")
+	} else {
+		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second on all of it.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
+	}
+	s.List = append(s.List, fmt.Sprintf("%s in %s, write amplification %g.", plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"), r.Layout.WriteAmplification))
+	if len(r.Links) > 0 {
+		s.List = append(s.List, "Latency is that of a value of average length: less time on the link against the CPU. TCP's slow start is left out.")
+	}
+	return s
+}
+
+func (r *Report) priceList() page.Section {
+	return page.Section{Title: "Prices", Table: priceTable(r.Prices), Words: []string{"List prices in US dollars. Yours are other ones after discounts: --prices replaces them."}}
+}
+
+func priceTable(prices price.Table) *page.Table {
+	t := &page.Table{Header: []page.Column{{Name: "A"}, {Name: "Dollars"}, {Name: "As of"}, {Name: "Source", Text: true}}}
+	for _, name := range slices.Sorted(maps.Keys(prices)) {
+		e := prices[name]
+		t.Rows = append(t.Rows, page.Row{Cells: []string{e.Unit, fmt.Sprintf("%g", e.Price), e.Date, e.Source}})
+	}
+	return t
+}
