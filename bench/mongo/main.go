@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/link"
 )
 
 var (
@@ -31,12 +32,7 @@ var (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == linkCommand {
-		if err := serveLinks(os.Args[2:], os.Stdin, os.Stdout); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
+	link.Child()
 	flag.Parse()
 	if *short {
 		*results = ""

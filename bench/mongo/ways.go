@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/rig/link"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -74,7 +75,7 @@ type route struct {
 
 // stage is a link with routes over it.
 type stage struct {
-	links  *links
+	links  *link.Links
 	routes []*route
 }
 
@@ -89,7 +90,7 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 	if err = b.startPair(); err != nil {
 		return s, err
 	}
-	if s.links, err = startLinks(roundTrip, mbit, "127.0.0.1:0="+b.mongod.addr, b.pair.between+"="+b.pair.far.addr); err != nil {
+	if s.links, err = link.Start(roundTrip, mbit, "127.0.0.1:0="+b.mongod.addr, b.pair.between+"="+b.pair.far.addr); err != nil {
 		return s, err
 	}
 	if err = b.startNear(s); err != nil {
@@ -107,7 +108,7 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 
 func (b *bench) startRoute(s *stage, w way) (r *route, err error) {
 	r = &route{way: w}
-	addr := s.links.addrs[0]
+	addr := s.links.Addrs[0]
 	switch {
 	case w.pair:
 		addr, r.gateways = b.pair.near.addr, []*server{b.pair.near, b.pair.far}
@@ -142,13 +143,13 @@ func (s *stage) stop() {
 		}
 	}
 	if s.links != nil {
-		s.links.stop()
+		s.links.Stop()
 	}
 }
 
 // bytes runs an operation n times and returns what one took of the link.
 func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
-	up0, down0, err := s.links.bytes()
+	up0, down0, err := s.links.Bytes()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -156,6 +157,6 @@ func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
 		return 0, 0, err
 	}
 	time.Sleep(20 * time.Millisecond) // what the last reply leaves behind
-	up1, down1, err := s.links.bytes()
+	up1, down1, err := s.links.Bytes()
 	return float64(up1-up0) / float64(n), float64(down1-down0) / float64(n), err
 }

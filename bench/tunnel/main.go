@@ -3,7 +3,7 @@
 //
 //	go run ./bench/tunnel [-short] [-part messages|queries]
 //
-// It writes bench/results/tunnel.md. The link is bench/mongo's, a process of its own. Ways whose
+// It writes bench/results/tunnel.md. Ways whose
 // programs are not installed are left out, and it says so.
 package main
 
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/link"
 )
 
 var (
@@ -27,6 +28,7 @@ var (
 const results = "bench/results/tunnel.md"
 
 func main() {
+	link.Child()
 	log.SetFlags(0)
 	flag.Parse()
 	if err := run(); err != nil {
@@ -47,10 +49,8 @@ func run() error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{dir, map[string]bool{}}
-	for _, p := range []string{"cmd/cinch", "bench/mongo"} {
-		if err := rig.Build(filepath.Join(dir, filepath.Base(p)), "./"+p); err != nil {
-			return err
-		}
+	if err := rig.Build(filepath.Join(dir, "cinch"), "./cmd/cinch"); err != nil {
+		return err
 	}
 	parts := map[string]func() (string, error){"messages": b.messages, "queries": b.queries}
 	if *part != "" && parts[*part] == nil {

@@ -81,7 +81,10 @@ func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string) erro
 			return err
 		}
 		took := time.Since(began)
-		up, _ := w.bytes()
+		up, _, err := w.link.Bytes()
+		if err != nil {
+			return err
+		}
 		row(label(name), int(up), w.cpu(), fmt.Sprint(took.Milliseconds()))
 		w.close()
 	}

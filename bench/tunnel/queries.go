@@ -97,7 +97,10 @@ func (b *bench) query(db *rig.Process, roundTrip time.Duration, mbit int, sql, n
 		return measured{}, fmt.Errorf("pgbench: %w\n%s", err, out)
 	}
 	cpu := w.cpu() - before
-	_, down := w.bytes()
+	_, down, err := w.link.Bytes()
+	if err != nil {
+		return measured{}, err
+	}
 	took, err := latencies(dir)
 	if err != nil {
 		return measured{}, err

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"os"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/link"
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
@@ -20,10 +19,8 @@ import (
 type way struct {
 	addr string // where the client connects
 
-	link    *exec.Cmd
-	ask     io.WriteCloser
-	answers *bufio.Reader
-	ends    []*exec.Cmd // near the client and near the server
+	link *link.Links
+	ends []*exec.Cmd // near the client and near the server
 }
 
 // Ways beside the settings of a pair of gateways.
@@ -57,7 +54,7 @@ func (b *bench) open(server, name string, roundTrip time.Duration, mbit int) (*w
 
 func (b *bench) build(w *way, server, name string, roundTrip time.Duration, mbit int) (err error) {
 	if name == direct {
-		return b.startLink(w, server, roundTrip, mbit)
+		return w.startLink(server, roundTrip, mbit)
 	}
 	far := map[string]func(*way, string) (string, error){ssh: b.sshd, stunnel: b.stunnelExit}[name]
 	near := map[string]func(*way, string) (string, error){stunnel: b.stunnelEntry}[name]
@@ -72,23 +69,17 @@ func (b *bench) build(w *way, server, name string, roundTrip time.Duration, mbit
 	if err != nil {
 		return err
 	}
-	if err := b.startLink(w, exit, roundTrip, mbit); err != nil {
+	if err := w.startLink(exit, roundTrip, mbit); err != nil {
 		return err
 	}
 	w.addr, err = near(w, w.addr)
 	return err
 }
 
-func (b *bench) startLink(w *way, server string, roundTrip time.Duration, mbit int) error {
-	w.link = exec.Command(filepath.Join(b.dir, "mongo"), "link", roundTrip.String(), fmt.Sprint(mbit), "127.0.0.1:0="+server)
-	w.ask, _ = w.link.StdinPipe()
-	out, _ := w.link.StdoutPipe()
-	w.answers = bufio.NewReader(out)
-	if err := w.link.Start(); err != nil {
-		return err
+func (w *way) startLink(server string, roundTrip time.Duration, mbit int) (err error) {
+	if w.link, err = link.Start(roundTrip, float64(mbit), "127.0.0.1:0="+server); err == nil {
+		w.addr = w.link.Addrs[0]
 	}
-	line, err := w.answers.ReadString('\n')
-	w.addr = strings.TrimSpace(line)
 	return err
 }
 
@@ -198,14 +189,6 @@ func (b *bench) write(name, text string) (string, error) {
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
-// bytes is what went over the link so far.
-func (w *way) bytes() (up, down int64) {
-	fmt.Fprintln(w.ask)
-	line, _ := w.answers.ReadString('\n')
-	_, _ = fmt.Sscan(line, &up, &down)
-	return up, down
-}
-
 // cpu is what both ends have used, with the processes that they made and that still live.
 func (w *way) cpu() (sum time.Duration) {
 	for _, e := range w.ends {
@@ -219,9 +202,8 @@ func (w *way) close() {
 		_ = e.Process.Kill()
 		_ = e.Wait()
 	}
-	if w.link != nil && w.link.Process != nil {
-		_ = w.ask.Close()
-		_ = w.link.Wait()
+	if w.link != nil {
+		w.link.Stop()
 	}
 }
 

@@ -1,14 +1,7 @@
-package main
+package link
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"net"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -120,94 +113,4 @@ func deliver(dst net.Conn, parcels <-chan parcel) {
 			return
 		}
 	}
-}
-
-// linkCommand makes this program a process that is nothing but links.
-const linkCommand = "link"
-
-// serveLinks opens a link for each LISTEN=SERVER, prints where, and the bytes that went up and down
-// over all of them for every line that it reads. It ends with its input.
-func serveLinks(args []string, in io.Reader, out io.Writer) error {
-	roundTrip, err := time.ParseDuration(args[0])
-	if err != nil {
-		return err
-	}
-	mbit, err := strconv.ParseFloat(args[1], 64)
-	if err != nil {
-		return err
-	}
-	var all []*link
-	for _, ends := range args[2:] {
-		listen, server, _ := strings.Cut(ends, "=")
-		k, err := startLink(listen, server, roundTrip, mbit)
-		if err != nil {
-			return err
-		}
-		all = append(all, k)
-		fmt.Fprintln(out, k.listener.Addr())
-	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var up, down int64
-		for _, k := range all {
-			up, down = up+k.up.bytes.Load(), down+k.down.bytes.Load()
-		}
-		fmt.Fprintln(out, up, down)
-	}
-	return nil
-}
-
-// links is a process with one link to each of several servers. ends are LISTEN=SERVER.
-type links struct {
-	addrs []string
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
-}
-
-func startLinks(roundTrip time.Duration, mbit float64, ends ...string) (*links, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	args := append([]string{linkCommand, roundTrip.String(), fmt.Sprint(mbit)}, ends...)
-	l := &links{cmd: exec.Command(self, args...)}
-	l.cmd.Stderr = os.Stderr
-	if l.in, err = l.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := l.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	l.out = bufio.NewReader(out)
-	if err := l.cmd.Start(); err != nil {
-		return nil, err
-	}
-	for range ends {
-		line, err := l.out.ReadString('\n')
-		if err != nil {
-			l.stop()
-			return nil, err
-		}
-		l.addrs = append(l.addrs, strings.TrimSpace(line))
-	}
-	return l, nil
-}
-
-// bytes is what went over the links so far.
-func (l *links) bytes() (up, down int64, err error) {
-	if _, err = fmt.Fprintln(l.in); err != nil {
-		return 0, 0, err
-	}
-	line, err := l.out.ReadString('\n')
-	if err != nil {
-		return 0, 0, err
-	}
-	_, err = fmt.Sscan(line, &up, &down)
-	return up, down, err
-}
-
-func (l *links) stop() {
-	_ = l.in.Close()
-	_ = l.cmd.Wait()
 }
