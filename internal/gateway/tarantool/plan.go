@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
@@ -26,7 +25,6 @@ type plan struct {
 // space is one space of a plan. Spaces of the server's own are none.
 type space struct {
 	*store.Space
-	number string
 	fields []field // as far as rules go
 	ruled  bool    // some field may hold envelopes
 }
@@ -78,7 +76,7 @@ type planner struct {
 }
 
 func (b *planner) add(s *store.Space) {
-	sp := &space{Space: s, number: strconv.Itoa(int(s.ID))}
+	sp := &space{Space: s}
 	b.plan.spaces[s.ID], b.plan.byName[s.Name] = sp, sp
 	if s.View || s.Name == store.DictSpace {
 		return
@@ -87,9 +85,8 @@ func (b *planner) add(s *store.Space) {
 	if s.FieldCount == 0 {
 		count = max(count, furthest)
 	}
-	keys := [][]byte{[]byte(s.Name), []byte(sp.number)}
 	for n := range count {
-		f := b.field(s, n, keys)
+		f := b.field(s, n)
 		sp.fields = append(sp.fields, f)
 		sp.ruled = sp.ruled || f.guarded
 	}
@@ -99,23 +96,13 @@ func (b *planner) add(s *store.Space) {
 }
 
 // field decides about a field by its name, or its number as Lua counts.
-func (b *planner) field(s *store.Space, n int, keys [][]byte) field {
+func (b *planner) field(s *store.Space, n int) field {
 	f := s.FieldAt(n)
-	if !holdsStrings(f.Type) {
-		return field{}
-	}
-	names := [][]byte{[]byte(strconv.Itoa(n + 1))}
-	if f.Name != "" {
-		names = append(names, []byte(f.Name))
-	}
-	found := b.rules.Covering(nil, policy.Tuple, keys, names)
-	b.used = append(b.used, found...)
-	if r := compressionRule(f.Compression); r != nil && !b.forced() {
-		found = append(found, r)
-	}
+	found := s.Rules(b.rules, f)
 	if len(found) == 0 {
 		return field{}
 	}
+	b.used = append(b.used, found...)
 	touched := s.TouchedAt(n)
 	if touched == "" {
 		b.plan.sealing++
@@ -129,8 +116,6 @@ func (b *planner) field(s *store.Space, n int, keys [][]byte) field {
 	// When it can't be known what touches a field it may have been sealed while that was known.
 	return field{rules: found, touched: touched, guarded: touched == "" || len(s.Hidden) > 0}
 }
-
-func (b *planner) forced() bool { return b.rules != nil && b.rules.Force }
 
 // named reports whether a pattern stands for itself alone.
 func named(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
@@ -184,35 +169,6 @@ func (p *plan) mentions(code string) bool {
 	return slices.ContainsFunc(p.guarded, func(name string) bool { return store.Mentions(code, name) })
 }
 
-// holdsStrings reports whether a field of that type can hold strings.
-func holdsStrings(kind string) bool {
-	switch kind {
-	case "string", "varbinary", "scalar", "any", "":
-		return true
-	}
-	return false
-}
-
-// Rules of fields whose compression the space's own format names, as the Enterprise edition
-// has it.
-var formatRules = func() map[string]*policy.Rule {
-	p, err := policy.New(policy.Options{Rules: []policy.Rule{
-		{Name: "format-zstd", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}},
-		{Name: "format-lz4", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}},
-		{Name: "format-zlib", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zlib, Level: 6}},
-	}})
-	if err != nil {
-		panic(err)
-	}
-	list := map[string]*policy.Rule{}
-	for _, r := range p.Rules() {
-		list[strings.TrimPrefix(r.Name, "format-")] = r
-	}
-	return list
-}()
-
-func compressionRule(name string) *policy.Rule { return formatRules[name] }
-
 // find returns the space that a request names, nil if the plan knows none or it is the
 // server's own.
 func (p *plan) find(id uint32, name []byte) *space {
@@ -237,13 +193,5 @@ func (f *field) rule(n int) *policy.Rule {
 	if f.touched != "" {
 		return nil
 	}
-	for _, r := range f.rules {
-		if r.Fits(n) {
-			if r.Raw() {
-				return nil
-			}
-			return r
-		}
-	}
-	return nil
+	return store.First(f.rules, n)
 }

@@ -28,7 +28,7 @@ func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
 		names = append(names, []byte(f.Name))
 	}
 	rules := p.Covering(nil, policy.Tuple, keys, names)
-	if r := CompressionRule(f.Compression); r != nil && p != nil && !p.Force {
+	if r := CompressionRule(f.Compression); r != nil && (p == nil || !p.Force) {
 		rules = append(rules, r)
 	}
 	return rules
