@@ -75,7 +75,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 		result, err := disk.Compute(ctx, r.Path, run)
 		switch {
 		case errors.Is(err, disk.ErrSetting):
-			return ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9 and off")
+			return ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off")
 		case err != nil:
 			return err
 		}
@@ -97,7 +97,7 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 	switch o.filesystem {
 	case "btrfs":
 		run := disk.Options{}
-		for _, c := range orElse(o.compression, "zstd:1", "zstd:3", "zstd:9") {
+		for _, c := range orElse(o.compression, "lzo", "zlib:3", "zstd:1", "zstd:3", "zstd:9") {
 			run.Btrfs = append(run.Btrfs, disk.Btrfs{Compression: c, Force: o.force})
 		}
 		return []disk.Options{run}, nil

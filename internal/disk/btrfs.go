@@ -13,11 +13,11 @@ import (
 
 // Btrfs is how a filesystem is mounted.
 type Btrfs struct {
-	Compression string // "off", "zstd", "zstd:3", "zlib:3"
+	Compression string // "off", "zstd", "zstd:3", "zlib:3", "lzo"
 	Force       bool   // compress-force
 
-	setting codec.Setting
-	off     bool
+	alg   string
+	level int
 }
 
 const (
@@ -37,16 +37,11 @@ func (b *Btrfs) Prepare() error {
 			return fmt.Errorf("%w: %q", ErrSetting, b.Compression)
 		}
 	}
-	switch {
-	case name == "off" || name == "none":
-		b.off = true
-	case name == "zstd" && level >= 1 && level <= 15:
-		b.setting = codec.Setting{Codec: codec.Zstd, Level: level}
-	case name == "zlib" && level >= 1 && level <= 9:
-		b.setting = codec.Setting{Codec: codec.Zlib, Level: level}
-	default:
+	most := map[string]int{"off": 0, "none": 0, "zstd": 15, "zlib": 9, "lzo": 0}
+	if limit, ok := most[name]; !ok || found && (level < 1 || level > limit) {
 		return fmt.Errorf("%w: %q", ErrSetting, b.Compression)
 	}
+	b.alg, b.level = name, level
 	return nil
 }
 
@@ -65,7 +60,7 @@ const btrfsRange = 128 << 20
 // chunk computes one chunk of up to 512 KiB of a file at a place. data is what is written;
 // its length on disk is whole blocks.
 func (b *Btrfs) chunk(c *compressor, f *btrfsFile, at int64, data []byte) (physical int) {
-	if b.off {
+	if b.alg == "off" || b.alg == "none" {
 		return b.raw(f, data)
 	}
 	for len(data) > 0 {
@@ -92,11 +87,65 @@ func (b *Btrfs) chunk(c *compressor, f *btrfsFile, at int64, data []byte) (physi
 const zstdMagic = 4
 
 func (b *Btrfs) compress(c *compressor, unit []byte) (int, bool) {
-	more := 0
-	if b.setting.Codec == codec.Zstd {
-		more = zstdMagic
+	switch b.alg {
+	case "zlib":
+		return c.pagesDeflated(unit, b.level)
+	case "lzo":
+		return c.sectorsLZO(unit)
 	}
-	return c.length(unit, b.setting, more)
+	return c.length(unit, codec.Setting{Codec: codec.Zstd, Level: b.level}, zstdMagic)
+}
+
+// gaveUp is what the kernel checks behind each page: more is out than in.
+func gaveUp(in, out int) bool { return in > 2*btrfsBlock && in < out }
+
+// pagesDeflated is fs/btrfs/zlib.c: one page in at a time, and Z_SYNC_FLUSH behind each, but
+// where the flush ends with the page that it writes to: then the marker is left out.
+func (c *compressor) pagesDeflated(unit []byte, level int) (int, bool) {
+	d := &c.deflate
+	d.start(unit, level)
+	d.bits = 8 * zlibHeader
+	out := 0 // bytes that have left deflate
+	drain := func() (full bool) {
+		room := btrfsBlock - out%btrfsBlock
+		n := min(d.bits/8-out, room)
+		out += n
+		return n == room
+	}
+	for at := 0; at < len(unit); {
+		if out == 0 || !drain() { // else nothing is taken this time
+			at = min(at+btrfsBlock, len(unit))
+			d.feed(at)
+			if !drain() {
+				d.bits = roundUp(d.bits+3, 8) + 32 // an empty stored block
+				drain()
+			}
+		}
+		if gaveUp(at, out) {
+			return 0, false
+		}
+	}
+	n := roundUp(d.bits+3+flateFixedEnd, 8)/8 + zlibTrailer
+	return n, n < len(unit)
+}
+
+// sectorsLZO is fs/btrfs/lzo.c: a length of all, and for each sector its length, which does
+// not go over the end of a sector.
+func (c *compressor) sectorsLZO(unit []byte) (int, bool) {
+	const word = 4
+	out := word
+	for at := 0; at < len(unit); {
+		sector := unit[at:min(at+btrfsBlock, len(unit))]
+		out += word + c.lzo.length(sector)
+		if left := roundUp(out, btrfsBlock) - out; left < word {
+			out += left
+		}
+		at += len(sector)
+		if gaveUp(at, out) {
+			return 0, false
+		}
+	}
+	return out, true
 }
 
 func (b *Btrfs) raw(f *btrfsFile, data []byte) int {

@@ -5,5 +5,7 @@
 //	lz4.go     the LZ4 of 2012 that ZFS has
 //	zfs.go     one record of ZFS
 //	btrfs.go   one range of btrfs, and its heuristic
+//	deflate.go, huffman.go   the lengths of what the kernel's zlib writes
+//	lzo.go     the same of its LZO1X-1
 //	walk.go    files, their data, sampling
 package disk

@@ -87,9 +87,11 @@ type Block struct{ Logical, Physical int }
 
 // compressor holds states and buffers. It is not for concurrent use.
 type compressor struct {
-	engine *codec.Engine
-	lz4    lz4State
-	buf    []byte
+	engine  *codec.Engine
+	lz4     lz4State
+	deflate deflater
+	lzo     lzoTable
+	buf     []byte
 }
 
 // Record computes one record, whose length is the logical one.
@@ -121,7 +123,7 @@ func (z *ZFS) compress(c *compressor, data []byte, most int) (int, bool) {
 	case "lz4":
 		return c.oldLZ4(data, most)
 	case "gzip":
-		return c.length(data, codec.Setting{Codec: codec.Zlib, Level: z.level}, 0)
+		return c.deflated(data, z.level), true
 	}
 	if !z.NoEarlyAbort && z.level >= abortLevel && len(data) >= abortBytes {
 		if _, ok := c.oldLZ4(data, most); !ok {
@@ -150,6 +152,19 @@ func (c *compressor) oldLZ4(data []byte, most int) (int, bool) {
 	var ok bool
 	c.buf, ok = c.lz4.compress(c.buf[:0], data, most-4)
 	return len(c.buf) + 4, ok
+}
+
+// The zlib format around deflate, in bytes.
+const (
+	zlibHeader  = 2
+	zlibTrailer = 4
+)
+
+// deflated is one stream in one call.
+func (c *compressor) deflated(data []byte, level int) int {
+	c.deflate.start(data, level)
+	c.deflate.feed(len(data))
+	return zlibHeader + roundUp(c.deflate.bits, 8)/8 + zlibTrailer
 }
 
 func (c *compressor) length(data []byte, s codec.Setting, more int) (int, bool) {
