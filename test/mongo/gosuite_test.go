@@ -1,13 +1,9 @@
 package mongo
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +11,7 @@ import (
 )
 
 // goSuite runs internal/integration of the Go driver, in the version that this module uses.
-func goSuite(t *testing.T, addr, set, log string, names []string) map[string]string {
+func goSuite(t *testing.T, addr, set, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	module := goDriver(t)
 	args := []string{"tool", "test2json", "-t", filepath.Join(module, "integration.test"), "-test.v=test2json", "-test.timeout=30m"}
@@ -23,7 +19,7 @@ func goSuite(t *testing.T, addr, set, log string, names []string) map[string]str
 		args = append(args, "-test.run", *suiteFiles)
 	}
 	if len(names) > 0 {
-		args = append(args, "-test.run", topLevel(names))
+		args = append(args, "-test.run", testenv.GoTestNames(names))
 	}
 	uri := "mongodb://" + addr + "/"
 	if set != "" {
@@ -36,29 +32,7 @@ func goSuite(t *testing.T, addr, set, log string, names []string) map[string]str
 	if err := os.WriteFile(log, out, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	results := map[string]string{}
-	for line := range bytes.Lines(out) {
-		var event struct{ Action, Test string }
-		if json.Unmarshal(line, &event) != nil || event.Test == "" {
-			continue
-		}
-		switch event.Action {
-		case "pass", "fail", "skip":
-			results[event.Test] = event.Action
-		}
-	}
-	return results
-}
-
-// topLevel is a pattern for the tests to which these subtests belong.
-func topLevel(names []string) string {
-	var tests []string
-	for _, n := range names {
-		test, _, _ := strings.Cut(n, "/")
-		tests = append(tests, regexp.QuoteMeta(test))
-	}
-	slices.Sort(tests)
-	return "^(" + strings.Join(slices.Compact(tests), "|") + ")$"
+	return testenv.ReadGoTest(out)
 }
 
 // goDriver returns a copy of the driver's module, whose tests were compiled to

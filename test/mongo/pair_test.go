@@ -42,9 +42,9 @@ func startDictPair(t *testing.T, toFar, server string) (near, far *testenv.Gatew
 // changed, and clients go on each time.
 func TestPairIsReplaced(t *testing.T) {
 	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
-	between := startRelay(t, server.Addr)
-	near, far := startDictPair(t, between.addr, server.Addr)
-	between.point(far.Addr)
+	between := testenv.StartRelay(t, server.Addr)
+	near, far := startDictPair(t, between.Addr, server.Addr)
+	between.Point(far.Addr)
 	w := startWriters(t, "mongodb://"+near.Addr+"/?directConnection=true")
 	w.goOn(t)
 	dictionaries(t, near)
@@ -76,18 +76,18 @@ func TestPairIsReplaced(t *testing.T) {
 	w.goOn(t)
 
 	stranger := serve(t, "mongodb://"+server.Addr, "", "- {name: all, setting: raw}")
-	between.point(stranger.Addr)
+	between.Point(stranger.Addr)
 	w.goOn(t)
 
 	_, before := server.Compressed(t, "zstd")
-	between.point(server.Addr)
+	between.Point(server.Addr)
 	w.goOn(t)
 	if _, after := server.Compressed(t, "zstd"); after.Out <= before.Out {
 		t.Error("mongod itself was not sent what it can decompress")
 	}
 
 	_, other := startDictPair(t, "", server.Addr)
-	between.point(other.Addr)
+	between.Point(other.Addr)
 	w.goOn(t)
 
 	w.stop()

@@ -1,11 +1,9 @@
 package mongo
 
 import (
-	"encoding/xml"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,11 +19,11 @@ var pymongoFiles = []string{
 }
 
 // pymongoSuite runs files of PyMongo's source distribution.
-func pymongoSuite(t *testing.T, addr, _, log string, names []string) map[string]string {
+func pymongoSuite(t *testing.T, addr, _, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	const requirements = "python/suite.txt"
 	python := testenv.Python(t, requirements)
-	source := testenv.Cached(t, "pymongo-source", []string{requirements}, func(dir string) { unpackPyMongo(t, python, requirements, dir) })
+	source := testenv.PythonSource(t, requirements)
 	files := pymongoFiles
 	if *suiteFiles != "" {
 		files = strings.Split(*suiteFiles, ",")
@@ -35,7 +33,7 @@ func pymongoSuite(t *testing.T, addr, _, log string, names []string) map[string]
 		args = append(args, filepath.Join("test", f+".py"))
 	}
 	if len(names) > 0 {
-		args = append(args, "-k", anyOf(names))
+		args = append(args, "-k", testenv.PytestNames(names))
 	}
 	cmd := exec.CommandContext(t.Context(), python, args...)
 	cmd.Dir = source
@@ -45,70 +43,5 @@ func pymongoSuite(t *testing.T, addr, _, log string, names []string) map[string]
 	if err := os.WriteFile(log, out, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return readJUnit(t, log+".xml")
-}
-
-// anyOf is pytest's expression for the functions of these tests.
-func anyOf(names []string) string {
-	var functions []string
-	for _, n := range names {
-		function, _, _ := strings.Cut(n[strings.LastIndexByte(n, '.')+1:], "[")
-		functions = append(functions, function)
-	}
-	slices.Sort(functions)
-	return strings.Join(slices.Compact(functions), " or ")
-}
-
-// unpackPyMongo fetches the source distribution of the version that is installed.
-func unpackPyMongo(t *testing.T, python, requirements, dir string) {
-	t.Helper()
-	text, err := os.ReadFile(requirements)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	testenv.Run(t, dir, python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", dir, first)
-	archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
-	if err != nil || len(archives) != 1 {
-		t.Fatalf("%v, %v", archives, err)
-	}
-	testenv.Run(t, dir, "tar", "xzf", archives[0], "--strip-components", "1")
-}
-
-// readJUnit returns what became of each test. An expected failure counts as passed.
-func readJUnit(t *testing.T, path string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type outcome struct {
-		Type string `xml:"type,attr"`
-	}
-	var report struct {
-		Cases []struct {
-			Class   string    `xml:"classname,attr"`
-			Name    string    `xml:"name,attr"`
-			Failure []outcome `xml:"failure"`
-			Error   []outcome `xml:"error"`
-			Skipped []outcome `xml:"skipped"`
-		} `xml:"testsuite>testcase"`
-	}
-	if err := xml.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
-	results := map[string]string{}
-	for _, c := range report.Cases {
-		result := "pass"
-		switch {
-		case len(c.Failure)+len(c.Error) > 0:
-			result = "fail"
-		case len(c.Skipped) > 0 && c.Skipped[0].Type != "pytest.xfail":
-			result = "skip"
-		}
-		if name := c.Class + "." + c.Name; results[name] != "fail" {
-			results[name] = result
-		}
-	}
-	return results
+	return testenv.ReadJUnit(t, log+".xml")
 }

@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"flag"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -26,7 +25,7 @@ type suite struct {
 	name string
 	// run runs tests, all of them when names is empty, against the server at addr. It returns
 	// what became of each: pass, fail or skip.
-	run func(t *testing.T, addr, set, log string, names []string) map[string]string
+	run func(t *testing.T, addr, set, log string, names []string) testenv.Outcomes
 }
 
 // TestSuites runs drivers' own tests directly and through gateways that compress all they
@@ -66,13 +65,13 @@ func pickSuite(t *testing.T, name string) suite {
 func runSuite(t *testing.T, s suite, on, log string) {
 	direct := startPlace(t, on, "direct")
 	want := s.run(t, direct.addr, direct.set, log+"-direct.log", nil)
-	t.Logf("direct: %s", tally(want))
+	t.Logf("direct: %s", want)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if want[name] == "fail" {
 			t.Logf("fails directly: %s", name)
 		}
 	}
-	if len(want) == 0 || tally(want) == tally(nil) {
+	if len(want) == 0 {
 		t.Fatalf("no test ran; see %s-direct.log", log)
 	}
 	for _, way := range strings.Split(*suiteWays, ",") {
@@ -82,8 +81,8 @@ func runSuite(t *testing.T, s suite, on, log string) {
 		t.Run(way, func(t *testing.T) {
 			p := startPlace(t, on, way)
 			got := s.run(t, p.addr, p.set, log+"-"+way+".log", nil)
-			t.Logf("%s: %s", way, tally(got))
-			differing := differences(want, got)
+			t.Logf("%s: %s", way, got)
+			differing := want.Differing(got)
 			if len(differing) > 0 {
 				t.Logf("differ, and run once more alone: %s", strings.Join(differing, "\n    "))
 				again := s.run(t, p.addr, p.set, log+"-"+way+"-again.log", differing)
@@ -101,30 +100,6 @@ func runSuite(t *testing.T, s suite, on, log string) {
 	}
 }
 
-// differences are the tests that did not end the same.
-func differences(want, got map[string]string) (names []string) {
-	for name := range want {
-		if got[name] != want[name] {
-			names = append(names, name)
-		}
-	}
-	for name := range got {
-		if _, ok := want[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func tally(results map[string]string) string {
-	n := map[string]int{}
-	for _, r := range results {
-		n[r]++
-	}
-	return fmt.Sprintf("%d tests: %d pass, %d fail, %d skip", len(results), n["pass"], n["fail"], n["skip"])
-}
-
 // place is a server of one suite's run and the way to it.
 type place struct {
 	addr     string // where the tests connect
@@ -133,7 +108,7 @@ type place struct {
 	server   *testenv.MongodServer
 	log      string // of mongod
 	from     int64  // where the run begins in it
-	relay    *relay
+	relay    *testenv.Relay
 	gateways []*testenv.GatewayServer // from the client's side
 }
 
@@ -159,12 +134,12 @@ func startPlace(t *testing.T, on, way string) *place {
 	if way == "direct" {
 		return p
 	}
-	p.relay = startRelay(t, p.server.Addr)
+	p.relay = testenv.StartRelay(t, p.server.Addr)
 	switch way {
 	case "gateway":
-		p.gateways = []*testenv.GatewayServer{force(t, testenv.GatewayConfig{Upstream: "mongodb://" + p.relay.addr, Rules: everything})}
+		p.gateways = []*testenv.GatewayServer{force(t, testenv.GatewayConfig{Upstream: "mongodb://" + p.relay.Addr, Rules: everything})}
 	case "pair":
-		near, far := servePair(t, p.relay.addr)
+		near, far := servePair(t, p.relay.Addr)
 		p.gateways = []*testenv.GatewayServer{near, far}
 	default:
 		t.Fatalf("-way %s: want direct, gateway or pair", way)
@@ -202,7 +177,7 @@ func servePair(t testing.TB, upstream string) (near, far *testenv.GatewayServer)
 // went between the two is theirs to say.
 func (p *place) check(t *testing.T) {
 	t.Helper()
-	through, others := p.relay.past(t, p.log, p.from)
+	through, others := past(t, p.relay, p.log, p.from)
 	if len(others) > 0 || through == 0 {
 		t.Errorf("%d connections came through the gateway, and others past it: %v", through, others)
 	}

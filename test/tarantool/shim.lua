@@ -1,22 +1,69 @@
--- What the drivers' suites start in place of tarantool: the server listens on another address,
--- and on the one that the test asked for there is a gateway, or a plain forwarder.
+-- What the drivers' suites start in place of tarantool. The server listens on another address
+-- than it was told to; on that one the test process puts what shall stand in front of it.
 --
 --   tarantool shim.lua SCRIPT [ARGUMENTS]
 --
--- CINCH_WAY says what stands there: direct, forward or gateway. CINCH_BIN is cinch.
-local way, cinch, log = os.getenv('CINCH_WAY'), os.getenv('CINCH_BIN'), os.getenv('CINCH_LOG') or '/dev/null'
-local ffi, socket, fiber = require('ffi'), require('socket'), require('fiber')
+-- CINCH_FRONTS   port at which the test process is asked to stand in front of a server
+-- CINCH_EVENTS   file to which go: who connects ("peer ADDRESS"), and how many envelopes were
+--                stored ("sealed PID SPACE N", at each power of two)
+local ffi, socket = require('ffi'), require('socket')
 pcall(ffi.cdef, 'int getpid(void);')
+local magic = '\xC1\xDD\xDC'
 
--- place takes "host:port", "port" or a number apart; nil for anything else.
+local events = io.open(os.getenv('CINCH_EVENTS'), 'a')
+local function tell(...)
+    events:write(table.concat({...}, ' '), '\n')
+    events:flush() -- the server may be killed at any time
+end
+
+-- count is a trigger: how many envelopes a space got, since it was watched.
+local function count(state)
+    return function(_, new, name)
+        if new == nil then return end
+        for i = 1, #new do
+            local v = new[i]
+            if type(v) == 'string' and v:sub(1, #magic) == magic then
+                state.n = state.n + 1
+                if state.n == state.next then
+                    state.next = state.next * 2
+                    tell('sealed', ffi.C.getpid(), name, state.n)
+                end
+            end
+        end
+    end
+end
+
+local function watch_space(id)
+    local space = box.space[id]
+    if space ~= nil then pcall(space.on_replace, space, count({n = 0, next = 1})) end
+end
+
+local watching = false
+local function watch()
+    if watching then return end
+    watching = true
+    box.session.on_connect(function()
+        if box.session.type() == 'binary' then tell('peer', box.session.peer()) end
+    end)
+    for _, row in box.space._space:pairs(512, {iterator = 'GE'}) do watch_space(row[1]) end
+    box.space._space:on_replace(function(old, new)
+        if old == nil and new[1] >= 512 then
+            local id = new[1]
+            box.on_commit(function() watch_space(id) end)
+        end
+    end)
+end
+
+-- place takes an address apart as listen has it: network and address, nil for what has none.
 local function place(listen)
     local text = tostring(listen or '')
+    local path = text:match('^unix/:(/.*)$') or text:match('^(/.*)$')
+    if path then return 'unix', path end
     local host, port = text:match('^([^/:]*):(%d+)$')
     if not port then host, port = '', text:match('^(%d+)$') end
     if not port then return nil end
-    if host == '' then host = '127.0.0.1' end
-    if host == 'localhost' or host == '0.0.0.0' then host = '127.0.0.1' end
-    return host, tonumber(port)
+    if host == '' or host == 'localhost' or host == '0.0.0.0' then host = '127.0.0.1' end
+    return 'tcp', host .. ':' .. port
 end
 
 local function free_port()
@@ -26,34 +73,14 @@ local function free_port()
     return port
 end
 
--- front starts what stands in front of the server and ends with it.
-local function front(host, port, behind)
-    local command
-    if way == 'gateway' then
-        -- Tables of SQL, most of whose names are in capitals, are left alone: their tests compare strings.
-        local config = os.tmpname()
-        local file = io.open(config, 'w')
-        file:write(([[{admin: {listen: "off"}, log: {level: warn}, gateways: [{name: suite, protocol: tarantool, listen: "%s:%d",
-            upstream: "tarantool://cinch_gateway:secret@127.0.0.1:%d", exclude: ["[A-Z]*", space_varbin], rules: []}]}]]):format(host, port, behind))
-        file:close()
-        command = ("%s serve --config %s --test-force"):format(cinch, config)
-    else
-        command = ("python3 %s %s %d %d"):format(os.getenv('CINCH_FORWARD'), host, port, behind)
-    end
-    local pid = ffi.C.getpid()
-    -- A restarted server may come before its predecessor's gateway has gone.
-    os.execute(([[setsid sh -c '
-        while readlink /proc/%d/exe; do
-            %s >>%s 2>&1 & front=$!
-            while readlink /proc/%d/exe && kill -0 $front; do sleep 0.1; done
-            kill -9 $front
-        done' >/dev/null 2>&1 </dev/null &]]):format(pid, command, log, pid))
-    for _ = 1, 200 do
-        local s = socket.tcp_connect(host, port, 1)
-        if s then s:close() return end
-        fiber.sleep(0.05)
-    end
-    error('nothing listens on ' .. host .. ':' .. port)
+local fronts -- the connection to the test process, which ends when this process does
+
+-- front asks for what shall stand at an address, and waits for it.
+local function front(network, address, behind)
+    fronts = fronts or assert(socket.tcp_connect('127.0.0.1', tonumber(os.getenv('CINCH_FRONTS'))))
+    fronts:write(('%s %s %s\n'):format(network, address, behind))
+    local answer = fronts:read('\n')
+    if answer ~= 'ok\n' then error('no front at ' .. address .. ': ' .. tostring(answer)) end
 end
 
 local function allow_gateway()
@@ -65,35 +92,43 @@ local function allow_gateway()
 end
 
 local real = box.cfg
-local asked -- the address of the front
+local asked, told -- where the front is, and how the script said so
 local function configure(options)
     options = options or {}
-    local host, port = place(options.listen)
-    if way == 'direct' or not host then return real(options) end
-    if asked == host .. ':' .. port then
+    local network, address = place(options.listen)
+    if not network then return real(options) end
+    told = tostring(options.listen)
+    if asked == address then
         options.listen = nil
         return real(options)
     end
-    local behind = free_port()
-    options.listen = '127.0.0.1:' .. behind
+    local behind = '127.0.0.1:' .. free_port()
+    options.listen = behind
+    -- Servers that wait for each other must be met at once, others when they are complete.
+    if options.replication then front(network, address, behind) end
     real(options)
+    watch()
     allow_gateway()
-    front(host, port, behind)
-    asked = host .. ':' .. port
+    if not options.replication then front(network, address, behind) end
+    asked = address
 end
 
 -- After the first call the server replaces box.cfg by a table; what it holds stays to be read.
-box.cfg = setmetatable({}, {
-    __call = function(_, options)
-        local r = configure(options)
-        if type(box.cfg) == 'table' and getmetatable(box.cfg) and not rawget(box.cfg, 'shim') then
-            real = box.cfg
-            local meta = {__index = real, __call = function(_, o) return configure(o) end}
-            box.cfg = setmetatable({shim = true}, meta)
-        end
-        return r
-    end,
-})
+local shown
+local function show()
+    if type(box.cfg) ~= 'table' or box.cfg == shown then return end
+    real = box.cfg
+    shown = setmetatable({}, {
+        __index = function(_, key) return key == 'listen' and told or real[key] end,
+        __call = function(_, options) return configure(options) end,
+    })
+    box.cfg = shown
+end
+
+box.cfg = function(options)
+    configure(options)
+    show()
+end
 
 local script = table.remove(arg, 1)
 arg[0] = script

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -68,6 +69,26 @@ func Python(t testing.TB, requirements string) string {
 		Run(t, dir, filepath.Join(dir, "bin", "pip"), "install", "--quiet", "-r", requirements)
 	})
 	return filepath.Join(dir, "bin", "python")
+}
+
+// PythonSource returns the source distribution, unpacked, of the package that the first line of
+// a requirements.txt names with its version.
+func PythonSource(t testing.TB, requirements string) string {
+	t.Helper()
+	python, requirements := Python(t, requirements), abs(t, requirements)
+	return Cached(t, "python-source", []string{requirements}, func(dir string) {
+		text, err := os.ReadFile(requirements)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		Run(t, dir, python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", dir, first)
+		archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
+		if err != nil || len(archives) != 1 {
+			t.Fatalf("%v, %v", archives, err)
+		}
+		Run(t, dir, "tar", "xzf", archives[0], "--strip-components", "1")
+	})
 }
 
 // NodeModules returns the node_modules directory with what a package.json asks for.

@@ -1,0 +1,113 @@
+package tarantool
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// tarantoolPython runs the tests in tarantool-python's source distribution.
+func tarantoolPython(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
+	t.Helper()
+	const requirements = "python/tarantool.txt"
+	dir := copyOf(t, testenv.PythonSource(t, requirements))
+	// What checks any DB-API module is in no registry. Of tarantool-python's tests for it those
+	// remain that are its own.
+	write(t, filepath.Join(dir, "dbapi20.py"), "import unittest\n\n\nclass DatabaseAPI20Test(unittest.TestCase):\n    pass\n")
+	return pytest(t, requirements, env, dir, "test/suites", log, names)
+}
+
+// asynctnt runs the tests in asynctnt's source distribution, which lacks the script for their
+// servers: asynctnt.lua has what they ask for.
+func asynctnt(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
+	t.Helper()
+	const requirements = "python/asynctnt.txt"
+	dir := copyOf(t, filepath.Join(testenv.PythonSource(t, requirements), "tests"))
+	script, err := os.ReadFile("asynctnt.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "files", "app.lua"), string(script))
+	return pytest(t, requirements, env, filepath.Dir(dir), filepath.Base(dir), log, names)
+}
+
+// copyOf copies a directory to a place of the test's own, as "tests".
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "tests")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pytest(t *testing.T, requirements string, env []string, dir, tests, log string, names []string) testenv.Outcomes {
+	t.Helper()
+	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--rootdir", ".", "--timeout", "120", "--junitxml", log + ".xml"}
+	switch {
+	case len(names) > 0:
+		args = append(args, "-k", testenv.PytestNames(names))
+	case *suiteOnly != "":
+		args = append(args, "-k", *suiteOnly)
+	}
+	for name := range strings.SplitSeq(*suiteFiles, ",") {
+		if name != "" {
+			name += ".py"
+		}
+		args = append(args, filepath.Join(tests, name))
+	}
+	cmd := exec.CommandContext(t.Context(), testenv.Python(t, requirements), args...)
+	cmd.Dir, cmd.Env = dir, append(env, "PYTHONPATH=.")
+	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
+	write(t, log, string(out))
+	return testenv.ReadJUnit(t, log+".xml")
+}
+
+// goPackages are those of go-tarantool's that ask nothing of a server but what it is: queue and
+// crud need modules that are in none of the registries.
+var goPackages = []string{".", "arrow", "box", "datetime", "decimal", "pool", "settings", "test_helpers", "uuid"}
+
+// goTarantool runs the tests of the go-tarantool that this module uses.
+func goTarantool(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
+	t.Helper()
+	program := testenv.Program(t, "go")
+	out, err := exec.CommandContext(t.Context(), program, "list", "-m", "-f", "{{.Dir}}", "github.com/tarantool/go-tarantool/v2").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := copyOf(t, strings.TrimSpace(string(out)))
+	// One package after the other: they use the same ports.
+	args := []string{"test", "-json", "-count=1", "-p=1", "-timeout=30m"}
+	switch {
+	case len(names) > 0:
+		args = append(args, "-run", testenv.GoTestNames(names))
+	case *suiteOnly != "":
+		args = append(args, "-run", *suiteOnly)
+	}
+	packages := goPackages
+	if *suiteFiles != "" {
+		packages = strings.Split(*suiteFiles, ",")
+	}
+	for _, name := range packages {
+		args = append(args, "./"+name)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Env = dir, append(env, "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, _ = cmd.CombinedOutput()
+	write(t, log, string(out))
+	return testenv.ReadGoTest(out)
+}

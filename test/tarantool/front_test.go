@@ -1,0 +1,191 @@
+package tarantool
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// fronts puts something in front of each server that a suite starts, at the address that the
+// suite told the server to listen on, for as long as the server lives: two relays, one after the
+// other, and between them either nothing ("forward") or a gateway ("gateway").
+type fronts struct {
+	t        *testing.T
+	way      string
+	events   string // what the servers tell, see shim.lua
+	listener net.Listener
+
+	mu      sync.Mutex
+	behind  []*testenv.Relay // those whose connections the servers see
+	sealed  float64          // values, as the gateways count
+	opened  float64
+	servers int
+}
+
+// everything makes a gateway seal whatever it may, in every space.
+const everything = `- {name: all, space: "*", setting: zstd-3, min_size: 0, min_gain: 0%}`
+
+func startFronts(t *testing.T, way string) *fronts {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fronts{t: t, way: way, events: filepath.Join(t.TempDir(), "events"), listener: l}
+	if err := os.WriteFile(f.events, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(c)
+		}
+	}()
+	return f
+}
+
+// serve does what one server's shim asks for, until the server ends.
+func (f *fronts) serve(c net.Conn) {
+	defer c.Close()
+	var ends []func()
+	defer func() {
+		for _, end := range ends {
+			end()
+		}
+	}()
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		answer := "ok"
+		end, err := f.front(strings.Fields(lines.Text()))
+		ends = append(ends, end)
+		if err != nil {
+			answer = err.Error()
+			f.t.Errorf("no front for %q: %v", lines.Text(), err)
+		}
+		if _, err := fmt.Fprintln(c, answer); err != nil {
+			return
+		}
+	}
+}
+
+// front puts something at an address. The function that it returns takes it away.
+func (f *fronts) front(asked []string) (end func(), err error) {
+	var relays []*testenv.Relay
+	var gateway *testenv.GatewayServer
+	end = func() {
+		for _, r := range relays {
+			r.Close()
+		}
+		if gateway != nil {
+			f.count(gateway)
+		}
+	}
+	if len(asked) != 3 {
+		return end, fmt.Errorf("want network, address and what is behind")
+	}
+	network, addr, behind := asked[0], asked[1], asked[2]
+	r := testenv.StartRelay(f.t, behind)
+	relays, behind = append(relays, r), r.Addr
+	f.mu.Lock()
+	f.behind, f.servers = append(f.behind, r), f.servers+1
+	f.mu.Unlock()
+	if f.way == "gateway" {
+		gateway = testenv.Gateway(f.t, testenv.GatewayConfig{
+			Protocol: "tarantool", Upstream: "tarantool://cinch_gateway:secret@" + behind,
+			Rules: everything, Settings: "sql: pass", Force: true, Args: []string{"--log-level", "warn"},
+		})
+		behind = gateway.Addr
+	}
+	r, err = listenSoon(network, addr, behind)
+	if err == nil {
+		relays = append(relays, r)
+	}
+	return end, err
+}
+
+// listenSoon waits for the address if what stood in front of a server before, which has been
+// started anew, is just being taken away.
+func listenSoon(network, addr, behind string) (r *testenv.Relay, err error) {
+	for range 100 {
+		if r, err = testenv.RelayOn(network, addr, behind); err == nil {
+			return r, nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, err
+}
+
+// count takes the gateway's account before it ends.
+func (f *fronts) count(g *testenv.GatewayServer) {
+	sealed, opened := g.Metric(f.t, "cinch_values_sealed_total"), g.Metric(f.t, "cinch_values_opened_total")
+	g.Kill()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sealed += sealed
+	f.opened += opened
+	if log := g.Output(); strings.Contains(log, "panic") {
+		f.t.Errorf("the gateway's log:\n%s", log)
+	}
+}
+
+// check reads what the servers told: nobody may have come past, and through gateways
+// envelopes must have been stored.
+func (f *fronts) check() {
+	text, err := os.ReadFile(f.events)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	through, envelopes := 0, map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		switch words := strings.Fields(line); {
+		case len(words) == 2 && words[0] == "peer" && f.came(words[1]):
+			through++
+		case len(words) == 4 && words[0] == "sealed":
+			n, err := strconv.Atoi(words[3])
+			if err != nil {
+				f.t.Fatalf("%q: %v", line, err)
+			}
+			envelopes[words[1]+" "+words[2]] = n
+		default:
+			f.t.Errorf("past what stands in front, or not understood: %q", line)
+		}
+	}
+	stored := 0
+	for _, n := range envelopes {
+		stored += n
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.t.Logf("%s: %d servers, %d connections, at least %d envelopes stored in %d spaces; gateways sealed %.0f values and opened %.0f",
+		f.way, f.servers, through, stored, len(envelopes), f.sealed, f.opened)
+	if (stored > 0) != (f.way == "gateway") {
+		f.t.Errorf("%d envelopes were stored", stored)
+	}
+	if through == 0 {
+		f.t.Error("nobody connected")
+	}
+}
+
+func (f *fronts) came(addr string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.behind {
+		if r.Came(addr) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package tarantool
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var (
+	suiteNames = flag.String("suite", "", "whose own tests TestSuites runs: python, asynctnt, go, or several with a comma; none: it is skipped")
+	suiteOnly  = flag.String("only", "", "which tests: an expression as pytest's -k has it, or a pattern as go test's -run; none: all")
+	suiteFiles = flag.String("files", "", "which of a suite's files or Go packages, with commas; none: all")
+)
+
+// suite is a driver's own tests.
+type suite struct {
+	name string
+	// run runs tests, all of them when names is empty, and returns what became of each.
+	// The tests start their servers themselves, by what the environment makes of "tarantool".
+	run func(t *testing.T, env []string, log string, names []string) testenv.Outcomes
+}
+
+func pickSuite(t *testing.T, name string) suite {
+	t.Helper()
+	switch name {
+	case "python":
+		return suite{name, tarantoolPython}
+	case "asynctnt":
+		return suite{name, asynctnt}
+	case "go":
+		return suite{name, goTarantool}
+	}
+	t.Fatalf("no suite %q", name)
+	return suite{}
+}
+
+// TestSuites runs drivers' own tests directly, through a plain forwarder and through gateways
+// that seal all they may. What a test ends with through the gateway must be what it ends with
+// through the forwarder, apart from those in differs.txt.
+func TestSuites(t *testing.T) {
+	if *suiteNames == "" {
+		t.Skip("takes its time; run test/tarantool/suites")
+	}
+	logs, err := os.MkdirTemp("", "cinch-tarantool-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("what the tests printed: %s", logs)
+	for _, name := range strings.Split(*suiteNames, ",") {
+		t.Run(name, func(t *testing.T) { compare(t, pickSuite(t, name), filepath.Join(logs, name)) })
+	}
+	if !t.Failed() {
+		_ = os.RemoveAll(logs)
+	}
+}
+
+// compare runs a suite in each way. Tests that end otherwise are run once more, alone, in both
+// ways; only what differs then, too, is the gateway's.
+func compare(t *testing.T, s suite, log string) {
+	testenv.Program(t, "tarantool")
+	run := func(way string, names []string) (got testenv.Outcomes) {
+		file := log + "-" + way
+		if names != nil {
+			file += "-again"
+		}
+		t.Run(way, func(t *testing.T) {
+			env, check := enter(t, way)
+			got = s.run(t, env, file, names)
+			t.Logf("%s %s: %s", s.name, way, got)
+			if names == nil {
+				check()
+			}
+		})
+		return got
+	}
+	direct, want := run("direct", nil), run("forward", nil)
+	if len(want) == 0 {
+		t.Fatalf("no test ran; see %s-forward", log)
+	}
+	logNames(t, "ends otherwise through the forwarder than directly", direct.Differing(want))
+	logNames(t, "fails through the forwarder", failing(want))
+	got := run("gateway", nil)
+	differing := want.Differing(got)
+	if len(differing) == 0 {
+		return
+	}
+	logNames(t, "differs, and runs once more", differing)
+	wantAgain, gotAgain := run("forward", differing), run("gateway", differing)
+	known := readDiffers(t)
+	for _, name := range differing {
+		report := t.Logf
+		if why := known[name]; why != "" {
+			t.Logf("%s: %s", name, why)
+		} else if wantAgain[name] != gotAgain[name] {
+			report = t.Errorf
+		}
+		report("%s: %s through the forwarder and %s through the gateway, once more %s and %s",
+			name, want[name], got[name], wantAgain[name], gotAgain[name])
+	}
+}
+
+func failing(o testenv.Outcomes) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if o[name] == "fail" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func logNames(t *testing.T, what string, names []string) {
+	t.Helper()
+	for _, name := range names {
+		t.Logf("%s: %s", what, name)
+	}
+}
+
+// enter returns the environment in which servers are met in that way, and what is to be
+// checked at the end.
+func enter(t *testing.T, way string) (env []string, check func()) {
+	t.Helper()
+	env = os.Environ()
+	if way == "direct" {
+		return env, func() {}
+	}
+	f := startFronts(t, way)
+	shim, err := filepath.Abs("shim.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	// With options, such as -V, it is the real one.
+	script := "#!/bin/sh\ncase ${1:--} in -*) ;; *) set -- '" + shim + "' \"$@\" ;; esac\nexec '" + testenv.Program(t, "tarantool") + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "tarantool"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(f.listener.Addr().String(), ":")
+	return append(env, "PATH="+bin+":"+os.Getenv("PATH"), "CINCH_FRONTS="+port, "CINCH_EVENTS="+f.events), f.check
+}
+
+// readDiffers returns why a test may end otherwise: "name: reason" in each line of differs.txt.
+func readDiffers(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("differs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, why, ok := strings.Cut(line, ": ")
+		if !ok || why == "" {
+			t.Fatalf("differs.txt gives no reason in %q", line)
+		}
+		known[name] = why
+	}
+	return known
+}

@@ -1,0 +1,111 @@
+package testenv
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// Relay carries connections to a server as they are, and knows by which it reached the
+// server: whoever the server saw besides came past the relay.
+type Relay struct {
+	Addr string
+
+	listener net.Listener
+	mu       sync.Mutex
+	server   string // host:port
+	open     map[net.Conn]bool
+	came     map[string]bool // where its connections to servers came from
+}
+
+// StartRelay listens on a free port until the test ends.
+func StartRelay(t testing.TB, server string) *Relay {
+	t.Helper()
+	r, err := RelayOn("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t))), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// RelayOn listens on an address until Close.
+func RelayOn(network, addr, server string) (*Relay, error) {
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	r := &Relay{Addr: l.Addr().String(), listener: l, server: server, open: map[net.Conn]bool{}, came: map[string]bool{}}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.carry(c)
+		}
+	}()
+	return r, nil
+}
+
+// Close ends the relay and all that it carries.
+func (r *Relay) Close() {
+	_ = r.listener.Close()
+	r.Point("")
+}
+
+// Point cuts all connections, and leads those that come to another server.
+func (r *Relay) Point(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = server
+	for c := range r.open {
+		_ = c.Close()
+	}
+}
+
+// Came reports whether the connection that a server saw from addr was this relay's.
+func (r *Relay) Came(addr string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.came[addr]
+}
+
+// dial connects to the server, on behalf of a client that Point may cut off.
+func (r *Relay) dial(c net.Conn) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, err := net.Dial("tcp", r.server)
+	if err != nil {
+		return nil, err
+	}
+	r.came[s.LocalAddr().String()] = true
+	r.open[c] = true
+	return s, nil
+}
+
+func (r *Relay) carry(c net.Conn) {
+	defer c.Close()
+	s, err := r.dial(c)
+	if err != nil {
+		return
+	}
+	defer func() {
+		_ = s.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, c)
+	}()
+	var both sync.WaitGroup
+	for _, pair := range [][2]net.Conn{{s, c}, {c, s}} {
+		both.Go(func() {
+			if _, err := io.Copy(pair[0], pair[1]); err != nil {
+				_ = pair[1].Close()
+			}
+			_ = pair[0].(interface{ CloseWrite() error }).CloseWrite()
+		})
+	}
+	both.Wait()
+}
