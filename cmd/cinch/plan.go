@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,8 @@ func newPlanCommand() *cobra.Command {
 it, measure every codec, level and trained dictionary on each group with the code that runs in production, and price
 the result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
 
-Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, and http://host:9470, the admin
-page of a running gateway. It only reads, takes no more than --share of a server's time, and remembers numbers, no values.
+Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, tarantool://user:password@host,
+and http://host:9470, the admin page of a running gateway. It only reads, takes no more than --share of a server's time, and remembers numbers, no values.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
 --disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic.
@@ -105,7 +106,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
 	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
-	f.StringVar(&o.match, "match", "", "only keys that match `PATTERN`")
+	f.StringVar(&o.match, "match", "", "only keys, or spaces, that match `PATTERN`")
 	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
@@ -125,7 +126,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
 	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:6380", "with --write: `ADDRESS` of the gateway")
+	f.StringVar(&o.listen, "listen", "", "with --write: `ADDRESS` of the gateway (default: on 127.0.0.1, the protocol's port and 1)")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
 	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE` instead of a source")
 	o.disk.flags(f)
@@ -307,8 +308,10 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
 	case isStoreURL(o.from[0]):
 		return o.collectRedis(ctx, p, l)
+	case isTarantoolURL(o.from[0]):
+		return o.collectTarantool(ctx, p, l)
 	case found:
-		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix:// and http:// of an admin page")
+		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, tarantool:// and http:// of an admin page")
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
 	var err error
@@ -350,12 +353,14 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 			return nil, ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port")
 		case isStoreURL(o.from[0]):
 			upstream = withoutDatabase(o.from[0])
+		case isTarantoolURL(o.from[0]):
+			upstream = o.from[0]
 		default:
 			upstream = "redis://127.0.0.1:6379"
 		}
 	}
 	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
-	text, files, err := r.Config(plan.WriteOptions{Listen: o.listen, Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
+	text, files, err := r.Config(plan.WriteOptions{Listen: cmp.Or(o.listen, defaultListen(r.Protocol)), Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
 	if err != nil {
 		return nil, err
 	}
@@ -397,6 +402,19 @@ func (o *planOptions) writePage(write func(io.Writer) error) (written []string, 
 		return nil, ui.WithHint(err, "choose another name for --html, on a disk with room")
 	}
 	return []string{o.html}, nil
+}
+
+// defaultListen is where a gateway of a protocol listens that was not told where.
+func defaultListen(protocol string) string {
+	switch protocol {
+	case config.Tarantool:
+		return "127.0.0.1:3302"
+	case config.Mongo:
+		return "127.0.0.1:27018"
+	case config.GRPC:
+		return "127.0.0.1:50052"
+	}
+	return "127.0.0.1:6380"
 }
 
 // createPrivate writes a file that must not exist, for its owner only: an upstream's URL

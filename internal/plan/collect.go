@@ -42,7 +42,8 @@ type Collector struct {
 	random *rand.Rand
 	trees  map[string]*tree // by space
 	fixed  map[address]*Group
-	bytes  int // of samples
+	scales map[string]float64 // of spaces that were not read to their ends
+	bytes  int                // of samples
 
 	Names  int64 // offered
 	Values int64 // looked at
@@ -136,16 +137,39 @@ func (c *Collector) group(space string, name []byte, kind string) *Group {
 
 // Add adds a value to a group that the source names itself, which stands for weight values.
 func (c *Collector) Add(pattern, kind string, value []byte, weight float64) {
-	c.count(c.named(pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight})
+	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight})
 }
 
 // Pass counts values of such a group that are not measured.
 func (c *Collector) Pass(pattern, kind, reason string, weight float64) {
-	c.named(pattern, kind).left(reason, weight)
+	c.Without("", pattern, kind, reason, weight)
 }
 
-func (c *Collector) named(pattern, kind string) *Group {
-	at := address{pattern: pattern, kind: kind}
+// Sampled adds a value of a group in a space of which such a share is looked at, in runs of
+// neighbours, which may be more alike than others.
+func (c *Collector) Sampled(space, pattern, kind string, value []byte, share float64, run int) {
+	g := c.named(space, pattern, kind)
+	g.sample.lower(share)
+	cost, _ := c.o.Cost(kind, len(value), len(value))
+	g.sizes.runs.add(run, float64(cost)/share, 1/share)
+	c.count(g, kind, value, Ticket{chance: share * c.random.Float64(), weight: 1 / share})
+}
+
+// Without is Pass for a group in a space.
+func (c *Collector) Without(space, pattern, kind, reason string, weight float64) {
+	c.named(space, pattern, kind).left(reason, weight)
+}
+
+// scale says that there is more of a space than was seen.
+func (c *Collector) scale(space string, factor float64) {
+	if c.scales == nil {
+		c.scales = make(map[string]float64)
+	}
+	c.scales[space] = factor
+}
+
+func (c *Collector) named(space, pattern, kind string) *Group {
+	at := address{space: space, pattern: pattern, kind: kind}
 	if c.fixed[at] == nil && len(c.fixed) >= maxFixed {
 		at.pattern = everythingElse
 	}
@@ -210,7 +234,11 @@ func (c *Collector) found() []found {
 		})
 	}
 	for at, g := range c.fixed {
-		all = append(all, found{at, g, 1})
+		scale := 1.0
+		if f, ok := c.scales[at.space]; ok {
+			scale = f
+		}
+		all = append(all, found{at, g, scale})
 	}
 	slices.SortFunc(all, func(a, b found) int {
 		return cmp.Or(cmp.Compare(b.sizes.cost*b.scale, a.sizes.cost*a.scale),

@@ -4,11 +4,11 @@
 //
 // A plan goes through these files, in this order:
 //
-//	files.go, documents.go, keys.go, messages.go    sources: where values come from
-//	collect.go, pattern.go, shape.go, group.go      groups, found on the way, and their samples
-//	candidate.go, measure.go, train.go              what each setting makes of a sample
-//	link.go, choose.go                              latency, money, the front, one recommendation
-//	report.go, text.go, html.go, write.go           what comes out
+//	files.go, documents.go, keys.go, tuples.go, messages.go   sources: where values come from
+//	collect.go, pattern.go, shape.go, group.go                groups, found on the way, and their samples
+//	candidate.go, measure.go, train.go                        what each setting makes of a sample
+//	link.go, choose.go                                        latency, money, the front, one recommendation
+//	report.go, text.go, html.go, write.go                     what comes out
 //
 // Memory is bounded by Options.SampleBytes and the number of groups, whatever the source
 // holds. Values are forgotten when the plan is done; the report holds numbers and patterns

@@ -47,6 +47,40 @@ type sizes struct {
 	cost    float64          // bytes that they take where they are held
 	squares float64          // of costs
 	buckets [buckets]float64 // values of up to 1, 2, 4 … bytes
+	runs    runs
+}
+
+// runs are sums over runs of neighbours. When those are alike, a sample of runs says less
+// than one of as many values from everywhere.
+type runs struct {
+	id                       int // of the last one
+	cost, n                  float64
+	squares, products, count float64 // of the runs before: of costs, of costs by numbers, of numbers
+	seen                     int
+}
+
+func (r *runs) add(id int, cost, n float64) {
+	if id != r.id {
+		r.close()
+		r.id = id
+	}
+	r.cost, r.n = r.cost+cost, r.n+n
+}
+
+func (r *runs) close() {
+	if r.n > 0 {
+		r.seen++
+	}
+	r.squares, r.products, r.count = r.squares+r.cost*r.cost, r.products+r.cost*r.n, r.count+r.n*r.n
+	r.cost, r.n = 0, 0
+}
+
+// error is the standard error of the mean, from how runs differ, 0 where there are none.
+func (r runs) error(mean, values float64) float64 {
+	if r.close(); r.seen < 2 || values == 0 {
+		return 0
+	}
+	return math.Sqrt(max(r.squares-2*mean*r.products+mean*mean*r.count, 0)*float64(r.seen)/float64(r.seen-1)) / values
 }
 
 const buckets = 33
@@ -69,6 +103,7 @@ func (s *sizes) merge(o *sizes) {
 	for i := range s.buckets {
 		s.buckets[i] += o.buckets[i]
 	}
+	// what has runs is never merged: sources that read such name their groups themselves
 }
 
 func (s *sizes) mean() float64 {
@@ -97,7 +132,8 @@ func (s *sizes) error() float64 {
 	mean := s.cost / s.values
 	variance := max(s.squares/s.values-mean*mean, 0)
 	unseen := max(1-s.seen/s.values, 0)
-	return math.Sqrt(variance*unseen/s.seen) / mean
+	single := math.Sqrt(variance / s.seen)
+	return max(single, s.runs.error(mean, s.values)) * math.Sqrt(unseen) / mean
 }
 
 // sample is a uniform sample: it holds those values whose chance, a random number of 0 to

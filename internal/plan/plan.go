@@ -34,6 +34,7 @@ type SourceInfo struct {
 	Whole    bool                    // all of it was looked at
 	Total    int64                   // names that there are; 0: unknown
 	Bytes    int64                   // of files; 0: unknown
+	Items    int64                   // that the rates count, with several values each; 0: they count values
 	Notes    []string                // for people
 }
 
@@ -90,6 +91,9 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	values := 0.0
 	for _, f := range all {
 		values += f.sizes.values * f.scale
+	}
+	if p.Source.Items > 0 {
+		values = float64(p.Source.Items)
 	}
 	if r.Rates = p.rates(values); values > 0 {
 		r.perValue = Rates{r.Rates.Reads / values, r.Rates.Writes / values}

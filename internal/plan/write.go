@@ -59,7 +59,7 @@ func (w *writer) rules() {
 	for i, g := range groups {
 		if o := g.Chosen(); o != nil {
 			w.rule(g, o)
-		} else if covered(g, groups[i+1:]) {
+		} else if w.r.Protocol == config.Tarantool || covered(g, groups[i+1:]) { // a space's format may ask for compression
 			w.rule(g, nil)
 		}
 	}
@@ -77,7 +77,11 @@ func covered(g *GroupPlan, later []*GroupPlan) bool {
 }
 
 func (w *writer) rule(g *GroupPlan, o *Option) {
-	name := w.name(g.Pattern)
+	full := g.Pattern
+	if w.r.Protocol == config.Tarantool {
+		full = g.Space + "." + g.Pattern
+	}
+	name := w.name(full)
 	var b strings.Builder
 	if o != nil {
 		fmt.Fprintf(&b, "      # %s of %s, about %s after (%s); %s\n", Count(g.Values), ui.Size(g.Now), ui.Size(o.After), saves(g.Now, o.After), g.Why)
@@ -113,6 +117,9 @@ func (w *writer) address(b *strings.Builder, g *GroupPlan) {
 		return
 	case config.Mongo:
 		fmt.Fprintf(b, "        namespace: %q\n", g.Pattern)
+		return
+	case config.Tarantool:
+		fmt.Fprintf(b, "        space: %q\n        field: %q\n", escapeGlob(g.Space), g.Pattern)
 		return
 	case config.Redis:
 		fmt.Fprintf(b, "        key: %q\n", g.Pattern)

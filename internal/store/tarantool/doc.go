@@ -9,6 +9,7 @@
 //	calls.go        calling them
 //	store.go        a server, and the spaces to walk over
 //	scan.go         steps of a walk, and the values in tuples
+//	sample.go       some of the tuples, for who may only read
 //	replace.go      compare and set
 //	dicts.go        dictionaries and records
 //	lease.go        whose turn it is to pack

@@ -33,7 +33,7 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 	}
 	s := &Store{conn: conn, name: o.Name, schema: schema}
 	for _, space := range schema.Spaces() {
-		if space.System() || space.View || space.Name == DictSpace || space.Name == recordSpace || space.Primary() == nil {
+		if space.System() || space.View || OwnSpace(space.Name) || space.Primary() == nil {
 			continue
 		}
 		t := &TupleSpace{store: s, space: space}
@@ -47,6 +47,9 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 	}
 	return s, err
 }
+
+// OwnSpace reports that a space is one of ours.
+func OwnSpace(name string) bool { return name == DictSpace || name == recordSpace }
 
 // Schema is what the server's spaces were when the store was opened.
 func (s *Store) Schema() *Schema { return s.schema }

@@ -1,0 +1,299 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// TuplesOptions bound what is asked of a Tarantool server.
+type TuplesOptions struct {
+	Conn     *tarantool.Conn
+	Match    string  // only spaces that it covers; "" for all
+	MaxBytes int64   // of tuples that are read; 0: 1 GiB
+	MaxValue int     // longer values are passed over; 0: 32 MiB
+	Share    float64 // of the server's time that may be taken; 0: 0.05
+	Until    time.Time
+	Progress func(done float64, what string)
+}
+
+// Of a space so many tuples are read, or so many bytes of them, and from then on ever fewer:
+// short runs of tuples, with more and more passed over in between.
+const (
+	wantTuples  = 20000
+	wantBytes   = 64 << 20
+	wholeRun    = 128
+	shortRun    = 8
+	kindTuple   = "tuple"
+	maxSkipping = 1 << 20 // tuples that are passed over at a time
+	minSealSize = 64      // shorter values are not counted as left: nobody would seal them
+	pingTries   = 3
+)
+
+// Tuples collects what the spaces of a Tarantool server hold, by space and field. It changes
+// nothing; the right to read the spaces is enough.
+func Tuples(ctx context.Context, c *Collector, o TuplesOptions) (SourceInfo, error) {
+	info := SourceInfo{Protocol: config.Tarantool, Medium: price.InMemory, Cost: TupleCost, Never: policy.NeverSeal, DictCost: 1, Whole: true}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.MaxValue <= 0 {
+		o.MaxValue = 32 << 20
+	}
+	if o.Share <= 0 {
+		o.Share = 0.05
+	}
+	w := &tuplesWalk{c: c, o: o, info: &info}
+	if err := w.prepare(ctx); err != nil {
+		return info, err
+	}
+	for i, s := range w.spaces {
+		if err := w.walk(ctx, i, s); err != nil {
+			return info, fmt.Errorf("space %s: %w", s.Name, err)
+		}
+	}
+	w.conclude()
+	return info, nil
+}
+
+// TupleCost is what a string takes in a tuple: its bytes behind a header.
+func TupleCost(_ string, raw, stored int) (before, after int) { return textSize(raw), textSize(stored) }
+
+func textSize(n int) int {
+	switch {
+	case n < 1<<5:
+		return n + 1
+	case n < 1<<8:
+		return n + 2
+	case n < 1<<16:
+		return n + 3
+	}
+	return n + 5
+}
+
+type tuplesWalk struct {
+	c      *Collector
+	o      TuplesOptions
+	info   *SourceInfo
+	spaces []*tarantool.Space
+	counts []int64 // nil: nobody knows
+	pace   pace
+	ping   time.Duration // what an answer takes that costs the server nothing
+	bytes  int64         // of tuples that were read
+	runs   int           // of tuples that follow each other
+	hidden bool
+}
+
+func (w *tuplesWalk) prepare(ctx context.Context) error {
+	schema, err := tarantool.Load(ctx, w.o.Conn)
+	if err != nil {
+		return err
+	}
+	var ids []uint32
+	match, vinyl := policy.Compile(w.o.Match), 0
+	for _, s := range schema.Spaces() {
+		if s.System() || s.View || s.Primary() == nil || tarantool.OwnSpace(s.Name) || w.o.Match != "" && !match.Match([]byte(s.Name)) {
+			continue
+		}
+		w.spaces, ids = append(w.spaces, s), append(ids, s.ID)
+		if w.hidden = len(s.Hidden) > 0; s.Engine == "vinyl" {
+			vinyl++
+		}
+	}
+	switch {
+	case len(w.spaces) == 0:
+		return fmt.Errorf("%w: there is no space that the user may read", ErrEmpty)
+	case vinyl == len(w.spaces):
+		w.info.Medium = price.OnDisk
+	case vinyl > 0:
+		w.note("spaces of the engine vinyl are priced as if they were in memory")
+	}
+	if w.counts, err = w.o.Conn.Counts(ctx, ids); err != nil {
+		return err
+	}
+	a, err := w.o.Conn.Activity(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Uptime > 0 {
+		w.info.Rates = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
+	}
+	w.ping = time.Hour
+	for range pingTries {
+		start := time.Now()
+		if err := w.o.Conn.Ping(ctx); err != nil {
+			return err
+		}
+		w.ping = min(w.ping, time.Since(start))
+	}
+	w.pace = pace{share: w.o.Share, began: time.Now()}
+	cpu, err := w.o.Conn.CPU(ctx)
+	if cpu >= 0 {
+		w.pace.cpu = w.o.Conn.CPU
+	}
+	return err
+}
+
+func (w *tuplesWalk) note(format string, args ...any) {
+	w.info.Notes = append(w.info.Notes, fmt.Sprintf(format, args...))
+}
+
+// walk samples one space, within its share of what is left of the budget.
+func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error {
+	sample, err := tarantool.NewSample(w.o.Conn, s)
+	if errors.Is(err, tarantool.ErrKeyPath) {
+		w.note("space %s was not read: its primary key is inside of a document", s.Name)
+		w.info.Whole = false
+		return nil
+	}
+	left := len(w.spaces) - i
+	until, limit := w.o.Until, w.bytes+max(w.o.MaxBytes-w.bytes, 0)/int64(left)
+	if !until.IsZero() {
+		until = time.Now().Add(time.Until(until) / time.Duration(left))
+	}
+	t := &tupleSpace{w: w, space: s, fields: make(map[int]*tupleField)}
+	skip, run := 0, wholeRun
+	for {
+		if w.bytes >= limit && t.read > 0 || !until.IsZero() && time.Now().After(until) {
+			return w.cut(i, t)
+		}
+		if err := w.pace.begin(ctx); err != nil {
+			return err
+		}
+		start := time.Now()
+		tuples, err := sample.Next(ctx, uint32(skip), uint32(run))
+		if err != nil {
+			return err
+		}
+		took := time.Since(start)
+		w.pace.waited(max(took-w.ping, took/10))
+		if len(tuples) == 0 && skip == 0 {
+			return nil
+		}
+		if len(tuples) == 0 { // fewer were left than were passed over
+			skip /= 2
+			continue
+		}
+		w.runs++
+		share := float64(len(tuples)) / float64(skip+len(tuples))
+		t.seen += int64(skip + len(tuples))
+		w.c.Names += int64(skip + len(tuples))
+		for _, tuple := range tuples {
+			if err := t.add(tuple, share); err != nil {
+				return err
+			}
+		}
+		skip, run = t.next()
+		w.show(i, t)
+		if err := w.pace.end(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// cut extends what was seen of a space to all of it.
+func (w *tuplesWalk) cut(i int, t *tupleSpace) error {
+	w.info.Whole = false
+	if w.counts == nil || t.seen == 0 {
+		w.note("the budget was used up after %d tuples of space %s; how many there are the user may not know, so figures are of those", t.seen, t.space.Name)
+		return nil
+	}
+	w.note("the budget was used up after %d of %d tuples of space %s: figures are extended to all of them, as if the rest were alike", t.seen, w.counts[i], t.space.Name)
+	w.c.scale(t.space.Name, max(float64(w.counts[i])/float64(t.seen), 1))
+	return nil
+}
+
+func (w *tuplesWalk) show(i int, t *tupleSpace) {
+	if w.o.Progress == nil {
+		return
+	}
+	done := float64(i)
+	if w.counts != nil {
+		done += min(float64(t.seen)/float64(max(w.counts[i], 1)), 1)
+	}
+	w.o.Progress(done/float64(len(w.spaces)), fmt.Sprintf("reading %s: %d tuples", t.space.Name, t.seen))
+}
+
+func (w *tuplesWalk) conclude() {
+	w.info.Total = w.c.Names
+	if w.counts != nil {
+		w.info.Total = 0
+		for _, n := range w.counts {
+			w.info.Total += n
+		}
+	}
+	w.info.Items = w.info.Total
+	if w.hidden {
+		w.note("the user may not see constraints, so it is assumed that there are none: a gateway seals nothing until 'cinch tarantool init' has let it see them")
+	}
+	w.note("figures are of strings and binaries; numbers, what is inside of arrays and maps, and indexes take what they take now")
+}
+
+// tupleSpace is a space that is being read.
+type tupleSpace struct {
+	w      *tuplesWalk
+	space  *tarantool.Space
+	fields map[int]*tupleField
+	seen   int64 // passed over ones included
+	read   int64
+	bytes  int64
+}
+
+type tupleField struct{ name, touched string }
+
+func (t *tupleSpace) field(i int) *tupleField {
+	f := t.fields[i]
+	if f == nil {
+		f = &tupleField{name: escapeGlob(t.space.FieldName(i)), touched: t.space.KnownTouchAt(i)}
+		if f.touched == "" && !tarantool.HoldsStrings(t.space.FieldAt(i).Type) {
+			f.touched = "its type is " + t.space.FieldAt(i).Type
+		}
+		t.fields[i] = f
+	}
+	return f
+}
+
+// next says how many tuples to pass over, and how many to read then.
+func (t *tupleSpace) next() (skip, run int) {
+	share := min(1, wantTuples/float64(t.seen))
+	if perTuple := float64(t.bytes) / float64(t.read); perTuple > 0 {
+		share = min(share, wantBytes/(perTuple*float64(t.seen)))
+	}
+	if share >= 1 {
+		return 0, wholeRun
+	}
+	return int(math.Min(shortRun/share-shortRun, maxSkipping)), shortRun
+}
+
+func (t *tupleSpace) add(tuple []byte, share float64) error {
+	t.read++
+	t.bytes += int64(len(tuple))
+	t.w.bytes += int64(len(tuple))
+	c := t.w.c
+	return tarantool.EachField(tuple, func(i int, content []byte, inside bool) {
+		f := t.field(i)
+		switch {
+		case inside:
+			c.Without(t.space.Name, f.name, kindTuple, "arrays and maps, whose values are never sealed", 1/share)
+		case len(content) == 0:
+		case f.touched != "" && len(content) >= minSealSize:
+			c.Without(t.space.Name, f.name, kindTuple, "values of field "+f.name+" of space "+t.space.Name+": "+f.touched, 1/share)
+		case f.touched != "":
+		case cinch.IsSealed(content):
+			c.Without(t.space.Name, f.name, kindTuple, "sealed already", 1/share)
+		case len(content) > t.w.o.MaxValue:
+			c.Without(t.space.Name, f.name, kindTuple, "values above "+strconv.Itoa(t.w.o.MaxValue>>20)+" MiB", 1/share)
+		default:
+			c.Sampled(t.space.Name, f.name, kindTuple, content, share, t.w.runs)
+		}
+	})
+}
