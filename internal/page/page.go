@@ -36,6 +36,7 @@ type Section struct {
 	Legend   []Key
 	Bars     *Bars
 	Scatters []Scatter
+	Lines    []Lines
 	Columns  []Columns
 	Table    *Table
 	List     []string

@@ -29,6 +29,7 @@ func everywhere(s string) *Page {
 			Title: s, Words: []string{s}, Legend: []Key{{"now", s}}, List: []string{s},
 			Bars:     &Bars{Rows: []BarRow{{Name: s, Bars: []Bar{{Parts: []Part{{"now", 1, s}}, Label: s, Low: 0.5, High: 2}}}}},
 			Scatters: []Scatter{{Title: s, Across: s, Up: s, Points: []Point{{Name: s, Tip: s, X: 1, Y: 2, Chosen: true}, {Name: s, Tip: s, X: 100, Y: 3, Front: true}}}},
+			Lines:    []Lines{{Title: s, Across: s, Up: s, Log: true, Series: []Series{{"now", []At{{1, 2, s}, {2, 30, s}}}}}},
 			Columns:  []Columns{{Title: s, Note: s, Bins: []Bin{{s, 1}}}},
 			Table:    &Table{Header: []Column{{Name: s}, {Name: s, Text: true}}, Rows: []Row{{Cells: []string{s, s}, Mark: "●"}}},
 		}},
@@ -144,5 +145,26 @@ func TestColumns(t *testing.T) {
 	}
 	if ticked == 0 || ticked > 7 {
 		t.Errorf("%d names for 30 columns", ticked)
+	}
+}
+
+// Lines end where their points are, and both kinds of axis go up.
+func TestLines(t *testing.T) {
+	points := []At{{X: 100, Y: 1}, {X: 400, Y: 1000}}
+	for _, log := range []bool{false, true} {
+		c := (&Lines{Log: log, Series: []Series{{"after", points}}}).Drawn()
+		s := c.Series[0]
+		if len(s.Lines) != 1 || s.Lines[0].X2 != s.Points[1].X || s.Lines[0].Y1 != s.Points[0].Y {
+			t.Errorf("%+v", s)
+		}
+		if s.Points[0].X >= s.Points[1].X || s.Points[0].Y <= s.Points[1].Y || s.Points[1].Y < top || s.Points[0].Y > bottom {
+			t.Errorf("points at %+v", s.Points)
+		}
+		if len(c.Up) < 3 || len(c.Across) < 3 {
+			t.Errorf("ticks %v, %v", c.Across, c.Up)
+		}
+	}
+	if c := (&Lines{}).Drawn(); len(c.Series) != 0 {
+		t.Errorf("%+v", c)
 	}
 }

@@ -240,7 +240,7 @@ type Plot struct {
 
 // Drawn places points, labels and axes.
 func (s *Scatter) Drawn() Plot {
-	p := Plot{AxisY: bottom, LeftX: left, RightX: right, TopY: top, LabelY: bottom + 16, AcrossY: bottom + 34, UpperY: 10}
+	p := axes()
 	if len(s.Points) == 0 {
 		return p
 	}
