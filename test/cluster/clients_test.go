@@ -14,9 +14,7 @@ import (
 // Other languages' clients, in cluster mode through gateways. Each program writes and reads
 // keys of all slots, replicas too, and prints the addresses of the nodes that it was told.
 func TestClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the client libraries of two languages")
-	}
+	needsClients(t)
 	nodes := testenv.Cluster(t, 3, 3)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:1])})
 	_ = throughEach(t, gateway, nodes, 2)
