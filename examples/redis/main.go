@@ -1,0 +1,101 @@
+// Example redis is the published case of a cache that was slow at peak hours: an API answers
+// from restaurants' menus in Redis, over a network that gets full, before and after a gateway
+// compresses what is stored. It draws what changed on a page.
+//
+//	go run ./examples/redis
+//
+//	load -> API ------------------------------> link -> redis-server     before
+//	load -> API -> cinch serve (beside the API) -> link -> redis-server     after
+//
+// API, gateway, link and Redis are processes of their own; the API is the same program in both.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/link"
+)
+
+func main() {
+	link.Child()
+	err := error(nil)
+	if len(os.Args) > 1 && os.Args[1] == apiRole {
+		err = serveAPI(os.Args[2:])
+	} else {
+		err = runExample(os.Args[1:])
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		os.Exit(1)
+	}
+}
+
+// options of the example. What is measured depends on the machine, but for bytes.
+type options struct {
+	menus   int
+	step    time.Duration
+	mbit    float64
+	trip    time.Duration
+	setting string
+	cinch   string
+	out     string
+}
+
+func parseOptions(args []string) (o options, err error) {
+	f := flag.NewFlagSet("redis", flag.ContinueOnError)
+	f.IntVar(&o.menus, "menus", 1000, "menus in the cache, of 123 KB on average")
+	f.DurationVar(&o.step, "step", 6*time.Second, "how long each load lasts")
+	f.Float64Var(&o.mbit, "mbit", 250, "Mbit/s of the link between API and Redis")
+	f.DurationVar(&o.trip, "rtt", 200*time.Microsecond, "round trip of the link")
+	f.StringVar(&o.setting, "setting", "zstd-3", "codec and level of the gateway's rule")
+	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
+	f.StringVar(&o.out, "out", "menus.html", "where the page is written")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		err = fmt.Errorf("%q is no flag: see --help", f.Arg(0))
+	case o.menus < 1 || o.step < 100*time.Millisecond || o.mbit <= 0:
+		err = errors.New("--menus is 1 at least, --step 100ms, and --mbit more than 0")
+	}
+	return o, err
+}
+
+func runExample(args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "cinch-example-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if o.cinch == "" {
+		o.cinch = filepath.Join(work, "cinch")
+		if err := rig.Build(o.cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
+			return fmt.Errorf("%w\nrun it inside the repository, or name a program with --cinch", err)
+		}
+	}
+	var all []outcome
+	for _, c := range []cache{{name: "before"}, {name: "after", setting: o.setting}} {
+		out, err := c.run(o, work)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		all = append(all, out)
+	}
+	fmt.Print(text(o, all))
+	if err := writePage(o, all); err != nil {
+		return err
+	}
+	fmt.Printf("\nThe page is %s.\n", o.out)
+	return nil
+}
