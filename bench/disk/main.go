@@ -1,0 +1,93 @@
+// Command disk compares what internal/disk computes with what filesystems store: of a real
+// PostgreSQL directory, on btrfs in loop mounts (root, btrfs-progs, btrfs-compsize) and in a
+// pool of ZFS in user space (test/zfs), and samples of it with the whole. It writes to
+// bench/results/disk.md, between the markers of each part.
+//
+//	go run ./bench/disk [--part btrfs,sample,zfs] [--dir DIR]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/disk"
+)
+
+type options struct {
+	parts   string
+	dir     string
+	work    string
+	results string
+	scale   int
+	events  int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.parts, "part", "btrfs,sample,zfs", "what to measure")
+	flag.StringVar(&o.dir, "dir", "", "take this directory instead of making one with PostgreSQL")
+	flag.StringVar(&o.work, "work", os.TempDir(), "where to work: takes five times the directory")
+	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
+	flag.IntVar(&o.scale, "scale", 15, "pgbench's")
+	flag.IntVar(&o.events, "events", 300_000, "rows of the table with JSON")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/disk:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o *options) error {
+	work, err := os.MkdirTemp(o.work, "cinch-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	o.work = work
+	if o.dir == "" {
+		if err := o.postgres(); err != nil {
+			return err
+		}
+	}
+	measure := map[string]func(context.Context, *options) (string, error){"btrfs": btrfs, "sample": sample, "zfs": pools}
+	for _, part := range strings.Split(o.parts, ",") {
+		f, ok := measure[part]
+		if !ok {
+			return fmt.Errorf("no part %q", part)
+		}
+		text, err := f(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part, err)
+		}
+		fmt.Print(text)
+		if err := rig.ReplacePart(filepath.Join(o.results, "disk.md"), part, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compute is what the product does.
+func (o *options) compute(ctx context.Context, run disk.Options) (*disk.Result, error) {
+	z, ok := libzstd.New()
+	if !ok {
+		return nil, fmt.Errorf("needs libzstd: build with cgo")
+	}
+	run.Engine = codec.New(codec.Options{Zstd: z})
+	return disk.Compute(ctx, o.dir, run)
+}
+
+// about describes the directory.
+func (o *options) about(r *disk.Result) string {
+	return fmt.Sprintf("%d files, %d bytes in them.\n\n", r.Files, r.Bytes)
+}
