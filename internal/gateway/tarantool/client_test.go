@@ -15,6 +15,11 @@ func connectAs(t *testing.T, addr, user, password string) (*tnt.Connection, erro
 	return tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: 10 * time.Second})
 }
 
+// updateDoc splices a document's first byte.
+func updateDoc(id int, with string) tnt.Request {
+	return tnt.NewUpdateRequest("docs").Key([]any{id}).Operations(tnt.NewOperations().Splice(2, 0, 1, with))
+}
+
 // A driver that reads the schema, names spaces and sends several requests at a time.
 func TestDriver(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)

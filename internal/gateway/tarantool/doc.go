@@ -16,7 +16,10 @@
 //	update.go    operations of UPDATE and UPSERT
 //	arguments.go arguments of stored functions
 //	sql.go       statements that may go to spaces with sealed fields
+//	lanes.go     the order of a stream's requests, when one has to be sent again
 //	retry.go     requests that met another schema are sent again
+//	splice.go    requests that need what is stored are carried out in steps
+//	operate.go   their operations made to fit a tuple
 //	pending.go   requests that wait for replies, by sync
 //	replies.go   replies opened
 //	features.go  what is negotiated on newer servers

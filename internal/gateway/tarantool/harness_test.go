@@ -101,27 +101,29 @@ func newBed(t *testing.T, o policy.Options, change func(*Config)) *bed {
 	return b
 }
 
+// install does what 'cinch tarantool init' does.
+func (b *bed) install() {
+	b.t.Helper()
+	c := b.conn()
+	defer c.Close()
+	if _, err := store.Install(b.t.Context(), c, store.InstallOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// conn is a connection of the store's, past the gateway.
+func (b *bed) conn() *store.Conn {
+	return store.NewConn(store.Options{Timeout: 10 * time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", b.server.Addr)
+	}})
+}
+
 // schema reads the server's schema as guest.
 func (b *bed) schema() func(context.Context) (*store.Schema, error) {
-	var c *store.Conn
-	b.t.Cleanup(func() {
-		if c != nil {
-			c.Close()
-		}
-	})
-	return func(ctx context.Context) (*store.Schema, error) {
-		if c == nil {
-			made, err := store.Connect(ctx, store.Options{Dial: func(ctx context.Context) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, "tcp", b.server.Addr)
-			}})
-			if err != nil {
-				return nil, err
-			}
-			c = made
-		}
-		return store.Load(ctx, c)
-	}
+	c := b.conn()
+	b.t.Cleanup(c.Close)
+	return func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, c) }
 }
 
 type testLog struct{ t *testing.T }

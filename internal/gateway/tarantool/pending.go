@@ -13,13 +13,18 @@ type exchange struct {
 	kind  wire.Type
 	spent time.Duration // by the gateway on the request
 
-	// Of a request that was rewritten and carries our stamp: what the client sent, in a
-	// buffer of the pool's, and how often it has been sent again.
+	stream uint64 // the lane
+	order  uint64 // in which the client sent it
+
+	// Of a request that carries a stamp of ours, a version of the schema: what the client
+	// sent, in a buffer of the pool's, and how often it has been sent again.
+	stamp    uint64 // 0: none
 	original []byte
 	held     int64 // of the request budget, for that
 	prefix   int
 	tries    int
-	stamp    uint64 // version of the schema
+
+	splice *splice // a step of it; the sync is ours
 
 	broken string // a part of the answer did not open: its end becomes this error
 }
@@ -34,8 +39,11 @@ type pending struct {
 	more    []sameSync // while others with the same sync are in the map
 	peak    int        // most in the map since it was made
 	kept    int        // bytes of originals that are not taken from the budget
-	trying  int        // requests that are about to be sent again
 	closed  bool
+
+	moved sync.Cond // something in a lane has changed
+	lanes map[uint64]*lane
+	last  uint64 // in the order of requests
 }
 
 type sameSync struct {
@@ -53,7 +61,7 @@ const (
 
 func (p *pending) init(b *gateway.Budget) {
 	p.budget = b
-	p.notFull.L = &p.mu
+	p.notFull.L, p.moved.L = &p.mu, &p.mu
 }
 
 // push adds an exchange whose request is about to be sent. It reports false when the reply
@@ -80,6 +88,8 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 	if p.bySync == nil {
 		p.bySync = map[uint64]exchange{}
 	}
+	p.place(&e)
+	p.opened(&e)
 	if _, taken := p.bySync[sync]; taken {
 		p.more = append(p.more, sameSync{sync, e})
 	} else {
@@ -108,6 +118,7 @@ func (p *pending) take(sync uint64) (e exchange, ok bool) {
 	if len(p.bySync) == 0 && p.peak > maxIdlePending {
 		p.bySync, p.more, p.peak = nil, nil, 0
 	}
+	p.answered(&e)
 	p.notFull.Signal()
 	return e, true
 }
@@ -174,22 +185,16 @@ func (p *pending) forget(e *exchange) {
 	e.original, e.held = nil, 0
 }
 
-// retrying notes that an exchange that was taken will be pushed again, and retried that this
-// has been done.
-func (p *pending) retrying() { p.count(1) }
-func (p *pending) retried()  { p.count(-1) }
-
-func (p *pending) count(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.trying += n
-}
-
-// busy reports whether a reply is outstanding.
+// busy reports whether a reply is outstanding, or something is to be sent that will have one.
 func (p *pending) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.bySync)+p.trying > 0
+	for _, l := range p.lanes {
+		if l.held {
+			return true
+		}
+	}
+	return len(p.bySync) > 0
 }
 
 // close makes pushes fail, now and later, and gives back what exchanges keep.
@@ -205,4 +210,5 @@ func (p *pending) close() {
 	}
 	p.bySync, p.more = nil, nil
 	p.notFull.Broadcast()
+	p.moved.Broadcast()
 }

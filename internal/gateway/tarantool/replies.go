@@ -59,11 +59,17 @@ func (s *session) handleReply(f *frame) error {
 		return s.answerPart(f)
 	}
 	e, ok := s.pending.take(r.header.Sync)
-	if ok && e.original != nil && r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion {
+	switch {
+	case !ok:
+	case e.splice != nil:
+		return s.answerSplice(f, &e)
+	case e.stamp != 0 && r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion:
 		s.g.catalog.refused(e.stamp)
-		s.pending.retrying()
-		s.retries.Add(1)
-		go s.retry(r.header.Sync, e)
+		s.g.cfg.Stats.Error("schema_changed")
+		if s.pending.park(r.header.Sync, e) {
+			s.background.Add(1)
+			go s.sendParked(e.stream)
+		}
 		return nil
 	}
 	defer s.pending.drop(&e)
@@ -132,7 +138,7 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 	}
 	size, err := s.find()
 	if err != nil {
-		return nil, s.broken(err)
+		return nil, s.g.broken(err)
 	}
 	if size == 0 {
 		return nil, nil
@@ -143,7 +149,7 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 	}
 	out, err := s.g.openAll(r, size)
 	if err != nil {
-		return nil, s.broken(err)
+		return nil, s.g.broken(err)
 	}
 	return out, nil
 }
@@ -262,11 +268,11 @@ func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
 }
 
-// broken tells the client what is wrong with a sealed value.
-func (s *session) broken(cause error) *refusal {
+// broken is what to tell the client when a sealed value does not open.
+func (g *Gateway) broken(cause error) *refusal {
 	class := openErrorClass(cause)
-	s.g.cfg.Stats.Error(class)
-	s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
+	g.cfg.Stats.Error(class)
+	g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
 	return &refusal{wire.ErrSystem, class, "cinch: sealed value does not open: " + cause.Error()}
 }
 

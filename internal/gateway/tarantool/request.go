@@ -43,7 +43,7 @@ func (s *session) handleRequest(f *frame) error {
 	}
 	switch h := handlingOf(r.header.Type); h {
 	case passes:
-		return s.pass(f)
+		return s.pass(f, began)
 	case oneWay:
 		return s.toServer.write(f.bytes, f.held)
 	case replicate:
@@ -53,16 +53,64 @@ func (s *session) handleRequest(f *frame) error {
 	}
 }
 
-// pass sends a request as it came.
-func (s *session) pass(f *frame) error {
-	if !s.push(exchange{kind: s.req.header.Type}) {
+// pass sends a request as it came, but for the stamp that its lane may ask for.
+func (s *session) pass(f *frame, began time.Time) error {
+	r := &s.req
+	var stamp uint64
+	if ordered(r.header.Type) {
+		var ok bool
+		if stamp, ok = s.enter(r.header.Schema != 0); !ok {
+			return net.ErrClosed
+		}
+	}
+	return s.passStamped(f, stamp, began)
+}
+
+// passStamped sends a request as it came, with that stamp if it isn't 0.
+func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
+	if stamp == 0 {
+		return s.passAlone(f)
+	}
+	e := s.exchange(stamp)
+	if !s.pending.keep(&e, f) {
+		if _, ok := s.enter(true); !ok {
+			return net.ErrClosed
+		}
+		return s.passAlone(f)
+	}
+	out := stamped(&s.req, stamp)
+	defer gateway.PutBuffer(out)
+	return s.forward(out, e, f.held, began)
+}
+
+func (s *session) passAlone(f *frame) error {
+	if !s.push(s.exchange(0)) {
 		return net.ErrClosed
 	}
 	return s.toServer.write(f.bytes, f.held)
 }
 
+// exchange is that of the request at hand.
+func (s *session) exchange(stamp uint64) exchange {
+	return exchange{kind: s.req.header.Type, stream: s.req.header.Stream, stamp: stamp}
+}
+
+// forward sends what takes the request's place.
+func (s *session) forward(out []byte, e exchange, held bool, began time.Time) error {
+	e.spent = time.Since(began)
+	if !s.push(e) {
+		return net.ErrClosed
+	}
+	return s.toServer.write(out, held)
+}
+
 func (s *session) push(e exchange) bool {
 	return s.pending.push(s.req.header.Sync, e, s.toServer.flush)
+}
+
+// enter waits for the lane of the request at hand.
+func (s *session) enter(alone bool) (stamp uint64, ok bool) {
+	return s.pending.enter(s.req.header.Stream, alone, s.toServer.flush)
 }
 
 // handleBody handles a request whose body matters.
@@ -78,38 +126,37 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 		if no := s.g.checkSQL(s.ctx, r); no != nil {
 			return s.refuse(no)
 		}
-		return s.pass(f)
+		return s.pass(f, began)
 	}
-	out, p, no := s.g.rewrite(s.ctx, r, h)
+	stamp, ok := s.enter(r.header.Schema != 0)
+	if !ok {
+		return net.ErrClosed
+	}
+	w, no := s.g.rewrite(s.ctx, r, h, stamp)
 	if no != nil {
 		return s.refuse(no)
 	}
-	if out == nil {
-		return s.pass(f)
+	if w.splice != nil {
+		return s.park(f)
 	}
-	defer gateway.PutBuffer(out)
-	e := exchange{kind: r.header.Type}
-	if p != nil && !s.pending.keep(&e, f) {
+	if w.bytes == nil {
+		return s.passStamped(f, stamp, began)
+	}
+	defer gateway.PutBuffer(w.bytes)
+	e := s.exchange(w.stamp)
+	if w.stamp != 0 && !s.pending.keep(&e, f) {
 		s.g.cfg.Stats.Error("budget")
 		if r.magic {
 			return s.refuse(&refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"})
 		}
-		return s.pass(f)
+		return s.passStamped(f, stamp, began)
 	}
-	if p != nil {
-		e.stamp = p.version
-	}
-	e.spent = time.Since(began)
-	if !s.push(e) {
-		return net.ErrClosed
-	}
-	return s.toServer.write(out, f.held)
+	return s.forward(w.bytes, e, f.held, began)
 }
 
 // refuse answers the request at hand with an error.
 func (s *session) refuse(no *refusal) error {
-	s.g.cfg.Stats.Guarded(no.what, "refused")
-	return s.toClient.send(wire.AppendError(nil, s.req.header.Sync, s.g.catalog.seen.Load(), no.code, no.text))
+	return s.refuseLate(s.req.header.Sync, no)
 }
 
 // unsupported is the server's own form of saying that something is not possible.

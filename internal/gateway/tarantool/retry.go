@@ -13,57 +13,93 @@ import (
 // as the client sent it: nothing has to be sealed.
 const maxTries = 3
 
-// retry sends a request again that the server refused because the schema had changed. It runs
-// in a goroutine of its own, since neither pump may wait for the schema. The exchange has been
-// taken from those that are pending.
-func (s *session) retry(sync uint64, e exchange) {
-	defer s.retries.Done()
-	defer s.pending.retried()
+// sendParked sends the requests that are parked in a lane, in their order: those that the server
+// refused because the schema had changed, and those that take several steps. It runs in a
+// goroutine of its own, since neither pump may wait for the schema or for an answer. One at most
+// is at work in a lane, which it holds.
+func (s *session) sendParked(stream uint64) {
+	defer s.background.Done()
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-	s.g.cfg.Stats.Error("schema_changed")
-	if err := s.tryAgain(sync, &e); err != nil {
-		_ = s.Close()
+	for {
+		list := s.pending.unpark(stream)
+		if list == nil {
+			return
+		}
+		for i := range list {
+			done, err := s.sendOne(&list[i])
+			if err != nil {
+				for ; i < len(list); i++ {
+					s.pending.drop(&list[i].exchange)
+				}
+				_ = s.Close() // which ends the wait in unpark too
+				break
+			}
+			if !done {
+				s.pending.putBack(stream, list[i:])
+				break
+			}
+		}
 	}
 }
 
-func (s *session) tryAgain(sync uint64, e *exchange) error {
+// sendOne sends one parked request. It reports false when others before it have to be sent
+// first.
+func (s *session) sendOne(r *parked) (done bool, err error) {
 	began := time.Now()
+	e := &r.exchange
 	original := frame{bytes: e.original, prefix: e.prefix}
-	r := request{bytes: original.body()}
-	if r.header.Parse(r.bytes) != nil || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
-		return wire.ErrMalformed // can't be: it was parsed before
+	req := request{bytes: original.body()}
+	if req.header.Parse(req.bytes) != nil || req.body.Parse(req.bytes, req.header.Map.End()) != nil {
+		return false, wire.ErrMalformed // can't be: it was parsed before
 	}
-	out, p, no := s.g.rewriteAgain(s.ctx, &r, e.tries)
-	if no != nil {
+	laneStamp := s.pending.stampOf(e.stream)
+	w, no := s.g.rewriteAgain(s.ctx, &req, e.tries, laneStamp)
+	switch {
+	case no != nil:
 		s.pending.drop(e)
-		s.g.cfg.Stats.Guarded(no.what, "refused")
-		return s.toClient.send(wire.AppendError(nil, sync, s.g.catalog.seen.Load(), no.code, no.text))
+		return true, s.refuseLate(r.sync, no)
+	case w.splice != nil:
+		return s.spliceParked(r, &req, w)
+	case w.bytes == nil && laneStamp != 0 && req.header.Schema == 0:
+		w.bytes, w.stamp = stamped(&req, laneStamp), laneStamp
 	}
-	pooled := out
-	defer gateway.PutBuffer(pooled) // what comes instead of it below is not ours to give back
-	again := exchange{kind: e.kind, spent: e.spent + time.Since(began)}
-	if p != nil {
-		again.original, again.prefix, again.held, again.tries = e.original, e.prefix, e.held, e.tries+1
-		again.stamp = p.version
-	} else {
-		defer s.pending.drop(e)
-	}
+	defer gateway.PutBuffer(w.bytes)
+	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp}
+	out := w.bytes
 	if out == nil {
 		out = original.bytes
 	}
-	if !s.pending.push(sync, again, s.toServer.flush) {
-		return net.ErrClosed
+	if w.stamp != 0 {
+		next.original, next.prefix, next.held, next.tries = e.original, e.prefix, e.held, e.tries+1
+		e.original = nil
+	} else {
+		defer s.pending.drop(e)
 	}
-	return s.toServer.send(out)
+	if !s.pending.push(r.sync, next, s.toServer.flush) {
+		return true, net.ErrClosed
+	}
+	return true, s.toServer.send(out)
 }
 
-// rewriteAgain is rewrite for a request that met another schema.
-func (g *Gateway) rewriteAgain(ctx context.Context, r *request, tries int) ([]byte, *plan, *refusal) {
-	if tries < maxTries {
-		return g.rewrite(ctx, r, handlingOf(r.header.Type))
+// refuseLate answers a request that is no longer at hand with an error.
+func (s *session) refuseLate(sync uint64, no *refusal) error {
+	s.g.cfg.Stats.Guarded(no.what, "refused")
+	return s.toClient.send(wire.AppendError(nil, sync, s.g.catalog.seen.Load(), no.code, no.text))
+}
+
+// rewriteAgain is rewrite for a request that met another schema. What waits behind it waits
+// for the schema too.
+func (g *Gateway) rewriteAgain(ctx context.Context, r *request, tries int, laneStamp uint64) (rewritten, *refusal) {
+	h := handlingOf(r.header.Type)
+	switch {
+	case h == passes:
+		return rewritten{}, nil
+	case h == sql:
+		return rewritten{}, g.checkSQL(ctx, r)
+	case tries < maxTries:
+		return g.rewrite(ctx, r, h, laneStamp)
+	case hasMagic(r.bytes) || g.splices(r):
+		return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema changes all the time"}
 	}
-	if hasMagic(r.bytes) || g.splices(r) {
-		return nil, nil, &refusal{wire.ErrSystem, "schema", "cinch: the schema changes all the time"}
-	}
-	return nil, nil, nil
+	return rewritten{}, nil
 }

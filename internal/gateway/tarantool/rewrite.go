@@ -22,36 +22,51 @@ type edit struct {
 	rule    *policy.Rule // nil: it begins like an envelope and is wrapped
 }
 
-// rewrite gives a request with values sealed, in a buffer of the pool's, and the plan that it
-// is stamped with, nil if it is not. No bytes: it goes as it came. The header and the body have
-// been parsed.
-func (g *Gateway) rewrite(ctx context.Context, r *request, h handling) ([]byte, *plan, *refusal) {
+// rewritten is what goes upstream in place of a request.
+type rewritten struct {
+	bytes  []byte // in a buffer of the pool's; nil: it goes as it came
+	stamp  uint64 // of ours, that is in it; 0: none
+	splice *space // not nil: what it changes has to be read first, and bytes and stamp are not set
+	plan   *plan  // for that
+	no     *refusal
+}
+
+// rewrite seals the values of a request, whose header and body have been parsed. laneStamp is
+// what the request has to carry; 0: the version by which it is rewritten, if it is.
+func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (w rewritten, no *refusal) {
 	r.edits, r.magic = r.edits[:0], hasMagic(r.bytes)
 	if h == calls {
-		if g.collectArguments(r); len(r.edits) == 0 {
-			return nil, nil, nil
+		if g.collectArguments(r); len(r.edits) > 0 {
+			w.bytes, w.stamp = g.apply(r, laneStamp), laneStamp
 		}
-		return g.apply(r, nil), nil, nil
+		return w, nil
 	}
 	p := g.catalog.current(ctx)
 	s, no := g.spaceOf(p, r)
 	if s == nil || no != nil {
-		return nil, nil, no
+		return w, no
 	}
 	if r.header.Schema != 0 && r.header.Schema != p.version {
-		return g.foreignVersion(r, s, h)
+		return w, g.foreignVersion(r, s, h)
 	}
-	if no := g.collect(p, s, r, h); no != nil {
-		return nil, nil, no
+	needed, no := g.collect(p, s, r, h)
+	switch {
+	case no != nil:
+		return w, no
+	case needed != nil:
+		return rewritten{splice: s, plan: p, no: needed}, nil
+	case len(r.edits) == 0:
+		return w, nil
 	}
-	if len(r.edits) == 0 {
-		return nil, nil, nil
+	stamp := laneStamp
+	if stamp == 0 {
+		stamp = p.version
 	}
-	out := g.apply(r, p)
-	if r.header.Schema != 0 {
-		p = nil // the client's own stamp: the client is told when it is wrong
+	w.bytes = g.apply(r, stamp)
+	if r.header.Schema == 0 { // the client's own stamp: the client is told when it is wrong
+		w.stamp = stamp
 	}
-	return out, p, nil
+	return w, nil
 }
 
 // spaceOf finds the space of a request. Without a plan only what can do no harm passes.
@@ -75,31 +90,32 @@ func (g *Gateway) spaceOf(p *plan, r *request) (*space, *refusal) {
 
 // foreignVersion handles a request that the client stamped with another version than the
 // plan's. The server refuses it, unless the schema moved just now. Nothing is sealed then.
-func (g *Gateway) foreignVersion(r *request, s *space, h handling) ([]byte, *plan, *refusal) {
+func (g *Gateway) foreignVersion(r *request, s *space, h handling) *refusal {
 	if r.magic || s.ruled && h != tuples && g.splices(r) {
-		return nil, nil, &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", g.catalog.seen.Load(), r.header.Schema)}
+		return &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", g.catalog.seen.Load(), r.header.Schema)}
 	}
-	return nil, nil, nil
+	return nil
 }
 
-// collect finds what to seal in a tuple or in operations.
-func (g *Gateway) collect(p *plan, s *space, r *request, h handling) *refusal {
+// collect finds what to seal in a tuple or in operations. needed is not nil when the operations
+// can't be carried out without what is stored, and says what to answer where that is impossible.
+func (g *Gateway) collect(p *plan, s *space, r *request, h handling) (needed, no *refusal) {
 	if !s.ruled && !r.magic {
-		return nil
+		return nil, nil
 	}
 	c := collector{plan: p, space: s, r: r, b: r.bytes}
 	if h != updates {
 		if no := c.tuple(r.body.Tuple); no != nil {
-			return no
+			return nil, no
 		}
 	}
 	switch h {
 	case updates:
-		return c.operations(r.body.Tuple)
+		no = c.operations(r.body.Tuple)
 	case upserts:
-		return c.operations(r.body.Ops)
+		no = c.operations(r.body.Ops)
 	}
-	return nil
+	return c.needed, no
 }
 
 // collector finds the values of a request to one space.
@@ -108,6 +124,9 @@ type collector struct {
 	space *space
 	r     *request
 	b     []byte
+
+	needed *refusal // the first operation's that needs what is stored
+	moved  bool     // an operation moves fields
 }
 
 // tuple looks at the fields of a tuple.
@@ -184,14 +203,13 @@ func (c *collector) nested(position int, v wire.Span) *refusal {
 	return nil
 }
 
-// apply makes the request with its edits, stamped with the plan's version if there is a plan;
-// nil when nothing changed.
-func (g *Gateway) apply(r *request, p *plan) []byte {
+// apply makes the request with its edits, and that stamp if it isn't 0; nil when nothing changed.
+func (g *Gateway) apply(r *request, stamp uint64) []byte {
 	slices.SortFunc(r.edits, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
 	out := wire.BeginFrame(gateway.GetBuffer(len(r.bytes) + 64))
 	last := 0
-	if p != nil {
-		out = wire.AppendStamped(out, r.bytes, &r.header, p.version)
+	if stamp != 0 {
+		out = wire.AppendStamped(out, r.bytes, &r.header, stamp)
 		last = r.header.Map.End()
 	}
 	changed := false
@@ -217,6 +235,13 @@ func (g *Gateway) apply(r *request, p *plan) []byte {
 		return nil
 	}
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0)
+}
+
+// stamped is the request as it came, with a stamp, in a buffer of the pool's.
+func stamped(r *request, stamp uint64) []byte {
+	out := wire.BeginFrame(gateway.GetBuffer(len(r.bytes) + 32))
+	out = wire.AppendStamped(out, r.bytes, &r.header, stamp)
+	return wire.FinishFrame(append(out, r.bytes[r.header.Map.End():]...), 0)
 }
 
 // maxIdleEdits is what a session keeps room for.

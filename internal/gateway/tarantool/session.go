@@ -17,20 +17,20 @@ import (
 // session is one client and its upstream connection. Each pump owns its own section; what
 // both use is atomic or locked.
 type session struct {
-	g        *Gateway
-	client   net.Conn
-	upstream net.Conn
-	toClient sink
-	toServer sink
-	pending  pending
-	dead     chan struct{}   // closed when the reply pump has ended
-	ctx      context.Context // ends with the session
-	cancel   context.CancelFunc
-	draining atomic.Bool
-	ended    atomic.Bool // the client has ended its side
-	piped    atomic.Bool // the connection is another protocol's from here on
-	closing  sync.Once
-	retries  sync.WaitGroup
+	g          *Gateway
+	client     net.Conn
+	upstream   net.Conn
+	toClient   sink
+	toServer   sink
+	pending    pending
+	dead       chan struct{}   // closed when the reply pump has ended
+	ctx        context.Context // ends with the session
+	cancel     context.CancelFunc
+	draining   atomic.Bool
+	ended      atomic.Bool // the client has ended its side
+	piped      atomic.Bool // the connection is another protocol's from here on
+	closing    sync.Once
+	background sync.WaitGroup // requests that are sent again, or in several steps
 
 	// request pump
 	in  reader
@@ -66,7 +66,8 @@ func (s *session) Run() {
 	_ = s.toServer.flush()
 	_ = gateway.CloseWrite(s.upstream)
 	<-s.dead
-	s.retries.Wait()
+	_ = gateway.Abort(s.upstream) // nobody reads what is still to be sent
+	s.background.Wait()
 }
 
 func (s *session) runReplies() {

@@ -20,6 +20,7 @@ const maxOperations = 4000
 // target is what an operation works on.
 type target struct {
 	position int  // from 0
+	number   int  // negative, when it counts from the end
 	known    bool // the position is; else it counts from the end, or no field has that name
 	nested   bool // within the field, by a path
 	fromEnd  bool
@@ -42,6 +43,7 @@ func (c *collector) operations(at wire.Span) *refusal {
 		parts, end, err := wire.Elements(c.r.spans, c.b, next, maxParts)
 		c.r.spans = parts
 		if err != nil {
+			c.needed = nil
 			return nil // the server refuses it
 		}
 		if no := c.operation(parts); no != nil {
@@ -65,15 +67,13 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	switch op[0] { // the server looks at no more of it
 	case '=', '!':
 		if op[0] == '!' {
-			if no := c.shift(t, false); no != nil {
-				return no
-			}
+			c.shift(t, false)
 		}
 		return c.assign(t, parts[2])
 	case '#':
-		return c.shift(t, true)
+		c.shift(t, true)
 	case ':':
-		return c.splice(t)
+		return c.splice(t, parts[len(parts)-1])
 	}
 	return nil
 }
@@ -83,37 +83,53 @@ func (c *collector) assign(t target, v wire.Span) *refusal {
 	if t.known && !t.nested {
 		return c.value(t.position, v)
 	}
+	return c.unsealed(v)
+}
+
+// unsealed refuses what begins like an envelope, where it can't be wrapped.
+func (c *collector) unsealed(v wire.Span) *refusal {
 	if !c.r.magic {
 		return nil
 	}
 	for s := wire.NewStrings(c.b, v); s.Next(); {
 		if cinch.IsSealed(s.Content.Of(c.b)) {
-			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path or counted from the end (space %s)", c.space.Name))
+			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
 		}
 	}
 	return nil
 }
 
-// splice refuses to cut bytes of fields that may hold envelopes.
-func (c *collector) splice(t target) *refusal {
+// splice looks at an operation that cuts bytes, and pastes others in. Those of an envelope must
+// not be cut.
+func (c *collector) splice(t target, paste wire.Span) *refusal {
 	switch {
-	case !c.space.ruled, t.nested: // within a field there are no envelopes
+	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
+	case !c.space.ruled:
+	case !t.known, c.moved:
+		c.need("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
 		return nil
-	case t.fromEnd && !t.known:
-		return unsupported("splice", fmt.Sprintf("splices of fields counted from the end in space %s, some of whose fields are sealed", c.space.Name))
-	case !t.known, !c.space.at(t.position).guarded:
+	case c.space.at(t.position).guarded:
+		c.need("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
 		return nil
 	}
-	return unsupported("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed: read it, and assign it with =", t.position+1, c.space.Name))
+	return c.unsealed(paste)
 }
 
-// shift refuses insertions and deletions that could move an envelope into a field that an index
+// need says that an operation can't be carried out without what is stored.
+func (c *collector) need(what, operation string) {
+	if c.needed == nil {
+		c.needed = unsupported(what, operation+" without its stored function: an administrator runs 'cinch tarantool init', once; or read the tuple, and assign its fields with =")
+	}
+}
+
+// shift looks at insertions and deletions. They could move an envelope into a field that an index
 // or a constraint touches. Fields of the primary key are no matter: the server lets no UPDATE
 // change what they hold.
-func (c *collector) shift(t target, deletes bool) *refusal {
+func (c *collector) shift(t target, deletes bool) {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
-		return nil
+		return
 	}
+	c.moved = true
 	from := t.position
 	if !t.known {
 		from = 0
@@ -123,9 +139,9 @@ func (c *collector) shift(t target, deletes bool) *refusal {
 		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}
-		return unsupported("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d: %s", c.space.Name, other+1, why))
+		c.need("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d (%s)", c.space.Name, other+1, why))
+		return
 	}
-	return nil
 }
 
 // guardedBeside reports whether a field that may be sealed moves in the direction of another.
@@ -169,10 +185,10 @@ func (c *collector) target(v []byte) target {
 	}
 	if n < 0 {
 		if c.space.FieldCount > 0 {
-			n += int64(c.space.FieldCount)
-			return target{position: int(n), known: n >= 0, fromEnd: true}
+			at := n + int64(c.space.FieldCount)
+			return target{position: int(at), known: at >= 0, number: int(max(n, -1<<31)), fromEnd: true}
 		}
-		return target{fromEnd: true}
+		return target{number: int(max(n, -1<<31)), fromEnd: true}
 	}
 	base, _ := wire.Uint(c.r.body.IndexBase.Of(c.b))
 	n -= int64(min(base, 1<<32))

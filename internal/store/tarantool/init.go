@@ -17,6 +17,8 @@ var luaPrelude string
 var (
 	//go:embed lua/replace.lua
 	luaReplace string
+	//go:embed lua/update.lua
+	luaUpdate string
 	//go:embed lua/scan.lua
 	luaScan string
 	//go:embed lua/get.lua
@@ -35,10 +37,11 @@ var (
 	luaInstall string
 )
 
-// The stored functions. The first five run with their caller's rights; the others as their
+// The stored functions. The first six run with their caller's rights; the others as their
 // owner, since their callers may not write to the spaces that they change.
 const (
 	ReplaceFunction = "cinch_replace"
+	UpdateFunction  = "cinch_update"
 	scanFunction    = "cinch_scan"
 	getFunction     = "cinch_get"
 	statusFunction  = "cinch_status"
@@ -67,6 +70,7 @@ func functions() [][]any {
 	}
 	return [][]any{
 		{ReplaceFunction, body(luaPrelude, luaReplace), false},
+		{UpdateFunction, body(luaUpdate), false},
 		{scanFunction, body(luaPrelude, luaScan), false},
 		{getFunction, body(luaPrelude, luaGet), false},
 		{statusFunction, body(luaPrelude, luaStatus), false},

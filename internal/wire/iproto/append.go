@@ -62,6 +62,29 @@ func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
 	return msgp.AppendUint64(dst, version)
 }
 
+// BeginCall appends a frame that calls a stored function, as far as its args arguments: the caller
+// appends these, and completes the frame that begins at start. A sync above 32 bits takes nine
+// bytes in any answer. Neither version nor stream is named that is 0.
+func BeginCall(dst []byte, sync, schema, stream uint64, function string, args int) []byte {
+	entries := byte(2)
+	for _, n := range []uint64{schema, stream} {
+		if n != 0 {
+			entries++
+		}
+	}
+	dst = append(BeginFrame(dst), 0x80|entries, keyType, byte(Call), keySync)
+	dst = msgp.AppendUint64(dst, sync)
+	if schema != 0 {
+		dst = msgp.AppendUint64(append(dst, keySchemaVersion), schema)
+	}
+	if stream != 0 {
+		dst = msgp.AppendUint64(append(dst, keyStream), stream)
+	}
+	dst = append(dst, 0x82, keyFunction)
+	dst = msgp.AppendString(dst, function)
+	return msgp.AppendArrayHeader(append(dst, keyTuple), uint32(args))
+}
+
 // AppendError appends a frame that answers the request with that sync with an error.
 func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
 	start := len(dst)

@@ -57,6 +57,10 @@ const (
 	ErrNoMemory      Type = 2   // ER_MEMORY_ISSUE
 	ErrUnsupported   Type = 5   // ER_UNSUPPORTED
 	ErrInvalid       Type = 20  // ER_INVALID_MSGPACK
+	ErrNoProcedure   Type = 33  // ER_NO_SUCH_PROC
+	ErrAccessDenied  Type = 42  // ER_ACCESS_DENIED
+	ErrNoFunction    Type = 51  // ER_NO_SUCH_FUNCTION
+	ErrConflict      Type = 97  // ER_TRANSACTION_CONFLICT
 	ErrSchemaVersion Type = 109 // ER_WRONG_SCHEMA_VERSION
 	ErrSystem        Type = 115 // ER_SYSTEM
 )

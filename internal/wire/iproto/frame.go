@@ -53,6 +53,7 @@ type Header struct {
 	Count   int    // of its entries
 	Entries int    // where they begin
 	Version Span   // the schema version's value; no length: not there
+	SyncAt  Span   // the sync's
 }
 
 // Parse reads the header at the start of a frame, whose length has been cut off. As the server
@@ -89,7 +90,7 @@ func (h *Header) take(key uint64, value Span, frame []byte) error {
 		h.Type = Type(n)
 		ok = ok && uint64(h.Type) == n
 	case keySync:
-		h.Sync = n
+		h.Sync, h.SyncAt = n, value
 	case keySchemaVersion:
 		h.Schema, h.Version = n, value
 	case keyStream:

@@ -1,0 +1,60 @@
+package tarantool
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	corestore "github.com/cinch-layer/cinch/internal/store"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// packAndUnpack lets a packer and an unpacker go round past the gateway until stop is called.
+func (b *bed) packAndUnpack() (stop func(), replaced *atomic.Int64) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var all sync.WaitGroup
+	replaced = &atomic.Int64{}
+	for _, unpack := range []bool{false, true} {
+		c := b.conn()
+		all.Go(func() {
+			defer c.Close()
+			for ctx.Err() == nil {
+				report, err := b.pack(ctx, c, unpack)
+				if err != nil && ctx.Err() == nil {
+					b.t.Errorf("packer: %v", err)
+					return
+				}
+				replaced.Add(report.Replaced)
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }, replaced
+}
+
+// pack is one pass over the server, by the gateway's rules.
+func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report, error) {
+	s, err := store.Open(ctx, c, store.OpenOptions{Name: "server"})
+	if err != nil {
+		return pack.Report{}, err
+	}
+	rules := b.g.policy.Load()
+	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	o := pack.Options{Step: 16, NoBackoff: true, Unavailable: store.Unavailable, Task: &pack.Seal{
+		Policy: rules, Sealer: sealer, Ready: func(uint32) bool { return true },
+		Rule: func(space string, v *corestore.Value, size int) *policy.Rule {
+			sp := s.Schema().SpaceByName(space)
+			n, _ := sp.FieldNumber(string(v.Field))
+			return store.First(sp.Rules(rules, sp.FieldAt(n)), size)
+		},
+	}}
+	if unpack {
+		o.Task = &pack.Unpack{Sealer: sealer}
+	}
+	for _, space := range s.Spaces() {
+		o.Targets = append(o.Targets, pack.Target{Node: s, Space: space})
+	}
+	return pack.Run(ctx, o)
+}

@@ -1,0 +1,192 @@
+package tarantool
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// splices are operations on the field doc, with what they make of a document.
+func splices(doc string) map[string]struct {
+	ops  []any
+	base int
+	want string
+} {
+	type list = []any
+	n := len(doc)
+	return map[string]struct {
+		ops  []any
+		base int
+		want string
+	}{
+		"at the start":        {list{list{":", 2, 0, 1, "X"}}, 0, "X" + doc[1:]},
+		"as Lua counts":       {list{list{":", 3, 1, 1, "X"}}, 1, "X" + doc[1:]},
+		"by name":             {list{list{":", "doc", 5, 3, "longer"}}, 0, doc[:5] + "longer" + doc[8:]},
+		"by path":             {list{list{":", "[3]", 5, 0, "in"}}, 0, doc[:5] + "in" + doc[5:]},
+		"from the end":        {list{list{":", -3, 0, 1, ""}}, 0, doc[1:]},
+		"behind the last":     {list{list{":", "doc", -1, 0, "end"}}, 0, doc + "end"},
+		"far behind":          {list{list{":", "doc", n + 99, 5, "end"}}, 0, doc + "end"},
+		"leaves some":         {list{list{":", "doc", 4, -6, "-"}}, 0, doc[:4] + "-" + doc[n-6:]},
+		"all":                 {list{list{":", "doc", 0, n, ""}}, 0, ""},
+		"begins like ours":    {list{list{":", "doc", 0, 0, cinch.Magic}}, 0, cinch.Magic + doc},
+		"and other things":    {list{list{"=", "tag", "new"}, list{":", "doc", 0, 1, "Y"}, list{"=", "extra", document(7)}}, 0, "Y" + doc[1:]},
+		"and then assigned":   {list{list{":", "doc", 0, 1, "Y"}, list{"=", "doc", "other"}}, 0, "other"},
+		"behind an insertion": {list{list{"!", -1, list{}}, list{":", -4, 0, 1, "Z"}, list{"#", -1, 1}}, 0, "Z" + doc[1:]},
+	}
+}
+
+func TestSplices(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	c := b.client()
+	doc := document(1)
+	for name, u := range splices(doc) {
+		t.Run(name, func(t *testing.T) {
+			b.t, c.t = t, t
+			b.put(c, 1, doc)
+			got := c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x15, u.base, 0x21, u.ops).([]any)[0].([]any)
+			if got[2] != u.want {
+				t.Errorf("it echoes %.60q", got[2])
+			}
+			b.check(c, 1, u.want, len(u.want) > 64)
+			b.put(c, 1, doc)
+			if got := c.must(wire.Upsert, 0x10, docs, 0x15, u.base, 0x21, tuple(1, "never"), 0x28, u.ops).([]any); len(got) != 0 {
+				t.Errorf("upsert echoes %.60q", got)
+			}
+			b.check(c, 1, u.want, len(u.want) > 64)
+		})
+	}
+	b.t, c.t = t, t
+	if n := b.stats.Snapshot().Guarded; len(n) == 0 {
+		t.Error("no splice was counted")
+	}
+	// An UPSERT of what is not there inserts its tuple, and an UPDATE does nothing.
+	c.must(wire.Upsert, 0x10, docs, 0x21, tuple(9, doc), 0x28, []any{[]any{":", "doc", 0, 1, "X"}})
+	b.check(c, 9, doc, true)
+	if got := c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{99}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}}).([]any); len(got) != 0 {
+		t.Errorf("an update of nothing echoes %v", got)
+	}
+}
+
+// A unique index other than the primary one may name the tuple.
+func TestSpliceBySecondaryIndex(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	b.direct().must(wire.Eval, 0x27, "box.space.docs:create_index('unique', {parts = {{'tag', 'string'}, {'id', 'unsigned'}}})", 0x21, []any{})
+	c := b.client()
+	b.put(c, 1, document(1))
+	c.must(wire.Update, 0x10, docs, 0x11, 2, 0x20, []any{"tag", 1}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
+	b.check(c, 1, "X"+document(1)[1:], true)
+}
+
+// Fields that move under an index are opened, and those that an index leaves are whole.
+func TestShifts(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "[24]", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
+	b.install()
+	b.direct().must(wire.Eval, 0x27, `local s = box.schema.space.create('wide', {id = 700}) s:create_index('pk')
+		s:create_index('third', {parts = {{3, 'string'}}})`, 0x21, []any{})
+	c := b.client()
+	two, four := document(2), document(4)
+	for _, u := range []struct {
+		op   []any
+		want []any
+	}{
+		{[]any{"!", 1, "x"}, []any{int64(1), "x", two, "a", four}},
+		{[]any{"#", 1, 1}, []any{int64(1), "a", four}},
+		{[]any{"#", 2, 1}, []any{int64(1), two, four}},
+		{[]any{"#", -2, 1}, []any{int64(1), two, four}},
+	} {
+		c.must(wire.Replace, 0x10, 700, 0x21, []any{1, two, "a", four})
+		if got := c.must(wire.Update, 0x10, 700, 0x11, 0, 0x20, []any{1}, 0x21, []any{u.op}).([]any)[0]; !reflect.DeepEqual(got, u.want) {
+			t.Errorf("%v: %.80q", u.op, got)
+		}
+		if stored := b.direct().selectOne(700, 1); stored[2] != u.want[2] {
+			t.Errorf("%v: the index holds %.80q", u.op, stored[2])
+		}
+	}
+}
+
+// The user's own rights count, not the gateway's.
+func TestSpliceWithoutRights(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	b.direct().must(wire.Eval, 0x27, `box.session.su('admin', function()
+		for user, rights in pairs{reader = 'read', writer = 'write', both = 'read,write'} do
+			box.schema.user.create(user, {password = 'secret'})
+			box.schema.user.grant(user, rights, 'space', 'docs')
+		end end)`, 0x21, []any{})
+	b.put(b.client(), 1, document(1))
+	for user, want := range map[string]string{"reader": "Write access to space 'docs' is denied for user 'reader'", "writer": "Read access to space 'docs' is denied for user 'writer'", "both": ""} {
+		c, err := connectAs(t, b.addr, user, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Do(updateDoc(1, "X")).Get()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", user, err)
+		}
+		_ = c.Close()
+	}
+	b.check(b.client(), 1, "X"+document(1)[1:], true)
+}
+
+// Several writers splice one field through two gateways while a packer goes round: each splice is
+// there once in the end.
+func TestNoSpliceIsLost(t *testing.T) {
+	for _, engine := range []string{"memtx", "vinyl"} {
+		t.Run(engine, func(t *testing.T) {
+			b := newBed(t, policy.Options{Rules: rules()}, nil)
+			b.install()
+			b.direct().must(wire.Eval, 0x27, `local name = ... local s = box.space.docs s:drop()
+				s = box.schema.space.create('docs', {id = 600, engine = name, format = {{'id', 'unsigned'}, {'tag', 'string'}, {'doc', 'string'}}})
+				s:create_index('pk')`, 0x21, []any{engine})
+			doc := document(1)
+			b.client().must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
+			stop, packed := b.packAndUnpack()
+			var writers sync.WaitGroup
+			const each, count = 60, 6
+			for w := range count {
+				writers.Go(func() {
+					c := b.client()
+					for i := 0; i < each; {
+						op, typ, key := []any{":", "doc", -1, 0, string(rune('A'+w)) + ";"}, wire.Update, 0x21
+						body := []any{0x10, docs, 0x11, 0, 0x20, []any{1}}
+						if i%3 == 0 {
+							typ, key, body = wire.Upsert, 0x28, []any{0x10, docs, 0x21, []any{1, "tag", "never"}}
+						}
+						switch a := c.do(typ, append(body, key, []any{op})...); a.code {
+						case wire.OK:
+							i++
+						case wire.ErrorFlag | wire.ErrConflict: // as from the server: the client's to repeat
+						default:
+							t.Errorf("%#x %s", a.code, a.text)
+							return
+						}
+					}
+				})
+			}
+			writers.Wait()
+			stop()
+			got := b.client().selectOne(docs, 1)[2].(string)
+			added, ok := strings.CutPrefix(got, doc)
+			if !ok || len(added) != 2*each*count {
+				t.Errorf("%d bytes were added, want %d", len(added), 2*each*count)
+			}
+			for w := range count {
+				if n := strings.Count(added, string(rune('A'+w))+";"); n != each {
+					t.Errorf("writer %d: %d of %d splices are there", w, n, each)
+				}
+			}
+			if packed.Load() == 0 {
+				t.Error("the packer replaced nothing")
+			}
+			t.Logf("%d values packed and unpacked meanwhile", packed.Load())
+		})
+	}
+}
