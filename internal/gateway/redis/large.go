@@ -141,7 +141,7 @@ func (l *largeRequest) streamArg(n int) error {
 }
 
 func (l *largeRequest) streamBody(n int) error {
-	return l.s.in.CopyTo(int64(n)+2, l.s.up.write)
+	return l.s.in.CopyTo(int64(n)+2, l.s.up.lend)
 }
 
 // valueByValue seals values one at a time, each when it has arrived.

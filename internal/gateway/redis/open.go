@@ -69,7 +69,7 @@ func (p *replyPump) passBulk(n int64) error {
 	if err := p.emit(resp.AppendBulkHeader(nil, int(n))); err != nil {
 		return err
 	}
-	return p.in.CopyTo(n+2, p.emit)
+	return p.in.CopyTo(n+2, p.pass)
 }
 
 // declared reads the header of the envelope of n bytes at hand and returns the length of

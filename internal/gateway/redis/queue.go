@@ -86,6 +86,11 @@ type queue struct {
 	bytes   int
 	pieces  int // of the budget
 	closed  bool
+
+	// Of the reply pump: left more replies like the one that was popped last, which pop gives
+	// without looking. The run keeps one in the ring until then.
+	run  entry
+	left int
 }
 
 func (q *queue) init(b *gateway.Budget) {
@@ -170,6 +175,10 @@ func (q *queue) grow() {
 
 // pop takes the entry of the next reply; ok is false when nobody expects one.
 func (q *queue) pop() (e entry, ok bool) {
+	if q.left > 0 {
+		q.left--
+		return q.run, true
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.n == 0 {
@@ -179,7 +188,8 @@ func (q *queue) pop() (e entry, ok bool) {
 	e = *first
 	e.n = 1
 	if first.n > 1 {
-		first.n--
+		q.run, q.left = e, first.n-2
+		first.n = 1
 		return e, true
 	}
 	q.bytes -= e.weight()

@@ -80,7 +80,36 @@ func (p *replyPump) next() error {
 	if !ok {
 		return p.passUnasked(nil)
 	}
+	if done, err := p.quick(&e); done || err != nil {
+		return err
+	}
 	return p.consume(e)
+}
+
+// quick carries what most replies are: one element that has arrived as a whole and stays as it
+// is. It leaves everything else alone.
+func (p *replyPump) quick(e *entry) (done bool, err error) {
+	if e.kind != kindReply || e.flags != 0 || e.op != nil {
+		return false, nil
+	}
+	b := p.in.Buffered()
+	n := 0
+	switch b[0] {
+	case resp.Simple, resp.Integer:
+		n = bytes.Index(b, crlf) + 2
+	case resp.Bulk:
+		body, size := resp.BulkAt(b)
+		if n = body + size + 2; body == 0 || n > len(b) || e.shape != shapeNone && cinch.IsSealed(b[body:body+size]) {
+			return false, nil
+		}
+	}
+	if n < 3 {
+		return false, nil
+	}
+	p.mute = false
+	err = p.to.lend(b[:n])
+	p.in.Discard(n)
+	return true, err
 }
 
 // passUnasked copies a frame that answers no request; it is never muted.
@@ -305,7 +334,7 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	if err := p.emitLine(line); err != nil {
 		return h, err
 	}
-	return h, p.in.CopyTo(h.N+2, p.emit)
+	return h, p.in.CopyTo(h.N+2, p.pass)
 }
 
 // beginsSealed reports whether the bytes off ahead are the magic.
@@ -319,9 +348,17 @@ func (p *replyPump) beginsSealed(off int) (bool, error) {
 
 // emitLine sends the buffered line and consumes it.
 func (p *replyPump) emitLine(line []byte) error {
-	err := p.emit(line)
+	err := p.pass(line)
 	p.in.Discard(len(line))
 	return err
+}
+
+// pass is emit for bytes of the reader's buffer.
+func (p *replyPump) pass(b []byte) error {
+	if p.mute || p.aside != nil {
+		return p.emit(b)
+	}
+	return p.to.lend(b)
 }
 
 // emit sends bytes to the client, unless the reply at hand is not for it.
@@ -459,10 +496,10 @@ func (p *replyPump) carryRaw(o *op) error {
 	if err := p.to.write(p.in.Buffered()); err != nil {
 		return err
 	}
-	p.in.Free()
 	if err := p.to.flush(); err != nil {
 		return err
 	}
+	p.in.Free()
 	if err := gateway.Relay(p.s.conn, p.s.upstream); err != nil {
 		return err
 	}

@@ -43,7 +43,8 @@ type session struct {
 	frame       int  // bytes of the request at hand that are still in the buffer
 	args        [][]byte
 	req         request // the one at hand, when it came from the buffer
-	scratch     []byte  // of sealed arguments, between requests nil
+	recent      [8]recent
+	scratch     []byte // of sealed arguments, between requests nil
 	tx          transaction
 	watched     bool
 	tracking    bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
@@ -96,7 +97,6 @@ func (s *session) Run() {
 	go s.runReplies()
 	s.pumpRequests()
 	s.ended.Store(true)
-	_ = s.up.flush()
 	_ = gateway.CloseWrite(s.upstream)
 	<-s.dead
 }
@@ -146,6 +146,7 @@ type request struct {
 // pumpRequests reads requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.in.Free()
+	defer s.up.flush() // what it was lent is the reader's
 	defer s.endTransaction()
 	for s.failed == nil {
 		if err := s.nextRequest(); err != nil && !s.carryOn(err) {
@@ -248,9 +249,28 @@ func (s *session) handleInline(raw []byte) error {
 	return s.handle(&request{args: args})
 }
 
+// recent is a command that the client has sent, with its name as it wrote it.
+type recent struct {
+	name [8]byte
+	n    int
+	cmd  *command
+}
+
+// lookup is the table's, but for names that come again and again.
+func (s *session) lookup(name []byte) *command {
+	if len(name) == 0 || len(name) > len(recent{}.name) {
+		return s.g.table.lookup(name)
+	}
+	r := &s.recent[(name[0]>>1^byte(len(name)))%byte(len(s.recent))]
+	if string(r.name[:r.n]) != string(name) {
+		r.n, r.cmd = copy(r.name[:], name), s.g.table.lookup(name)
+	}
+	return r.cmd
+}
+
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
-	r.cmd = s.g.table.lookup(r.args[0])
+	r.cmd = s.lookup(r.args[0])
 	if s.tx.open && s.multiRefused.Swap(false) {
 		s.endTransaction()
 	}
@@ -300,7 +320,7 @@ func (s *session) forward(r *request, e entry) error {
 		return err
 	}
 	if r.raw != nil {
-		return s.up.write(r.raw)
+		return s.up.lend(r.raw)
 	}
 	return s.send(r.args)
 }

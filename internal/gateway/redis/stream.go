@@ -13,8 +13,9 @@ import (
 // that fit are handled in place; larger ones are streamed, or staged under the budget.
 const bufferBytes = 32 << 10
 
-// source reads one connection for a resp.Reader. Before it may block it calls idle,
-// which flushes what the pump has written: nobody waits for bytes that lie in a buffer.
+// source reads one connection for a resp.Reader. Before it may block, and before what was
+// lent to the sink is moved, idle flushes what the pump has written: nobody waits for bytes
+// that lie in a buffer.
 type source struct {
 	conn net.Conn
 	idle func() error
@@ -22,10 +23,9 @@ type source struct {
 	goOn func(error) bool
 }
 
+func (s *source) Settle() error { return s.idle() }
+
 func (s *source) Read(p []byte) (int, error) {
-	if err := s.idle(); err != nil {
-		return 0, err
-	}
 	for {
 		n, err := s.conn.Read(p)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
@@ -35,9 +35,6 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 func (s *source) ReadFirst(size int) ([]byte, int, error) {
-	if err := s.idle(); err != nil {
-		return nil, 0, err
-	}
 	for {
 		buf, n, err := gateway.ReadFirst(s.conn, size)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
@@ -48,51 +45,106 @@ func (s *source) ReadFirst(size int) ([]byte, int, error) {
 
 func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 
-// sink gathers writes to one connection. Its buffer is taken from the pool with the
-// first byte and goes back with every flush. It belongs to one goroutine.
+// sink gathers writes to one connection: copies in a buffer, which is taken from the pool
+// with the first byte and goes back with every flush, or a piece of what its pump has read,
+// which is sent from where it is. So what one read brought leaves with one write, and is
+// copied only where something was changed. It belongs to one goroutine.
 type sink struct {
 	conn  net.Conn
 	buf   []byte
+	lent  []byte // behind buf: of the reader's buffer, until the flush that comes before its next read
 	err   error  // the first failure; everything after it is dropped
 	spill *spill // of the client's side; nil upstream
+
+	both   [2][]byte // of a flush that sends buf and lent
+	gather net.Buffers
 }
 
-// room returns the buffer to append up to n bytes to, n <= bufferBytes; the caller
-// stores the result back with set.
-func (w *sink) room(n int) []byte {
-	if len(w.buf)+n > bufferBytes {
-		_ = w.flush()
-	}
-	if w.buf == nil {
-		w.buf = gateway.GetBuffer(bufferBytes)
-	}
-	return w.buf
-}
-
-func (w *sink) set(buf []byte) { w.buf = buf }
+// copyBytes is up to what length a piece is copied behind others, to leave in one write.
+const copyBytes = bufferBytes / 2
 
 // write sends p, or keeps a copy of it until the next flush.
 func (w *sink) write(p []byte) error {
-	if len(p) >= bufferBytes/2 {
+	if len(w.lent) > 0 {
+		w.takeIn()
+	}
+	if len(p) >= copyBytes {
 		if err := w.flush(); err != nil {
 			return err
 		}
 		w.send(p)
 		return w.err
 	}
-	w.set(append(w.room(len(p)), p...))
+	w.keep(p)
+	return w.err
+}
+
+// keep adds a copy of p, len(p) <= bufferBytes. Nothing is lent.
+func (w *sink) keep(p []byte) {
+	if len(w.buf)+len(p) > bufferBytes {
+		_ = w.flush()
+	}
+	if w.buf == nil {
+		w.buf = gateway.GetBuffer(bufferBytes)
+	}
+	w.buf = append(w.buf, p...)
+}
+
+// takeIn copies what is lent, so that something else may follow it, or sends it.
+func (w *sink) takeIn() {
+	if len(w.buf)+len(w.lent) > copyBytes {
+		_ = w.flush()
+		return
+	}
+	p := w.lent
+	w.lent = nil
+	w.keep(p)
+}
+
+// lend sends p, which stays as it is until the next flush.
+func (w *sink) lend(p []byte) error {
+	n := len(w.lent)
+	switch {
+	case n == 0 && (len(w.buf) == 0 || len(p) >= copyBytes):
+		w.lent = p
+	case n > 0 && n < cap(w.lent) && len(p) > 0 && &w.lent[:n+1][n] == &p[0]: // right behind it
+		w.lent = w.lent[:n+len(p)]
+	case n > 0:
+		w.takeIn()
+		return w.lend(p)
+	default:
+		w.keep(p)
+	}
 	return w.err
 }
 
 func (w *sink) flush() error {
-	if len(w.buf) > 0 && w.err == nil {
-		w.send(w.buf)
+	switch {
+	case w.err != nil:
+	case len(w.buf) > 0 && len(w.lent) > 0 && w.spill == nil:
+		w.sendBoth()
+	default:
+		if len(w.buf) > 0 {
+			w.send(w.buf)
+		}
+		if len(w.lent) > 0 && w.err == nil {
+			w.send(w.lent)
+		}
 	}
+	w.lent = nil
 	if w.buf != nil {
 		gateway.PutBuffer(w.buf)
 		w.buf = nil
 	}
 	return w.err
+}
+
+// sendBoth sends a header and what it announces in one write.
+func (w *sink) sendBoth() {
+	w.both = [2][]byte{w.buf, w.lent}
+	w.gather = w.both[:]
+	_, w.err = gateway.WriteBuffers(w.conn, &w.gather)
+	w.both, w.gather = [2][]byte{}, nil
 }
 
 // send writes p, or has it spilled.
@@ -114,18 +166,23 @@ func (w *sink) send(p []byte) {
 
 // writeHeld sends p, whose bytes are held from a budget, with t's patience.
 func (w *sink) writeHeld(p []byte, t stall) error {
-	if first := w.buf; first != nil { // what waits in front of it holds it up as well
-		w.buf = nil
-		err := w.sendPatiently(first, t)
-		gateway.PutBuffer(first)
-		if err != nil {
-			return err
-		}
+	first, then := w.buf, w.lent // what waits in front of it holds it up as well
+	w.buf, w.lent = nil, nil
+	err := w.sendPatiently(first, t)
+	gateway.PutBuffer(first)
+	if err == nil {
+		err = w.sendPatiently(then, t)
 	}
-	return w.sendPatiently(p, t)
+	if err == nil {
+		err = w.sendPatiently(p, t)
+	}
+	return err
 }
 
 func (w *sink) sendPatiently(p []byte, t stall) error {
+	if len(p) == 0 {
+		return w.err
+	}
 	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }()
 	for len(p) > 0 && w.err == nil {
 		taken, err := w.spill.add(p)

@@ -8,6 +8,9 @@ import (
 // Source is where a Reader's bytes come from.
 type Source interface {
 	io.Reader
+	// Settle is called before the Reader waits for bytes, and before it moves its buffer or
+	// gives it back: who has kept slices of it uses them now.
+	Settle() error
 	// ReadFirst waits for bytes and only then takes a buffer of at least size bytes to
 	// read them into, so that an idle connection holds none. The Reader gives the
 	// buffer back through Release.
@@ -31,7 +34,8 @@ type Reader struct {
 // NewReader returns a Reader that buffers up to size bytes.
 func NewReader(src Source, size int) *Reader { return &Reader{src: src, size: size} }
 
-// Buffered returns the unread bytes. They are valid until the next call that reads.
+// Buffered returns the unread bytes. They, and what Discard drops of them, are valid until the
+// next Settle.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Full reports whether the buffer can take no more without a Discard.
@@ -45,7 +49,7 @@ func (r *Reader) Discard(n int) {
 	}
 }
 
-// Free gives the buffer back; the Reader must hold no unread bytes that matter.
+// Free gives the buffer back, without Settle; the Reader must hold no unread bytes that matter.
 func (r *Reader) Free() {
 	if r.buf != nil {
 		r.src.Release(r.buf)
@@ -56,6 +60,9 @@ func (r *Reader) Free() {
 // Fill reads more bytes behind those that are buffered. It moves them to the front when
 // there is no room; a full buffer is io.ErrShortBuffer.
 func (r *Reader) Fill() error {
+	if err := r.src.Settle(); err != nil {
+		return err
+	}
 	if r.r == r.w {
 		return r.fillEmpty()
 	}
@@ -153,6 +160,9 @@ func (r *Reader) ReadFull(dst []byte) error {
 	if n == len(dst) {
 		return nil
 	}
+	if err := r.src.Settle(); err != nil {
+		return err
+	}
 	_, err := io.ReadFull(r.src, dst[n:])
 	return noEOF(err, 1)
 }
@@ -164,12 +174,15 @@ func (r *Reader) Take(dst []byte) (int, error) {
 		r.Discard(n)
 		return n, nil
 	}
+	if err := r.src.Settle(); err != nil {
+		return 0, err
+	}
 	n, err := r.src.Read(dst)
 	return n, progress(n, err)
 }
 
-// CopyTo consumes n bytes and hands them to write in pieces, which are valid during the
-// call only.
+// CopyTo consumes n bytes and hands them to write in pieces, which are valid until the next
+// Settle.
 func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
 	for n > 0 {
 		if r.r == r.w {

@@ -81,3 +81,14 @@ func parseCount(h Head, digits []byte) (Head, error) {
 	h.N = n
 	return h, nil
 }
+
+// BulkAt finds the body of the bulk string at the beginning of b: where it begins and how many
+// bytes it has. body is 0 when the first line is not complete or not of the usual form, which
+// ParseHead then judges.
+func BulkAt(b []byte) (body, size int) {
+	n, next := shortHeader(b, 0)
+	if next == 0 || b[0] != Bulk || b[next-1] != '\n' {
+		return 0, 0
+	}
+	return next, int(n)
+}

@@ -42,7 +42,10 @@ type Parser struct {
 }
 
 // Reset forgets the current request and keeps the memory.
-func (p *Parser) Reset() { *p = Parser{Args: p.Args[:0]} }
+func (p *Parser) Reset() {
+	p.Args, p.Argc, p.Inline = p.Args[:0], 0, false
+	p.pos, p.bulk, p.inBulk, p.started = 0, 0, false, false
+}
 
 // Started reports whether the header has been read, so that Argc is known.
 func (p *Parser) Started() bool { return p.started }
@@ -133,6 +136,9 @@ func (p *Parser) parseArg(buf []byte) (done bool, err error) {
 // next is the offset behind the line, 0 when it is not complete. Like the server it
 // looks for CR and takes any byte after it for the LF.
 func headerLine(buf []byte, at int) (n int64, next int, err error) {
+	if n, next := shortHeader(buf, at); next > 0 {
+		return n, next, nil
+	}
 	rest := buf[at:]
 	cr := bytes.IndexByte(rest, '\r')
 	line := rest
@@ -153,4 +159,20 @@ func headerLine(buf []byte, at int) (n int64, next int, err error) {
 		return 0, 0, ErrProtocol
 	}
 	return n, at + cr + 2, nil
+}
+
+// shortHeader is headerLine for what nearly all headers are, one to nine digits without a
+// leading zero; next is 0 for all others.
+func shortHeader(buf []byte, at int) (n int64, next int) {
+	for i := at + 1; i < len(buf)-1 && i < at+11; i++ {
+		c := buf[i]
+		if c == '\r' && i > at+1 {
+			return n, i + 2
+		}
+		if c < '0' || c > '9' || n == 0 && i > at+1 {
+			return 0, 0
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return 0, 0
 }

@@ -144,6 +144,8 @@ func (s *trickle) ReadFirst(size int) ([]byte, int, error) {
 	return buf, n, err
 }
 
+func (s *trickle) Settle() error { return nil }
+
 func (s *trickle) Release([]byte) {}
 
 func TestReader(t *testing.T) {
