@@ -1,0 +1,227 @@
+// Package servers starts real Tarantool servers, masters and replicas, for the benchmark and
+// the example cluster.
+package servers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+
+	"github.com/cinch-layer/cinch/bench/rig/proc"
+)
+
+// Process is a program that was started, and listens.
+type Process struct {
+	Addr string // 127.0.0.1:port
+	cmd  *exec.Cmd
+	out  tail
+	done chan struct{} // closed when it has ended
+}
+
+// tail keeps the end of what a process prints.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const maxTail = 64 << 10 // bytes
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if over := len(t.buf) - maxTail; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(b), nil
+}
+
+// Launch starts a program and waits until it accepts connections at addr. core is the only
+// one that it may run on; -1: any.
+func Launch(ctx context.Context, addr string, core int, name string, args ...string) (*Process, error) {
+	if core >= 0 {
+		name, args = "taskset", append([]string{"-c", strconv.Itoa(core), name}, args...)
+	}
+	p := &Process{Addr: addr, cmd: exec.CommandContext(ctx, name, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	for range 1500 {
+		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			return p, c.Close()
+		}
+		select {
+		case <-p.done:
+			return nil, fmt.Errorf("%s ended:\n%s", name, p.Output())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	p.Stop()
+	return nil, fmt.Errorf("%s does not listen on %s:\n%s", name, addr, p.Output())
+}
+
+// Output is the end of what the process has printed.
+func (p *Process) Output() string {
+	p.out.mu.Lock()
+	defer p.out.mu.Unlock()
+	return string(bytes.Clone(p.out.buf))
+}
+
+// Stop ends the process and waits until it is gone.
+func (p *Process) Stop() {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// CPU is the time, user and system, that the process has used, in steps of 10 ms.
+func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
+
+// Peak is the most memory that the process held, in bytes.
+func (p *Process) Peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Options say which Tarantool server to start.
+type Options struct {
+	Dir    string // where it keeps everything: made if it is not there
+	Lua    string // run on a master before it listens: makes spaces
+	Master string // address of the master, of a read-only replica; "": it is a master
+	Memory int64  // for tuples, in bytes
+	Core   int    // -1: any
+}
+
+// Tarantool is a running server. Guests may do anything.
+type Tarantool struct {
+	*Process
+	Dir string
+}
+
+const script = `box.cfg{work_dir = %q, memtx_memory = %d, log_level = 3, wal_mode = 'write', checkpoint_interval = 0,
+    replication = %s, read_only = %t, replication_connect_timeout = 20}
+if not box.info.ro then
+    box.schema.user.grant('guest', 'super', nil, nil, {if_not_exists = true})
+    %s
+end
+box.cfg{listen = %q}
+require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
+`
+
+// Start starts a server.
+func Start(ctx context.Context, o Options) (*Tarantool, error) {
+	if _, err := exec.LookPath("tarantool"); err != nil {
+		return nil, fmt.Errorf("%w: 'test/servers install tarantool' installs it", err)
+	}
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	replication := "nil"
+	if o.Master != "" {
+		replication = fmt.Sprintf("{%q}", o.Master)
+	}
+	file := filepath.Join(o.Dir, "init.lua")
+	if err := os.WriteFile(file, fmt.Appendf(nil, script, o.Dir, o.Memory, replication, o.Master != "", o.Lua, addr), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := Launch(ctx, addr, o.Core, "tarantool", file)
+	if err != nil {
+		return nil, err
+	}
+	return &Tarantool{p, o.Dir}, nil
+}
+
+// FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
+func FreeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Connect connects to a server, or to a gateway, as guest. The caller closes it.
+func Connect(ctx context.Context, addr string) (*tnt.Connection, error) {
+	return tnt.Connect(ctx, tnt.NetDialer{Address: addr}, tnt.Opts{Timeout: time.Minute, Logger: quiet{}})
+}
+
+type quiet struct{}
+
+func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
+
+// Eval runs Lua and decodes the first thing that it returns.
+func Eval[T any](ctx context.Context, t *Tarantool, lua string, args ...any) (result T, err error) {
+	c, err := Connect(ctx, t.Addr)
+	if err != nil {
+		return result, err
+	}
+	defer c.Close()
+	if args == nil {
+		args = []any{}
+	}
+	var all []T
+	if err := c.Do(tnt.NewEvalRequest(lua).Args(args).Context(ctx)).GetTyped(&all); err != nil {
+		return result, err
+	}
+	if len(all) == 0 {
+		return result, errors.New("the script returned nothing")
+	}
+	return all[0], nil
+}
+
+// ErrBehind: a replica did not catch up in time.
+var ErrBehind = errors.New("the replica does not catch up")
+
+// CatchUp waits until the replica has what the master has now.
+func (t *Tarantool) CatchUp(ctx context.Context, master *Tarantool) error {
+	type position struct {
+		ID  uint32 `msgpack:"id"`
+		LSN int64  `msgpack:"lsn"`
+	}
+	at, err := Eval[position](ctx, master, "return {id = box.info.id, lsn = box.info.lsn}")
+	if err != nil {
+		return err
+	}
+	for range 6000 {
+		lsn, err := Eval[int64](ctx, t, "return box.info.vclock[...] or 0", at.ID)
+		if err != nil {
+			return err
+		}
+		if lsn >= at.LSN {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return ErrBehind
+}

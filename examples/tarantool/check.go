@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/bench/tarantool/load"
+	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// check compares everything with what was written.
+func (c *cluster) check(ctx context.Context, written int) error {
+	if err := c.replica.CatchUp(ctx, c.master); err != nil {
+		return err
+	}
+	for _, f := range []func(context.Context, int) error{c.sameTuples, c.readsThroughRouter, c.inspects, c.opensInLua} {
+		if err := f(ctx, written); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const pageTuples = 500
+
+// pages calls f with the tuples behind addr, in the order of their keys.
+func pages[T any](ctx context.Context, addr string, written int, f func(first int, tuples []T) error) error {
+	conn, err := servers.Connect(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for first := 0; first < written; first += pageTuples {
+		var tuples []T
+		request := tnt.NewSelectRequest(space).Iterator(tnt.IterGe).Limit(pageTuples).Key([]any{first}).Context(ctx)
+		if err := conn.Do(request).GetTyped(&tuples); err != nil {
+			return err
+		}
+		if want := min(pageTuples, written-first); len(tuples) != want {
+			return fmt.Errorf("%s: %d tuples from number %d on, want %d", addr, len(tuples), first, want)
+		}
+		if err := f(first, tuples); err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+	}
+	return nil
+}
+
+// sameTuples reads past the router: master and replica hold the same bytes, and these are envelopes.
+func (c *cluster) sameTuples(ctx context.Context, written int) error {
+	var master []msgpack.RawMessage
+	err := pages(ctx, c.master.Addr, written, func(_ int, tuples []msgpack.RawMessage) error {
+		master = append(master, tuples...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = pages(ctx, c.replica.Addr, written, func(first int, tuples []msgpack.RawMessage) error {
+		for i, t := range tuples {
+			if !bytes.Equal(t, master[first+i]) {
+				return fmt.Errorf("tuple %d is not the master's", first+i)
+			}
+			var row load.Row
+			if err := msgpack.Unmarshal(t, &row); err != nil {
+				return err
+			}
+			if !cinch.IsSealed([]byte(row.Body)) {
+				return fmt.Errorf("the body of tuple %d is not sealed: %.40q", first+i, row.Body)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		c.say("%d tuples are byte-identical on master and replica, and all bodies are envelopes", written)
+	}
+	return err
+}
+
+func (c *cluster) readsThroughRouter(ctx context.Context, written int) error {
+	for name, addr := range map[string]string{"master": c.router, "replica": c.reader} {
+		err := pages(ctx, addr, written, func(first int, rows []load.Row) error {
+			for i, r := range rows {
+				if r.ID != uint64(first+i) || r.Body != c.documents(first+i) {
+					return fmt.Errorf("document %d is not what was written", first+i)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read through the router from the %s: %w", name, err)
+		}
+	}
+	c.say("%d documents read through the router equal what was written, from the master and from the replica", written)
+	return nil
+}
+
+// looked is how many documents are opened one by one, past the router.
+const looked = 5
+
+// inspects opens envelopes with `cinch inspect`.
+func (c *cluster) inspects(ctx context.Context, written int) error {
+	for i := range looked {
+		n := i * (written - 1) / (looked - 1)
+		for _, server := range []*servers.Tarantool{c.master, c.replica} {
+			out, err := c.cinch(ctx, "inspect", c.url(server), "--space", space, "--field", "body", fmt.Sprint(n), "--raw")
+			if err != nil {
+				return err
+			}
+			if out != c.documents(n) {
+				return fmt.Errorf("cinch inspect shows something else for document %d", n)
+			}
+		}
+	}
+	c.say("cinch inspect opens envelopes of master and replica")
+	return nil
+}
+
+// opensInLua opens all of them with cinch.lua in the replica's own Lua.
+func (c *cluster) opensInLua(ctx context.Context, written int) error {
+	const lua = `local cinch = loadstring(...)()
+		local crc, n = require('digest').crc32.new(), 0
+		for _, t in box.space.docs:pairs() do
+			crc:update(cinch.open(t.body))
+			n = n + 1
+			if n % 100 == 0 then require('fiber').yield() end
+		end
+		return ('%08x'):format(crc:result()) .. ' ' .. n`
+	got, err := servers.Eval[string](ctx, c.replica, lua, storetarantool.Module)
+	if err != nil {
+		return fmt.Errorf("cinch.lua: %w", err)
+	}
+	if want := c.checksum(written); got != want {
+		return errors.New("cinch.lua opens something else: " + got + ", want " + want)
+	}
+	c.say("cinch.lua opens all of them in the replica's own Lua")
+	return nil
+}
+
+// checksum is what the script in opensInLua returns.
+func (c *cluster) checksum(written int) string {
+	crc := uint32(0xffffffff) // CRC-32C without the inversion at the end, as Tarantool has it
+	for n := range written {
+		crc = update(crc, c.documents(n))
+	}
+	return hex.EncodeToString([]byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)}) + " " + fmt.Sprint(written)
+}

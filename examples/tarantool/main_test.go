@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+func TestOptions(t *testing.T) {
+	if o, err := parseOptions([]string{"--writes", "3"}); err != nil || o.writes != 3 || o.users != 10 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for args, want := range map[string]string{
+		"--writes 0":     "above 0",
+		"--duration -1s": "above 0",
+		"load":           `"load" is no flag`,
+	} {
+		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// TestCluster is the example in short: what it checks itself fails it.
+func TestCluster(t *testing.T) {
+	testenv.Program(t, "tarantool")
+	for name, more := range map[string][]string{"with a dictionary": nil, "without": {"--no-dictionary", "--setting", "lz4"}} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			args := append([]string{"--json", "--cinch", testenv.Cinch(t), "--writes", "2000", "--before", "700"}, more...)
+			if err := run(t.Context(), args, &out); err != nil {
+				t.Fatal(err)
+			}
+			var r report
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+				t.Fatalf("%v: %s", err, &out)
+			}
+			if r.Load.Done != 2000 || r.Tuples != 2700 || r.RawBytes < 2700*3000 {
+				t.Errorf("%+v", r)
+			}
+			saved := 1 - float64(r.BSize)/float64(r.RawBytes)
+			if want := map[bool]float64{true: 0.75, false: 0.37}[more == nil]; saved < want {
+				t.Errorf("%.3f of the memory is saved, want %.2f", saved, want)
+			}
+		})
+	}
+}
