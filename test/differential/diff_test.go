@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -82,18 +83,19 @@ func runSeed() uint64 {
 	return uint64(time.Now().UnixNano() % 1e9)
 }
 
-// bench is two servers and the gateways in front of the second.
+// bench is two servers, or clusters, and the gateways in front of the second.
 type bench struct {
-	plain, upstream *testenv.RedisServer
-	first, second   runner
-	twice           bool
+	plains, upstreams []*testenv.RedisServer
+	tags              []string // of keys, for each connection; nil: it is no cluster
+	first, second     runner
+	twice             bool
 
 	census census
 	ended  map[documented]int
 }
 
 func newBench(t *testing.T, m mode) *bench {
-	b := &bench{plain: testenv.Redis(t), upstream: testenv.Redis(t), twice: len(m.after) > 0, ended: map[documented]int{}}
+	b := &bench{plains: []*testenv.RedisServer{testenv.Redis(t)}, upstreams: []*testenv.RedisServer{testenv.Redis(t)}, twice: len(m.after) > 0, ended: map[documented]int{}}
 	b.first = b.runner(t, m.gateways)
 	if b.twice {
 		b.second = b.runner(t, m.after)
@@ -105,11 +107,11 @@ func (b *bench) runner(t *testing.T, configs []testenv.GatewayConfig) runner {
 	var r runner
 	var addrs []string
 	for _, cfg := range configs {
-		cfg.Upstream = b.upstream.Addr
+		cfg.Upstream = b.upstreams[0].Addr
 		addrs = append(addrs, testenv.Gateway(t, cfg).Addr)
 	}
 	for i := range connections {
-		r.plain.addrs[i] = b.plain.Addr
+		r.plain.addrs[i] = b.plains[0].Addr
 		r.gateway.addrs[i] = addrs[i%len(addrs)]
 	}
 	t.Cleanup(func() { r.plain.close(); r.gateway.close() })
@@ -120,12 +122,12 @@ func (b *bench) runner(t *testing.T, configs []testenv.GatewayConfig) runner {
 func (b *bench) rounds(t *testing.T, seed uint64, n int) {
 	for round := uint64(0); b.commands() < n; round++ {
 		size := min(perRound, n-b.commands())
-		steps := newGenerator(seed + round).stream(size)
+		steps := newGenerator(seed+round, b.tags).stream(size)
 		var later []step
 		if b.twice {
 			half := len(steps) / 2
-			steps = newGenerator(seed + round).stream(half)
-			later = newGenerator(seed + round + 1<<40).stream(half)
+			steps = newGenerator(seed+round, b.tags).stream(half)
+			later = newGenerator(seed+round+1<<40, b.tags).stream(half)
 		}
 		if err := b.round(steps, later); err != nil {
 			b.report(t, seed+round, steps, later, err)
@@ -158,13 +160,15 @@ func (b *bench) compare(r *runner, steps []step) error {
 	if err := r.run(steps); err != nil {
 		return err
 	}
-	for _, addr := range r.gateway.addrs {
-		if err := sameContents(b.plain.Addr, addr); err != nil {
+	for i, addr := range r.gateway.addrs {
+		if err := sameContents(r.plain.addrs[i], addr); err != nil {
 			return &difference{at: len(steps) - 1, what: "what is stored differs: " + err.Error()}
 		}
 	}
-	if err := b.census.count(b.upstream.Addr); err != nil {
-		return &difference{at: len(steps) - 1, what: err.Error()}
+	for _, s := range b.upstreams {
+		if err := b.census.count(s.Addr); err != nil {
+			return &difference{at: len(steps) - 1, what: err.Error()}
+		}
 	}
 	return nil
 }
@@ -172,8 +176,8 @@ func (b *bench) compare(r *runner, steps []step) error {
 // empty removes what earlier rounds left on both servers, but for scripts and functions: a
 // gateway remembers those, and is not told of what is flushed behind its back.
 func (b *bench) empty() error {
-	for _, addr := range []string{b.plain.Addr, b.upstream.Addr} {
-		c, err := dial(addr)
+	for _, s := range slices.Concat(b.plains, b.upstreams) {
+		c, err := dial(s.Addr)
 		if err != nil {
 			return err
 		}

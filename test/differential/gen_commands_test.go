@@ -361,7 +361,7 @@ func (g *generator) function() {
 // with equal weights in any order.
 func (g *generator) sorting() {
 	k := g.key('l')
-	own := []byte{'q', ':', 'a' + byte(g.r.IntN(2))}
+	own := append([]byte(g.tag()), 'q', ':', 'a'+byte(g.r.IntN(2)))
 	args := []any{g.pick("SORT", "SORT", "SORT_RO"), k}
 	if g.chance(60) && !g.multi[g.conn] { // refused there
 		args[1] = own

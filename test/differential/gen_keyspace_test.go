@@ -63,8 +63,8 @@ func (g *generator) restore(from []byte) {
 
 // k0 is the letter of a key, or that of a string.
 func k0(k []byte) byte {
-	if len(k) == 3 {
-		return k[0]
+	if n := len(k); n >= 3 && k[n-2] == ':' {
+		return k[n-3]
 	}
 	return 's'
 }

@@ -65,11 +65,15 @@ type generator struct {
 	muted    [connections]bool
 	watching [connections]bool
 	space    [connections]int
+
+	// tags begin the keys of each connection, so that they are of its node of a cluster;
+	// nil: there is none.
+	tags []string
 }
 
-func newGenerator(seed uint64) *generator {
+func newGenerator(seed uint64, tags []string) *generator {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	return &generator{r: r, v: &values{r: r, sealer: cinch.NewSealer(cinch.SealerOptions{})}}
+	return &generator{r: r, tags: tags, v: &values{r: r, sealer: cinch.NewSealer(cinch.SealerOptions{})}}
 }
 
 // stream makes at least n commands, and leaves no connection in a transaction or muted.
@@ -214,7 +218,18 @@ func (g *generator) key(letter byte) []byte {
 	if letter == 's' || letter == 'h' {
 		names = 6
 	}
-	return []byte{letter, ':', 'a' + byte(g.r.IntN(names))}
+	return append([]byte(g.tag()), letter, ':', 'a'+byte(g.r.IntN(names)))
+}
+
+// tag is usually that of the connection: the keys of another are refused by its node.
+func (g *generator) tag() string {
+	switch {
+	case g.tags == nil:
+		return ""
+	case g.chance(4):
+		return g.tags[g.r.IntN(connections)]
+	}
+	return g.tags[g.conn]
 }
 
 func (g *generator) keys(letter byte, most int) [][]byte {
@@ -249,12 +264,16 @@ func (g *generator) prepare() {
 	for g.conn = range connections {
 		g.add("SELECT", 0)
 	}
-	g.conn = 0
-	for _, s := range scripts {
-		g.add("SCRIPT", "LOAD", s.body)
+	for g.conn = range connections {
+		if g.conn > 0 && g.tags == nil {
+			break // all lead to one server
+		}
+		for _, s := range scripts {
+			g.add("SCRIPT", "LOAD", s.body)
+		}
+		g.add("FUNCTION", "LOAD", "REPLACE", library)
+		g.steps[len(g.steps)-1].drain = true
 	}
-	g.add("FUNCTION", "LOAD", "REPLACE", library)
-	g.steps[len(g.steps)-1].drain = true
 }
 
 // exec ends the transaction of the connection at hand.

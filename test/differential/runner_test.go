@@ -13,6 +13,19 @@ import (
 type side struct {
 	addrs   [connections]string
 	clients [connections]*client
+	names   *strings.Replacer // of a cluster's nodes, instead of their addresses; nil: none
+}
+
+// pipeline is that of a connection, with nodes of a cluster under the names that they have
+// on both sides.
+func (s *side) pipeline(conn int, requests []byte, n int) ([][]byte, error) {
+	frames, err := s.clients[conn].pipeline(requests, n)
+	for i, f := range frames {
+		if s.names != nil && bytes.HasPrefix(f, []byte("-MOVED ")) {
+			frames[i] = []byte(s.names.Replace(string(f)))
+		}
+	}
+	return frames, err
 }
 
 func (s *side) reconnect() error {
@@ -199,10 +212,10 @@ func (r *runner) exchange(conn int, requests []byte, due []expected, at int) err
 	}
 	other := make(chan outcome, 1)
 	go func() {
-		frames, err := r.gateway.clients[conn].pipeline(requests, len(due))
+		frames, err := r.gateway.pipeline(conn, requests, len(due))
 		other <- outcome{frames, err}
 	}()
-	plain, err := r.plain.clients[conn].pipeline(requests, len(due))
+	plain, err := r.plain.pipeline(conn, requests, len(due))
 	got := <-other
 	if err != nil {
 		return fmt.Errorf("plain server, step %d: %w", at, err)
@@ -376,11 +389,11 @@ func (r *runner) restore(i int) error {
 	if c := &r.states[s.conn]; c.off || c.skipNext || c.tx {
 		return nil
 	}
-	plain, err := dumpRestore(r.plain.clients[s.conn], s.args)
+	plain, err := r.plain.dumpRestore(s)
 	if err != nil {
 		return fmt.Errorf("plain server, step %d: %w", i, err)
 	}
-	gateway, err := dumpRestore(r.gateway.clients[s.conn], s.args)
+	gateway, err := r.gateway.dumpRestore(s)
 	if err != nil {
 		return &difference{at: i, plain: plain, what: err.Error()}
 	}
@@ -390,8 +403,9 @@ func (r *runner) restore(i int) error {
 	return nil
 }
 
-func dumpRestore(c *client, args [][]byte) ([]byte, error) {
-	frames, err := c.pipeline(encode(nil, [][]byte{[]byte("DUMP"), args[0]}), 1)
+func (s *side) dumpRestore(of *step) ([]byte, error) {
+	args := of.args
+	frames, err := s.pipeline(of.conn, encode(nil, [][]byte{[]byte("DUMP"), args[0]}), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +414,7 @@ func dumpRestore(c *client, args [][]byte) ([]byte, error) {
 		return frames[0], err
 	}
 	request := [][]byte{[]byte("RESTORE"), args[1], []byte("0"), []byte(dump.text), args[2]}
-	if frames, err = c.pipeline(encode(nil, request), 1); err != nil {
+	if frames, err = s.pipeline(of.conn, encode(nil, request), 1); err != nil {
 		return nil, err
 	}
 	return frames[0], nil

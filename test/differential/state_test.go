@@ -22,8 +22,11 @@ func contents(addr string) (map[string]*item, error) {
 	defer c.close()
 	all := map[string]*item{}
 	for db := range databases {
-		if _, err := c.do("SELECT", strconv.Itoa(db)); err != nil {
+		switch selected, err := c.do("SELECT", strconv.Itoa(db)); {
+		case err != nil:
 			return nil, err
+		case selected.kind == '-': // a cluster has one
+			return all, nil
 		}
 		keys, err := c.do("KEYS", "*")
 		if err != nil {

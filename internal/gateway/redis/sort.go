@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/cinch-layer/cinch"
 )
@@ -151,7 +150,7 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 				e.op.plainBytes = append(e.op.plainBytes, kv.value)
 			}
 		}
-		if err := s.ask(e, o.scriptArgs(r.args[1], store, k, cmd)); err != nil || e.op.given {
+		if err := s.ask(e, o.scriptArgs(s.sortKeys(r.args[1], o.store), store, k, cmd)); err != nil || e.op.given {
 			return err
 		}
 		if e.op.answer.isError() {
@@ -169,7 +168,16 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 	return s.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
 }
 
-func (o *sorting) scriptArgs(key, store []byte, k []known, cmd [][]byte) [][]byte {
+// sortKeys are the keys that the script names. A node of a cluster has to see that the list which is
+// stored is of another slot; elsewhere to name it would ask for more rights than SORT does.
+func (s *session) sortKeys(key, store []byte) [][]byte {
+	if store == nil || s.g.cfg.cluster == nil {
+		return [][]byte{key}
+	}
+	return [][]byte{key, store}
+}
+
+func (o *sorting) scriptArgs(keys [][]byte, store []byte, k []known, cmd [][]byte) [][]byte {
 	gets := make([]byte, len(o.gets))
 	for i, fetches := range o.gets {
 		if gets[i] = '0'; fetches {
@@ -179,10 +187,8 @@ func (o *sorting) scriptArgs(key, store []byte, k []known, cmd [][]byte) [][]byt
 	if store != nil {
 		store = append([]byte("k"), store...)
 	}
-	call := [][]byte{
-		[]byte("EVAL"), []byte(sortScript), []byte("1"), key,
-		[]byte(cinch.Magic), o.by, store, gets, strconv.AppendInt(nil, int64(len(k)), 10),
-	}
+	call := append([][]byte{[]byte("EVAL"), []byte(sortScript), itoa(len(keys))}, keys...)
+	call = append(call, []byte(cinch.Magic), o.by, store, gets, itoa(len(k)))
 	for _, kv := range k {
 		call = append(call, kv.sealed, kv.value)
 	}
