@@ -56,6 +56,9 @@ type planOptions struct {
 	listen   string
 	upstream string
 
+	pair  bool
+	batch int
+
 	bill string
 	disk diskOptions
 
@@ -71,8 +74,9 @@ func newPlanCommand() *cobra.Command {
 it, measure every codec, level and trained dictionary on each group with the code that runs in production, and price
 the result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
 
-Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, tarantool://user:password@host,
-and http://host:9470, the admin page of a running gateway. It only reads, takes no more than --share of a server's time, and remembers numbers, no values.
+Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
+tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no more than --share of a
+server's time, and remembers numbers, no values.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
 --disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic.
@@ -106,7 +110,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
 	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
-	f.StringVar(&o.match, "match", "", "only keys, or spaces, that match `PATTERN`")
+	f.StringVar(&o.match, "match", "", "only keys, spaces or namespaces that match `PATTERN`")
 	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
@@ -128,6 +132,8 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
 	f.StringVar(&o.listen, "listen", "", "with --write: `ADDRESS` of the gateway (default: on 127.0.0.1, the protocol's port and 1)")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
+	f.BoolVar(&o.pair, "pair", false, "MongoDB: there may be a gateway beside the server, too")
+	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted on average)")
 	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE` instead of a source")
 	o.disk.flags(f)
 }
@@ -310,8 +316,10 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 		return o.collectRedis(ctx, p, l)
 	case isTarantoolURL(o.from[0]):
 		return o.collectTarantool(ctx, p, l)
+	case isMongoURL(o.from[0]):
+		return o.collectMongo(ctx, p, l)
 	case found:
-		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, tarantool:// and http:// of an admin page")
+		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page")
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
 	var err error
@@ -355,6 +363,10 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 			upstream = withoutDatabase(o.from[0])
 		case isTarantoolURL(o.from[0]):
 			upstream = o.from[0]
+		case isMongoURL(o.from[0]):
+			if upstream, err = mongoUpstream(o.from[0]); err != nil {
+				return nil, err
+			}
 		default:
 			upstream = "redis://127.0.0.1:6379"
 		}

@@ -220,6 +220,12 @@ var forbidden = []arrow{
 		except: []string{"internal/store/tarantool"},
 		to:     []string{"github.com/tarantool"},
 	},
+	{
+		name:   "the MongoDB driver is for our own connections",
+		from:   []string{"internal", "."},
+		except: []string{"internal/store/mongo"},
+		to:     []string{"go.mongodb.org/mongo-driver/v2/mongo"},
+	},
 }
 
 // matches reports whether an import is what an arrow's target names. The

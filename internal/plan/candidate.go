@@ -18,6 +18,8 @@ type Candidate struct {
 	Setting    codec.Setting // without a dictionary's number
 	Dictionary bool          // with one trained for the group
 
+	way way // of exchanges of messages; "" for values
+
 	// Brotli, unless it is 0, is a quality to compare with. Cinch can't store it.
 	Brotli int
 }
@@ -27,11 +29,17 @@ func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
 		return fmt.Sprintf("brotli-%d", c.Brotli)
+	case c.way == wayPair && c.Dictionary:
+		return pairPrefix + c.Setting.String() + "+dict"
+	case c.way == wayPair:
+		return pairPrefix + c.Setting.String()
 	case c.Dictionary:
 		return c.Setting.String() + "+dict"
 	}
 	return c.Setting.String()
 }
+
+const pairPrefix = "pair "
 
 // ErrCandidate: a text that is no candidate.
 var ErrCandidate = errors.New("no candidate")
@@ -72,6 +80,26 @@ func DefaultCandidates() []Candidate {
 	return all
 }
 
+// WireCandidates is what is measured on exchanges of MongoDB's: what the protocol has, and
+// two gateways.
+func WireCandidates() []Candidate {
+	zstd := func(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
+	return []Candidate{
+		{Setting: codec.Setting{Codec: codec.Snappy}, way: wayProtocol},
+		{Setting: zstd(3), way: wayProtocol},
+		{Setting: codec.Setting{Codec: codec.Zlib, Level: 6}, way: wayProtocol},
+		{Setting: zstd(3), way: wayPair},
+		{Setting: zstd(1), Dictionary: true, way: wayPair},
+		{Setting: zstd(3), Dictionary: true, way: wayPair},
+	}
+}
+
+// trained are a group's dictionaries.
+type trained struct {
+	values *codec.Dict // or requests
+	reply  *codec.Dict
+}
+
 // sealer seals and opens values as a candidate has it.
 type sealer interface {
 	seal(dst, value []byte, worth func(raw, sealed int) bool) []byte
@@ -100,16 +128,22 @@ func (o one) Dictionary(number uint32) (*codec.Dict, error) {
 	return o.d, nil
 }
 
-// sealer makes the candidate ready. d is the group's dictionary.
-func (c Candidate) sealer(e *codec.Engine, d *codec.Dict) sealer {
-	if c.Brotli > 0 {
+// sealer makes the candidate ready.
+func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
+	if !c.Dictionary {
+		d = trained{}
+	}
+	switch {
+	case c.Brotli > 0:
 		return &compared{quality: c.Brotli}
+	case c.way != "":
+		return &exchanged{e: e, st: c.Setting, way: c.way, request: d.values, reply: d.reply}
 	}
 	st := c.Setting
 	if c.Dictionary {
-		st.Dict = d.Number()
+		st.Dict = d.values.Number()
 	}
-	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: one{d}}), st}
+	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: one{d.values}}), st}
 }
 
 // compared is Brotli, with as many bytes before it as an envelope would have.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
@@ -86,6 +87,10 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	switch {
 	case o.Comparison:
 		return "for comparison only"
+	case o.candidate.way == wayPair && !p.Pair:
+		return "takes a gateway beside the server, too: --pair allows it"
+	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec == codec.Zlib:
+		return "servers up to 8.2.2 leak memory by it"
 	case float64(g.Now-o.After) < leastSaving*float64(g.Now):
 		return "saves less than 5%"
 	case p.MaxCPU > 0 && took > p.MaxCPU:

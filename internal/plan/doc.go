@@ -4,7 +4,8 @@
 //
 // A plan goes through these files, in this order:
 //
-//	files.go, documents.go, keys.go, tuples.go, messages.go   sources: where values come from
+//	files.go, documents.go, keys.go, tuples.go                sources: where values come from
+//	mongo.go, exchange.go, messages.go                        likewise of messages
 //	collect.go, pattern.go, shape.go, group.go                groups, found on the way, and their samples
 //	candidate.go, measure.go, train.go                        what each setting makes of a sample
 //	link.go, choose.go                                        latency, money, the front, one recommendation

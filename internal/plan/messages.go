@@ -51,10 +51,6 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	}
 	o.Source.Medium = price.OnWire
 	o.setDefaults()
-	if o.Minimize == MinCost && o.Layout.Crossing() == 0 {
-		o.Minimize = MinBytes // traffic within a zone costs nothing
-		o.Source.Notes = append(o.Source.Notes, "traffic within one zone is free: --zones 3 prices what crosses zones")
-	}
 	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
 	p := &planner{o}
 	c := NewCollector(CollectOptions{})

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/price"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // Objective is what is to be as small as possible.
@@ -64,6 +66,7 @@ type Options struct {
 	Prices          price.Table
 	Layout          price.Layout
 	NoDictionaries  bool
+	Pair            bool // there may be a gateway beside the server, too
 	Progress        func(done float64, what string)
 	MeasureDeadline time.Time // groups that are not measured by then are left alone; zero: none
 }
@@ -145,6 +148,10 @@ func (o *Options) setDefaults() {
 	if o.Source.Cost == nil {
 		o.Source.Cost = plainCost
 	}
+	if o.Source.Medium == price.OnWire && o.Minimize == MinCost && o.Layout.Crossing() == 0 {
+		o.Minimize = MinBytes // traffic within a zone costs nothing
+		o.Source.Notes = append(o.Source.Notes, "traffic within one zone is free: --zones 3 prices what crosses zones")
+	}
 }
 
 func (p *planner) progress(done float64, what string) {
@@ -181,9 +188,9 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 	g.Measured = len(test)
 	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
 	d := p.dictionary(ctx, learn, f)
-	g.Trained = d
+	g.Trained = d.values
 	for _, c := range p.Candidates {
-		if c.Dictionary && d == nil {
+		if c.Dictionary && d == (trained{}) {
 			continue
 		}
 		m, err := measure(ctx, c.sealer(p.Engine, d), rules, test, f.sizes.values*f.scale)
@@ -192,7 +199,7 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		}
 		m.Candidate = c
 		if c.Dictionary {
-			m.DictBytes = len(d.Content())
+			m.DictBytes = d.bytes()
 			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
 		}
 		g.Options = append(g.Options, p.option(g, &m, r))
@@ -201,11 +208,37 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 	return g, nil
 }
 
-func (p *planner) dictionary(ctx context.Context, learn [][]byte, f found) *codec.Dict {
-	for _, c := range p.Candidates {
-		if c.Dictionary && !p.NoDictionaries {
-			return p.train(ctx, learn, f.sizes.bytes*f.scale)
+// dictionary trains what candidates take: one of values, or of requests and of replies.
+func (p *planner) dictionary(ctx context.Context, learn [][]byte, f found) (d trained) {
+	i := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary })
+	if i < 0 || p.NoDictionaries {
+		return d
+	}
+	total := f.sizes.bytes * f.scale
+	if p.Candidates[i].way == "" {
+		d.values = p.train(ctx, learn, total)
+		return d
+	}
+	var requests, replies [][]byte
+	for _, x := range learn {
+		request, reply, err := splitExchange(x)
+		if err == nil && len(request) <= maxDictMessage {
+			requests = append(requests, request[wire.HeaderLen:])
+		}
+		if err == nil && len(reply) > wire.HeaderLen && len(reply) <= maxDictMessage {
+			replies = append(replies, reply[wire.HeaderLen:])
 		}
 	}
-	return nil
+	d.values, d.reply = p.train(ctx, requests, total), p.train(ctx, replies, total)
+	return d
+}
+
+// bytes of the dictionaries.
+func (d trained) bytes() (n int) {
+	for _, x := range []*codec.Dict{d.values, d.reply} {
+		if x != nil {
+			n += len(x.Content())
+		}
+	}
+	return n
 }

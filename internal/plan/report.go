@@ -184,6 +184,9 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	}
 	load := r.load(g, after, o.StoredMean)
 	load.CompressSeconds, load.OpenSeconds = m.CompressSeconds, m.OpenSeconds
+	if p.Source.Medium == price.OnWire { // each message is sealed at one end and opened at the other
+		load.OpenSeconds += load.CompressSeconds
+	}
 	o.Cores = load.Cores()
 	o.Bill = p.Prices.Month(p.Source.Medium, load, p.Layout)
 	for _, l := range p.Links {

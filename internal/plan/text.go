@@ -224,7 +224,9 @@ func (g *GroupPlan) label() string {
 	if s == "" {
 		s = `""`
 	}
-	if g.Type == "hash" || g.Type == "stream" {
+	switch g.Type {
+	case "string", kindTuple, kindDocument, kindColumn, kindFile, "":
+	default:
 		s += " " + g.Type
 	}
 	if g.Space != "" && g.Space != "0" {

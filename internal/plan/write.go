@@ -78,8 +78,11 @@ func covered(g *GroupPlan, later []*GroupPlan) bool {
 
 func (w *writer) rule(g *GroupPlan, o *Option) {
 	full := g.Pattern
-	if w.r.Protocol == config.Tarantool {
+	switch w.r.Protocol {
+	case config.Tarantool:
 		full = g.Space + "." + g.Pattern
+	case config.Mongo:
+		full += "-" + g.Type
 	}
 	name := w.name(full)
 	var b strings.Builder
@@ -97,7 +100,7 @@ func (w *writer) rule(g *GroupPlan, o *Option) {
 	}
 	fmt.Fprintf(&b, "        setting: %s\n", o.candidate.Setting)
 	switch {
-	case o.candidate.Dictionary && w.o.Auto:
+	case o.candidate.Dictionary && (w.o.Auto || w.r.Protocol == config.Mongo): // pairs train their own
 		fmt.Fprintf(&b, "        dictionary: auto\n")
 	case o.candidate.Dictionary:
 		fmt.Fprintf(&b, "        dictionary: %s\n", name)
@@ -116,7 +119,7 @@ func (w *writer) address(b *strings.Builder, g *GroupPlan) {
 		}
 		return
 	case config.Mongo:
-		fmt.Fprintf(b, "        namespace: %q\n", g.Pattern)
+		fmt.Fprintf(b, "        namespace: %q\n        command: [%q]\n", g.Pattern, g.Type)
 		return
 	case config.Tarantool:
 		fmt.Fprintf(b, "        space: %q\n        field: %q\n", escapeGlob(g.Space), g.Pattern)
@@ -185,6 +188,9 @@ func (w *writer) text() string {
 		for _, f := range w.files {
 			fmt.Fprintf(&b, "  - {name: %s, file: %q}\n", f.Name, f.FileName(w.o.Base))
 		}
+	}
+	if slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.way == wayPair }) {
+		fmt.Fprintf(&b, "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n")
 	}
 	protocol := cmp.Or(r.Protocol, config.Redis)
 	fmt.Fprintf(&b, "gateways:\n  - name: %s\n    protocol: %s\n    listen: %q\n    upstream: %q\n",

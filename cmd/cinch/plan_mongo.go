@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/plan"
+	storemongo "github.com/cinch-layer/cinch/internal/store/mongo"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+func isMongoURL(s string) bool {
+	return strings.HasPrefix(s, "mongodb://") || strings.HasPrefix(s, "mongodb+srv://")
+}
+
+// collectMongo models what crosses the wire to a MongoDB deployment.
+func (o *planOptions) collectMongo(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
+	switch {
+	case len(o.dbs) > 0:
+		return nil, ui.WithHint(errors.New("--db is for Redis"), "choose namespaces with --match 'shop.*'")
+	case len(o.candidates) > 0:
+		return nil, ui.WithHint(errors.New("--candidates is for values"), "MongoDB's messages have snappy, zstd and zlib, and what two gateways agree on; all are measured")
+	case o.batch < 0:
+		return nil, errors.New("--batch can't be negative")
+	}
+	s, err := storemongo.Connect(ctx, o.from[0], storeTimeout)
+	if err != nil {
+		return nil, mongoFailure(p.Source.Name, err)
+	}
+	defer s.Close()
+	p.Candidates, p.Pair = plan.WireCandidates(), o.pair
+	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
+	p.Source, err = plan.Mongo(ctx, c, plan.MongoOptions{
+		Server: s, Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Batch: o.batch, Progress: p.Progress,
+	})
+	if err != nil {
+		return nil, mongoFailure(s.Name(), err)
+	}
+	p.Source.Name = s.Name()
+	return c, nil
+}
+
+// mongoFailure words an error of a MongoDB server, and gives it its exit code.
+func mongoFailure(name string, err error) error {
+	if name != "" {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	switch {
+	case errors.Is(err, plan.ErrEmpty):
+		return ui.WithHint(err, "name the database in the URL, mongodb://host/shop, and give the user the role read on it")
+	case errors.Is(err, storemongo.ErrURL):
+		return ui.WithHint(err, "write mongodb://user:password@host:27017/?authSource=admin")
+	case errors.Is(err, storemongo.ErrLogin):
+		return ui.WithHint(err, "put user and password into the URL, and where the user is kept: mongodb://user:password@host/?authSource=admin")
+	case errors.Is(err, storemongo.ErrDenied):
+		return ui.WithHint(err, "planning takes the role read on the databases; clusterMonitor adds how often what is done")
+	case errors.Is(err, storemongo.ErrUnreachable):
+		return withCode(exitUnreachable, ui.WithHint(err, "is the server running, and can it be reached from here? For one member of a replica set add /?directConnection=true"))
+	}
+	return err
+}
+
+// mongoUpstream is a gateway's upstream for what a driver's URL names: without user and
+// database, and all members behind one gateway.
+func mongoUpstream(uri string) (string, error) {
+	rest, ok := strings.CutPrefix(uri, "mongodb://")
+	if !ok {
+		return "", ui.WithHint(errors.New("a gateway can't look up mongodb+srv://"), "name the members with --upstream mongodb://db1,db2,db3/?loadBalanced=true")
+	}
+	rest, options, _ := strings.Cut(rest, "?")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	hosts, _, _ := strings.Cut(rest, "/")
+	var keep []string
+	for option := range strings.SplitSeq(options, "&") {
+		switch strings.ToLower(option) {
+		case "tls=true", "ssl=true":
+			keep = append(keep, "tls=true")
+		}
+	}
+	if strings.Contains(hosts, ",") {
+		keep = append(keep, "loadBalanced=true")
+	}
+	if len(keep) == 0 {
+		return "mongodb://" + hosts, nil
+	}
+	return "mongodb://" + hosts + "/?" + strings.Join(keep, "&"), nil
+}

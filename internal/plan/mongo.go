@@ -1,0 +1,433 @@
+package plan
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/store/mongo"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// MongoOptions bound what is asked of a MongoDB deployment.
+type MongoOptions struct {
+	Server   *mongo.Server
+	Match    string  // only namespaces that it covers; "" for all
+	MaxBytes int64   // of documents that are read; 0: 1 GiB
+	Share    float64 // of the server's time that may be taken; 0: 0.05
+	Until    time.Time
+	Batch    int // documents a reply where nobody knows; 0: what the server has counted on average, or 1
+	Progress func(done float64, what string)
+}
+
+// Bounds of what is held of a collection while its messages are modelled.
+const (
+	wantDocuments      = 2000
+	wantDocumentBytes  = 8 << 20
+	modelledExchanges  = 600
+	modelledBytes      = 8 << 20
+	modelledRequest    = 1000 // numbers of modelled messages
+	modelledReply      = 5000
+	mostDocumentsReply = 100000
+)
+
+// Mongo models what crosses the wire to a MongoDB deployment: exchanges of a request and its
+// reply, by collection and command, made of a sample of the documents, and counted by what
+// the server, or its profiler, has counted. It changes nothing.
+func Mongo(ctx context.Context, c *Collector, o MongoOptions) (SourceInfo, error) {
+	info := SourceInfo{Protocol: config.Mongo, Medium: price.OnWire, Whole: true}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.Share <= 0 {
+		o.Share = 0.05
+	}
+	w := &mongoWalk{c: c, o: o, info: &info, pace: pace{share: o.Share, began: time.Now()}}
+	if err := w.prepare(ctx); err != nil {
+		return info, err
+	}
+	for i, collection := range w.collections {
+		if o.Progress != nil {
+			o.Progress(float64(i)/float64(len(w.collections)), "reading "+collection.Namespace())
+		}
+		if err := w.collection(ctx, i, collection); err != nil {
+			return info, fmt.Errorf("%s: %w", collection.Namespace(), err)
+		}
+	}
+	w.conclude()
+	return info, nil
+}
+
+type mongoWalk struct {
+	c           *Collector
+	o           MongoOptions
+	info        *SourceInfo
+	pace        pace
+	collections []mongo.Collection
+	activity    mongo.Activity
+	profile     map[string][]mongo.Operation // by namespace, where the profiler sees everything
+	bytes       int64
+	exchanges   float64 // that were counted
+	counted     bool
+}
+
+func (w *mongoWalk) note(format string, args ...any) {
+	w.info.Notes = append(w.info.Notes, fmt.Sprintf(format, args...))
+}
+
+func (w *mongoWalk) prepare(ctx context.Context) error {
+	all, err := w.o.Server.Collections(ctx)
+	if err != nil {
+		return err
+	}
+	match := policy.Compile(w.o.Match)
+	w.collections = slices.DeleteFunc(all, func(c mongo.Collection) bool {
+		return w.o.Match != "" && !match.Match([]byte(c.Namespace()))
+	})
+	if len(w.collections) == 0 {
+		return fmt.Errorf("%w: there is no collection that the user may see", ErrEmpty)
+	}
+	if w.activity, err = w.o.Server.Activity(ctx, w.collections); err != nil {
+		return err
+	}
+	for _, n := range w.activity.Counts {
+		w.counted = w.counted || n != (mongo.Counts{})
+	}
+	w.profile = make(map[string][]mongo.Operation)
+	for i, c := range w.collections {
+		if i > 0 && w.collections[i-1].Database == c.Database {
+			continue
+		}
+		list, full, err := w.o.Server.Profile(ctx, c.Database)
+		if err != nil {
+			return err
+		}
+		for _, op := range list {
+			if full {
+				w.profile[op.Space] = append(w.profile[op.Space], op)
+			}
+		}
+	}
+	return nil
+}
+
+// collection reads documents of one, and models its exchanges of them.
+func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) error {
+	left := int64(len(w.collections) - i)
+	limit := min(wantDocumentBytes, (w.o.MaxBytes-w.bytes)/left)
+	until := w.o.Until
+	if !until.IsZero() {
+		until = time.Now().Add(time.Until(until) / time.Duration(left))
+		if time.Until(until) <= 0 {
+			w.info.Whole = false
+			w.note("the time was up before %s was read", c.Namespace())
+			return nil
+		}
+	}
+	var documents []bson.Raw
+	var size int64
+	start := time.Now()
+	total, err := w.o.Server.Documents(ctx, c, wantDocuments, func(doc []byte) bool {
+		documents = append(documents, bson.Raw(slices.Clone(doc)))
+		size += int64(len(doc))
+		return len(documents) < wantDocuments && size < limit && (until.IsZero() || time.Now().Before(until))
+	})
+	if err != nil {
+		return err
+	}
+	w.pace.waited(time.Since(start))
+	w.bytes += size
+	w.c.Names += int64(len(documents))
+	w.info.Total += max(total, int64(len(documents)))
+	if len(documents) > 0 {
+		m := &modeller{w: w, c: c, documents: documents, counts: w.activity.Counts[c.Namespace()]}
+		m.model()
+	}
+	return w.pace.end(ctx)
+}
+
+func (w *mongoWalk) conclude() {
+	up := w.activity.Uptime.Seconds()
+	if up > 0 && w.counted {
+		w.info.Rates = Rates{Reads: w.exchanges / up}
+		w.note("counted are the operations since the server was started, %s ago", w.activity.Uptime.Round(time.Second))
+	}
+	if !w.counted {
+		w.note("nobody counted operations, or the user may not know: each document counts as read once and inserted once; --reads has the rate of both")
+	}
+	if len(w.activity.Denied) > 0 {
+		w.note("the user may not ask %s: the role clusterMonitor allows it, and figures are better with it", strings.Join(w.activity.Denied, " and "))
+	}
+	if len(w.profile) == 0 {
+		w.note("messages are modelled of sampled documents: reads by identifier or of whole batches, without projections; with the profiler on (level 2) they are those that there were")
+	} else {
+		w.note("what the profiler has seen last says which requests there are, and how many documents a reply has")
+	}
+	w.note("a value is a request with its reply, as they cross the link; handshakes, TLS and TCP are not in it")
+	w.note("mongod compresses replies by its own levels; CPU is that of both ends together")
+	w.note("pair is two gateways, one beside the server; their dictionaries go over each connection once, which is not in it")
+}
+
+// modeller makes exchanges of one collection.
+type modeller struct {
+	w         *mongoWalk
+	c         mongo.Collection
+	documents []bson.Raw
+	counts    mongo.Counts
+	next      int // document
+}
+
+func (m *modeller) model() {
+	if ops := m.w.profile[m.c.Namespace()]; len(ops) > 0 {
+		m.fromProfile(ops)
+		return
+	}
+	n := m.counts
+	if n.Reads+n.Writes > 0 { // which of both is all that is known
+		n.Queries, n.Inserts = n.Reads, n.Writes
+		m.w.note("%s: of writes only the number is known; they count as inserts", m.c.Namespace())
+	}
+	if !m.w.counted {
+		n.Queries, n.Inserts = int64(len(m.documents)), int64(len(m.documents))
+	}
+	batch := m.perReply()
+	m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
+	m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
+	per := max(int(m.w.activity.Inserted+0.5), 1)
+	m.repeat("insert", n.Inserts, func() (request, reply []byte) { return m.insert(m.baseInsert(), per) })
+	m.left("updates", n.Updates)
+	m.left("deletes", n.Deletes)
+	m.left("other commands", n.Commands)
+}
+
+func (m *modeller) left(what string, n int64) {
+	if n > 0 {
+		m.w.c.Without("", m.c.Namespace(), what, what+", whose contents nobody knows", float64(n))
+	}
+}
+
+// perReply is how many documents a reply has where the profiler does not say.
+func (m *modeller) perReply() int {
+	switch {
+	case m.w.o.Batch > 0:
+		return min(m.w.o.Batch, mostDocumentsReply)
+	case m.w.activity.Returned >= 1:
+		return min(int(m.w.activity.Returned+0.5), mostDocumentsReply)
+	}
+	return 1
+}
+
+// repeat adds as many exchanges as there is room for, which stand for n.
+func (m *modeller) repeat(command string, n int64, exchange func() (request, reply []byte)) {
+	if n <= 0 {
+		return
+	}
+	var all [][]byte
+	size := 0
+	for len(all) < modelledExchanges && int64(len(all)) < n && size < modelledBytes {
+		request, reply := exchange()
+		all = append(all, append(request, reply...))
+		size += len(all[len(all)-1])
+	}
+	m.add(command, all, float64(n))
+}
+
+func (m *modeller) add(command string, all [][]byte, n float64) {
+	m.w.exchanges += n
+	for _, x := range all {
+		m.w.c.Add(escapeGlob(m.c.Namespace()), command, x, n/float64(len(all)))
+	}
+}
+
+// fromProfile models each operation that the profiler has seen, and lets those of a command
+// stand for all that were counted.
+func (m *modeller) fromProfile(ops []mongo.Operation) {
+	seen := map[string][][]byte{}
+	size := map[string]int{}
+	unknown := map[string]int{}
+	times := map[string]int{}
+	for _, op := range ops {
+		command, request, reply := m.operation(op)
+		if request == nil {
+			unknown[command]++
+			continue
+		}
+		if times[command]++; size[command] < modelledBytes {
+			seen[command] = append(seen[command], append(request, reply...))
+			size[command] += len(request) + len(reply)
+		}
+	}
+	counted := map[string]int64{"find": m.counts.Queries, "getMore": m.counts.GetMores, "insert": m.counts.Inserts, "update": m.counts.Updates, "delete": m.counts.Deletes}
+	for command, all := range seen {
+		m.add(command, all, float64(max(counted[command], int64(times[command]))))
+	}
+	for command, n := range unknown {
+		m.left(command, int64(n))
+	}
+}
+
+// operation is an entry of the profiler as messages; no request where it says too little.
+func (m *modeller) operation(op mongo.Operation) (command string, request, reply []byte) {
+	first, ok := wire.First(op.Command)
+	if !ok {
+		return op.Op, nil, nil
+	}
+	withSession(op.Command)
+	switch command = string(first.Key); command {
+	case "find", "aggregate":
+		return command, m.message(modelledRequest, op.Command), m.reply("firstBatch", min(op.Returned, mostDocumentsReply))
+	case "getMore":
+		return command, m.message(modelledRequest, op.Command), m.reply("nextBatch", min(op.Returned, mostDocumentsReply))
+	case "insert":
+		request, reply = m.insert(op.Command, max(op.Inserted, 1))
+		return command, request, reply
+	case "q", "update", "delete":
+		return map[string]string{"update": "update", "remove": "delete"}[op.Op], nil, nil
+	}
+	return command, nil, nil
+}
+
+// withSession puts the session that all modelled requests have in the place of another.
+func withSession(command bson.Raw) {
+	if id, err := command.LookupErr("lsid", "id"); err == nil {
+		if _, b, ok := id.BinaryOK(); ok && len(b) == len(sessionID) {
+			copy(b, sessionID[:])
+		}
+	}
+}
+
+// document is one of the sample, in turns.
+func (m *modeller) document() bson.Raw {
+	d := m.documents[m.next%len(m.documents)]
+	m.next++
+	return d
+}
+
+// tail appends what drivers add to commands.
+func (m *modeller) tail(doc []byte) []byte {
+	at, doc := bsoncore.AppendDocumentElementStart(doc, "lsid")
+	doc = bsoncore.AppendBinaryElement(doc, "id", bson.TypeBinaryUUID, sessionID[:])
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	doc = m.clusterTime(doc)
+	return bsoncore.AppendStringElement(doc, "$db", m.c.Database)
+}
+
+// clusterTime appends what replica sets add to every message.
+func (m *modeller) clusterTime(doc []byte) []byte {
+	if !m.w.o.Server.Clustered() {
+		return doc
+	}
+	at, doc := bsoncore.AppendDocumentElementStart(doc, "$clusterTime")
+	doc = bsoncore.AppendTimestampElement(doc, "clusterTime", 1763800000, 1)
+	inner, doc := bsoncore.AppendDocumentElementStart(doc, "signature")
+	doc = bsoncore.AppendBinaryElement(doc, "hash", 0, append(slices.Clone(sessionID[:]), 1, 2, 3, 4))
+	doc = bsoncore.AppendInt64Element(doc, "keyId", 0)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, inner)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	return doc
+}
+
+func (m *modeller) find(batch int) (request, reply []byte) {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "find", m.c.Name)
+	filter, doc := bsoncore.AppendDocumentElementStart(doc, "filter")
+	if id, err := m.documents[m.next%len(m.documents)].LookupErr("_id"); err == nil && batch == 1 {
+		doc = bsoncore.AppendValueElement(doc, "_id", bsoncore.Value{Type: bsoncore.Type(id.Type), Data: id.Value})
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(doc, filter)
+	doc = bsoncore.AppendInt64Element(doc, "limit", int64(batch))
+	doc = bsoncore.AppendBooleanElement(doc, "singleBatch", true)
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return m.message(modelledRequest, doc), m.reply("firstBatch", batch)
+}
+
+func (m *modeller) getMore(batch int) (request, reply []byte) {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendInt64Element(doc, "getMore", 0x5b2f80c41e6a97d3)
+	doc = bsoncore.AppendStringElement(doc, "collection", m.c.Name)
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return m.message(modelledRequest, doc), m.reply("nextBatch", batch)
+}
+
+func (m *modeller) baseInsert() []byte {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "insert", m.c.Name)
+	doc = bsoncore.AppendBooleanElement(doc, "ordered", true)
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return doc
+}
+
+// insert has the documents in a section of their own, as drivers send them.
+func (m *modeller) insert(command []byte, n int) (request, reply []byte) {
+	request = m.message(modelledRequest, command)
+	start := len(request) + 1
+	request = append(request, 1, 0, 0, 0, 0)
+	request = append(request, "documents\x00"...)
+	for range n {
+		request = append(request, m.document()...)
+		if len(request) > modelledBytes {
+			break
+		}
+	}
+	binary.LittleEndian.PutUint32(request[start:], uint32(len(request)-start))
+	wire.PutLength(request)
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendInt32Element(doc, "n", int32(n))
+	return request, m.message(modelledReply, m.finish(doc, at, true))
+}
+
+func (m *modeller) reply(batch string, n int) []byte {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	cursor, doc := bsoncore.AppendDocumentElementStart(doc, "cursor")
+	list, doc := bsoncore.AppendArrayElementStart(doc, batch)
+	for i := range n {
+		doc = bsoncore.AppendDocumentElement(doc, fmt.Sprint(i), bsoncore.Document(m.document()))
+		if len(doc) > modelledBytes {
+			break
+		}
+	}
+	doc, _ = bsoncore.AppendArrayEnd(doc, list)
+	doc = bsoncore.AppendInt64Element(doc, "id", 0)
+	doc = bsoncore.AppendStringElement(doc, "ns", m.c.Namespace())
+	doc, _ = bsoncore.AppendDocumentEnd(doc, cursor)
+	return m.message(modelledReply, m.finish(doc, at, false))
+}
+
+// finish ends the document of a reply as servers do.
+func (m *modeller) finish(doc []byte, at int32, write bool) []byte {
+	if write && m.w.o.Server.Clustered() {
+		doc = bsoncore.AppendObjectIDElement(doc, "electionId", bson.ObjectID{7: 1})
+		opTime, d := bsoncore.AppendDocumentElementStart(doc, "opTime")
+		d = bsoncore.AppendTimestampElement(d, "ts", 1763800000, 1)
+		d = bsoncore.AppendInt64Element(d, "t", 1)
+		doc, _ = bsoncore.AppendDocumentEnd(d, opTime)
+	}
+	doc = bsoncore.AppendDoubleElement(doc, "ok", 1)
+	if m.w.o.Server.Clustered() {
+		doc = m.clusterTime(doc)
+		doc = bsoncore.AppendTimestampElement(doc, "operationTime", 1763800000, 1)
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	return doc
+}
+
+// message makes an OP_MSG of a document.
+func (m *modeller) message(number int32, doc []byte) []byte {
+	h := wire.Header{RequestID: number, OpCode: wire.OpMsg}
+	if number == modelledReply {
+		h.ResponseTo = modelledRequest
+	}
+	b := wire.AppendHeader(make([]byte, 0, wire.HeaderLen+5+len(doc)), h)
+	b = append(append(b, 0, 0, 0, 0, 0), doc...)
+	wire.PutLength(b)
+	return b
+}

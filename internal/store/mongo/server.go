@@ -1,0 +1,181 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Errors that callers decide on.
+var (
+	// ErrURL: the URL is no connection string.
+	ErrURL = errors.New("no MongoDB connection string")
+	// ErrUnreachable: no server answers.
+	ErrUnreachable = errors.New("MongoDB can't be reached")
+	// ErrLogin: the server refuses user or password.
+	ErrLogin = errors.New("the server refuses the user or the password")
+	// ErrDenied: the user lacks a right.
+	ErrDenied = errors.New("the user lacks a right")
+)
+
+// Server is a deployment that a plan looks at.
+type Server struct {
+	client   *mongo.Client
+	name     string // without credentials
+	database string // that the URL names; "": all
+	logical  bool   // its messages carry a cluster's time: a replica set or mongos
+}
+
+// Connect connects and logs in. Timeout bounds each answer.
+func Connect(ctx context.Context, uri string, timeout time.Duration) (*Server, error) {
+	o := options.Client().ApplyURI(uri)
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, withoutURL(err))
+	}
+	o.SetAppName("cinch plan").SetServerSelectionTimeout(timeout).SetTimeout(timeout).SetCompressors(nil).SetMaxPoolSize(2)
+	s := &Server{name: redact(uri)}
+	if u, err := url.Parse(uri); err == nil {
+		s.database = strings.Trim(u.Path, "/")
+	}
+	var err error
+	if s.client, err = mongo.Connect(o); err != nil {
+		return nil, classify(err)
+	}
+	var hello struct {
+		Set string `bson:"setName"`
+		Msg string `bson:"msg"`
+	}
+	if err := s.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		s.Close()
+		return nil, classify(err)
+	}
+	s.logical = hello.Set != "" || hello.Msg == "isdbgrid"
+	return s, nil
+}
+
+// withoutURL keeps the reason of an error that may repeat the URL, with its password.
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// redact leaves out user, password and options.
+func redact(uri string) string {
+	scheme, rest, _ := strings.Cut(uri, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return scheme + "://" + rest
+}
+
+// Close ends the connections.
+func (s *Server) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.client.Disconnect(ctx)
+}
+
+// Name is the URL without credentials.
+func (s *Server) Name() string { return s.name }
+
+// Clustered reports that messages carry a cluster's time.
+func (s *Server) Clustered() bool { return s.logical }
+
+// Codes of the server's errors.
+const (
+	codeUnauthorized   = 13
+	codeAuthentication = 18
+	codeAtlas          = 8000
+)
+
+func classify(err error) error {
+	var answer mongo.ServerError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return err
+	case strings.Contains(err.Error(), "auth error"), errors.As(err, &answer) && answer.HasErrorCode(codeAuthentication):
+		return fmt.Errorf("%w: %w", ErrLogin, err)
+	case errors.As(err, &answer) && (answer.HasErrorCode(codeUnauthorized) || answer.HasErrorCode(codeAtlas)):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	case errors.As(err, &answer):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// Collection is one that the user may see.
+type Collection struct{ Database, Name string }
+
+// Namespace is "database.collection".
+func (c Collection) Namespace() string { return c.Database + "." + c.Name }
+
+// Collections lists those that hold documents of users, in order: no views, and nothing of
+// the server's own.
+func (s *Server) Collections(ctx context.Context) ([]Collection, error) {
+	databases := []string{s.database}
+	if s.database == "" {
+		all, err := s.client.ListDatabaseNames(ctx, bson.D{}, options.ListDatabases().SetAuthorizedDatabases(true))
+		if err != nil {
+			return nil, classify(err)
+		}
+		databases = slices.DeleteFunc(all, func(d string) bool { return d == "admin" || d == "config" || d == "local" })
+	}
+	var list []Collection
+	for _, d := range databases {
+		names, err := s.client.Database(d).ListCollectionNames(ctx, bson.D{{Key: "type", Value: bson.D{{Key: "$in", Value: bson.A{"collection", "timeseries"}}}}},
+			options.ListCollections().SetAuthorizedCollections(true))
+		if err != nil {
+			return nil, classify(err)
+		}
+		slices.Sort(names)
+		for _, n := range names {
+			if !strings.HasPrefix(n, "system.") {
+				list = append(list, Collection{d, n})
+			}
+		}
+	}
+	return list, nil
+}
+
+// Documents passes on a sample of a collection, as BSON, until emit says false, and returns
+// how many there are. It takes the right to find: $sample where that goes by random places
+// in the storage, and otherwise, of few documents, all.
+func (s *Server) Documents(ctx context.Context, c Collection, want int, emit func(doc []byte) bool) (total int64, err error) {
+	collection := s.client.Database(c.Database).Collection(c.Name)
+	if total, err = collection.EstimatedDocumentCount(ctx); err != nil {
+		return 0, classify(err)
+	}
+	var cursor *mongo.Cursor
+	if int64(want)*20 <= total { // above 5 % the server would sort all documents
+		cursor, err = collection.Aggregate(ctx, bson.A{bson.D{{Key: "$sample", Value: bson.D{{Key: "size", Value: want}}}}}, options.Aggregate().SetBatchSize(batchSize))
+	} else {
+		cursor, err = collection.Find(ctx, bson.D{}, options.Find().SetBatchSize(batchSize))
+	}
+	if err != nil {
+		return total, classify(err)
+	}
+	defer cursor.Close(context.WithoutCancel(ctx))
+	for cursor.Next(ctx) {
+		if !emit(cursor.Current) {
+			return total, nil
+		}
+	}
+	return total, classify(cursor.Err())
+}
+
+// batchSize is how many documents come at a time.
+const batchSize = 100

@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// meter carries connections to a server and counts their bytes.
+type meter struct {
+	addr  string
+	bytes atomic.Int64
+}
+
+func startMeter(t testing.TB, server string) *meter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, nil, err)
+	t.Cleanup(func() { _ = l.Close() })
+	m := &meter{addr: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			for _, ends := range [][2]net.Conn{{c, s}, {s, c}} {
+				go func() {
+					_, _ = io.Copy(ends[0], io.TeeReader(ends[1], m))
+					_ = ends[0].Close()
+				}()
+			}
+		}
+	}()
+	return m
+}
+
+// Write implements io.Writer.
+func (m *meter) Write(p []byte) (int, error) {
+	m.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func mongoDocument(r *rand.Rand, id int) bson.D {
+	return bson.D{
+		{Key: "_id", Value: id},
+		{Key: "customer", Value: r.IntN(1e6)},
+		{Key: "status", Value: []string{"new", "paid", "shipped", "done"}[r.IntN(4)]},
+		{Key: "created", Value: bson.DateTime(1763800000000 + r.Int64N(1e10))},
+		{Key: "total", Value: float64(r.IntN(30000)) / 100},
+		{Key: "lines", Value: bson.A{
+			bson.D{{Key: "sku", Value: fmt.Sprintf("SKU-%06d", r.IntN(1e6))}, {Key: "quantity", Value: r.IntN(9)}},
+			bson.D{{Key: "sku", Value: fmt.Sprintf("SKU-%06d", r.IntN(1e6))}, {Key: "quantity", Value: r.IntN(9)}},
+		}},
+		{Key: "note", Value: text(r, 10+r.IntN(8))},
+	}
+}
+
+// work is what an application does: so many finds of so many documents, finds of one, and
+// inserts of so many.
+type work struct{ finds, batch, ones, inserts, per int }
+
+func (w work) exchanges() int { return w.finds + w.ones + w.inserts }
+
+func (w work) do(t testing.TB, c *mongo.Client, r *rand.Rand, id *int) {
+	t.Helper()
+	ctx, orders := t.Context(), c.Database("shop").Collection("orders")
+	for range w.finds {
+		cursor, err := orders.Find(ctx, bson.D{{Key: "customer", Value: bson.D{{Key: "$gt", Value: r.IntN(500000)}}}}, options.Find().SetLimit(int64(w.batch)))
+		must(t, nil, err)
+		var docs []bson.Raw
+		must(t, nil, cursor.All(ctx, &docs))
+		if len(docs) != w.batch {
+			t.Fatalf("%d documents, want %d", len(docs), w.batch)
+		}
+	}
+	for range w.ones {
+		must(t, nil, orders.FindOne(ctx, bson.D{{Key: "_id", Value: r.IntN(*id)}}).Err())
+	}
+	for range w.inserts {
+		var docs []any
+		for range w.per {
+			docs = append(docs, mongoDocument(r, *id))
+			*id++
+		}
+		_, err := orders.InsertMany(ctx, docs)
+		must(t, nil, err)
+	}
+}
+
+func mongoClient(t testing.TB, addr string) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true&serverMonitoringMode=poll").SetMaxPoolSize(1))
+	must(t, nil, err)
+	t.Cleanup(func() { _ = c.Disconnect(t.Context()) })
+	must(t, nil, c.Ping(t.Context(), nil))
+	return c
+}
+
+// carried is how many bytes the same work takes over a meter.
+func carried(t testing.TB, m *meter, addr string, w work, r *rand.Rand, id *int) int64 {
+	t.Helper()
+	c := mongoClient(t, addr)
+	warm := w // what replies are like has to be learnt
+	warm.finds, warm.ones, warm.inserts = min(w.finds, 5), min(w.ones, 20), min(w.inserts, 5)
+	warm.do(t, c, r, id)
+	start := m.bytes.Load()
+	w.do(t, c, r, id)
+	return m.bytes.Load() - start
+}
+
+// What the plan says of the bytes on the link, before and after, is what a gateway with the
+// written configuration then carries: with the profiler a mixture, and without it operations
+// that are all alike.
+func TestPlanPredictsWhatTheMongoGatewayCarries(t *testing.T) {
+	for name, c := range map[string]struct {
+		work    work
+		profile bool
+	}{
+		"profiler": {work{finds: 60, batch: 100, ones: 300, inserts: 200, per: 1}, true},
+		"counters": {work{finds: 100, batch: 100, inserts: 40, per: 50}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testenv.Mongod(t, testenv.MongodConfig{})
+			r, id := rand.New(rand.NewPCG(5, 5)), 0
+			direct := server.Client(t)
+			load := work{inserts: 60, per: 50}
+			load.do(t, direct, r, &id)
+			if c.profile {
+				must(t, nil, direct.Database("shop").RunCommand(t.Context(), bson.D{{Key: "profile", Value: 2}}).Err())
+			}
+			c.work.do(t, direct, r, &id)
+			file := filepath.Join(t.TempDir(), "cinch.yaml")
+			p := report(t, server.URI(), "--write", file, "--listen", "127.0.0.1:0", "--match", "shop.orders", "--share", "90%")
+			t.Logf("planned in %.1f s", float64(p.LookedAt.Took))
+			var before, after, n float64
+			for _, g := range p.Groups {
+				count := map[string]int{"find": c.work.finds + c.work.ones, "insert": c.work.inserts}[g.Type]
+				n += float64(count)
+				before += g.Mean * float64(count)
+				if o := g.Chosen(); o != nil {
+					after += o.StoredMean * float64(count)
+				} else {
+					after += g.Mean * float64(count)
+				}
+			}
+			if int(n) != c.work.exchanges() {
+				t.Fatalf("groups: %+v", p.Groups)
+			}
+			if e := cinch(t, "config", "check", file); e.code != 0 {
+				t.Fatalf("config check: %s%s", e.out, e.err)
+			}
+			written, err := os.ReadFile(file)
+			must(t, nil, err)
+			_, rules, ok := strings.Cut(string(written), "    rules:\n")
+			if !ok || !strings.Contains(rules, "shop.orders") {
+				t.Fatalf("%s", written)
+			}
+			m := startMeter(t, server.Addr)
+			plain := carried(t, m, m.addr, c.work, r, &id)
+			gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: "mongodb://" + m.addr, Protocol: "mongo", Rules: dedent(rules)})
+			sealed := carried(t, m, gateway.Addr, c.work, r, &id)
+			t.Logf("plain %d predicted, %d carried (%.2f%%); with the gateway %d predicted, %d carried (%.2f%%)",
+				int(before), plain, 100*off(int64(before), plain), int(after), sealed, 100*off(int64(after), sealed))
+			if off(int64(before), plain) > 0.03 || off(int64(after), sealed) > 0.03 {
+				t.Errorf("more than 3%% off")
+			}
+			if float64(sealed) > 0.6*float64(plain) {
+				t.Errorf("%d bytes of %d", sealed, plain)
+			}
+		})
+	}
+}
+
+func dedent(rules string) string {
+	var b strings.Builder
+	for line := range strings.Lines(rules) {
+		b.WriteString(strings.TrimPrefix(line, "      "))
+	}
+	return b.String()
+}
+
+// Rights: the role read is enough for a plan, clusterMonitor says how often; what is missing
+// is said, and passwords are not.
+func TestPlanMongoRights(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
+	client := server.Client(t)
+	user := func(name string, roles bson.A) {
+		t.Helper()
+		create := bson.D{{Key: "createUser", Value: name}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: roles}}
+		must(t, nil, client.Database("admin").RunCommand(t.Context(), create).Err())
+	}
+	user("root", bson.A{"root"})
+	var err error
+	client, err = mongo.Connect(options.Client().ApplyURI("mongodb://root:secret@" + server.Addr + "/?directConnection=true"))
+	must(t, nil, err)
+	defer func() { _ = client.Disconnect(t.Context()) }()
+	read := bson.D{{Key: "role", Value: "read"}, {Key: "db", Value: "shop"}}
+	user("reader", bson.A{read})
+	user("nobody", bson.A{})
+	id := 0
+	work{inserts: 10, per: 50}.do(t, client, rand.New(rand.NewPCG(1, 1)), &id)
+	must(t, nil, client.Database("shop").CreateCollection(t.Context(), "none"))
+	r := report(t, "mongodb://reader:secret@"+server.Addr+"/?directConnection=true&authSource=admin")
+	notes := strings.Join(r.Notes, "\n")
+	if len(r.Groups) == 0 || !strings.Contains(notes, "clusterMonitor") || strings.Contains(r.Source, "secret") {
+		t.Errorf("%s: %+v\n%s", r.Source, r.Groups, notes)
+	}
+	if r.Groups[0].Type != "insert" || r.Groups[0].Values != 10 {
+		t.Errorf("%+v", r.Groups[0])
+	}
+	if paired := report(t, "mongodb://reader:secret@"+server.Addr+"/?directConnection=true&authSource=admin", "--pair"); !choosesPair(paired) {
+		t.Errorf("%+v", paired.Groups[0])
+	}
+	for _, c := range []struct {
+		url, says string
+		code      int
+	}{
+		{"mongodb://nobody:secret@" + server.Addr + "/?directConnection=true&authSource=admin", "role read", 1},
+		{"mongodb://reader:wrong@" + server.Addr + "/shop?directConnection=true&authSource=admin", "put user and password", 1},
+		{"mongodb://" + server.Addr + "/shop?directConnection=true", "role read", 1},
+		{"mongodb://reader:secret@" + server.Addr + "/?directConnection=maybe", "write mongodb://", 1},
+		{"mongodb://reader:secret@127.0.0.1:1/?directConnection=true", "is the server running", 10},
+		{"mongodb://reader:secret@" + server.Addr + "/empty?directConnection=true&authSource=admin", "role read", 1},
+	} {
+		e := cinch(t, "plan", c.url)
+		if e.code != c.code || !strings.Contains(e.err, c.says) || strings.Contains(e.err, "secret") || strings.Contains(e.err, "wrong@") {
+			t.Errorf("%s ended with %d: %s", c.url, e.code, e.err)
+		}
+	}
+}
+
+func choosesPair(r plan.Report) bool {
+	o := r.Groups[0].Chosen()
+	return o != nil && strings.HasPrefix(o.Name, "pair ")
+}
