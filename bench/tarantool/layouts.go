@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// layout is one way to store documents.
+type layout struct {
+	name    string
+	through string // how clients write: "" directly, forward, router
+	setting string // of the router's rule, or the packer's; "": none
+	dict    bool   // with the dictionary
+	trigger string // options of cinch.trigger in the server, in Lua; "": none
+	lazy    bool   // written raw, packed afterwards, read through a router
+}
+
+const rawSetting = "raw"
+
+// layouts are measured in this order; the first is what memory is compared with.
+var layouts = []layout{
+	{name: "raw"},
+	{name: "raw, forwarder", through: "forward"},
+	{name: "raw, router", through: "router", setting: rawSetting},
+	{name: "storage lz4", trigger: "{codec = 'lz4'}"},
+	{name: "storage zstd-3", trigger: "{codec = 'zstd', level = 3}"},
+	{name: "router lz4", through: "router", setting: "lz4"},
+	{name: "router zstd-3", through: "router", setting: "zstd-3"},
+	{name: "router zlib-6", through: "router", setting: "zlib-6"},
+	{name: "router zstd-1 + dictionary", through: "router", setting: "zstd-1", dict: true},
+	{name: "router zstd-3 + dictionary", through: "router", setting: "zstd-3", dict: true},
+	{name: "router zstd-9 + dictionary", through: "router", setting: "zstd-9", dict: true},
+	{name: "lazy zstd-3 + dictionary", setting: "zstd-3", dict: true, lazy: true},
+}
+
+const (
+	seed       = 1
+	space      = "docs"
+	memtxBytes = 1 << 30
+	trainOn    = 4000     // documents, of other operators than those that are measured
+	dictBytes  = 16 << 10 // of a search over 4 to 112 KiB this was the best
+	makeSpace  = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
+    s:create_index('pk', {if_not_exists = true})`
+)
+
+// train makes the dictionary.
+func (b *bench) train(g *telecom.Generator) error {
+	var samples [][]byte
+	for n := range trainOn {
+		samples = append(samples, g.Append(nil, telecom.Trained(n), n))
+	}
+	o := dict.TrainOptions{Size: dictBytes, Level: 3}
+	if _, ok := libzstd.New(); ok {
+		o.Algorithm, o.External = dict.External, libzstd.Train
+	}
+	d, err := dict.Train(samples, o)
+	if err != nil {
+		return err
+	}
+	b.dict, b.dictNumber = filepath.Join(b.work, "subscribers.dict"), d.Number()
+	return dict.Save(b.dict, d)
+}
+
+// stage is a layout at work.
+type stage struct {
+	layout  layout
+	b       *bench
+	server  *servers.Tarantool
+	between *servers.Process // router or forwarder; nil: none
+	target  string           // where clients write
+	reads   string           // where clients read what was written; "": nowhere without more
+	config  string           // the router's file
+}
+
+func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err error) {
+	s = &stage{layout: l, b: b}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	dir := filepath.Join(b.work, name)
+	if s.server, err = servers.Start(ctx, servers.Options{Dir: dir, Lua: makeSpace, Memory: memtxBytes, Core: core(serverCore)}); err != nil {
+		return s, err
+	}
+	s.target, s.reads = s.server.Addr, s.server.Addr
+	switch {
+	case l.trigger != "":
+		s.reads = "" // in this layout stored functions open what is read
+		const lua = `local module, options = ...
+			box.space.docs:before_replace(loadstring(module)().trigger({'body'}, loadstring('return ' .. options)())) return true`
+		_, err = servers.Eval[bool](ctx, s.server, lua, storetarantool.Module, l.trigger)
+	case l.through == "forward":
+		err = s.startForward(ctx)
+	case l.setting != "":
+		err = s.startRouter(ctx)
+	}
+	return s, err
+}
+
+func (s *stage) stop() {
+	s.between.Stop()
+	if s.server != nil {
+		s.server.Stop()
+		_ = os.RemoveAll(s.server.Dir)
+	}
+}
+
+func (s *stage) startForward(ctx context.Context) error {
+	addr, err := servers.FreeAddr()
+	if err != nil {
+		return err
+	}
+	s.target, s.reads = addr, addr
+	s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.forward, addr, s.server.Addr)
+	return err
+}
+
+// startRouter starts the gateway, and in the lazy layout only what reads go through.
+func (s *stage) startRouter(ctx context.Context) error {
+	addr, err := servers.FreeAddr()
+	if err != nil {
+		return err
+	}
+	if _, err := s.b.run(ctx, "tarantool", "init", "tarantool://"+s.server.Addr); err != nil {
+		return err
+	}
+	text, rule := "admin: {listen: off}\n", fmt.Sprintf("space: %s, field: body, setting: %s", space, s.layout.setting)
+	if s.layout.dict {
+		text += fmt.Sprintf("dictionaries: [{name: subscribers, file: %q}]\n", s.b.dict)
+		rule += ", dictionary: subscribers"
+	}
+	text += fmt.Sprintf("gateways: [{name: bench, protocol: tarantool, listen: %q, upstream: %q, rules: [{%s}]}]\n", addr, "tarantool://"+s.server.Addr, rule)
+	s.config = filepath.Join(s.server.Dir, "cinch.yaml")
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.cinch, "serve", "--config", s.config); err != nil {
+		return err
+	}
+	if s.reads = addr; !s.layout.lazy {
+		s.target = addr
+	}
+	return s.awaitReady()
+}
+
+// awaitReady waits until the router has read the schema, and has its dictionary in the server:
+// what it writes before is not sealed, or without.
+func (s *stage) awaitReady() error {
+	for range 1000 {
+		out := s.between.Output()
+		if strings.Contains(out, "schema was read") && (!s.layout.dict || strings.Contains(out, "the dictionaries that rules name are in the server")) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("the router is not ready:\n%s", s.between.Output())
+}

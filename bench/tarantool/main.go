@@ -1,0 +1,156 @@
+// Command tarantool measures layouts of field compression in Tarantool side by side, on the
+// same documents: memory, writes and reads a second, latency, CPU, replication, log and snapshot.
+//
+//	go run ./bench/tarantool [-short] [-pin=false]
+//
+//	clients ----------------------> server          raw, storage, lazy
+//	clients -> forward -----------> server          raw through a plain forwarder
+//	clients -> router (cinch serve) -> server       router
+//
+// Server, router, forwarder and replica are processes of their own. With -pin, the default,
+// server and clients (this process) share core 0, and what stands between them has core 1 for
+// itself. The tables in bench/results/tarantool.md and tarantool.csv are replaced.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
+)
+
+var (
+	writes  = flag.Int("writes", 100_000, "documents to write in the first round")
+	again   = flag.Int("again", 40_000, "documents to write in each further round, which is about time only")
+	rounds  = flag.Int("rounds", 3, "how often each layout is measured; times are medians")
+	users   = flag.Int("users", 10, "virtual users")
+	limit   = flag.Duration("limit", 30*time.Second, "how long a layout may take to write")
+	only    = flag.String("layouts", "", "names of layouts, separated by commas; empty: all")
+	pin     = flag.Bool("pin", true, "pin to cores, with taskset")
+	pinned  = flag.Bool("pinned", false, "we are pinned: set by the command itself")
+	short   = flag.Bool("short", false, "few documents, one round, and nothing is written: to see that it works")
+	results = flag.String("results", "bench/results", "where tables are written; empty: nowhere")
+	program = flag.String("cinch", "", "a cinch program; built from this tree if empty")
+)
+
+func main() {
+	flag.Parse()
+	if *short {
+		*writes, *rounds, *results = 3000, 1, ""
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if *pin && !*pinned {
+		err = runPinned(ctx)
+	} else {
+		err = run(ctx)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Cores, with -pin.
+const (
+	serverCore = 0 // server, replica, and clients
+	routerCore = 1 // what stands between
+)
+
+// runPinned starts this program again on the clients' core. Programs that it starts inherit that.
+func runPinned(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", fmt.Sprint(serverCore), self, "-pinned"}, os.Args[1:]...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has servers to stop
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("on core %d: %w", serverCore, err)
+	}
+	return nil
+}
+
+func core(n int) int {
+	if *pinned {
+		return n
+	}
+	return -1
+}
+
+// bench is what all layouts are measured with.
+type bench struct {
+	work, cinch, forward string
+	dict                 string // file
+	dictNumber           uint32
+	documents            []string
+}
+
+func run(ctx context.Context) (err error) {
+	b := &bench{cinch: *program}
+	if b.work, err = os.MkdirTemp("", "bench-tarantool-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.work)
+	if b.cinch == "" {
+		b.cinch = filepath.Join(b.work, "cinch")
+		if err := rig.Build(b.cinch, "./cmd/cinch"); err != nil {
+			return err
+		}
+	}
+	b.forward = filepath.Join(b.work, "forward")
+	if err := rig.Build(b.forward, "./bench/forward"); err != nil {
+		return err
+	}
+	g := telecom.NewGenerator(seed)
+	for n := range *writes + replicated {
+		b.documents = append(b.documents, string(g.Append(nil, telecom.Measured(n), n)))
+	}
+	if err := b.train(g); err != nil {
+		return err
+	}
+	chosen, err := chosenLayouts()
+	if err != nil {
+		return err
+	}
+	all := make([]measured, len(chosen))
+	for round := range *rounds {
+		for i, l := range chosen {
+			if err := b.measure(ctx, l, round, &all[i]); err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+			fmt.Fprintf(os.Stderr, "round %d, %s: %.0f writes/s\n", round+1, l.name, all[i].rounds[round].write.PerSec)
+		}
+	}
+	return b.publish(chosen, all)
+}
+
+func chosenLayouts() ([]layout, error) {
+	if *only == "" {
+		return layouts, nil
+	}
+	var chosen []layout
+	for _, name := range strings.Split(*only, ",") {
+		for _, l := range layouts {
+			if l.name == name {
+				chosen = append(chosen, l)
+			}
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, errors.New("-layouts names none of them")
+	}
+	return chosen, nil
+}
