@@ -50,6 +50,7 @@ can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 inte
 		Example: `  cinch pack redis://cache.internal --rule 'key=menu:*,setting=zstd-6' --dry-run
   cinch pack --config cinch.yaml --gateway cache --state pack.state --keys-per-second 5000
   cinch pack --config cinch.yaml --gateway cache --to zstd-9 --skip-idle-below 10m
+  cinch pack redis+cluster://node1.internal,node2.internal
   cinch pack redis://cache.internal --worker 2/3 --json`,
 		Args: whereUsage,
 		RunE: func(cmd *cobra.Command, args []string) error {

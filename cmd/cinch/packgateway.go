@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
@@ -135,6 +136,12 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	}
 	up := k.running.upstream
 	up.Stats = nil // not clients' traffic
+	if len(k.running.others) > 0 && k.running.dial == nil {
+		var err error
+		if up, err = firstAnswering(ctx, append([]gateway.Upstream{up}, k.running.others...)); err != nil {
+			return pack.Session{}, err
+		}
+	}
 	client := clientOptions(up)
 	if dial := k.running.dial; dial != nil {
 		client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }

@@ -70,7 +70,7 @@ func (o *whereOptions) take(args []string) error {
 	case o.url == "" && o.configFile == "":
 		return ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE")
 	case o.url != "" && !isStoreURL(o.url) && !isTarantoolURL(o.url):
-		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://…, unix:///path or tarantool://host:3301")
+		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://…, unix:///path, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name or tarantool://host:3301")
 	case isTarantoolURL(o.url) && len(o.dbs) > 0:
 		return ui.WithHint(errors.New("--db is for Redis"), "choose spaces by rules: --rule 'space=docs,field=body,setting=zstd-3'")
 	case o.gateway != "" && o.configFile == "":
@@ -83,6 +83,9 @@ func (o *whereOptions) take(args []string) error {
 
 // takeDB moves a database from the URL, where it is usual, to --db.
 func (o *whereOptions) takeDB() error {
+	if isSeveral(o.url) {
+		return nil
+	}
 	u, err := url.Parse(o.url)
 	if err != nil {
 		return errors.New("the URL can't be read") // not shown: it may hold a password
@@ -147,6 +150,9 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 		return nil, withCode(exitConfig, err)
 	}
 	w.name = up.String()
+	if isSeveral(w.gateway.Upstream) {
+		w.name = severalName(w.gateway.Upstream)
+	}
 	w.upstream, w.files, w.dbs = up, files, o.dbs
 	if err := w.connect(ctx); err != nil {
 		return nil, err
@@ -159,9 +165,17 @@ func (w *where) connect(ctx context.Context) (err error) {
 	if w.gateway.Protocol == config.Tarantool {
 		return w.connectTarantool(ctx)
 	}
+	servers, err := w.gateway.RedisServers()
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	up, err := firstServer(ctx, servers, w.upstream)
+	if err != nil {
+		return w.failure(err)
+	}
 	var dicts atomic.Pointer[nodeDicts]
 	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{
-		Client: clientOptions(w.upstream), DBs: w.dbs,
+		Client: clientOptions(up), DBs: w.dbs,
 		OnConnect: func(ctx context.Context, c *redis.Conn) error {
 			if d := dicts.Load(); d != nil {
 				return d.ensure(ctx, c)

@@ -21,7 +21,7 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 	}
 	defer access.Close()
 	dbs := o.dbs
-	if u, err := url.Parse(o.from[0]); err == nil && dbs == nil && len(u.Path) > 1 && u.Scheme != "unix" {
+	if u, err := url.Parse(o.from[0]); err == nil && dbs == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isSeveral(o.from[0]) {
 		dbs = []int{access.options.DB}
 	}
 	options := access.options
@@ -78,7 +78,7 @@ func planFailure(s *storeAccess, err error) error {
 // withoutDatabase takes the database off a URL: clients of a gateway select their own.
 func withoutDatabase(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme == "unix" {
+	if err != nil || u.Scheme == "unix" || isSeveral(rawURL) {
 		return rawURL
 	}
 	u.Path, u.RawQuery = "", ""

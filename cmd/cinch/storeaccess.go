@@ -39,18 +39,14 @@ func isStoreURL(s string) bool {
 			return true
 		}
 	}
-	return false
+	return isSeveral(s)
 }
 
 // openStore connects to the store at the URL.
 func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	name := redactURL(rawURL)
-	o, err := redis.ParseURL(rawURL)
+	o, err := accessOptions(ctx, rawURL)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err // the outer error repeats the URL with its password
-		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = storeTimeout, storeTimeout, storeTimeout
@@ -68,7 +64,32 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	return s, nil
 }
 
+// accessOptions say how to connect to the store.
+func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
+	if isSeveral(rawURL) {
+		servers, err := severalServers(rawURL)
+		if err != nil {
+			return nil, err
+		}
+		up, err := firstServer(ctx, servers, servers.Hosts[0])
+		if err != nil {
+			return nil, withCode(exitUnreachable, ui.WithHint(err, "are the servers running, and can they be reached from here?"))
+		}
+		o := clientOptions(up)
+		return &o, nil
+	}
+	o, err := redis.ParseURL(rawURL)
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // the outer error repeats the URL with its password
+	}
+	return o, err
+}
+
 func redactURL(rawURL string) string {
+	if isSeveral(rawURL) {
+		return severalName(rawURL)
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "the store"
@@ -85,11 +106,18 @@ func (s *storeAccess) Close() {
 
 // value reads the string at key, or a field of the hash there. No such key is an error.
 func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, error) {
-	cmd, what := s.client.Get(ctx, key), fmt.Sprintf("key %q", key)
+	what := fmt.Sprintf("key %q", key)
 	if field != "" {
-		cmd, what = s.client.HGet(ctx, key, field), fmt.Sprintf("field %q of key %q", field, key)
+		what = fmt.Sprintf("field %q of key %q", field, key)
 	}
-	b, err := cmd.Bytes()
+	b, err := get(ctx, s.client, key, field)
+	if addr, moved := redis.IsMovedError(err); moved { // a node of a cluster, which knows whose it is
+		o := s.options
+		o.Addr = addr
+		owner := redis.NewClient(&o)
+		defer owner.Close()
+		b, err = get(ctx, owner, key, field)
+	}
 	switch {
 	case errors.Is(err, redis.Nil):
 		return nil, ui.WithHint(fmt.Errorf("%s: no %s", s.name, what), "the database is the number at the end of the URL: redis://host:6379/0")
@@ -99,6 +127,13 @@ func (s *storeAccess) value(ctx context.Context, key, field string) ([]byte, err
 		return nil, s.failure(err)
 	}
 	return b, nil
+}
+
+func get(ctx context.Context, c *redis.Client, key, field string) ([]byte, error) {
+	if field != "" {
+		return c.HGet(ctx, key, field).Bytes()
+	}
+	return c.Get(ctx, key).Bytes()
 }
 
 // failure tells an answer of the server from a server that gives none.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// A store may be written as several servers, as the upstream of a gateway may:
+// redis+cluster://node,node,… and redis+sentinel://sentinel,sentinel,…/name. Commands that
+// look into the store begin at one server: a node that answers, whose cluster is found from
+// there, or the primary that the Sentinels name.
+
+// isSeveral tells such a URL. Its path is no database.
+func isSeveral(rawURL string) bool {
+	scheme, _, found := strings.Cut(rawURL, "://")
+	base, _, several := strings.Cut(scheme, "+")
+	return found && several && (base == "redis" || base == "rediss")
+}
+
+// severalServers reads the URL.
+func severalServers(rawURL string) (config.RedisServers, error) {
+	g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
+	return g.RedisServers()
+}
+
+// severalName is the URL without credentials.
+func severalName(rawURL string) string {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+}
+
+// lookTime bounds the questions to one server on the way to the store.
+const lookTime = 2 * time.Second
+
+// firstServer is where to begin. like has TLS settings for all.
+func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
+	hosts := alike(like, slices.Clone(servers.Hosts))
+	switch servers.Kind {
+	case config.Sentinel:
+		return primaryOf(ctx, servers, hosts)
+	case config.Cluster:
+		return firstAnswering(ctx, hosts)
+	}
+	return hosts[0], nil // who goes on finds out
+}
+
+// firstAnswering is the first node of a cluster that works.
+func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
+	var errs []error
+	for _, up := range nodes {
+		up.Stats = nil
+		err := answers(ctx, up)
+		if err == nil {
+			return up, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", up.Address, err))
+	}
+	return gateway.Upstream{}, errors.Join(errs...)
+}
+
+// answers asks for anything: what the server says is for others to judge, but a node that
+// loads or has lost its cluster has nothing to tell.
+func answers(ctx context.Context, up gateway.Upstream) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	o := clientOptions(up)
+	client := redis.NewClient(&o)
+	defer client.Close()
+	err := client.ClusterInfo(ctx).Err()
+	var answer redis.Error
+	if errors.As(err, &answer) && !redis.HasErrorPrefix(err, "LOADING") {
+		return nil
+	}
+	return err
+}
+
+var errNoPrimary = errors.New("the Sentinels know no primary of that name")
+
+// primaryOf asks the Sentinels in order, and the server that they name for its role: they may
+// speak of an older time.
+func primaryOf(ctx context.Context, servers config.RedisServers, hosts []gateway.Upstream) (gateway.Upstream, error) {
+	var errs []error
+	for _, sentinel := range hosts {
+		up, err := primaryBy(ctx, servers, sentinel)
+		if err == nil {
+			return up, nil
+		}
+		errs = append(errs, fmt.Errorf("sentinel %s: %w", sentinel.Address, err))
+	}
+	return gateway.Upstream{}, errors.Join(errs...)
+}
+
+func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gateway.Upstream) (up gateway.Upstream, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	sentinel.Stats, sentinel.User, sentinel.Password = nil, servers.SentinelUser, servers.SentinelPassword
+	o := clientOptions(sentinel)
+	asked := redis.NewSentinelClient(&o)
+	defer asked.Close()
+	addr, err := asked.GetMasterAddrByName(ctx, servers.Master).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(addr) != 2 {
+		return up, fmt.Errorf("%w: %s", errNoPrimary, servers.Master)
+	}
+	if err != nil {
+		return up, err
+	}
+	up = servers.Hosts[0]
+	up.TLS, up.Stats = sentinel.TLS, nil
+	up.Host, up.Address = addr[0], net.JoinHostPort(addr[0], addr[1])
+	po := clientOptions(up)
+	primary := redis.NewClient(&po)
+	defer primary.Close()
+	role, err := primary.Do(ctx, "ROLE").Slice()
+	var answer redis.Error
+	switch {
+	case errors.As(err, &answer): // nobody may ask: writes will tell
+		return up, nil
+	case err != nil:
+		return up, err
+	case len(role) == 0 || role[0] != "master":
+		return up, fmt.Errorf("%w: %s is none (yet)", errNoPrimary, up.Address)
+	}
+	return up, nil
+}
