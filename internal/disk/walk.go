@@ -3,60 +3,35 @@ package disk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cinch-layer/cinch/codec"
 )
 
-// Options say what to compute. Either ZFS or Btrfs is given, with one or more settings,
-// which all get the same records, so that they can be compared even where a sample is small.
-type Options struct {
-	Engine   *codec.Engine
-	ZFS      []ZFS
-	Btrfs    []Btrfs
-	Sample   int // records (of btrfs: chunks of 512 KiB) that are computed; 0: all
-	Seed     uint64
-	Progress func(done float64, what string)
+// walk goes over the files twice: it counts records, and then computes those of the sample.
+type walk struct {
+	o     Options
+	ctx   context.Context
+	path  string
+	btrfs bool // the files are on btrfs, and computed for btrfs
+	c     *compressor
+	r     Result
+	total int64 // bytes of all files, as counted
+	names map[uint64]struct{}
+
+	step, next float64 // every so many records one is computed
+	seen       float64
+	done       int64 // bytes
+	buf        []byte
+	begin      [btrfsUnit]byte
+	sums       []sum
 }
 
-// Estimate is what one setting would make of the files. Its JSON is a contract: fields are
-// added, never renamed.
-type Estimate struct {
-	Setting   string  `json:"setting"`
-	Logical   int64   `json:"logical_bytes"`  // what is compressed: without holes
-	Physical  int64   `json:"physical_bytes"` // of data
-	Metadata  int64   `json:"metadata_bytes,omitempty"`
-	Ratio     float64 `json:"ratio"`                  // as the filesystem's own tool counts it
-	Margin    float64 `json:"ratio_margin,omitempty"` // 95 %; 0: all was computed
-	Printed   string  `json:"printed"`                // what that tool would print
-	RaidBytes int64   `json:"raidz_bytes,omitempty"`
-}
-
-// Result is what is known of the files.
-type Result struct {
-	Files     int64      `json:"files"`
-	Bytes     int64      `json:"bytes"` // lengths of the files
-	Records   int64      `json:"records"`
-	Computed  int64      `json:"computed_records"`
-	Unread    int64      `json:"unread_files,omitempty"`
-	Estimates []Estimate `json:"estimates"`
-}
-
-// ErrEmpty: there is no file with data in it.
-var ErrEmpty = errors.New("no data")
-
-// Compute walks over the files below a path. Directories and files that can't be read are
-// counted; other filesystems mounted below are left out.
-func Compute(ctx context.Context, path string, o Options) (*Result, error) {
-	w := &walk{o: o, ctx: ctx, c: &compressor{engine: o.Engine}}
+func newWalk(ctx context.Context, path string, o Options) (*walk, error) {
 	for i := range o.ZFS {
 		if err := o.ZFS[i].Prepare(); err != nil {
 			return nil, err
@@ -67,127 +42,188 @@ func Compute(ctx context.Context, path string, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	w.sums = make([]sum, len(o.ZFS)+len(o.Btrfs))
-	var records int64
-	err := w.each(path, func(_ string, size int64) error {
-		w.r.Files++
-		w.r.Bytes += size
-		records += (size + int64(w.unit(size)) - 1) / int64(w.unit(size))
-		return nil
-	})
+	real, err := filepath.EvalSymlinks(path) // a data directory often is a link
 	if err != nil {
 		return nil, err
 	}
-	if records == 0 {
-		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
-	}
-	w.step = 1
-	if o.Sample > 0 && int64(o.Sample) < records {
-		w.step = float64(records) / float64(o.Sample)
-		w.next = w.step * rand.New(rand.NewPCG(0x6469736b, o.Seed)).Float64()
-	}
-	w.r.Unread = 0
-	if err := w.each(path, w.file); err != nil {
-		return nil, err
-	}
-	w.finish()
-	return &w.r, nil
+	return &walk{
+		o: o, ctx: ctx, path: real, btrfs: len(o.Btrfs) > 0 && onBtrfs(real),
+		c: &compressor{engine: o.Engine}, sums: make([]sum, len(o.ZFS)+len(o.Btrfs)),
+	}, nil
 }
 
-type walk struct {
-	o   Options
-	ctx context.Context
-	c   *compressor
-	r   Result
-
-	step, next float64 // every so many records one is computed
-	seen       float64
-	done       int64 // bytes
-	buf        []byte
-	begin      [btrfsUnit]byte
-	sums       []sum
-}
-
-// sum is of one setting. The error of a systematic sample is estimated from the
-// differences between neighbours, as files go over into each other.
-type sum struct {
-	logical, physical, raid float64
-	pairs                   [][2]float32 // of each computed record, when it is a sample
-}
-
-func (w *walk) each(path string, f func(name string, size int64) error) error {
+// each opens all regular files with something in them, and reports what it leaves out.
+func (w *walk) each(do func(f *os.File, st *syscall.Stat_t) error) error {
 	var device uint64
-	return filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
+	w.names = map[uint64]struct{}{}
+	return filepath.WalkDir(w.path, func(name string, e fs.DirEntry, err error) error {
 		if ctxErr := w.ctx.Err(); ctxErr != nil {
 			return ctxErr
 		}
-		if err != nil && name == path {
+		switch {
+		case err != nil && name == w.path:
 			return err
-		}
-		if err != nil {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
 			w.r.Unread++
 			return nil
-		}
-		if e.IsDir() {
-			var st unix.Stat_t
-			if unix.Lstat(name, &st) == nil {
-				if name == path {
-					device = st.Dev
-				} else if st.Dev != device {
-					return fs.SkipDir
-				}
-			}
+		case e.Type()&fs.ModeSymlink != 0:
+			w.r.Links++
+			return nil
+		case e.IsDir():
+			return w.directory(name, e, &device)
+		case !e.Type().IsRegular():
 			return nil
 		}
-		info, err := e.Info()
-		if err != nil || !e.Type().IsRegular() || info.Size() == 0 {
-			return nil
-		}
-		return f(name, info.Size())
+		return w.open(name, do)
 	})
 }
 
-// unit is how many bytes of a file are computed together.
-func (w *walk) unit(size int64) int {
-	if len(w.o.ZFS) > 0 {
-		return w.o.ZFS[0].fileRecord(size)
+func (w *walk) directory(name string, e fs.DirEntry, device *uint64) error {
+	info, err := e.Info()
+	if err != nil {
+		return nil // gone
 	}
-	return btrfsChunk
+	here := uint64(info.Sys().(*syscall.Stat_t).Dev)
+	if name == w.path {
+		*device = here
+	}
+	if here != *device {
+		w.r.Mounts++
+		return fs.SkipDir
+	}
+	return nil
 }
 
-func (w *walk) file(name string, size int64) error {
-	if w.o.Progress != nil {
-		w.o.Progress(float64(w.done)/float64(max(w.r.Bytes, 1)), filepath.Base(name))
+// open opens a file, which may have become something else: not to wait for a pipe's writer,
+// and not to follow a link.
+func (w *walk) open(name string, do func(f *os.File, st *syscall.Stat_t) error) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	w.done += size
-	f, err := os.Open(name)
 	if err != nil {
 		w.r.Unread++
 		return nil
 	}
 	defer f.Close()
-	unit := int64(w.unit(size))
-	states := make([]btrfsFile, len(w.o.Btrfs))
-	for i := range states {
-		states[i].size = size
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil
 	}
-	for at := int64(0); at < size; at += unit {
+	st := info.Sys().(*syscall.Stat_t)
+	if st.Nlink > 1 {
+		if _, known := w.names[uint64(st.Ino)]; known {
+			return nil
+		}
+		w.names[uint64(st.Ino)] = struct{}{}
+	}
+	err = do(f, st)
+	var failed *fs.PathError
+	if errors.As(err, &failed) { // while reading: the rest is as good as ever
+		w.r.Unread++
+		return nil
+	}
+	return err
+}
+
+// count counts the records of a file.
+func (w *walk) count(f *os.File, st *syscall.Stat_t) error {
+	if w.known(f, st) {
+		return nil
+	}
+	return w.records(f, st, func(int64) error {
+		w.r.Records++
+		return nil
+	})
+}
+
+// known counts a file, and says that no record of it has to be computed: it is never
+// compressed.
+func (w *walk) known(f *os.File, st *syscall.Stat_t) bool {
+	w.r.Files++
+	w.r.Bytes += st.Size
+	w.r.Allocated += st.Blocks * 512
+	if !w.btrfs {
+		return false
+	}
+	n, ok := fixed(f)
+	if ok {
+		w.r.Fixed++
+		w.r.FixedSize += n
+	}
+	return ok
+}
+
+// unit is how many bytes of a file are computed together.
+func (w *walk) unit(size int64) int64 {
+	if len(w.o.ZFS) > 0 {
+		return int64(w.o.ZFS[0].fileRecord(size))
+	}
+	return btrfsChunk
+}
+
+// records calls do with the place of each record that has data in it: a file may have holes
+// by the terabyte.
+func (w *walk) records(f *os.File, st *syscall.Stat_t, do func(at int64) error) error {
+	unit := w.unit(st.Size)
+	sparse := st.Blocks*512 < st.Size
+	for at := int64(0); at < st.Size; at += unit {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
+		if sparse {
+			data, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+			switch {
+			case errors.Is(err, unix.ENXIO):
+				return nil
+			case err == nil:
+				at = data - data%unit
+			default:
+				sparse = false // the filesystem knows of no holes
+			}
+		}
+		if err := do(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file computes the records of a file that are in the sample.
+func (w *walk) file(f *os.File, st *syscall.Stat_t) error {
+	w.done += st.Size
+	if w.known(f, st) {
+		return nil
+	}
+	unit := w.unit(st.Size)
+	states := make([]btrfsFile, len(w.o.Btrfs))
+	for i := range states {
+		states[i].size = st.Size
+	}
+	w.show(f, st.Size, 0)
+	return w.records(f, st, func(at int64) error {
 		w.r.Records++
 		take := w.seen >= w.next
 		w.seen++
 		if !take {
-			continue
+			return nil
 		}
 		w.next += w.step
-		w.r.Computed++
-		if err := w.record(f, at, min(unit, size-at), unit, states); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := w.record(f, at, min(unit, st.Size-at), unit, states); err != nil {
+			return err
 		}
+		w.r.Computed++
+		w.show(f, st.Size, at)
+		return nil
+	})
+}
+
+func (w *walk) show(f *os.File, size, at int64) {
+	if w.o.Progress != nil {
+		w.o.Progress(min(float64(w.done-size+at)/float64(max(w.total, 1)), 1), filepath.Base(f.Name()))
 	}
-	return nil
 }
 
 // record reads one record and computes all settings on it.
@@ -195,14 +231,12 @@ func (w *walk) record(f *os.File, at, n, unit int64, states []btrfsFile) error {
 	if int64(cap(w.buf)) < unit {
 		w.buf = make([]byte, unit)
 	}
-	data := w.buf[:n]
-	if got, err := f.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	} else if got < int(n) {
-		clear(data[got:]) // it was cut off while we look
-	}
 	full := w.buf[:unit]
-	clear(full[n:])
+	clear(full) // what was cut off while we look is zeros
+	data := full[:n]
+	if _, err := f.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
 	for i := range w.o.ZFS {
 		z := &w.o.ZFS[i]
 		b := z.record(w.c, full)
@@ -270,56 +304,4 @@ func dataOf(f *os.File, at, n int64) (list [][2]int64) {
 		from = hole
 	}
 	return list
-}
-
-func (s *sum) add(logical, physical int, step float64) {
-	s.logical += float64(logical) * step
-	s.physical += float64(physical) * step
-	if step > 1 {
-		s.pairs = append(s.pairs, [2]float32{float32(logical), float32(physical)})
-	}
-}
-
-// error is the standard error of physical/logical as a share of it.
-func (s *sum) error(step float64) float64 {
-	n := len(s.pairs)
-	if n < 3 || s.physical == 0 {
-		return 0
-	}
-	ratio, squares, before := s.physical/s.logical, 0.0, 0.0
-	var total float64
-	for i, p := range s.pairs {
-		residual := float64(p[1]) - ratio*float64(p[0])
-		if i > 0 {
-			squares += (residual - before) * (residual - before)
-		}
-		before = residual
-		total += float64(p[1])
-	}
-	variance := squares / 2 / float64(n-1) * (1 - 1/step)
-	return math.Sqrt(variance*float64(n)) / total
-}
-
-func (w *walk) finish() {
-	for i := range w.sums {
-		s := &w.sums[i]
-		e := Estimate{Logical: int64(s.logical), Physical: int64(s.physical), Margin: 1.96 * s.error(w.step), RaidBytes: int64(s.raid)}
-		if i < len(w.o.ZFS) {
-			z := &w.o.ZFS[i]
-			e.Setting = fmt.Sprintf("%s %dK/%d", z.Compression, z.Recordsize>>10, z.Ashift)
-			e.Metadata = z.metadata(w.r.Files, w.r.Records)
-			e.Ratio = float64(e.Logical+e.Metadata) / float64(max(e.Physical+e.Metadata, 1))
-			e.Printed = fmt.Sprintf("%.2fx", math.Floor(100*e.Ratio)/100)
-		} else {
-			b := &w.o.Btrfs[i-len(w.o.ZFS)]
-			e.Setting = b.Compression
-			if b.Force {
-				e.Setting += " force"
-			}
-			e.Ratio = float64(e.Logical) / float64(max(e.Physical, 1))
-			e.Printed = fmt.Sprintf("%.0f%%", 100/e.Ratio)
-		}
-		e.Margin *= e.Ratio
-		w.r.Estimates = append(w.r.Estimates, e)
-	}
 }
