@@ -86,6 +86,12 @@ func (s *Store) limit(ctx context.Context, of string) int {
 // order of the changes. An error means that nobody knows what was replaced.
 func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	out := make([]store.Outcome, len(changes))
+	if s.node.store.readOnly { // that was a promise
+		for i := range out {
+			out[i].Err = store.ErrReadOnly
+		}
+		return out, nil
+	}
 	if !s.node.store.ready.lua {
 		for i := range changes {
 			var err error

@@ -202,6 +202,31 @@ func TestReplaceDenied(t *testing.T) {
 	}
 }
 
+// Who promised to replace nothing can't, and has a replica opened.
+func TestReadOnly(t *testing.T) {
+	server := testenv.Redis(t)
+	_, c := openSpace(t, server, "")
+	must(t, c.Set(t.Context(), "s", "old", 0).Err())
+	for _, replica := range []bool{false, true} {
+		if replica {
+			must(t, c.ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+			must(t, c.ConfigSet(t.Context(), "replica-serve-stale-data", "yes").Err())
+		}
+		s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}, DBs: []int{0}, ReadOnly: true})
+		must(t, err)
+		defer s.Close()
+		space := s.Nodes()[0].Spaces()[0]
+		out, err := space.Replace(t.Context(), []store.Change{{Value: str("s", "old"), New: []byte("new")}})
+		must(t, err)
+		if n, err := space.Rebuild(t.Context(), [][]byte{[]byte("s")}); n != 0 || err != nil {
+			t.Errorf("rebuilt %d, %v", n, err)
+		}
+		if got := c.Get(t.Context(), "s").Val(); !errors.Is(out[0].Err, store.ErrReadOnly) || out[0].Replaced || got != "old" {
+			t.Errorf("%+v; the value is %q", out[0], got)
+		}
+	}
+}
+
 func TestReplaceOnReplica(t *testing.T) {
 	server := testenv.Redis(t)
 	s, c := openSpace(t, server, "")
