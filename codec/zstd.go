@@ -29,6 +29,7 @@ const goZstdIdleBytes = 80 << 20
 type GoZstd struct {
 	encoders idle[encoderKey, *zstd.Encoder]
 	decoders idle[*Dict, *goDecoder]
+	literals bool // are coded at all levels
 }
 
 type encoderKey struct {
@@ -50,6 +51,14 @@ func NewGoZstd() *GoZstd {
 	return z
 }
 
+// NewLiteralGoZstd returns zstd in pure Go that codes literals also where the fastest level finds
+// no matches, as in columns of numbers and names.
+func NewLiteralGoZstd() *GoZstd {
+	z := NewGoZstd()
+	z.literals = true
+	return z
+}
+
 // Name returns "go".
 func (z *GoZstd) Name() string { return "go" }
 
@@ -65,7 +74,7 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 	enc, ok := z.encoders.take(key)
 	if !ok {
 		var err error
-		if enc, err = newGoEncoder(key); err != nil {
+		if enc, err = newGoEncoder(key, z.literals); err != nil {
 			return dst, fmt.Errorf("%w: %w", ErrDictionary, err)
 		}
 	}
@@ -113,13 +122,16 @@ func goEncoderBytes(key encoderKey) int {
 	return tables + goWindow(key.level) + 256<<10
 }
 
-func newGoEncoder(key encoderKey) (*zstd.Encoder, error) {
+func newGoEncoder(key encoderKey, literals bool) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(key.level),
 		zstd.WithWindowSize(goWindow(key.level)),
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false),
+	}
+	if literals {
+		options = append(options, zstd.WithAllLitEntropyCompression(true))
 	}
 	switch d := key.dict; {
 	case d == nil:

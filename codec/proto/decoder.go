@@ -1,0 +1,86 @@
+package proto
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Decoder opens one message after another. It is not safe for concurrent use, and keeps nothing of
+// a message but room.
+type Decoder struct {
+	restore
+	engine  *codec.Engine
+	columns []byte
+}
+
+// NewDecoder returns a decoder. Of the options only the engine matters.
+func NewDecoder(o Options) *Decoder {
+	o.setDefaults()
+	return &Decoder{engine: o.Engine}
+}
+
+// Append appends the message that src holds to dst, which must not overlap src. It may become
+// maxSize bytes long and not one more. On an error dst is returned as it was; the error wraps
+// [ErrCorrupt], [ErrTooLarge] or [ErrStream].
+func (d *Decoder) Append(dst, src []byte, maxSize int) ([]byte, error) {
+	h, rest, err := parseHeader(src, maxSize)
+	if err != nil {
+		return dst, err
+	}
+	if h.form == formPlain {
+		out, err := d.engine.Decompress(dst, rest, h.codec, h.raw, nil)
+		if err != nil {
+			return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		return out, nil
+	}
+	defer d.shrink(h.raw)
+	if err := d.unpack(h, rest); err != nil {
+		return dst, err
+	}
+	out, err := d.run(dst, d.columns, h.raw)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
+		return dst, fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	return out, nil
+}
+
+func (d *Decoder) shrink(n int) {
+	if n > keptBytes {
+		d.restore, d.columns = restore{}, nil
+	}
+}
+
+// unpack puts the sections together in d.columns.
+func (d *Decoder) unpack(h header, rest []byte) error {
+	d.columns = d.columns[:0]
+	for len(d.columns) < h.columns {
+		v, ok := take(&rest)
+		n := v >> 1
+		if !ok || n == 0 || n > uint64(h.columns-len(d.columns)) {
+			return fmt.Errorf("%w: section", ErrCorrupt)
+		}
+		size, id := n, codec.Raw
+		if v&1 != 0 {
+			id = h.codec
+			size, ok = take(&rest)
+		}
+		if !ok || size > uint64(len(rest)) {
+			return fmt.Errorf("%w: section", ErrCorrupt)
+		}
+		var err error
+		if d.columns, err = d.engine.Decompress(d.columns, rest[:size], id, int(n), nil); err != nil {
+			return fmt.Errorf("%w: section: %w", ErrCorrupt, err)
+		}
+		rest = rest[size:]
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: %d bytes behind the last section", ErrCorrupt, len(rest))
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package proto
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// transform is the encoder's model with what it needs to find values again, and the columns
+// that it fills.
+type transform struct {
+	model
+	src      []byte
+	fields   []field  // a stack
+	counts   []uint32 // of the fields in each run, a stack
+	runsHere []run    // of the message that is scanned
+	found    []uint32
+	mask     uint32
+	defs     []byte
+	cols     [][columns][]byte
+}
+
+// run takes a message apart. It reports false if the message is no protobuf that it can do.
+func (e *transform) run(src []byte) bool {
+	e.reset(len(src))
+	e.src, e.fields, e.counts, e.defs = src, e.fields[:0], e.counts[:0], e.defs[:0]
+	log := min(max(bits.Len(uint(len(src))/32), 6), 16)
+	e.found, e.mask = cleared(e.found, 1<<log), 1<<log-1
+	for i := range e.cols {
+		for j := range e.cols[i] {
+			e.cols[i][j] = e.cols[i][j][:0]
+		}
+	}
+	e.room()
+	_, ok := e.message(0, 0, len(src), 0, 0)
+	e.src = nil
+	return ok
+}
+
+// room makes columns for all nodes.
+func (e *transform) room() {
+	for len(e.cols) < len(e.nodes) {
+		e.cols = append(e.cols, [columns][]byte{})
+	}
+}
+
+func (e *transform) put(n uint16, col int, v uint64) {
+	c := &e.cols[n][col]
+	if v < 0x80 {
+		*c = append(*c, byte(v))
+		return
+	}
+	*c = binary.AppendUvarint(*c, v)
+}
+
+// message codes the content of a message of node n, and returns the value that it begins with.
+// If known is not 0 the decoder knows that value already. Unless it returns true nothing has
+// been coded.
+func (e *transform) message(n uint16, from, to, depth int, known uint32) (key uint32, ok bool) {
+	if depth >= maxDepth {
+		return 0, false
+	}
+	fields, counts := len(e.fields), len(e.counts)
+	number, isNew, ok := e.scan(n, from, to)
+	if !ok {
+		return 0, false
+	}
+	s := e.shapes[e.nodes[n].shapes[number]]
+	if isNew {
+		e.room()
+		e.put(n, colShapes, 0)
+		e.define(s)
+	} else {
+		e.put(n, colShapes, uint64(number+1)<<1)
+	}
+	key = e.runsOf(s, fields, counts, depth, known)
+	e.fields, e.counts = e.fields[:fields], e.counts[:counts]
+	return key, true
+}
+
+func (e *transform) define(s shape) {
+	e.defs = binary.AppendUvarint(e.defs, uint64(s.to-s.from))
+	for _, r := range e.runs[s.from:s.to] {
+		x := &e.nodes[r.node]
+		d := uint64(x.field)<<4 | uint64(x.wire)<<1
+		if r.many {
+			d |= 1
+		}
+		e.defs = binary.AppendUvarint(e.defs, d)
+	}
+}
+
+// runsOf codes the fields of a message, which lie on the stack from at on, and their counts.
+func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key uint32) {
+	var last uint32
+	for i := range s.to - s.from {
+		r, count := e.runs[s.from+i], e.counts[counts+int(i)]
+		if r.many {
+			e.put(r.node, colCounts, uint64(count))
+		}
+		to := at + int(count)
+		if e.nodes[r.node].wire == wireBytes {
+			var first uint32
+			if first, last = e.valuesOf(r.node, at, to, depth, last, known); i == 0 {
+				key = first
+			}
+			at = to
+		}
+		for ; at < to; at++ {
+			e.number(r.node, uint64(e.fields[at]))
+		}
+		known = 0
+	}
+	return key
+}
+
+// valuesOf codes a run of values of node n. It returns the first one, and the last one that was
+// kept in this message.
+func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
+	a, b := e.nodes[n].first, last
+	for i := at; i < to; i++ {
+		f := e.fields[i]
+		v := known
+		if known == 0 {
+			if e.nodes[n].off {
+				e.inFull(n, f, depth, 0)
+				continue
+			}
+			guessed := false
+			if v, guessed = e.value(n, f, depth, a, b); !guessed {
+				b = v
+			}
+		}
+		if i == at {
+			e.nodes[n].first, first = v, v
+		}
+		if v != 0 {
+			last = v
+		}
+		a, known = v, 0
+	}
+	return first, last
+}
+
+// value codes a value, and returns it if it may be named from now on.
+func (e *transform) value(n uint16, f field, depth int, a, b uint32) (id uint32, guessed bool) {
+	src := e.src[f.from():f.to()]
+	guess := e.guess(n, *e.entry(n, a, b), a)
+	x := &e.nodes[n]
+	if s := e.spans[guess]; guess != 0 && int(s.len) == len(src) && string(e.src[s.off:s.off+uint32(s.len)]) == string(src) {
+		x.hits++
+		x.tried(true)
+		return guess, true
+	}
+	hits := uint64(x.hits) << opBits
+	x.hits = 0
+	var hash uint32
+	if len(src) <= maxValueBytes {
+		hash = hashOf(src)
+		id, _ = e.find(hash, src)
+	}
+	found := id != 0
+	if found {
+		id = e.name(n, f, id, e.bonds[guess].key, hits)
+	} else {
+		id = e.fresh(n, f, depth, guess, hash, hits)
+	}
+	e.learn(n, id, a, b, found)
+	return id, false
+}
+
+// name codes a value that is known, and returns the one that it is from now on.
+func (e *transform) name(n uint16, f field, id, key uint32, hits uint64) uint32 {
+	switch own := e.bonds[id].key; {
+	case e.spans[id].node != n:
+		e.put(n, colOps, hits|opNamedOtherwise)
+		e.put(n, colRefs, 1)
+		e.put(n, colRefs, uint64(len(e.spans))-uint64(id))
+		return e.note(n, f, 0, e.bonds[id].hash)
+	case own == key:
+		e.put(n, colOps, hits|opNamed)
+	case own == 0:
+		e.put(n, colOps, hits|opNamedOtherwise)
+		e.put(n, colRefs, 0)
+	default:
+		e.put(n, colOps, hits|opNamedOtherwise)
+		e.put(n, colRefs, uint64(e.bonds[own].at)+2)
+	}
+	e.put(n, colRefs, uint64(e.bonds[id].at))
+	return id
+}
+
+// fresh codes a value in full that is not known.
+func (e *transform) fresh(n uint16, f field, depth int, guess, hash uint32, hits uint64) uint32 {
+	known := e.bonds[guess].key
+	if known != 0 && e.beginsWith(f, known) {
+		e.put(n, colOps, hits|opNewKeyKnown)
+	} else {
+		known = 0
+		e.put(n, colOps, hits) // opNew
+	}
+	return e.note(n, f, e.inFull(n, f, depth, known), hash)
+}
+
+// beginsWith tells whether a value's first field is the key.
+func (e *transform) beginsWith(f field, key uint32) bool {
+	s := e.spans[key]
+	src := e.src[f.from():f.to()]
+	tag, size := uvarint(src)
+	if size == 0 || tag != uint64(e.nodes[s.node].field)<<3|wireBytes {
+		return false
+	}
+	n, more := uvarint(src[size:])
+	return more != 0 && n == uint64(s.len) && bytes.HasPrefix(src[size+more:], e.src[s.off:s.off+uint32(s.len)])
+}
+
+// inFull codes the content of a value and returns its key.
+func (e *transform) inFull(n uint16, f field, depth int, known uint32) (key uint32) {
+	src := e.src[f.from():f.to()]
+	x := &e.nodes[n]
+	if known != 0 || x.parsed*4 >= x.opaque && maybeMessage(src) {
+		if key, ok := e.message(n, int(f.from()), int(f.to()), depth+1, known); ok {
+			e.nodes[n].parsed++
+			return key
+		}
+	}
+	e.nodes[n].opaque++
+	e.put(n, colShapes, uint64(len(src))<<1|1)
+	text := &e.cols[n][colText]
+	*text = append(*text, src...)
+	return 0
+}
+
+// maybeMessage sorts out text: tags and lengths of messages are mostly control characters.
+func maybeMessage(b []byte) bool {
+	if len(b) < 2 {
+		return false
+	}
+	for _, c := range b[:min(len(b), 16)] {
+		if c < ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+// note keeps a value, and lets it be found.
+func (e *transform) note(n uint16, f field, key, hash uint32) uint32 {
+	src := e.src[f.from():f.to()]
+	id := e.keep(n, int(f.from()), len(src), key)
+	if id == 0 {
+		return 0
+	}
+	e.bonds[id].hash = hash
+	if _, entry := e.find(hash, src); entry != nil {
+		*entry = id
+	}
+	return id
+}
+
+// probes bounds how far a value is looked for.
+const probes = 16
+
+// find returns the value that has these bytes, or 0, and the entry for it, nil if there is no room.
+func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
+	for i := range uint32(probes) {
+		entry = &e.found[(hash+i)&e.mask]
+		if *entry == 0 || e.bonds[*entry].hash == hash && e.is(*entry, b) {
+			return *entry, entry
+		}
+	}
+	return 0, nil
+}
+
+func (e *transform) is(id uint32, b []byte) bool {
+	s := e.spans[id]
+	return string(e.src[s.off:s.off+uint32(s.len)]) == string(b)
+}
+
+// hashOf takes all of a short value, and of a longer one 32 bytes from four places.
+func hashOf(b []byte) uint32 {
+	n := len(b)
+	h := uint64(n) * 0x9E3779B97F4A7C15
+	if n >= 8 {
+		le := binary.LittleEndian
+		h = mix(h^le.Uint64(b), 0xA0761D6478BD642F^le.Uint64(b[n-8:]))
+		if n > 16 {
+			mid := n/2 - 8
+			h ^= mix(le.Uint64(b[mid:])^0x8EBC6AF09C88C6E3, 0x589965CC75374CC3^le.Uint64(b[mid+8:]))
+		}
+	} else {
+		var rest uint64
+		for _, c := range b {
+			rest = rest<<8 | uint64(c)
+		}
+		h = mix(h^rest, 0xE7037ED1A0B428DB)
+	}
+	return uint32(h ^ h>>32)
+}
+
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
+}
+
+// number codes a number of node n.
+func (e *transform) number(n uint16, v uint64) {
+	x := &e.nodes[n]
+	switch x.way() {
+	case wayOwn:
+		if x.wire == wire32 {
+			e.put(n, colNumbers, uint64(zigzag32(uint32(v)-uint32(x.prev))))
+		} else {
+			e.put(n, colNumbers, zigzag(v-x.prev))
+		}
+	case wayLast:
+		e.put(n, colNumbers, zigzag(v-e.last[x.wire]))
+	case wayPlain:
+		e.plainNumber(n, v)
+	case wayDecimal:
+		digits, u := decimal(v)
+		kinds := &e.cols[n][colKinds]
+		*kinds = append(*kinds, byte(digits))
+		if digits == notDecimal {
+			text := &e.cols[n][colText]
+			*text = binary.LittleEndian.AppendUint64(*text, v)
+		} else {
+			e.put(n, colNumbers, u)
+		}
+	}
+	e.count(x, v)
+}
+
+func (e *transform) plainNumber(n uint16, v uint64) {
+	numbers := &e.cols[n][colNumbers]
+	switch e.nodes[n].wire {
+	case wire64:
+		*numbers = binary.LittleEndian.AppendUint64(*numbers, v)
+	case wire32:
+		*numbers = binary.LittleEndian.AppendUint32(*numbers, uint32(v))
+	default:
+		e.put(n, colNumbers, v)
+	}
+}

@@ -1,0 +1,186 @@
+package proto
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Options say what compresses. The zero value is the default.
+type Options struct {
+	// Setting is the general codec: zstd (also for raw), s2, minlz, lz4 or snappy. The level, 0 for
+	// the codec's fastest, is for messages that stay whole; columns are compressed at level 1.
+	Setting codec.Setting
+	// Engine carries settings out. nil: one in pure Go of its own; share one between many.
+	Engine *codec.Engine
+}
+
+// NewEngine returns an engine in pure Go that suits columns.
+func NewEngine(maxInFlight int) *codec.Engine {
+	return codec.New(codec.Options{Zstd: codec.NewLiteralGoZstd(), MaxInFlight: maxInFlight})
+}
+
+func (o *Options) setDefaults() {
+	if o.Setting.Codec == codec.Raw || o.Setting.Codec > codec.Zstd {
+		o.Setting.Codec = codec.Zstd
+	}
+	o.Setting.Dict = 0
+	if o.Engine == nil {
+		o.Engine = NewEngine(0)
+	}
+}
+
+// Encoder compresses one message after another. It is not safe for concurrent use. It keeps
+// nothing of a message but room.
+type Encoder struct {
+	transform
+	options  Options
+	columns  []byte
+	whole    []byte
+	sections []int
+}
+
+// NewEncoder returns an encoder. Its memory is some hundred KiB and about as much as the columns
+// of the messages take; after long messages it is given back.
+func NewEncoder(o Options) *Encoder {
+	o.setDefaults()
+	return &Encoder{options: o}
+}
+
+// Bounds of when columns are tried.
+const (
+	minColumnsBytes = 256
+	keptBytes       = 4 << 20 // of a message, after which room is kept
+)
+
+// The general codec alone may do better where columns are not much shorter than the message, or
+// where it compresses very well. Then both are tried.
+const (
+	muchShorter = 4
+	veryWell    = 48
+)
+
+// Append appends src compressed to dst, which must not overlap src. It cannot fail.
+func (e *Encoder) Append(dst, src []byte) []byte {
+	if len(src) < minColumnsBytes || len(src) > MaxColumnsBytes {
+		return e.appendPlain(dst, src)
+	}
+	defer e.shrink(len(src))
+	ok := e.run(src)
+	if !ok {
+		return e.appendPlain(dst, src)
+	}
+	sections := e.assemble()
+	if len(e.columns) > len(src) {
+		return e.appendPlain(dst, src)
+	}
+	start := len(dst)
+	h := header{form: formColumns, codec: e.options.Setting.Codec, raw: len(src), sum: crc32.Checksum(src, castagnoli), columns: len(e.columns)}
+	dst = h.append(dst)
+	from := 0
+	for _, to := range sections {
+		dst = e.appendSection(dst, e.columns[from:to])
+		from = to
+	}
+	size := len(dst) - start
+	if len(e.columns)*muchShorter > len(src) || size*veryWell < len(src) {
+		if e.whole = e.appendPlain(e.whole[:0], src); len(e.whole) <= size {
+			return append(dst[:start], e.whole...)
+		}
+	}
+	return dst
+}
+
+func (e *Encoder) shrink(n int) {
+	if n > keptBytes {
+		e.transform, e.columns, e.whole = transform{}, nil, nil
+	}
+}
+
+// appendPlain compresses a message as it is.
+func (e *Encoder) appendPlain(dst, src []byte) []byte {
+	h := header{form: formPlain, codec: e.options.Setting.Codec, raw: len(src)}
+	start := len(dst)
+	s := e.options.Setting
+	out, err := e.options.Engine.Compress(h.append(dst), src, s, nil)
+	if err == nil && len(out)-start < len(src)+3 {
+		return out
+	}
+	h.codec = codec.Raw
+	return append(h.append(out[:start]), src...)
+}
+
+// appendSection compresses a part of the columns, if that makes it shorter.
+func (e *Encoder) appendSection(dst, part []byte) []byte {
+	start := len(dst)
+	s := codec.Setting{Codec: e.options.Setting.Codec, Level: 1}
+	if s.Codec.MaxLevel() == 0 {
+		s.Level = 0
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(part))<<1|1)
+	// The length of what is packed is known afterwards. It has as many bytes as that of the part.
+	at := len(dst)
+	room := sizeOf(len(part))
+	out, err := e.options.Engine.Compress(append(dst, make([]byte, room)...), part, s, nil)
+	n := len(out) - at - room
+	if err != nil || n >= len(part) {
+		return append(binary.AppendUvarint(out[:start], uint64(len(part))<<1), part...)
+	}
+	need := binary.PutUvarint(out[at:at+room], uint64(n))
+	if need < room {
+		out = append(out[:at+need], out[at+room:]...)
+	}
+	return out
+}
+
+// Sections are cut between columns of different kinds, and around long columns.
+const (
+	shortSection = 256
+	longColumn   = 512
+)
+
+// kindOf tells which columns have bytes of one kind.
+func kindOf(col int) int { return max(col, colKinds) }
+
+// assemble puts e.columns together and returns where their sections end.
+func (e *Encoder) assemble() (sections []int) {
+	e.sections = e.sections[:0]
+	out := e.appendLengths(e.columns[:0])
+	out = append(out, e.defs...)
+	from, last, lastKind := 0, 0, kindOf(0)
+	for col := range columns {
+		for i := range e.nodes {
+			c := e.cols[i][col]
+			if len(c) == 0 {
+				continue
+			}
+			if len(out)-from >= shortSection && (last >= longColumn || len(c) >= longColumn || kindOf(col) != lastKind) {
+				e.sections = append(e.sections, len(out))
+				from = len(out)
+			}
+			out = append(out, c...)
+			last, lastKind = len(c), kindOf(col)
+		}
+	}
+	e.columns = out
+	e.sections = append(e.sections, len(out))
+	return e.sections
+}
+
+func (e *Encoder) appendLengths(out []byte) []byte {
+	out = binary.AppendUvarint(out, uint64(len(e.nodes)))
+	out = binary.AppendUvarint(out, uint64(len(e.defs)))
+	for i := range e.nodes {
+		at, mask := len(out), byte(0)
+		out = append(out, 0)
+		for col, c := range e.cols[i] {
+			if len(c) > 0 {
+				mask |= 1 << col
+				out = binary.AppendUvarint(out, uint64(len(c)))
+			}
+		}
+		out[at] = mask
+	}
+	return out
+}

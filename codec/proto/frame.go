@@ -1,0 +1,98 @@
+package proto
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// The first byte of a message: version and form.
+const (
+	formPlain   = 0x10
+	formColumns = 0x11
+	// FormStream begins a message whose rest is a zstd frame with its magic number: how one is sent
+	// that is longer than MaxColumnsBytes and comes in pieces. This package leaves it to its users.
+	FormStream = 0x12
+)
+
+// MaxColumnsBytes is how long a message may be that is taken apart.
+const MaxColumnsBytes = 16 << 20
+
+var (
+	// ErrCorrupt: the message is not what an encoder writes.
+	ErrCorrupt = errors.New("corrupt cinch-proto message")
+	// ErrTooLarge: the message would be longer than the limit.
+	ErrTooLarge = errors.New("cinch-proto message too large")
+	// ErrStream: the message has the form of a stream, which this package does not read.
+	ErrStream = errors.New("cinch-proto message is a stream")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// header is what a message begins with.
+type header struct {
+	form    byte
+	codec   codec.ID
+	raw     int
+	sum     uint32
+	columns int
+}
+
+func (h *header) append(dst []byte) []byte {
+	dst = append(dst, h.form, byte(h.codec))
+	dst = binary.AppendUvarint(dst, uint64(h.raw))
+	if h.form == formColumns {
+		dst = binary.LittleEndian.AppendUint32(dst, h.sum)
+		dst = binary.AppendUvarint(dst, uint64(h.columns))
+	}
+	return dst
+}
+
+// parseHeader returns what is behind the header too. maxSize is a limit for the message.
+func parseHeader(src []byte, maxSize int) (h header, rest []byte, err error) {
+	if len(src) > 0 && src[0] == FormStream {
+		return h, nil, ErrStream
+	}
+	if len(src) < 2 || src[0] != formPlain && src[0] != formColumns {
+		return h, nil, fmt.Errorf("%w: no form that is known", ErrCorrupt)
+	}
+	h.form, h.codec = src[0], codec.ID(src[1])
+	if h.codec > codec.Zstd {
+		return h, nil, fmt.Errorf("%w: codec %d", ErrCorrupt, src[1])
+	}
+	rest = src[2:]
+	raw, ok := take(&rest)
+	if !ok {
+		return h, nil, fmt.Errorf("%w: no length", ErrCorrupt)
+	}
+	if maxSize < 0 || raw > uint64(maxSize) {
+		return h, nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, raw, maxSize)
+	}
+	h.raw = int(raw)
+	if h.form == formPlain {
+		return h, rest, nil
+	}
+	if raw > MaxColumnsBytes || len(rest) < 4 {
+		return h, nil, fmt.Errorf("%w: header", ErrCorrupt)
+	}
+	h.sum = binary.LittleEndian.Uint32(rest)
+	rest = rest[4:]
+	columns, ok := take(&rest)
+	if !ok || columns > raw {
+		return h, nil, fmt.Errorf("%w: header", ErrCorrupt)
+	}
+	h.columns = int(columns)
+	return h, rest, nil
+}
+
+// Length returns how long the message is that src begins with says it becomes.
+func Length(src []byte) (n uint64, ok bool) {
+	if len(src) < 2 || src[0] != formPlain && src[0] != formColumns {
+		return 0, false
+	}
+	rest := src[2:]
+	return take(&rest)
+}

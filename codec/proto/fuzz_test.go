@@ -1,0 +1,83 @@
+package proto
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// FuzzRoundTrip: any message comes back byte for byte, and what it becomes is hardly longer.
+func FuzzRoundTrip(f *testing.F) {
+	f.Add(records(3, 1))
+	f.Add(records(40, 2))
+	f.Add(deep(30))
+	f.Add(manyShapes(70))
+	f.Add([]byte("text"))
+	for seed := range uint64(8) {
+		f.Add(anything(rand.New(rand.NewPCG(seed, 3)), 3))
+	}
+	e, d := NewEncoder(Options{}), NewDecoder(Options{})
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if sealed := roundTrip(t, e, d, message); len(sealed) > len(message)+8 {
+			t.Fatalf("%d bytes became %d", len(message), len(sealed))
+		}
+		// Columns also of messages that are sent plain.
+		if !e.run(message) {
+			return
+		}
+		e.assemble()
+		out, err := d.run(nil, e.columns, len(message))
+		if err != nil || !bytes.Equal(out, message) {
+			t.Fatalf("columns: %v, %d bytes of %d", err, len(out), len(message))
+		}
+	})
+}
+
+// FuzzColumns: whatever columns say, what comes out has the length that it should have.
+func FuzzColumns(f *testing.F) {
+	e := NewEncoder(Options{})
+	for seed := range uint64(12) {
+		message := records(int(seed)*5, seed)
+		if seed >= 6 {
+			message = anything(rand.New(rand.NewPCG(seed, 4)), 3)
+		}
+		if e.run(message) {
+			e.assemble()
+			f.Add(bytes.Clone(e.columns), len(message))
+		}
+	}
+	var d restore
+	f.Fuzz(func(t *testing.T, columns []byte, raw int) {
+		if raw < 0 || raw > 1<<20 {
+			return
+		}
+		out, err := d.run([]byte("x"), columns, raw)
+		if err != nil {
+			if string(out) != "x" {
+				t.Fatal("an error and bytes")
+			}
+			return
+		}
+		if len(out) != 1+raw {
+			t.Fatalf("%d bytes instead of %d", len(out)-1, raw)
+		}
+		// What comes out is a message; it may be another way to write it that it came from.
+		roundTrip(t, e, NewDecoder(Options{Engine: e.options.Engine}), out[1:])
+	})
+}
+
+// FuzzOpen: hostile messages are refused, or open to no more than the limit.
+func FuzzOpen(f *testing.F) {
+	e := NewEncoder(Options{})
+	for _, m := range [][]byte{nil, []byte("short"), records(5, 1), records(50, 2)} {
+		f.Add(e.Append(nil, m))
+	}
+	d := NewDecoder(Options{})
+	f.Fuzz(func(t *testing.T, sealed []byte) {
+		const limit = 1 << 20
+		out, err := d.Append(nil, sealed, limit)
+		if err == nil && len(out) > limit || err != nil && out != nil {
+			t.Fatalf("%d bytes, %v", len(out), err)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package proto
+
+import "math/bits"
+
+// Bounds of the model, which are part of the format.
+const (
+	maxDepth      = 24
+	maxNodes      = 1024
+	maxChildren   = 64
+	maxFieldNo    = 1<<20 - 1
+	maxShapes     = 4096
+	maxRuns       = 1 << 15 // of all shapes
+	maxValues     = 1 << 16
+	maxValueBytes = 1024
+	trialValues   = 32 // of a node, before it may stop
+	worthwhile    = 8  // one in so many has to be met again
+)
+
+// Wire types.
+const (
+	wireVarint = 0
+	wire64     = 1
+	wireBytes  = 2
+	wire32     = 5
+)
+
+// The columns of a node.
+const (
+	colOps = iota
+	colShapes
+	colRefs
+	colCounts
+	colKinds
+	colNumbers
+	colText
+	columns
+)
+
+// Operations.
+const (
+	opNew = iota
+	opNewKeyKnown
+	opNamed
+	opNamedOtherwise
+	opBits = 2
+)
+
+// node is a place in the structure.
+type node struct {
+	field    uint32
+	wire     uint8
+	off      bool // values are no longer looked for
+	children []uint16
+	shapes   []uint16 // by their number in the model
+
+	first        uint32 // value of the last run
+	list         uint32
+	tries, found uint32
+
+	prev  uint64 // number
+	costs [ways]uint32
+
+	// The encoder's.
+	many           bool // it has been repeated
+	parsed, opaque uint32
+	hits           uint32 // guesses that were right since the last operation
+
+	// The decoder's.
+	left    uint32 // guesses that are right before op
+	op      uint8
+	pending bool  // op is to come
+	size    uint8 // bytes of the length of the last message here
+}
+
+// run is a part of a shape.
+type run struct {
+	node uint16
+	many bool
+}
+
+// shape is a stretch of runs.
+type shape struct{ from, to, hash uint32 }
+
+// span is where the bytes of a value are: in the message, on both sides.
+type span struct {
+	off  uint32
+	len  uint16
+	node uint16
+}
+
+// bond is what is known of a value beside its bytes.
+type bond struct {
+	hash  uint32 // the encoder's
+	key   uint32
+	list  uint32 // of what has this as key; 0: none
+	at    uint32 // place in the list that it belongs to
+	next  uint32 // what followed it last
+	after uint32 // what last followed a value that has this as key
+}
+
+// model is what encoder and decoder both know of a message while they go through it, and change
+// in the same way. Values, nodes and lists are named by their number; value 0 and list 0 are none.
+type model struct {
+	nodes  []node
+	shapes []shape
+	runs   []run
+	spans  []span
+	bonds  []bond
+	lists  [][]uint32
+	table  []uint32 // what followed last
+	shift  uint
+	last   [wire32 + 1]uint64 // number of a wire type
+}
+
+// reset begins a message of raw bytes.
+func (m *model) reset(raw int) {
+	m.nodes, m.shapes, m.runs, m.lists = m.nodes[:0], m.shapes[:0], m.runs[:0], m.lists[:0]
+	m.spans = append(m.spans[:0], span{})
+	m.bonds = append(m.bonds[:0], bond{})
+	m.last = [wire32 + 1]uint64{}
+	log := min(max(bits.Len(uint(raw)/16), 6), 14)
+	m.table = cleared(m.table, 1<<log)
+	m.shift = 32 - uint(log)
+	m.addNode(0, wireBytes) // whose list is the one that is none: the message itself is no value
+}
+
+// cleared returns n zeros.
+func cleared(b []uint32, n int) []uint32 {
+	if cap(b) < n {
+		return make([]uint32, n)
+	}
+	b = b[:n]
+	clear(b)
+	return b
+}
+
+func (m *model) addList() uint32 {
+	n := len(m.lists)
+	if n < cap(m.lists) {
+		m.lists = m.lists[:n+1]
+		m.lists[n] = m.lists[n][:0]
+	} else {
+		m.lists = append(m.lists, nil)
+	}
+	return uint32(n)
+}
+
+func (m *model) addNode(field uint32, wire uint8) uint16 {
+	n := len(m.nodes)
+	if n < cap(m.nodes) {
+		m.nodes = m.nodes[:n+1]
+	} else {
+		m.nodes = append(m.nodes, node{})
+	}
+	x := &m.nodes[n]
+	*x = node{field: field, wire: wire, size: 1, children: x.children[:0], shapes: x.shapes[:0]}
+	if wire == wireBytes {
+		x.list = m.addList()
+	}
+	return uint16(n)
+}
+
+// child returns a node's child, and makes it if it may.
+func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, bool) {
+	for _, c := range m.nodes[n].children {
+		if x := &m.nodes[c]; uint64(x.field) == field && x.wire == wire {
+			return c, true
+		}
+	}
+	known := wire <= wireBytes || wire == wire32
+	if !known || field == 0 || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
+		return 0, false
+	}
+	c := m.addNode(uint32(field), wire)
+	m.nodes[n].children = append(m.nodes[n].children, c)
+	return c, true
+}
+
+// addShape takes the runs from the given one on as a shape of a node.
+func (m *model) addShape(n uint16, from int, hash uint32) {
+	m.nodes[n].shapes = append(m.nodes[n].shapes, uint16(len(m.shapes)))
+	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
+}
+
+// entry is where the table has what followed a when b was the last surprise.
+func (m *model) entry(n uint16, a, b uint32) *uint32 {
+	h := a*0x9E3779B1 ^ (b*0x85EBCA77 + uint32(n)*0xC2B2AE3D)
+	h ^= h >> 15
+	h *= 0x2C1B3C6D
+	return &m.table[h>>m.shift]
+}
+
+// guess returns what a value of node n is likely to be, 0 without an idea.
+func (m *model) guess(n uint16, entry, a uint32) uint32 {
+	if m.spans[entry].node == n {
+		return entry
+	}
+	if v := m.bonds[a].next; m.spans[v].node == n {
+		return v
+	}
+	if v := m.bonds[m.bonds[a].key].after; m.spans[v].node == n {
+		return v
+	}
+	return 0
+}
+
+// learn takes the value v that was not guessed.
+func (m *model) learn(n uint16, v, a, b uint32, found bool) {
+	m.nodes[n].tried(found)
+	if v == 0 {
+		return
+	}
+	*m.entry(n, a, b) = v
+	if a == 0 {
+		return
+	}
+	m.bonds[a].next = v
+	if key := m.bonds[a].key; key != 0 {
+		m.bonds[key].after = v
+	}
+}
+
+// keep makes a value nameable, and returns 0 if it may not be.
+func (m *model) keep(n uint16, off, length int, key uint32) uint32 {
+	id := uint32(len(m.spans))
+	if id >= maxValues || length > maxValueBytes {
+		return 0
+	}
+	x := &m.nodes[n]
+	list := x.list
+	if key != 0 {
+		if len(x.children) == 0 || m.spans[key].node != x.children[0] || m.bonds[key].key != 0 {
+			key = 0
+		} else if list = m.bonds[key].list; list == 0 {
+			list = m.addList()
+			m.bonds[key].list = list
+		}
+	}
+	m.spans = append(m.spans, span{uint32(off), uint16(length), n})
+	m.bonds = append(m.bonds, bond{key: key, at: uint32(len(m.lists[list]))})
+	m.lists[list] = append(m.lists[list], id)
+	return id
+}
+
+// listOf is where values with a key are, or without one.
+func (m *model) listOf(n uint16, key uint32) []uint32 {
+	if key == 0 {
+		return m.lists[m.nodes[n].list]
+	}
+	return m.lists[m.bonds[key].list]
+}
+
+// tried learns whether looking for values of a node pays.
+func (x *node) tried(found bool) {
+	x.tries++
+	if found {
+		x.found++
+	}
+	x.off = x.tries >= trialValues && x.found*worthwhile < x.tries
+}

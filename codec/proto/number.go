@@ -1,0 +1,104 @@
+package proto
+
+import (
+	"math"
+	"math/bits"
+)
+
+// The ways to code a number.
+const (
+	wayOwn     = iota // difference to the node's last one
+	wayLast           // difference to the last one of the wire type
+	wayPlain          // as it is
+	wayDecimal        // a double without its point
+	ways
+)
+
+// Costs, in bits.
+const (
+	costNoDecimal = 63
+	costNever     = 1 << 20
+	costNoLast    = 40
+)
+
+// way returns the way that the node's next number is coded in.
+func (x *node) way() int {
+	best := 0
+	for i := 1; i < ways; i++ {
+		if x.costs[i] < x.costs[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[way]>>3 }
+
+// count takes a number, which both sides know now.
+func (m *model) count(x *node, v uint64) {
+	switch x.wire {
+	case wire32:
+		x.cost(wayOwn, bits.Len32(zigzag32(uint32(v)-uint32(x.prev))))
+		x.cost(wayLast, costNoLast)
+	default:
+		x.cost(wayOwn, bits.Len64(zigzag(v-x.prev)))
+		x.cost(wayLast, bits.Len64(zigzag(v-m.last[x.wire])))
+	}
+	x.cost(wayPlain, bits.Len64(v))
+	if x.wire == wire64 {
+		x.cost(wayDecimal, decimalCost(v))
+	} else {
+		x.costs[wayDecimal] = costNever
+	}
+	x.prev, m.last[x.wire] = v, v
+}
+
+func decimalCost(v uint64) int {
+	digits, u := decimal(v)
+	if digits == notDecimal {
+		return costNoDecimal
+	}
+	return bits.Len64(u) + 1
+}
+
+func zigzag(d uint64) uint64     { return d<<1 ^ uint64(int64(d)>>63) }
+func unzigzag(u uint64) uint64   { return u>>1 ^ -(u & 1) }
+func zigzag32(d uint32) uint32   { return d<<1 ^ uint32(int32(d)>>31) }
+func unzigzag32(u uint32) uint32 { return u>>1 ^ -(u & 1) }
+
+// notDecimal is the kind of doubles that are coded as they are.
+const notDecimal = 7
+
+// maxDecimal bounds what is taken for decimal: below, whole numbers are exact.
+const maxDecimal = 1e15
+
+var tens = [...]float64{1, 10, 100, 1000, 0, 0, 1e6}
+
+var decimalKinds = [...]int{0, 1, 2, 3, 6}
+
+// decimal returns how many digits a double has behind its point, and the number without the
+// point, in zigzag.
+func decimal(v uint64) (digits int, u uint64) {
+	f := math.Float64frombits(v)
+	for _, k := range decimalKinds {
+		scaled := f * tens[k]
+		if !(math.Abs(f) <= maxDecimal && math.Abs(scaled) <= maxDecimal) {
+			break
+		}
+		i := math.RoundToEven(scaled)
+		if math.Float64bits(i/tens[k]) == v && v != negativeZero {
+			return k, zigzag(uint64(int64(i)))
+		}
+	}
+	return notDecimal, 0
+}
+
+const negativeZero = 1 << 63
+
+// fromDecimal is the way back; it reports false for a kind that there is not.
+func fromDecimal(digits int, u uint64) (uint64, bool) {
+	if digits >= len(tens) || tens[digits] == 0 {
+		return 0, false
+	}
+	return math.Float64bits(float64(int64(unzigzag(u))) / tens[digits]), true
+}
