@@ -199,6 +199,9 @@ func (s *session) nextRequest() error {
 		}
 		s.parser.Reset()
 		return err
+	case s.streamsValue():
+		s.failed = s.streamValue()
+		return s.failed
 	case s.isLarge():
 		if err := s.largeRequest(); err != nil { // what is left of it can't be told from requests
 			s.failed = err
