@@ -204,7 +204,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 		if o.Cores > 0 {
 			do += ", " + cores(o.Cores) + " in all"
 		}
-		do += "."
+		do += o.Memory.words() + "."
 	}
 	if o.DictionaryBytes > 0 {
 		do += fmt.Sprintf(" Its dictionary has %s.", ui.Size(int64(o.DictionaryBytes)))
@@ -246,14 +246,14 @@ func histogram(g *GroupPlan) page.Columns {
 }
 
 func (r *Report) candidateTable(g *GroupPlan) *page.Table {
-	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs in"}, {Name: "µs out"}, {Name: "$ a month", Minor: true}}}
+	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs in"}, {Name: "µs out"}, {Name: "Memory in", Minor: true}, {Name: "Out", Minor: true}, {Name: "$ a month", Minor: true}}}
 	for _, l := range r.Links {
 		t.Header = append(t.Header, page.Column{Name: "Read on " + l, Minor: true}, page.Column{Name: "Write", Minor: true})
 	}
 	t.Header = append(t.Header, page.Column{Name: "Remark", Text: true})
 	for i := range g.Options {
 		o := &g.Options[i]
-		row := []string{o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), dollars(o.Bill.Total())}
+		row := []string{o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), memory(o.Memory.Compress), memory(o.Memory.Open), dollars(o.Bill.Total())}
 		for _, l := range o.Latency {
 			row = append(row, micro(delta(l.ReadMicros)), micro(delta(l.WriteMicros)))
 		}
@@ -267,6 +267,14 @@ func (r *Report) candidateTable(g *GroupPlan) *page.Table {
 		t.Rows = append(t.Rows, page.Row{Cells: append(row, remark(o, i == g.Choice)), Mark: mark})
 	}
 	return t
+}
+
+// memory writes bytes where they are known.
+func memory(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return ui.Size(n)
 }
 
 func remark(o *Option, chosen bool) string {
@@ -324,6 +332,7 @@ func (r *Report) assumptions() page.Section {
 	s.List = append(s.List,
 		"Every candidate compressed and opened the sampled values with the code that a gateway runs; values that don't get at least a tenth smaller stay as they are.",
 		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
+		"Memory is that of one state. A gateway has as many at a time as it has cores, however many connections there are, and keeps some more idle. Those of libzstd are the library's figures, the others were measured; prepared dictionaries are not in it.",
 		fmt.Sprintf("The recommendation keeps %s small.", map[Objective]string{MinCost: "cost", MinBytes: "bytes", MinLatency: "latency"}[r.Minimize]))
 	if r.Assumed {
 		s.List = append(s.List, "Nobody knows how often values are read and written: each is assumed to be written once and read ten times a day. Give --reads and --writes.")

@@ -38,6 +38,7 @@ type Measured struct {
 
 	CompressSeconds float64 // a value, on average: those that are left alone take time too
 	OpenSeconds     float64
+	Memory          Memory
 
 	ratioError float64 // standard error of After/Before, as a share of it
 	DictBytes  int

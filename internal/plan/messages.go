@@ -52,7 +52,7 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	o.Source.Medium = price.OnWire
 	o.setDefaults()
 	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
-	p := &planner{o}
+	p := &planner{Options: o}
 	c := NewCollector(CollectOptions{})
 	r := p.newReport(c)
 	r.LookedAt.Whole = true

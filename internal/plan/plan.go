@@ -80,12 +80,15 @@ const (
 // ErrEmpty: the source holds nothing that could be measured.
 var ErrEmpty = errors.New("nothing to measure")
 
-type planner struct{ Options }
+type planner struct {
+	Options
+	memories map[memoryKey]Memory
+}
 
 // Make measures what was collected and returns the plan.
 func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	o.setDefaults()
-	p := &planner{o}
+	p := &planner{Options: o}
 	all := c.found()
 	if len(all) == 0 {
 		return nil, ErrEmpty
@@ -198,6 +201,7 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 			return nil, wrapCandidate(c, err)
 		}
 		m.Candidate = c
+		m.Memory = p.memory(c, d, test[len(test)/2])
 		if c.Dictionary {
 			m.DictBytes = d.bytes()
 			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))

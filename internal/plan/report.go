@@ -107,6 +107,7 @@ type Option struct {
 	CompressMicros  float64     `json:"compress_us"`
 	OpenMicros      float64     `json:"open_us"`
 	Cores           float64     `json:"cores"`
+	Memory          Memory      `json:"state_memory"` // of each state
 	DictionaryBytes int         `json:"dictionary_bytes,omitempty"`
 	DictionaryCost  int64       `json:"dictionary_cost_bytes,omitempty"`
 	Latency         []LinkDelta `json:"latency,omitempty"`
@@ -173,7 +174,7 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
 		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
 		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
-		DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,
+		Memory: m.Memory, DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,
 	}
 	if m.Raw > 0 {
 		o.StoredMean = g.Mean * float64(m.Stored) / float64(m.Raw)

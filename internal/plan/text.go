@@ -160,7 +160,7 @@ func (t *text) candidates() error {
 		if g.Choice < 0 {
 			t.prose("-> leave it alone: " + g.Why)
 		} else {
-			t.prose(fmt.Sprintf("-> %s: %s", g.Options[g.Choice].Name, g.Why))
+			t.prose(fmt.Sprintf("-> %s: %s%s", g.Options[g.Choice].Name, g.Why, g.Options[g.Choice].Memory.words()))
 		}
 		t.line("")
 	}
@@ -216,6 +216,14 @@ func (t *text) notes() {
 	for _, n := range t.r.Notes {
 		t.prose("Note: " + n + ".")
 	}
+}
+
+// words say what the states take, as the end of a sentence.
+func (m Memory) words() string {
+	if m.Compress+m.Open == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; a state takes %s of memory to compress and %s to open (%s)", ui.Size(m.Compress), ui.Size(m.Open), m.From)
 }
 
 // label is what a group is called.
