@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -222,78 +219,4 @@ func TestSample(t *testing.T) {
 	if covered < 19 {
 		t.Errorf("%d of 20 intervals cover the truth", covered)
 	}
-}
-
-// compsize's table: type, percent, disk usage, uncompressed, referenced.
-var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)`)
-
-// The estimate is what a real btrfs then takes, as compsize counts it.
-func TestRealBtrfs(t *testing.T) {
-	for _, program := range []string{"mkfs.btrfs", "compsize", "mount"} {
-		if _, err := exec.LookPath(program); err != nil || os.Getuid() != 0 {
-			t.Skip("takes root, mkfs.btrfs and compsize:", err)
-		}
-	}
-	dir := adversarial(t)
-	if real := os.Getenv("CINCH_DISK_DIR"); real != "" {
-		dir = real
-	}
-	for _, b := range btrfsSettings() {
-		name := b.Compression
-		if b.Force {
-			name += " force"
-		}
-		t.Run(name, func(t *testing.T) {
-			r, err := Compute(context.Background(), dir, Options{Engine: testEngine(), Btrfs: []Btrfs{b}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			disk := realBtrfs(t, dir, b)
-			e := r.Estimates[0]
-			d := float64(e.Physical-disk) / float64(disk)
-			t.Logf("estimate %d, compsize %d: %+.3f%%", e.Physical, disk, 100*d)
-			if limit := btrfsLimit(b); d > limit || d < -limit {
-				t.Errorf("estimate %d, compsize %d: off by %.2f%%", e.Physical, disk, 100*d)
-			}
-		})
-	}
-}
-
-func realBtrfs(t *testing.T, from string, b Btrfs) int64 {
-	t.Helper()
-	image, mnt := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	f, err := os.Create(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(3 << 30); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	run := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.Command(name, args...).CombinedOutput()
-		if err != nil {
-			t.Skipf("%s %s: %v\n%s", name, args, err, out)
-		}
-		return string(out)
-	}
-	option := "compress="
-	if b.Force {
-		option = "compress-force="
-	}
-	run("mkfs.btrfs", "-q", image)
-	run("mount", "-o", "loop,"+option+b.Compression, image, mnt)
-	defer func() { _ = exec.Command("umount", mnt).Run() }()
-	run("cp", "-r", from+"/.", mnt)
-	run("sync", "-f", mnt)
-	m := compsizeTotal.FindStringSubmatch(run("compsize", "-b", mnt))
-	if m == nil {
-		t.Fatal("compsize printed no total")
-	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
