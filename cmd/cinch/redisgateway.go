@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -29,6 +30,8 @@ const keeperConns = 2
 const (
 	firstRefetch = 5 * time.Second
 	lastRefetch  = time.Minute
+
+	nodesPoll = 20 * time.Millisecond // between looks whether a cluster's nodes are known
 )
 
 // redisKeeper is a gateway's own access to its Redis server, where it keeps the
@@ -119,6 +122,7 @@ func (k *redisKeeper) adopt(files []*codec.Dict, others []uint32) {
 // fetch looks for dictionaries in the server until all are found.
 func (k *redisKeeper) fetch(ctx context.Context, numbers []uint32) {
 	told := map[uint32]string{}
+	k.awaitNodes(ctx, numbers)
 	for wait := firstRefetch; ; wait = min(2*wait, lastRefetch) {
 		numbers = slices.DeleteFunc(slices.Clone(numbers), func(n uint32) bool { return k.has(ctx, n, told) })
 		if len(numbers) == 0 {
@@ -128,6 +132,23 @@ func (k *redisKeeper) fetch(ctx context.Context, numbers []uint32) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
+		}
+	}
+}
+
+// awaitNodes gives a gateway that starts the moment that it takes to find a cluster's nodes.
+func (k *redisKeeper) awaitNodes(ctx context.Context, numbers []uint32) {
+	if len(numbers) == 0 {
+		return
+	}
+	for began := time.Now(); time.Since(began) < firstRefetch; {
+		if _, err := k.dicts.Dictionary(numbers[0]); !errors.Is(err, storeredis.ErrNoNode) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(nodesPoll):
 		}
 	}
 }

@@ -44,6 +44,7 @@ type ClusterDicts struct {
 	mu        sync.Mutex // not held over I/O
 	nodes     map[string]*NodeDicts
 	published map[uint32]*codec.Dict // here, for nodes to come
+	found     map[uint32]struct{}    // by number, for primaries to come likewise
 }
 
 // NodeDicts are the dictionaries of a node: its own Dicts, and behind it the cluster's.
@@ -65,7 +66,7 @@ func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	}
 	c := &ClusterDicts{
 		o: o, log: o.Log, wake: make(chan struct{}, 1),
-		nodes: map[string]*NodeDicts{}, published: map[uint32]*codec.Dict{},
+		nodes: map[string]*NodeDicts{}, published: map[uint32]*codec.Dict{}, found: map[uint32]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.leaders.Store(&[]*NodeDicts{})
@@ -160,10 +161,29 @@ func (c *ClusterDicts) spread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = Spread(ctx, all, held, c.Dictionary, func(x *codec.Dict, node int) {
+	if _, err = Spread(ctx, all, held, c.Dictionary, func(x *codec.Dict, node int) {
 		c.log.Info("a dictionary of the cluster was put onto a primary that lacked it", "dictionary", name(x), "node", leaders[node].id)
-	})
-	return err
+	}); err != nil {
+		return err
+	}
+	return c.attend(leaders)
+}
+
+// attend has each primary look after what was found by its number in any: values name it only
+// when all of them have seen it stored.
+func (c *ClusterDicts) attend(leaders []*NodeDicts) error {
+	c.mu.Lock()
+	numbers := slices.Sorted(maps.Keys(c.found))
+	c.mu.Unlock()
+	var errs []error
+	for _, number := range numbers {
+		for _, n := range leaders {
+			if err := n.attend(number); err != nil {
+				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Ready reports that all primaries hold the dictionary. It neither blocks nor allocates.
@@ -220,18 +240,38 @@ func eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) error {
 	return errors.Join(errs...)
 }
 
-var errNoNode = errors.New("no primary of the cluster is known")
+// ErrNoNode says that the cluster has not been looked at yet, or has no primary.
+var ErrNoNode = errors.New("no primary of the cluster is known")
 
-// Dictionary finds a dictionary in memory or in any primary.
+// Dictionary finds a dictionary in memory or in any primary. From then on all of them are
+// looked after, so that values may name it.
 func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
 		if x, ok := c.o.Local.Get(number); ok {
+			c.remember(number)
 			return x, nil
 		}
-		return nil, errNoNode
+		return nil, ErrNoNode
 	}
-	return leaders[0].Dictionary(number)
+	x, err := leaders[0].Dictionary(number)
+	if err == nil {
+		c.remember(number)
+	}
+	return x, err
+}
+
+func (c *ClusterDicts) remember(number uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.found[number]; known {
+		return
+	}
+	c.found[number] = struct{}{}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Dictionary asks the node, and then the other primaries. It is missing only when all say so.
@@ -262,7 +302,7 @@ func (n *NodeDicts) ReadyOn(number uint32, dialed time.Time) bool {
 func (c *ClusterDicts) Ensure(ctx context.Context, conn *goredis.Conn, numbers ...uint32) error {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
-		return errNoNode
+		return ErrNoNode
 	}
 	return leaders[0].Ensure(ctx, conn, numbers...)
 }
@@ -271,7 +311,7 @@ func (c *ClusterDicts) Ensure(ctx context.Context, conn *goredis.Conn, numbers .
 func (c *ClusterDicts) Record(ctx context.Context, name string) (text string, version uint64, err error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
-		return "", 0, errNoNode
+		return "", 0, ErrNoNode
 	}
 	return leaders[0].Record(ctx, name)
 }
@@ -280,7 +320,7 @@ func (c *ClusterDicts) Record(ctx context.Context, name string) (text string, ve
 func (c *ClusterDicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
-		return 0, errNoNode
+		return 0, ErrNoNode
 	}
 	return leaders[0].ReplaceRecord(ctx, name, version, text)
 }

@@ -180,6 +180,22 @@ func (d *Dicts) fetch(number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
+// attend keeps a dictionary that another server has given: if this one holds it, a check will
+// say so.
+func (d *Dicts) attend(number uint32) error {
+	d.mu.Lock()
+	_, kept := d.kept[number]
+	d.mu.Unlock()
+	if kept {
+		return nil
+	}
+	_, err := d.lookups.do(number, func() (*codec.Dict, error) { return d.fetch(number) })
+	if errors.Is(err, cinch.ErrDictMissing) {
+		return nil
+	}
+	return err
+}
+
 // find looks in all places: a server that has functions now may have been without when
 // the values were written, and what was archived may be named still. Missing is said only
 // when all say so.
