@@ -18,6 +18,13 @@ const (
 	Gzip   ID = 7 // RFC 1952, one member
 )
 
+// Proto is the encoding cinch-proto, of gRPC messages only: no envelope has it and no [Engine]
+// carries it out, so it is not Known. See codec/proto.
+const (
+	Proto     ID = 16
+	protoName    = "cinch-proto"
+)
+
 // algorithm says what a setting may ask of an algorithm.
 type algorithm struct {
 	name     string
@@ -49,6 +56,9 @@ func (id ID) MaxLevel() int {
 // String returns the name that [ParseID] reads, or "codec(9)" for a number
 // this version does not know.
 func (id ID) String() string {
+	if id == Proto {
+		return protoName
+	}
 	if !id.Known() {
 		return fmt.Sprintf("codec(%d)", uint8(id))
 	}
@@ -58,6 +68,9 @@ func (id ID) String() string {
 // ParseID returns the algorithm called name, which is in lower case. The
 // error wraps [ErrUnknownCodec].
 func ParseID(name string) (ID, error) {
+	if name == protoName {
+		return Proto, nil
+	}
 	for id, a := range algorithms {
 		if a.name == name {
 			return ID(id), nil

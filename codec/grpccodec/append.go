@@ -26,7 +26,10 @@ func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	if w.setting.Codec == codec.Zstd && s.options.Zstd != nil {
+	switch {
+	case w.setting.Codec == codec.Proto:
+		return s.appendProto(dst, src, w.kinds.small.pool)
+	case w.setting.Codec == codec.Zstd && s.options.Zstd != nil:
 		return s.appendZstd(dst, src, w.setting)
 	}
 	out := tail{b: dst}
@@ -48,6 +51,9 @@ func (s *Set) AppendDecompress(dst, src []byte, name string, maxSize int) ([]byt
 	r, err := s.NewReader(name)
 	if err != nil {
 		return dst, err
+	}
+	if r.id == codec.Proto {
+		return s.appendUnproto(dst, src, maxSize, r.pool)
 	}
 	if r.id == codec.Zstd {
 		if n, ok := frame.ZstdLength(src); ok && n > uint64(maxSize) {

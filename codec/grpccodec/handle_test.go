@@ -153,7 +153,7 @@ func TestWriterDropsItsEncoderAfterAnError(t *testing.T) {
 			c, _ := s.compressor(name)
 			w, _ := c.Compress(to)
 			var err error
-			for range 64 { // grpc-go doesn't Close after an error of Write
+			for range 256 { // grpc-go doesn't Close after an error of Write
 				if _, err = w.Write([]byte(random(t, 100_000))); err != nil {
 					break
 				}

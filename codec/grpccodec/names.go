@@ -10,8 +10,9 @@ import (
 
 // Names are the encodings that this package knows, as grpc-encoding and
 // grpc-accept-encoding spell them. The order is the one in which a sender with
-// no other wish should prefer them: small and cheap first.
-var names = [...]string{"zstd", "minlz", "s2", "lz4", "snappy", "gzip"}
+// no other wish should prefer them: small and cheap first. The last one is
+// nobody else's.
+var names = [...]string{"zstd", "minlz", "s2", "lz4", "snappy", "gzip", "cinch-proto"}
 
 // Names returns the encodings, best first, as grpc-encoding spells them.
 func Names() []string { return append([]string(nil), names[:]...) }
@@ -21,6 +22,9 @@ var ErrUnknownName = errors.New("grpccodec: unknown encoding")
 
 // parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
 func parse(name string) (codec.Setting, error) {
+	if name == codec.Proto.String() {
+		return codec.Setting{Codec: codec.Proto}, nil
+	}
 	s, err := codec.ParseSetting(name)
 	if err == nil && (s.Codec == codec.Raw || s.Codec == codec.Zlib || s.Dict != 0) {
 		err = errors.New("not an encoding of gRPC messages")

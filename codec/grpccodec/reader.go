@@ -91,7 +91,7 @@ func (r *Reader) begin() error {
 	decoder, ok := r.pool.take()
 	if !ok {
 		var err error
-		if decoder, err = frame.NewDecoder(r.id, r.set.maxWindow); err != nil {
+		if decoder, err = r.set.newDecoder(r.id); err != nil {
 			r.release(err)
 			return err
 		}

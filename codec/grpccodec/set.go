@@ -27,7 +27,8 @@ type Options struct {
 	MaxWindowBytes int
 	// Zstd is an implementation for whole messages, such as libzstd. It is
 	// used by AppendCompress and, where a frame tells its length, by
-	// AppendDecompress; readers and writers are pure Go. nil: pure Go.
+	// AppendDecompress, and for cinch-proto; other readers and writers are
+	// pure Go. nil: pure Go.
 	Zstd codec.ZstdCoder
 }
 
@@ -40,7 +41,8 @@ type Set struct {
 	encoding  *turns
 	decoding  *turns
 	maxWindow int
-	buffers   *idle[[]byte] // for encoders of whole messages
+	buffers   *idle[[]byte]        // for encoders of whole messages
+	engine    func() *codec.Engine // for columns
 
 	mu       sync.Mutex
 	encoders map[codec.Setting]*idle[frame.Encoder]
@@ -54,6 +56,7 @@ func NewSet(o Options) *Set {
 		n = runtime.GOMAXPROCS(0)
 	}
 	return &Set{
+		engine:    sync.OnceValue(func() *codec.Engine { return newEngine(o.Zstd, n) }),
 		options:   o,
 		encoding:  newTurns(n),
 		decoding:  newTurns(n),

@@ -82,7 +82,7 @@ func (w *Writer) begin(n int) error {
 	encoder, ok := w.pool.take()
 	if !ok {
 		var err error
-		if encoder, err = frame.NewEncoder(kind.setting); err != nil {
+		if encoder, err = w.set.newEncoder(kind.setting); err != nil {
 			w.release(err)
 			return err
 		}

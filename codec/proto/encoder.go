@@ -10,7 +10,8 @@ import (
 // Options say what compresses. The zero value is the default.
 type Options struct {
 	// Setting is the general codec: zstd (also for raw), s2, minlz, lz4 or snappy. The level, 0 for
-	// the codec's fastest, is for messages that stay whole; columns are compressed at level 1.
+	// what is best for a message of its length, is for messages that stay whole; columns are compressed
+	// at level 1.
 	Setting codec.Setting
 	// Engine carries settings out. nil: one in pure Go of its own; share one between many.
 	Engine *codec.Engine
@@ -63,7 +64,10 @@ const (
 
 // Append appends src compressed to dst, which must not overlap src. It cannot fail.
 func (e *Encoder) Append(dst, src []byte) []byte {
-	if len(src) < minColumnsBytes || len(src) > MaxColumnsBytes {
+	if len(src) > MaxBytes {
+		return e.appendStream(dst, src)
+	}
+	if len(src) < minColumnsBytes {
 		return e.appendPlain(dst, src)
 	}
 	defer e.shrink(len(src))
@@ -102,13 +106,64 @@ func (e *Encoder) shrink(n int) {
 func (e *Encoder) appendPlain(dst, src []byte) []byte {
 	h := header{form: formPlain, codec: e.options.Setting.Codec, raw: len(src)}
 	start := len(dst)
-	s := e.options.Setting
+	s := codec.Setting{Codec: h.codec, Level: e.level(len(src))}
 	out, err := e.options.Engine.Compress(h.append(dst), src, s, nil)
 	if err == nil && len(out)-start < len(src)+3 {
 		return out
 	}
 	h.codec = codec.Raw
 	return append(h.append(out[:start]), src...)
+}
+
+// Levels of zstd where none is asked for, as package grpccodec has them for messages.
+const (
+	longMessage = 128 << 10
+	smallLevel  = 1
+	longLevel   = 3
+	libLevel    = 2 // of libzstd
+)
+
+// level is for a message of n bytes that stays whole.
+func (e *Encoder) level(n int) int {
+	s := e.options.Setting
+	switch {
+	case s.Codec != codec.Zstd || s.Level != 0:
+		return s.Level
+	case e.options.Engine.ZstdName() != "go":
+		return libLevel
+	case n < longMessage:
+		return smallLevel
+	}
+	return longLevel
+}
+
+// appendStream compresses a message that is too long for the other forms.
+func (e *Encoder) appendStream(dst, src []byte) []byte {
+	start := len(dst)
+	dst = append(append(dst, FormStream), zstdMagic...)
+	out, err := e.options.Engine.Compress(dst, src, codec.Setting{Codec: codec.Zstd, Level: smallLevel}, nil)
+	if err != nil {
+		out = zstdRaw(dst[:start+1+len(zstdMagic)], src)
+	}
+	return out
+}
+
+// zstdRaw appends a zstd frame without its magic number that holds src as it is.
+func zstdRaw(dst, src []byte) []byte {
+	const windowLog, maxBlock = 17, 128 << 10
+	dst = append(dst, 0, (windowLog-10)<<3)
+	for {
+		block := src[:min(len(src), maxBlock)]
+		src = src[len(block):]
+		h := uint32(len(block)) << 3
+		if len(src) == 0 {
+			h |= 1
+		}
+		dst = append(append(dst, byte(h), byte(h>>8), byte(h>>16)), block...)
+		if len(src) == 0 {
+			return dst
+		}
+	}
 }
 
 // appendSection compresses a part of the columns, if that makes it shorter.

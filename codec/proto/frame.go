@@ -14,19 +14,21 @@ const (
 	formPlain   = 0x10
 	formColumns = 0x11
 	// FormStream begins a message whose rest is a zstd frame with its magic number: how one is sent
-	// that is longer than MaxColumnsBytes and comes in pieces. This package leaves it to its users.
+	// that is longer than MaxBytes. A [Decoder] leaves it to its user.
 	FormStream = 0x12
 )
 
-// MaxColumnsBytes is how long a message may be that is taken apart.
-const MaxColumnsBytes = 16 << 20
+// MaxBytes is how long a message of the other forms is at most.
+const MaxBytes = 16 << 20
+
+const zstdMagic = "\x28\xb5\x2f\xfd"
 
 var (
 	// ErrCorrupt: the message is not what an encoder writes.
 	ErrCorrupt = errors.New("corrupt cinch-proto message")
 	// ErrTooLarge: the message would be longer than the limit.
 	ErrTooLarge = errors.New("cinch-proto message too large")
-	// ErrStream: the message has the form of a stream, which this package does not read.
+	// ErrStream: the message is a zstd frame behind its first byte, for who reads those in pieces.
 	ErrStream = errors.New("cinch-proto message is a stream")
 )
 
@@ -71,11 +73,14 @@ func parseHeader(src []byte, maxSize int) (h header, rest []byte, err error) {
 	if maxSize < 0 || raw > uint64(maxSize) {
 		return h, nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, raw, maxSize)
 	}
+	if raw > MaxBytes {
+		return h, nil, fmt.Errorf("%w: a length of %d", ErrCorrupt, raw)
+	}
 	h.raw = int(raw)
 	if h.form == formPlain {
 		return h, rest, nil
 	}
-	if raw > MaxColumnsBytes || len(rest) < 4 {
+	if len(rest) < 4 {
 		return h, nil, fmt.Errorf("%w: header", ErrCorrupt)
 	}
 	h.sum = binary.LittleEndian.Uint32(rest)
@@ -86,13 +91,4 @@ func parseHeader(src []byte, maxSize int) (h header, rest []byte, err error) {
 	}
 	h.columns = int(columns)
 	return h, rest, nil
-}
-
-// Length returns how long the message is that src begins with says it becomes.
-func Length(src []byte) (n uint64, ok bool) {
-	if len(src) < 2 || src[0] != formPlain && src[0] != formColumns {
-		return 0, false
-	}
-	rest := src[2:]
-	return take(&rest)
 }

@@ -219,11 +219,26 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// Longer messages than MaxColumnsBytes go plain.
-func TestTooLongForColumns(t *testing.T) {
-	message := bytes.Repeat(records(1000, 7), 1+MaxColumnsBytes/len(records(1000, 7)))
-	if sealed := roundTrip(t, NewEncoder(Options{}), NewDecoder(Options{}), message); sealed[0] != formPlain {
-		t.Errorf("form %x of %d bytes", sealed[0], len(message))
+// Longer messages than MaxBytes are streams, which any reader of zstd opens.
+func TestLongMessages(t *testing.T) {
+	part := records(1000, 7)
+	message := bytes.Repeat(part, 1+MaxBytes/len(part))
+	e := NewEncoder(Options{})
+	sealed := e.Append(nil, message)
+	if sealed[0] != FormStream {
+		t.Fatalf("form %x of %d bytes", sealed[0], len(message))
+	}
+	if _, err := NewDecoder(Options{}).Append(nil, sealed, len(message)); !errors.Is(err, ErrStream) {
+		t.Error(err)
+	}
+	for _, frame := range [][]byte{sealed[1+len(zstdMagic):], zstdRaw(nil, message)} {
+		opened, err := codec.New(codec.Options{}).Decompress(nil, frame, codec.Zstd, len(message), nil)
+		if err != nil || !bytes.Equal(opened, message) {
+			t.Errorf("%d bytes, %v", len(opened), err)
+		}
+	}
+	for _, n := range []int{MaxBytes - 1, MaxBytes} {
+		roundTrip(t, e, NewDecoder(Options{}), message[:n])
 	}
 }
 
@@ -248,9 +263,6 @@ func TestLimits(t *testing.T) {
 	d := NewDecoder(Options{})
 	message := records(100, 9)
 	sealed := NewEncoder(Options{}).Append(nil, message)
-	if n, ok := Length(sealed); !ok || n != uint64(len(message)) {
-		t.Errorf("length %d", n)
-	}
 	for _, c := range []struct {
 		name string
 		src  []byte
@@ -265,7 +277,7 @@ func TestLimits(t *testing.T) {
 		{"one too long", sealed, len(message) - 1, ErrTooLarge},
 		{"a huge length", []byte{formColumns, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, 1 << 40, ErrTooLarge},
 		{"a negative limit", sealed, -1, ErrTooLarge},
-		{"longer than columns may be", binary.AppendUvarint([]byte{formColumns, 5}, MaxColumnsBytes+1), math.MaxInt, ErrCorrupt},
+		{"longer than messages may be", binary.AppendUvarint([]byte{formColumns, 5}, MaxBytes+1), math.MaxInt, ErrCorrupt},
 		{"something behind", append(bytes.Clone(sealed), 0), 1 << 20, ErrCorrupt},
 		{"cut off", sealed[:len(sealed)-1], 1 << 20, ErrCorrupt},
 	} {

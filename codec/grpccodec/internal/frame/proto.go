@@ -1,0 +1,156 @@
+package frame
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto"
+)
+
+// keptProtoBytes bounds the buffers that lie idle with a state.
+const keptProtoBytes = 4 << 20
+
+// ProtoEncoder is an encoder of cinch-proto. It gathers a message, which is taken apart as a whole. A message that is longer than
+// those may be goes on as a stream.
+type ProtoEncoder struct {
+	Columns *proto.Encoder // for whole messages too, while none is being written
+	message []byte
+	packed  []byte
+	out     sink
+	long    Encoder // zstd; nil: the message is not that long
+}
+
+// NewProtoEncoder returns an encoder whose columns the engine compresses.
+func NewProtoEncoder(engine *codec.Engine) *ProtoEncoder {
+	return &ProtoEncoder{Columns: proto.NewEncoder(proto.Options{Engine: engine})}
+}
+
+func (e *ProtoEncoder) Start(w io.Writer) {
+	e.out = sink{w: w, buf: e.out.buf[:0]}
+	e.message, e.long = e.message[:0], nil
+}
+
+func (e *ProtoEncoder) Write(p []byte) (int, error) {
+	if e.long == nil && len(e.message)+len(p) > proto.MaxBytes {
+		if err := e.begin(); err != nil {
+			return 0, err
+		}
+	}
+	if e.long != nil {
+		return e.long.Write(p)
+	}
+	e.message = append(e.message, p...)
+	return len(p), nil
+}
+
+// begin goes over to a stream.
+func (e *ProtoEncoder) begin() (err error) {
+	if e.long, err = newZstdEncoder(codec.Setting{Codec: codec.Zstd}); err != nil {
+		return err
+	}
+	if _, err := e.out.Write([]byte{proto.FormStream}); err != nil {
+		return err
+	}
+	e.long.Start(&e.out)
+	_, err = e.long.Write(e.message)
+	return err
+}
+
+func (e *ProtoEncoder) Close() error {
+	if e.long != nil {
+		if err := e.long.Close(); err != nil {
+			return err
+		}
+	} else {
+		e.packed = e.Columns.Append(e.packed[:0], e.message)
+		if _, err := e.out.Write(e.packed); err != nil {
+			return err
+		}
+	}
+	e.out.flush()
+	e.out.w, e.long = nil, nil
+	if cap(e.message) > keptProtoBytes {
+		e.message, e.packed = nil, nil
+	}
+	return e.out.err
+}
+
+// ProtoDecoder is a decoder of cinch-proto. It reads a whole message before it opens it, unless that is a stream.
+type ProtoDecoder struct {
+	Columns   *proto.Decoder // for whole messages too, while none is being read
+	maxWindow int
+	src       io.Reader
+	in        []byte
+	out       []byte
+	left      []byte  // of out
+	long      Decoder // of a stream
+	opened    bool
+}
+
+// NewProtoDecoder returns a decoder. A stream's window is at most maxWindow bytes.
+func NewProtoDecoder(engine *codec.Engine, maxWindow int) *ProtoDecoder {
+	return &ProtoDecoder{Columns: proto.NewDecoder(proto.Options{Engine: engine}), maxWindow: maxWindow}
+}
+
+func (d *ProtoDecoder) Start(r io.Reader) { d.src, d.opened = r, false }
+
+func (d *ProtoDecoder) Read(p []byte) (int, error) {
+	if !d.opened {
+		if err := d.open(); err != nil {
+			return 0, err
+		}
+		d.opened = true
+	}
+	if d.long != nil {
+		return d.long.Read(p)
+	}
+	if len(d.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, d.left)
+	d.left = d.left[n:]
+	return n, nil
+}
+
+// maxProtoIn is how long a message of proto.MaxBytes is when nothing made it shorter, and more.
+const maxProtoIn = proto.MaxBytes + proto.MaxBytes>>7
+
+func (d *ProtoDecoder) open() error {
+	var form [1]byte
+	if _, err := io.ReadFull(d.src, form[:]); err != nil {
+		return fmt.Errorf("%w: no form", proto.ErrCorrupt)
+	}
+	if form[0] == proto.FormStream {
+		long, err := newZstdDecoder(d.maxWindow)
+		if err != nil {
+			return err
+		}
+		long.Start(d.src)
+		d.long = long
+		return nil
+	}
+	buf := bytes.NewBuffer(append(d.in[:0], form[0]))
+	_, err := buf.ReadFrom(io.LimitReader(d.src, maxProtoIn))
+	d.in = buf.Bytes()
+	if err != nil {
+		return err
+	}
+	if len(d.in) > maxProtoIn {
+		return fmt.Errorf("%w: longer than any", proto.ErrCorrupt)
+	}
+	d.out, err = d.Columns.Append(d.out[:0], d.in, proto.MaxBytes)
+	d.left = d.out
+	return err
+}
+
+func (d *ProtoDecoder) Stop() {
+	if d.long != nil {
+		d.long.Stop()
+	}
+	d.src, d.long, d.left = nil, nil, nil
+	if cap(d.in) > keptProtoBytes || cap(d.out) > keptProtoBytes {
+		d.in, d.out = nil, nil
+	}
+}
