@@ -1,0 +1,6 @@
+// Package soak holds a gateway under everything that clients do at once, for as long as is
+// asked, while Sentinels hand its upstream on every few minutes: every value that is read has to
+// be right, and memory has to stay flat.
+//
+//	go test ./test/soak -soak.length 1h -timeout 70m -v
+package soak
