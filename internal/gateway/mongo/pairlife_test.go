@@ -228,7 +228,7 @@ func TestPairBalanced(t *testing.T) {
 }
 
 func TestPairTLS(t *testing.T) {
-	file, pool := certificate(t)
+	file, pool := testenv.Certificate(t)
 	cert, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		t.Fatal(err)

@@ -1,17 +1,8 @@
 package mongo
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,39 +14,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// certificate writes a self-signed one for 127.0.0.1 and its key into one file, as mongod
-// wants it.
-func certificate(t *testing.T) (file string, pool *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	pool = x509.NewCertPool()
-	pool.AppendCertsFromPEM(text)
-	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
-	file = filepath.Join(t.TempDir(), "server.pem")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file, pool
-}
-
 // TLS on both sides and SCRAM through it: a user who logs in by either mechanism reads what
 // was written, and a wrong password is refused by the server.
 func TestTLSAndSCRAM(t *testing.T) {
-	file, pool := certificate(t)
+	file, pool := testenv.Certificate(t)
 	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--tlsMode", "allowTLS", "--tlsCertificateKeyFile", file, "--tlsAllowInvalidCertificates", "--tlsAllowConnectionsWithoutCertificates", "--auth", "--tlsCAFile", file}})
 	roles := bson.A{"root"}
 	for _, user := range []string{"SCRAM-SHA-256", "SCRAM-SHA-1"} {
