@@ -358,7 +358,7 @@ func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) 
 	if upstream == "" {
 		switch {
 		case isAdminURL(o.from[0]):
-			return nil, ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port")
+			return nil, ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, or mongodb://host")
 		case isStoreURL(o.from[0]):
 			upstream = withoutDatabase(o.from[0])
 		case isTarantoolURL(o.from[0]):

@@ -91,6 +91,8 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 		return "takes a gateway beside the server, too: --pair allows it"
 	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec == codec.Zlib:
 		return "servers up to 8.2.2 leak memory by it"
+	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec != codec.Snappy && o.candidate.Setting.Codec != codec.Zstd:
+		return "MongoDB does not have it"
 	case float64(g.Now-o.After) < leastSaving*float64(g.Now):
 		return "saves less than 5%"
 	case p.MaxCPU > 0 && took > p.MaxCPU:

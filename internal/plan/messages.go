@@ -86,11 +86,14 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	}
 	r.LookedAt.Values += m.Messages
 	r.LookedAt.Bytes += m.Bytes
-	if strings.HasPrefix(m.Method, "/") {
-		r.Protocol = config.GRPC
+	pattern, kind, protocol := m.Method, m.Direction, config.GRPC
+	if space, command, ok := strings.Cut(m.Method, " "); ok && !strings.HasPrefix(m.Method, "/") {
+		pattern, kind, protocol = escapeGlob(space), command+" "+m.Direction, config.Mongo
 	}
+	r.mixed = r.mixed || r.Protocol != "" && r.Protocol != protocol
+	r.Protocol = protocol
 	g := &GroupPlan{
-		Space: gw.Gateway, Pattern: m.Method, Type: m.Direction, Values: float64(m.Messages), Mean: float64(m.Bytes) / float64(m.Messages),
+		Space: gw.Gateway, Pattern: pattern, Type: kind, Values: float64(m.Messages), Mean: float64(m.Bytes) / float64(m.Messages),
 		Now: m.Bytes, Measured: m.Sampled, Choice: -1, Options: []Option{},
 	}
 	var s sizes
@@ -106,6 +109,9 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 		c, err := ParseCandidate(e.Setting)
 		if err != nil || !(e.Ratio >= 1) {
 			continue
+		}
+		if protocol == config.Mongo {
+			c.way = wayProtocol
 		}
 		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
 		sample.Stored = int64(float64(m.Bytes) / e.Ratio)

@@ -333,6 +333,31 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// What a gateway for MongoDB has measured becomes rules for one; codecs that the protocol
+// lacks are not recommended; and two protocols are not mixed.
+func TestMessagesOfMongo(t *testing.T) {
+	const find = `{"method":"shop.orders find","direction":"reply","messages":100,"bytes":3500000,"sample_messages":50,"estimates":[{"setting":"s2","ratio":9},{"setting":"zstd-3","ratio":4}]}`
+	const push = `{"method":"/a.B/Push","direction":"request","messages":10,"bytes":1000,"sample_messages":9,"estimates":[{"setting":"s2","ratio":2}]}`
+	w := WriteOptions{Listen: "127.0.0.1:0", Upstream: "mongodb://localhost", Base: "x"}
+	r, err := Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]}]`), 60, options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.Groups[0].Chosen(); o == nil || o.Name != "zstd-3" || r.Protocol != config.Mongo {
+		t.Errorf("%s: %+v", r.Protocol, r.Groups[0])
+	}
+	text, _, err := r.Config(w)
+	if err != nil || !strings.Contains(string(text), `namespace: "shop.orders"`) || !strings.Contains(string(text), `command: ["find"]`) || !strings.Contains(string(text), "direction: [reply]") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if r, err = Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]},{"gateway":"x","messages":[`+push+`]}]`), 60, options(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Config(w); !errors.Is(err, ErrMixed) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNothing(t *testing.T) {
 	if _, err := Make(context.Background(), NewCollector(CollectOptions{}), options(t)); !errors.Is(err, ErrEmpty) {
 		t.Error(err)

@@ -36,6 +36,7 @@ type Report struct {
 	MadeAt    time.Time          `json:"made_at"`
 
 	perValue Rates
+	mixed    bool // of messages of several protocols
 }
 
 // LookedAt says how much was looked at.

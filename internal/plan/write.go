@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -29,9 +30,15 @@ type DictionaryFile struct {
 	Dict *codec.Dict
 }
 
+// ErrMixed: there is no one gateway for what was measured.
+var ErrMixed = errors.New("messages of gRPC and of MongoDB were measured, which take a gateway each")
+
 // Config is a configuration that does what the report recommends, as text, and the
 // dictionaries that it takes. It was checked as 'cinch config check' does.
 func (r *Report) Config(o WriteOptions) ([]byte, []DictionaryFile, error) {
+	if r.mixed {
+		return nil, nil, ErrMixed
+	}
 	w := &writer{r: r, o: o, names: make(map[string]bool)}
 	w.rules()
 	text := w.text()
@@ -119,7 +126,11 @@ func (w *writer) address(b *strings.Builder, g *GroupPlan) {
 		}
 		return
 	case config.Mongo:
-		fmt.Fprintf(b, "        namespace: %q\n        command: [%q]\n", g.Pattern, g.Type)
+		command, direction, _ := strings.Cut(g.Type, " ")
+		fmt.Fprintf(b, "        namespace: %q\n        command: [%q]\n", g.Pattern, escapeGlob(command))
+		if direction != "" {
+			fmt.Fprintf(b, "        direction: [%s]\n", direction)
+		}
 		return
 	case config.Tarantool:
 		fmt.Fprintf(b, "        space: %q\n        field: %q\n", escapeGlob(g.Space), g.Pattern)

@@ -203,6 +203,48 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 	}
 }
 
+// A server full of garbage, and an empty one: everything is left alone, and what is written is
+// valid; and the server was asked for nothing that writes.
+func TestPlanGarbage(t *testing.T) {
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	ctx, r := context.Background(), rand.New(rand.NewPCG(9, 9))
+	if e := cinch(t, "plan", server.URL()); e.code != 1 || !strings.Contains(e.err, "nothing to measure") {
+		t.Errorf("of nothing: %d %s", e.code, e.err)
+	}
+	pipe := c.Pipeline()
+	for range 2000 {
+		pipe.Set(ctx, noise(r, 1+r.IntN(40)), noise(r, r.IntN(300)), 0)
+		pipe.HSet(ctx, "h"+noise(r, 9), noise(r, 5), "\xc1\xdd\xdc"+noise(r, r.IntN(90))) // begins like an envelope
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	must(t, nil, c.ConfigResetStat(ctx).Err())
+	dir := t.TempDir()
+	file, page := filepath.Join(dir, "cinch.yaml"), filepath.Join(dir, "report.html")
+	p := report(t, server.URL(), "--write", file, "--html", page)
+	for _, g := range p.Groups {
+		if g.Choice >= 0 {
+			t.Errorf("%q gets %s", g.Pattern, g.Chosen().Name)
+		}
+	}
+	if e := cinch(t, "config", "check", file); e.code != 0 {
+		t.Errorf("config check: %s%s", e.out, e.err)
+	}
+	if info, err := os.Stat(page); err != nil || info.Size() < 1000 || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	for _, line := range strings.Split(c.Info(ctx, "commandstats").Val(), "\n") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		for _, bad := range []string{"set", "hset", "hdel", "del", "eval", "evalsha", "function", "restore", "expire", "persist", "script", "fcall"} {
+			if command, _, _ := strings.Cut(name, "|"); command == bad {
+				t.Errorf("a plan sent %s", name)
+			}
+		}
+	}
+}
+
 func off(a, b int64) float64 { return math.Abs(float64(a-b)) / float64(max(b, 1)) }
 
 // A million keys are planned in bounded memory, and the server hardly notices.
