@@ -65,7 +65,7 @@ func (v *validator) grpc(g *Gateway, path string) {
 	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isEncoding(id) {
-			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "encodings are zstd, minlz, s2, lz4, snappy, gzip", "unknown encoding %q", name)
+			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "encodings are zstd, minlz, s2, lz4, snappy, gzip, cinch-proto", "unknown encoding %q", name)
 		}
 	}
 	for i := range g.Rules {
@@ -108,6 +108,9 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
 		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0)
+		if r.Setting != nil && r.Setting.Codec == codec.Proto {
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is for protocol: grpc", r.Setting)
+		}
 		if g.Protocol != Mongo {
 			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0)
 		}
@@ -142,7 +145,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 		}
 	}
 	if r.Setting != nil && (r.Setting.Codec == codec.Zlib || r.Setting.Dict != 0) {
-		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6 or raw", "gRPC has no %s", r.Setting)
+		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto or raw", "gRPC has no %s", r.Setting)
 	}
 }
 

@@ -55,6 +55,45 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
+// cinch-proto is for gateways for gRPC and no others.
+func TestProtoSetting(t *testing.T) {
+	const grpc = `gateways:
+  - name: a
+    protocol: grpc
+    listen: 127.0.0.1:1
+    upstream: grpc://host:2
+    upstream_encodings: [cinch-proto]
+    rules:
+      - {setting: cinch-proto}
+`
+	c, err := Parse("f", []byte(grpc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Gateways[0].Rules[0].Setting.String(); s != "cinch-proto" {
+		t.Errorf("printed as %s", s)
+	}
+	p, err := c.Gateways[0].Messages(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Lookup(policy.MessageAddress{Space: []byte("a.B"), Command: []byte("C"), Direction: policy.Reply, Size: 1024}); r == nil || r.Setting != (codec.Setting{Codec: codec.Proto}) {
+		t.Errorf("%+v", r)
+	}
+	redis := strings.NewReplacer("protocol: grpc", "protocol: redis", "grpc://", "redis://", "    upstream_encodings: [cinch-proto]\n", "").Replace(grpc)
+	for bad, want := range map[string]string{
+		redis: "cinch-proto is for protocol: grpc: write zstd-3",
+		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "no cinch-proto",
+		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is for protocol: grpc",
+		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-1", 1):                               "unknown codec",
+		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "cinch-proto takes no dictionary",
+	} {
+		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
 func TestPairs(t *testing.T) {
 	const good = `dictionaries:
   - {name: orders, file: orders.dict}

@@ -133,6 +133,10 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 		s.Setting = codec.Setting{}
 		return nil
 	}
+	if string(text) == codec.Proto.String() {
+		s.Setting = codec.Setting{Codec: codec.Proto}
+		return nil
+	}
 	s.Setting, err = codec.ParseSetting(string(text))
 	if !errors.Is(err, codec.ErrUnknownCodec) {
 		return err

@@ -66,7 +66,7 @@ func (v *validator) tunnelSetting(s *Setting, path string) {
 		return
 	}
 	switch {
-	case s.Dict != 0, s.Codec == codec.Zlib, s.Codec == codec.Gzip:
+	case s.Dict != 0, s.Codec == codec.Zlib, s.Codec == codec.Gzip, s.Codec == codec.Proto:
 		v.add(path, "write auto, zstd-1 to zstd-9, s2, minlz, lz4, snappy or raw", "tunnels have no %s", s)
 	case s.Codec == codec.Zstd && s.Level > codec.MaxStreamLevel:
 		v.add(path, "higher levels keep tens of megabytes a connection", "tunnels have zstd-1 to zstd-%d", codec.MaxStreamLevel)

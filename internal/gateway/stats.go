@@ -23,8 +23,8 @@ const (
 	otherLabel     = "other"
 )
 
-// codecIDs is the number of codecs that the format's nibble can name.
-const codecIDs = 16
+// codecIDs is the number of codecs that the format's nibble can name, and cinch-proto.
+const codecIDs = codec.Proto + 1
 
 // Stats counts what one gateway does. All methods may be called at any time from
 // any goroutine, on a nil Stats too, and allocate nothing once their labels have

@@ -115,6 +115,9 @@ func (r *MessageRule) prepare(i int) error {
 	for _, c := range r.Commands {
 		r.commands = append(r.commands, Compile(c))
 	}
+	if r.Setting == (codec.Setting{Codec: codec.Proto}) {
+		return nil
+	}
 	return r.Setting.Validate()
 }
 
