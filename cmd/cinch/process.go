@@ -230,6 +230,7 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	if err != nil {
 		return err
 	}
+	listener = behindProxy(g, listener)
 	r := &running{name: g.Name, upstream: up, listener: listener, stats: stats}
 	switch g.Protocol {
 	case config.GRPC:
@@ -248,6 +249,15 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	}
 	p.gateways = append(p.gateways, r)
 	return nil
+}
+
+// behindProxy is a listener whose connections begin with PROXY headers, if they are to.
+func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
+	if !g.ProxyProtocol {
+		return l
+	}
+	trusted, _ := g.ProxyTrusted() // was validated
+	return &gateway.Proxied{Listener: l, Trusted: trusted}
 }
 
 func listen(addr, who string) (net.Listener, error) {

@@ -223,6 +223,9 @@ func (p *process) sentinel(g *config.Gateway, r *running, servers *config.RedisS
 		return s, nil
 	}
 	l, err := listen(g.Sentinel, "gateway "+g.Name+": sentinel")
+	if err == nil {
+		l = behindProxy(g, l)
+	}
 	s.Listener, r.sentinel = l, l
 	return s, err
 }

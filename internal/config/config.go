@@ -93,6 +93,10 @@ type Gateway struct {
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
 
+	// Connections begin with a PROXY header, which those may send; see proxy.go.
+	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`
+	ProxyFrom     []string `yaml:"proxy_from,omitempty,flow"` // addresses and networks; none: all
+
 	// For grpc only; see grpc.go.
 	MaxStreams          int      `yaml:"max_streams,omitempty"`
 	UpstreamConnections int      `yaml:"upstream_connections,omitempty"`

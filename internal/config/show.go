@@ -136,6 +136,8 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
 		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
+		compare(path+".proxy_protocol", a.ProxyProtocol, b.ProxyProtocol)
+		compare(path+".proxy_from", a.ProxyFrom, b.ProxyFrom)
 		compare(path+".advertise", a.Advertise, b.Advertise)
 		compare(path+".sql", a.SQL, b.SQL)
 		compare(path+".nodes", a.Nodes, b.Nodes)

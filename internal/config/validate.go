@@ -228,6 +228,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.tunnel(g, path)
 	v.tarantool(g, path)
 	v.redis(g, path)
+	v.proxy(g, path)
 	for i, glob := range g.Exclude {
 		v.glob(fmt.Sprintf("%s.exclude[%d]", path, i), glob)
 		if glob == "" {

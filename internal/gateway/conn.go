@@ -32,6 +32,8 @@ type Conn struct {
 	net.Conn
 	traffic *traffic   // nil: not counted
 	first   *firstRead // of ReadFirst; belongs to the reading goroutine
+
+	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
 }
 
 // newConn wraps c. Go has set TCP_NODELAY on it already.
@@ -56,6 +58,22 @@ func (c *Conn) Write(p []byte) (int, error) {
 		c.traffic.sent.Add(uint64(n))
 	}
 	return n, err
+}
+
+// RemoteAddr is the client's, behind the balancer that told of it.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.remote != nil {
+		return c.remote
+	}
+	return c.Conn.RemoteAddr()
+}
+
+// LocalAddr is where the client has connected to.
+func (c *Conn) LocalAddr() net.Addr {
+	if c.local != nil {
+		return c.local
+	}
+	return c.Conn.LocalAddr()
 }
 
 // CloseWrite ends our direction: the peer reads EOF and may go on writing.

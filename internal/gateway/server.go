@@ -72,6 +72,7 @@ type Server struct {
 // activeConn is an accepted connection from admission until its goroutine ends.
 type activeConn struct {
 	conn    *Conn
+	proxied *proxiedConn // its PROXY header is to be read; nil: it has none
 	session Session // nil until NewSession has returned; guarded by Server.mu
 	drained bool    // Drain was called or is about to be; guarded by Server.mu
 }
@@ -134,7 +135,11 @@ func (s *Server) sleep(d time.Duration) {
 
 // admit starts the goroutine of c, or closes c when there are too many.
 func (s *Server) admit(c net.Conn) {
-	a := &activeConn{conn: newConn(c, s.Stats.side(sideClient))}
+	a := &activeConn{}
+	if p, ok := c.(*proxiedConn); ok {
+		a.proxied, c = p, p.Conn
+	}
+	a.conn = newConn(c, s.Stats.side(sideClient))
 	s.mu.Lock()
 	full := s.MaxConns > 0 && len(s.active) >= s.MaxConns
 	ok := !full && !s.closed
@@ -170,6 +175,9 @@ func (s *Server) serve(a *activeConn) {
 	defer s.remove(a)
 	defer a.conn.Close()
 	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
+	if !s.greeted(a) {
+		return
+	}
 	c, err := s.handshake(a.conn)
 	if err != nil {
 		if s.isClosing() {
@@ -204,6 +212,19 @@ func linger(c net.Conn) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.CopyN(io.Discard, c, lingerBytes)
+}
+
+// greeted reads the PROXY header where there is to be one.
+func (s *Server) greeted(a *activeConn) bool {
+	if a.proxied == nil {
+		return true
+	}
+	err := a.proxied.greet(a.conn)
+	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers look whether a port is open
+		s.Stats.Error("proxy_header")
+		s.log().Debug("connection without a PROXY header that counts, closed", "remote", remote(a.conn), "err", err)
+	}
+	return err == nil
 }
 
 func (s *Server) handshake(c *Conn) (net.Conn, error) {

@@ -69,8 +69,9 @@ type Cluster struct {
 	begun entrySessions
 	asked *Gateway // for clients of Sentinels; nil: none
 
-	mu        sync.Mutex // guards what follows; it is not held while anything is awaited
-	listening net.Addr   // of the entry; nil until it serves
+	mu        sync.Mutex       // guards what follows; it is not held while anything is awaited
+	listening net.Addr         // of the entry; nil until it serves
+	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
 	members   map[string]*member
 	ports     map[int]bool // distances from the entry's port that are taken
 	policy    *policy.Policy
@@ -122,6 +123,7 @@ func NewCluster(cfg ClusterConfig) *Cluster {
 func (c *Cluster) Serve(l net.Listener) error {
 	c.mu.Lock()
 	c.listening = l.Addr()
+	c.proxied, _ = l.(*gateway.Proxied)
 	c.mu.Unlock()
 	go c.lookAround()
 	if c.cfg.Sentinel != nil {
@@ -256,6 +258,7 @@ func (c *Cluster) listen(m *member) (err error) {
 			continue
 		}
 		if m.listener, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
+			m.listener = c.proxied.Like(m.listener)
 			c.ports[d], m.distance = true, d
 			m.advertised = c.advertisedAt(d)
 			return nil

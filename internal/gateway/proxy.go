@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// A load balancer in front of a gateway may say in a PROXY header for whom it connects.
+// The header comes before anything else, TLS included, and is read exactly: the bytes
+// behind it stay in the connection, which sessions read by system calls of their own.
+//
+//	v1  "PROXY TCP4 192.0.2.7 198.51.100.1 49152 6379\r\n"   at most 107 bytes
+//	v2  0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A | version, command | family | length, 2 bytes | length bytes
+
+// Proxied is a listener whose connections begin with a PROXY header. Server reads it, in
+// the connection's own goroutine.
+type Proxied struct {
+	net.Listener
+
+	// Trusted are those who may send one; others are disconnected. Empty: all. Whoever connects by a
+	// unix socket is trusted.
+	Trusted []netip.Prefix
+	Timeout time.Duration // for the header; 0: 5 s
+}
+
+// Like returns a listener that expects what p does; p may be nil.
+func (p *Proxied) Like(l net.Listener) net.Listener {
+	if p == nil {
+		return l
+	}
+	return &Proxied{Listener: l, Trusted: p.Trusted, Timeout: p.Timeout}
+}
+
+// proxiedConn is a connection whose header has not been read.
+type proxiedConn struct {
+	net.Conn
+	by *Proxied
+}
+
+// Accept implements net.Listener.
+func (p *Proxied) Accept() (net.Conn, error) {
+	c, err := p.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &proxiedConn{c, p}, nil
+}
+
+// Errors of PROXY headers.
+var (
+	errProxyUntrusted = errors.New("the address is not among those that may send a PROXY header")
+	errProxyHeader    = errors.New("no PROXY header of version 1 or 2 in front")
+	errProxyLength    = errors.New("the PROXY header is longer than any that is needed")
+)
+
+const (
+	proxyTimeout = 5 * time.Second
+
+	proxySignature = "\r\n\r\n\x00\r\nQUIT\n"
+	proxyBegin     = len(proxySignature)
+	maxProxyLine   = 107     // version 1, by its specification
+	maxProxyBody   = 4 << 10 // version 2: addresses, and what balancers like to add
+
+	proxyV2Head = proxyBegin + 4 // with version, family and length
+)
+
+// greet reads the header of a connection that has one to come, and gives the connection the addresses
+// that it names. Those of a LOCAL one, of the balancer's own questions, stay.
+func (p *proxiedConn) greet(c *Conn) error {
+	if !p.by.trusts(p.Conn.RemoteAddr()) {
+		return errProxyUntrusted
+	}
+	timeout := p.by.Timeout
+	if timeout <= 0 {
+		timeout = proxyTimeout
+	}
+	if err := p.Conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	b, err := readProxyHeader(p.Conn)
+	if err != nil {
+		return err
+	}
+	if c.remote, c.local, err = parseProxyHeader(b); err != nil {
+		return err
+	}
+	return p.Conn.SetReadDeadline(time.Time{})
+}
+
+func (p *Proxied) trusts(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || len(p.Trusted) == 0 {
+		return true
+	}
+	ip, _ := netip.AddrFromSlice(tcp.IP)
+	for _, t := range p.Trusted {
+		if t.Contains(ip.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// readProxyHeader takes the header from r and not a byte more.
+func readProxyHeader(r io.Reader) ([]byte, error) {
+	b := make([]byte, proxyBegin, maxProxyLine)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, fmt.Errorf("%w: %w", errProxyHeader, err)
+	}
+	switch {
+	case string(b) == proxySignature:
+		return readProxyBody(r, b)
+	case bytes.HasPrefix(b, []byte("PROXY ")):
+		return readProxyLine(r, b)
+	}
+	return nil, errProxyHeader
+}
+
+func readProxyBody(r io.Reader, b []byte) ([]byte, error) {
+	b = b[:proxyV2Head]
+	if _, err := io.ReadFull(r, b[proxyBegin:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", errProxyHeader, err)
+	}
+	n := int(binary.BigEndian.Uint16(b[proxyV2Head-2:]))
+	if n > maxProxyBody {
+		return nil, errProxyLength
+	}
+	b = append(b, make([]byte, n)...)
+	if _, err := io.ReadFull(r, b[proxyV2Head:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", errProxyHeader, err)
+	}
+	return b, nil
+}
+
+// readProxyLine reads byte by byte: nobody knows how long the line is.
+func readProxyLine(r io.Reader, b []byte) ([]byte, error) {
+	for b[len(b)-1] != '\n' {
+		if len(b) == maxProxyLine {
+			return nil, errProxyLength
+		}
+		b = b[:len(b)+1]
+		if _, err := io.ReadFull(r, b[len(b)-1:]); err != nil {
+			return nil, fmt.Errorf("%w: %w", errProxyHeader, err)
+		}
+	}
+	return b, nil
+}
+
+// parseProxyHeader returns nil addresses for a header that names none.
+func parseProxyHeader(b []byte) (remote, local net.Addr, err error) {
+	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errProxyHeader, err)
+	}
+	if h.Command.IsLocal() {
+		return nil, nil, nil
+	}
+	from, to, ok := h.TCPAddrs()
+	if !ok {
+		return nil, nil, nil // a unix socket at the balancer, or UNKNOWN
+	}
+	return from, to, nil
+}
