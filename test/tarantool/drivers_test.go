@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,23 +59,34 @@ func write(t *testing.T, path, text string) {
 func pytest(t *testing.T, requirements string, env []string, dir, tests, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--rootdir", ".", "--timeout", "120", "--junitxml", log + ".xml"}
-	switch {
-	case len(names) > 0:
-		args = append(args, "-k", testenv.PytestNames(names))
-	case *suiteOnly != "":
+	if *suiteOnly != "" {
 		args = append(args, "-k", *suiteOnly)
 	}
-	for name := range strings.SplitSeq(*suiteFiles, ",") {
-		if name != "" {
-			name += ".py"
-		}
-		args = append(args, filepath.Join(tests, name))
-	}
+	args = append(args, pytestFiles(tests, names)...)
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t, requirements), args...)
 	cmd.Dir, cmd.Env = dir, append(env, "PYTHONPATH=.")
 	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
 	write(t, log, string(out))
 	return testenv.ReadJUnit(t, log+".xml")
+}
+
+// pytestFiles are those that hold the named tests, all of each: a test may build on what those
+// before it left.
+func pytestFiles(tests string, names []string) (files []string) {
+	for _, name := range names { // directory.file.Class.test
+		parts := strings.Split(name, ".")
+		files = append(files, filepath.Join(parts[:len(parts)-2]...)+".py")
+	}
+	if len(names) == 0 && *suiteFiles != "" {
+		for name := range strings.SplitSeq(*suiteFiles, ",") {
+			files = append(files, filepath.Join(tests, name+".py"))
+		}
+	}
+	if len(files) == 0 {
+		return []string{tests}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 // goPackages are those of go-tarantool's that ask nothing of a server but what it is: queue and

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ type fronts struct {
 
 	mu      sync.Mutex
 	behind  []*testenv.Relay // those whose connections the servers see
+	own     []*testenv.Relay // those of init
 	sealed  float64          // values, as the gateways count
 	opened  float64
 	servers int
@@ -69,11 +72,18 @@ func (f *fronts) serve(c net.Conn) {
 	lines := bufio.NewScanner(c)
 	for lines.Scan() {
 		answer := "ok"
-		end, err := f.front(strings.Fields(lines.Text()))
-		ends = append(ends, end)
-		if err != nil {
-			answer = err.Error()
-			f.t.Errorf("no front for %q: %v", lines.Text(), err)
+		switch words := strings.Fields(lines.Text()); {
+		case len(words) == 4 && words[0] == "front":
+			end, err := f.front(words[1], words[2], words[3])
+			ends = append(ends, end)
+			if err != nil {
+				answer = err.Error()
+				f.t.Errorf("%q: %v", lines.Text(), err)
+			}
+		case len(words) == 2 && words[0] == "init":
+			f.init(words[1])
+		default:
+			answer = "not understood"
 		}
 		if _, err := fmt.Fprintln(c, answer); err != nil {
 			return
@@ -82,7 +92,7 @@ func (f *fronts) serve(c net.Conn) {
 }
 
 // front puts something at an address. The function that it returns takes it away.
-func (f *fronts) front(asked []string) (end func(), err error) {
+func (f *fronts) front(behind, network, addr string) (end func(), err error) {
 	var relays []*testenv.Relay
 	var gateway *testenv.GatewayServer
 	end = func() {
@@ -93,10 +103,6 @@ func (f *fronts) front(asked []string) (end func(), err error) {
 			f.count(gateway)
 		}
 	}
-	if len(asked) != 3 {
-		return end, fmt.Errorf("want network, address and what is behind")
-	}
-	network, addr, behind := asked[0], asked[1], asked[2]
 	r := testenv.StartRelay(f.t, behind)
 	relays, behind = append(relays, r), r.Addr
 	f.mu.Lock()
@@ -116,10 +122,26 @@ func (f *fronts) front(asked []string) (end func(), err error) {
 	return end, err
 }
 
+// init prepares a server, as its administrator does, in each way. It comes by itself, which
+// nobody counts.
+func (f *fronts) init(server string) {
+	r := testenv.StartRelay(f.t, server)
+	f.mu.Lock()
+	f.own = append(f.own, r)
+	f.mu.Unlock()
+	cmd := exec.CommandContext(f.t.Context(), testenv.Cinch(f.t), "tarantool", "init", "tarantool://cinch_gateway:secret@"+r.Addr, "--user", "cinch_gateway")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Errorf("cinch tarantool init: %v\n%s", err, out)
+	}
+}
+
 // listenSoon waits for the address if what stood in front of a server before, which has been
-// started anew, is just being taken away.
+// started anew, is just being taken away. As a server does, it takes the place of a socket's file.
 func listenSoon(network, addr, behind string) (r *testenv.Relay, err error) {
 	for range 100 {
+		if network == "unix" {
+			_ = os.Remove(addr)
+		}
 		if r, err = testenv.RelayOn(network, addr, behind); err == nil {
 			return r, nil
 		}
@@ -151,8 +173,9 @@ func (f *fronts) check() {
 	through, envelopes := 0, map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		switch words := strings.Fields(line); {
-		case len(words) == 2 && words[0] == "peer" && f.came(words[1]):
+		case len(words) == 2 && words[0] == "peer" && f.came(f.behind, words[1]):
 			through++
+		case len(words) == 2 && words[0] == "peer" && f.came(f.own, words[1]):
 		case len(words) == 4 && words[0] == "sealed":
 			n, err := strconv.Atoi(words[3])
 			if err != nil {
@@ -179,13 +202,8 @@ func (f *fronts) check() {
 	}
 }
 
-func (f *fronts) came(addr string) bool {
+func (f *fronts) came(relays []*testenv.Relay, addr string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, r := range f.behind {
-		if r.Came(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(relays, func(r *testenv.Relay) bool { return r.Came(addr) })
 }

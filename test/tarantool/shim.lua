@@ -75,19 +75,24 @@ end
 
 local fronts -- the connection to the test process, which ends when this process does
 
--- front asks for what shall stand at an address, and waits for it.
-local function front(network, address, behind)
+local function ask(...)
     fronts = fronts or assert(socket.tcp_connect('127.0.0.1', tonumber(os.getenv('CINCH_FRONTS'))))
-    fronts:write(('%s %s %s\n'):format(network, address, behind))
+    fronts:write(table.concat({...}, ' ') .. '\n')
     local answer = fronts:read('\n')
-    if answer ~= 'ok\n' then error('no front at ' .. address .. ': ' .. tostring(answer)) end
+    if answer ~= 'ok\n' then error(table.concat({...}, ' ') .. ': ' .. tostring(answer)) end
 end
 
-local function allow_gateway()
+-- prepare lets the gateway in, and has "cinch tarantool init" run. Tests take their own spaces
+-- for those with the first numbers, so what init makes gets others.
+local function prepare(behind)
     if box.info.ro then return end
     box.session.su('admin', function()
         box.schema.user.create('cinch_gateway', {password = 'secret', if_not_exists = true})
         box.schema.user.grant('cinch_gateway', 'super', nil, nil, {if_not_exists = true})
+        local last = box.space._schema:get('max_id')
+        box.space._schema:replace({'max_id', 30000})
+        ask('init', behind)
+        if last == nil then box.space._schema:delete('max_id') else box.space._schema:replace(last) end
     end)
 end
 
@@ -105,11 +110,11 @@ local function configure(options)
     local behind = '127.0.0.1:' .. free_port()
     options.listen = behind
     -- Servers that wait for each other must be met at once, others when they are complete.
-    if options.replication then front(network, address, behind) end
+    if options.replication then ask('front', behind, network, address) end
     real(options)
     watch()
-    allow_gateway()
-    if not options.replication then front(network, address, behind) end
+    prepare(behind)
+    if not options.replication then ask('front', behind, network, address) end
     asked = address
 end
 

@@ -21,7 +21,7 @@ var (
 // suite is a driver's own tests.
 type suite struct {
 	name string
-	// run runs tests, all of them when names is empty, and returns what became of each.
+	// run runs tests, all of them when names is empty, else at least those, and returns what became of each.
 	// The tests start their servers themselves, by what the environment makes of "tarantool".
 	run func(t *testing.T, env []string, log string, names []string) testenv.Outcomes
 }
@@ -60,10 +60,11 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// compare runs a suite in each way. Tests that end otherwise are run once more, alone, in both
+// compare runs a suite in each way. Tests that end otherwise are run once more in both
 // ways; only what differs then, too, is the gateway's.
 func compare(t *testing.T, s suite, log string) {
 	testenv.Program(t, "tarantool")
+	testenv.Cinch(t) // that it builds is known before anything runs
 	run := func(way string, names []string) (got testenv.Outcomes) {
 		file := log + "-" + way
 		if names != nil {

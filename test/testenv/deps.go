@@ -82,7 +82,8 @@ func PythonSource(t testing.TB, requirements string) string {
 			t.Fatal(err)
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
-		Run(t, dir, python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", dir, first)
+		name, _, _ := strings.Cut(first, "==") // what it takes to build it may come built
+		Run(t, dir, python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", name, "--dest", dir, first)
 		archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
 		if err != nil || len(archives) != 1 {
 			t.Fatalf("%v, %v", archives, err)
