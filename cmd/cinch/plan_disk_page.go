@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cinch-layer/cinch/internal/page"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// html writes the report as a web page.
+func (r *diskReport) html(w io.Writer) error {
+	first := r.Results[0]
+	tool := map[string]string{"zfs": "zfs get compressratio", "btrfs": "compsize"}[r.Filesystem]
+	bars := &page.Bars{}
+	table := &page.Table{Header: []page.Column{{Name: "Setting"}, {Name: "Takes"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: tool}}}
+	if r.Days != nil {
+		table.Header = append(table.Header, page.Column{Name: "Days to 80%"})
+	}
+	best, least := "", first.Bytes
+	for _, result := range r.Results {
+		for _, e := range result.Estimates {
+			takes := e.Physical + e.Metadata
+			if takes < least {
+				best, least = e.Setting, takes
+			}
+			bars.Rows = append(bars.Rows, page.BarRow{Name: e.Setting, Bars: []page.Bar{{
+				Label: fmt.Sprintf("%s, ratio %.2f", ui.Size(takes), e.Ratio), Parts: []page.Part{{Class: "after", Value: float64(takes), Tip: e.Setting + ": " + ui.Size(takes)}},
+			}}})
+			row := []string{e.Setting, ui.Size(takes), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
+			if r.Days != nil {
+				row = append(row, fmt.Sprintf("%.0f", r.Days[e.Setting]))
+			}
+			table.Rows = append(table.Rows, page.Row{Cells: row})
+		}
+	}
+	p := &page.Page{Title: "What " + r.Filesystem + " would store", Subject: r.Path, Lead: fmt.Sprintf("%s, %s long.", count(int(first.Files), "file", "files"), ui.Size(first.Bytes))}
+	if best != "" {
+		p.Lead += fmt.Sprintf(" With %s, the least, they would take %s.", best, ui.Size(least))
+	}
+	words := "All records were computed."
+	if first.Computed < first.Records {
+		words = fmt.Sprintf("%d of %d records were computed; margins are of 95%%.", first.Computed, first.Records)
+	}
+	if first.Unread > 0 {
+		words += fmt.Sprintf(" %s could not be read and are not in it.", count(int(first.Unread), "file", "files"))
+	}
+	p.Sections = []page.Section{{Title: "What the files would take, by setting", Bars: bars}, {Words: []string{words}, Table: table}}
+	if len(r.Advice) > 0 {
+		p.Sections = append(p.Sections, page.Section{Title: "Worth knowing", List: r.Advice})
+	}
+	p.Footer = "Made by cinch plan --disk, by the filesystem's own arithmetic."
+	return page.Write(w, p)
+}
