@@ -19,6 +19,14 @@ func Cluster(t testing.TB, primaries, replicas int) []*RedisServer {
 	for range primaries + replicas {
 		nodes = append(nodes, ClusterNode(t))
 	}
+	MakeCluster(t, nodes, primaries)
+	return nodes
+}
+
+// MakeCluster makes a cluster of nodes that belong to none, as Cluster does.
+func MakeCluster(t testing.TB, nodes []*RedisServer, primaries int) {
+	t.Helper()
+	replicas := len(nodes) - primaries
 	for i, n := range nodes {
 		if i < primaries {
 			from, to := i*(lastSlot+1)/primaries, (i+1)*(lastSlot+1)/primaries-1
@@ -33,14 +41,15 @@ func Cluster(t testing.TB, primaries, replicas int) []*RedisServer {
 		Eventually(t, "the nodes know each other", func() bool { return try(t, nodes[i], "cluster", "replicate", id) == nil })
 	}
 	AwaitCluster(t, nodes, primaries, replicas)
-	return nodes
 }
 
-// ClusterNode starts a node that belongs to no cluster yet.
-func ClusterNode(t testing.TB) *RedisServer {
+// ClusterNode starts a node that belongs to no cluster yet. args are further arguments.
+func ClusterNode(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	return Redis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500",
-		"--cluster-port", strconv.Itoa(FreePort(t)), "--repl-diskless-sync-delay", "0")
+	return Redis(t, append([]string{
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "1500",
+		"--cluster-port", strconv.Itoa(FreePort(t)), "--repl-diskless-sync-delay", "0",
+	}, args...)...)
 }
 
 // Meet makes two nodes parts of one cluster.

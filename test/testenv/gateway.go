@@ -29,6 +29,8 @@ type GatewayConfig struct {
 	Force   bool     // seal everything that may be sealed, even at a loss (--test-force)
 	Args    []string // further arguments of cinch serve
 
+	TLS bool // clients need TLS, so that it is ready as soon as it takes connections
+
 	Race   bool // build with the race detector; a report fails the test
 	PureGo bool // build with CGO_ENABLED=0
 }
@@ -84,7 +86,7 @@ func (g *GatewayServer) start() error {
 // answers tells whether the gateway serves: for Redis a reply from behind it, else that it
 // takes connections, because an upstream may be missing on purpose.
 func (g *GatewayServer) answers() bool {
-	if g.protocol() == "redis" {
+	if g.protocol() == "redis" && !g.cfg.TLS {
 		return answersPing(g.Addr)
 	}
 	return accepts(g.Addr)
