@@ -52,7 +52,8 @@ func (o *options) compsize(ctx context.Context, option string) (int64, error) {
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		return 0, err
 	}
-	if err := os.Truncate(image, 8<<30); err != nil {
+	// Large, though nothing of it is taken: a small one flushes early, and cuts files elsewhere.
+	if err := os.Truncate(image, 64<<30); err != nil {
 		return 0, err
 	}
 	if err := os.MkdirAll(mnt, 0o700); err != nil {
