@@ -18,7 +18,7 @@ func (s *session) pumpReplies() {
 			err = s.handleReply(m)
 		}
 		if err != nil {
-			s.logEnd("upstream", err)
+			s.logEnd(gateway.FromUpstream, err)
 			return
 		}
 	}

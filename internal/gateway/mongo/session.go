@@ -136,7 +136,7 @@ func (s *session) pumpRequests() {
 				looked = idle
 			}
 		default:
-			s.logEnd("client", err)
+			s.logEnd(gateway.FromClient, err)
 			return
 		}
 	}
@@ -188,21 +188,12 @@ func (s *session) push(e exchange, held bool) bool {
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
-func (s *session) logEnd(who string, err error) {
+func (s *session) logEnd(who gateway.Peer, err error) {
 	if errors.Is(err, errNotPrimary) {
 		s.g.cfg.Stats.Error("not_primary")
 		return
 	}
-	class := errorClass(err)
-	if class == "" {
-		return
-	}
-	text := "client sent what is no valid message, disconnected"
-	if who != "client" {
-		class, text = "upstream_"+class, "upstream sent what is no valid message, disconnected"
-	}
-	s.g.cfg.Stats.Error(class)
-	s.g.cfg.Log.Warn(text, "client", s.client.RemoteAddr().String(), "err", err)
+	gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.client, who, errorClass(err), err)
 }
 
 // errorClass names a violation of the protocol; an ordinary end has none.

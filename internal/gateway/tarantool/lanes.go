@@ -23,6 +23,10 @@ type lane struct {
 	parked []parked
 }
 
+// maxLanes bounds how many streams at a time may have something unanswered that can be refused, and
+// so the goroutines that send it again.
+const maxLanes = 1024
+
 // parked is a request that is to be sent again since it met another schema, or that takes
 // several steps.
 type parked struct {
@@ -54,9 +58,9 @@ func (p *pending) enter(stream uint64, alone bool, beforeWait func() error) (sta
 		switch {
 		case p.closed:
 			return 0, false
-		case l == nil:
+		case l == nil && len(p.lanes) < maxLanes:
 			return 0, true
-		case !l.held && (!alone || l.open == 0):
+		case l != nil && !l.held && (!alone || l.open == 0):
 			return l.current(), true
 		case flushed:
 			p.moved.Wait()

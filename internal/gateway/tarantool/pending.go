@@ -21,6 +21,7 @@ type exchange struct {
 	stamp    uint64 // 0: none
 	original []byte
 	held     int64 // of the request budget, for that
+	free     int   // of the connection's own bytes, for that
 	prefix   int
 	tries    int
 
@@ -143,16 +144,19 @@ func (p *pending) kindOf(sync uint64) wire.Type {
 	return p.bySync[sync].kind
 }
 
-// keep stores what a client sent with the exchange, if there is memory for it.
-func (p *pending) keep(e *exchange, f *frame) bool {
+// keep stores what a client sent with the exchange, if there is memory for it and for as many
+// more copies of it as it takes to handle it.
+func (p *pending) keep(e *exchange, f *frame, more int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(f.bytes)
+	cost := n * (1 + more)
 	switch {
-	case p.kept+n <= maxKept:
-		p.kept += n
-	case p.budget.TryAcquire(int64(n)):
-		e.held = int64(n)
+	case p.kept+cost <= maxKept:
+		p.kept += cost
+		e.free = cost
+	case p.budget.TryAcquire(int64(cost)):
+		e.held = int64(cost)
 	default:
 		return false
 	}
@@ -176,13 +180,10 @@ func (p *pending) forget(e *exchange) {
 	if e.original == nil {
 		return
 	}
-	if e.held > 0 {
-		p.budget.Release(e.held)
-	} else {
-		p.kept -= len(e.original)
-	}
+	p.budget.Release(e.held)
+	p.kept -= e.free
 	gateway.PutBuffer(e.original)
-	e.original, e.held = nil, 0
+	e.original, e.held, e.free = nil, 0, 0
 }
 
 // busy reports whether a reply is outstanding, or something is to be sent that will have one.

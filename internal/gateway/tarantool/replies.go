@@ -34,7 +34,7 @@ func (s *session) pumpReplies() {
 			err = s.handleReply(&f)
 		}
 	}
-	s.logEnd("upstream", err)
+	s.logEnd(gateway.FromUpstream, err)
 }
 
 // handleReply sends one frame of the server's to the client.

@@ -57,9 +57,10 @@ func (s *session) handleRequest(f *frame) error {
 func (s *session) pass(f *frame, began time.Time) error {
 	r := &s.req
 	var stamp uint64
-	if ordered(r.header.Type) {
+	if ordered(r.header.Type) || r.header.Type == wire.Auth {
 		var ok bool
-		if stamp, ok = s.enter(r.header.Schema != 0); !ok {
+		// Steps and what is sent again are the old user's.
+		if stamp, ok = s.enter(r.header.Schema != 0 || r.header.Type == wire.Auth); !ok {
 			return net.ErrClosed
 		}
 	}
@@ -72,7 +73,7 @@ func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
 		return s.passAlone(f)
 	}
 	e := s.exchange(stamp)
-	if !s.pending.keep(&e, f) {
+	if !s.pending.keep(&e, f, 0) {
 		if _, ok := s.enter(true); !ok {
 			return net.ErrClosed
 		}
@@ -144,7 +145,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 	}
 	defer gateway.PutBuffer(w.bytes)
 	e := s.exchange(w.stamp)
-	if w.stamp != 0 && !s.pending.keep(&e, f) {
+	if w.stamp != 0 && !s.pending.keep(&e, f, 0) {
 		s.g.cfg.Stats.Error("budget")
 		if r.magic {
 			return s.refuse(&refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"})

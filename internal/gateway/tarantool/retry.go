@@ -70,7 +70,7 @@ func (s *session) sendOne(r *parked) (done bool, err error) {
 		out = original.bytes
 	}
 	if w.stamp != 0 {
-		next.original, next.prefix, next.held, next.tries = e.original, e.prefix, e.held, e.tries+1
+		next.original, next.prefix, next.held, next.free, next.tries = e.original, e.prefix, e.held, e.free, e.tries+1
 		e.original = nil
 	} else {
 		defer s.pending.drop(e)

@@ -49,21 +49,27 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 	if r.header.Schema != 0 && r.header.Schema != p.version {
 		return w, g.foreignVersion(r, s, h)
 	}
-	needed, no := g.collect(p, s, r, h)
+	c, no := g.collect(p, s, r, h)
 	switch {
 	case no != nil:
 		return w, no
-	case needed != nil:
-		return rewritten{splice: s, plan: p, no: needed}, nil
-	case len(r.edits) == 0:
+	case c.needed != nil:
+		return rewritten{splice: s, plan: p, no: c.needed}, nil
+	case len(r.edits) == 0 && !c.fenced:
 		return w, nil
 	}
 	stamp := laneStamp
 	if stamp == 0 {
 		stamp = p.version
 	}
-	w.bytes = g.apply(r, stamp)
-	if r.header.Schema == 0 { // the client's own stamp: the client is told when it is wrong
+	if len(r.edits) > 0 {
+		w.bytes = g.apply(r, stamp)
+	}
+	own := r.header.Schema != 0 // the client's own stamp: the client is told when it is wrong
+	if w.bytes == nil && c.fenced && !own {
+		w.bytes = stamped(r, stamp)
+	}
+	if w.bytes != nil && !own {
 		w.stamp = stamp
 	}
 	return w, nil
@@ -97,16 +103,15 @@ func (g *Gateway) foreignVersion(r *request, s *space, h handling) *refusal {
 	return nil
 }
 
-// collect finds what to seal in a tuple or in operations. needed is not nil when the operations
-// can't be carried out without what is stored, and says what to answer where that is impossible.
-func (g *Gateway) collect(p *plan, s *space, r *request, h handling) (needed, no *refusal) {
-	if !s.ruled && !r.magic {
-		return nil, nil
+// collect finds what to seal in a tuple or in operations, and what else there is to know of these.
+func (g *Gateway) collect(p *plan, s *space, r *request, h handling) (c collector, no *refusal) {
+	if len(s.fields) == 0 && !r.magic {
+		return c, nil
 	}
-	c := collector{plan: p, space: s, r: r, b: r.bytes}
+	c = collector{plan: p, space: s, r: r, b: r.bytes}
 	if h != updates {
 		if no := c.tuple(r.body.Tuple); no != nil {
-			return nil, no
+			return c, no
 		}
 	}
 	switch h {
@@ -115,7 +120,7 @@ func (g *Gateway) collect(p *plan, s *space, r *request, h handling) (needed, no
 	case upserts:
 		no = c.operations(r.body.Ops)
 	}
-	return c.needed, no
+	return c, no
 }
 
 // collector finds the values of a request to one space.
@@ -125,8 +130,11 @@ type collector struct {
 	r     *request
 	b     []byte
 
-	needed *refusal // the first operation's that needs what is stored
-	moved  bool     // an operation moves fields
+	// needed is not nil when the operations can't be carried out without what is stored, and says
+	// what to answer where that is impossible.
+	needed *refusal
+	moved  bool // an operation moves fields
+	fenced bool // one that cuts or moves is right only as long as fields have the rules that they have
 }
 
 // tuple looks at the fields of a tuple.

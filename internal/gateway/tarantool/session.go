@@ -127,24 +127,15 @@ func (s *session) pumpRequests() {
 				looked = idle
 			}
 		default:
-			s.logEnd("client", err)
+			s.logEnd(gateway.FromClient, err)
 			return
 		}
 	}
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
-func (s *session) logEnd(who string, err error) {
-	class := errorClass(err)
-	if class == "" {
-		return
-	}
-	text := "client sent what is no valid frame, disconnected"
-	if who != "client" {
-		class, text = "upstream_"+class, "upstream sent what is no valid frame, disconnected"
-	}
-	s.g.cfg.Stats.Error(class)
-	s.g.cfg.Log.Warn(text, "client", s.client.RemoteAddr().String(), "err", err)
+func (s *session) logEnd(who gateway.Peer, err error) {
+	gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.client, who, errorClass(err), err)
 }
 
 // errorClass names a violation of the protocol; an ordinary end has none.

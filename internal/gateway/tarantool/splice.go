@@ -38,7 +38,8 @@ type splice struct {
 // stepAnswer is what the reply pump has to say about a step.
 type stepAnswer struct {
 	done    bool   // the client has its answer
-	tuple   []byte // what is stored, in a buffer of the pool's; neither done nor that: the schema moved
+	moved   bool   // the schema has
+	tuple   []byte // what is stored, in a buffer of the pool's; nil: it is to be read again
 	release int64  // bytes of the request budget for that and what is made of it
 }
 
@@ -54,7 +55,7 @@ const (
 // park hands the request at hand to who sends it in steps.
 func (s *session) park(f *frame) error {
 	e := s.exchange(0)
-	if !s.pending.keep(&e, f) {
+	if !s.pending.keep(&e, f, 3) {
 		s.g.cfg.Stats.Error("budget")
 		return s.refuse(noMemory)
 	}
@@ -113,7 +114,7 @@ func (s *session) carryOut(x *splice, r *request, w rewritten) (done bool, err e
 			s.g.cfg.Stats.Guarded(w.no.what, "updated")
 			return true, nil
 		}
-		if a.tuple == nil {
+		if a.moved {
 			return false, nil
 		}
 		if n > patientSteps {
@@ -171,16 +172,16 @@ func (s *session) answerSplice(f *frame, e *exchange) error {
 	if r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion && !x.own {
 		s.g.catalog.refused(x.stamp)
 		s.g.cfg.Stats.Error("schema_changed")
-		x.answers <- stepAnswer{}
+		x.answers <- stepAnswer{moved: true}
 		return nil
 	}
-	a, no, err := s.readStep(x)
+	a, again, no, err := s.readStep(x)
 	switch {
 	case err != nil:
 		return err
 	case no != nil:
 		err = s.toClient.write(wire.AppendError(nil, x.sync, s.schema, no.code, no.text), false)
-	case a.tuple != nil:
+	case again:
 		x.answers <- a
 		return nil
 	default:
@@ -191,38 +192,46 @@ func (s *session) answerSplice(f *frame, e *exchange) error {
 	return err
 }
 
-// readStep finds what the answer to a step says: the tuple that is stored, or what to answer in its
-// place, or neither: it is the client's answer.
-func (s *session) readStep(x *splice) (a stepAnswer, no *refusal, err error) {
+// readStep finds what the answer to a step says: that another is to be made, by the tuple that is
+// stored, or what to answer in its place, or neither: it is the client's answer.
+func (s *session) readStep(x *splice) (a stepAnswer, again bool, no *refusal, err error) {
 	r := &s.reply
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
-		return a, nil, err
+		return a, false, nil, err
 	}
-	if r.header.Type != wire.OK {
-		if r.lacksFunction() {
-			no = x.missing
-		}
-		return a, no, nil
+	switch {
+	case r.header.Type == wire.OK:
+		return s.readStored(x)
+	case r.lacksFunction():
+		no = x.missing
+	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // no transaction of the client's
+		again = true
 	}
+	return a, again, no, nil
+}
+
+// readStored finds the tuple that is stored in place of the expected one.
+func (s *session) readStored(x *splice) (a stepAnswer, again bool, no *refusal, err error) {
+	r := &s.reply
 	answers, _, err := wire.Elements(nil, r.bytes, r.body.Data.At, 2)
 	if err != nil || len(answers) < 2 {
-		return a, nil, nil
+		return a, false, nil, nil
 	}
 	r.kind = x.kind
 	size, err := s.find() // what is stored, when it is opened
 	if err != nil {
-		return a, s.g.broken(err), nil
+		return a, false, s.g.broken(err), nil
 	}
 	tuple := answers[1].Of(r.bytes)
 	if cost := int64(3*len(tuple) + 2*size); cost > gateway.FreeBytes {
 		if !s.g.cfg.Requests.TryAcquire(cost) {
 			s.g.cfg.Stats.Error("budget")
-			return a, noMemory, nil
+			return a, false, noMemory, nil
 		}
 		a.release = cost
 	}
 	a.tuple = append(gateway.GetBuffer(len(tuple)), tuple...)
-	return a, nil, nil
+	return a, true, nil, nil
 }
 
 // lacksFunction reports that our stored function is not there, or not for this user.

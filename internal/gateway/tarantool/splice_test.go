@@ -74,6 +74,21 @@ func TestSplices(t *testing.T) {
 	}
 }
 
+// A field that may be sealed since a moment ago is not cut, though nothing told the gateway.
+func TestSpliceFence(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: []policy.Rule{{Name: "all", Key: "docs", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
+	b.install()
+	c, direct := b.client(), b.direct()
+	b.put(c, 1, document(1))
+	direct.must(wire.Eval, 0x27, "box.space.docs.index.tag:drop()", 0x21, []any{})
+	envelope := b.g.sealer.Seal(nil, []byte(document(2)), codec.Setting{Codec: codec.LZ4}, nil)
+	direct.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 1, string(envelope)}}) // as another gateway does
+	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "tag", 0, 1, "X"}})
+	if got := c.selectOne(docs, 1)[1]; got != "X"+document(2)[1:] {
+		t.Errorf("got %.60q", got)
+	}
+}
+
 // A unique index other than the primary one may name the tuple.
 func TestSpliceBySecondaryIndex(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)

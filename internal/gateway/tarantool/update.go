@@ -102,6 +102,7 @@ func (c *collector) unsealed(v wire.Span) *refusal {
 // splice looks at an operation that cuts bytes, and pastes others in. Those of an envelope must
 // not be cut.
 func (c *collector) splice(t target, paste wire.Span) *refusal {
+	c.fenced = true
 	switch {
 	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
 	case !c.space.ruled:
@@ -129,7 +130,7 @@ func (c *collector) shift(t target, deletes bool) {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
 		return
 	}
-	c.moved = true
+	c.moved, c.fenced = true, true
 	from := t.position
 	if !t.known {
 		from = 0
