@@ -1,0 +1,186 @@
+package tarantool
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Without a login of its own the gateway seals nothing, but clients go on, envelopes open, and what
+// could cut one is refused.
+func TestOwnLoginIsWrong(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.put(b.client(), 1, document(1))
+	p := b.g.policy.Load()
+	addr := lone(t, b.server.Addr, func(c *Config) {
+		c.Policy, c.Engine = p, b.g.cfg.Engine
+		conn := store.NewConn(store.Options{User: "guest", Password: "wrong", Timeout: time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", b.server.Addr)
+		}})
+		t.Cleanup(conn.Close)
+		c.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+	})
+	c := dial(t, addr)
+	if got := c.selectOne(docs, 1)[2]; got != document(1) {
+		t.Errorf("got %.60q", got)
+	}
+	c.must(wire.Replace, 0x10, docs, 0x21, tuple(2, document(2)))
+	if stored := b.direct().selectOne(docs, 2)[2]; stored != document(2) {
+		t.Errorf("stored %.60q", stored)
+	}
+	a := c.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
+	if a.code != wire.ErrorFlag|wire.ErrSystem || !strings.Contains(a.text, "schema could not be read") {
+		t.Errorf("a splice: %#x %s", a.code, a.text)
+	}
+	b.check(b.client(), 1, document(1), true)
+}
+
+// Splices while the schema changes all the time are each done once, or refused.
+func TestSplicesWhileTheSchemaChanges(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	b.put(b.client(), 1, document(1))
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer close(done)
+		direct := b.direct()
+		for range 25 {
+			direct.must(wire.Eval, 0x27, "local s = box.space.plain if s.index.other then s.index.other:drop() else s:create_index('other', {parts = {{2, 'unsigned'}}}) end", 0x21, []any{})
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	var mu sync.Mutex
+	spliced := 0
+	for range 3 {
+		all.Go(func() {
+			c := b.client()
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				a := c.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "doc", -1, 0, "+"}})
+				switch {
+				case a.code == wire.OK:
+					mu.Lock()
+					spliced++
+					mu.Unlock()
+				case !strings.Contains(a.text, "the schema changes all the time"):
+					t.Errorf("%#x %s", a.code, a.text)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.check(b.client(), 1, document(1)+strings.Repeat("+", spliced), true)
+	if spliced == 0 || b.stats.Snapshot().Errors["schema_changed"] == 0 {
+		t.Errorf("%d splices, errors %v", spliced, b.stats.Snapshot().Errors)
+	}
+}
+
+// A server that is killed under load and comes back holds all that it confirmed, sealed, though
+// its schema counts versions anew.
+func TestServerRestartsUnderLoad(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	const writers = 3
+	var confirmed [writers]int
+	for w := range writers {
+		all.Go(func() {
+			for {
+				confirmed[w] += b.writeUntilCut(w, confirmed[w], stop)
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	b.server.Kill()
+	if err := b.server.Restart(t); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(700 * time.Millisecond) // some time to write again; how much is no matter
+	close(stop)
+	all.Wait()
+	c := b.client()
+	for w := range writers {
+		for i := range confirmed[w] {
+			id := w*1_000_000 + i
+			if got, want := c.selectOne(docs, id)[2], "X"+document(i)[1:]; got != want {
+				t.Fatalf("%d: %.60q", id, got)
+			}
+		}
+	}
+	testenv.Eventually(t, "values are sealed again", func() bool {
+		b.put(c, 999, document(999))
+		return sealed(b.direct().selectOne(docs, 999)[2])
+	})
+	t.Logf("confirmed: %v", confirmed)
+}
+
+// writeUntilCut writes and splices documents until the connection ends, and says how many are
+// there for sure.
+func (b *bed) writeUntilCut(writer, from int, stop chan struct{}) (n int) {
+	conn, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(conn, make([]byte, wire.GreetingLen)); err != nil {
+		time.Sleep(10 * time.Millisecond)
+		return 0
+	}
+	c := &raw{t: b.t, c: conn}
+	for ; ; n++ {
+		select {
+		case <-stop:
+			return n
+		default:
+		}
+		id := writer*1_000_000 + from + n
+		for _, body := range []keyed{
+			{0x10, docs, 0x21, tuple(id, document(from+n))},
+			{0x10, docs, 0x11, 0, 0x20, []any{id}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}}},
+		} {
+			typ := wire.Replace
+			if len(body) > 4 {
+				typ = wire.Update
+			}
+			c.sync++
+			if _, err := conn.Write(encode(b.t, typ, c.sync, nil, body)); err != nil {
+				return n
+			}
+			a, err := c.tryRead()
+			if err != nil {
+				return n
+			}
+			if a.code != wire.OK {
+				// The schema of the server that has just come back may not be known yet.
+				if !strings.Contains(fmt.Sprint(a.text), "schema") {
+					b.t.Errorf("%#x %s", a.code, a.text)
+				}
+				return n
+			}
+		}
+	}
+}
