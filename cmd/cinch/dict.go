@@ -45,7 +45,7 @@ type dictInfo struct {
 	SHA256  string `json:"sha256"`
 	Bytes   int    `json:"bytes"`
 	Trained *bool  `json:"trained,omitempty"` // in zstd's format with its tables; false: raw content; nil: its content was not read
-	Place   string `json:"place,omitempty"`   // in a store: "function" or "key"
+	Place   string `json:"place,omitempty"`   // in a store: "function", "key" or "space"
 	Problem string `json:"problem,omitempty"` // what is under this number can't be used, and why
 	Source  string `json:"source"`
 
@@ -137,13 +137,14 @@ func newDictListCommand() *cobra.Command {
 		Short: "List dictionaries in files, in a directory's *.dict files, or in a store",
 		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
 
-A store holds them as function libraries, or as keys of database 0 where it has no functions. What is there under a
+Redis holds them as function libraries, or as keys of database 0 where it has no functions, Tarantool in a space. What is there under a
 dictionary's name and is none is listed with its problem. For those that gateways made (dictionary: auto) it says for
 which rule, when, and which share of the values' memory they saved when they were judged.
 
 --count scans the whole store for values that name each. A scan can miss what is renamed meanwhile.`,
 		Example: `  cinch dict ls /etc/cinch
-  cinch dict ls redis://127.0.0.1:6379 --count`,
+  cinch dict ls redis://127.0.0.1:6379 --count
+  cinch dict ls tarantool://cinch:secret@127.0.0.1:3301`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.from, o.out = args, cmd.OutOrStdout()
@@ -175,7 +176,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 		return writeJSON(o.out, all)
 	}
 	columns := []string{"number", "bytes", "kind", "place", "source", "problem"}
-	stored := slices.ContainsFunc(o.from, isStoreURL)
+	stored := slices.ContainsFunc(o.from, holdsDicts)
 	if stored {
 		columns = slices.Insert(columns, 4, "state", "rule", "age", "gain", "values")
 	}
@@ -199,7 +200,7 @@ func (i dictInfo) storeColumns(now time.Time) []string {
 }
 
 func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, error) {
-	if isStoreURL(source) {
+	if holdsDicts(source) {
 		return o.listStore(ctx, source)
 	}
 	files := []string{source}
@@ -234,7 +235,7 @@ func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictIn
 		return nil, err
 	}
 	made := managed(records)
-	var census storeredis.Census
+	var census map[uint32]int
 	if o.count {
 		if census, err = store.count(ctx); err != nil {
 			return nil, err
@@ -242,10 +243,10 @@ func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictIn
 	}
 	var all []dictInfo
 	for _, i := range found {
-		d := describeStored(i, store.name)
-		d.Managed = made[i.Number]
+		d := i.info
+		d.Managed = made[i.number]
 		if o.count {
-			values := census.ByDict[i.Number]
+			values := census[i.number]
 			d.Values = &values
 		}
 		all = append(all, d)

@@ -39,8 +39,8 @@ func newDictCollectCommand() *cobra.Command {
 		Long: `Archive dictionaries of a store that no value names any more.
 
 Without numbers these are the dictionaries that gateways have made and replaced since, and those of rules that no gateway
-has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster; what no
-value names is retired, so that gateways stop naming it; it waits until the last of them must have heard of that, scans
+has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster, of Tarantool all
+spaces that the user may read, so use an administrator; what no value names is retired, so that gateways stop naming it; it waits until the last of them must have heard of that, scans
 again, and moves the dictionary into the archive. Nothing is lost: a value that the scans missed still opens, as readers
 look into the archive too. "cinch dict import" takes a dictionary out again.
 
@@ -49,7 +49,8 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 ("cinch dict export") unless that is what you want.`,
 		Example: `  cinch dict gc redis://127.0.0.1:6379
   cinch dict gc redis://127.0.0.1:6379 --dry-run
-  cinch dict gc redis://127.0.0.1:6379 0a1b2c3d --forget --yes`,
+  cinch dict gc redis://127.0.0.1:6379 0a1b2c3d --forget --yes
+  cinch dict gc tarantool://admin:secret@127.0.0.1:3301`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.url, o.numbers, o.out, o.notes = args[0], args[1:], cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -110,7 +111,7 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 
 // chosen are the dictionaries named, or those that gateways have made and replaced, or
 // left behind with a rule. The records of such rules are abandoned.
-func (o dictCollectOptions) chosen(ctx context.Context, store *dictStore) (numbers []uint32, abandoned []storedRecord, err error) {
+func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (numbers []uint32, abandoned []storedRecord, err error) {
 	for _, text := range o.numbers {
 		n, err := parseNumber(text)
 		if err != nil {
@@ -144,9 +145,9 @@ func (o dictCollectOptions) chosen(ctx context.Context, store *dictStore) (numbe
 		}
 	}
 	for _, i := range stored {
-		m := inRule[i.Number]
-		if (m == nil && left[i.Number] || m != nil && !m.Current) && i.State != storeredis.Archived {
-			numbers = append(numbers, i.Number)
+		m := inRule[i.number]
+		if (m == nil && left[i.number] || m != nil && !m.Current) && !i.archived {
+			numbers = append(numbers, i.number)
 		}
 	}
 	slices.Sort(numbers)
@@ -155,7 +156,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, store *dictStore) (numbe
 
 // removeRecords deletes those of the abandoned records whose dictionaries are all put away:
 // as long as one is not, the record says where it comes from.
-func (o dictCollectOptions) removeRecords(ctx context.Context, store *dictStore, abandoned []storedRecord) ([]collected, error) {
+func (o dictCollectOptions) removeRecords(ctx context.Context, store dictStore, abandoned []storedRecord) ([]collected, error) {
 	if len(abandoned) == 0 {
 		return nil, nil
 	}
@@ -165,7 +166,7 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, store *dictStore,
 	}
 	inPlace := map[uint32]bool{}
 	for _, i := range stored {
-		inPlace[i.Number] = inPlace[i.Number] || i.State != storeredis.Archived
+		inPlace[i.number] = inPlace[i.number] || !i.archived
 	}
 	var all []collected
 	for _, r := range abandoned {
@@ -183,14 +184,14 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, store *dictStore,
 	return all, nil
 }
 
-func (o dictCollectOptions) look(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) look(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
 	census, err := store.count(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []collected
 	for _, n := range numbers {
-		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "idle", Values: census.ByDict[n]}
+		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "idle", Values: census[n]}
 		if c.Values > 0 {
 			c.Outcome = "in use"
 		}
@@ -199,31 +200,29 @@ func (o dictCollectOptions) look(ctx context.Context, store *dictStore, numbers 
 	return all, nil
 }
 
-func (o dictCollectOptions) collect(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
-	options := store.collecting()
-	options.Wait, options.Tell = o.wait, func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }
-	outcomes, err := storeredis.Collect(ctx, options, numbers)
-	var all []collected
-	for _, out := range outcomes {
-		c := collected{Number: fmt.Sprintf("%08x", out.Number), Outcome: "kept", Values: out.Values, Reason: out.Reason}
-		switch {
-		case out.Archived:
-			c.Outcome = "archived"
-		case out.Values > 0:
-			c.Outcome = "in use"
-		}
-		all = append(all, c)
-	}
+func (o dictCollectOptions) collect(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
+	all, err := store.collect(ctx, o.wait, func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }, numbers)
 	if err != nil {
 		return all, store.failure(err)
 	}
 	return all, nil
 }
 
+func newCollected(number uint32, archived bool, values int, reason string) collected {
+	c := collected{Number: fmt.Sprintf("%08x", number), Outcome: "kept", Values: values, Reason: reason}
+	switch {
+	case archived:
+		c.Outcome = "archived"
+	case values > 0:
+		c.Outcome = "in use"
+	}
+	return c
+}
+
 const forgetWarning = "erasing a dictionary can't be undone: values that still name it, in this store or in any backup, can never be read again"
 
 // forgetAll erases what is archived and what no value names, as far as a scan can see.
-func (o dictCollectOptions) forgetAll(ctx context.Context, store *dictStore, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) forgetAll(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
 		return nil, errors.New("--forget takes the numbers of archived dictionaries")
 	}
@@ -238,7 +237,7 @@ func (o dictCollectOptions) forgetAll(ctx context.Context, store *dictStore, num
 	var all []collected
 	var errs []error
 	for _, n := range numbers {
-		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "in use", Values: census.ByDict[n]}
+		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "in use", Values: census[n]}
 		if c.Values == 0 {
 			c.Outcome = "forgotten"
 			if err := store.forget(ctx, n); err != nil {

@@ -12,13 +12,11 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// dictStore is a store as the dict commands see it: a server, or the primaries of a
-// cluster, each with dictionaries of its own. Close it after use.
-type dictStore struct {
+// redisDicts is a Redis server, or the primaries of a cluster, each with dictionaries of its own.
+type redisDicts struct {
 	*storeAccess
 	nodes   []dictNode
 	cluster *storeredis.Store // nil: it is a server
@@ -30,12 +28,12 @@ type dictNode struct {
 	scan  *redis.Options // for connections of their own to every database
 }
 
-func openDictStore(ctx context.Context, rawURL string) (*dictStore, error) {
+func openRedisDicts(ctx context.Context, rawURL string) (*redisDicts, error) {
 	access, err := openStore(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
-	s := &dictStore{storeAccess: access}
+	s := &redisDicts{storeAccess: access}
 	if err := s.lookAround(ctx); err != nil {
 		s.Close()
 		return nil, access.failure(err)
@@ -44,7 +42,7 @@ func openDictStore(ctx context.Context, rawURL string) (*dictStore, error) {
 }
 
 // lookAround finds the other primaries of a cluster.
-func (s *dictStore) lookAround(ctx context.Context) error {
+func (s *redisDicts) lookAround(ctx context.Context) error {
 	info, err := s.client.Info(ctx, "cluster").Result()
 	var answer redis.Error
 	if err != nil && !errors.As(err, &answer) {
@@ -65,21 +63,21 @@ func (s *dictStore) lookAround(ctx context.Context) error {
 }
 
 // Close ends the connections.
-func (s *dictStore) Close() {
+func (s *redisDicts) Close() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
 	s.storeAccess.Close()
 }
 
-func (s *dictStore) scanOptions(addr string) *redis.Options {
+func (s *redisDicts) scanOptions(addr string) *redis.Options {
 	o := s.options
 	o.Addr, o.PoolSize = addr, 1
 	return &o
 }
 
 // collecting is what Collect needs to know of the store.
-func (s *dictStore) collecting() storeredis.CollectOptions {
+func (s *redisDicts) collecting() storeredis.CollectOptions {
 	var o storeredis.CollectOptions
 	for _, n := range s.nodes {
 		o.Nodes = append(o.Nodes, storeredis.CollectNode{Dicts: n.dicts, Scan: n.scan})
@@ -91,17 +89,29 @@ func (s *dictStore) collecting() storeredis.CollectOptions {
 }
 
 // count counts the values of all nodes that name each dictionary.
-func (s *dictStore) count(ctx context.Context) (storeredis.Census, error) {
+func (s *redisDicts) count(ctx context.Context) (map[uint32]int, error) {
 	o := s.collecting()
 	census, err := o.Count(ctx)
 	if err != nil {
-		return census, s.failure(err)
+		return nil, s.failure(err)
 	}
-	return census, nil
+	return census.ByDict, nil
 }
 
+func (s *redisDicts) collect(ctx context.Context, wait time.Duration, tell func(string, ...any), numbers []uint32) (all []collected, err error) {
+	o := s.collecting()
+	o.Wait, o.Tell = wait, tell
+	outcomes, err := storeredis.Collect(ctx, o, numbers)
+	for _, out := range outcomes {
+		all = append(all, newCollected(out.Number, out.Archived, out.Values, out.Reason))
+	}
+	return all, err
+}
+
+func (s *redisDicts) label() string { return s.name }
+
 // Dictionary finds a dictionary in any node.
-func (s *dictStore) Dictionary(number uint32) (*codec.Dict, error) {
+func (s *redisDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	missing := error(cinch.ErrDictMissing)
 	for _, n := range s.nodes {
 		d, err := n.dicts.Dictionary(number)
@@ -116,7 +126,7 @@ func (s *dictStore) Dictionary(number uint32) (*codec.Dict, error) {
 }
 
 // restore makes a dictionary live in all nodes.
-func (s *dictStore) restore(ctx context.Context, d *codec.Dict) error {
+func (s *redisDicts) restore(ctx context.Context, d *codec.Dict) error {
 	for _, n := range s.nodes {
 		if err := n.dicts.Restore(ctx, d); err != nil {
 			return s.failure(err)
@@ -126,7 +136,7 @@ func (s *dictStore) restore(ctx context.Context, d *codec.Dict) error {
 }
 
 // forget erases an archived dictionary from all nodes that have it.
-func (s *dictStore) forget(ctx context.Context, number uint32) error {
+func (s *redisDicts) forget(ctx context.Context, number uint32) error {
 	failure := error(storeredis.ErrNotStored)
 	for _, n := range s.nodes {
 		err := n.dicts.Forget(ctx, number)
@@ -143,9 +153,18 @@ func (s *dictStore) forget(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// listDictionaries lists what the server holds, or each dictionary of a cluster once, with
-// the nodes that have it otherwise or not at all as its problem.
-func (s *dictStore) listDictionaries(ctx context.Context) ([]storeredis.Info, error) {
+func (s *redisDicts) listDictionaries(ctx context.Context) ([]storedDict, error) {
+	infos, err := s.infos(ctx)
+	var all []storedDict
+	for _, i := range infos {
+		all = append(all, storedDict{i.Number, i.State == storeredis.Archived, describeStored(i, s.name)})
+	}
+	return all, err
+}
+
+// infos lists what the server holds, or each dictionary of a cluster once, with the nodes
+// that have it otherwise or not at all as its problem.
+func (s *redisDicts) infos(ctx context.Context) ([]storeredis.Info, error) {
 	var all []storeredis.Info
 	nodesWith := map[uint32]int{}
 	for _, n := range s.nodes {
@@ -174,38 +193,15 @@ func (s *dictStore) listDictionaries(ctx context.Context) ([]storeredis.Info, er
 	return all, nil
 }
 
-// storedRecord is what gateways have written about a rule.
-type storedRecord struct {
-	autodict.Record
-	node dictNode
-	name string
-}
-
 // records are those of all nodes. One that can't be read tells nothing.
-func (s *dictStore) records(ctx context.Context) ([]storedRecord, error) {
+func (s *redisDicts) records(ctx context.Context) ([]storedRecord, error) {
 	var all []storedRecord
 	for _, n := range s.nodes {
 		texts, err := n.dicts.Records(ctx)
 		if err != nil {
 			return nil, s.failure(err)
 		}
-		for name, text := range texts {
-			if r, err := autodict.ParseRecord(text); err == nil {
-				all = append(all, storedRecord{r, n, name})
-			}
-		}
+		all = appendRecords(all, n.dicts, texts)
 	}
 	return all, nil
-}
-
-// remove deletes the record unless a gateway has written it meanwhile.
-func (r *storedRecord) remove(ctx context.Context, after time.Duration) (removed bool, err error) {
-	text, version, err := r.node.dicts.Record(ctx, r.name)
-	if err != nil {
-		return false, err
-	}
-	if now, err := autodict.ParseRecord(text); err != nil || !now.Abandoned(time.Now(), after) {
-		return false, err
-	}
-	return r.node.dicts.DeleteRecord(ctx, r.name, version)
 }

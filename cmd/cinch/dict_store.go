@@ -117,7 +117,7 @@ func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string
 	defer store.Close()
 	d, err := store.Dictionary(number)
 	if errors.Is(err, cinch.ErrDictMissing) {
-		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", store.name, err, number))
+		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", store.label(), err, number))
 	}
 	if err != nil {
 		return err
@@ -137,8 +137,9 @@ func newDictImportCommand() *cobra.Command {
 
 A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
 zstd-3@0a1b2c3d.`,
-		Example: "  cinch dict import redis://127.0.0.1:6379 orders.dict",
-		Args:    cobra.ExactArgs(2),
+		Example: `  cinch dict import redis://127.0.0.1:6379 orders.dict
+  cinch dict import tarantool://cinch:secret@127.0.0.1:3301 orders.dict`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDictImport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1])
 		},
@@ -158,6 +159,6 @@ func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) erro
 	if err := store.restore(ctx, d); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), store.name)
+	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), store.label())
 	return err
 }

@@ -47,7 +47,8 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 	}
 	defer w.close()
 	if w.nodes == nil {
-		return errors.New("replicas of Tarantool receive dictionaries by themselves: there is nothing to put onto others")
+		_, err := fmt.Fprintln(out, "nothing to do: replicas of Tarantool receive dictionaries by themselves")
+		return err
 	}
 	held, err := storeredis.Held(ctx, w.nodes.nodes)
 	if err != nil {

@@ -12,6 +12,7 @@
 //	sample.go       some of the tuples, for who may only read
 //	replace.go      compare and set
 //	dicts.go        dictionaries and records
+//	collect.go      the end of dictionaries that no value names
 //	lease.go        whose turn it is to pack
 //	module.go       cinch.lua, for the server's own Lua
 //
