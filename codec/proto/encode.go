@@ -155,28 +155,30 @@ func (e *transform) value(n uint16, f field, depth int, a, b uint32) (id uint32,
 	hits := uint64(x.hits) << opBits
 	x.hits = 0
 	var hash uint32
+	var entry *uint32
 	if len(src) <= maxValueBytes {
 		hash = hashOf(src)
-		id, _ = e.find(hash, src)
+		id, entry = e.find(hash, src)
 	}
 	found := id != 0
 	if found {
-		id = e.name(n, f, id, e.bonds[guess].key, hits)
+		id = e.name(n, f, id, e.bonds[guess].key, hits, entry)
 	} else {
-		id = e.fresh(n, f, depth, guess, hash, hits)
+		key := e.fresh(n, f, depth, guess, hits)
+		id = e.note(n, f, key, hash, entry)
 	}
 	e.learn(n, id, a, b, found)
 	return id, false
 }
 
 // name codes a value that is known, and returns the one that it is from now on.
-func (e *transform) name(n uint16, f field, id, key uint32, hits uint64) uint32 {
+func (e *transform) name(n uint16, f field, id, key uint32, hits uint64, entry *uint32) uint32 {
 	switch own := e.bonds[id].key; {
 	case e.spans[id].node != n:
 		e.put(n, colOps, hits|opNamedOtherwise)
 		e.put(n, colRefs, 1)
 		e.put(n, colRefs, uint64(len(e.spans))-uint64(id))
-		return e.note(n, f, 0, e.bonds[id].hash)
+		return e.note(n, f, 0, e.bonds[id].hash, entry)
 	case own == key:
 		e.put(n, colOps, hits|opNamed)
 	case own == 0:
@@ -190,8 +192,8 @@ func (e *transform) name(n uint16, f field, id, key uint32, hits uint64) uint32 
 	return id
 }
 
-// fresh codes a value in full that is not known.
-func (e *transform) fresh(n uint16, f field, depth int, guess, hash uint32, hits uint64) uint32 {
+// fresh codes a value in full that is not known, and returns its key.
+func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint64) uint32 {
 	known := e.bonds[guess].key
 	if known != 0 && e.beginsWith(f, known) {
 		e.put(n, colOps, hits|opNewKeyKnown)
@@ -199,7 +201,7 @@ func (e *transform) fresh(n uint16, f field, depth int, guess, hash uint32, hits
 		known = 0
 		e.put(n, colOps, hits) // opNew
 	}
-	return e.note(n, f, e.inFull(n, f, depth, known), hash)
+	return e.inFull(n, f, depth, known)
 }
 
 // beginsWith tells whether a value's first field is the key.
@@ -244,15 +246,18 @@ func maybeMessage(b []byte) bool {
 	return false
 }
 
-// note keeps a value, and lets it be found.
-func (e *transform) note(n uint16, f field, key, hash uint32) uint32 {
+// note keeps a value, and lets it be found: entry is where it was not.
+func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uint32 {
 	src := e.src[f.from():f.to()]
 	id := e.keep(n, int(f.from()), len(src), key)
 	if id == 0 {
 		return 0
 	}
 	e.bonds[id].hash = hash
-	if _, entry := e.find(hash, src); entry != nil {
+	if entry != nil && *entry != 0 { // taken meanwhile, by a value within
+		_, entry = e.find(hash, src)
+	}
+	if entry != nil {
 		*entry = id
 	}
 	return id

@@ -1,0 +1,84 @@
+package proto
+
+import (
+	"bytes"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
+
+// vectors are messages whose compressed form is frozen: what one release writes all later ones read.
+func vectors() map[string][]byte {
+	var numbers []byte
+	for i := range 300 {
+		numbers = fixed64Field(numbers, 1, math.Float64bits(float64(i)/8))
+		numbers = varintField(numbers, 2, uint64(i*i)<<(i%40))
+		numbers = fixed32Field(numbers, 3, uint32(-i))
+		numbers = fixed64Field(numbers, 4, 1_790_000_000_000_000_000+uint64(i)*999_983)
+	}
+	return map[string][]byte{
+		"records":  records(120, 1),
+		"numbers":  numbers,
+		"deep":     bytes.Repeat(deep(20), 8),
+		"shapes":   manyShapes(90),
+		"damaged":  damaged(),
+		"anything": bytes.Repeat(anything(rand.New(rand.NewPCG(6, 6)), 4), 3),
+		"text":     []byte(strings.Repeat("no protobuf; ", 30)),
+		"empty":    {},
+	}
+}
+
+func TestVectors(t *testing.T) {
+	if *makeVectors {
+		writeVectors(t)
+	}
+	paths, err := filepath.Glob("testdata/*.message")
+	if err != nil || len(paths) < len(vectors()) {
+		t.Fatalf("%d vectors, %v", len(paths), err)
+	}
+	d := NewDecoder(Options{})
+	for _, path := range paths {
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := filepath.Glob(strings.TrimSuffix(path, "message") + "cinch-proto*")
+		if err != nil || len(sealed) == 0 {
+			t.Fatalf("%s alone: %v", path, err)
+		}
+		for _, path := range sealed {
+			packed, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := d.Append(nil, packed, len(want)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes, %v", path, len(got), err)
+			}
+		}
+	}
+}
+
+func writeVectors(t *testing.T) {
+	for name, message := range vectors() {
+		write := func(suffix string, content []byte) {
+			path := filepath.Join("testdata", name+suffix)
+			if _, err := os.Stat(path); err == nil {
+				return // frozen
+			}
+			if err := os.WriteFile(path, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(".message", message)
+		write(".cinch-proto", NewEncoder(Options{}).Append(nil, message))
+		write(".cinch-proto-s2", NewEncoder(Options{Setting: codec.Setting{Codec: codec.S2}}).Append(nil, message))
+	}
+}
