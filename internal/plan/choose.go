@@ -153,14 +153,16 @@ func faster(micros float64) string {
 	return fmt.Sprintf("%.0f us slower", micros)
 }
 
-// front marks the candidates that no other one beats in bytes and in CPU.
+// front marks the candidates that no other one beats in bytes and in the CPU of a value, in
+// and out.
 func (p *planner) front(g *GroupPlan) {
+	cpu := func(o *Option) float64 { return o.CompressMicros + o.OpenMicros }
 	for i := range g.Options {
 		o := &g.Options[i]
 		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now)
 		for j := range g.Options {
 			other := &g.Options[j]
-			if i != j && other.After <= o.After && p.work(other) <= p.work(o) && (other.After < o.After || p.work(other) < p.work(o)) {
+			if i != j && other.After <= o.After && cpu(other) <= cpu(o) && (other.After < o.After || cpu(other) < cpu(o)) {
 				o.Front = false
 			}
 		}

@@ -102,9 +102,21 @@ func serverLevel(id codec.ID) int {
 	return 0
 }
 
+// header reads that of a message, which has to be all of b.
+func header(b []byte) (wire.Header, error) {
+	if len(b) < wire.HeaderLen {
+		return wire.Header{}, errExchange
+	}
+	h, err := wire.ParseHeader(b)
+	if err == nil && h.Length != len(b) {
+		err = errExchange
+	}
+	return h, err
+}
+
 // compressed appends a message as OP_COMPRESSED.
 func (x *exchanged) compressed(dst, message []byte, st codec.Setting) ([]byte, error) {
-	h, err := wire.ParseHeader(message)
+	h, err := header(message)
 	if err != nil {
 		return dst, err
 	}
@@ -127,7 +139,7 @@ func before(h wire.Header) wire.Numbers {
 // frame appends a message as a frame between gateways, compressed where that is worth it. The
 // session is that of the frame before, as in a connection that is in use.
 func (x *exchanged) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
-	h, err := wire.ParseHeader(message)
+	h, err := header(message)
 	if err != nil {
 		return append(dst, message...)
 	}
@@ -178,7 +190,7 @@ func (x *exchanged) open(dst, stored []byte) ([]byte, error) {
 }
 
 func (x *exchanged) openMessage(dst, message []byte) ([]byte, error) {
-	h, err := wire.ParseHeader(message)
+	h, err := header(message)
 	if err != nil {
 		return dst, err
 	}
