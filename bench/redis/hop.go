@@ -2,46 +2,62 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"fmt"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/codec"
 )
 
-// load is one setting of redis-benchmark; requests are chosen so that a run takes some
-// seconds.
+// load is one setting of redis-benchmark; requests are chosen so that a run takes half a second
+// or so: many short runs in turn meet the same machine.
 type load struct{ bytes, depth, requests int }
 
 var loads = []load{
-	{16, 1, 100_000},
-	{16, 16, 600_000},
-	{1 << 10, 1, 100_000},
-	{1 << 10, 16, 300_000},
-	{16 << 10, 1, 60_000},
-	{16 << 10, 16, 60_000},
+	{16, 1, 25_000},
+	{16, 16, 300_000},
+	{16 << 10, 1, 15_000},
+	{16 << 10, 16, 25_000},
 }
 
-const hopConnections = 50
+const (
+	hopConnections = 50
+	hopKeys        = 1000
+	hopPatience    = time.Minute // redis-benchmark never gives up by itself
+	sealedEvery    = 100         // of the keys, where some hold envelopes
+)
 
 // way is how clients reach the server.
 type way struct {
-	name  string
-	start func(o *options, server *rig.Process) (*rig.Process, error) // nil: directly
+	name   string
+	start  func(o *options, server *rig.Process) (*rig.Process, error) // nil: directly
+	sealed bool                                                        // some values are sealed when they are read
+}
+
+func rulesOff(o *options, s *rig.Process) (*rig.Process, error) { return o.startGateway(s, "", "") }
+
+func sealingWith(setting string) func(*options, *rig.Process) (*rig.Process, error) {
+	return func(o *options, s *rig.Process) (*rig.Process, error) {
+		return o.startGateway(s, "{key: '*', setting: "+setting+"}", "")
+	}
 }
 
 var ways = []way{
-	{"direct", nil},
-	{"io.Copy", func(o *options, s *rig.Process) (*rig.Process, error) { return o.startForward(s) }},
-	{"rules off", func(o *options, s *rig.Process) (*rig.Process, error) { return o.startGateway(s, "", "") }},
-	{"zstd-3", func(o *options, s *rig.Process) (*rig.Process, error) {
-		return o.startGateway(s, "{key: '*', setting: zstd-3}", "")
-	}},
-	{"lz4", func(o *options, s *rig.Process) (*rig.Process, error) {
-		return o.startGateway(s, "{key: '*', setting: lz4}", "")
-	}},
+	{name: "direct"},
+	{name: "io.Copy", start: (*options).startForward},
+	{name: "HAProxy", start: (*options).startHAProxy},
+	{name: "nutcracker", start: (*options).startNutcracker},
+	{name: "rules off", start: rulesOff},
+	{name: "rules off, 1 % sealed", start: rulesOff, sealed: true},
+	{name: "zstd-3", start: sealingWith("zstd-3")},
+	{name: "lz4", start: sealingWith("lz4")},
 }
 
 // rate is the outcome of one run of SET or GET.
@@ -53,43 +69,89 @@ type hopKey struct {
 	test string
 }
 
+// lane is a way at work, with a server of its own.
+type lane struct {
+	way
+	server, hop *rig.Process // hop nil: direct
+}
+
 // measureHop runs all ways in turn, o.runs times.
 func (o *options) measureHop() error {
+	var lanes []lane
+	for _, w := range ways {
+		l, err := o.startLane(w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		defer l.stop()
+		lanes = append(lanes, l)
+	}
 	results := map[hopKey][]rate{}
 	for n := range o.runs {
 		for _, l := range loads {
-			for _, w := range ways {
-				if err := o.hopRun(l, w, results); err != nil {
-					return fmt.Errorf("%s, %d bytes: %w", w.name, l.bytes, err)
+			for _, test := range []string{"SET", "GET"} {
+				for _, w := range lanes {
+					if err := w.run(l, test, results); err != nil {
+						return fmt.Errorf("%s, %s of %d bytes: %w", w.name, test, l.bytes, err)
+					}
 				}
 			}
-			fmt.Printf("run %d: %d bytes, depth %d\n", n+1, l.bytes, l.depth)
 		}
+		fmt.Printf("hop: run %d of %d\n", n+1, o.runs)
+	}
+	if err := rig.WriteCSV(filepath.Join(o.results, "redis-hop.csv"), hopRows(results)); err != nil {
+		return err
 	}
 	return o.report("hop", hopTable(results))
 }
 
-func (o *options) hopRun(l load, w way, results map[hopKey][]rate) error {
-	server, err := rig.Redis(o.work)
-	if err != nil {
-		return err
+func (o *options) startLane(w way) (l lane, err error) {
+	l.way = w
+	if l.server, err = rig.Redis(o.work); err != nil || w.start == nil {
+		return l, err
 	}
-	defer server.Stop()
-	target, hop := server, (*rig.Process)(nil)
-	if w.start != nil {
-		if hop, err = w.start(o, server); err != nil {
+	if l.hop, err = w.start(o, l.server); err != nil {
+		l.server.Stop()
+	}
+	return l, err
+}
+
+func (l *lane) stop() {
+	if l.hop != nil {
+		l.hop.Stop()
+	}
+	l.server.Stop()
+}
+
+func (l *lane) run(k load, test string, results map[hopKey][]rate) error {
+	if l.sealed && test == "GET" {
+		if err := sealSome(l.server, k.bytes); err != nil {
 			return err
 		}
-		defer hop.Stop()
-		target = hop
 	}
-	for _, test := range []string{"SET", "GET"} {
-		r, err := hopTest(l, test, target, hop)
-		if err != nil {
+	target := l.hop
+	if target == nil {
+		target = l.server
+	}
+	r, err := hopTest(k, test, target, l.hop)
+	key := hopKey{k, l.name, test}
+	results[key] = append(results[key], r)
+	return err
+}
+
+// sealSome puts envelopes in place of one of a hundred values. Values of 16 bytes gain nothing
+// by sealing, so those are lookalikes, which are always wrapped.
+func sealSome(server *rig.Process, size int) error {
+	client := server.Client()
+	defer client.Close()
+	value := bytes.Repeat([]byte(`{"name": "value", "count": 17} `), size/31+1)[:size]
+	copy(value, cinch.Magic)
+	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
+	envelope := sealer.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
+	for i := 0; i < hopKeys; i += sealedEvery {
+		if err := client.Set(context.Background(), fmt.Sprintf("key:%012d", i), envelope, 0).Err(); err != nil {
 			return err
 		}
-		k := hopKey{l, w.name, test}
-		results[k] = append(results[k], r)
 	}
 	return nil
 }
@@ -101,8 +163,10 @@ func hopTest(l load, test string, target, hop *rig.Process) (r rate, err error) 
 	if before, err = cpuMicros(hop); err != nil {
 		return r, err
 	}
-	out, err := exec.Command("redis-benchmark", "-h", host, "-p", port, "-t", test, "-d", strconv.Itoa(l.bytes),
-		"-P", strconv.Itoa(l.depth), "-c", strconv.Itoa(hopConnections), "-n", strconv.Itoa(l.requests), "--csv").Output()
+	ctx, cancel := context.WithTimeout(context.Background(), hopPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "redis-benchmark", "-h", host, "-p", port, "-t", test, "-d", strconv.Itoa(l.bytes),
+		"-P", strconv.Itoa(l.depth), "-c", strconv.Itoa(hopConnections), "-n", strconv.Itoa(l.requests), "-r", strconv.Itoa(hopKeys), "--csv").Output()
 	if err != nil {
 		return r, err
 	}
@@ -133,28 +197,49 @@ func cpuMicros(p *rig.Process) (float64, error) {
 
 func hopTable(results map[hopKey][]rate) string {
 	var b rig.Table
-	b.Row("bytes", "depth", "test", "way", "operations/s", "to direct", "p50 ms", "p99 ms", "hop CPU us/op")
-	b.Rule(9)
-	for _, l := range loads {
-		for _, test := range []string{"SET", "GET"} {
-			direct := middle(results[hopKey{l, "direct", test}])
-			for _, w := range ways {
-				r := middle(results[hopKey{l, w.name, test}])
-				b.Row(strconv.Itoa(l.bytes), strconv.Itoa(l.depth), test, w.name, fmt.Sprintf("%.0f", r.perSecond),
-					fmt.Sprintf("%.2f", r.perSecond/direct.perSecond), fmt.Sprintf("%.2f", r.p50), fmt.Sprintf("%.2f", r.p99), oneDigit(r.hopCPU))
-			}
-		}
-	}
+	b.Row("bytes", "depth", "test", "way", "operations/s", "to direct", "to io.Copy", "p50 ms", "p99 ms", "hop CPU us/op")
+	b.Rule(10)
+	eachHop(func(k hopKey) {
+		r, direct, plain := middle(results[k]), middle(results[hopKey{k.load, "direct", k.test}]), middle(results[hopKey{k.load, "io.Copy", k.test}])
+		b.Row(strconv.Itoa(k.load.bytes), strconv.Itoa(k.load.depth), k.test, k.way, fmt.Sprintf("%.0f", r.perSecond),
+			fmt.Sprintf("%.2f", r.perSecond/direct.perSecond), fmt.Sprintf("%.2f", r.perSecond/plain.perSecond),
+			fmt.Sprintf("%.2f", r.p50), fmt.Sprintf("%.2f", r.p99), fmt.Sprintf("%.2f", r.hopCPU))
+	})
 	return b.String()
 }
 
-// middle is the median of each number by itself.
-func middle(runs []rate) rate {
-	var fields [4][]float64
-	for _, r := range runs {
-		for i, f := range []float64{r.perSecond, r.p50, r.p99, r.hopCPU} {
-			fields[i] = append(fields[i], f)
+func hopRows(results map[hopKey][]rate) [][]string {
+	rows := [][]string{{"bytes", "depth", "test", "way", "runs", "per_second", "p50_ms", "p99_ms", "hop_cpu_us"}}
+	eachHop(func(k hopKey) {
+		r := middle(results[k])
+		rows = append(rows, []string{
+			strconv.Itoa(k.load.bytes), strconv.Itoa(k.load.depth), k.test, k.way, strconv.Itoa(len(results[k])),
+			fmt.Sprintf("%.0f", r.perSecond), fmt.Sprintf("%.3f", r.p50), fmt.Sprintf("%.3f", r.p99), fmt.Sprintf("%.3f", r.hopCPU),
+		})
+	})
+	return rows
+}
+
+func eachHop(do func(hopKey)) {
+	for _, l := range loads {
+		for _, test := range []string{"SET", "GET"} {
+			for _, w := range ways {
+				do(hopKey{l, w.name, test})
+			}
 		}
 	}
-	return rate{median(fields[0]), median(fields[1]), median(fields[2]), median(fields[3])}
+}
+
+// middle is the median of each number by itself; CPU, which is counted in steps of 10 ms, is the
+// mean.
+func middle(runs []rate) (r rate) {
+	var fields [3][]float64
+	for _, one := range runs {
+		for i, f := range []float64{one.perSecond, one.p50, one.p99} {
+			fields[i] = append(fields[i], f)
+		}
+		r.hopCPU += one.hopCPU / float64(len(runs))
+	}
+	r.perSecond, r.p50, r.p99 = median(fields[0]), median(fields[1]), median(fields[2])
+	return r
 }

@@ -2,7 +2,7 @@
 // costs, and what the hop costs beside a plain forwarder. It starts servers of its own and
 // writes to bench/results; bench/README.md tells what is measured on what.
 //
-//	go run ./bench/redis [--part sizes,cpu,hop] [--runs N] [--cache DIR]
+//	go run ./bench/redis [--part sizes,cpu,hop,large,menus,glide] [--runs N] [--menus N] [--cache DIR]
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/link"
 )
 
 type options struct {
@@ -21,6 +22,8 @@ type options struct {
 	cache   string
 	results string
 	runs    int
+	menus   int
+	python  string
 
 	work    string // temporary: binaries, dictionaries, servers' directories
 	cinch   string // built from this tree
@@ -28,11 +31,14 @@ type options struct {
 }
 
 func main() {
+	link.Child()
 	var o options
-	flag.StringVar(&o.parts, "part", "sizes,cpu,hop", "what to measure")
+	flag.StringVar(&o.parts, "part", "sizes,cpu,hop,large,menus,glide", "what to measure")
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
+	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
+	flag.StringVar(&o.python, "python", "python3", "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)
@@ -57,8 +63,14 @@ func run(o *options) error {
 			err = o.withCorpora(o.measureCPU)
 		case "hop":
 			err = o.measureHop()
+		case "large":
+			err = o.measureLarge()
+		case "menus":
+			err = o.measureMenus()
+		case "glide":
+			err = o.withCorpora(o.measureGlide)
 		default:
-			err = fmt.Errorf("no part %q: sizes, cpu, hop", part)
+			err = fmt.Errorf("no part %q: sizes, cpu, hop, large, menus, glide", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)

@@ -46,16 +46,33 @@ func (p *Process) Output() string {
 
 // Start runs a program that will answer PING on addr.
 func Start(name, addr, dir string, args ...string) (*Process, error) {
+	return start(name, addr, dir, args, func(p *Process) bool {
+		client := p.Client()
+		defer client.Close()
+		return client.Ping(context.Background()).Err() == nil
+	})
+}
+
+// StartListener runs a program that will listen on addr and may not know the greeting of a client.
+func StartListener(name, addr, dir string, args ...string) (*Process, error) {
+	return start(name, addr, dir, args, func(p *Process) bool {
+		c, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	})
+}
+
+func start(name, addr, dir string, args []string, answers func(*Process) bool) (*Process, error) {
 	p := &Process{name: name, Addr: addr, cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	client := p.Client()
-	defer client.Close()
 	for range 500 {
-		if client.Ping(context.Background()).Err() == nil {
+		if answers(p) {
 			return p, nil
 		}
 		time.Sleep(10 * time.Millisecond)

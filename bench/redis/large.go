@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/menus"
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// What a hop adds to a large value is what happens between its last byte in and the first byte
+// out: a value that is sealed must have come whole, and what is written begins with its length.
+var largeSizes = []int{1 << 20, 16 << 20}
+
+const (
+	largeTurns = 5                     // values of a way in a run
+	largePause = 60 * time.Millisecond // between the value and its last byte: all else has arrived
+)
+
+var largeWays = []way{
+	{name: "direct"},
+	{name: "io.Copy", start: (*options).startForward},
+	{name: "rules off", start: rulesOff},
+	{name: "lz4", start: sealingWith("lz4")},
+	{name: "zstd-3", start: sealingWith("zstd-3")},
+}
+
+// largeTimes are of a SET from its last byte to its answer, and of a GET to the first and the last
+// byte of the value.
+type largeTimes struct{ set, first, last []time.Duration }
+
+func (o *options) measureLarge() error {
+	var t rig.Table
+	t.Row("bytes", "way", "SET: last byte in to answer, ms", "GET: to first byte, ms", "GET: to last byte, ms")
+	t.Rule(5)
+	var lanes []lane
+	for _, w := range largeWays {
+		l, err := o.startLane(w)
+		if err != nil {
+			return err
+		}
+		defer l.stop()
+		lanes = append(lanes, l)
+	}
+	for _, size := range largeSizes {
+		value := largeValue(size)
+		times := make([]largeTimes, len(lanes))
+		for range o.runs {
+			for i := range lanes {
+				if err := lanes[i].large(value, &times[i]); err != nil {
+					return fmt.Errorf("%s, %d bytes: %w", lanes[i].name, size, err)
+				}
+			}
+		}
+		for i, l := range lanes {
+			t.Row(strconv.Itoa(size), l.name, millis(quantile(times[i].set, 50)), millis(quantile(times[i].first, 50)), millis(quantile(times[i].last, 50)))
+		}
+	}
+	return o.report("large", t.String())
+}
+
+// largeValue is menus one behind the other.
+func largeValue(size int) []byte {
+	var b []byte
+	for i := 0; len(b) < size; i++ {
+		b = append(b, menus.Menu(trainFrom+i)...)
+	}
+	return b[:size]
+}
+
+func (l *lane) large(value []byte, t *largeTimes) error {
+	target := l.hop
+	if target == nil {
+		target = l.server
+	}
+	c, err := net.Dial("tcp", target.Addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	set := resp.AppendArgs(nil, [][]byte{[]byte("SET"), []byte("large"), value})
+	get := resp.AppendCommand(nil, "GET", "large")
+	want := resp.AppendBulk(nil, value)
+	got := make([]byte, len(want))
+	for range largeTurns {
+		if _, err := c.Write(set[:len(set)-1]); err != nil {
+			return err
+		}
+		time.Sleep(largePause)
+		start := time.Now()
+		if _, err := c.Write(set[len(set)-1:]); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, got[:len("+OK\r\n")]); err != nil || got[0] != '+' {
+			return fmt.Errorf("SET answers %q, %v", got[:5], err)
+		}
+		t.set = append(t.set, time.Since(start))
+		start = time.Now()
+		if _, err := c.Write(get); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, got[:1]); err != nil {
+			return err
+		}
+		t.first = append(t.first, time.Since(start))
+		if _, err := io.ReadFull(c, got[1:]); err != nil {
+			return err
+		}
+		t.last = append(t.last, time.Since(start))
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("GET gives something else")
+		}
+	}
+	return nil
+}
