@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tinylib/msgp/msgp"
+
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -113,6 +115,60 @@ func FuzzRewrite(f *testing.F) {
 		}
 		if got := canonical(t, g, out[size:]); !bytes.Equal(got, canonical(t, g, want)) {
 			t.Fatalf("% x\nbecame\n% x", want, got)
+		}
+	})
+}
+
+// FuzzOperations: whatever an update and a tuple are, the step that carries it out is a whole frame,
+// whose operations are an array.
+func FuzzOperations(f *testing.F) {
+	s := cinch.NewSealer(cinch.SealerOptions{})
+	envelope := string(s.Seal(nil, bytes.Repeat([]byte("abc "), 30), codec.Setting{Codec: codec.LZ4}, nil))
+	t := &testing.T{}
+	for _, ops := range [][]any{
+		{[]any{":", 1, 1, 1, "x"}, []any{":", -1, -5, -2, ""}, []any{"#", 1, 1}, []any{"!", -1, envelope}},
+		{[]any{"=", 7, "x"}, []any{":", "[2]", 1 << 40, 1, "x"}, []any{":", "doc.a", 1, 1}},
+	} {
+		tuple, _ := msgp.AppendIntf(nil, unsigned([]any{1, envelope, envelope, nil}))
+		for _, typ := range []wire.Type{wire.Update, wire.Upsert} {
+			f.Add(encode(t, typ, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, ops, 0x28, ops})[5:], tuple)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b, tuple []byte) {
+		g := offline(t)
+		defer g.cancel()
+		r := request{bytes: b}
+		if r.header.Parse(b) != nil || r.body.Parse(b, r.header.Map.End()) != nil || r.header.Type != wire.Update && r.header.Type != wire.Upsert {
+			return
+		}
+		if end, err := wire.Skip(tuple, 0); err != nil || end != len(tuple) {
+			return
+		}
+		p := g.catalog.plan.Load()
+		u, no := g.newUpdater(&r, rewritten{splice: p.spaces[600], plan: p, no: noMemory})
+		if no != nil {
+			return
+		}
+		frame, no := u.call(1<<63, tuple)
+		if no != nil {
+			return
+		}
+		n, size, err := wire.Prefix(frame)
+		if err != nil || size+n != len(frame) {
+			t.Fatalf("%d bytes, not %d + %d: %v", len(frame), size, n, err)
+		}
+		var h wire.Header
+		var body wire.Body
+		if h.Parse(frame[size:]) != nil || body.Parse(frame[size:], h.Map.End()) != nil {
+			t.Fatalf("% x", frame)
+		}
+		args, _, err := wire.Elements(nil, frame[size:], body.Tuple.At, 6)
+		if err != nil || len(args) != 6 {
+			t.Fatalf("%d arguments: %v", len(args), err)
+		}
+		ops, _ := wire.Text(args[4].Of(frame[size:]))
+		if end, err := wire.Skip(ops, 0); err != nil || end != len(ops) {
+			t.Fatalf("operations % x: %v", ops, err)
 		}
 	})
 }

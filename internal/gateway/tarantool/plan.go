@@ -15,6 +15,7 @@ import (
 type plan struct {
 	version   uint64
 	off       bool // nothing is sealed; what may be is still guarded
+	prepared  bool // 'cinch tarantool init' was run, as far as the gateway's user can see
 	spaces    map[uint32]*space
 	byName    map[string]*space
 	guarded   []string       // names of spaces with rules, and of views over them
@@ -42,6 +43,7 @@ const furthest = 64
 func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
 	p := &plan{version: schema.Version, spaces: map[uint32]*space{}, byName: map[string]*space{}}
 	p.off = rules == nil || rules.Off
+	p.prepared = schema.SpaceByName(store.DictSpace) != nil
 	p.arguments = argumentRules(rules)
 	b := planner{plan: p, rules: rules}
 	for _, s := range schema.Spaces() {

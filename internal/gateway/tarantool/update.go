@@ -105,15 +105,21 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	c.fenced = true
 	switch {
 	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
-	case !c.space.ruled:
+	case !c.space.ruled && (!c.plan.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
 		c.need("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
 		return nil
-	case c.space.at(t.position).guarded:
+	case c.mayHold(c.space.at(t.position)):
 		c.need("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
 		return nil
 	}
 	return c.unsealed(paste)
+}
+
+// mayHold reports whether a field may hold envelopes. One that an index touches may have had rules
+// before; that is looked at where it can be done without refusing anything.
+func (c *collector) mayHold(f *field) bool {
+	return f.guarded || c.plan.prepared && len(f.rules) > 0
 }
 
 // need says that an operation can't be carried out without what is stored.
