@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/disk"
@@ -38,6 +40,9 @@ func runDisk(ctx context.Context, o planOptions) error {
 	if len(o.from) != 1 {
 		return ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
 	}
+	if o.write != "" || o.html != "" {
+		return ui.WithHint(errors.New("--disk writes no configuration and no page"), "leave out --write and --html; --json is there")
+	}
 	if o.disk.sample < 0 {
 		return errors.New("--sample can't be negative")
 	}
@@ -63,6 +68,8 @@ func runDisk(ctx context.Context, o planOptions) error {
 			return ui.WithHint(err, "run it as the user that owns the files, or as root")
 		case errors.Is(err, disk.ErrEmpty):
 			return ui.WithHint(err, "there are no files with anything in them; symbolic links below are not followed: give their targets")
+		case errors.Is(err, disk.ErrLayout):
+			return ui.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that")
 		case errors.Is(err, disk.ErrSetting):
 			return ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off")
 		case err != nil:
@@ -92,9 +99,12 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 		}
 		return []disk.Options{run}, nil
 	case "zfs":
-		parity, disks := 0, 0
-		if _, err := fmt.Sscanf(o.raidz, "%d/%d", &parity, &disks); o.raidz != "" && (err != nil || disks == 0) {
-			return nil, ui.WithHint(fmt.Errorf("--raidz %q", o.raidz), "write parity and disks, as in 1/3")
+		if o.force {
+			return nil, ui.WithHint(errors.New("compress-force is of btrfs"), "leave --force out")
+		}
+		parity, disks, err := o.disks()
+		if err != nil {
+			return nil, err
 		}
 		for _, text := range o.recordsize {
 			var size config.Bytes
@@ -117,6 +127,22 @@ func orElse(list []string, more ...string) []string {
 		return list
 	}
 	return more
+}
+
+// disks are of a RAIDZ; 0: none.
+func (o *diskOptions) disks() (parity, disks int, err error) {
+	if o.raidz == "" {
+		return 0, 0, nil
+	}
+	before, after, _ := strings.Cut(o.raidz, "/")
+	parity, err = strconv.Atoi(before)
+	if err == nil {
+		disks, err = strconv.Atoi(after)
+	}
+	if err != nil || disks == 0 {
+		return 0, 0, ui.WithHint(fmt.Errorf("--raidz %q", o.raidz), "write parity and disks, as in 1/3")
+	}
+	return parity, disks, nil
 }
 
 // perDay is the growth in bytes before compression; 0: not given.

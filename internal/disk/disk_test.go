@@ -142,8 +142,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("btrfs %q: %v", text, err)
 		}
 	}
-	for _, z := range []ZFS{{Recordsize: 1000, Ashift: 12}, {Recordsize: 8192, Ashift: 5}} {
-		if err := z.Prepare(); !errors.Is(err, ErrSetting) {
+	for _, z := range []ZFS{{Recordsize: 1000, Ashift: 12}, {Recordsize: 8192, Ashift: 5}, {Recordsize: 8192, Ashift: 12, Disks: 2, Parity: 3}} {
+		if err := z.Prepare(); !errors.Is(err, ErrLayout) {
 			t.Errorf("%+v: %v", z, err)
 		}
 	}

@@ -12,6 +12,9 @@ import (
 // ErrSetting: a text that is no compression setting of the filesystem.
 var ErrSetting = errors.New("no such compression")
 
+// ErrLayout: sizes or disks that the filesystem can't have.
+var ErrLayout = errors.New("impossible layout")
+
 // ZFS is how a dataset is set up. Its sizes are in bytes.
 type ZFS struct {
 	Recordsize  int
@@ -46,13 +49,13 @@ const zstdHeader = 8
 // Prepare checks the settings. It has to be called once.
 func (z *ZFS) Prepare() error {
 	if z.Recordsize < 512 || z.Recordsize > 16<<20 || z.Recordsize&(z.Recordsize-1) != 0 {
-		return fmt.Errorf("%w: a recordsize of %d", ErrSetting, z.Recordsize)
+		return fmt.Errorf("%w: a recordsize of %d", ErrLayout, z.Recordsize)
 	}
 	if z.Ashift < 9 || z.Ashift > 16 {
-		return fmt.Errorf("%w: an ashift of %d", ErrSetting, z.Ashift)
+		return fmt.Errorf("%w: an ashift of %d", ErrLayout, z.Ashift)
 	}
 	if z.Disks != 0 && (z.Parity < 1 || z.Parity > 3 || z.Disks <= z.Parity || z.Disks > 255) {
-		return fmt.Errorf("%w: raidz%d of %d disks", ErrSetting, z.Parity, z.Disks)
+		return fmt.Errorf("%w: raidz%d of %d disks", ErrLayout, z.Parity, z.Disks)
 	}
 	name, number, found := strings.Cut(z.Compression, "-")
 	if fast, ok := strings.CutPrefix(z.Compression, "zstd-fast-"); ok {
