@@ -28,6 +28,7 @@ type options struct {
 	pairs   int
 	heap    bool
 	child   string
+	proto   bool
 }
 
 func main() {
@@ -37,6 +38,7 @@ func main() {
 	flag.DurationVar(&o.pair, "batch", 150*time.Millisecond, "CPU time of one batch")
 	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, in turns with as many of S2")
 	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in processes of their own")
+	flag.BoolVar(&o.proto, "proto", false, "measure cinch-proto, and write proto.md and proto.csv")
 	flag.StringVar(&o.child, "peak-of", "", "internal: print the peak heap of one codec")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -54,6 +56,9 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.child != "" {
 		return printPeak(o.child, corpus)
+	}
+	if o.proto {
+		return measureProto(ctx, o, corpus)
 	}
 	return measureAll(ctx, o, payloadsOf(corpus))
 }

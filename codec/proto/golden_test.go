@@ -30,7 +30,7 @@ func vectors() map[string][]byte {
 		"deep":     bytes.Repeat(deep(20), 8),
 		"shapes":   manyShapes(90),
 		"damaged":  damaged(),
-		"anything": bytes.Repeat(anything(rand.New(rand.NewPCG(6, 6)), 4), 3),
+		"anything": bytes.Repeat(anything(rand.New(rand.NewPCG(6, 6)), 2), 9),
 		"text":     []byte(strings.Repeat("no protobuf; ", 30)),
 		"empty":    {},
 	}
