@@ -87,7 +87,8 @@ type member struct {
 	advertised gateway.Advertised
 	distance   int // of its port from the entry's
 	node       atomic.Pointer[clusterNode]
-	seen       time.Time // last in what a node knows; guarded by Cluster.mu
+	seen       time.Time   // last in what a node knows; guarded by Cluster.mu
+	unheard    atomic.Bool // that was a while ago: the node was removed, perhaps
 }
 
 // nodeTable maps the addresses of nodes to members.
@@ -191,7 +192,7 @@ func (c *Cluster) pick() []*member {
 	if c.cfg.Sentinel != nil {
 		return slices.DeleteFunc(all, func(m *member) bool { return !m.node.Load().primary })
 	}
-	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary })
+	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary || m.unheard.Load() })
 	if working < 0 {
 		working = len(all)
 	}

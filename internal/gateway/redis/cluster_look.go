@@ -20,6 +20,7 @@ const (
 	lookPeriod  = time.Second     // between looks at the cluster
 	lookTimeout = 2 * time.Second // of one
 	leaveAfter  = time.Minute     // since a node was last heard of
+	unheardFor  = 3 * time.Second // since then nobody is led to it who has a choice
 	leaveTime   = 10 * time.Second
 
 	// A reply that names a node which nobody knows waits for a look; then the node's
@@ -64,7 +65,38 @@ func (c *Cluster) report(err error) {
 	}
 }
 
-var errOtherNode = errors.New("another node answers at the address")
+// Why the answer of a member is not believed.
+var (
+	errOtherNode = errors.New("another node answers at the address")
+	errStranger  = errors.New("the node knows none of the others, so it was removed, or is of another cluster")
+)
+
+// credible says whether a member still speaks for the cluster. One that was removed lives on by
+// itself, or in another cluster, and must not lead anybody there.
+func (c *Cluster) credible(m *member, nodes []clusterNode) error {
+	others := len(c.table.Load().all) > 1
+	itself := false
+	for i := range nodes {
+		n := &nodes[i]
+		itself = itself || n.myself && n.id == m.id
+		if !n.myself && c.knows(n.id) {
+			others = false
+		}
+	}
+	switch {
+	case !itself:
+		return errOtherNode
+	case others:
+		return errStranger
+	}
+	return nil
+}
+
+func (c *Cluster) knows(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[id] != nil
+}
 
 // look asks nodes, first the one that is given, until one has answered, and does what
 // follows from that.
@@ -75,8 +107,8 @@ func (c *Cluster) look(first *member) error {
 	var errs []error
 	for _, m := range c.toAsk(first) {
 		nodes, err := c.ask(c.dial(m, nil))
-		if err == nil && !slices.ContainsFunc(nodes, func(n clusterNode) bool { return n.myself && n.id == m.id }) {
-			err = errOtherNode
+		if err == nil {
+			err = c.credible(m, nodes)
 		}
 		if err == nil {
 			return c.update(nodes, m.node.Load().dialHost())
@@ -194,8 +226,14 @@ func (c *Cluster) tabulate() {
 	for _, m := range c.members {
 		t.all = append(t.all, m)
 	}
+	now := time.Now()
+	for _, m := range t.all {
+		m.unheard.Store(now.Sub(m.seen) > unheardFor)
+	}
 	rank := func(m *member) int {
 		switch n := m.node.Load(); {
+		case m.unheard.Load():
+			return 3
 		case n.failed:
 			return 2
 		case !n.primary:
@@ -219,7 +257,7 @@ func (c *Cluster) tabulate() {
 func (t *nodeTable) primaries() (ids []string) {
 	for _, m := range t.all {
 		switch n := m.node.Load(); {
-		case !n.primary || n.failed:
+		case !n.primary || n.failed || m.unheard.Load():
 		case n.first:
 			ids = slices.Insert(ids, 0, m.id)
 		default:
