@@ -20,55 +20,73 @@ type layout struct {
 	name    string
 	through string // how clients write: "" directly, forward, router
 	setting string // of the router's rule, or the packer's; "": none
-	dict    bool   // with the dictionary
+	dict    string // whose documents the dictionary was trained on; "": there is none
 	trigger string // options of cinch.trigger in the server, in Lua; "": none
 	lazy    bool   // written raw, packed afterwards, read through a router
 }
 
 const rawSetting = "raw"
 
+// Dictionaries: of other operators' documents, and of other documents of the same operators,
+// which is what gateways that train by themselves have. No document that is measured was trained on.
+const (
+	others = "others"
+	own    = "own"
+)
+
 // layouts are measured in this order; the first is what memory is compared with.
 var layouts = []layout{
 	{name: "raw"},
-	{name: "raw, forwarder", through: "forward"},
-	{name: "raw, router", through: "router", setting: rawSetting},
+	{name: "raw forwarder", through: "forward"},
+	{name: "raw router", through: "router", setting: rawSetting},
 	{name: "storage lz4", trigger: "{codec = 'lz4'}"},
 	{name: "storage zstd-3", trigger: "{codec = 'zstd', level = 3}"},
 	{name: "router lz4", through: "router", setting: "lz4"},
 	{name: "router zstd-3", through: "router", setting: "zstd-3"},
 	{name: "router zlib-6", through: "router", setting: "zlib-6"},
-	{name: "router zstd-1 + dictionary", through: "router", setting: "zstd-1", dict: true},
-	{name: "router zstd-3 + dictionary", through: "router", setting: "zstd-3", dict: true},
-	{name: "router zstd-9 + dictionary", through: "router", setting: "zstd-9", dict: true},
-	{name: "lazy zstd-3 + dictionary", setting: "zstd-3", dict: true, lazy: true},
+	{name: "router zstd-1 + dictionary", through: "router", setting: "zstd-1", dict: others},
+	{name: "router zstd-3 + dictionary", through: "router", setting: "zstd-3", dict: others},
+	{name: "router zstd-9 + dictionary", through: "router", setting: "zstd-9", dict: others},
+	{name: "router zstd-3 + own dictionary", through: "router", setting: "zstd-3", dict: own},
+	{name: "lazy zstd-3 + dictionary", setting: "zstd-3", dict: others, lazy: true},
 }
 
 const (
 	seed       = 1
 	space      = "docs"
 	memtxBytes = 1 << 30
-	trainOn    = 4000     // documents, of other operators than those that are measured
+	trainOn    = 4000     // documents
+	ownFrom    = 1 << 30  // their first number, of those of the operators that are measured
 	dictBytes  = 16 << 10 // of a search over 4 to 112 KiB this was the best
 	makeSpace  = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
     s:create_index('pk', {if_not_exists = true})`
 )
 
-// train makes the dictionary.
+// train makes both dictionaries.
 func (b *bench) train(g *telecom.Generator) error {
-	var samples [][]byte
-	for n := range trainOn {
-		samples = append(samples, g.Append(nil, telecom.Trained(n), n))
+	b.dicts = map[string]string{}
+	for whose, document := range map[string]func(n int) []byte{
+		others: func(n int) []byte { return g.Append(nil, telecom.Trained(n), n) },
+		own:    func(n int) []byte { return g.Append(nil, telecom.Measured(n), ownFrom+n) },
+	} {
+		var samples [][]byte
+		for n := range trainOn {
+			samples = append(samples, document(n))
+		}
+		o := dict.TrainOptions{Size: dictBytes, Level: 3}
+		if _, ok := libzstd.New(); ok {
+			o.Algorithm, o.External = dict.External, libzstd.Train
+		}
+		d, err := dict.Train(samples, o)
+		if err != nil {
+			return err
+		}
+		b.dicts[whose] = filepath.Join(b.work, whose+".dict")
+		if err := dict.Save(b.dicts[whose], d); err != nil {
+			return err
+		}
 	}
-	o := dict.TrainOptions{Size: dictBytes, Level: 3}
-	if _, ok := libzstd.New(); ok {
-		o.Algorithm, o.External = dict.External, libzstd.Train
-	}
-	d, err := dict.Train(samples, o)
-	if err != nil {
-		return err
-	}
-	b.dict, b.dictNumber = filepath.Join(b.work, "subscribers.dict"), d.Number()
-	return dict.Save(b.dict, d)
+	return nil
 }
 
 // stage is a layout at work.
@@ -80,6 +98,7 @@ type stage struct {
 	target  string           // where clients write
 	reads   string           // where clients read what was written; "": nowhere without more
 	config  string           // the router's file
+	admin   string           // its admin page; \"\": none
 }
 
 func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err error) {
@@ -135,9 +154,16 @@ func (s *stage) startRouter(ctx context.Context) error {
 	if _, err := s.b.run(ctx, "tarantool", "init", "tarantool://"+s.server.Addr); err != nil {
 		return err
 	}
-	text, rule := "admin: {listen: off}\n", fmt.Sprintf("space: %s, field: body, setting: %s", space, s.layout.setting)
-	if s.layout.dict {
-		text += fmt.Sprintf("dictionaries: [{name: subscribers, file: %q}]\n", s.b.dict)
+	admin := "off"
+	if *profile != "" {
+		if admin, err = servers.FreeAddr(); err != nil {
+			return err
+		}
+		s.admin = admin
+	}
+	text, rule := fmt.Sprintf("admin: {listen: %q}\n", admin), fmt.Sprintf("space: %s, field: body, setting: %s", space, s.layout.setting)
+	if s.layout.dict != "" {
+		text += fmt.Sprintf("dictionaries: [{name: subscribers, file: %q}]\n", s.b.dicts[s.layout.dict])
 		rule += ", dictionary: subscribers"
 	}
 	text += fmt.Sprintf("gateways: [{name: bench, protocol: tarantool, listen: %q, upstream: %q, rules: [{%s}]}]\n", addr, "tarantool://"+s.server.Addr, rule)
@@ -145,7 +171,7 @@ func (s *stage) startRouter(ctx context.Context) error {
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	if s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.cinch, "serve", "--config", s.config); err != nil {
+	if s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.cinch, "serve", "--pprof", "--config", s.config); err != nil {
 		return err
 	}
 	if s.reads = addr; !s.layout.lazy {
@@ -159,7 +185,7 @@ func (s *stage) startRouter(ctx context.Context) error {
 func (s *stage) awaitReady() error {
 	for range 1000 {
 		out := s.between.Output()
-		if strings.Contains(out, "schema was read") && (!s.layout.dict || strings.Contains(out, "the dictionaries that rules name are in the server")) {
+		if strings.Contains(out, "schema was read") && (s.layout.dict == "" || strings.Contains(out, "the dictionaries that rules name are in the server")) {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)

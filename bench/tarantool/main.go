@@ -41,6 +41,7 @@ var (
 	pinned  = flag.Bool("pinned", false, "we are pinned: set by the command itself")
 	short   = flag.Bool("short", false, "few documents, one round, and nothing is written: to see that it works")
 	results = flag.String("results", "bench/results", "where tables are written; empty: nowhere")
+	profile = flag.String("profile", "", "a `DIR` for CPU profiles of the router, of the first round: two seconds of each layout")
 	program = flag.String("cinch", "", "a cinch program; built from this tree if empty")
 )
 
@@ -93,8 +94,7 @@ func core(n int) int {
 // bench is what all layouts are measured with.
 type bench struct {
 	work, cinch, forward string
-	dict                 string // file
-	dictNumber           uint32
+	dicts                map[string]string // files, by whose documents they were trained on
 	documents            []string
 }
 

@@ -115,7 +115,11 @@ func (s *stage) timed(ctx context.Context, n int) (t timed, err error) {
 	if err != nil {
 		return t, err
 	}
+	profiled := s.profiled(ctx)
 	if t.write, err = s.load(ctx, 0, n, false); err != nil {
+		return t, err
+	}
+	if err := <-profiled; err != nil {
 		return t, err
 	}
 	after, err := s.cpu()

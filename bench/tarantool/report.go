@@ -100,7 +100,7 @@ func memoryTable(chosen []layout, all []measured) string {
 
 func speedTable(chosen []layout, all []measured) string {
 	var t rig.Table
-	t.Row("layout", "writes/s", "of raw", "of raw, forwarder", "p50, ms", "p99, ms", "server, µs", "between, µs", "clients, µs", "reads/s")
+	t.Row("layout", "writes/s", "of raw", "of raw forwarder", "p50, ms", "p99, ms", "server, µs", "between, µs", "clients, µs", "reads/s")
 	t.Rule(10)
 	base, forwarded := all[0].summary().perSec, 0.0
 	for i, l := range chosen {
