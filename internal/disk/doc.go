@@ -7,5 +7,7 @@
 //	btrfs.go   one range of btrfs, and its heuristic
 //	deflate.go, huffman.go   the lengths of what the kernel's zlib writes
 //	lzo.go     the same of its LZO1X-1
-//	walk.go    files, their data, sampling
+//	walk.go    files, and their data
+//	estimate.go   sampling, and what comes out
+//	fixed_linux.go   files that btrfs never compresses
 package disk
