@@ -26,19 +26,30 @@ func (e *transform) run(src []byte) bool {
 	e.src, e.fields, e.counts, e.defs = src, e.fields[:0], e.counts[:0], e.defs[:0]
 	log := min(max(bits.Len(uint(len(src))/32), 6), 16)
 	e.found, e.mask = cleared(e.found, 1<<log), 1<<log-1
-	for i := range e.cols {
-		for j := range e.cols[i] {
-			e.cols[i][j] = e.cols[i][j][:0]
-		}
-	}
-	e.room()
+	e.emptyColumns()
+	e.addColumns()
 	_, ok := e.message(0, 0, len(src), 0, 0)
 	e.src = nil
 	return ok
 }
 
-// room makes columns for all nodes.
-func (e *transform) room() {
+// emptyColumns keeps the room of the last message's, unless many messages have each made another
+// column long.
+func (e *transform) emptyColumns() {
+	room := 0
+	for i := range e.cols {
+		for j, c := range e.cols[i] {
+			room += cap(c)
+			e.cols[i][j] = c[:0]
+		}
+	}
+	if room > 2*keptBytes {
+		e.cols = nil
+	}
+}
+
+// addColumns makes columns for all nodes.
+func (e *transform) addColumns() {
 	for len(e.cols) < len(e.nodes) {
 		e.cols = append(e.cols, [columns][]byte{})
 	}
@@ -67,7 +78,7 @@ func (e *transform) message(n uint16, from, to, depth int, known uint32) (key ui
 	}
 	s := e.shapes[e.nodes[n].shapes[number]]
 	if isNew {
-		e.room()
+		e.addColumns()
 		e.put(n, colShapes, 0)
 		e.define(s)
 	} else {

@@ -191,8 +191,8 @@ func (e *Encoder) appendSection(dst, part []byte) []byte {
 
 // Sections are cut between columns of different kinds, and around long columns.
 const (
-	shortSection = 256
-	longColumn   = 512
+	shortSection = 1024
+	longColumn   = 2048
 )
 
 // kindOf tells which columns have bytes of one kind.

@@ -107,14 +107,22 @@ type model struct {
 	spans  []span
 	bonds  []bond
 	lists  [][]uint32
+	room   int      // of all lists, those that lie idle too
 	table  []uint32 // what followed last
 	shift  uint
 	last   [wire32 + 1]uint64 // number of a wire type
 }
 
+// keptRoom bounds the lists that are kept for the next message, in values: messages that each have
+// another one long would otherwise make all of them long.
+const keptRoom = 1 << 18
+
 // reset begins a message of raw bytes.
 func (m *model) reset(raw int) {
 	m.nodes, m.shapes, m.runs, m.lists = m.nodes[:0], m.shapes[:0], m.runs[:0], m.lists[:0]
+	if m.room > keptRoom {
+		m.lists, m.room = nil, 0
+	}
 	m.spans = append(m.spans[:0], span{})
 	m.bonds = append(m.bonds[:0], bond{})
 	m.last = [wire32 + 1]uint64{}
@@ -238,7 +246,9 @@ func (m *model) keep(n uint16, off, length int, key uint32) uint32 {
 	}
 	m.spans = append(m.spans, span{uint32(off), uint16(length), n})
 	m.bonds = append(m.bonds, bond{key: key, at: uint32(len(m.lists[list]))})
+	before := cap(m.lists[list])
 	m.lists[list] = append(m.lists[list], id)
+	m.room += cap(m.lists[list]) - before
 	return id
 }
 

@@ -242,6 +242,36 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
+// Messages that each make something else long leave no more behind than one does.
+func TestKeptMemory(t *testing.T) {
+	e, d := NewEncoder(Options{}), NewDecoder(Options{})
+	for i := range 40 {
+		var b []byte
+		for n := range 40 {
+			for range 20 {
+				b = bytesField(b, 1+n, strings.Repeat("x", 40+n))
+			}
+		}
+		for j := range 40_000 {
+			b = bytesField(b, 1+i, fmt.Sprint(j/2))
+		}
+		b = bytesField(b, 50+i, bytes.Repeat([]byte{1}, 3<<20))
+		roundTrip(t, e, d, b)
+	}
+	e.emptyColumns()
+	columns := 0
+	for i := range e.cols {
+		for _, c := range e.cols[i] {
+			columns += cap(c)
+		}
+	}
+	e.reset(0)
+	d.reset(0)
+	if columns > 2*keptBytes || e.room > keptRoom || d.room > keptRoom {
+		t.Errorf("columns keep %d bytes, lists room for %d and %d values", columns, e.room, d.room)
+	}
+}
+
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
