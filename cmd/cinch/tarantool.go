@@ -129,6 +129,8 @@ func tarantoolFailure(name string, err error) error {
 		return ui.WithHint(named, "an administrator runs 'cinch tarantool init' on the master, once")
 	case errors.Is(err, store.ErrReadOnly):
 		return ui.WithHint(named, "give the address of the master")
+	case errors.Is(err, storetarantool.ErrSchemaChanged):
+		return ui.WithHint(named, "what is done stays done; run it again, by the schema that there is now")
 	case errors.Is(err, storetarantool.ErrDenied):
 		return ui.WithHint(named, "docs/TARANTOOL.md lists the rights that the user in the URL needs")
 	case errors.Is(err, storetarantool.ErrUnreachable), errors.Is(err, gateway.ErrUnreachable):

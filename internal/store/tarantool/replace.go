@@ -1,7 +1,9 @@
 package tarantool
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tarantool/go-iproto"
@@ -30,8 +32,8 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 			one[2] = string(r.tuple)
 		}
 	}
-	var answer [][]any
-	if err := t.store.conn.call(ctx, ReplaceFunction, []any{t.space.ID, sent}, &answer); err != nil {
+	answer, err := t.replace(ctx, sent)
+	if err != nil {
 		return nil, err
 	}
 	if len(answer) != 1 || len(answer[0]) != len(sent) {
@@ -42,6 +44,58 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 		outcomes[i] = outcome(answer[0][group[i]])
 	}
 	return outcomes, nil
+}
+
+// replace calls cinch_replace, with the version of the schema by which fields were chosen.
+func (t *TupleSpace) replace(ctx context.Context, sent [][]any) (answer [][]any, err error) {
+	for range schemaTries {
+		args := []any{t.space.ID, sent}
+		if !t.all { // otherwise no field was chosen for what computes on it
+			args = append(args, t.store.version.Load())
+		}
+		err = t.store.conn.call(ctx, ReplaceFunction, args, &answer)
+		if !isCode(err, iproto.ER_WRONG_SCHEMA_VERSION) {
+			return answer, err
+		}
+		if err := t.reload(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", ErrSchemaMoves, err)
+}
+
+// ErrSchemaChanged: a field that is walked over has come under an index or a constraint, or is
+// another one. What was read by the former schema must not be replaced any more.
+var ErrSchemaChanged = errors.New("the schema has changed meanwhile")
+
+const schemaTries = 10
+
+// reload reads the schema anew and takes over its version, if it has the same fields to offer.
+func (t *TupleSpace) reload(ctx context.Context) error {
+	schema, err := Load(ctx, t.store.conn)
+	if err != nil {
+		return err
+	}
+	for _, other := range t.store.spaces {
+		if err := other.fits(schema.Space(other.space.ID)); err != nil {
+			return err
+		}
+	}
+	t.store.version.Store(schema.Version)
+	return nil
+}
+
+// fits compares what the walk is about with what the space is now.
+func (t *TupleSpace) fits(now *Space) error {
+	if now == nil || now.Name != t.space.Name {
+		return fmt.Errorf("%w: space %s is not there any more", ErrSchemaChanged, t.space.Name)
+	}
+	for number := range t.fields {
+		if reason := now.TouchedAt(number); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
+			return fmt.Errorf("%w: field %s of space %s: %s", ErrSchemaChanged, t.space.FieldName(number), t.space.Name, cmp.Or(reason, "it is another one"))
+		}
+	}
+	return nil
 }
 
 // sameTuple: both values were read from it at one time.

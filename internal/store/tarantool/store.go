@@ -14,6 +14,9 @@ type Store struct {
 	name   string
 	schema *Schema
 	spaces []*TupleSpace
+
+	// version of the schema that the choice of fields holds for. Unlike schema it follows.
+	version atomic.Uint64
 }
 
 // OpenOptions say what a Store walks over.
@@ -32,6 +35,7 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{conn: conn, name: o.Name, schema: schema}
+	s.version.Store(schema.Version)
 	for _, space := range schema.Spaces() {
 		if space.System() || space.View || OwnSpace(space.Name) || space.Primary() == nil {
 			continue

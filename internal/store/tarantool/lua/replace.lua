@@ -1,4 +1,5 @@
--- cinch_replace(space, changes): compare and set, in one call.
+-- cinch_replace(space, changes, schema): compare and set, in one call. Where schema is given, the schema must
+-- have that version, or error 109 is raised and nothing is done: new bytes may be right for no other.
 -- A change is {key, {{field, old, new, is_binary}, …}, tuple}. Fields count from 1. Where a tuple is
 -- given, as MessagePack in a string, all of the stored tuple must be it. The answer is a list:
 -- true: replaced; false: it is no longer what it was; {code, message}: the server's refusal.
@@ -54,7 +55,11 @@ local function together(space, changes, from, to)
     return results
 end
 
-local function main(id, changes)
+local function main(id, changes, schema)
+    local version = box.internal.schema_version
+    if schema ~= nil and version ~= nil and version() ~= schema then
+        box.error{code = 109, reason = 'cinch: the schema has another version'}
+    end
     local space = find(id)
     if box.is_in_txn() then
         local results = {}
