@@ -40,8 +40,8 @@ func runDisk(ctx context.Context, o planOptions) error {
 	if len(o.from) != 1 {
 		return ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
 	}
-	if o.write != "" || o.html != "" {
-		return ui.WithHint(errors.New("--disk writes no configuration and no page"), "leave out --write and --html; --json is there")
+	if o.write != "" {
+		return ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; --html and --json are there")
 	}
 	if o.disk.sample < 0 {
 		return errors.New("--sample can't be negative")
