@@ -64,7 +64,7 @@ func (b *bench) measure(ctx context.Context, l layout, round int, m *measured) e
 	if err != nil {
 		return err
 	}
-	t, err := s.timed(ctx, n)
+	t, err := s.timed(ctx, n, round == 0)
 	if err != nil {
 		return err
 	}
@@ -110,12 +110,12 @@ func (s *stage) load(ctx context.Context, first, n int, read bool) (load.Result,
 }
 
 // timed writes n documents.
-func (s *stage) timed(ctx context.Context, n int) (t timed, err error) {
+func (s *stage) timed(ctx context.Context, n int, profile bool) (t timed, err error) {
 	before, err := s.cpu()
 	if err != nil {
 		return t, err
 	}
-	profiled := s.profiled(ctx)
+	profiled := s.profiled(ctx, profile)
 	if t.write, err = s.load(ctx, 0, n, false); err != nil {
 		return t, err
 	}
