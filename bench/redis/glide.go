@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
@@ -148,7 +149,7 @@ func (o *options) glideClient(script string, r *glideRow, target, gateway *rig.P
 	}
 	defer func() { _ = in.Close(); _ = cmd.Wait() }()
 	lines := bufio.NewReader(out)
-	if _, err := lines.ReadBytes('\n'); err != nil {
+	if _, err := glideLine(lines); err != nil {
 		return run, fmt.Errorf("glide.py says nothing (pip install valkey-glide-sync==2.6.0, --python): %w", err)
 	}
 	if run.setClient, run.setGateway, err = glideStep(in, lines, "set", gateway, n); err != nil {
@@ -166,7 +167,7 @@ func glideStep(in io.Writer, out *bufio.Reader, name string, gateway *rig.Proces
 	if _, err := fmt.Fprintln(in); err != nil {
 		return 0, 0, err
 	}
-	line, err := out.ReadBytes('\n')
+	line, err := glideLine(out)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -177,6 +178,16 @@ func glideStep(in io.Writer, out *bufio.Reader, name string, gateway *rig.Proces
 	var costs map[string]float64
 	err = json.Unmarshal(line, &costs)
 	return costs[name], (after - before) / float64(n), err
+}
+
+// glideLine reads a line of the script's: GLIDE prints some of its own.
+func glideLine(out *bufio.Reader) ([]byte, error) {
+	for {
+		line, err := out.ReadBytes('\n')
+		if err != nil || bytes.HasPrefix(line, []byte(`{"`)) {
+			return line, err
+		}
+	}
 }
 
 func writeValues(path string, values [][]byte) error {

@@ -14,7 +14,8 @@
 // run by one guarded script), compute.go (reads computed here on the opened value),
 // unit.go (scripts and commands that the table does not know, run in a transaction
 // under WATCH), transaction.go (MULTI), control.go (what changes the conversation),
-// large.go (requests larger than the buffer).
+// large.go (requests larger than the buffer), passing.go (long values that are not sealed),
+// stream.go (reading and writing, and what is not copied).
 //
 // # Order
 //
