@@ -7,7 +7,7 @@ local format = {
     {name = 'f2', type = 'string'},
     {name = 'f3', type = 'unsigned'},
     {name = 'f4', type = 'unsigned'},
-    {name = 'f5', type = 'any'},
+    {name = 'f5', type = '*'},
 }
 
 box.once('asynctnt', function()
@@ -39,7 +39,7 @@ end)
 -- change_format makes the schema another one.
 function change_format()
     local longer = table.deepcopy(format)
-    table.insert(longer, {name = 'f6', type = 'any'})
+    table.insert(longer, {name = 'f6', type = '*'})
     box.space.tester:format(longer)
 end
 

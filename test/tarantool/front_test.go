@@ -63,23 +63,21 @@ func startFronts(t *testing.T, way string) *fronts {
 // serve does what one server's shim asks for, until the server ends.
 func (f *fronts) serve(c net.Conn) {
 	defer c.Close()
-	var ends []func()
-	defer func() {
-		for _, end := range ends {
-			end()
-		}
-	}()
+	var last front
+	defer func() { last.end() }()
 	lines := bufio.NewScanner(c)
 	for lines.Scan() {
 		answer := "ok"
 		switch words := strings.Fields(lines.Text()); {
 		case len(words) == 4 && words[0] == "front":
-			end, err := f.front(words[1], words[2], words[3])
-			ends = append(ends, end)
-			if err != nil {
+			last.end()
+			var err error
+			if last, err = f.put(words[1], words[2], words[3]); err != nil {
 				answer = err.Error()
 				f.t.Errorf("%q: %v", lines.Text(), err)
 			}
+		case len(words) == 1 && words[0] == "ready":
+			last.open() // with a gateway that meets a server
 		case len(words) == 2 && words[0] == "init":
 			f.init(words[1])
 		default:
@@ -91,39 +89,60 @@ func (f *fronts) serve(c net.Conn) {
 	}
 }
 
-// front puts something at an address. The function that it returns takes it away.
-func (f *fronts) front(behind, network, addr string) (end func(), err error) {
-	var relays []*testenv.Relay
+// front is what stands in front of one server. Its zero value is nothing.
+type front struct {
+	open, take func() // lets clients in; takes it away
+}
+
+func (f front) end() {
+	if f.take != nil {
+		f.take()
+	}
+}
+
+// put puts something in front of a server. Clients wait until it is opened.
+func (f *fronts) put(behind, network, addr string) (front, error) {
+	r := testenv.StartRelay(f.t, behind)
+	to := r.Addr
+	f.mu.Lock()
+	f.behind, f.servers = append(f.behind, r), f.servers+1
+	f.mu.Unlock()
+	ready := make(chan struct{})
+	outer, err := listenSoon(network, addr, to, ready)
+	if err != nil {
+		return front{open: func() { close(ready) }, take: r.Close}, err
+	}
 	var gateway *testenv.GatewayServer
-	end = func() {
-		for _, r := range relays {
-			r.Close()
-		}
+	var opened sync.Once
+	open := func() {
+		opened.Do(func() {
+			defer close(ready)
+			if f.way == "gateway" {
+				gateway = f.gateway(to)
+				outer.Point(gateway.Addr)
+			}
+		})
+	}
+	take := func() {
+		outer.Close()
+		opened.Do(func() { close(ready) }) // those who still wait find nothing
+		r.Close()
 		if gateway != nil {
 			f.count(gateway)
 		}
 	}
-	r := testenv.StartRelay(f.t, behind)
-	relays, behind = append(relays, r), r.Addr
-	f.mu.Lock()
-	f.behind, f.servers = append(f.behind, r), f.servers+1
-	f.mu.Unlock()
-	if f.way == "gateway" {
-		gateway = testenv.Gateway(f.t, testenv.GatewayConfig{
-			Protocol: "tarantool", Upstream: "tarantool://cinch_gateway:secret@" + behind,
-			Rules: everything, Settings: "sql: pass", Force: true, Args: []string{"--log-level", "warn"},
-		})
-		behind = gateway.Addr
-	}
-	r, err = listenSoon(network, addr, behind)
-	if err == nil {
-		relays = append(relays, r)
-	}
-	return end, err
+	return front{open, take}, nil
 }
 
-// init prepares a server, as its administrator does, in each way. It comes by itself, which
-// nobody counts.
+func (f *fronts) gateway(upstream string) *testenv.GatewayServer {
+	return testenv.Gateway(f.t, testenv.GatewayConfig{
+		Protocol: "tarantool", Upstream: "tarantool://cinch_gateway:secret@" + upstream,
+		Rules: everything, Settings: "sql: pass", Force: true, Args: []string{"--log-level", "warn"},
+	})
+}
+
+// init prepares a server, as its administrator does, in each way. A test may end the server
+// meanwhile.
 func (f *fronts) init(server string) {
 	r := testenv.StartRelay(f.t, server)
 	f.mu.Lock()
@@ -131,18 +150,18 @@ func (f *fronts) init(server string) {
 	f.mu.Unlock()
 	cmd := exec.CommandContext(f.t.Context(), testenv.Cinch(f.t), "tarantool", "init", "tarantool://cinch_gateway:secret@"+r.Addr, "--user", "cinch_gateway")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		f.t.Errorf("cinch tarantool init: %v\n%s", err, out)
+		f.t.Logf("cinch tarantool init: %v\n%s", err, out)
 	}
 }
 
 // listenSoon waits for the address if what stood in front of a server before, which has been
 // started anew, is just being taken away. As a server does, it takes the place of a socket's file.
-func listenSoon(network, addr, behind string) (r *testenv.Relay, err error) {
+func listenSoon(network, addr, behind string, ready <-chan struct{}) (r *testenv.Relay, err error) {
 	for range 100 {
 		if network == "unix" {
 			_ = os.Remove(addr)
 		}
-		if r, err = testenv.RelayOn(network, addr, behind); err == nil {
+		if r, err = testenv.RelayOn(network, addr, behind, ready); err == nil {
 			return r, nil
 		}
 		time.Sleep(20 * time.Millisecond)

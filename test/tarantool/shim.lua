@@ -109,12 +109,14 @@ local function configure(options)
     end
     local behind = '127.0.0.1:' .. free_port()
     options.listen = behind
-    -- Servers that wait for each other must be met at once, others when they are complete.
-    if options.replication then ask('front', behind, network, address) end
+    -- The place is taken at once, as a server takes it. Servers that wait for each other must
+    -- also be met at once, others when they are complete.
+    ask('front', behind, network, address)
+    if options.replication then ask('ready') end
     real(options)
     watch()
     prepare(behind)
-    if not options.replication then ask('front', behind, network, address) end
+    ask('ready')
     asked = address
 end
 

@@ -14,6 +14,7 @@ type Relay struct {
 	Addr string
 
 	listener net.Listener
+	ready    <-chan struct{} // nil: at once
 	mu       sync.Mutex
 	server   string // host:port
 	open     map[net.Conn]bool
@@ -23,7 +24,7 @@ type Relay struct {
 // StartRelay listens on a free port until the test ends.
 func StartRelay(t testing.TB, server string) *Relay {
 	t.Helper()
-	r, err := RelayOn("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t))), server)
+	r, err := RelayOn("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t))), server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,13 +32,14 @@ func StartRelay(t testing.TB, server string) *Relay {
 	return r
 }
 
-// RelayOn listens on an address until Close.
-func RelayOn(network, addr, server string) (*Relay, error) {
+// RelayOn listens on an address until Close. Those who connect before ready is closed wait; nil:
+// nobody waits.
+func RelayOn(network, addr, server string, ready <-chan struct{}) (*Relay, error) {
 	l, err := net.Listen(network, addr)
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{Addr: l.Addr().String(), listener: l, server: server, open: map[net.Conn]bool{}, came: map[string]bool{}}
+	r := &Relay{Addr: l.Addr().String(), listener: l, ready: ready, server: server, open: map[net.Conn]bool{}, came: map[string]bool{}}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -88,6 +90,9 @@ func (r *Relay) dial(c net.Conn) (net.Conn, error) {
 
 func (r *Relay) carry(c net.Conn) {
 	defer c.Close()
+	if r.ready != nil {
+		<-r.ready
+	}
 	s, err := r.dial(c)
 	if err != nil {
 		return
