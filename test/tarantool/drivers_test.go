@@ -16,8 +16,8 @@ func tarantoolPython(t *testing.T, env []string, log string, names []string) tes
 	t.Helper()
 	const requirements = "python/tarantool.txt"
 	dir := copyOf(t, testenv.PythonSource(t, requirements))
-	// What checks any DB-API module is in no registry. Of tarantool-python's tests for it those
-	// remain that are its own.
+	// What checks any DB-API module comes from GitHub and is left out. Of tarantool-python's tests
+	// with it those remain that are its own.
 	write(t, filepath.Join(dir, "dbapi20.py"), "import unittest\n\n\nclass DatabaseAPI20Test(unittest.TestCase):\n    pass\n")
 	return pytest(t, requirements, env, dir, "test/suites", log, names)
 }
@@ -90,7 +90,7 @@ func pytestFiles(tests string, names []string) (files []string) {
 }
 
 // goPackages are those of go-tarantool's that ask nothing of a server but what it is: queue and
-// crud need modules that are in none of the registries.
+// crud need Lua modules of these names.
 var goPackages = []string{".", "arrow", "box", "datetime", "decimal", "pool", "settings", "test_helpers", "uuid"}
 
 // goTarantool runs the tests of the go-tarantool that this module uses.
