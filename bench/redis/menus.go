@@ -93,7 +93,7 @@ func (o *options) measureMenus() error {
 	if err := o.reportMenus(lanes, values, mbit); err != nil {
 		return err
 	}
-	return o.measurePeak(lanes, values)
+	return o.measurePeak(lanes, values, mbit)
 }
 
 // calibrate finds the rate, in Mbit/s, at which a plain GET takes as long as it should.

@@ -22,8 +22,8 @@ const (
 	peakTime    = 4 * time.Second // that a way has in a round
 )
 
-func (o *options) measurePeak(lanes []*menuLane, values [][]byte) error {
-	perSecond := peakShare / (mean(lanes[0].get) - menuRoundTrip).Seconds()
+func (o *options) measurePeak(lanes []*menuLane, values [][]byte, mbit float64) error {
+	perSecond := peakShare * mbit * 1e6 / 8 * float64(len(values)) / float64(totalBytes(values))
 	times := make([][]time.Duration, len(lanes))
 	late := make([]int, len(lanes))
 	for range peakRounds {
