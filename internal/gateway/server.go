@@ -73,8 +73,8 @@ type Server struct {
 type activeConn struct {
 	conn    *Conn
 	proxied *proxiedConn // its PROXY header is to be read; nil: it has none
-	session Session // nil until NewSession has returned; guarded by Server.mu
-	drained bool    // Drain was called or is about to be; guarded by Server.mu
+	session Session      // nil until NewSession has returned; guarded by Server.mu
+	drained bool         // Drain was called or is about to be; guarded by Server.mu
 }
 
 // Serve accepts on l until Shutdown is called, and then returns nil. It waits

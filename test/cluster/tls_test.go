@@ -73,13 +73,13 @@ func TestTLSAndHostNames(t *testing.T) {
 	})
 	defer client.Close()
 	testenv.Eventually(t, "all nodes have gateways", func() bool {
-		slots, err := client.ClusterSlots(t.Context()).Result()
-		if err != nil || len(slots) != 3 {
+		shards, err := client.ClusterShards(t.Context()).Result()
+		if err != nil || len(shards) != 3 {
 			return false
 		}
-		for _, s := range slots {
+		for _, s := range shards {
 			for _, n := range s.Nodes {
-				if !strings.HasPrefix(n.Addr, "localhost:") {
+				if n.Endpoint != "localhost" {
 					return false
 				}
 			}
