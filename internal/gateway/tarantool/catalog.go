@@ -23,7 +23,9 @@ type catalog struct {
 	mu      sync.Mutex
 	schema  *store.Schema
 	loading chan struct{}   // closed when the load at work has ended; nil: none is
-	began   time.Time       // when it began
+	began   time.Time       // when it began, or the last one did
+	greeted time.Time       // when the server last greeted a client
+	needed  time.Time       // when a request first could not do without a plan
 	failed  time.Time       // when the last load failed; zero: it did not
 	told    map[string]bool // complaints that were logged
 	first   bool            // the schema was read once
@@ -34,8 +36,13 @@ const (
 	loadPatience = 5 * time.Second // of a request that waits for the schema
 	firstReload  = time.Second
 	lastReload   = 30 * time.Second
-	// failurePause is how long after a failure requests don't try again by themselves.
+	// failurePause is how long after a failure requests don't try again by themselves, unless the
+	// server has greeted a client meanwhile.
 	failurePause = 500 * time.Millisecond
+	// firstPatience is how long requests that can't do without a plan wait for one, from the first
+	// such request on. A server that is just coming up may not have the gateway's user yet.
+	firstPatience = 2 * time.Second
+	firstPoll     = 20 * time.Millisecond
 )
 
 func (c *catalog) init(g *Gateway) { c.g, c.told = g, map[string]bool{} }
@@ -94,26 +101,77 @@ func (c *catalog) current(ctx context.Context) *plan {
 	return c.plan.Load()
 }
 
+// need is current for a request that has to be refused without a plan: it tries longer.
+func (c *catalog) need(ctx context.Context) *plan {
+	p := c.current(ctx)
+	for p == nil && c.g.cfg.Schema != nil && ctx.Err() == nil && c.isEarly() {
+		pause(ctx, firstPoll)
+		p = c.current(ctx)
+	}
+	return p
+}
+
+// isEarly reports that a plan may come soon, if nothing is wrong.
+func (c *catalog) isEarly() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.needed.IsZero() {
+		c.needed = time.Now()
+	}
+	return time.Since(c.needed) < firstPatience
+}
+
+// greet takes notice of a server that greeted a client: it is up.
+func (c *catalog) greet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.greeted = time.Now()
+}
+
 // refresh reads the schema, or waits for who does. It returns early when that takes too long.
 func (c *catalog) refresh(ctx context.Context) {
-	c.mu.Lock()
-	if c.loading == nil {
-		if time.Since(c.failed) < failurePause {
-			c.mu.Unlock()
+	for range 2 { // the first may have been in vain since before the server was up
+		loading, patience := c.begun()
+		if loading == nil || !waitFor(ctx, loading, patience) || !c.isOutdated() {
 			return
+		}
+	}
+}
+
+// begun is the load at work, which it begins if there is none, and how long to wait for it; nil
+// soon after a failure.
+func (c *catalog) begun() (loading chan struct{}, patience time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loading == nil {
+		if time.Since(c.failed) < failurePause && c.began.After(c.greeted) {
+			return nil, 0
 		}
 		c.loading, c.began = make(chan struct{}), time.Now()
 		go c.load(c.loading)
 	}
-	loading, patience := c.loading, loadPatience-time.Since(c.began)
-	c.mu.Unlock()
+	return c.loading, loadPatience - time.Since(c.began)
+}
+
+// isOutdated reports that the last load failed, and that the server has greeted a client since
+// it began.
+func (c *catalog) isOutdated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.failed.IsZero() && !c.began.After(c.greeted)
+}
+
+// waitFor reports whether done was closed in time.
+func waitFor(ctx context.Context, done chan struct{}, patience time.Duration) bool {
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
-	case <-loading:
+	case <-done:
+		return true
 	case <-ctx.Done():
 	case <-t.C:
 	}
+	return false
 }
 
 func (c *catalog) load(done chan struct{}) {

@@ -26,6 +26,7 @@ func (s *session) pumpReplies() {
 	defer func() { _ = s.toClient.flush() }()
 	greeting, err := s.out.raw(wire.GreetingLen)
 	if err == nil {
+		s.g.catalog.greet()
 		err = s.toClient.send(greeting)
 	}
 	for err == nil {

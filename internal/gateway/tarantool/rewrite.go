@@ -42,6 +42,9 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 		return w, nil
 	}
 	p := g.catalog.current(ctx)
+	if p == nil && (r.magic || g.splices(r)) {
+		p = g.catalog.need(ctx)
+	}
 	s, no := g.spaceOf(p, r)
 	if s == nil || no != nil {
 		return w, no

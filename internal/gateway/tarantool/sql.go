@@ -29,7 +29,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	if !ok {
 		return nil // the server refuses it
 	}
-	p := g.catalog.current(ctx)
+	p := g.catalog.need(ctx)
 	if p == nil {
 		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it can't be known whether the statement meets sealed fields"}
 	}

@@ -2,7 +2,6 @@ package tarantool
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -175,10 +174,7 @@ func (b *bed) writeUntilCut(writer, from int, stop chan struct{}) (n int) {
 				return n
 			}
 			if a.code != wire.OK {
-				// The schema of the server that has just come back may not be known yet.
-				if !strings.Contains(fmt.Sprint(a.text), "schema") {
-					b.t.Errorf("%#x %s", a.code, a.text)
-				}
+				b.t.Errorf("%#x %s", a.code, a.text)
 				return n
 			}
 		}

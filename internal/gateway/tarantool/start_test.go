@@ -1,0 +1,130 @@
+package tarantool
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// failing is how reading the schema fails, unless it returns nil.
+type failing struct{ f atomic.Pointer[func() error] }
+
+func (f *failing) set(err error)        { f.do(func() error { return err }) }
+func (f *failing) do(fail func() error) { f.f.Store(&fail) }
+
+// bed is one whose gateway has not been able to read the schema when it returns.
+func (f *failing) bed(t *testing.T, err error) *bed {
+	t.Helper()
+	f.set(err)
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
+		read := c.Schema
+		c.Schema = func(ctx context.Context) (*store.Schema, error) {
+			if err := (*f.f.Load())(); err != nil {
+				return nil, err
+			}
+			return read(ctx)
+		}
+	})
+	b.install()
+	b.direct().must(wire.Replace, 0x10, docs, 0x21, tuple(1, document(1)))
+	testenv.Eventually(t, "the schema can't be read", func() bool { return b.failures() > 0 })
+	return b
+}
+
+func (b *bed) failures() uint64 { return b.stats.Snapshot().Errors["schema"] }
+
+var errNoServer = fmt.Errorf("%w: refused", store.ErrUnreachable)
+
+func (r *raw) splice(id int) { // "X" in place of the first byte
+	r.t.Helper()
+	r.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{id}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
+}
+
+// A gateway that was started before its server knows the schema as soon as a client meets the
+// server.
+func TestGatewayBeforeItsServer(t *testing.T) {
+	var f failing
+	b := f.bed(t, errNoServer)
+	b.g.catalog.refresh(t.Context()) // has just failed, or would have
+	f.set(nil)
+	c := b.client()
+	c.splice(1)
+	b.put(c, 2, document(2))
+	b.check(c, 1, "X"+document(1)[1:], true)
+	b.check(c, 2, document(2), true)
+}
+
+// A client that comes while the schema is being read in vain, since before there was a server,
+// doesn't get that result.
+func TestGatewayReadsTheSchemaInVain(t *testing.T) {
+	var f failing
+	b := f.bed(t, errNoServer)
+	begun, end := make(chan struct{}), make(chan struct{})
+	var reads atomic.Int32
+	f.do(func() error {
+		if reads.Add(1) > 1 {
+			return nil
+		}
+		close(begun)
+		<-end
+		return errNoServer
+	})
+	go func() { // as the gateway does by itself, a little later
+		for b.g.ctx.Err() == nil && reads.Load() == 0 {
+			b.g.catalog.refresh(b.g.ctx)
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	<-begun
+	c := b.client()
+	time.AfterFunc(50*time.Millisecond, func() { close(end) })
+	c.splice(1)
+	b.check(c, 1, "X"+document(1)[1:], true)
+}
+
+// The gateway's own user may be made a little after the first clients came.
+func TestGatewayBeforeItsUser(t *testing.T) {
+	var f failing
+	b := f.bed(t, store.ErrLogin)
+	c := b.client()
+	before := b.failures()
+	go func() {
+		for b.failures() < before+2 {
+			time.Sleep(time.Millisecond)
+		}
+		f.set(nil)
+	}()
+	c.splice(1)
+	b.check(c, 1, "X"+document(1)[1:], true)
+}
+
+// After a restart of the server, whose schema counts anew, a client that can connect need not
+// wait until the gateway tries again by itself.
+func TestSpliceAtOnceAfterRestart(t *testing.T) {
+	var f failing
+	b := f.bed(t, errNoServer)
+	f.set(nil)
+	b.client().splice(1)
+	b.server.Kill()
+	f.set(errNoServer)
+	testenv.Eventually(t, "the end of the server is noticed", b.g.catalog.stale.Load)
+	if err := b.server.Restart(t); err != nil {
+		t.Fatal(err)
+	}
+	direct := b.direct()
+	for range 3 { // so that its version is none that was known
+		direct.must(wire.Eval, 0x27, "box.schema.space.create('more'):drop()", 0x21, []any{})
+	}
+	b.g.catalog.refresh(t.Context())
+	f.set(nil)
+	c := b.client()
+	c.splice(1)
+	b.check(c, 1, "X"+document(1)[1:], true)
+}
