@@ -34,7 +34,8 @@ var kept [][]byte
 // While little is live the heap's goal stays near the floor, and follows what is live beyond it.
 func TestHeapGoal(t *testing.T) {
 	t.Setenv("GOGC", "")
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64)) // of a gateway in another test
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64)) // of a gateway in another test,
+	defer debug.SetGCPercent(debug.SetGCPercent(100))               // or of a walk
 	stop := raiseFloor()
 	t.Cleanup(func() { kept = nil })
 	for _, mib := range []int{1, 20, 200} {
