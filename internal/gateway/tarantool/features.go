@@ -1,8 +1,6 @@
 package tarantool
 
 import (
-	"net"
-
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -21,15 +19,13 @@ func understands(feature uint64) bool {
 
 // handleID sends on what the client understands, without what we do not.
 func (s *session) handleID(f *frame) error {
-	if !s.push(exchange{kind: wire.ID}) {
-		return net.ErrClosed
-	}
+	e := exchange{kind: wire.ID}
 	out := withoutFeatures(s.req.bytes, &s.req.body)
 	if out == nil {
-		return s.toServer.write(f.bytes, f.held)
+		return s.submit(e, f.bytes, f.held)
 	}
 	defer gateway.PutBuffer(out)
-	return s.toServer.write(out, f.held)
+	return s.submit(e, out, f.held)
 }
 
 // withoutFeatures gives a frame, in a buffer of the pool's, that names only features that we

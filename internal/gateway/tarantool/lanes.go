@@ -20,6 +20,7 @@ type lane struct {
 	stamp  uint64 // what requests carry while some that do are unanswered
 	open   int    // those
 	held   bool   // the client's next ones wait: somebody sends what is parked
+	asked  bool   // a probe is on its way
 	parked []parked
 }
 
@@ -47,9 +48,9 @@ func ordered(t wire.Type) bool {
 }
 
 // enter waits until requests may go into a lane, and gives the stamp that they carry there, 0:
-// none. Those that can't carry it go alone, when nothing in the lane can be refused. It reports
-// false when the reply pump has ended.
-func (p *pending) enter(stream uint64, alone bool, beforeWait func() error) (stamp uint64, ok bool) {
+// none. Those that can't carry it go alone, when nothing in the lane can be refused: ask sends
+// a probe to find out. It reports false when the reply pump has ended.
+func (p *pending) enter(stream uint64, alone bool, beforeWait, ask func() error) (stamp uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	flushed := false
@@ -62,17 +63,72 @@ func (p *pending) enter(stream uint64, alone bool, beforeWait func() error) (sta
 			return 0, true
 		case l != nil && !l.held && (!alone || l.open == 0):
 			return l.current(), true
+		case l != nil && !l.held && l.asks(stream):
+			if p.unlocked(ask) != nil {
+				return 0, false
+			}
 		case flushed:
 			p.moved.Wait()
-			continue
-		}
-		p.mu.Unlock() // replies have to be found while a write is stuck
-		err := beforeWait()
-		p.mu.Lock()
-		if flushed = true; err != nil {
-			return 0, false
+		default:
+			if flushed = true; p.unlocked(beforeWait) != nil {
+				return 0, false
+			}
 		}
 	}
+}
+
+// unlocked does what may have to wait: replies have to be found while a write is stuck.
+func (p *pending) unlocked(do func() error) error {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	return do()
+}
+
+// asks reports whether a probe is to be sent. The server begins with the requests of a stream one
+// after the other, so there it would tell nothing.
+func (l *lane) asks(stream uint64) bool {
+	if stream != 0 || l.asked {
+		return false
+	}
+	l.asked = true
+	return true
+}
+
+// begun takes notice that the server has looked at the stamps of all of a lane's requests that were
+// sent before one. Those that are unanswered may take long, but can't be refused any more: refusals
+// come at once.
+func (p *pending) begun(stream, sent uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begunLocked(stream, sent)
+}
+
+func (p *pending) begunLocked(stream, sent uint64) {
+	l := p.lanes[stream]
+	if l == nil {
+		return
+	}
+	l.asked = false
+	started := func(e *exchange) bool {
+		if e.stamp == 0 || e.stream != stream || e.sent >= sent {
+			return false
+		}
+		p.forget(e)
+		e.stamp = 0
+		l.open--
+		return true
+	}
+	for sync, e := range p.bySync {
+		if started(&e) {
+			p.bySync[sync] = e
+		}
+	}
+	for _, same := range p.more {
+		for i := range same {
+			started(&same[i])
+		}
+	}
+	p.tidy(stream)
 }
 
 func (l *lane) current() uint64 {
@@ -144,6 +200,10 @@ func (p *pending) park(sync uint64, e exchange) bool {
 	}
 	p.place(&e)
 	l := p.lane(e.stream)
+	if e.sent != 0 && len(l.parked) == 0 { // the first that is refused
+		p.begunLocked(e.stream, e.sent)
+		l = p.lane(e.stream)
+	}
 	l.parked = append(l.parked, parked{sync, e})
 	first := !l.held
 	l.held = true
@@ -197,7 +257,12 @@ func (p *pending) moreRefused(l *lane, stream uint64) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(p.more, func(e sameSync) bool { return behind(&e.exchange) })
+	for _, same := range p.more {
+		if slices.ContainsFunc(same, func(e exchange) bool { return behind(&e) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // putBack returns what unpark gave and could not be sent yet, for the next time.
@@ -208,18 +273,24 @@ func (p *pending) putBack(stream uint64, list []parked) {
 	l.parked = append(l.parked, list...)
 }
 
-// alone waits until nothing in a held lane carries a stamp. It reports false when something was
-// refused meanwhile, or the reply pump has ended.
-func (p *pending) alone(stream uint64) bool {
+// alone waits until nothing in a held lane can be refused; ask sends a probe. It reports false when
+// something was refused meanwhile, or the reply pump has ended.
+func (p *pending) alone(stream uint64, ask func() error) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := p.lane(stream); !p.closed; p.moved.Wait() {
-		if len(l.parked) > 0 {
-			return false
-		}
-		if l.open == 0 {
-			return true
+	for l := p.lane(stream); !p.closed; {
+		switch {
+		case len(l.parked) > 0:
+			return false, nil
+		case l.open == 0:
+			return true, nil
+		case l.asks(stream):
+			if err := p.unlocked(ask); err != nil {
+				return false, err
+			}
+		default:
+			p.moved.Wait()
 		}
 	}
-	return false
+	return false, nil
 }

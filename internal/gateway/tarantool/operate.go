@@ -194,6 +194,7 @@ type slot struct {
 	value []byte // MessagePack, as it is or will be stored
 	raw   []byte // of a string: when it has been opened
 	ready bool   // it has been
+	cut   bool   // an operation before has spliced it
 }
 
 func (o *operator) load(tuple []byte) *refusal {
@@ -348,7 +349,9 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	o.out = append(o.out, parts[0].Of(o.c.b)...)
 	o.out = o.appendNumber(o.out, parts[1].Of(o.c.b))
 	from, to, ok := cut.within(len(raw))
-	if !ok { // out of bounds for the value, and so for what is stored
+	// A second splice of a field the server refuses whatever it says, so there is no need for as many
+	// values as there are operations.
+	if !ok || o.slots[at].cut { // out of bounds for the value, and so for what is stored
 		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
 		o.out = msgp.AppendInt64(o.out, 0)
 		o.out = msgp.AppendString(o.out, "")
@@ -362,7 +365,7 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	if o.out, no = o.appendSealed(o.out, at, value); no != nil {
 		return no
 	}
-	o.slots[at] = slot{value: append([]byte(nil), o.out[before:]...), raw: value, ready: true}
+	o.slots[at] = slot{value: append([]byte(nil), o.out[before:]...), raw: value, ready: true, cut: true}
 	return nil
 }
 

@@ -174,3 +174,67 @@ func TestCommitStaysBehind(t *testing.T) {
 		}
 	}
 }
+
+// together sends requests in one write.
+func (r *raw) together(requests ...keyed) {
+	r.t.Helper()
+	var all []byte
+	for _, body := range requests {
+		r.sync++
+		all = append(all, encode(r.t, body[0].(wire.Type), r.sync, nil, body[1:])...)
+	}
+	r.write(all)
+}
+
+// A call that takes long names the version of the write before it. It holds up nobody all the same,
+// as it holds up nobody at the server: neither who meets another schema nor a splice.
+func TestSlowCallHoldsUpNobody(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	slow := keyed{wire.Call, 0x22, "slow", 0x21, []any{3600}}
+	write := keyed{wire.Replace, 0x10, docs, 0x21, tuple(2, document(2))}
+	cut := keyed{wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{2}, 0x21, []any{[]any{":", 2, 0, 1, "X"}}}
+	for name, next := range map[string][]keyed{"write": {write, write}, "splice": {cut}, "both": {write, cut, slow, write, cut, write}} {
+		for _, changed := range []bool{false, true} {
+			c := b.client()
+			c.together(write, slow)
+			if a := c.read(); a.code != wire.OK || a.sync != 1 {
+				t.Fatalf("%s: %#x %s to %d", name, a.code, a.text, a.sync)
+			}
+			if changed {
+				b.direct().must(wire.Eval, 0x27, `local s = box.space.plain if s.index.other then s.index.other:drop() else s:create_index('other', {parts = {{2, 'unsigned'}}}) end`, 0x21, []any{})
+			}
+			c.together(next...)
+			for _, request := range next {
+				if request[0] == wire.Call {
+					continue
+				}
+				if a, err := c.tryRead(); err != nil || a.code != wire.OK {
+					t.Fatalf("%s, schema changed: %v: %#x %s, %v", name, changed, a.code, a.text, err)
+				}
+			}
+		}
+	}
+	if n := b.stats.Snapshot().Errors["schema_changed"]; n > 100 {
+		t.Errorf("requests met another schema %d times", n)
+	}
+}
+
+// Requests that have one number are answered in their order.
+func TestSameSync(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	for i := range 5 {
+		b.put(c, i, document(i))
+	}
+	var all []byte
+	for i := range 10 {
+		all = append(all, encode(t, wire.Select, 0, nil, keyed{0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{i % 5}})...)
+	}
+	c.write(all)
+	for i := range 10 {
+		if a := c.read(); a.code != wire.OK || firstDoc(a.data) != document(i%5) {
+			t.Fatalf("reply %d: %#x %s %.40q", i, a.code, a.text, firstDoc(a.data))
+		}
+	}
+}

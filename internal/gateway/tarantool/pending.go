@@ -15,6 +15,7 @@ type exchange struct {
 
 	stream uint64 // the lane
 	order  uint64 // in which the client sent it
+	sent   uint64 // in which it was sent to the server
 
 	// Of a request that carries a stamp of ours, a version of the schema: what the client
 	// sent, in a buffer of the pool's, and how often it has been sent again.
@@ -26,6 +27,7 @@ type exchange struct {
 	tries    int
 
 	splice *splice // a step of it; the sync is ours
+	probe  bool    // a PING of ours that tells how far the server is; so is its sync
 
 	broken string // a part of the answer did not open: its end becomes this error
 }
@@ -37,19 +39,16 @@ type pending struct {
 	mu      sync.Mutex
 	notFull sync.Cond
 	bySync  map[uint64]exchange
-	more    []sameSync // while others with the same sync are in the map
-	peak    int        // most in the map since it was made
-	kept    int        // bytes of originals that are not taken from the budget
+	more    map[uint64][]exchange // in their order, while another with the same sync is in bySync
+	waiting int                   // exchanges in both
+	peak    int                   // most in the map since it was made
+	kept    int                   // bytes of originals that are not taken from the budget
 	closed  bool
 
 	moved sync.Cond // something in a lane has changed
 	lanes map[uint64]*lane
 	last  uint64 // in the order of requests
-}
-
-type sameSync struct {
-	sync uint64
-	exchange
+	sent  uint64 // of those that were sent
 }
 
 const (
@@ -65,12 +64,12 @@ func (p *pending) init(b *gateway.Budget) {
 	p.notFull.L, p.moved.L = &p.mu, &p.mu
 }
 
-// push adds an exchange whose request is about to be sent. It reports false when the reply
-// pump has ended.
+// push adds an exchange whose request is about to be sent, before any that is pushed later. It
+// reports false when the reply pump has ended.
 func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.bySync)+len(p.more) >= maxPending && !p.closed {
+	for p.waiting >= maxPending && !p.closed {
 		p.mu.Unlock() // replies have to be found while a write is stuck
 		err := beforeWait()
 		p.mu.Lock()
@@ -78,7 +77,7 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 			p.forget(&e)
 			return false
 		}
-		if len(p.bySync)+len(p.more) >= maxPending && !p.closed {
+		if p.waiting >= maxPending && !p.closed {
 			p.notFull.Wait()
 		}
 	}
@@ -87,12 +86,15 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 		return false
 	}
 	if p.bySync == nil {
-		p.bySync = map[uint64]exchange{}
+		p.bySync, p.more = map[uint64]exchange{}, map[uint64][]exchange{}
 	}
+	p.waiting++
 	p.place(&e)
+	p.sent++
+	e.sent = p.sent
 	p.opened(&e)
 	if _, taken := p.bySync[sync]; taken {
-		p.more = append(p.more, sameSync{sync, e})
+		p.more[sync] = append(p.more[sync], e)
 	} else {
 		p.bySync[sync] = e
 		p.peak = max(p.peak, len(p.bySync))
@@ -108,13 +110,15 @@ func (p *pending) take(sync uint64) (e exchange, ok bool) {
 	if e, ok = p.bySync[sync]; !ok {
 		return e, false
 	}
-	delete(p.bySync, sync)
-	for i := range p.more {
-		if p.more[i].sync == sync {
-			p.bySync[sync] = p.more[i].exchange
-			p.more = append(p.more[:i], p.more[i+1:]...)
-			break
-		}
+	p.waiting--
+	switch same := p.more[sync]; len(same) {
+	case 0:
+		delete(p.bySync, sync)
+	case 1:
+		p.bySync[sync] = same[0]
+		delete(p.more, sync)
+	default:
+		p.bySync[sync], p.more[sync] = same[0], same[1:]
 	}
 	if len(p.bySync) == 0 && p.peak > maxIdlePending {
 		p.bySync, p.more, p.peak = nil, nil, 0
@@ -206,8 +210,10 @@ func (p *pending) close() {
 	for _, e := range p.bySync {
 		p.forget(&e)
 	}
-	for i := range p.more {
-		p.forget(&p.more[i].exchange)
+	for _, same := range p.more {
+		for i := range same {
+			p.forget(&same[i])
+		}
 	}
 	p.bySync, p.more = nil, nil
 	p.notFull.Broadcast()

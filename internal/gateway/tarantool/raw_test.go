@@ -228,13 +228,25 @@ func TestSQL(t *testing.T) {
 		`SELECT "id" FROM "docs" WHERE "id" IN (SELECT "id" FROM "docs")`: {false, false, true},
 		`SELECT "id", "doc" FROM "look" WHERE "id" = 1`:                   {false, true, true},
 		`SELECT upper("doc") FROM "look"`:                                 {false, false, true},
+		`SELECT "id", "doc" FROM "docs" ORDER BY "id" LIMIT 1`:            {false, true, true},
+		`SELECT "id", "doc" FROM "docs" ORDER BY 2`:                       {false, false, true},
+		`SELECT "doc" FROM "docs" GROUP BY 1`:                             {false, false, true},
+		`SELECT "doc" FROM "docs" EXCEPT VALUES (?)`:                      {false, false, true},
+		`SELECT "id" FROM "docs" NATURAL JOIN "look"`:                     {false, false, true},
+		`SELECT "i" FROM "renamed" WHERE "d" = ?`:                         {false, false, true},
+		`SELECT "i", "d" FROM "computed"`:                                 {false, false, true},
 		`SELECT 1`:                                                        {true, true, true},
 	}
 	for mode := SQLRefuse; mode <= SQLPass; mode++ {
 		b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.SQL = mode })
 		c := b.client()
 		b.put(c, 1, document(1))
-		b.direct().must(wire.Execute, 0x40, `CREATE VIEW "look" AS SELECT "id", "doc" FROM "docs"`, 0x41, []any{})
+		for _, view := range []string{
+			`"look" AS SELECT "id", "doc" FROM "docs"`, `"renamed" AS SELECT "id" AS "i", "doc" AS "d" FROM "docs"`,
+			`"computed" AS SELECT "id" AS "i", length("doc") AS "d" FROM "docs"`,
+		} {
+			b.direct().must(wire.Execute, 0x40, "CREATE VIEW "+view, 0x41, []any{})
+		}
 		c.must(wire.Eval, 0x27, "return 1", 0x21, []any{}) // shows the new version
 		for text, want := range statements {
 			for _, typ := range []wire.Type{wire.Execute, wire.Prepare} {

@@ -64,6 +64,9 @@ func (s *session) handleReply(f *frame) error {
 	case !ok:
 	case e.splice != nil:
 		return s.answerSplice(f, &e)
+	case e.probe:
+		s.pending.begun(e.stream, e.sent)
+		return nil
 	case e.stamp != 0 && r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion:
 		s.g.catalog.refused(e.stamp)
 		s.g.cfg.Stats.Error("schema_changed")

@@ -85,10 +85,7 @@ func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
 }
 
 func (s *session) passAlone(f *frame) error {
-	if !s.push(s.exchange(0)) {
-		return net.ErrClosed
-	}
-	return s.toServer.write(f.bytes, f.held)
+	return s.submit(s.exchange(0), f.bytes, f.held)
 }
 
 // exchange is that of the request at hand.
@@ -99,19 +96,42 @@ func (s *session) exchange(stamp uint64) exchange {
 // forward sends what takes the request's place.
 func (s *session) forward(out []byte, e exchange, held bool, began time.Time) error {
 	e.spent = time.Since(began)
-	if !s.push(e) {
-		return net.ErrClosed
-	}
-	return s.toServer.write(out, held)
+	return s.submit(e, out, held)
 }
 
-func (s *session) push(e exchange) bool {
-	return s.pending.push(s.req.header.Sync, e, s.toServer.flush)
+// submit sends the request at hand, or what takes its place.
+func (s *session) submit(e exchange, frame []byte, held bool) error {
+	return s.submitAs(s.req.header.Sync, e, frame, held)
+}
+
+// submitAs writes requests in the order in which they are noted.
+func (s *session) submitAs(sync uint64, e exchange, frame []byte, held bool) error {
+	s.submitting.Lock()
+	defer s.submitting.Unlock()
+	if !s.pending.push(sync, e, s.toServer.flush) {
+		return net.ErrClosed
+	}
+	return s.toServer.write(frame, held)
+}
+
+// submitNow is submitAs and flush.
+func (s *session) submitNow(sync uint64, e exchange, frame []byte) error {
+	if err := s.submitAs(sync, e, frame, false); err != nil {
+		return err
+	}
+	return s.toServer.flush()
+}
+
+// probe sends a PING behind the requests outside of streams. The server answers it when it has begun
+// with these, though some may take long.
+func (s *session) probe() error {
+	sync := ownSync()
+	return s.submitNow(sync, exchange{kind: wire.Ping, probe: true}, wire.AppendPing(nil, sync))
 }
 
 // enter waits for the lane of the request at hand.
 func (s *session) enter(alone bool) (stamp uint64, ok bool) {
-	return s.pending.enter(s.req.header.Stream, alone, s.toServer.flush)
+	return s.pending.enter(s.req.header.Stream, alone, s.toServer.flush, s.probe)
 }
 
 // handleBody handles a request whose body matters.

@@ -2,7 +2,6 @@ package tarantool
 
 import (
 	"context"
-	"net"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -75,10 +74,7 @@ func (s *session) sendOne(r *parked) (done bool, err error) {
 	} else {
 		defer s.pending.drop(e)
 	}
-	if !s.pending.push(r.sync, next, s.toServer.flush) {
-		return true, net.ErrClosed
-	}
-	return true, s.toServer.send(out)
+	return true, s.submitNow(r.sync, next, out)
 }
 
 // refuseLate answers a request that is no longer at hand with an error.

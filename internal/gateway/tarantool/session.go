@@ -31,6 +31,7 @@ type session struct {
 	piped      atomic.Bool // the connection is another protocol's from here on
 	closing    sync.Once
 	background sync.WaitGroup // requests that are sent again, or in several steps
+	submitting sync.Mutex     // held while a request is noted and written
 
 	// request pump
 	in  reader

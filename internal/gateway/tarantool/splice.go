@@ -74,8 +74,8 @@ var noMemory = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is
 
 // spliceParked carries out a parked request whose operations need what is stored.
 func (s *session) spliceParked(p *parked, r *request, w rewritten) (done bool, err error) {
-	if !s.pending.alone(p.stream) {
-		return false, nil
+	if ok, err := s.pending.alone(p.stream, s.probe); !ok {
+		return false, err
 	}
 	x := &splice{
 		sync: p.sync, stream: p.stream, kind: p.kind, own: r.header.Schema != 0,
@@ -138,10 +138,7 @@ func pause(ctx context.Context, d time.Duration) {
 // step sends a call, whose frame it gives back, and waits for what becomes of it.
 func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer gateway.PutBuffer(frame)
-	if !s.pending.push(sync, exchange{kind: wire.Call, splice: x}, s.toServer.flush) {
-		return a, net.ErrClosed
-	}
-	if err := s.toServer.send(frame); err != nil {
+	if err := s.submitNow(sync, exchange{kind: wire.Call, splice: x}, frame); err != nil {
 		return a, err
 	}
 	select {

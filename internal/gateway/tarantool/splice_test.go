@@ -1,7 +1,10 @@
 package tarantool
 
 import (
+	"math/rand/v2"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,5 +217,31 @@ func TestNoSpliceIsLost(t *testing.T) {
 			}
 			t.Logf("%d values packed and unpacked meanwhile", packed.Load())
 		})
+	}
+}
+
+// A short request with many splices of one long value takes no memory for each of them.
+func TestManySplicesOfOneField(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	c := b.client()
+	noise := make([]byte, 200<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	b.put(c, 1, string(noise))
+	many := func(n int) answer {
+		return c.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, slices.Repeat([]any{[]any{":", 2, 0, 1, "Z"}}, n))
+	}
+	many(1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	a := many(1000)
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64<<20 {
+		t.Errorf("%d MiB", taken>>20)
+	}
+	b.put(b.direct(), 3, "text")
+	direct := b.direct().do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{3}, 0x21, slices.Repeat([]any{[]any{":", 2, 0, 1, "Z"}}, 2))
+	if a.code != direct.code || a.text != direct.text {
+		t.Errorf("%#x %s, not %#x %s", a.code, a.text, direct.code, direct.text)
 	}
 }

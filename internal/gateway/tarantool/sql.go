@@ -38,7 +38,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 		if !store.Mentions(text, name) {
 			continue
 		}
-		if g.cfg.SQL == SQLProjection && p.projects(text) {
+		if g.cfg.SQL == SQLProjection && p.projects(text, maxViews) {
 			return nil
 		}
 		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are sealed: the server would compute on sealed bytes", name))
@@ -46,9 +46,12 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	return nil
 }
 
+// maxViews is how many views may be made of one another.
+const maxViews = 8
+
 // projects reports whether a statement only selects columns, and names none with rules after
-// FROM. What can't be told is none.
-func (p *plan) projects(text string) bool {
+// FROM, and no view that does more. What can't be told is none.
+func (p *plan) projects(text string, views int) bool {
 	list, rest, ok := strings.Cut(strings.ToLower(text), " from ")
 	columns, isSelect := strings.CutPrefix(strings.TrimSpace(list), "select ")
 	if !ok || !isSelect || strings.Contains(rest, "select") || strings.ContainsAny(text, ";'[") || strings.Contains(text, "--") || strings.Contains(text, "/*") {
@@ -59,7 +62,13 @@ func (p *plan) projects(text string) bool {
 			return false
 		}
 	}
+	if computes(rest) {
+		return false
+	}
 	for _, s := range p.spaces {
+		if s.View && store.Mentions(rest, s.Name) && !p.viewProjects(s, views) {
+			return false
+		}
 		if !s.ruled {
 			continue
 		}
@@ -70,6 +79,31 @@ func (p *plan) projects(text string) bool {
 		}
 	}
 	return true
+}
+
+// viewProjects reports whether a view gives columns as they are, by their own names.
+func (p *plan) viewProjects(v *space, views int) bool {
+	head, code, ok := strings.Cut(strings.ToLower(v.SQL), " as ")
+	return ok && views > 0 && !strings.Contains(head, "(") && p.projects(code, views-1)
+}
+
+// computes reports whether what follows FROM may compare or sort columns without naming them.
+func computes(rest string) bool {
+	for _, word := range []string{"natural", "group", "union", "except", "intersect", "values"} {
+		if store.Mentions(rest, word) {
+			return true
+		}
+	}
+	_, order, _ := strings.Cut(rest, "order")
+	order, _, _ = strings.Cut(order, "limit")
+	word := false // within one
+	for _, c := range order {
+		if digit := c >= '0' && c <= '9'; digit && !word {
+			return true // perhaps the number of a column
+		}
+		word = c == '_' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z'
+	}
+	return false
 }
 
 // isColumn reports whether an expression is * or a name alone.

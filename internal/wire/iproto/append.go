@@ -85,6 +85,13 @@ func BeginCall(dst []byte, sync, schema, stream uint64, function string, args in
 	return msgp.AppendArrayHeader(append(dst, keyTuple), uint32(args))
 }
 
+// AppendPing appends a frame that asks for a sign of life.
+func AppendPing(dst []byte, sync uint64) []byte {
+	start := len(dst)
+	dst = append(BeginFrame(dst), 0x82, keyType, byte(Ping), keySync)
+	return FinishFrame(msgp.AppendUint64(dst, sync), start)
+}
+
 // AppendError appends a frame that answers the request with that sync with an error.
 func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
 	start := len(dst)
