@@ -45,7 +45,7 @@ func (s *session) largeRequest() error {
 		return s.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	s.beginRequest()
-	s.inside = true
+	s.inside, s.looked = true, false
 	defer s.leave()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
 	defer l.release()

@@ -28,7 +28,7 @@ const minStreamedBytes = 4 << 10
 // streamValue sends the request at hand, byte for byte.
 func (s *session) streamValue() error {
 	s.beginRequest()
-	s.inside = true
+	s.inside, s.looked = true, false
 	defer s.leave()
 	n, _ := s.parser.Bulk()
 	head := s.in.Buffered()[:s.parser.Pos()]
