@@ -97,15 +97,24 @@ local function prepare(behind)
 end
 
 local real = box.cfg
+local shown -- what scripts see in its place
+-- apply is real. The server takes from box.cfg what it is to do, so that has to be the real one.
+local function apply(options)
+    if shown then box.cfg = real end
+    local ok, why = pcall(real, options)
+    if shown then box.cfg = shown end
+    if not ok then error(why, 0) end
+end
+
 local asked, told -- where the front is, and how the script said so
 local function configure(options)
     options = options or {}
     local network, address = place(options.listen)
-    if not network then return real(options) end
+    if not network then return apply(options) end
     told = tostring(options.listen)
     if asked == address then
         options.listen = nil
-        return real(options)
+        return apply(options)
     end
     local behind = '127.0.0.1:' .. free_port()
     options.listen = behind
@@ -113,7 +122,7 @@ local function configure(options)
     -- also be met at once, others when they are complete.
     ask('front', behind, network, address)
     if options.replication then ask('ready') end
-    real(options)
+    apply(options)
     watch()
     prepare(behind)
     ask('ready')
@@ -121,7 +130,6 @@ local function configure(options)
 end
 
 -- After the first call the server replaces box.cfg by a table; what it holds stays to be read.
-local shown
 local function show()
     if type(box.cfg) ~= 'table' or box.cfg == shown then return end
     real = box.cfg
