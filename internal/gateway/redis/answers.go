@@ -58,17 +58,18 @@ func (p *replyPump) carryComputed(o *op) error {
 		p.in.Discard(len(line))
 		return p.emit(compute(nil, o.args, nil, false))
 	case h.Kind != resp.Bulk:
-		return p.carryRefusal(o)
+		return p.carryRefusal(o, line)
 	}
 	p.in.Discard(len(line))
 	return p.computeOn(o, h.N)
 }
 
-// carryRefusal carries an error, unless the command would have met another one first:
-// some look at their arguments before they look at the key.
-func (p *replyPump) carryRefusal(o *op) error {
+// carryRefusal carries an error, unless the command would have met another one first: some
+// look at their arguments before they look at the kind of key. What else a server refuses, such as
+// keys of another node, it refuses before a command looks at anything.
+func (p *replyPump) carryRefusal(o *op, line []byte) error {
 	first := compute(nil, o.args, nil, false)
-	if !o.plain || first[0] != resp.Error {
+	if !o.plain || first[0] != resp.Error || !bytes.HasPrefix(line, []byte("-WRONGTYPE ")) {
 		return p.copy(shapeNone, nil)
 	}
 	if err := p.skip(); err != nil {
