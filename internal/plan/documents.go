@@ -134,7 +134,9 @@ func (f *files) json(h *os.File, s sized, want int64) error {
 			return err
 		}
 	}
-	sp.end()
+	if sp.finish(); sp.cut && want >= s.size {
+		f.c.Pass(s.shown, kindDocument, "cut off by the end of the file", weight)
+	}
 	return nil
 }
 
@@ -155,6 +157,7 @@ type splitter struct {
 	quoted   bool
 	escaped  bool
 	overlong bool
+	cut      bool // the stream ended within a value
 }
 
 func (s *splitter) write(p []byte) {
@@ -218,6 +221,12 @@ func (s *splitter) end() {
 		s.emit(s.buf)
 	}
 	s.buf, s.overlong = s.buf[:0], false
+}
+
+// finish is the end of the stream.
+func (s *splitter) finish() {
+	s.cut = !s.overlong && len(s.buf) > 0 && (s.depth != 0 || s.quoted)
+	s.end()
 }
 
 // maxColumns bounds the groups of a file.

@@ -363,3 +363,14 @@ func TestNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A file that ends within a value says so.
+func TestCutOffFile(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]float64{`[{"a":1},{"a":`: 1, `[{"a":1},{"a":"`: 1, `[{"a":1},{"a":2}`: 0, `{"a":1} `: 0} {
+		r := planFiles(t, options(t), FileOptions{}, write(t, dir, "cut.json", []byte(text)))
+		if got := r.Left["cut off by the end of the file"]; got != want {
+			t.Errorf("%.30s: %v", text, r.Left)
+		}
+	}
+}
