@@ -12,7 +12,7 @@ import (
 
 // catalog knows the plan that is in force: rules and schema together. The schema is read again
 // when an answer of the server's names a newer version than the one that was read, and when
-// connections were lost: a server that was started anew counts versions anew.
+// connections were lost, clients' or our own: a server that was started anew counts versions anew.
 type catalog struct {
 	g    *Gateway
 	plan atomic.Pointer[plan] // nil until the schema was read
@@ -87,7 +87,7 @@ func (c *catalog) refused(version uint64) {
 
 // isFresh reports that nothing speaks against the plan.
 func (c *catalog) isFresh(p *plan) bool {
-	return p != nil && !c.stale.Load() && c.seen.Load() <= p.version
+	return p != nil && !c.stale.Load() && c.seen.Load() <= p.version && !p.schema.Lost()
 }
 
 // current is the plan for a request. It reads the schema first if that has changed, and

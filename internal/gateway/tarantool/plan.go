@@ -14,6 +14,7 @@ import (
 // not change.
 type plan struct {
 	version   uint64
+	schema    *store.Schema
 	off       bool // nothing is sealed; what may be is still guarded
 	prepared  bool // 'cinch tarantool init' was run, as far as the gateway's user can see
 	spaces    map[uint32]*space
@@ -41,7 +42,7 @@ type field struct {
 const furthest = 64
 
 func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
-	p := &plan{version: schema.Version, spaces: map[uint32]*space{}, byName: map[string]*space{}}
+	p := &plan{version: schema.Version, schema: schema, spaces: map[uint32]*space{}, byName: map[string]*space{}}
 	p.off = rules == nil || rules.Off
 	p.prepared = schema.SpaceByName(store.DictSpace) != nil
 	p.arguments = argumentRules(rules)

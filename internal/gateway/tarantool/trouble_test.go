@@ -2,6 +2,7 @@ package tarantool
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -178,5 +179,38 @@ func (b *bed) writeUntilCut(writer, from int, stop chan struct{}) (n int) {
 				return n
 			}
 		}
+	}
+}
+
+// A server that was started anew while nobody was connected counts versions of its schema anew. One
+// that has the number of the last plan's is another all the same.
+func TestRestartUnseen(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	bump := `local to = ... local x = box.space.plain
+		while box.internal.schema_version() < to do if x.index.other then x.index.other:drop() else x:create_index('other', {parts = {{2, 'unsigned'}}}) end end
+		return box.internal.schema_version()`
+	version := b.direct().must(wire.Eval, 0x27, bump, 0x21, []any{200}).([]any)[0]
+	b.direct().must(wire.Eval, 0x27, "box.snapshot()", 0x21, []any{})
+	c := b.client()
+	b.put(c, 1, document(1))
+	if !sealed(b.direct().selectOne(docs, 1)[2]) {
+		t.Fatal("it is not sealed")
+	}
+	_ = c.c.Close()
+	for b.stats.Snapshot().Connections.Open != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.server.Kill()
+	if err := b.server.Restart(t); err != nil {
+		t.Fatal(err)
+	}
+	d := b.direct()
+	d.must(wire.Eval, 0x27, "box.space.docs:create_index('doc', {parts = {{'doc', 'string'}}})", 0x21, []any{})
+	if now := d.must(wire.Eval, 0x27, bump, 0x21, []any{version}).([]any)[0]; fmt.Sprint(now) != fmt.Sprint(version) {
+		t.Fatalf("the version is %v, not %v", now, version)
+	}
+	b.put(b.client(), 2, document(2))
+	if sealed(d.selectOne(docs, 2)[2]) {
+		t.Error("an indexed field was sealed")
 	}
 }

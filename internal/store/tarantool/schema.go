@@ -31,6 +31,7 @@ type Schema struct {
 	// Version is the one that all of it was read at. It means something only on connections
 	// to the same process: a server that is started anew counts anew.
 	Version uint64
+	live    *live    // that it was read on
 	spaces  []*Space // by number
 	byName  map[string]*Space
 }
@@ -83,6 +84,10 @@ type Part struct {
 	Collation bool
 	Nullable  bool
 }
+
+// Lost reports that the connection that it was read on has ended, as it does when the server is
+// started anew.
+func (s *Schema) Lost() bool { return s != nil && s.live != nil && s.live.c.ClosedNow() }
 
 // Spaces are all spaces by number, those of the system too.
 func (s *Schema) Spaces() []*Space { return s.spaces }
@@ -159,7 +164,7 @@ type loader struct {
 }
 
 func (l *loader) load() (*Schema, error) {
-	l.schema = &Schema{byName: make(map[string]*Space)}
+	l.schema = &Schema{live: l.live, byName: make(map[string]*Space)}
 	for _, step := range []struct {
 		space uint32
 		name  string // "": must be there
