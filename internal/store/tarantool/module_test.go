@@ -162,3 +162,20 @@ func TestModuleTrigger(t *testing.T) {
 		t.Error("an envelope was sealed once more")
 	}
 }
+
+// Binaries keep their type. Lua can't tell them from strings.
+func TestModuleTriggerBinaries(t *testing.T) {
+	c := withModule(t)
+	lua(t, c, `local s = box.schema.space.create('stored', {format = {{'id', 'unsigned'},
+			{name = 'bin', type = 'varbinary', is_nullable = true}, {name = 'any', type = 'scalar', is_nullable = true}, {name = 'text', type = 'string', is_nullable = true}}})
+		s:create_index('pk') s:before_replace(cinch.trigger({'bin', 'any', 'text'}, {codec = 'lz4'}))`)
+	lua(t, c, fmt.Sprintf(`local value = [[X'%x']]
+		local ok, err = box.execute([[INSERT INTO "stored" VALUES (1, ]] .. value .. [[, ]] .. value .. [[, 'text')]]) if not ok then error(err) end
+		box.space.stored:update(1, {{'=', 'text', ('x'):rep(300)}})`, strings.Repeat("a", 300)))
+	if got := luaString(t, c, `local r = box.execute([[SELECT typeof("bin"), typeof("any") FROM "stored"]]).rows[1] return r[1] .. ' ' .. r[2]`); got != "varbinary varbinary" {
+		t.Error(got)
+	}
+	if got := luaString(t, c, `return box.space.stored:get(1).text`); !cinch.IsSealed([]byte(got)) {
+		t.Errorf("the string is not sealed: %q", got)
+	}
+}

@@ -279,8 +279,19 @@ local function numbers(space, fields)
     return list
 end
 
+if not pcall(function() return ffi.C.box_tuple_field end) then
+    ffi.cdef'const char *box_tuple_field(struct tuple *tuple, uint32_t field);'
+end
+
+-- is_binary looks at the tuple itself: Lua has one type for strings and binaries, and would make
+-- a string of what it puts back.
+local function is_binary(tuple, field)
+    local lead = ffi.cast('const uint8_t *', ffi.C.box_tuple_field(tuple, field - 1))[0]
+    return lead >= 0xc4 and lead <= 0xc6
+end
+
 --- trigger: a before_replace trigger that seals fields (by name or number). Envelopes that a
--- gateway or a packer has made stay as they are.
+-- gateway or a packer has made stay as they are, and so do binaries.
 function M.trigger(fields, o)
     M.seal('', o) -- wrong options are found out here
     local version, list
@@ -290,7 +301,7 @@ function M.trigger(fields, o)
         if now ~= version then version, list = now, numbers(space, fields) end
         for _, field in ipairs(list) do
             local value = new[field]
-            if type(value) == 'string' and not well_formed(value) then
+            if type(value) == 'string' and not is_binary(new, field) and not well_formed(value) then
                 local sealed = M.seal(value, o)
                 if sealed ~= value then new = new:update{{'=', field, sealed}} end
             end
