@@ -42,26 +42,30 @@ func Tarantool(t testing.TB, script string) *TarantoolServer {
 }
 
 // tarantoolScript is what every server begins with. It listens when all is there, so that
-// nobody meets it half made.
+// nobody meets it half made, and says so in a file: another test's server may have got the port.
 const tarantoolScript = `box.cfg{work_dir = %[1]q, memtx_memory = 256 * 1024 * 1024, log_level = 4}
 if not box.info.ro then
     box.schema.user.grant('guest', 'super', nil, nil, {if_not_exists = true})
 end
 %[2]s
 box.cfg{listen = %[3]q}
+io.open(%[4]q, 'w'):close()
 require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
 `
 
 func (s *TarantoolServer) start(program string) error {
-	file := filepath.Join(s.Dir, "init.lua")
-	if err := os.WriteFile(file, fmt.Appendf(nil, tarantoolScript, s.Dir, s.script, s.Addr), 0o600); err != nil {
+	file, listens := filepath.Join(s.Dir, "init.lua"), filepath.Join(s.Dir, "listens")
+	if err := os.WriteFile(file, fmt.Appendf(nil, tarantoolScript, s.Dir, s.script, s.Addr, listens), 0o600); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(listens); err != nil {
 		return err
 	}
 	p, err := startProcess(s.Dir, nil, program, file)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return greets(s.Addr) }); err != nil {
+	if err := p.waitReady(func() bool { _, err := os.Stat(listens); return err == nil && greets(s.Addr) }); err != nil {
 		p.kill()
 		return err
 	}
