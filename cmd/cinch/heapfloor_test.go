@@ -74,6 +74,7 @@ func goalWithin(least, most uint64) (goal uint64) {
 
 func TestFloorLeavesGOGCAlone(t *testing.T) {
 	t.Setenv("GOGC", "100")
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // of a walk in another test
 	defer raiseFloor()()
 	if was := debug.SetGCPercent(100); was != 100 {
 		t.Error("GOGC is", was)
