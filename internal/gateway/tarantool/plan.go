@@ -20,6 +20,7 @@ type plan struct {
 	spaces    map[uint32]*space
 	byName    map[string]*space
 	guarded   []string       // names of spaces with rules, and of views over them
+	unseen    []string       // of spaces that rules name and the gateway's user may not see, or that aren't there
 	arguments []*policy.Rule // for stored functions
 	sealing   int            // fields that are sealed
 }
@@ -52,6 +53,7 @@ func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
 			b.add(s)
 		}
 	}
+	b.findUnseen(schema)
 	b.guard()
 	b.complainAboutNothing()
 	return p, b.complaints
@@ -146,9 +148,25 @@ func orAny(pattern string) string {
 	return pattern
 }
 
+// findUnseen lists the spaces that rules name and that are not in the schema. What they hold may have
+// been sealed when they could be seen.
+func (b *planner) findUnseen(schema *store.Schema) {
+	if b.rules == nil || b.rules.Force {
+		return
+	}
+	for _, r := range b.rules.Rules() {
+		id, err := strconv.ParseUint(r.Key, 10, 32)
+		seen := schema.SpaceByName(r.Key) != nil || err == nil && schema.Space(uint32(id)) != nil
+		if r.Types&policy.Tuple != 0 && named(r.Key) && !seen {
+			b.plan.unseen = append(b.plan.unseen, r.Key)
+		}
+	}
+}
+
 // guard lists the names by which SQL reaches spaces with rules: their own and those of views
 // over them, and of views over those.
 func (b *planner) guard() {
+	b.plan.guarded = slices.Clone(b.plan.unseen)
 	var views []*space
 	for _, s := range b.plan.spaces {
 		switch {
@@ -179,6 +197,17 @@ func (p *plan) find(id uint32, name []byte) *space {
 		return p.byName[string(name)]
 	}
 	return p.spaces[id]
+}
+
+// blindTo reports that a request is to a space that the plan does not know though rules may name it.
+func (p *plan) blindTo(id uint32, name []byte) bool {
+	if len(p.unseen) == 0 {
+		return false
+	}
+	if name != nil {
+		return p.schema.SpaceByName(string(name)) == nil
+	}
+	return p.schema.Space(id) == nil
 }
 
 // at is the field at a position from 0.

@@ -94,7 +94,11 @@ func (g *Gateway) spaceOf(p *plan, r *request) (*space, *refusal) {
 	if id > 1<<32-1 {
 		return nil, nil
 	}
-	return p.find(uint32(id), name), nil
+	s := p.find(uint32(id), name)
+	if s == nil && p.blindTo(uint32(id), name) && g.splices(r) {
+		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not see, as rules name one (%s): grant it the right to read that", p.unseen[0]))
+	}
+	return s, nil
 }
 
 // foreignVersion handles a request that the client stamped with another version than the

@@ -3,6 +3,7 @@ package tarantool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -62,7 +63,8 @@ func (p *plan) projects(text string, views int) bool {
 			return false
 		}
 	}
-	if computes(rest) {
+	unseen := func(name string) bool { return store.Mentions(rest, name) }
+	if computes(rest) || slices.ContainsFunc(p.unseen, unseen) {
 		return false
 	}
 	for _, s := range p.spaces {

@@ -214,3 +214,35 @@ func TestRestartUnseen(t *testing.T) {
 		t.Error("an indexed field was sealed")
 	}
 }
+
+// A gateway whose own user may not see a space that rules name seals nothing there, and cuts nothing
+// that others have sealed.
+func TestUnseenSpace(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.put(b.client(), 1, document(1))
+	stored := b.direct().selectOne(docs, 1)[2]
+	b.direct().must(wire.Eval, 0x27, `box.schema.user.create('blind', {password = 'blind'})`, 0x21, []any{})
+	conn := store.NewConn(store.Options{User: "blind", Password: "blind", Timeout: 10 * time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", b.server.Addr)
+	}})
+	t.Cleanup(conn.Close)
+	c := dial(t, lone(t, b.server.Addr, func(cfg *Config) {
+		cfg.Policy, cfg.Engine = b.g.policy.Load(), b.g.cfg.Engine
+		cfg.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+	}))
+	cut := []any{[]any{":", 2, 20, 30, "X"}}
+	for _, a := range []answer{
+		c.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, cut),
+		c.do(wire.Upsert, 0x10, docs, 0x21, tuple(1, "doc"), 0x28, cut),
+		c.do(wire.Execute, 0x40, `UPDATE "docs" SET "doc" = substr("doc", 5)`, 0x41, []any{}),
+	} {
+		if a.code != wire.ErrorFlag|wire.ErrUnsupported {
+			t.Errorf("%#x %s", a.code, a.text)
+		}
+	}
+	if got := b.direct().selectOne(docs, 1)[2]; got != stored {
+		t.Error("an envelope was changed")
+	}
+	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 2, document(2)}})
+	b.check(c, 1, document(2), false)
+}
