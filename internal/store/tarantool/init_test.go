@@ -2,6 +2,7 @@ package tarantool
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,39 @@ func TestInstallUnknownUser(t *testing.T) {
 	server := testenv.Tarantool(t, "")
 	_, err := Install(t.Context(), mustConnect(t, server.Addr, "", ""), InstallOptions{Users: []string{"nobody"}})
 	if err == nil || !strings.Contains(err.Error(), "there is no user or role nobody") {
+		t.Errorf("%v", err)
+	}
+	did, err := Install(t.Context(), mustConnect(t, server.Addr, "", ""), InstallOptions{DryRun: true})
+	if err != nil || !slices.Contains(did, "created function cinch_get") {
+		t.Errorf("it was installed in part: %q, %v", did, err)
+	}
+}
+
+// What somebody else has made by our names is theirs to change later, when others call it with
+// their own rights: so it does not stay.
+func TestInstallOwner(t *testing.T) {
+	server := testenv.Tarantool(t, `
+		box.schema.user.create('mallory', {password = 'secret', if_not_exists = true})
+		box.schema.user.grant('mallory', 'create', 'function', nil, {if_not_exists = true})
+		box.schema.user.grant('mallory', 'read,write', 'space', '_func', {if_not_exists = true})`)
+	c := mustConnect(t, server.Addr, "", "")
+	for _, f := range functions() {
+		lua(t, c, fmt.Sprintf("box.session.su('mallory', box.schema.func.create, %q, {body = [==[%s]==], setuid = %v})", f...))
+	}
+	lua(t, c, `box.session.su('admin', box.schema.role.grant, 'public', 'execute', 'function', 'cinch_dictionary_put')`)
+	did := install(t, c, InstallOptions{})
+	lua(t, c, `assert(not box.space._priv:get{2, 'function', box.space._func.index.name:get('cinch_dictionary_put').id}, 'everyone may add dictionaries')`)
+	for _, f := range functions() {
+		if !slices.Contains(did, "renewed function "+f[0].(string)) {
+			t.Errorf("%s is another user's", f[0])
+		}
+	}
+	if again := install(t, c, InstallOptions{}); len(again) != 0 {
+		t.Errorf("did again %q", again)
+	}
+	install(t, c, InstallOptions{Remove: true})
+	lua(t, c, `box.schema.space.create('cinch_records', {user = 'mallory'})`)
+	if _, err := Install(t.Context(), c, InstallOptions{}); err == nil || !strings.Contains(err.Error(), "space cinch_records belongs to user mallory") {
 		t.Errorf("%v", err)
 	}
 }

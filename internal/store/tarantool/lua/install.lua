@@ -2,6 +2,7 @@
 -- tells. Arguments: names of users or roles, functions as {name, text, setuid}, whether only to
 -- tell, whether to remove.
 local grantees, functions, dry, remove = ...
+local ADMIN = 1 -- the user's number
 local did = {}
 local function step(what, f)
     table.insert(did, what)
@@ -34,6 +35,20 @@ local function install()
         return did
     end
 
+    for _, grantee in ipairs(grantees) do -- before anything is done
+        if box.space._user.index.name:get(grantee) == nil then
+            error(("cinch: there is no user or role %s: create it with box.schema.user.create('%s', {password = '…'})"):format(grantee, grantee), 0)
+        end
+    end
+
+    -- Whoever owns a thing may change it later.
+    for _, s in ipairs(spaces) do
+        local there = box.space._space.index.name:get(s[1])
+        if there ~= nil and there.owner ~= ADMIN then
+            error(('cinch: space %s belongs to user %s, and not to admin: look what it is, and drop it'):format(s[1], box.space._user:get(there.owner).name), 0)
+        end
+    end
+
     for _, s in ipairs(spaces) do
         if box.space[s[1]] == nil then
             step('created space ' .. s[1], function()
@@ -55,7 +70,7 @@ local function install()
         fresh[name] = there == nil
         if there == nil then
             step('created function ' .. name, create)
-        elseif there.body ~= body or there.setuid ~= (setuid and 1 or 0) then
+        elseif there.body ~= body or there.setuid ~= (setuid and 1 or 0) or there.owner ~= ADMIN then
             step('renewed function ' .. name, function()
                 -- In one transaction, so that nobody misses it, and with the grants that it has.
                 local grants = box.space._priv.index.object:select{'function', there.id}
@@ -65,7 +80,7 @@ local function install()
                     create()
                     local id = func_names:get(name).id
                     for _, g in ipairs(grants) do
-                        if g.grantee ~= there.owner then
+                        if there.owner == ADMIN and g.grantee ~= ADMIN then -- another's grants go with it
                             box.space._priv:replace{g.grantor, g.grantee, 'function', id, g.privilege}
                         end
                     end
@@ -80,7 +95,6 @@ local function install()
         local object
         if kind == 'function' then object = func_names:get(name) else object = box.space._space.index.name:get(name) end
         local user = box.space._user.index.name:get(grantee)
-        if user == nil then error(('cinch: there is no user or role %s'):format(grantee), 0) end
         if object == nil then return false end
         local p = box.space._priv:get{user[1], kind, object[1]}
         return p ~= nil and bit.band(p[5], bit_of) ~= 0, user[4]
