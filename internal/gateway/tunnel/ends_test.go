@@ -222,7 +222,14 @@ func TestHostileFrames(t *testing.T) {
 	}{append(wire.AppendCoded(nil, wire.Frame{Kind: wire.Begin, Window: 17, RawLen: 5}, 8), 0x28, 0, 0, 'h', 'e', 'l', 'l', 'o'), "checksum"}
 	for name, c := range hostile {
 		t.Run("exit/"+name, func(t *testing.T) {
-			exit := serve(t, server(t, echo), true, nil)
+			over := make(chan struct{})
+			defer close(over)
+			stays := func(c *net.TCPConn) { // or it may all be over before what follows a FIN was read
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+				<-over
+			}
+			exit := serve(t, server(t, stays), true, nil)
 			conn := dial(t, exit.addr)
 			send := append(wire.Hello{Lowest: 1, Highest: 1, Codecs: sends, Window: 17}.Append(nil), byte(wire.Open))
 			if _, err := conn.Write(append(send, c.send...)); err != nil {
