@@ -81,6 +81,10 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	if o.url == "" {
 		return ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301")
 	}
+	if !isTarantoolURL(o.url) {
+		err := errors.New("that is no URL of a Tarantool server") // not shown: it may hold a password
+		return withCode(exitConfig, ui.WithHint(err, "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301"))
+	}
 	c, name, err := connectTarantool(ctx, o.url)
 	if err != nil {
 		return err
