@@ -65,7 +65,7 @@ func (b *bench) publish(chosen []layout, all []measured) error {
 	fmt.Printf("%s\n%s\n", memory, speed)
 	for i, l := range chosen {
 		if l.lazy {
-			fmt.Printf("%s: the packer took %s for %d documents\n", l.name, all[i].packed.Round(10*time.Millisecond), *again)
+			fmt.Printf("%s: the packer took %s for %d documents\n", l.name, all[i].packed.Round(10*time.Millisecond), all[i].rounds[len(all[i].rounds)-1].write.Done)
 		}
 	}
 	if *results == "" {
