@@ -245,3 +245,20 @@ func TestManySplicesOfOneField(t *testing.T) {
 		t.Errorf("%#x %s, not %#x %s", a.code, a.text, direct.code, direct.text)
 	}
 }
+
+// The server lets the number of a field in a path overflow, and so there are many for one field.
+func TestSpliceByOverflow(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.install()
+	c, direct := b.client(), b.direct()
+	for _, path := range []string{"[3]", "[003]", "[4294967299]", "[18446744073709551619]", "[4294967294]", "[4294967295]", "[0]", "[2147483648]"} {
+		cut := []any{[]any{":", path, 0, 1, "X"}}
+		b.put(direct, 1, document(1))
+		want := direct.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, cut)
+		b.put(c, 2, document(1))
+		got := c.do(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{2}, 0x21, cut)
+		if got.code != want.code || got.text != want.text || c.selectOne(docs, 2)[2] != direct.selectOne(docs, 1)[2] {
+			t.Errorf("%s: %#x %s, want %#x %s", path, got.code, got.text, want.code, want.text)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/cinch-layer/cinch"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -191,15 +190,32 @@ func (c *collector) target(v []byte) target {
 		return target{}
 	}
 	if n < 0 {
-		if c.space.FieldCount > 0 {
-			at := n + int64(c.space.FieldCount)
-			return target{position: int(at), known: at >= 0, number: int(max(n, -1<<31)), fromEnd: true}
-		}
-		return target{number: int(max(n, -1<<31)), fromEnd: true}
+		return c.fromEnd(n)
 	}
 	base, _ := wire.Uint(c.r.body.IndexBase.Of(c.b))
 	n -= int64(min(base, 1<<32))
 	return target{position: int(n), known: n >= 0}
+}
+
+// fromEnd is the field with a negative number.
+func (c *collector) fromEnd(n int64) target {
+	t := target{number: int(max(n, -1<<31)), fromEnd: true}
+	if c.space.FieldCount > 0 {
+		at := n + int64(c.space.FieldCount)
+		t.position, t.known = int(at), at >= 0
+	}
+	return t
+}
+
+// digits reads a number of a path as the server does, which lets it overflow.
+func digits(text []byte) (n int32, ok bool) {
+	for _, b := range text {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = n*10 + int32(b-'0')
+	}
+	return n, len(text) > 0
 }
 
 // path finds the field that a path begins with: the name of a field, or [number] as Lua counts,
@@ -219,8 +235,12 @@ func (c *collector) path(path []byte) target {
 			return target{}
 		}
 		first, rest = path[1:end], path[end+1:]
-		if n, err := strconv.Atoi(string(first)); err == nil {
-			return target{position: n - 1, known: n > 0, nested: len(rest) > 0}
+		if n, ok := digits(first); ok && n > 0 {
+			return target{position: int(n) - 1, known: true, nested: len(rest) > 0}
+		} else if ok {
+			t := c.fromEnd(int64(n) - 1)
+			t.nested = len(rest) > 0
+			return t
 		}
 		if len(first) < 2 {
 			return target{}
