@@ -78,6 +78,9 @@ func (f *fronts) serve(c net.Conn) {
 			}
 		case len(words) == 1 && words[0] == "ready":
 			last.open() // with a gateway that meets a server
+		case len(words) == 1 && words[0] == "end":
+			last.end()
+			last = front{}
 		case len(words) == 2 && words[0] == "init":
 			f.init(words[1])
 		default:

@@ -6,7 +6,7 @@
 -- CINCH_FRONTS   port at which the test process is asked to stand in front of a server
 -- CINCH_EVENTS   file to which go: who connects ("peer ADDRESS"), and how many envelopes were
 --                stored ("sealed PID SPACE N", at each power of two)
-local ffi, socket = require('ffi'), require('socket')
+local digest, ffi, socket = require('digest'), require('ffi'), require('socket')
 pcall(ffi.cdef, 'int getpid(void);')
 local magic = '\xC1\xDD\xDC'
 
@@ -38,10 +38,15 @@ local function watch_space(id)
     if space ~= nil then pcall(space.on_replace, space, count({n = 0, next = 1})) end
 end
 
+-- leave takes the front away before the process ends: who has seen it end meets nobody.
+local ask
+local function leave() pcall(ask, 'end') end
+
 local watching = false
 local function watch()
     if watching then return end
     watching = true
+    box.ctl.on_shutdown(leave)
     box.session.on_connect(function()
         if box.session.type() == 'binary' then tell('peer', box.session.peer()) end
     end)
@@ -66,16 +71,23 @@ local function place(listen)
     return 'tcp', host .. ':' .. port
 end
 
+-- free_port finds one below those that the system gives to connections and to servers that don't
+-- care, so that none of these takes it before the server does.
 local function free_port()
-    local s = socket.tcp_server('127.0.0.1', 0, {handler = function() end})
-    local port = s:name().port
-    s:close()
-    return port
+    for _ = 1, 100 do
+        local port = 20000 + digest.urandom(1):byte() * 48 + digest.urandom(1):byte() % 48
+        local s = socket.tcp_server('127.0.0.1', port, {handler = function() end})
+        if s then
+            s:close()
+            return port
+        end
+    end
+    error('no port is free')
 end
 
 local fronts -- the connection to the test process, which ends when this process does
 
-local function ask(...)
+ask = function(...)
     fronts = fronts or assert(socket.tcp_connect('127.0.0.1', tonumber(os.getenv('CINCH_FRONTS'))))
     fronts:write(table.concat({...}, ' ') .. '\n')
     local answer = fronts:read('\n')
