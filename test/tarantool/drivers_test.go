@@ -58,7 +58,8 @@ func write(t *testing.T, path, text string) {
 
 func pytest(t *testing.T, requirements string, env []string, dir, tests, log string, names []string) testenv.Outcomes {
 	t.Helper()
-	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--rootdir", ".", "--timeout", "120", "--junitxml", log + ".xml"}
+	// Tests count warnings. Those of the garbage collector, which Python leaves out by itself, come at any time.
+	args := []string{"-m", "pytest", "-q", "-W", "ignore::ResourceWarning", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--rootdir", ".", "--timeout", "120", "--junitxml", log + ".xml"}
 	if *suiteOnly != "" {
 		args = append(args, "-k", *suiteOnly)
 	}
