@@ -4,22 +4,69 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
 // turns counts failovers: it is odd while one goes on. What was acknowledged before the latest
 // one may be lost, as replication is asynchronous; what is there is right nevertheless.
-type turns struct{ n atomic.Int64 }
+type turns struct {
+	n    atomic.Int64
+	ours atomic.Int64 // failovers that were asked for, and are over
+}
 
-func (t *turns) begin()           { t.n.Add(1) }
-func (t *turns) end()             { t.n.Add(1) }
-func (t *turns) now() int64       { return t.n.Load() }
-func (t *turns) quiet() bool      { return t.now()%2 == 0 }
-func (t *turns) failovers() int64 { return t.now() / 2 }
+func (t *turns) begin()      { t.n.Add(1) }
+func (t *turns) end()        { t.n.Add(1); t.ours.Add(1) }
+func (t *turns) switched()   { t.n.Add(2) }
+func (t *turns) now() int64  { return t.n.Load() }
+func (t *turns) quiet() bool { return t.now()%2 == 0 }
+
+// trouble is what clients were told while no failover of ours went on. On a machine that is too
+// busy for its Sentinels they hand the primary on by themselves: that explains what happens around it.
+type trouble struct {
+	mu       sync.Mutex
+	failures []failure
+	switches []time.Time
+}
+
+type failure struct {
+	at   time.Time
+	text string
+}
+
+// near is how far from a failover clients may still be told of it: as long as Sentinels leave an
+// old primary alone.
+const near = 30 * time.Second
+
+func (l *trouble) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, failure{time.Now(), fmt.Sprintf(format, args...)})
+}
+
+func (l *trouble) switched() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.switches = append(l.switches, time.Now())
+}
+
+// unexplained are failures with no failover near.
+func (l *trouble) unexplained() (texts []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.failures {
+		if !slices.ContainsFunc(l.switches, func(at time.Time) bool { return f.at.Sub(at).Abs() < near }) {
+			texts = append(texts, f.at.Format(time.TimeOnly)+" "+f.text)
+		}
+	}
+	return texts
+}
 
 // text is version n of the value of a key: who reads it can tell that it is whole. It has about
 // size bytes.

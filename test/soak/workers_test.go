@@ -16,6 +16,7 @@ import (
 type worker struct {
 	t     *testing.T
 	turns *turns
+	log   *trouble
 	c     *goredis.Client
 	r     *rand.Rand
 	cells []cell
@@ -54,7 +55,7 @@ func (w *worker) run(ctx context.Context, d do) {
 		}
 		w.fails++
 		if w.turns.quiet() && w.turns.now() == turn {
-			w.t.Errorf("%s: %v", d.name, err)
+			w.log.add("%s: %v", d.name, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -161,7 +162,7 @@ func (w *worker) blocking(ctx context.Context, c *cell) error {
 		time.Sleep(5 * time.Millisecond)
 		pushed <- w.c.RPush(ctx, list, want).Err()
 	}()
-	got, err := w.c.BLPop(ctx, 2*time.Second, list).Result()
+	got, err := w.c.BLPop(ctx, 10*time.Second, list).Result()
 	if e := <-pushed; e != nil {
 		return e
 	}
@@ -184,11 +185,11 @@ func (w *worker) reconnecting(ctx context.Context, c *cell) error {
 
 // listen reads what speak publishes. Subscribers are disconnected by a failover, and what is said
 // meanwhile is lost; otherwise nothing is, and nothing is out of order.
-func listen(ctx context.Context, t *testing.T, turns *turns, addr string) {
+func listen(ctx context.Context, t *testing.T, turns *turns, log *trouble, addr string) {
 	for ctx.Err() == nil {
 		turn := turns.now()
 		if err := hear(ctx, t, turns, addr, turn); err != nil && ctx.Err() == nil && turns.quiet() && turns.now() == turn {
-			t.Errorf("subscriber: %v", err)
+			log.add("subscriber: %v", err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
