@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -130,7 +131,8 @@ func watch(ctx context.Context, g *testenv.GatewayServer) <-chan []float64 {
 	go func() {
 		var all []float64
 		for ctx.Err() == nil {
-			all = append(all, resident(g.Pid()))
+			held, _ := proc.Resident(g.Pid())
+			all = append(all, float64(held))
 			time.Sleep(*length / 200)
 		}
 		samples <- all

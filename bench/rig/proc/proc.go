@@ -16,12 +16,10 @@ const ticks = 100
 
 // CPU is the time, user and system, that a process has used, in steps of 10 ms.
 func CPU(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := stat(pid)
 	if err != nil {
 		return 0, err
 	}
-	// The name in the second field may hold anything but ends at the last parenthesis.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	user, err := strconv.ParseInt(fields[11], 10, 64)
 	if err != nil {
 		return 0, err
@@ -30,16 +28,31 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticks, err
 }
 
+// stat is what /proc/PID/stat has behind the name: state, parent, and so on.
+func stat(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	// The name in the second field may hold anything but ends at the last parenthesis.
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])), nil
+}
+
 // Peak is the most memory that a process held, in bytes: VmHWM. What wait(2) tells would not
 // do, since it begins with what the parent held.
-func Peak(pid int) (int64, error) {
+func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+// Resident is the memory that a process holds, in bytes: VmRSS.
+func Resident(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+func memory(pid int, field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := strings.Cut(string(text), "VmHWM:")
+	_, rest, ok := strings.Cut(string(text), field)
 	if !ok {
-		return 0, fmt.Errorf("process %d has no VmHWM", pid)
+		return 0, fmt.Errorf("process %d has no %s", pid, field)
 	}
 	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	return kb << 10, err

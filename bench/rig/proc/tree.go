@@ -1,12 +1,8 @@
 package proc
 
 import (
-	"bytes"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -23,15 +19,11 @@ func TreeCPU(pid int) time.Duration {
 func children(pid int) (found []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range files {
-		text, err := os.ReadFile(f)
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {
-			continue // it has ended meanwhile
-		}
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if fields[1] != fmt.Sprint(pid) {
 			continue
 		}
-		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+		if fields, err := stat(child); err == nil && fields[1] == strconv.Itoa(pid) { // or it has ended meanwhile
 			found = append(found, child)
 		}
 	}
