@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,13 +102,4 @@ func request(args ...string) []byte {
 		b = append(b, "$"+strconv.Itoa(len(a))+"\r\n"+a+"\r\n"...)
 	}
 	return b
-}
-
-func runSeed(t testing.TB) uint64 {
-	seed, err := strconv.ParseUint(os.Getenv("CINCH_CHAOS_SEED"), 10, 64)
-	if err != nil {
-		seed = uint64(time.Now().UnixNano() % 1e9)
-	}
-	t.Logf("CINCH_CHAOS_SEED=%d", seed)
-	return seed
 }

@@ -8,5 +8,5 @@
 //	drain_test.go    SIGTERM and SIGHUP under load
 //	hostile_test.go  requests and stored values that nobody should send
 //
-// CINCH_CHAOS_SEED repeats the choices of a run, though not its timing.
+// The flag -seed decides the choices of a run, though not its timing.
 package chaos

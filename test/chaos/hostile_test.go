@@ -279,7 +279,7 @@ func promise(t *testing.T, addr string) {
 
 // noise sends random bytes on many connections; the gateway has to survive.
 func noise(t *testing.T, g *testenv.GatewayServer) {
-	r := rand.New(rand.NewPCG(runSeed(t), 1))
+	r := rand.New(rand.NewPCG(testenv.Seed(t), 1))
 	pieces := []string{"*3\r\n", "$3\r\nSET\r\n", "$1\r\nk\r\n", "$5\r\nhello\r\n", "\r\n", "PING\r\n", "*0\r\n", "*-1\r\n", "$-1\r\n", "\x00\xff", "EXEC\r\n", "MULTI\r\n", "APPEND k v\r\n", "HELLO 3\r\n", "CLIENT REPLY OFF\r\n", "SUBSCRIBE x\r\n", "RESET\r\n", "*1\r\n$4\r\nQUIT\r\n"}
 	for range 300 {
 		c, err := dial(g.Addr)

@@ -29,7 +29,7 @@ type stack struct {
 }
 
 func newStack(t *testing.T, cfg testenv.GatewayConfig, serverArgs ...string) *stack {
-	seed := runSeed(t)
+	seed := testenv.Seed(t)
 	s := &stack{server: testenv.Redis(t, serverArgs...), r: rand.New(rand.NewPCG(seed, 99))}
 	cfg.Upstream = s.server.Addr
 	s.gateway = testenv.Gateway(t, cfg)

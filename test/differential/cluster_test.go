@@ -13,13 +13,13 @@ import (
 // node, directly on one side, through its gateway on the other. Most keys are of that node, and the
 // others have to be refused alike.
 func TestCluster(t *testing.T) {
-	n, seed := commandsPerMode(len(modes())), runSeed()
+	n, seed := commandsPerMode(len(modes())), testenv.Seed(t)
 	for i, m := range []mode{
 		{name: "rules", gateways: []testenv.GatewayConfig{{Rules: manyRules}}, atLeast: 0.05},
 		{name: "force", gateways: []testenv.GatewayConfig{{Force: true}}, atLeast: 0.3},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			t.Logf("CINCH_DIFF_SEED=%d, %d commands", seed, n)
+			t.Logf("-seed %d, %d commands", seed, n)
 			newClusterBench(t, m.gateways[0]).rounds(t, seed+uint64(i)<<32, n)
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -56,10 +55,10 @@ func modes() []mode {
 func TestDifferential(t *testing.T) {
 	all := modes()
 	n := commandsPerMode(len(all))
-	seed := runSeed()
+	seed := testenv.Seed(t)
 	for i, m := range all {
 		t.Run(m.name, func(t *testing.T) {
-			t.Logf("CINCH_DIFF_SEED=%d, %d commands", seed, n)
+			t.Logf("-seed %d, %d commands", seed, n)
 			newBench(t, m).rounds(t, seed+uint64(i)<<32, n)
 		})
 	}
@@ -74,13 +73,6 @@ func commandsPerMode(modes int) int {
 		n = defaultCommands
 	}
 	return max(1, n/modes)
-}
-
-func runSeed() uint64 {
-	if seed, err := strconv.ParseUint(os.Getenv("CINCH_DIFF_SEED"), 10, 64); err == nil {
-		return seed
-	}
-	return uint64(time.Now().UnixNano() % 1e9)
 }
 
 // bench is two servers, or clusters, and the gateways in front of the second.

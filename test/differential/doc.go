@@ -16,5 +16,5 @@
 //
 // A difference is printed with its seed and its shortest form. To repeat a run:
 //
-//	CINCH_DIFF_SEED=7 go test ./test/differential -run TestDifferential/force -diff.n 100000
+//	go test ./test/differential -run TestDifferential/force -diff.n 100000 -seed 7
 package differential

@@ -47,8 +47,7 @@ func TestNoLostUpdates(t *testing.T) {
 		testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Force: true}).Addr,
 		testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Force: true}).Addr,
 	}
-	seed := runSeed()
-	t.Logf("CINCH_DIFF_SEED=%d", seed)
+	seed := testenv.Seed(t)
 	prepareShared(t, gateways[0])
 
 	stop := make(chan struct{})

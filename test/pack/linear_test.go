@@ -27,20 +27,10 @@ const (
 	checkTimeout    = time.Minute
 )
 
-// seed is CINCH_PACK_SEED, or another each time. It decides what each client sends.
-func seed(t *testing.T) uint64 {
-	n, err := strconv.ParseUint(os.Getenv("CINCH_PACK_SEED"), 10, 64)
-	if err != nil {
-		n = uint64(time.Now().UnixNano() % 1e9)
-	}
-	t.Logf("CINCH_PACK_SEED=%d", n)
-	return n
-}
-
 // recorder runs clients that share keys, and notes what each sent and got, and when.
 type recorder struct {
 	t               *testing.T
-	seed            uint64
+	seed            uint64 // decides what each client sends
 	through, direct string // addresses
 	began           time.Time
 
@@ -49,7 +39,7 @@ type recorder struct {
 }
 
 func newRecorder(t *testing.T, through, direct string) *recorder {
-	return &recorder{t: t, seed: seed(t), through: through, direct: direct, began: time.Now()}
+	return &recorder{t: t, seed: testenv.Seed(t), through: through, direct: direct, began: time.Now()}
 }
 
 // run returns when all clients have sent so many requests.

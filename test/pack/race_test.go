@@ -105,9 +105,7 @@ func newModel(t *testing.T, number int, through, direct string) *model {
 		name := fmt.Sprintf("w%d:%d", number, i)
 		m.keys[name], m.names = &entry{}, append(m.names, name)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("writer %d: seed %d", number, seed)
-	m.random = rand.New(rand.NewPCG(seed, uint64(number)))
+	m.random = rand.New(rand.NewPCG(testenv.Seed(t), uint64(number)))
 	return m
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -18,8 +17,7 @@ import (
 // replies byte by byte with what compute makes of the same value.
 func TestComputeAgainstServer(t *testing.T) {
 	server := testenv.Redis(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testenv.Seed(t)
 	for version := 2; version <= 3; version++ {
 		t.Run(fmt.Sprintf("RESP%d", version), func(t *testing.T) {
 			c := dialCompute(t, server.Addr)

@@ -1,0 +1,31 @@
+package testenv
+
+import (
+	"flag"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+var seedFlag = flag.String("seed", "1", "number from which tests with random choices make them, or random: another each time")
+
+// chosen is the seed of all tests of the run.
+var chosen = sync.OnceValues(func() (uint64, error) {
+	if *seedFlag == "random" {
+		return rand.Uint64N(1e9), nil
+	}
+	return strconv.ParseUint(*seedFlag, 10, 64)
+})
+
+// Seed is what a test makes its random choices of: the same in every run, so that a run which failed
+// can be repeated, or that of -seed. It is in the output of a test that fails.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed, err := chosen()
+	if err != nil {
+		t.Fatalf("-seed %s: neither a number nor random", *seedFlag)
+	}
+	t.Logf("-seed %d", seed)
+	return seed
+}
