@@ -150,7 +150,7 @@ func (o *options) glideClient(script string, r *glideRow, target, gateway *rig.P
 	defer func() { _ = in.Close(); _ = cmd.Wait() }()
 	lines := bufio.NewReader(out)
 	if _, err := glideLine(lines); err != nil {
-		return run, fmt.Errorf("glide.py says nothing (pip install valkey-glide-sync==2.6.0, --python): %w", err)
+		return run, fmt.Errorf("glide.py says nothing (test/servers install bench): %w", err)
 	}
 	if run.setClient, run.setGateway, err = glideStep(in, lines, "set", gateway, n); err != nil {
 		return run, err
@@ -246,4 +246,14 @@ func glideRows(rows []*glideRow) [][]string {
 		})
 	}
 	return out
+}
+
+// glidePython is what test/servers install bench has made, or any.
+func glidePython() string {
+	cache, err := os.UserCacheDir()
+	path := filepath.Join(cache, "cinch-test", "bench-python", "bin", "python")
+	if _, missing := os.Stat(path); err != nil || missing != nil {
+		return "python3"
+	}
+	return path
 }

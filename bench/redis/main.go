@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
 	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
-	flag.StringVar(&o.python, "python", "python3", "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
+	flag.StringVar(&o.python, "python", glidePython(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)

@@ -46,7 +46,7 @@ func (o *options) startNutcracker(server *rig.Process) (*rig.Process, error) {
 func (o *options) startPeer(name, text string, server *rig.Process, args ...string) (*rig.Process, error) {
 	bin, err := exec.LookPath(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s is missing: apt-get install %s", name, name)
+		return nil, fmt.Errorf("%s is missing: test/servers install bench", name)
 	}
 	addr, err := rig.FreeAddr()
 	if err != nil {
