@@ -27,7 +27,7 @@ func (s *Set) newEncoder(setting codec.Setting) (frame.Encoder, error) {
 
 func (s *Set) newDecoder(id codec.ID) (frame.Decoder, error) {
 	if id == codec.Proto {
-		return frame.NewProtoDecoder(s.engine(), s.maxWindow), nil
+		return frame.NewProtoDecoder(s.engine(), s.maxWindow, s.limit()), nil
 	}
 	return frame.NewDecoder(id, s.maxWindow)
 }
@@ -74,7 +74,7 @@ func (s *Set) openColumns(dst, src []byte, maxSize int, pool *idle[frame.Decoder
 	}()
 	d, ok := pool.take()
 	if !ok {
-		d = frame.NewProtoDecoder(s.engine(), s.maxWindow)
+		d = frame.NewProtoDecoder(s.engine(), s.maxWindow, s.limit())
 	}
 	out, err = d.(*frame.ProtoDecoder).Columns.Append(dst, src, maxSize)
 	pool.put(d)

@@ -233,7 +233,11 @@ func TestMaxDecodedBytes(t *testing.T) {
 			s := NewSet(Options{MaxDecodedBytes: limit})
 			r := reader(t, s, name, bytes.NewReader(packedBy(t, s, name, lines(1000))))
 			n, err := io.Copy(io.Discard, r)
-			if limit < 1000 && (!errors.Is(err, ErrTooLarge) || n != limit) || limit >= 1000 && (err != nil || n != 1000) {
+			begins := limit
+			if name == "cinch-proto" { // is opened as a whole
+				begins = 0
+			}
+			if limit < 1000 && (!errors.Is(err, ErrTooLarge) || n != begins) || limit >= 1000 && (err != nil || n != 1000) {
 				t.Errorf("%s, at most %d bytes: %d and %v", name, limit, n, err)
 			}
 			checkRest(t, s, 1, 1)

@@ -41,6 +41,38 @@ func TestBombsEndAtTheLimit(t *testing.T) {
 	}
 }
 
+// A reader's own limit holds before a message is opened that is opened as a whole.
+func TestReadersLimit(t *testing.T) {
+	const limit = 100_000
+	set := grpccodec.NewSet(grpccodec.Options{MaxInFlight: 1, MaxDecodedBytes: limit})
+	read := func(packed []byte) (int, error) {
+		r, err := set.NewReader("cinch-proto")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if err := r.Reset(bytes.NewReader(packed)); err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(r)
+		return len(out), err
+	}
+	if n, err := read(bomb(t, set, "cinch-proto", limit)); n != limit || err != nil {
+		t.Errorf("%d bytes and %v", n, err)
+	}
+	packed := bomb(t, set, "cinch-proto", 8<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n, err := read(packed)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, grpccodec.ErrTooLarge) {
+		t.Errorf("%d bytes and %v", n, err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8*limit {
+		t.Errorf("%d bytes were allocated for a message of %d at most", took, limit)
+	}
+}
+
 // TestTruncations: whatever is left of a message is an error, or a beginning of
 // it where the format has no end (snappy and s2, between two chunks).
 func TestTruncations(t *testing.T) {

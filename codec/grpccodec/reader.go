@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+	"github.com/cinch-layer/cinch/codec/proto"
 )
 
 // Errors of decompression that callers tell apart.
@@ -58,6 +59,8 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 func (r *Reader) end(err error) error {
 	switch {
 	case err == io.EOF || errors.Is(err, ErrTooLarge):
+	case errors.Is(err, proto.ErrTooLarge):
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 	default:
 		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, r.id, err)
 	}

@@ -3,6 +3,7 @@ package proto
 import (
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -56,6 +57,14 @@ func (d *Decoder) shrink(n int) {
 	}
 }
 
+// slack is how much more room than for what comes out a codec takes.
+func slack(id codec.ID) int {
+	if id == codec.Zstd {
+		return codec.DecompressSlack
+	}
+	return 0
+}
+
 // unpack puts the sections together in d.columns.
 func (d *Decoder) unpack(h header, rest []byte) error {
 	d.columns = d.columns[:0]
@@ -73,6 +82,8 @@ func (d *Decoder) unpack(h header, rest []byte) error {
 		if !ok || size > uint64(len(rest)) {
 			return fmt.Errorf("%w: section", ErrCorrupt)
 		}
+		// The engine takes no more room than it needs, so that each of many sections would copy all before it.
+		d.columns = slices.Grow(d.columns, int(n)+slack(id))
 		var err error
 		if d.columns, err = d.engine.Decompress(d.columns, rest[:size], id, int(n), nil); err != nil {
 			return fmt.Errorf("%w: section: %w", ErrCorrupt, err)

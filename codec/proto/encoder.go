@@ -3,6 +3,7 @@ package proto
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -170,6 +171,8 @@ func zstdRaw(dst, src []byte) []byte {
 func (e *Encoder) appendSection(dst, part []byte) []byte {
 	start := len(dst)
 	s := codec.Setting{Codec: e.options.Setting.Codec, Level: 1}
+	// The engine takes just this much, so that each of many sections would copy all before it.
+	dst = slices.Grow(dst, codec.MaxEncodedLen(s.Codec, len(part))+2*binary.MaxVarintLen64)
 	if s.Codec.MaxLevel() == 0 {
 		s.Level = 0
 	}

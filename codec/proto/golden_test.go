@@ -24,7 +24,14 @@ func vectors() map[string][]byte {
 		numbers = fixed32Field(numbers, 3, uint32(-i))
 		numbers = fixed64Field(numbers, 4, 1_790_000_000_000_000_000+uint64(i)*999_983)
 	}
+	var doubles []byte
+	for i := range 300 {
+		odd := []float64{math.Copysign(0, -1), 0, 2.5, 1e15, 1e15 + 1, math.NaN(), -0.001, float64(i) / 1e6}
+		doubles = fixed64Field(doubles, 1, math.Float64bits(odd[i*i%len(odd)]))
+		doubles = fixed64Field(doubles, 2, math.Float64bits(float64(i)/100))
+	}
 	return map[string][]byte{
+		"doubles":  doubles,
 		"records":  records(120, 1),
 		"numbers":  numbers,
 		"deep":     bytes.Repeat(deep(20), 8),

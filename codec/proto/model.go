@@ -117,6 +117,9 @@ type model struct {
 // another one long would otherwise make all of them long.
 const keptRoom = 1 << 18
 
+// keptShapes bounds the room for shapes that each node keeps, for the same reason.
+const keptShapes = 2 * maxNodeShapes
+
 // reset begins a message of raw bytes.
 func (m *model) reset(raw int) {
 	m.nodes, m.shapes, m.runs, m.lists = m.nodes[:0], m.shapes[:0], m.runs[:0], m.lists[:0]
@@ -161,7 +164,11 @@ func (m *model) addNode(field uint32, wire uint8) uint16 {
 		m.nodes = append(m.nodes, node{})
 	}
 	x := &m.nodes[n]
-	*x = node{field: field, wire: wire, size: 1, children: x.children[:0], shapes: x.shapes[:0]}
+	shapes := x.shapes[:0]
+	if cap(shapes) > keptShapes {
+		shapes = nil
+	}
+	*x = node{field: field, wire: wire, size: 1, children: x.children[:0], shapes: shapes}
 	if wire == wireBytes {
 		x.list = m.addList()
 	}

@@ -81,6 +81,7 @@ func (e *ProtoEncoder) Close() error {
 type ProtoDecoder struct {
 	Columns   *proto.Decoder // for whole messages too, while none is being read
 	maxWindow int
+	maxWhole  int
 	src       io.Reader
 	in        []byte
 	out       []byte
@@ -89,9 +90,12 @@ type ProtoDecoder struct {
 	opened    bool
 }
 
-// NewProtoDecoder returns a decoder. A stream's window is at most maxWindow bytes.
-func NewProtoDecoder(engine *codec.Engine, maxWindow int) *ProtoDecoder {
-	return &ProtoDecoder{Columns: proto.NewDecoder(proto.Options{Engine: engine}), maxWindow: maxWindow}
+// NewProtoDecoder returns a decoder. A stream's window is at most maxWindow bytes, a message that Read
+// opens as a whole at most maxWhole bytes long: others give proto.ErrTooLarge.
+func NewProtoDecoder(engine *codec.Engine, maxWindow int, maxWhole int64) *ProtoDecoder {
+	return &ProtoDecoder{
+		Columns: proto.NewDecoder(proto.Options{Engine: engine}), maxWindow: maxWindow, maxWhole: int(min(maxWhole, proto.MaxBytes)),
+	}
 }
 
 func (d *ProtoDecoder) Start(r io.Reader) { d.src, d.opened = r, false }
@@ -140,7 +144,7 @@ func (d *ProtoDecoder) open() error {
 	if len(d.in) > maxProtoIn {
 		return fmt.Errorf("%w: longer than any", proto.ErrCorrupt)
 	}
-	d.out, err = d.Columns.Append(d.out[:0], d.in, proto.MaxBytes)
+	d.out, err = d.Columns.Append(d.out[:0], d.in, d.maxWhole)
 	d.left = d.out
 	return err
 }
