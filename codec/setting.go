@@ -11,15 +11,44 @@ import (
 // In text it is the algorithm, then "-" and the level unless that is 0, then
 // "@" and the dictionary's number in 8 hex digits unless that is 0: "raw",
 // "lz4", "zstd-3", "zstd-3@0a1b2c3d". There is one spelling for a setting.
+// Those of cinch-proto, "cinch-proto" and "cinch-proto-raw", are for messages
+// only: see [ParseMessageSetting].
 type Setting struct {
 	Codec ID
-	Level int    // 1 is the fastest; 0 is the algorithm's default
+	Level int    // 1 is the fastest; 0 is the algorithm's default; see Stored
 	Dict  uint32 // number of a dictionary, 0 for none; zstd only
 }
 
-// String returns the text that [ParseSetting] reads.
+// Stored is the level of cinch-proto at which the columns of a message are not
+// compressed: whoever carries the messages does that, with the history of others.
+const Stored = -1
+
+// storedSuffix is how Stored is written.
+const storedSuffix = "-raw"
+
+// IsProto reports whether the setting is one of cinch-proto's, which no [Engine]
+// carries out.
+func (s Setting) IsProto() bool {
+	return s.Codec == Proto && (s.Level == 0 || s.Level == Stored) && s.Dict == 0
+}
+
+// ParseMessageSetting is ParseSetting for gRPC messages, which may have the
+// settings of cinch-proto too.
+func ParseMessageSetting(text string) (Setting, error) {
+	for _, s := range []Setting{{Codec: Proto}, {Codec: Proto, Level: Stored}} {
+		if s.String() == text {
+			return s, nil
+		}
+	}
+	return ParseSetting(text)
+}
+
+// String returns the text that [ParseMessageSetting] reads.
 func (s Setting) String() string {
 	text := s.Codec.String()
+	if s.Codec == Proto && s.Level == Stored {
+		return text + storedSuffix
+	}
 	if s.Level != 0 {
 		text += "-" + strconv.Itoa(s.Level)
 	}
@@ -29,8 +58,8 @@ func (s Setting) String() string {
 	return text
 }
 
-// ParseSetting reads what [Setting.String] prints, and nothing else. The
-// error wraps [ErrSetting], or [ErrUnknownCodec] for the algorithm's name.
+// ParseSetting reads what [Setting.String] prints of a setting for values, and
+// nothing else. The error wraps [ErrSetting], or [ErrUnknownCodec] for the algorithm's name.
 func ParseSetting(text string) (Setting, error) {
 	var s Setting
 	rest, number, hasDict := strings.Cut(text, "@")

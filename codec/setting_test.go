@@ -46,6 +46,31 @@ func TestParseSettingRefuses(t *testing.T) {
 	}
 }
 
+func TestParseMessageSetting(t *testing.T) {
+	for text, want := range map[string]codec.Setting{
+		"cinch-proto":     {Codec: codec.Proto},
+		"cinch-proto-raw": {Codec: codec.Proto, Level: codec.Stored},
+		"zstd-3":          {Codec: codec.Zstd, Level: 3},
+		"raw":             {},
+	} {
+		got, err := codec.ParseMessageSetting(text)
+		if err != nil || got != want || got.String() != text {
+			t.Errorf("%q: %+v, %v, prints as %q", text, got, err, got)
+		}
+		if got.IsProto() != (got.Codec == codec.Proto) {
+			t.Errorf("%q is one of cinch-proto: %v", text, got.IsProto())
+		}
+		if _, err := codec.ParseSetting(text); (err == nil) == got.IsProto() {
+			t.Errorf("%q as the setting of a value: %v", text, err)
+		}
+	}
+	for _, text := range []string{"cinch-proto-1", "cinch-proto--1", "cinch-proto-", "cinch-proto-raw@00000001", "raw-raw", "zstd--1", "cinch"} {
+		if s, err := codec.ParseMessageSetting(text); err == nil {
+			t.Errorf("%q: %+v", text, s)
+		}
+	}
+}
+
 func TestIDNames(t *testing.T) {
 	for id := codec.Raw; id.Known(); id++ {
 		got, err := codec.ParseID(id.String())

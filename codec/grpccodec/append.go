@@ -28,7 +28,7 @@ func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	}
 	switch {
 	case w.setting.Codec == codec.Proto:
-		return s.appendProto(dst, src, w.kinds.small.pool)
+		return s.appendProto(dst, src, w.kinds.small)
 	case w.setting.Codec == codec.Zstd && s.options.Zstd != nil:
 		return s.appendZstd(dst, src, w.setting)
 	}

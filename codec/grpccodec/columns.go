@@ -20,9 +20,13 @@ func newEngine(zstd codec.ZstdCoder, n int) *codec.Engine {
 
 func (s *Set) newEncoder(setting codec.Setting) (frame.Encoder, error) {
 	if setting.Codec == codec.Proto {
-		return frame.NewProtoEncoder(s.engine()), nil
+		return s.newProtoEncoder(setting), nil
 	}
 	return frame.NewEncoder(setting)
+}
+
+func (s *Set) newProtoEncoder(setting codec.Setting) *frame.ProtoEncoder {
+	return frame.NewProtoEncoder(s.engine(), setting.Level == codec.Stored)
 }
 
 func (s *Set) newDecoder(id codec.ID) (frame.Decoder, error) {
@@ -33,7 +37,7 @@ func (s *Set) newDecoder(id codec.ID) (frame.Decoder, error) {
 }
 
 // appendProto compresses a whole message.
-func (s *Set) appendProto(dst, src []byte, pool *idle[frame.Encoder]) (out []byte, err error) {
+func (s *Set) appendProto(dst, src []byte, k kind) (out []byte, err error) {
 	turn := s.encoding.take()
 	defer s.encoding.give(turn)
 	defer func() {
@@ -41,12 +45,12 @@ func (s *Set) appendProto(dst, src []byte, pool *idle[frame.Encoder]) (out []byt
 			out, err = dst, fmt.Errorf("grpccodec: %s: panic: %v", codec.Proto, v)
 		}
 	}()
-	e, ok := pool.take()
+	e, ok := k.pool.take()
 	if !ok {
-		e = frame.NewProtoEncoder(s.engine())
+		e = s.newProtoEncoder(k.setting)
 	}
 	out = e.(*frame.ProtoEncoder).Columns.Append(dst, src)
-	pool.put(e)
+	k.pool.put(e)
 	return out, nil
 }
 

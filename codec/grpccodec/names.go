@@ -22,10 +22,7 @@ var ErrUnknownName = errors.New("grpccodec: unknown encoding")
 
 // parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
 func parse(name string) (codec.Setting, error) {
-	if name == codec.Proto.String() {
-		return codec.Setting{Codec: codec.Proto}, nil
-	}
-	s, err := codec.ParseSetting(name)
+	s, err := codec.ParseMessageSetting(name)
 	if err == nil && (s.Codec == codec.Raw || s.Codec == codec.Zlib || s.Dict != 0) {
 		err = errors.New("not an encoding of gRPC messages")
 	}

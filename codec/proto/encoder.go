@@ -14,6 +14,9 @@ type Options struct {
 	// what is best for a message of its length, is for messages that stay whole; columns are compressed
 	// at level 1.
 	Setting codec.Setting
+	// Stored leaves out the general codec: for who compresses all messages together, with a history,
+	// and would learn nothing from what is compressed already.
+	Stored bool
 	// Engine carries settings out. nil: one in pure Go of its own; share one between many.
 	Engine *codec.Engine
 }
@@ -26,6 +29,9 @@ func NewEngine(maxInFlight int) *codec.Engine {
 func (o *Options) setDefaults() {
 	if o.Setting.Codec == codec.Raw || o.Setting.Codec > codec.Zstd {
 		o.Setting.Codec = codec.Zstd
+	}
+	if o.Stored {
+		o.Setting.Codec = codec.Raw
 	}
 	o.Setting.Dict = 0
 	if o.Engine == nil {
@@ -83,6 +89,9 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 	start := len(dst)
 	h := header{form: formColumns, codec: e.options.Setting.Codec, raw: len(src), sum: crc32.Checksum(src, castagnoli), columns: len(e.columns)}
 	dst = h.append(dst)
+	if e.options.Stored {
+		return appendStored(dst, e.columns)
+	}
 	from := 0
 	for _, to := range sections {
 		dst = e.appendSection(dst, e.columns[from:to])
@@ -142,6 +151,9 @@ func (e *Encoder) level(n int) int {
 func (e *Encoder) appendStream(dst, src []byte) []byte {
 	start := len(dst)
 	dst = append(append(dst, FormStream), zstdMagic...)
+	if e.options.Stored {
+		return zstdRaw(dst, src)
+	}
 	out, err := e.options.Engine.Compress(dst, src, codec.Setting{Codec: codec.Zstd, Level: smallLevel}, nil)
 	if err != nil {
 		out = zstdRaw(dst[:start+1+len(zstdMagic)], src)
@@ -183,13 +195,18 @@ func (e *Encoder) appendSection(dst, part []byte) []byte {
 	out, err := e.options.Engine.Compress(append(dst, make([]byte, room)...), part, s, nil)
 	n := len(out) - at - room
 	if err != nil || n >= len(part) {
-		return append(binary.AppendUvarint(out[:start], uint64(len(part))<<1), part...)
+		return appendStored(out[:start], part)
 	}
 	need := binary.PutUvarint(out[at:at+room], uint64(n))
 	if need < room {
 		out = append(out[:at+need], out[at+room:]...)
 	}
 	return out
+}
+
+// appendStored appends a section that nothing has compressed.
+func appendStored(dst, part []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(part))<<1), part...)
 }
 
 // Sections are cut between columns of different kinds, and around long columns.

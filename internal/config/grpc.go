@@ -145,7 +145,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 		}
 	}
 	if r.Setting != nil && (r.Setting.Codec == codec.Zlib || r.Setting.Dict != 0) {
-		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto or raw", "gRPC has no %s", r.Setting)
+		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto, cinch-proto-raw or raw", "gRPC has no %s", r.Setting)
 	}
 }
 

@@ -80,6 +80,11 @@ func TestProtoSetting(t *testing.T) {
 	if r := p.Lookup(policy.MessageAddress{Space: []byte("a.B"), Command: []byte("C"), Direction: policy.Reply, Size: 1024}); r == nil || r.Setting != (codec.Setting{Codec: codec.Proto}) {
 		t.Errorf("%+v", r)
 	}
+	if c, err := Parse("f", []byte(strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-raw", 1)), nil); err != nil {
+		t.Error(err)
+	} else if s := c.Gateways[0].Rules[0].Setting; s.Setting != (codec.Setting{Codec: codec.Proto, Level: codec.Stored}) || s.String() != "cinch-proto-raw" {
+		t.Errorf("%+v, printed as %s", s, s)
+	}
 	redis := strings.NewReplacer("protocol: grpc", "protocol: redis", "grpc://", "redis://", "    upstream_encodings: [cinch-proto]\n", "").Replace(grpc)
 	for bad, want := range map[string]string{
 		redis: "cinch-proto is for protocol: grpc: write zstd-3",

@@ -133,11 +133,7 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 		s.Setting = codec.Setting{}
 		return nil
 	}
-	if string(text) == codec.Proto.String() {
-		s.Setting = codec.Setting{Codec: codec.Proto}
-		return nil
-	}
-	s.Setting, err = codec.ParseSetting(string(text))
+	s.Setting, err = codec.ParseMessageSetting(string(text))
 	if !errors.Is(err, codec.ErrUnknownCodec) {
 		return err
 	}

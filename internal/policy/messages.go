@@ -115,7 +115,7 @@ func (r *MessageRule) prepare(i int) error {
 	for _, c := range r.Commands {
 		r.commands = append(r.commands, Compile(c))
 	}
-	if r.Setting == (codec.Setting{Codec: codec.Proto}) {
+	if r.Setting.IsProto() {
 		return nil
 	}
 	return r.Setting.Validate()

@@ -22,9 +22,9 @@ type ProtoEncoder struct {
 	long    Encoder // zstd; nil: the message is not that long
 }
 
-// NewProtoEncoder returns an encoder whose columns the engine compresses.
-func NewProtoEncoder(engine *codec.Engine) *ProtoEncoder {
-	return &ProtoEncoder{Columns: proto.NewEncoder(proto.Options{Engine: engine})}
+// NewProtoEncoder returns an encoder whose columns the engine compresses, unless they are to be stored.
+func NewProtoEncoder(engine *codec.Engine, stored bool) *ProtoEncoder {
+	return &ProtoEncoder{Columns: proto.NewEncoder(proto.Options{Engine: engine, Stored: stored})}
 }
 
 func (e *ProtoEncoder) Start(w io.Writer) {

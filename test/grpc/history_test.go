@@ -1,0 +1,89 @@
+package grpc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// scrape is a message as monitoring sends them: n series, the same ones every time, with values of their own.
+func scrape(rng *rand.Rand, n int) string {
+	field := func(b []byte, number byte, content []byte) []byte {
+		return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
+	}
+	var all []byte
+	for i := range n {
+		var series []byte
+		for l := range 8 {
+			label := field(nil, 1, fmt.Appendf(nil, "label_%d", l))
+			series = field(series, 1, field(label, 2, fmt.Appendf(nil, "value-%d-%d", i*(l+1)/20, i*7919%1000)))
+		}
+		sample := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, uint64(rng.IntN(100))<<40)
+		series = field(series, 2, binary.AppendUvarint(append(sample, 2<<3), uint64(1_790_000_000_000+i*7)))
+		all = field(all, 1, series)
+	}
+	return string(all)
+}
+
+const columnsRule = "- {min_size: 64, setting: %s}"
+
+// gatewayPair starts two gateways in front of a server. between, if there is one, gets the address of the far one, and
+// returns where the near one connects.
+func gatewayPair(t *testing.T, server, setting string, between func(addr string) string) (near, far *testenv.GatewayServer) {
+	rules := fmt.Sprintf(columnsRule, setting)
+	far = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Rules: rules, Race: raceEnabled})
+	addr := far.Addr
+	if between != nil {
+		addr = between(addr)
+	}
+	near = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: addr, Rules: rules, Race: raceEnabled})
+	return near, far
+}
+
+// sendScrapes sends the same messages whoever calls it, each in a call of its own.
+func sendScrapes(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		if err := echoOnce(within(t), conn, scrape(rng, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func storedBytes(t *testing.T, all ...*testenv.GatewayServer) (sum float64) {
+	for _, g := range all {
+		sum += g.Metric(t, "cinch_value_stored_bytes_total")
+	}
+	return sum
+}
+
+// TestColumnsThroughTunnel: two gateways for gRPC with a tunnel between them send columns that only the tunnel compresses, for a
+// client and a server that know nothing of it, and less goes over the link than with cinch-proto by message.
+func TestColumnsThroughTunnel(t *testing.T) {
+	e := startEcho(t)
+	near, far := gatewayPair(t, e.addr, "cinch-proto", nil)
+	sendScrapes(t, (*certificates)(nil).dial(t, near.Addr))
+	alone := storedBytes(t, near, far)
+
+	var entry, exit *testenv.GatewayServer
+	near, far = gatewayPair(t, e.addr, "cinch-proto-raw", func(addr string) string {
+		exit = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel-exit", Upstream: "tcp://" + addr, Settings: "setting: zstd-3", Race: raceEnabled})
+		entry = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tcp://" + exit.Addr, Settings: "setting: zstd-3", Race: raceEnabled})
+		return entry.Addr
+	})
+	sendScrapes(t, (*certificates)(nil).dial(t, near.Addr))
+	together := storedBytes(t, entry, exit)
+	t.Logf("columns alone %.0f bytes, through the tunnel %.0f; by message %.0f", storedBytes(t, near, far), together, alone)
+	if together*2 > alone {
+		t.Errorf("%.0f bytes through the tunnel, %.0f by message", together, alone)
+	}
+	if near.Metric(t, "cinch_values_opened_total") == 0 || far.Metric(t, "cinch_values_opened_total") == 0 {
+		t.Error("no columns went between the gateways")
+	}
+}
