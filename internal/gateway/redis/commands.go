@@ -85,7 +85,7 @@ blmove:6 blmpop:-5 blpop:-3 brpop:-3 brpoplpush:4 lindex:3 linsert:5 llen:2 lmov
 lpos:-3 lpush:-3 lpushx:-3 lrange:4 lrem:4 lset:4 ltrim:4 rpop:-2 rpoplpush:3 rpush:-3 rpushx:-3
 publish:3 pubsub:-2 spublish:3
 acl:-2 bgrewriteaof:1 bgsave:-1 config:-2 dbsize:1 debug:-2
-failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2 module:-2 replconf:-1
+failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2 module:-2
 replicaof:3 role:1 save:1 shutdown:-1 slaveof:3 slowlog:-2 time:1
 sadd:-3 scard:2 sdiff:-2 sdiffstore:-3 sinter:-2 sintercard:-3 sinterstore:-3 sismember:3 smembers:2
 smismember:-3 smove:4 spop:-2 srandmember:-2 srem:-3 sscan:-3 sunion:-2 sunionstore:-3
@@ -178,6 +178,7 @@ var controlCommands = []command{
 	{name: "punsubscribe", arity: -1, control: (*session).unsubscribe},
 	{name: "sunsubscribe", arity: -1, control: (*session).unsubscribe},
 	{name: "monitor", arity: 1, control: (*session).monitor},
+	{name: "replconf", arity: -1, control: (*session).replconf},
 	{name: "sync", arity: 1, control: (*session).replicate},
 	{name: "psync", arity: -3, control: (*session).replicate},
 	{name: "flushall", arity: -1, control: (*session).flush},

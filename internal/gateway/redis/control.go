@@ -34,15 +34,14 @@ func (s *session) forgetRights() {
 	s.aux = nil
 }
 
-// hello watches HELLO [version [AUTH user password] …].
+// hello watches HELLO [version [AUTH user password] [SETNAME name]].
 func (s *session) hello(r *request) error {
-	var who *credentials
-	for i := 2; i+2 < len(r.args); i++ {
-		if isWord(r.args[i], "auth") {
-			who = &credentials{string(r.args[i+1]), string(r.args[i+2])}
-			s.forgetRights()
-			break
-		}
+	who := helloCredentials(r.args)
+	if who != nil {
+		s.forgetRights()
+	}
+	if s.tx.open {
+		s.tx.changes = true
 	}
 	return s.forwardAndWait(r, &op{after: func(a answer) {
 		switch a.head {
@@ -55,6 +54,23 @@ func (s *session) hello(r *request) error {
 			s.who.Store(who)
 		}
 	}})
+}
+
+// helloCredentials are the last that HELLO names, as for the server; nil for none, or where the
+// server refuses it all.
+func helloCredentials(args [][]byte) (who *credentials) {
+	for i := 2; i < len(args); i++ {
+		switch {
+		case isWord(args[i], "auth") && i+2 < len(args):
+			who = &credentials{string(args[i+1]), string(args[i+2])}
+			i += 2
+		case isWord(args[i], "setname") && i+1 < len(args):
+			i++
+		default:
+			return nil
+		}
+	}
+	return who
 }
 
 // forwardAndWait sends a request after which the version of the protocol may be another:
@@ -82,7 +98,7 @@ func (s *session) selectDB(r *request) error {
 		}
 	}})
 	if s.tx.open {
-		s.tx.space = &space
+		s.tx.space, s.tx.changes = &space, true
 	}
 	return err
 }
@@ -100,7 +116,7 @@ func (s *session) client(r *request) error {
 	if len(r.args) > 2 && isWord(r.args[1], "tracking") {
 		s.tracking = isWord(r.args[2], "on")
 	}
-	if len(r.args) != 3 || !isWord(r.args[1], "reply") {
+	if len(r.args) != 3 || !isWord(r.args[1], "reply") || s.subscribed() { // to a subscriber the server refuses it
 		return s.forward(r, entry{})
 	}
 	if s.tx.open {
@@ -128,7 +144,7 @@ func (s *session) quit(r *request) error {
 // reset brings the connection back to its first state.
 func (s *session) reset(r *request) error {
 	s.endTransaction()
-	s.watched = false
+	s.watched, s.monitors = false, false
 	s.replies = muting{skip: s.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
 	s.tracking = false
 	s.setReadOnly(false)
@@ -159,18 +175,44 @@ func (s *session) unsubscribe(r *request) error {
 	return s.forward(r, entry{kind: kindUnsubscribe, op: &op{class: r.args[0][0] | 0x20}})
 }
 
-// monitor: from its answer on, lines come that nobody asked for.
+// monitor: from its answer on, lines come that nobody asked for. Once there are, the server
+// says nothing to another MONITOR.
 func (s *session) monitor(r *request) error {
-	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
-		s.out.monitoring = !a.isError()
-	}}})
+	if s.monitors && !s.tx.open {
+		return nil
+	}
+	o := &op{}
+	o.after = func(a answer) {
+		s.out.monitoring = s.out.monitoring || !a.isError()
+		o.answer.head = a.head
+	}
+	err := s.forwardAndWait(r, o)
+	s.monitors = s.monitors || err == nil && o.done != nil && !o.answer.isError()
+	return err
+}
+
+// replconf: to what replicas tell of their progress the server says nothing.
+func (s *session) replconf(r *request) error {
+	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
+		switch {
+		case !isWord(r.args[i], "ack") && !isWord(r.args[i], "getack"):
+		case i > 1 || s.tx.open:
+			return s.refuse("ERR cinch: REPLCONF ACK and GETACK have no reply, so they come by themselves")
+		default:
+			return nil
+		}
+	}
+	return s.forward(r, entry{})
 }
 
 // replicate hands the connection over, unless the server refuses: a replica must see what
 // is stored.
 func (s *session) replicate(r *request) error {
-	if s.tx.open {
+	switch {
+	case s.tx.open:
 		return s.forward(r, entry{}) // refused
+	case s.monitors:
+		return nil // by the server, too
 	}
 	o := &op{done: make(chan struct{})}
 	if err := s.forward(r, entry{kind: kindRaw, op: o}); err != nil {

@@ -202,7 +202,7 @@ func write(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-func readExactly(t *testing.T, c net.Conn, want string) {
+func readExactly(t *testing.T, c io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {

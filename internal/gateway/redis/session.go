@@ -47,6 +47,7 @@ type session struct {
 	scratch     []byte // of sealed arguments, between requests nil
 	tx          transaction
 	watched     bool
+	monitors    bool                   // MONITOR is on
 	tracking    bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
 	lastWords   atomic.Pointer[string] // sent to the client when the session fails
 	lua         luaRights

@@ -15,6 +15,7 @@ type transaction struct {
 	held    []int64
 	entries int     // bytes of what is queued for EXEC
 	space   *string // selected in the transaction
+	changes bool    // EXEC changes what the next request depends on
 	asking  bool    // ASKING came before it, and holds for all of it
 }
 
@@ -69,10 +70,10 @@ func (s *session) multi(r *request) error {
 
 // exec: whatever the server answers, the transaction is over, unless there was none.
 func (s *session) exec(r *request) error {
-	selected := s.tx.space != nil
+	changes := s.tx.changes
 	s.endTransaction()
 	err := s.forward(r, entry{kind: kindExec})
-	if selected && err == nil && !s.queue.waitEmpty(s.beforeWait) {
+	if changes && err == nil && !s.queue.waitEmpty(s.beforeWait) {
 		err = errGone
 	}
 	return err
