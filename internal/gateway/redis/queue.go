@@ -87,10 +87,15 @@ type queue struct {
 	pieces  int // of the budget
 	closed  bool
 
+	// carrying: the reply pump is busy with the last entry, which is no longer in the ring. What
+	// its reply changes (the database, who is logged in, subscriptions) is known only afterwards.
+	carrying bool
+
 	// Of the reply pump: left more replies like the one that was popped last, which pop gives
 	// without looking. The run keeps one in the ring until then.
 	run  entry
 	left int
+	last bool // what was popped is being carried
 }
 
 func (q *queue) init(b *gateway.Budget) {
@@ -197,6 +202,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	if q.n == 0 {
+		q.carrying, q.last = true, true
 		q.giveBack()
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0
@@ -209,16 +215,28 @@ func (q *queue) pop() (e entry, ok bool) {
 // maxIdleRing is the largest ring, in entries, that an idle session keeps.
 const maxIdleRing = 64
 
-// waitEmpty waits until every reply so far has come. It reports false when the reply pump
-// has ended.
+// carried is called by the reply pump when it is done with what it has popped.
+func (q *queue) carried() {
+	if !q.last {
+		return
+	}
+	q.last = false
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.carrying = false
+	q.notFull.Signal()
+}
+
+// waitEmpty waits until every reply so far has come and has been carried. It reports false
+// when the reply pump has ended.
 func (q *queue) waitEmpty(beforeWait func() (stop func())) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.n > 0 && !q.closed {
+	if q.busy() && !q.closed {
 		q.mu.Unlock()
 		stop := beforeWait()
 		q.mu.Lock()
-		for q.n > 0 && !q.closed {
+		for q.busy() && !q.closed {
 			q.notFull.Wait()
 		}
 		stop()
@@ -230,8 +248,11 @@ func (q *queue) waitEmpty(beforeWait func() (stop func())) bool {
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.n == 0
+	return !q.busy()
 }
+
+// busy reports that a reply is outstanding, or not carried yet. q.mu is held.
+func (q *queue) busy() bool { return q.n > 0 || q.carrying }
 
 // close makes pushes fail, now and later.
 func (q *queue) close() {

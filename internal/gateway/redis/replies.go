@@ -67,6 +67,7 @@ func (p *replyPump) logEnd(err error) {
 
 // next carries one reply, or one message that nobody asked for.
 func (p *replyPump) next() error {
+	p.s.queue.carried()
 	b, err := p.in.Peek(1)
 	if err != nil {
 		return err

@@ -1,0 +1,118 @@
+package redis
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// slowly returns a client of a session whose server the test plays itself.
+func slowly(t *testing.T, change func(*Config)) (client net.Conn, server *scriptedServer) {
+	t.Helper()
+	client, side := socketPair(t)
+	up, down := socketPair(t)
+	cfg := Config{}
+	change(&cfg)
+	g := NewGateway(cfg)
+	ended := make(chan struct{})
+	go func() { defer close(ended); newSession(g, side, up).Run() }()
+	t.Cleanup(func() {
+		_, _ = client.Close(), down.Close()
+		<-ended
+	})
+	for _, c := range []net.Conn{client, down} {
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	}
+	return client, &scriptedServer{t: t, conn: down, in: bufio.NewReader(down)}
+}
+
+// scriptedServer answers as the test says, piece by piece.
+type scriptedServer struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// next reads a request.
+func (s *scriptedServer) next() []string {
+	s.t.Helper()
+	var n int
+	if _, err := fmt.Fscanf(s.in, "*%d\r\n", &n); err != nil {
+		s.t.Fatal("no request:", err)
+	}
+	args := make([]string, n)
+	for i := range args {
+		var size int
+		if _, err := fmt.Fscanf(s.in, "$%d\r\n", &size); err != nil {
+			s.t.Fatal("no argument:", err)
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(s.in, b); err != nil {
+			s.t.Fatal(err)
+		}
+		args[i] = string(b[:size])
+	}
+	return args
+}
+
+// say sends pieces of a reply, with a pause in front of each but the first.
+func (s *scriptedServer) say(pieces ...string) {
+	s.t.Helper()
+	for i, p := range pieces {
+		if i > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if _, err := io.WriteString(s.conn, p); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// Where the database that EXEC selects decides what a rule says of the next value, the value
+// waits for the whole reply of EXEC, however it comes.
+func TestSelectedBySlowExec(t *testing.T) {
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Space: "1", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := slowly(t, func(c *Config) { c.Policy = rules })
+	var all []byte
+	for _, words := range []string{"MULTI", "SELECT 1", "EXEC", "SET k " + strings.Repeat("menu,", 200)} {
+		all = resp.AppendCommand(all, strings.Fields(words)...)
+	}
+	write(t, client, string(all))
+	server.next()
+	server.say("+OK\r\n")
+	server.next()
+	server.say("+QUEUED\r\n")
+	server.next()
+	server.say("*1\r\n", "+OK\r\n")
+	if set := server.next(); set[0] != "SET" || !cinch.IsSealed([]byte(set[2])) {
+		t.Errorf("sent behind SELECT 1: %.60q", set)
+	}
+}
+
+// Whether a client has subscriptions is known when the whole acknowledgement has come.
+func TestSubscribedSlowly(t *testing.T) {
+	client, server := slowly(t, func(*Config) {})
+	all := resp.AppendCommand(resp.AppendCommand(nil, "SUBSCRIBE", "a"), "STRLEN", "k")
+	all = resp.AppendCommand(all, "APPEND", "k", "x")
+	write(t, client, string(all))
+	server.next()
+	server.say("*3\r\n", "$9\r\nsubscribe\r\n", "$1\r\na\r\n", ":1\r\n")
+	for _, want := range []string{"STRLEN", "APPEND"} {
+		if got := server.next(); got[0] != want {
+			t.Errorf("a subscriber's %s was sent as %.40q", want, got)
+		}
+		server.say("-ERR only (P|S)SUBSCRIBE\r\n")
+	}
+}
