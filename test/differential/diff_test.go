@@ -26,6 +26,7 @@ type mode struct {
 	gateways []testenv.GatewayConfig // the connections of a stream take them in turn
 	after    []testenv.GatewayConfig // a second stream on the same data goes through these
 	atLeast  float64                 // share of values that must be sealed
+	pieces   bool                    // what the gateways read comes in pieces of any length
 }
 
 const manyRules = `
@@ -49,6 +50,7 @@ func modes() []mode {
 		{name: "force", gateways: []testenv.GatewayConfig{force}, atLeast: 0.3},
 		{name: "off", gateways: []testenv.GatewayConfig{force}, after: []testenv.GatewayConfig{off}, atLeast: 0.1},
 		{name: "mixed", gateways: []testenv.GatewayConfig{force, off, rules}, atLeast: 0.1},
+		{name: "pieces", gateways: []testenv.GatewayConfig{rules, off, force}, atLeast: 0.1, pieces: true},
 	}
 }
 
@@ -80,7 +82,7 @@ type bench struct {
 	plains, upstreams []*testenv.RedisServer
 	tags              []string // of keys, for each connection; nil: it is no cluster
 	first, second     runner
-	twice             bool
+	twice, pieces     bool
 
 	census census
 	ended  map[documented]int
@@ -88,6 +90,7 @@ type bench struct {
 
 func newBench(t *testing.T, m mode) *bench {
 	b := &bench{plains: []*testenv.RedisServer{testenv.Redis(t)}, upstreams: []*testenv.RedisServer{testenv.Redis(t)}, twice: len(m.after) > 0, ended: map[documented]int{}}
+	b.pieces = m.pieces
 	b.first = b.runner(t, m.gateways)
 	if b.twice {
 		b.second = b.runner(t, m.after)
@@ -98,9 +101,15 @@ func newBench(t *testing.T, m mode) *bench {
 func (b *bench) runner(t *testing.T, configs []testenv.GatewayConfig) runner {
 	var r runner
 	var addrs []string
-	for _, cfg := range configs {
+	seed := testenv.Seed(t)
+	for i, cfg := range configs {
 		cfg.Upstream = b.upstreams[0].Addr
-		addrs = append(addrs, testenv.Gateway(t, cfg).Addr)
+		if !b.pieces {
+			addrs = append(addrs, testenv.Gateway(t, cfg).Addr)
+			continue
+		}
+		cfg.Upstream = inPieces(t, cfg.Upstream, seed+uint64(i)<<40)
+		addrs = append(addrs, inPieces(t, testenv.Gateway(t, cfg).Addr, seed+uint64(i)<<41))
 	}
 	for i := range connections {
 		r.plain.addrs[i] = b.plains[0].Addr

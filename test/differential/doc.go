@@ -10,6 +10,7 @@
 //	state_test.go     everything that is stored
 //	shrink_test.go    from a difference to a short list of commands
 //	diff_test.go      the modes
+//	pieces_test.go    bytes cut anywhere, on both sides of the gateways
 //	cluster_test.go   the same on two clusters
 //	conversation_test.go  pipelines in which replies could be mixed up
 //	lost_update_test.go  several clients at once, and a final state that can be checked

@@ -27,8 +27,10 @@ func (g *generator) command() {
 		g.sorting()
 	case p < 95:
 		g.keyspace()
-	case p < 98:
+	case p < 97:
 		g.collections()
+	case p < 99:
+		g.rest()
 	default:
 		g.odd()
 	}

@@ -50,6 +50,8 @@ func (v *values) size(limit int) int {
 		n = edges[v.r.IntN(len(edges))]
 	case p < 940:
 		n = 100 + v.r.IntN(4000)
+	case p < 960: // the header of the request is in the buffer, too
+		n = bufferBytes - 64 + v.r.IntN(80)
 	case p < 985:
 		n = 4000 + v.r.IntN(40_000)
 	case p < 997:
