@@ -28,8 +28,8 @@ func newConfigCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find what is wrong with a configuration file",
-		Long: `Find what is wrong with a configuration file: unknown keys, bad values, dictionaries and certificates that can't be read.
-CINCH_… variables count as they do for serve. Nothing is listened on or connected to.
+		Long: `Find what is wrong with a configuration file: unknown keys, bad values, dictionaries and certificates that can't be
+read. CINCH_… variables count as they do for serve. Nothing is listened on or connected to.
 
 Exit codes: 0 it is valid, 11 it is not.`,
 		Example: `  cinch config check cinch.yaml && systemctl reload cinch`,

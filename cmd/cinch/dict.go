@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,8 @@ func newDictCommand() *cobra.Command {
 A dictionary holds what values have in common, so that small ones compress too. It never changes, its number follows
 from its content, and it must be kept as long as any value that names it. It contains pieces of the values that it was
 trained from: its file is readable by its owner only.`,
+		Example: `  cinch dict train --out orders.dict orders.jsonl
+  cinch dict ls redis://127.0.0.1:6379`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newDictTrainCommand(), newDictShowCommand(), newDictListCommand(),
@@ -137,9 +140,9 @@ func newDictListCommand() *cobra.Command {
 		Short: "List dictionaries in files, in a directory's *.dict files, or in a store",
 		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
 
-Redis holds them as function libraries, or as keys of database 0 where it has no functions, Tarantool in a space. What is there under a
-dictionary's name and is none is listed with its problem. For those that gateways made (dictionary: auto) it says for
-which rule, when, and which share of the values' memory they saved when they were judged.
+Redis holds them as function libraries, or as keys of database 0 where it has no functions, Tarantool in a space. What
+is there under a dictionary's name and is none is listed with its problem. For those that gateways made (dictionary:
+auto) it says for which rule, when, and which share of the values' memory they saved when they were judged.
 
 --count scans the whole store for values that name each. A scan can miss what is renamed meanwhile.`,
 		Example: `  cinch dict ls /etc/cinch
@@ -175,6 +178,10 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 	if o.asJSON {
 		return writeJSON(o.out, all)
 	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(o.out, "no dictionaries in %s\n", strings.Join(names(o.from), ", "))
+		return err
+	}
 	columns := []string{"number", "bytes", "kind", "place", "source", "problem"}
 	stored := slices.ContainsFunc(o.from, holdsDicts)
 	if stored {
@@ -190,6 +197,15 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 	return ui.Table(o.out, columns, rows)
 }
 
+// names are the sources without credentials.
+func names(sources []string) []string {
+	all := make([]string, len(sources))
+	for i, s := range sources {
+		all[i] = redactURL(s)
+	}
+	return all
+}
+
 // storeColumns are state, rule, age, gain and values.
 func (i dictInfo) storeColumns(now time.Time) []string {
 	values := ""
@@ -200,7 +216,7 @@ func (i dictInfo) storeColumns(now time.Time) []string {
 }
 
 func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, error) {
-	if holdsDicts(source) {
+	if holdsDicts(source) || strings.Contains(source, "://") {
 		return o.listStore(ctx, source)
 	}
 	files := []string{source}

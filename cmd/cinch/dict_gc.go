@@ -38,11 +38,12 @@ func newDictCollectCommand() *cobra.Command {
 		Short: "Archive dictionaries of a store that no value names any more",
 		Long: `Archive dictionaries of a store that no value names any more.
 
-Without numbers these are the dictionaries that gateways have made and replaced since, and those of rules that no gateway
-has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster, of Tarantool all
-spaces that the user may read, so use an administrator; what no value names is retired, so that gateways stop naming it; it waits until the last of them must have heard of that, scans
-again, and moves the dictionary into the archive. Nothing is lost: a value that the scans missed still opens, as readers
-look into the archive too. "cinch dict import" takes a dictionary out again.
+Without numbers these are the dictionaries that gateways have made and replaced since, and those of rules that no
+gateway has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster,
+of Tarantool all spaces that the user may read, so use an administrator; what no value names is retired, so that
+gateways stop naming it; it waits until the last of them must have heard of that, scans again, and moves the
+dictionary into the archive. Nothing is lost: a value that the scans missed still opens, as readers look into the
+archive too. "cinch dict import" takes a dictionary out again.
 
 --forget erases archived dictionaries for good. A scan can't prove that nothing names one: it misses values that are
 renamed meanwhile, and sees no backups. Values that name an erased dictionary can NEVER be read again. Keep a file of it
@@ -57,8 +58,8 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 			return runDictCollect(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.wait, "wait", storeredis.DefaultWait, "how long gateways may take to hear that a dictionary is retired")
-	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "how long no gateway must have had a rule until what it left behind goes, too")
+	cmd.Flags().DurationVar(&o.wait, "wait", storeredis.DefaultWait, "`TIME` that gateways may take to hear that a dictionary is retired")
+	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "`TIME` that no gateway must have had a rule for until what it left behind goes, too")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and say what would be archived")
 	cmd.Flags().BoolVar(&o.forget, "forget", false, "erase archived dictionaries; give their numbers")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --forget: erase, instead of only saying what that means")
@@ -224,7 +225,7 @@ const forgetWarning = "erasing a dictionary can't be undone: values that still n
 // forgetAll erases what is archived and what no value names, as far as a scan can see.
 func (o dictCollectOptions) forgetAll(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
-		return nil, errors.New("--forget takes the numbers of archived dictionaries")
+		return nil, wrongUsage(errors.New("--forget takes the numbers of archived dictionaries"))
 	}
 	fmt.Fprintln(o.notes, "warning: "+forgetWarning)
 	if !o.yes {

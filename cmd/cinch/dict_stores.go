@@ -37,6 +37,9 @@ func openDictStore(ctx context.Context, rawURL string) (dictStore, error) {
 	if isTarantoolURL(rawURL) {
 		return openTarantoolDicts(ctx, rawURL)
 	}
+	if !isStoreURL(rawURL) {
+		return nil, noStore(rawURL)
+	}
 	return openRedisDicts(ctx, rawURL)
 }
 

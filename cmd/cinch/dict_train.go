@@ -89,7 +89,7 @@ type dictTraining struct {
 func runDictTrain(o dictTrainOptions) error {
 	st, candidates, err := o.parse()
 	if err != nil {
-		return err
+		return wrongUsage(err)
 	}
 	all, skipped, err := samples.Load(o.from)
 	if err != nil {
@@ -150,7 +150,7 @@ func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOpti
 		return st, nil, ui.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
 	}
 	if st, err = codec.ParseSetting(o.setting); err != nil {
-		return st, nil, err
+		return st, nil, ui.WithHint(fmt.Errorf("--setting: %w", err), "write zstd and a level, as in zstd-3")
 	}
 	if st.Codec != codec.Zstd || st.Dict != 0 {
 		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
@@ -165,10 +165,10 @@ func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOpti
 	}
 	var size config.Bytes
 	if err := size.UnmarshalText([]byte(o.size)); err != nil {
-		return st, nil, err
+		return st, nil, fmt.Errorf("--size: %w", err)
 	}
 	if size < minDictSize || size > codec.MaxDictLen {
-		return st, nil, fmt.Errorf("size %s: a dictionary has %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
+		return st, nil, fmt.Errorf("--size %s: a dictionary has %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
 	}
 	return st, oneSize(candidates, int(size)), nil
 }

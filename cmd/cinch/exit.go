@@ -6,6 +6,7 @@ import "errors"
 const (
 	exitOK          = 0
 	exitFailed      = 1
+	exitUsage       = 2   // the command line is wrong
 	exitSkipped     = 3   // finished, but some items were skipped
 	exitDifference  = 4   // verification found a difference, or damage
 	exitUnreachable = 10  // the upstream can't be reached

@@ -45,7 +45,7 @@ The stored value comes from a file, from standard input (-), or from a key of a 
 Dictionaries come from the files given with --dict, and from the store if there is one.
 
 Exit codes: 0 it opens or is a plain value, 4 it is damaged, 10 the store can't be reached, 12 its dictionary is
-missing, 1 anything else.`,
+missing, 2 the command line is wrong, 1 anything else.`,
 		Example: `  cinch inspect value.bin
   redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
   cinch inspect redis://127.0.0.1:6379/0 menu:7
@@ -96,7 +96,7 @@ func (o inspectOptions) read(ctx context.Context, dicts *dictSources) ([]byte, e
 		return o.readStore(ctx, dicts)
 	}
 	if o.key != "" || o.field != "" {
-		return nil, fmt.Errorf("a key or field needs a store: redis://…, rediss://… or unix://…, not %q", o.target)
+		return nil, noStore(o.target)
 	}
 	if o.target == "-" {
 		return readLimited(o.in, "standard input")
@@ -122,7 +122,7 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 
 func (o inspectOptions) readStore(ctx context.Context, dicts *dictSources) ([]byte, error) {
 	if o.key == "" {
-		return nil, errors.New("which key? cinch inspect URL KEY")
+		return nil, wrongUsage(ui.WithHint(errors.New("which key?"), "cinch inspect redis://host:6379 KEY"))
 	}
 	store, err := openStore(ctx, o.target)
 	if err != nil {

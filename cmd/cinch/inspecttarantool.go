@@ -15,7 +15,7 @@ import (
 // readTuple fetches a field of a tuple. Its server is left open in dicts, for its dictionaries.
 func (o inspectOptions) readTuple(ctx context.Context, dicts *dictSources) ([]byte, error) {
 	if o.space == "" || o.key == "" || o.field == "" {
-		return nil, ui.WithHint(errors.New("which field of which tuple?"), "cinch inspect tarantool://… --space docs --field body 7")
+		return nil, wrongUsage(ui.WithHint(errors.New("which field of which tuple?"), "cinch inspect tarantool://… --space docs --field body 7"))
 	}
 	key, err := tupleKey(o.key)
 	if err != nil {

@@ -28,36 +28,16 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	cmd, err := root.ExecuteC()
+	err := checkGroup(root, args)
 	if err == nil {
-		return exitOK
+		var cmd *cobra.Command
+		if cmd, err = root.ExecuteC(); err == nil {
+			return exitOK
+		}
+		err = explainUsage(cmd, err)
 	}
-	ui.PrintError(errs, withUsageHint(cmd, err))
+	ui.PrintError(errs, err)
 	return exitCode(err)
-}
-
-// withUsageHint helps when cobra did not understand the command line.
-func withUsageHint(cmd *cobra.Command, err error) error {
-	if rest, ok := strings.CutPrefix(err.Error(), `unknown command "`); ok {
-		word, _, _ := strings.Cut(rest, `"`)
-		if near := ui.Nearest(word, commandNames(cmd)); near != "" {
-			return ui.WithHint(err, "did you mean '%s %s'?", cmd.CommandPath(), near)
-		}
-	}
-	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "flag needs", "invalid argument", "accepts ", "requires at"} {
-		if strings.HasPrefix(err.Error(), start) {
-			return ui.WithHint(err, "see '%s --help'", cmd.CommandPath())
-		}
-	}
-	return err
-}
-
-func commandNames(cmd *cobra.Command) []string {
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	return names
 }
 
 func newRootCommand() *cobra.Command {
@@ -67,17 +47,20 @@ func newRootCommand() *cobra.Command {
 		Long: `Cinch is a compression layer for the data path. A gateway in front of a store seals values on their way in and opens
 them on their way out, by rules; applications and their clients stay as they are.
 
-Exit codes: 0 ok, 1 failed, 4 a stored value is damaged, 10 a store can't be reached, 11 configuration invalid,
-12 dictionary missing, 130 stopped by a second signal.`,
+Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 a stored value is damaged,
+10 a store can't be reached, 11 configuration invalid, 12 dictionary missing, 130 interrupted.`,
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch config check cinch.yaml`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
-		DisableSuggestions: true, // withUsageHint has its own
+		DisableSuggestions: true, // explainUsage has its own
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(unknownFlag)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 120 "))
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newPlanCommand(),
 		newServeCommand(),

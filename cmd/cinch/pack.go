@@ -45,14 +45,14 @@ more get zstd-3. With --to all of them have that setting, and sealed values are 
 
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 
-Exit codes: 0 done, 1 failed, 3 done but for what was listed, 4 an envelope did not open to its value, 10 the store
-can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 interrupted.`,
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 an envelope did not open
+to its value, 10 the store can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 interrupted.`,
 		Example: `  cinch pack redis://cache.internal --rule 'key=menu:*,setting=zstd-6' --dry-run
   cinch pack --config cinch.yaml --gateway cache --state pack.state --keys-per-second 5000
   cinch pack --config cinch.yaml --gateway cache --to zstd-9 --skip-idle-below 10m
   cinch pack redis+cluster://node1.internal,node2.internal
   cinch pack redis://cache.internal --worker 2/3 --json`,
-		Args: whereUsage,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.take(args); err != nil {
 				return err
@@ -64,7 +64,7 @@ can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 inte
 	o.whereOptions.flags(cmd)
 	o.walkOptions.flags(cmd, true)
 	f := cmd.Flags()
-	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,…`, where there is no configuration file (may be repeated, the first match decides)")
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,...`, where there is no configuration file (may be repeated, the first match decides)")
 	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
 	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values also where that saves nothing, if need be to plain")
 	f.BoolVar(&o.dryRun, "dry-run", false, "replace nothing, and estimate from a sample what would be saved")
@@ -77,7 +77,7 @@ can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 inte
 func runPack(ctx context.Context, o packOptions) error {
 	to, err := o.checkFlags()
 	if err != nil {
-		return err
+		return wrongUsage(err)
 	}
 	o.readOnly = o.dryRun
 	w, err := o.open(ctx)
@@ -103,10 +103,7 @@ func runPack(ctx context.Context, o packOptions) error {
 
 // packOptions are the options of a run over the nodes that there are now.
 func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Setting) (pack.Options, error) {
-	p, err := o.options(w)
-	if err != nil {
-		return p, err
-	}
+	p := o.options(w)
 	if err := o.publish(ctx, w, to); err != nil {
 		return p, err
 	}
@@ -127,6 +124,7 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
+	var err error
 	p.State, err = o.packState(w)
 	return p, err
 }
@@ -156,7 +154,7 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 
 func (o *packOptions) checkPolicy(w *where) error {
 	if w.tuples != nil && (o.idleBelow > 0 || o.freqAbove > 0) {
-		return errors.New("--skip-idle-below and --skip-freq-above are for Redis: Tarantool does not count the use of tuples")
+		return wrongUsage(errors.New("--skip-idle-below and --skip-freq-above are for Redis: Tarantool does not count the use of tuples"))
 	}
 	if w.policy.Off {
 		return ui.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")

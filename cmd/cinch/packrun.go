@@ -40,7 +40,10 @@ type walkOptions struct {
 
 	out, errs io.Writer
 	signals   <-chan os.Signal
-	stop      <-chan struct{} // of the run: closed by the first signal
+
+	part, parts    int             // worker
+	bytesPerSecond float64         // bytes
+	stop           <-chan struct{} // of the run: closed by the first signal
 }
 
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
@@ -65,39 +68,43 @@ func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	return func() { signal.Stop(signals) }
 }
 
-// check refuses what would be taken for the default, or for no limit.
+// check reads the flags, and refuses what would be taken for the default, or for no limit.
 func (o *walkOptions) check() error {
 	for flag, negative := range map[string]bool{
 		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,
 	} {
 		if negative {
-			return ui.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default")
+			return wrongUsage(ui.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default"))
 		}
+	}
+	if o.bytes != "" {
+		var size config.Bytes
+		if err := size.UnmarshalText([]byte(o.bytes)); err != nil {
+			return wrongUsage(fmt.Errorf("--bytes-per-second: %w", err))
+		}
+		o.bytesPerSecond = float64(size)
+	}
+	return wrongUsage(o.checkWorker())
+}
+
+func (o *walkOptions) checkWorker() error {
+	k, n, ok := strings.Cut(o.worker, "/")
+	var err, err2 error
+	o.part, err = strconv.Atoi(k)
+	o.parts, err2 = strconv.Atoi(n)
+	if !ok || err != nil || err2 != nil || o.part < 1 || o.part > o.parts {
+		return ui.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
 	}
 	return nil
 }
 
 // options are the run's, without what only one of the commands has.
-func (o *walkOptions) options(w *where) (pack.Options, error) {
-	p := pack.Options{
-		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec,
+func (o *walkOptions) options(w *where) pack.Options {
+	return pack.Options{
+		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
+		Worker: o.part, Workers: o.parts,
 		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.unavailable, Stop: o.stop,
 	}
-	k, n, ok := strings.Cut(o.worker, "/")
-	var err, err2 error
-	p.Worker, err = strconv.Atoi(k)
-	p.Workers, err2 = strconv.Atoi(n)
-	if !ok || err != nil || err2 != nil || p.Worker < 1 || p.Worker > p.Workers {
-		return p, ui.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
-	}
-	if o.bytes != "" {
-		var size config.Bytes
-		if err := size.UnmarshalText([]byte(o.bytes)); err != nil {
-			return p, fmt.Errorf("--bytes-per-second: %w", err)
-		}
-		p.BytesPerSecond = float64(size)
-	}
-	return p, nil
 }
 
 // state opens the state file, if there is to be one.

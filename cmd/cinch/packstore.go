@@ -55,9 +55,6 @@ func (o *whereOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.zstd, "zstd", "", "`NAME` of the implementation: libzstd, go or auto (default auto)")
 }
 
-// whereUsage is what Args of the commands is.
-func whereUsage(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, args) }
-
 // take reads URL and environment.
 func (o *whereOptions) take(args []string) error {
 	if len(args) == 1 {
@@ -66,11 +63,19 @@ func (o *whereOptions) take(args []string) error {
 	if o.configFile == "" && o.url == "" {
 		o.configFile = os.Getenv(configVariable)
 	}
+	if err := o.checkStore(); err != nil {
+		return wrongUsage(err)
+	}
+	return wrongUsage(o.takeDB())
+}
+
+// checkStore refuses what names no store, or two.
+func (o *whereOptions) checkStore() error {
 	switch {
 	case o.url == "" && o.configFile == "":
 		return ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE")
 	case o.url != "" && !isStoreURL(o.url) && !isTarantoolURL(o.url):
-		return ui.WithHint(fmt.Errorf("%q is no store", o.url), "write redis://host:6379, rediss://…, unix:///path, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name or tarantool://host:3301")
+		return noStore(o.url)
 	case isTarantoolURL(o.url) && len(o.dbs) > 0:
 		return ui.WithHint(errors.New("--db is for Redis"), "choose spaces by rules: --rule 'space=docs,field=body,setting=zstd-3'")
 	case o.gateway != "" && o.configFile == "":
@@ -78,7 +83,7 @@ func (o *whereOptions) take(args []string) error {
 	case len(o.rules) > 0 && o.configFile != "":
 		return ui.WithHint(errors.New("--rule is for a store that no configuration file describes"), "leave out --rule or --config")
 	}
-	return o.takeDB()
+	return nil
 }
 
 // takeDB moves a database from the URL, where it is usual, to --db.

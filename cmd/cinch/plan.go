@@ -75,15 +75,15 @@ it, measure every codec, level and trained dictionary on each group with the cod
 the result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
 
 Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
-tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no more than --share of a
-server's time, and remembers numbers, no values.
+tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no
+more than --share of a server's time, and remembers numbers, no values.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
 --disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic.
 
 docs/PLAN.md says how figures come about and what they don't tell.
 
-Exit codes: 0 ok, 1 failed, 10 the source can't be reached, 130 interrupted.`,
+Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be reached, 130 interrupted.`,
 		Example: `  cinch plan ./exports orders.jsonl
   cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
   cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json
@@ -115,7 +115,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
 	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: thirteen usual ones)")
-	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `files` beside the configuration, auto for ones that gateways train, or none")
+	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` holds them: files beside the configuration, auto for ones that gateways train, or none")
 	f.StringVar(&o.minimize, "minimize", "cost", "`WHAT` is to be small: cost, latency or bytes")
 	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
@@ -141,16 +141,19 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 func runPlan(ctx context.Context, o planOptions) error {
 	switch {
 	case o.bill != "" && (o.disk.filesystem != "" || len(o.from) > 0):
-		return errors.New("--bill takes no source and no --disk")
+		return wrongUsage(errors.New("--bill takes no source and no --disk"))
 	case o.bill != "":
 		return runBill(ctx, o)
 	case len(o.from) == 0:
-		return ui.WithHint(errors.New("which source?"), "give files, a directory, redis://host or http://host:9470; or --bill FILE")
+		return wrongUsage(ui.WithHint(errors.New("which source?"), "give files, a directory, redis://host or http://host:9470; or --bill FILE"))
 	case o.disk.filesystem != "":
 		return runDisk(ctx, o)
 	}
 	p, limits, err := o.parse()
 	if err != nil {
+		return wrongUsage(err)
+	}
+	if p.Prices, err = o.priceTable(); err != nil {
 		return err
 	}
 	progress := ui.NewProgress(o.errs)
@@ -205,9 +208,6 @@ type planLimits struct {
 }
 
 func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
-	if p.Prices, err = o.priceTable(); err != nil {
-		return p, l, err
-	}
 	var bytes config.Bytes
 	if err := bytes.UnmarshalText([]byte(o.maxBytes)); err != nil {
 		return p, l, fmt.Errorf("--max-bytes: %w", err)
@@ -308,7 +308,7 @@ func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	for _, from := range o.from {
 		if strings.Contains(from, "://") && len(o.from) > 1 {
-			return nil, ui.WithHint(errors.New("a server is planned by itself"), "name one server, or any number of files and directories")
+			return nil, wrongUsage(ui.WithHint(errors.New("a server is planned by itself"), "name one server, or any number of files and directories"))
 		}
 	}
 	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
@@ -319,7 +319,7 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 	case isMongoURL(o.from[0]):
 		return o.collectMongo(ctx, p, l)
 	case found:
-		return nil, ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page")
+		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
 	var err error

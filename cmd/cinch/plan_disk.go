@@ -26,7 +26,7 @@ type diskOptions struct {
 }
 
 func (o *diskOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.filesystem, "disk", "", "compute what `zfs` or btrfs would store of a directory")
+	f.StringVar(&o.filesystem, "disk", "", "compute what the filesystem `FS`, zfs or btrfs, would store of a directory")
 	f.StringSliceVar(&o.compression, "compression", nil, "with --disk: `LIST` of settings, as in lz4,zstd-3 or zstd:1,zlib:3 (default: usual ones)")
 	f.StringSliceVar(&o.recordsize, "recordsize", []string{"8KiB", "16KiB", "64KiB", "128KiB"}, "with --disk zfs: `LIST` of record sizes")
 	f.IntVar(&o.ashift, "ashift", 12, "with --disk zfs: sectors of 2^`N` bytes")
@@ -37,22 +37,9 @@ func (o *diskOptions) flags(f *pflag.FlagSet) {
 }
 
 func runDisk(ctx context.Context, o planOptions) error {
-	if len(o.from) != 1 {
-		return ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
-	}
-	if o.write != "" {
-		return ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; --html and --json are there")
-	}
-	if o.disk.sample < 0 {
-		return errors.New("--sample can't be negative")
-	}
-	runs, err := o.disk.runs()
+	runs, perDay, err := o.parseDisk()
 	if err != nil {
-		return err
-	}
-	perDay, err := o.disk.perDay()
-	if err != nil {
-		return err
+		return wrongUsage(err)
 	}
 	progress := ui.NewProgress(o.errs)
 	defer progress.Clear()
@@ -69,9 +56,9 @@ func runDisk(ctx context.Context, o planOptions) error {
 		case errors.Is(err, disk.ErrEmpty):
 			return ui.WithHint(err, "there are no files with anything in them; symbolic links below are not followed: give their targets")
 		case errors.Is(err, disk.ErrLayout):
-			return ui.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that")
+			return wrongUsage(ui.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that"))
 		case errors.Is(err, disk.ErrSetting):
-			return ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off")
+			return wrongUsage(ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off"))
 		case err != nil:
 			return err
 		}
@@ -87,6 +74,23 @@ func runDisk(ctx context.Context, o planOptions) error {
 		return writeJSON(o.out, r)
 	}
 	return r.print(o.out)
+}
+
+func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err error) {
+	if len(o.from) != 1 {
+		return nil, 0, ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
+	}
+	if o.write != "" {
+		return nil, 0, ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; --html and --json are there")
+	}
+	if o.disk.sample < 0 {
+		return nil, 0, errors.New("--sample can't be negative")
+	}
+	if runs, err = o.disk.runs(); err != nil {
+		return nil, 0, err
+	}
+	perDay, err = o.disk.perDay()
+	return runs, perDay, err
 }
 
 // runs are the settings, one run for each recordsize.

@@ -19,7 +19,7 @@ func isMongoURL(s string) bool {
 func (o *planOptions) collectMongo(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	switch {
 	case len(o.dbs) > 0:
-		return nil, ui.WithHint(errors.New("--db is for Redis"), "choose namespaces with --match 'shop.*'")
+		return nil, wrongUsage(ui.WithHint(errors.New("--db is for Redis"), "choose namespaces with --match 'shop.*'"))
 	case len(o.candidates) > 0:
 		return nil, ui.WithHint(errors.New("--candidates is for values"), "MongoDB's messages have snappy, zstd and zlib, and what two gateways agree on; all are measured")
 	case o.batch < 0:
@@ -51,7 +51,7 @@ func mongoFailure(name string, err error) error {
 	case errors.Is(err, plan.ErrEmpty):
 		return ui.WithHint(err, "name the database in the URL, mongodb://host/shop, and give the user the role read on it")
 	case errors.Is(err, storemongo.ErrURL):
-		return ui.WithHint(err, "write mongodb://user:password@host:27017/?authSource=admin")
+		return wrongUsage(ui.WithHint(err, "write mongodb://user:password@host:27017/?authSource=admin"))
 	case errors.Is(err, storemongo.ErrLogin):
 		return ui.WithHint(err, "put user and password into the URL, and where the user is kept: mongodb://user:password@host/?authSource=admin")
 	case errors.Is(err, storemongo.ErrDenied):

@@ -13,7 +13,7 @@ import (
 // collectTarantool samples the spaces of a Tarantool server.
 func (o *planOptions) collectTarantool(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	if len(o.dbs) > 0 {
-		return nil, ui.WithHint(errors.New("--db is for Redis"), "choose spaces with --match")
+		return nil, wrongUsage(ui.WithHint(errors.New("--db is for Redis"), "choose spaces with --match"))
 	}
 	conn, name, err := connectTarantool(ctx, o.from[0])
 	if err != nil {

@@ -3,9 +3,11 @@ package main
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 )
 
 func TestMain(m *testing.M) {
@@ -29,6 +31,20 @@ func TestScripts(t *testing.T) {
 			"exitcode": exitCodeIs, "orders": writeOrders, "noise": writeNoise,
 		},
 	})
+}
+
+// TestExamples: every command explains itself, with an example.
+func TestExamples(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(cmd *cobra.Command) {
+		if cmd.Short == "" || !strings.Contains(cmd.Example, "  cinch") || strings.HasPrefix(cmd.Example, "\n") {
+			t.Errorf("%s: no short text, or no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	look(newRootCommand())
 }
 
 // exitCodeIs runs a command that must end with the given code: exitcode 12 cinch inspect …

@@ -42,6 +42,12 @@ func isStoreURL(s string) bool {
 	return isSeveral(s)
 }
 
+// noStore says what the URL of a store looks like.
+func noStore(rawURL string) error {
+	return wrongUsage(ui.WithHint(fmt.Errorf("%q is no store", redactURL(rawURL)),
+		"write redis://host:6379, rediss://…, unix:///path, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name or tarantool://host:3301"))
+}
+
 // openStore connects to the store at the URL.
 func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	name := redactURL(rawURL)

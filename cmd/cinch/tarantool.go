@@ -74,16 +74,19 @@ Dictionaries hold pieces of values: only users (or roles) named with --user may 
 }
 
 func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
+	if o.lua && o.url != "" {
+		return wrongUsage(ui.WithHint(errors.New("--lua takes no URL"), "it prints the module, for a file in the server's package.path"))
+	}
 	if o.lua {
 		_, err := io.WriteString(o.out, storetarantool.Module)
 		return err
 	}
 	if o.url == "" {
-		return ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301")
+		return wrongUsage(ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301"))
 	}
 	if !isTarantoolURL(o.url) {
-		err := errors.New("that is no URL of a Tarantool server") // not shown: it may hold a password
-		return withCode(exitConfig, ui.WithHint(err, "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301"))
+		err := fmt.Errorf("%q is no URL of a Tarantool server", redactURL(o.url))
+		return wrongUsage(ui.WithHint(err, "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301"))
 	}
 	c, name, err := connectTarantool(ctx, o.url)
 	if err != nil {

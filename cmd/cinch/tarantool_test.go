@@ -36,7 +36,7 @@ func TestTarantoolFromInitToUnpack(t *testing.T) {
 		return out
 	}
 	step(exitFailed, "cinch tarantool init", "pack", url)
-	step(exitConfig, "begins with tarantool://", "tarantool", "init", "redis://"+server.Addr)
+	step(exitUsage, "begins with tarantool://", "tarantool", "init", "redis://"+server.Addr)
 	step(exitFailed, "box.schema.user.create('nobody'", "tarantool", "init", url, "--user", "nobody")
 	step(exitOK, "would have created function cinch_replace", "tarantool", "init", url, "--dry-run")
 	step(exitOK, "created function cinch_replace", "tarantool", "init", url)

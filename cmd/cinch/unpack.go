@@ -37,12 +37,12 @@ sample, and refuses when the server's maxmemory (or else the machine's memory) w
 What can't go back is listed: values that begin with the magic themselves (they must stay wrapped, or they would be
 taken for damaged), damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
 
-Exit codes: 0 done, 1 failed (no room, say), 3 done but for what was listed, 10 the store can't be reached,
-11 configuration invalid, 130 interrupted.`,
+Exit codes: 0 done, 1 failed (no room, say), 2 the command line is wrong, 3 done but for what was listed, 10 the store
+can't be reached, 11 configuration invalid, 130 interrupted.`,
 		Example: `  cinch unpack redis://cache.internal && cinch verify redis://cache.internal
   cinch unpack --config cinch.yaml --gateway cache --state unpack.state --max-latency 5ms
   cinch unpack redis://cache.internal --key 'menu:*'`,
-		Args: whereUsage,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.take(args); err != nil {
 				return err
@@ -82,10 +82,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 
 // unpackOptions are the options of a run over the nodes that there are now.
 func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Options, error) {
-	p, err := o.options(w)
-	if err != nil {
-		return p, err
-	}
+	p := o.options(w)
 	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
@@ -97,6 +94,7 @@ func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Optio
 		}
 		p.Room = true
 	}
+	var err error
 	p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.dbs)))
 	return p, err
 }

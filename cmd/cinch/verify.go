@@ -29,11 +29,12 @@ func newVerifyCommand() *cobra.Command {
 With --before, to be used before rules are first enabled, list the values that begin with the magic: a gateway would
 take them for envelopes. Write those again through a gateway (with enabled: false), which wraps them.
 
-Exit codes: 0 everything opens, 1 failed, 4 something is damaged (with --before: begins with the magic) or could not
-be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 the store can't be reached, 11 configuration invalid, 130 interrupted.`,
+Exit codes: 0 everything opens, 1 failed, 2 the command line is wrong, 4 something is damaged (with --before: begins
+with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 the
+store can't be reached, 11 configuration invalid, 130 interrupted.`,
 		Example: `  cinch verify --before redis://cache.internal
   cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json`,
-		Args: whereUsage,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.take(args); err != nil {
 				return err
@@ -59,11 +60,11 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	}
 	defer w.close()
 	report, err := o.run(ctx, w, func() (pack.Options, error) {
-		p, err := o.options(w)
+		p := o.options(w)
 		p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
 		p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 		p.DryRun = true
-		return p, err
+		return p, nil
 	})
 	if report == nil {
 		return err

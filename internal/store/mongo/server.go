@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
 // Errors that callers decide on.
@@ -114,7 +115,25 @@ func classify(err error) error {
 	case errors.As(err, &answer):
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return fmt.Errorf("%w: %w", ErrUnreachable, reason(err))
+}
+
+// reason is what kept the driver from each server, without the rest of what it knows about them.
+func reason(err error) error {
+	var selection topology.ServerSelectionError
+	if !errors.As(err, &selection) {
+		return err
+	}
+	var all []error
+	for _, s := range selection.Desc.Servers {
+		if s.LastError != nil {
+			all = append(all, fmt.Errorf("%s: %w", s.Addr, s.LastError))
+		}
+	}
+	if len(all) == 0 {
+		return err
+	}
+	return errors.Join(all...)
 }
 
 // Collection is one that the user may see.

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// wrongUsage marks an error of the command line itself. A code that it has already stays.
+func wrongUsage(err error) error {
+	var e *exitError
+	if errors.As(err, &e) {
+		return err
+	}
+	return withCode(exitUsage, err)
+}
+
+// explainUsage says what to do when cobra did not understand the command line. Other
+// errors stay as they are.
+func explainUsage(cmd *cobra.Command, err error) error {
+	var done *exitError
+	text := err.Error()
+	switch {
+	case errors.As(err, &done):
+		return err
+	case strings.HasPrefix(text, "unknown command") && cmd.HasSubCommands():
+		return unknownCommand(cmd, quoted(text))
+	case strings.HasPrefix(text, "unknown command"): // cobra's word for any argument where none is taken
+		err = fmt.Errorf("%q: %s takes no arguments", quoted(text), cmd.CommandPath())
+	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires at"):
+		return wrongUsage(ui.WithHint(err, "write '%s'; see '%s --help'", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath()))
+	case strings.HasPrefix(text, "required flag"), strings.HasPrefix(text, "if any flags in the group"):
+	default:
+		return err
+	}
+	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
+}
+
+// quoted is the first part of text in quotes.
+func quoted(text string) string {
+	_, rest, _ := strings.Cut(text, `"`)
+	word, _, _ := strings.Cut(rest, `"`)
+	return word
+}
+
+func unknownCommand(parent *cobra.Command, word string) error {
+	err := fmt.Errorf("unknown command %q for %q", word, parent.CommandPath())
+	if near := ui.Nearest(word, commandNames(parent)); near != "" {
+		return wrongUsage(ui.WithHint(err, "did you mean '%s %s'?", parent.CommandPath(), near))
+	}
+	return wrongUsage(ui.WithHint(err, "see '%s --help'", parent.CommandPath()))
+}
+
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
+}
+
+// unknownFlag is what cobra calls for a flag that it can't read.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
+}
+
+// checkGroup refuses 'cinch dict foo', for which cobra prints the help of 'cinch dict' and
+// succeeds: it looks at arguments of commands that run only.
+func checkGroup(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd.Runnable() {
+		return nil // cobra says it
+	}
+	for _, word := range rest {
+		if !strings.HasPrefix(word, "-") && word != "help" {
+			return unknownCommand(cmd, word)
+		}
+	}
+	return nil
+}
+
+// newHelpCommand replaces cobra's, which succeeds for topics that there are none of.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Explain a command",
+		Example: "  cinch help dict train",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return unknownCommand(about, rest[0])
+			}
+			if err := checkGroup(cmd.Root(), args); err != nil {
+				return err
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
