@@ -43,6 +43,7 @@ type call struct {
 	trailers []string // that a request which is no gRPC call has announced
 
 	headersSent bool
+	long        bool          // the first message is too long to be sent again
 	spent       time.Duration // by the gateway itself
 
 	mu   sync.Mutex
@@ -150,7 +151,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	a := &attempt{hop: h, cancel: cancel}
 	out := upstreamRequest(ctx, c.r, c.g.pool.scheme())
 	if c.grpc {
-		a.plan, a.trial = c.terms.request(h.knows)
+		a.plan, a.trial = c.terms.request(h.knows, c.long)
 		c.terms.ask(out.Header, a.plan)
 		a.has = c.terms.askPair(out.Header, h.knows)
 	}
@@ -203,6 +204,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 			return c.tape.room()
 		}
 	}
+	w.surely = a.plan.unsure && a.plan.to != a.plan.from && !c.long
 	return &requestBody{src: w, tape: from, rewriter: w}
 }
 
@@ -229,6 +231,9 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	switch {
 	case a == nil || c.r.Context().Err() != nil:
 		return false
+	case errors.Is(err, errLong):
+		c.long = true
+		return true
 	case err != nil:
 		if !notSeen(err) {
 			return false

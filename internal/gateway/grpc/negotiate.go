@@ -48,9 +48,10 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 }
 
 // request plans the client's messages for a server of which k is known. With trial the
-// server may turn out not to read them: such a call must be able to start again.
-func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
-	to, trial, byRule := n.requestEncoding(k)
+// server may turn out not to read them: such a call must be able to start again. A long one
+// is not, so it takes only what the server is known to read.
+func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
+	to, trial, byRule := n.requestEncoding(k, long)
 	p = planFor(n.from, to, n.requests)
 	p.unsure = trial || byRule && to != pairEncoding && k.reads(to) != yes
 	p.marked = n.original != ""
@@ -67,18 +68,18 @@ func (n *negotiation) request(k *knowledge) (p plan, trial bool) {
 }
 
 // requestEncoding also tells whether a rule has decided.
-func (n *negotiation) requestEncoding(k *knowledge) (to string, trial, byRule bool) {
+func (n *negotiation) requestEncoding(k *knowledge, long bool) (to string, trial, byRule bool) {
 	if n.from != "" && !canOpen(n.from) && !n.pair.opens(n.from) {
 		return n.from, false, false
 	}
 	for _, r := range n.requests {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
-		case answer == yes, answer == presumed:
+		case answer == yes, answer == presumed && !long:
 			return toPartner(r, k), false, true
 		case answer == unknown && want == n.from:
 			return want, false, true
-		case answer == unknown && k.beginTrial():
+		case answer == unknown && !long && k.beginTrial():
 			return want, true, true
 		}
 	}

@@ -68,16 +68,14 @@ func alternating(t *testing.T, servers ...string) string {
 	return l.Addr().String()
 }
 
-// Behind one name there may be servers that read an encoding and others that don't: what the
-// first ones taught costs no call on the others, long messages included.
-func TestServersDiffer(t *testing.T) {
-	seen := &recorder{}
-	reads := startServer(t, echo, grpc.StatsHandler(seen))
-	refused := new(atomic.Int64)
-	old := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
+// startOld starts an echo that does not read zstd, and takes its time to say so.
+func startOld(t *testing.T) (addr string, refused *atomic.Int64) {
+	refused = new(atomic.Int64)
+	return startRaw(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		if r.Header.Get("Grpc-Encoding") == "zstd" {
 			refused.Add(1)
+			_, _ = io.CopyN(io.Discard, r.Body, 2<<20)
 			w.Header().Set("Grpc-Status", "12")
 			w.Header().Set("Grpc-Message", `Decompressor is not installed for grpc-encoding "zstd"`)
 			return
@@ -85,7 +83,50 @@ func TestServersDiffer(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(body)
 		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
-	})
+	}), refused
+}
+
+// A call that is too long to be sent again does not find out what a server reads.
+func TestLongTrial(t *testing.T) {
+	old, refused := startOld(t)
+	g := startGateway(t, "grpc://"+old, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
+	c := connect(t, g.addr)
+	for range 3 {
+		mustEcho(t, c, payload(3<<20))
+	}
+	before := refused.Load()
+	mustEcho(t, c, payload(1000))
+	if refused.Load() != before+1 {
+		t.Error("a short call did not find out")
+	}
+	mustEcho(t, c, payload(3<<20))
+	if refused.Load() != before+1 {
+		t.Error("a server that is known to refuse was asked again")
+	}
+}
+
+// waitForConns waits until the gateway has so many connections to the upstream.
+func waitForConns(t *testing.T, g rig, n int) {
+	t.Helper()
+	for range 2000 {
+		g.pool.mu.Lock()
+		conns := len(g.pool.hops)
+		g.pool.mu.Unlock()
+		if conns >= n {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("there are no %d connections", n)
+}
+
+// Behind one name there may be servers that read an encoding and others that don't: what the
+// first ones taught costs no call on the others, long messages included.
+func TestServersDiffer(t *testing.T) {
+	seen := &recorder{}
+	reads := startServer(t, echo, grpc.StatsHandler(seen))
+	old, refused := startOld(t)
 	for _, n := range []int{1000, 3 << 20} {
 		g := startGateway(t, "grpc://"+alternating(t, reads, old), func(c *Config) { c.UpstreamConns = 2 })
 		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
@@ -98,6 +139,8 @@ func TestServersDiffer(t *testing.T) {
 			exchange(t, s)
 			held = append(held, s)
 		}
+		mustEcho(t, c, payload(1000)) // opens the second connection
+		waitForConns(t, g, 2)
 		for range 5 {
 			mustEcho(t, c, payload(n))
 		}

@@ -20,6 +20,9 @@ var (
 	errTooLarge = errors.New("a compressed message is larger than max_open")
 	errCorrupt  = errors.New("a message can't be decompressed")
 	errFormat   = errors.New("the messages can't be told apart")
+
+	// errLong ends an attempt before its first message.
+	errLong = errors.New("the first message is too long to be sent again if the server refuses its encoding")
 )
 
 // plan is what becomes of the messages of one direction of a call.
@@ -74,6 +77,10 @@ type rewriter struct {
 
 	// plainOver: longer messages are not compressed, because they could not be sent again.
 	plainOver func() int
+
+	// surely: the server may refuse the call, and has not begun with it, so one whose first message is
+	// longer than that begins again with an encoding that it does read.
+	surely bool
 
 	// setDeadline is for reading src; nil where its sender is trusted.
 	setDeadline func(time.Time)
@@ -157,6 +164,9 @@ func (w *rewriter) next() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
+	if room := w.roomToRepeat(); w.surely && !w.given && room > 0 && int(h.Len) > room {
+		return errLong
+	}
 	switch {
 	case h.Compressed && w.plan.from == w.plan.to && w.plan.from != pairEncoding:
 		return w.passCompressed(h)
@@ -168,6 +178,14 @@ func (w *rewriter) next() error {
 		return w.passPlain(h)
 	}
 	return w.compress(rule, int(h.Len))
+}
+
+// roomToRepeat is how much longer a request may be that can still be sent again; 0: it can't be.
+func (w *rewriter) roomToRepeat() int {
+	if w.plainOver == nil {
+		return 0
+	}
+	return w.plainOver()
 }
 
 // parse reads the header of the message at hand.
