@@ -2,21 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -145,69 +139,4 @@ func describeMatch(r *policy.Rule) string {
 	}
 	parts = append(parts, r.Types.String())
 	return strings.Join(append(parts, describeSizes(r.MinSize, r.MaxSize)...), " · ")
-}
-
-// probeInterval is how old an answer about the upstreams may be. Whoever asks,
-// and however often, costs them no more than a connection in this time.
-const probeInterval = 2 * time.Second
-
-// probes remembers whether the upstreams could be reached.
-type probes struct {
-	mu   sync.Mutex
-	at   time.Time
-	last error
-}
-
-var errDraining = errors.New("draining")
-
-// ready reports whether clients would be served: we are not draining, and each
-// upstream takes connections.
-func (p *process) ready() error {
-	if p.draining.Load() {
-		return errDraining
-	}
-	p.probes.mu.Lock()
-	defer p.probes.mu.Unlock()
-	if time.Since(p.probes.at) < probeInterval {
-		return p.probes.last
-	}
-	p.probes.last = p.probe()
-	p.probes.at = time.Now()
-	return p.probes.last
-}
-
-// probe connects to all upstreams at a time.
-func (p *process) probe() error {
-	errs := make([]error, len(p.gateways))
-	var all sync.WaitGroup
-	for i, r := range p.gateways {
-		all.Go(func() {
-			if err := r.reach(); err != nil {
-				errs[i] = fmt.Errorf("gateway %s: %w", r.name, err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// reach connects to the upstream; of several servers one has to answer.
-func (r *running) reach() (err error) {
-	for _, up := range append([]gateway.Upstream{r.upstream}, r.others...) {
-		up.Stats, up.Timeout = nil, time.Second // not a client's traffic
-		var c net.Conn
-		if c, err = up.Dial(context.Background()); err == nil {
-			_ = c.Close()
-			return nil
-		}
-	}
-	return err
-}
-
-// warnUnreachable tells early what clients would find out. It is no reason not
-// to start: the store may come up after us.
-func (p *process) warnUnreachable() {
-	if err := p.probe(); err != nil {
-		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)
-	}
 }

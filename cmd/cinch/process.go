@@ -372,15 +372,18 @@ func (p *process) run(signals <-chan os.Signal) error {
 }
 
 // drain ends all gateways, by force when the time is up or another signal
-// comes. The admin page stays until they have ended.
+// comes. The admin page stays until they have ended: whoever asks it learns, during a delay too, that
+// clients should go elsewhere.
 func (p *process) drain(sig os.Signal, signals <-chan os.Signal) error {
 	p.draining.Store(true)
 	timeout := time.Duration(p.started.DrainTimeout)
-	p.log.Info("draining; another signal stops at once", "signal", sig.String(), "timeout", timeout)
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	delay := time.Duration(p.started.DrainDelay)
+	p.log.Info("draining; another signal stops at once", "signal", sig.String(), "delay", delay, "timeout", timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), delay+timeout)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
+		time.Sleep(delay)
 		p.shutdown(ctx)
 		close(done)
 	}()

@@ -55,6 +55,7 @@ type redisKeeper struct {
 type keptDicts interface {
 	autodict.Store
 	Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error
+	Ready(number uint32) bool
 	Recheck(ctx context.Context) error
 	Run(ctx context.Context)
 }

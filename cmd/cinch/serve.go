@@ -56,9 +56,10 @@ To Tarantool, fields of tuples are sealed by the rules and whatever is sealed is
 To gRPC and MongoDB, messages are compressed on the way, as far as the next hop reads it.
 A pair of --tunnel and --tunnel-exit carries any TCP protocol, compressed between the two: see docs/TUNNEL.md.
 
-Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on 127.0.0.1:6380.
-Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values, zstd-3, which --rule
-replaces; gRPC messages, zstd; MongoDB messages, zstd-3. Tarantool's are all fields that nothing in the server computes on, zstd-3.
+Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on
+127.0.0.1:6380. Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values,
+zstd-3, which --rule replaces; gRPC messages, zstd; MongoDB messages, zstd-3. Tarantool's are all fields that nothing
+in the server computes on, zstd-3.
 
 The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
 drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
@@ -97,7 +98,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.StringArrayVar(&o.tunnel, "tunnel", nil, "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit (may be repeated); variable "+tunnelVariable)
 	f.StringArrayVar(&o.tunnelExit, "tunnel-exit", nil, "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there (may be repeated); variable "+tunnelExitVariable)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
-	f.StringArrayVar(&o.rules, "rule", nil, "a rule for the gateways of flags and the embedded store, `KEY=VALUE,…` with the keys of a rule in the file (may be repeated, the first match decides)")
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule for the gateways of flags and the embedded store, `KEY=VALUE,...` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
 		f.String(flag.name, "", flag.usage)
 	}
@@ -114,6 +115,7 @@ var overrideFlags = []struct{ name, key, usage string }{
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
 	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
 	{"zstd", "zstd", "`NAME` of the implementation: libzstd, go or auto (default auto)"},
+	{"drain-delay", "drain_delay", "`TIME` for which clients are still taken at the end, while /readyz says no (default 0s)"},
 	{"drain-timeout", "drain_timeout", "`TIME` to wait for connections at the end (default 30s)"},
 }
 

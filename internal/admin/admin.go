@@ -42,11 +42,14 @@ type Options struct {
 	Metrics  *gateway.Metrics
 	Gatherer prometheus.Gatherer   // behind /metrics; nil: there is no /metrics
 	Describe func() Description    // called for each answer, from any goroutine
-	Ready    func() error          // nil result: ready; likewise
+	Ready    Readiness             // nil: always ready; likewise
 	Messages func() []GatewayKinds // behind /api/messages, one call at a time; nil: there is none
 	PProf    bool                  // serve /debug/pprof/
 	Log      *slog.Logger
 }
+
+// Readiness says whether clients are served (nil), and what is amiss all the same.
+type Readiness func() (notes []string, err error)
 
 // Server is the admin listener's HTTP server.
 type Server struct {
@@ -195,16 +198,21 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if err := s.ready(); err != nil {
+	notes, err := s.ready()
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
+	for _, note := range notes {
+		_, _ = w.Write([]byte("degraded: " + note + "\n"))
+	}
 }
 
-func (s *Server) ready() error {
+func (s *Server) ready() (notes []string, err error) {
 	if s.opts.Ready == nil {
-		return nil
+		return nil, nil
 	}
 	return s.opts.Ready()
 }

@@ -128,7 +128,7 @@ func TestUnknownPagesAreNotThePage(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func() error { return errors.New("draining") }
+	opts.Ready = func() ([]string, error) { return nil, errors.New("draining") }
 	s := New(opts)
 	if resp, body := get(t, s.Handler(), "GET", "/readyz"); resp.StatusCode != 503 || !strings.Contains(body, "draining") {
 		t.Errorf("readyz: %d %s", resp.StatusCode, body)
@@ -137,6 +137,20 @@ func TestReadiness(t *testing.T) {
 		t.Errorf("healthz: %d", resp.StatusCode)
 	}
 	if st := s.status(time.Now()); st.Ready || st.NotReady != "draining" {
+		t.Errorf("%+v", st)
+	}
+}
+
+// What is amiss keeps nobody away.
+func TestDegraded(t *testing.T) {
+	opts := sampleOptions(t)
+	opts.Ready = func() ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
+	s := New(opts)
+	resp, body := get(t, s.Handler(), "GET", "/readyz")
+	if want := "ok\ndegraded: gateway a: one\ndegraded: gateway b: <two>\n"; resp.StatusCode != 200 || body != want {
+		t.Errorf("readyz: %d %q", resp.StatusCode, body)
+	}
+	if st := s.status(time.Now()); !st.Ready || len(st.Degraded) != 2 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -185,7 +199,7 @@ func TestStatusIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := sampleOptions(t)
-	opts.Ready = func() error { return errors.New("draining") }
+	opts.Ready = func() ([]string, error) { return nil, errors.New("draining") }
 	_, body := get(t, New(opts).Handler(), "GET", "/api/status")
 	var v any
 	if err := json.Unmarshal([]byte(body), &v); err != nil {

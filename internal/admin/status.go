@@ -93,6 +93,7 @@ type Status struct {
 	UptimeSeconds float64      `json:"uptime_seconds"`
 	Ready         bool         `json:"ready"`
 	NotReady      string       `json:"not_ready,omitempty"` // the reason
+	Degraded      []string     `json:"degraded"`            // what is amiss, ready or not
 	Gateways      []Gateway    `json:"gateways"`
 	Budget        Budgets      `json:"budget"`
 	Codec         *CodecPool   `json:"codec,omitempty"`
@@ -150,13 +151,16 @@ func (s *Server) status(now time.Time) Status {
 		Version: m.Version, Revision: m.Revision,
 		StartedAt: s.started.UTC(), UptimeSeconds: now.Sub(s.started).Seconds(),
 		Ready:        true,
+		Degraded:     []string{},
 		Gateways:     []Gateway{},
 		Budget:       Budgets{budgetOf(m.Requests.Use()), budgetOf(m.Replies.Use())},
 		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
 	}
-	if err := s.ready(); err != nil {
+	notes, err := s.ready()
+	if err != nil {
 		st.Ready, st.NotReady = false, err.Error()
 	}
+	st.Degraded = append(st.Degraded, notes...)
 	if m.Codec != nil {
 		inFlight, limit := m.Codec()
 		st.Codec = &CodecPool{inFlight, limit}

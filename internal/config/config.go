@@ -32,6 +32,7 @@ type Config struct {
 	Log          Log          `yaml:"log"`
 	Memory       Memory       `yaml:"memory"`
 	Zstd         string       `yaml:"zstd"` // auto, libzstd or go
+	DrainDelay   Duration     `yaml:"drain_delay"`
 	DrainTimeout Duration     `yaml:"drain_timeout"`
 	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
 	Training     Training     `yaml:"training"`

@@ -23,6 +23,7 @@ var environment = []struct{ name, key string }{
 	{"CINCH_LOG_FORMAT", "log.format"},
 	{"CINCH_MEMORY_BUDGET", "memory.budget"},
 	{"CINCH_ZSTD", "zstd"},
+	{"CINCH_DRAIN_DELAY", "drain_delay"},
 	{"CINCH_DRAIN_TIMEOUT", "drain_timeout"},
 }
 

@@ -119,6 +119,7 @@ func Frozen(running, wanted *Config) []string {
 	compare("memory.budget", running.Memory.Budget, wanted.Memory.Budget)
 	compare("zstd", running.Zstd, wanted.Zstd)
 	compare("training", running.Training, wanted.Training)
+	compare("drain_delay", running.DrainDelay, wanted.DrainDelay)
 	compare("drain_timeout", running.DrainTimeout, wanted.DrainTimeout)
 	for i := range running.Gateways {
 		a := &running.Gateways[i]

@@ -98,6 +98,9 @@ func (v *validator) process() {
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	v.oneOf("zstd", c.Zstd, "auto", "libzstd", "go")
+	if c.DrainDelay < 0 {
+		v.add("drain_delay", "", "is negative")
+	}
 	if c.DrainTimeout < 0 {
 		v.add("drain_timeout", "", "is negative")
 	}

@@ -18,6 +18,7 @@ import (
 type GatewayConfig struct {
 	Upstream string // host:port or a URL of the protocol
 	Protocol string // redis if empty
+	Listen   string // host:port; a free port of 127.0.0.1 if empty
 
 	// Rules is the YAML list under "rules:" of a configuration file that is written for the
 	// gateway; empty means no file, so the default rules.
@@ -29,7 +30,8 @@ type GatewayConfig struct {
 	Force   bool     // seal everything that may be sealed, even at a loss (--test-force)
 	Args    []string // further arguments of cinch serve
 
-	TLS bool // clients need TLS, so that it is ready as soon as it takes connections
+	Unready bool // it takes connections, and nobody is behind it
+	TLS     bool // clients need TLS, so that it is ready as soon as it takes connections
 
 	Race   bool // build with the race detector; a report fails the test
 	PureGo bool // build with CGO_ENABLED=0
@@ -55,7 +57,9 @@ func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race, cfg.PureGo), dir: t.TempDir()}
 	var err error
 	for range startTries {
-		g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		if g.Addr = cfg.Listen; g.Addr == "" {
+			g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		}
 		g.Admin = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
 		if err = g.start(); err == nil {
 			t.Cleanup(func() { g.finish(t) })
@@ -86,7 +90,7 @@ func (g *GatewayServer) start() error {
 // answers tells whether the gateway serves: for Redis a reply from behind it, else that it
 // takes connections, because an upstream may be missing on purpose.
 func (g *GatewayServer) answers() bool {
-	if g.protocol() == "redis" && !g.cfg.TLS {
+	if g.protocol() == "redis" && !g.cfg.TLS && !g.cfg.Unready {
 		return answersPing(g.Addr)
 	}
 	return accepts(g.Addr)

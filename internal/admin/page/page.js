@@ -190,7 +190,8 @@ function show(status) {
   if (cards.length === 0) cards.push(el("p", { class: "note" }, "No gateways are configured."));
   main.replaceChildren(...cards, processCard(status));
   main.classList.remove("stale");
-  setState(status.ready ? "ready" : "not ready: " + status.not_ready, status.ready);
+  const amiss = status.ready ? status.degraded : [status.not_ready];
+  setState([status.ready ? "ready" : "not ready", ...amiss].join(": "), status.ready && amiss.length === 0);
   document.getElementById("updated").textContent = "as of " + new Date().toLocaleTimeString();
 }
 

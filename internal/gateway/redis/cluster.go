@@ -47,8 +47,10 @@ type ClusterDicts interface {
 // what nodes say of each other clients see the listeners' addresses.
 //
 //	LISTEN      any node
-//	LISTEN+1    the first node, by address
-//	LISTEN+2 …  the others; a node keeps its port as long as the process lives
+//	LISTEN+1 …  the seeds, in their order, if there are several
+//	…           the others, by address; a node keeps its port as long as the process lives
+//
+// So gateways that are given the same seeds agree about these ports, whenever they were started.
 //
 // Servers that Sentinels watch are served in the same way, but that LISTEN leads to the
 // primary alone (sentinel.go).
@@ -73,6 +75,7 @@ type Cluster struct {
 	listening net.Addr         // of the entry; nil until it serves
 	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
 	members   map[string]*member
+	seeded    []string     // ids of the seeds; "": not known
 	ports     map[int]bool // distances from the entry's port that are taken
 	policy    *policy.Policy
 	trouble   string // that was logged
@@ -107,6 +110,10 @@ func NewCluster(cfg ClusterConfig) *Cluster {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Log, members: map[string]*member{}, ports: map[int]bool{}, policy: cfg.Policy}
+	if len(cfg.Seeds) > 1 && cfg.Sentinel == nil {
+		c.seeded = make([]string, len(cfg.Seeds))
+		c.cfg.Nodes = max(cfg.Nodes, len(cfg.Seeds))
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.table.Store(&nodeTable{})
 	c.round.init()
@@ -219,7 +226,7 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 func (c *Cluster) join(n *clusterNode) error {
 	m := &member{id: n.id}
 	m.node.Store(n)
-	if err := c.listen(m); err != nil {
+	if err := c.listen(m, n); err != nil {
 		return err
 	}
 	cfg := c.cfg.Config
@@ -246,24 +253,26 @@ func (c *Cluster) serve(m *member) {
 
 var errNoPort = errors.New("no port is left for another node; set nodes higher")
 
-// listen takes the first port behind the entry's that is free. c.mu is held.
-func (c *Cluster) listen(m *member) (err error) {
+// listen takes the seed's port, or the first behind those of seeds that is free. c.mu is held.
+func (c *Cluster) listen(m *member, n *clusterNode) (err error) {
 	host, port, err := net.SplitHostPort(c.listening.String())
 	first, noNumber := strconv.Atoi(port)
 	if err != nil || noNumber != nil {
 		return fmt.Errorf("listen behind %s: not host:port", c.listening)
 	}
 	err = errNoPort
-	for d := 1; d <= c.cfg.Nodes; d++ {
-		if c.ports[d] {
+	seed := c.seedOf(n)
+	for _, d := range c.distances(seed) {
+		if m.listener, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err != nil {
 			continue
 		}
-		if m.listener, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
-			m.listener = c.proxied.Like(m.listener)
-			c.ports[d], m.distance = true, d
-			m.advertised = c.advertisedAt(d)
-			return nil
+		m.listener = c.proxied.Like(m.listener)
+		c.ports[d], m.distance = true, d
+		m.advertised = c.advertisedAt(d)
+		if seed > 0 && d != seed {
+			c.log.Warn("the port of a node is taken, so that it gets another than with other gateways", "node", addressKey(n.dialHost(), n.port), "port", first+d)
 		}
+		return nil
 	}
 	return err
 }

@@ -32,6 +32,9 @@ const (
 
 // lookAround asks the nodes about each other until the cluster shuts down.
 func (c *Cluster) lookAround() {
+	if c.askSeeds() { // before any node gets a port
+		go c.identify()
+	}
 	for {
 		began := c.round.begin()
 		err := c.look(began)
@@ -184,6 +187,9 @@ func (c *Cluster) update(nodes []clusterNode, host string) error {
 		}
 		m := c.members[n.id]
 		if m == nil {
+			if n.failed && c.isSeedPending() {
+				continue // it may be that seed
+			}
 			if err := c.join(n); err != nil {
 				errs = append(errs, fmt.Errorf("node %s: %w", addressKey(n.dialHost(), n.port), err))
 				continue
@@ -258,7 +264,7 @@ func (t *nodeTable) primaries() (ids []string) {
 	for _, m := range t.all {
 		switch n := m.node.Load(); {
 		case !n.primary || n.failed || m.unheard.Load():
-		case n.first:
+		case n.leads():
 			ids = slices.Insert(ids, 0, m.id)
 		default:
 			ids = append(ids, m.id)
@@ -284,7 +290,7 @@ func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, boo
 		return c.placeOf(m), true
 	}
 	if c.odd.remember(key) {
-		c.log.Warn("no gateway stands for a node of the cluster: clients connect to it directly, and see sealed values", "node", key)
+		c.log.Warn("no gateway stands for a node of the cluster: who is sent there gets an error", "node", key, "nodes", c.cfg.Nodes)
 	}
 	return gateway.Advertised{}, false
 }

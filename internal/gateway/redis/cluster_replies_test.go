@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -51,7 +52,7 @@ func TestNodesText(t *testing.T) {
 	if err != nil || len(nodes) != 5 {
 		t.Fatalf("%v %+v", err, nodes)
 	}
-	if n := nodes[0]; !n.myself || !n.primary || !n.first || n.ip != "10.0.0.1" || n.port != "6379" {
+	if n := nodes[0]; !n.myself || !n.primary || !n.leads() || !slices.Equal(n.slots, []slotRange{{0, 5460}}) || n.ip != "10.0.0.1" || n.port != "6379" {
 		t.Errorf("%+v", n)
 	}
 	if n := nodes[1]; n.primary || n.hostname != "host-2" || n.certName() != "host-2" || n.dialHost() != "10.0.0.2" {

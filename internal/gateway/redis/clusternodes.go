@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,8 +20,13 @@ type clusterNode struct {
 	primary  bool
 	failed   bool
 	myself   bool
-	first    bool // has slot 0
+	slots    []slotRange
 }
+
+const slotCount = 16384
+
+// slotRange is of slots that a primary has, both ends included.
+type slotRange struct{ first, last int }
 
 var errNotNodes = errors.New("not CLUSTER NODES")
 
@@ -45,11 +51,30 @@ func parseNodes(text string) ([]clusterNode, error) {
 			continue
 		}
 		for _, slots := range f[8:] {
-			n.first = n.first || slots == "0" || strings.HasPrefix(slots, "0-")
+			if r, ok := parseSlots(slots); ok {
+				n.slots = append(n.slots, r)
+			}
 		}
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
+}
+
+// parseSlots reads 0-5460 or 5461; slots that move ([5462->-id]) are named elsewhere too.
+func parseSlots(text string) (r slotRange, ok bool) {
+	first, last, ranged := strings.Cut(text, "-")
+	if !ranged {
+		last = first
+	}
+	var err, err2 error
+	r.first, err = strconv.Atoi(first)
+	r.last, err2 = strconv.Atoi(last)
+	return r, err == nil && err2 == nil && r.first >= 0 && r.first <= r.last && r.last < slotCount
+}
+
+// leads reports that the node has slot 0.
+func (n *clusterNode) leads() bool {
+	return slices.ContainsFunc(n.slots, func(r slotRange) bool { return r.first == 0 })
 }
 
 func (n *clusterNode) setFlags(flags string) (skip bool) {

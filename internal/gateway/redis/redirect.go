@@ -27,13 +27,18 @@ func (s *session) clusterCommand(r *request) error {
 	return s.forward(r, entry{})
 }
 
-// renamer gives the addresses of nodes as the client must see them.
+// renamer gives the addresses of nodes as the client must see them. A node of a cluster without a
+// gateway has the entry's: who goes there is told so (emitErrorLine).
 func (p *replyPump) renamer() renamer {
 	g, local := p.s.g, p.s.conn.LocalAddr()
 	return func(host, port string) (string, string, bool) {
 		a, ok := g.cfg.cluster.find(g.cfg.member, host, port)
-		if !ok {
-			return "", "", false
+		switch {
+		case ok:
+		case g.cfg.sentinel:
+			return "", "", false // a server that is none of ours
+		default:
+			a = g.cfg.cluster.advertisedAt(0)
 		}
 		if a.Host == "" && host == "" { // the host that the client has dialled
 			return "", a.Port, true
@@ -42,15 +47,26 @@ func (p *replyPump) renamer() renamer {
 	}
 }
 
-// emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere.
+// emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere, but not past
+// the gateways, where it would read envelopes.
 func (p *replyPump) emitErrorLine(line []byte) error {
-	if p.s.g.cfg.cluster == nil || p.mute || !isRedirection(line) {
+	g := p.s.g
+	_, host, port, _, ok := splitRedirection(line)
+	if !ok || g.cfg.cluster == nil || p.mute {
 		return p.emitLine(line)
 	}
-	err := p.emit(appendRedirection(nil, line, p.renamer()))
+	out := appendRedirection(nil, line, p.renamer())
+	if _, known := g.cfg.cluster.find(g.cfg.member, string(host), string(port)); !known && !g.cfg.sentinel {
+		out = resp.AppendError(nil, fmt.Sprintf(noGateway, addressKey(string(host), string(port))))
+	}
+	err := p.emit(out)
 	p.in.Discard(len(line))
 	return err
 }
+
+// noGateway is what a client hears that would have to go to a node without a gateway. Clients try again
+// after such an error: the node may have just joined.
+const noGateway = "CLUSTERDOWN cinch: no gateway stands for the node %s (yet); see its log, and nodes in its configuration"
 
 // carryCluster carries an answer of CLUSTER.
 func (p *replyPump) carryCluster(sub string) error {
