@@ -3,6 +3,7 @@ package proto
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 )
 
 // errColumns: the columns are not what an encoder writes.
@@ -14,14 +15,18 @@ type restore struct {
 	out  []byte
 	most int // how long out may become
 	defs []byte
-	cols [][columns][]byte
+	in   []byte // the columns
+	cols [][columns]column
 }
+
+// column is the part of the columns that is not read yet.
+type column struct{ at, end uint32 }
 
 // run appends the message of raw bytes that the columns hold.
 func (d *restore) run(dst, in []byte, raw int) ([]byte, error) {
 	d.reset(raw)
 	d.out, d.most = dst, len(dst)+raw
-	defer func() { d.out = nil }()
+	defer func() { d.out, d.in, d.defs = nil, nil, nil }()
 	if err := d.cut(in); err != nil {
 		return dst, err
 	}
@@ -56,7 +61,7 @@ func (d *restore) cut(in []byte) error {
 		}
 		mask := in[0]
 		in = in[1:]
-		if mask>>columns != 0 {
+		if mask>>colText == 3 {
 			return errColumns
 		}
 		for ; mask != 0; mask &= mask - 1 {
@@ -71,14 +76,15 @@ func (d *restore) cut(in []byte) error {
 		return errColumns
 	}
 	d.defs = in[:defs:defs]
-	d.share(lengths, in[defs:], int(nodes))
+	d.in = in[defs:]
+	d.share(lengths, int(nodes))
 	return nil
 }
 
 // share gives each node its columns; cut has checked the lengths.
-func (d *restore) share(lengths, in []byte, nodes int) {
+func (d *restore) share(lengths []byte, nodes int) {
 	if cap(d.cols) < nodes {
-		d.cols = make([][columns][]byte, nodes)
+		d.cols = make([][columns]column, nodes)
 	}
 	d.cols = d.cols[:nodes]
 	var starts [columns]int
@@ -92,7 +98,7 @@ func (d *restore) share(lengths, in []byte, nodes int) {
 	clear(d.cols)
 	each(at, nodes, func(node, col, n int) {
 		from := starts[col]
-		d.cols[node][col] = in[from : from+n : from+n]
+		d.cols[node][col] = column{uint32(from), uint32(from + n)}
 		starts[col] = from + n
 	})
 }
@@ -124,11 +130,31 @@ func take(b *[]byte) (uint64, bool) {
 
 // get reads a varint of a column.
 func (d *restore) get(n uint16, col int) (uint64, error) {
-	v, ok := take(&d.cols[n][col])
-	if !ok {
+	c := &d.cols[n][col]
+	if c.at < c.end && d.in[c.at] < 0x80 {
+		c.at++
+		return uint64(d.in[c.at-1]), nil
+	}
+	return d.getLong(c)
+}
+
+func (d *restore) getLong(c *column) (uint64, error) {
+	v, size := uvarint(d.in[c.at:c.end])
+	if size == 0 {
 		return 0, errColumns
 	}
+	c.at += uint32(size)
 	return v, nil
+}
+
+// bytes takes the next n bytes of a column.
+func (d *restore) bytes(c *column, n uint64) ([]byte, error) {
+	if n > uint64(c.end-c.at) {
+		return nil, errColumns
+	}
+	from := c.at
+	c.at += uint32(n)
+	return d.in[from:c.at], nil
 }
 
 func (d *restore) usedUp() bool {
@@ -137,7 +163,7 @@ func (d *restore) usedUp() bool {
 	}
 	for i := range d.cols {
 		for _, c := range d.cols[i] {
-			if len(c) > 0 {
+			if c.at < c.end {
 				return false
 			}
 		}
@@ -213,9 +239,8 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 		}
 	}
 	x := &d.nodes[r.node]
-	tag := uint64(x.field)<<3 | uint64(x.wire)
 	if x.wire == wireBytes {
-		return d.valuesOf(r.node, tag, int(count), depth, last, known)
+		return d.valuesOf(r.node, int(count), depth, last, known)
 	}
 	if known != 0 {
 		return 0, 0, errColumns
@@ -224,7 +249,7 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 		if len(d.out) >= d.most {
 			return 0, 0, errColumns
 		}
-		d.out = appendUvarint(d.out, tag)
+		d.out = appendUvarint(d.out, x.tag)
 		if err := d.number(r.node); err != nil {
 			return 0, 0, err
 		}
@@ -239,33 +264,45 @@ func appendUvarint(b []byte, v uint64) []byte {
 	return binary.AppendUvarint(b, v)
 }
 
-func (d *restore) valuesOf(n uint16, tag uint64, count, depth int, last, known uint32) (first, _ uint32, err error) {
+func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (first, _ uint32, err error) {
 	a, b := d.nodes[n].first, last
-	if known != 0 && d.spans[known].node != n {
-		return 0, 0, errColumns
+	i := 0
+	if known != 0 {
+		if d.spans[known].node != n {
+			return 0, 0, errColumns
+		}
+		d.copy(n, known)
+		d.nodes[n].first, first, last, a = known, known, known, known
+		i++
 	}
-	for i := range count {
+	for ; i < count && !d.nodes[n].off; i++ {
 		if len(d.out) >= d.most {
 			return 0, 0, errColumns
 		}
-		d.out = appendUvarint(d.out, tag)
-		v := known
-		switch {
-		case known != 0:
-			d.copy(known)
-		case d.nodes[n].off:
-			if _, err := d.inFull(n, depth, 0); err != nil {
+		x := &d.nodes[n]
+		slot := d.slot(n, a, b)
+		v := d.table[slot]
+		if d.spans[v].node != n {
+			v = d.guess(n, a, b, i == 0)
+		}
+		if x.left == 0 && !x.pending {
+			if err := d.operation(n); err != nil {
 				return 0, 0, err
 			}
-			continue
-		default:
-			guessed := false
-			if v, guessed, err = d.value(n, depth, a, b); err != nil {
+		}
+		if x.left > 0 {
+			if v == 0 {
+				return 0, 0, errColumns
+			}
+			x.left--
+			x.credit += metCredit
+			d.copy(n, v)
+		} else {
+			if v, err = d.value(n, depth, v); err != nil {
 				return 0, 0, err
 			}
-			if !guessed {
-				b = v
-			}
+			d.learn(n, slot, v, a, b, i == 0)
+			b = v
 		}
 		if i == 0 {
 			d.nodes[n].first, first = v, v
@@ -273,103 +310,74 @@ func (d *restore) valuesOf(n uint16, tag uint64, count, depth int, last, known u
 		if v != 0 {
 			last = v
 		}
-		a, known = v, 0
+		a = v
+	}
+	for ; i < count; i++ {
+		if len(d.out) >= d.most {
+			return 0, 0, errColumns
+		}
+		if _, err := d.inFull(n, depth, 0); err != nil {
+			return 0, 0, err
+		}
 	}
 	return first, last, nil
 }
 
-// copy appends a value that was there before, with its length.
-func (d *restore) copy(id uint32) {
-	s := d.spans[id]
-	d.out = appendUvarint(d.out, uint64(s.len))
-	d.out = append(d.out, d.out[s.off:s.off+uint32(s.len)]...)
+// operation reads what comes next for a node: guesses that are right, and then an operation if one is to come.
+func (d *restore) operation(n uint16) error {
+	x := &d.nodes[n]
+	if c := &d.cols[n][colOps]; c.at == c.end {
+		x.left = allLeft
+		return nil
+	}
+	v, err := d.get(n, colOps)
+	if err != nil || v>>opBits > uint64(d.most) {
+		return errColumns
+	}
+	x.left, x.op, x.pending = uint32(v>>opBits), uint8(v&(1<<opBits-1)), true
+	return nil
 }
 
-// value appends a value, and returns it if it may be named from now on.
-func (d *restore) value(n uint16, depth int, a, b uint32) (id uint32, guessed bool, err error) {
-	guess := d.guess(n, *d.entry(n, a, b), a)
+// allLeft is more than any message has values.
+const allLeft = 1 << 31
+
+// block is what is copied at once: most values are shorter.
+const block = 64
+
+// copy appends a field whose value was there before in this node.
+func (d *restore) copy(n uint16, id uint32) {
+	s := d.spans[id]
+	head := uint32(d.nodes[n].tagSize) + 1
+	if s.len >= 0x80 {
+		head++
+	}
+	from, size := int(s.off-head), int(uint32(s.len)+head)
+	at := len(d.out)
+	if size <= block && cap(d.out)-at >= block {
+		out := d.out[:at+block]
+		b := [block]byte(out[from:])
+		*(*[block]byte)(out[at:]) = b
+		d.out = out[:at+size]
+		return
+	}
+	d.out = append(d.out, d.out[from:from+size]...)
+}
+
+// value appends a field whose value was not guessed, and returns it if it may be named from now on.
+func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error) {
 	x := &d.nodes[n]
-	if !x.pending && len(d.cols[n][colOps]) > 0 {
-		v, err := d.get(n, colOps)
-		if err != nil || v>>opBits > uint64(d.most) {
-			return 0, false, errColumns
-		}
-		x.left, x.op, x.pending = uint32(v>>opBits), uint8(v&(1<<opBits-1)), true
-	}
-	if !x.pending || x.left > 0 {
-		if guess == 0 {
-			return 0, false, errColumns
-		}
-		if x.pending {
-			x.left--
-		}
-		d.copy(guess)
-		x.tried(true)
-		return guess, true, nil
-	}
 	x.pending = false
 	switch x.op {
 	case opNamed:
-		id, err = d.named(n, d.bonds[guess].key)
+		x.credit += metCredit
+		return d.named(n, d.listOf(n, d.bonds[guess].key))
 	case opNamedOtherwise:
-		id, err = d.namedOtherwise(n)
-	default:
-		id, err = d.fresh(n, depth, guess)
+		x.credit += metCredit
+		return d.namedOtherwise(n)
 	}
-	if err != nil {
-		return 0, false, err
-	}
-	d.learn(n, id, a, b, d.nodes[n].op >= opNamed)
-	return id, false, nil
-}
-
-// named appends a value from a list.
-func (d *restore) named(n uint16, key uint32) (uint32, error) {
-	at, err := d.get(n, colRefs)
-	list := d.listOf(n, key)
-	if err != nil || at >= uint64(len(list)) || d.spans[list[at]].node != n {
-		return 0, errColumns
-	}
-	d.copy(list[at])
-	return list[at], nil
-}
-
-func (d *restore) namedOtherwise(n uint16) (uint32, error) {
-	r, err := d.get(n, colRefs)
-	if err != nil || r == 0 {
-		if err == nil {
-			return d.named(n, 0)
-		}
-		return 0, err
-	}
-	if r == 1 {
-		return d.alike(n)
-	}
-	if len(d.nodes[n].children) == 0 {
-		return 0, errColumns
-	}
-	keys := d.listOf(d.nodes[n].children[0], 0)
-	if r-2 >= uint64(len(keys)) || d.bonds[keys[r-2]].list == 0 {
-		return 0, errColumns
-	}
-	return d.named(n, keys[r-2])
-}
-
-// alike appends a value that has the bytes of another node's.
-func (d *restore) alike(n uint16) (uint32, error) {
-	back, err := d.get(n, colRefs)
-	if err != nil || back == 0 || back >= uint64(len(d.spans)) {
-		return 0, errColumns
-	}
-	other := uint32(uint64(len(d.spans)) - back)
-	d.copy(other)
-	size := int(d.spans[other].len)
-	return d.keep(n, len(d.out)-size, size, 0), nil
-}
-
-func (d *restore) fresh(n uint16, depth int, guess uint32) (uint32, error) {
+	x.missed()
 	known := uint32(0)
-	if d.nodes[n].op == opNewKeyKnown {
+	if x.op == opNewKeyKnown {
 		if known = d.bonds[guess].key; known == 0 {
 			return 0, errColumns
 		}
@@ -379,6 +387,64 @@ func (d *restore) fresh(n uint16, depth int, guess uint32) (uint32, error) {
 		return 0, err
 	}
 	return d.keep(n, whole.off, len(d.out)-whole.off, whole.key), nil
+}
+
+// named appends a value from a list of the node's.
+func (d *restore) named(n uint16, list []uint32) (uint32, error) {
+	at, err := d.get(n, colRefs)
+	if err != nil || at >= uint64(len(list)) || d.spans[list[at]].node != n {
+		return 0, errColumns
+	}
+	d.copy(n, list[at])
+	return list[at], nil
+}
+
+func (d *restore) namedOtherwise(n uint16) (uint32, error) {
+	r, err := d.get(n, colRefs)
+	switch {
+	case err != nil:
+		return 0, err
+	case r == refOwn:
+		return d.named(n, d.listOf(n, 0))
+	case r < refKeys:
+		return d.across(n, r)
+	case len(d.nodes[n].children) == 0:
+		return 0, errColumns
+	}
+	keys := d.listOf(d.nodes[n].children[0], 0)
+	if r -= refKeys; r >= uint64(len(keys)) || d.bonds[keys[r]].list == 0 {
+		return 0, errColumns
+	}
+	return d.named(n, d.listOf(n, keys[r]))
+}
+
+// across appends a value that has the bytes of another node's.
+func (d *restore) across(n uint16, r uint64) (uint32, error) {
+	back, err := d.get(n, colRefs)
+	if err != nil || back == 0 {
+		return 0, errColumns
+	}
+	list := d.lists[d.nodes[d.nodes[n].other].list]
+	count := uint64(len(list))
+	if r == refAny {
+		count = uint64(len(d.spans))
+	}
+	if back > count {
+		return 0, errColumns
+	}
+	id := uint32(count - back)
+	if r == refOther {
+		id = list[id]
+	}
+	s := d.spans[id]
+	if id == 0 || s.node == n {
+		return 0, errColumns
+	}
+	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	d.out = appendUvarint(d.out, uint64(s.len))
+	d.out = append(d.out, d.out[s.off:s.off+uint32(s.len)]...)
+	d.crossed(n, s.node)
+	return d.keep(n, len(d.out)-int(s.len), int(s.len), 0), nil
 }
 
 // content is where a value given in full begins, and its key.
@@ -393,18 +459,22 @@ func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err erro
 	if err != nil {
 		return c, err
 	}
-	if v&1 != 0 {
-		text := &d.cols[n][colText]
-		if v >>= 1; v > uint64(len(*text)) {
-			return c, errColumns
-		}
-		d.out = appendUvarint(d.out, v)
-		c.off = len(d.out)
-		d.out = append(d.out, (*text)[:v]...)
-		*text = (*text)[v:]
-		return c, nil
+	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	if v&1 == 0 {
+		return d.nested(n, v, depth, known)
 	}
-	return d.nested(n, v, depth, known)
+	text := &d.cols[n][colText]
+	if text.at == text.end {
+		text = &d.cols[n][colNoise]
+	}
+	b, err := d.bytes(text, v>>1)
+	if err != nil {
+		return c, err
+	}
+	d.out = appendUvarint(d.out, v>>1)
+	c.off = len(d.out)
+	d.out = append(d.out, b...)
+	return c, nil
 }
 
 // nested appends a message with its length, for which it leaves as much room as the last one
@@ -455,18 +525,12 @@ func (d *restore) move(from, by, values int) {
 // number appends a number of node n.
 func (d *restore) number(n uint16) error {
 	x := &d.nodes[n]
-	var v uint64
-	var err error
-	switch x.way() {
-	case wayPlain:
-		v, err = d.plainNumber(n)
-	case wayDecimal:
-		v, err = d.decimal(n)
-	default:
-		if v, err = d.get(n, colNumbers); err == nil {
-			v, err = d.difference(x, v)
-		}
+	way, wide := x.way()
+	u, kind, err := d.parts(n, way == wayDecimal, wide)
+	if err != nil {
+		return err
 	}
+	v, err := d.meant(x, way, u, kind)
 	if err != nil {
 		return err
 	}
@@ -482,54 +546,58 @@ func (d *restore) number(n uint16) error {
 	return nil
 }
 
-func (d *restore) difference(x *node, u uint64) (uint64, error) {
+// parts puts together what the columns have of a number.
+func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err error) {
+	c := &d.cols[n]
+	if wide || decimal {
+		b, err := d.bytes(&c[colKinds], 1)
+		if err != nil {
+			return 0, 0, err
+		}
+		kind = b[0]
+	}
+	if !wide && kind&(1<<kindBits-1) != notDecimal {
+		u, err = d.get(n, colNumbers)
+		return u, kind, err
+	}
+	if kind>>kindBits > 7 {
+		return 0, 0, errColumns
+	}
+	top, err := d.bytes(&c[colNumbers], 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	low, err := d.bytes(&c[colNoise], uint64(kind>>kindBits))
+	if err != nil {
+		return 0, 0, err
+	}
+	u = uint64(top[0])
+	for i := len(low) - 1; i >= 0; i-- {
+		u = u<<8 | uint64(low[i])
+	}
+	return u, kind & (1<<kindBits - 1), nil
+}
+
+// meant returns the number that a way gives as u.
+func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 	switch {
-	case x.way() == wayLast:
+	case way == wayDecimal:
+		if kind == notDecimal {
+			return u, nil
+		}
+		v, ok := fromDecimal(int(kind), u)
+		if !ok {
+			return 0, errColumns
+		}
+		return v, nil
+	case x.wire == wire32 && u > math.MaxUint32:
+		return 0, errColumns
+	case way == wayPlain:
+		return u, nil
+	case way == wayLast:
 		return d.last[x.wire] + unzigzag(u), nil
-	case x.wire != wire32:
-		return x.prev + unzigzag(u), nil
-	case u > 1<<32-1:
-		return 0, errColumns
+	case x.wire == wire32:
+		return uint64(uint32(x.prev) + unzigzag32(uint32(u))), nil
 	}
-	return uint64(uint32(x.prev) + unzigzag32(uint32(u))), nil
-}
-
-func (d *restore) plainNumber(n uint16) (v uint64, err error) {
-	switch d.nodes[n].wire {
-	case wire64:
-		return d.fixed(n, colNumbers, 8)
-	case wire32:
-		return d.fixed(n, colNumbers, 4)
-	}
-	return d.get(n, colNumbers)
-}
-
-func (d *restore) fixed(n uint16, col, size int) (uint64, error) {
-	c := &d.cols[n][col]
-	if len(*c) < size {
-		return 0, errColumns
-	}
-	var b [8]byte
-	copy(b[:], (*c)[:size])
-	*c = (*c)[size:]
-	return binary.LittleEndian.Uint64(b[:]), nil
-}
-
-func (d *restore) decimal(n uint16) (uint64, error) {
-	digits, err := d.fixed(n, colKinds, 1)
-	if err != nil {
-		return 0, err
-	}
-	if digits == notDecimal {
-		return d.fixed(n, colText, 8)
-	}
-	u, err := d.get(n, colNumbers)
-	if err != nil {
-		return 0, err
-	}
-	v, ok := fromDecimal(int(digits), u)
-	if !ok {
-		return 0, errColumns
-	}
-	return v, nil
+	return x.prev + unzigzag(u), nil
 }

@@ -14,8 +14,10 @@ type transform struct {
 	fields   []field  // a stack
 	counts   []uint32 // of the fields in each run, a stack
 	runsHere []run    // of the message that is scanned
-	found    []uint32
+	found    []uint64 // hash and number of values
 	mask     uint32
+	named    int // values
+	new      int // values, but for those of node 0's fields
 	defs     []byte
 	cols     [][columns][]byte
 }
@@ -26,6 +28,7 @@ func (e *transform) run(src []byte) bool {
 	e.src, e.fields, e.counts, e.defs = src, e.fields[:0], e.counts[:0], e.defs[:0]
 	log := min(max(bits.Len(uint(len(src))/32), 6), 16)
 	e.found, e.mask = cleared(e.found, 1<<log), 1<<log-1
+	e.named, e.new = 0, 0
 	e.emptyColumns()
 	e.addColumns()
 	_, ok := e.message(0, 0, len(src), 0, 0)
@@ -125,82 +128,101 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 	return key
 }
 
-// valuesOf codes a run of values of node n. It returns the first one, and the last one that was
-// kept in this message.
+// valuesOf codes a run of values of node n, of which the first one may be known. It returns the first one, and the
+// last one that was kept in this message.
 func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
 	a, b := e.nodes[n].first, last
-	for i := at; i < to; i++ {
-		f := e.fields[i]
-		v := known
-		if known == 0 {
-			if e.nodes[n].off {
-				e.inFull(n, f, depth, 0)
-				continue
-			}
-			guessed := false
-			if v, guessed = e.value(n, f, depth, a, b); !guessed {
-				b = v
-			}
+	from := at
+	if known != 0 {
+		e.nodes[n].first, first, last, a = known, known, known, known
+		at++
+	}
+	for ; at < to && !e.nodes[n].off; at++ {
+		x, f := &e.nodes[n], e.fields[at]
+		slot := e.slot(n, a, b)
+		v := e.table[slot]
+		s := e.spans[v]
+		if s.node != n {
+			v = e.guess(n, a, b, at == from)
+			s = e.spans[v]
 		}
-		if i == at {
+		if v != 0 && uint32(s.len) == f.to()-f.from() && string(e.src[s.off:s.off+uint32(s.len)]) == string(e.src[f.from():f.to()]) {
+			x.hits++
+			x.credit += metCredit
+		} else {
+			v = e.value(n, f, depth, v)
+			e.learn(n, slot, v, a, b, at == from)
+			b = v
+		}
+		if at == from {
 			e.nodes[n].first, first = v, v
 		}
 		if v != 0 {
 			last = v
 		}
-		a, known = v, 0
+		a = v
+	}
+	for ; at < to; at++ {
+		e.inFull(n, e.fields[at], depth, 0)
 	}
 	return first, last
 }
 
-// value codes a value, and returns it if it may be named from now on.
-func (e *transform) value(n uint16, f field, depth int, a, b uint32) (id uint32, guessed bool) {
+// value codes a value that was not guessed, and returns it if it may be named from now on.
+func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32) {
 	src := e.src[f.from():f.to()]
-	guess := e.guess(n, *e.entry(n, a, b), a)
 	x := &e.nodes[n]
-	if s := e.spans[guess]; guess != 0 && int(s.len) == len(src) && string(e.src[s.off:s.off+uint32(s.len)]) == string(src) {
-		x.hits++
-		x.tried(true)
-		return guess, true
-	}
 	hits := uint64(x.hits) << opBits
 	x.hits = 0
 	var hash uint32
-	var entry *uint32
+	var entry *uint64
 	if len(src) <= maxValueBytes {
 		hash = hashOf(src)
-		id, entry = e.find(hash, src)
+		if id, entry = e.find(hash, src); id != 0 {
+			x.credit += metCredit
+			e.named++
+			return e.name(n, f, id, guess, hits, hash, entry)
+		}
 	}
-	found := id != 0
-	if found {
-		id = e.name(n, f, id, e.bonds[guess].key, hits, entry)
-	} else {
-		key := e.fresh(n, f, depth, guess, hits)
-		id = e.note(n, f, key, hash, entry)
+	x.missed()
+	if depth > 0 {
+		e.new++
 	}
-	e.learn(n, id, a, b, found)
-	return id, false
+	key := e.fresh(n, f, depth, guess, hits)
+	return e.note(n, f, key, hash, entry)
 }
 
 // name codes a value that is known, and returns the one that it is from now on.
-func (e *transform) name(n uint16, f field, id, key uint32, hits uint64, entry *uint32) uint32 {
-	switch own := e.bonds[id].key; {
-	case e.spans[id].node != n:
+func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash uint32, entry *uint64) uint32 {
+	known := &e.bonds[id]
+	switch m := e.spans[id].node; {
+	case m != n:
 		e.put(n, colOps, hits|opNamedOtherwise)
-		e.put(n, colRefs, 1)
-		e.put(n, colRefs, uint64(len(e.spans))-uint64(id))
-		return e.note(n, f, 0, e.bonds[id].hash, entry)
-	case own == key:
+		e.nameAcross(n, m, id)
+		return e.note(n, f, 0, hash, entry)
+	case known.key == e.bonds[guess].key:
 		e.put(n, colOps, hits|opNamed)
-	case own == 0:
+	case known.key == 0:
 		e.put(n, colOps, hits|opNamedOtherwise)
-		e.put(n, colRefs, 0)
+		e.put(n, colRefs, refOwn)
 	default:
 		e.put(n, colOps, hits|opNamedOtherwise)
-		e.put(n, colRefs, uint64(e.bonds[own].at)+2)
+		e.put(n, colRefs, uint64(e.bonds[known.key].at)+refKeys)
 	}
-	e.put(n, colRefs, uint64(e.bonds[id].at))
+	e.put(n, colRefs, uint64(known.at))
 	return id
+}
+
+// nameAcross codes a value of node m for node n.
+func (e *transform) nameAcross(n, m uint16, id uint32) {
+	if x := &e.nodes[n]; x.other == m && e.bonds[id].key == 0 {
+		e.put(n, colRefs, refOther)
+		e.put(n, colRefs, uint64(len(e.lists[e.nodes[m].list]))-uint64(e.bonds[id].at))
+	} else {
+		e.put(n, colRefs, refAny)
+		e.put(n, colRefs, uint64(len(e.spans))-uint64(id))
+	}
+	e.crossed(n, m)
 }
 
 // fresh codes a value in full that is not known, and returns its key.
@@ -258,18 +280,17 @@ func maybeMessage(b []byte) bool {
 }
 
 // note keeps a value, and lets it be found: entry is where it was not.
-func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uint32 {
+func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint64) uint32 {
 	src := e.src[f.from():f.to()]
 	id := e.keep(n, int(f.from()), len(src), key)
 	if id == 0 {
 		return 0
 	}
-	e.bonds[id].hash = hash
-	if entry != nil && *entry != 0 { // taken meanwhile, by a value within
+	if entry != nil && *entry != 0 { // taken meanwhile, by a value within, or of another node's value
 		_, entry = e.find(hash, src)
 	}
 	if entry != nil {
-		*entry = id
+		*entry = uint64(hash)<<32 | uint64(id)
 	}
 	return id
 }
@@ -278,11 +299,14 @@ func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uin
 const probes = 16
 
 // find returns the value that has these bytes, or 0, and the entry for it, nil if there is no room.
-func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
+func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint64) {
 	for i := range uint32(probes) {
 		entry = &e.found[(hash+i)&e.mask]
-		if *entry == 0 || e.bonds[*entry].hash == hash && e.is(*entry, b) {
-			return *entry, entry
+		if *entry == 0 {
+			return 0, entry
+		}
+		if uint32(*entry>>32) == hash && e.is(uint32(*entry), b) {
+			return uint32(*entry), entry
 		}
 	}
 	return 0, nil
@@ -322,39 +346,33 @@ func mix(a, b uint64) uint64 {
 // number codes a number of node n.
 func (e *transform) number(n uint16, v uint64) {
 	x := &e.nodes[n]
-	switch x.way() {
+	way, wide := x.way()
+	u, kind := v, byte(0)
+	switch way {
 	case wayOwn:
-		if x.wire == wire32 {
-			e.put(n, colNumbers, uint64(zigzag32(uint32(v)-uint32(x.prev))))
-		} else {
-			e.put(n, colNumbers, zigzag(v-x.prev))
+		if u = zigzag(v - x.prev); x.wire == wire32 {
+			u = uint64(zigzag32(uint32(v) - uint32(x.prev)))
 		}
 	case wayLast:
-		e.put(n, colNumbers, zigzag(v-e.last[x.wire]))
-	case wayPlain:
-		e.plainNumber(n, v)
+		u = zigzag(v - e.last[x.wire])
 	case wayDecimal:
-		digits, u := decimal(v)
-		kinds := &e.cols[n][colKinds]
-		*kinds = append(*kinds, byte(digits))
-		if digits == notDecimal {
-			text := &e.cols[n][colText]
-			*text = binary.LittleEndian.AppendUint64(*text, v)
-		} else {
-			e.put(n, colNumbers, u)
+		digits, i := decimal(v)
+		if kind = byte(digits); digits != notDecimal {
+			u = i
 		}
 	}
 	e.count(x, v)
-}
-
-func (e *transform) plainNumber(n uint16, v uint64) {
-	numbers := &e.cols[n][colNumbers]
-	switch e.nodes[n].wire {
-	case wire64:
-		*numbers = binary.LittleEndian.AppendUint64(*numbers, v)
-	case wire32:
-		*numbers = binary.LittleEndian.AppendUint32(*numbers, uint32(v))
-	default:
-		e.put(n, colNumbers, v)
+	switch {
+	case wide || kind == notDecimal:
+		low := lowBytes(u)
+		c := &e.cols[n]
+		c[colKinds] = append(c[colKinds], kind|byte(low)<<kindBits)
+		c[colNumbers] = append(c[colNumbers], byte(u>>(8*low)))
+		c[colNoise] = binary.LittleEndian.AppendUint64(c[colNoise], u)
+		c[colNoise] = c[colNoise][:len(c[colNoise])-8+low]
+		return
+	case way == wayDecimal:
+		e.cols[n][colKinds] = append(e.cols[n][colKinds], kind)
 	}
+	e.put(n, colNumbers, u)
 }

@@ -62,13 +62,6 @@ const (
 	keptBytes       = 4 << 20 // of a message, after which room is kept
 )
 
-// The general codec alone may do better where columns are not much shorter than the message, or
-// where it compresses very well. Then both are tried.
-const (
-	muchShorter = 4
-	veryWell    = 48
-)
-
 // Append appends src compressed to dst, which must not overlap src. It cannot fail.
 func (e *Encoder) Append(dst, src []byte) []byte {
 	if len(src) > MaxBytes {
@@ -97,13 +90,44 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 		dst = e.appendSection(dst, e.columns[from:to])
 		from = to
 	}
-	size := len(dst) - start
-	if len(e.columns)*muchShorter > len(src) || size*veryWell < len(src) {
-		if e.whole = e.appendPlain(e.whole[:0], src); len(e.whole) <= size {
-			return append(dst[:start], e.whole...)
-		}
+	if e.surelyShorter() {
+		return dst
+	}
+	if e.whole = e.appendPlain(e.whole[:0], src); len(e.whole) <= len(dst)-start {
+		return append(dst[:start], e.whole...)
 	}
 	return dst
+}
+
+// What columns lose against the general codec alone, in bytes: frames, the length of a column, and of so many bytes of
+// text one.
+const (
+	lostOnce   = 60
+	lostColumn = 2
+	lostOfText = 32
+)
+
+// surelyShorter tells whether columns are shorter than what the general codec makes of the message, without
+// trying. What is new within a message makes it spell the tags and lengths around it, and what is named is often not where
+// it goes on: that is two bytes and half a one. Without much that is new it may find anything at once, numbers always.
+func (e *Encoder) surelyShorter() bool {
+	won := 2*e.new + min(e.named, 2*e.new)/2
+	lost := lostOnce + len(e.defs)
+	for i := range e.nodes {
+		text := e.nodes[i].wire == wireBytes
+		for col, c := range e.cols[i] {
+			switch {
+			case len(c) == 0:
+			case col < colKinds:
+				lost += lostColumn
+			case text:
+				lost += lostColumn + len(c)/lostOfText
+			default:
+				lost += lostColumn + len(c)
+			}
+		}
+	}
+	return won > lost
 }
 
 func (e *Encoder) shrink(n int) {
@@ -211,8 +235,8 @@ func appendStored(dst, part []byte) []byte {
 
 // Sections are cut between columns of different kinds, and around long columns.
 const (
-	shortSection = 1024
-	longColumn   = 2048
+	shortSection = 256
+	longColumn   = 1024
 )
 
 // kindOf tells which columns have bytes of one kind.
@@ -221,6 +245,7 @@ func kindOf(col int) int { return max(col, colKinds) }
 // assemble puts e.columns together and returns where their sections end.
 func (e *Encoder) assemble() (sections []int) {
 	e.sections = e.sections[:0]
+	e.sortText()
 	out := e.appendLengths(e.columns[:0])
 	out = append(out, e.defs...)
 	from, last, lastKind := 0, 0, kindOf(0)
@@ -230,7 +255,11 @@ func (e *Encoder) assemble() (sections []int) {
 			if len(c) == 0 {
 				continue
 			}
-			if len(out)-from >= shortSection && (last >= longColumn || len(c) >= longColumn || kindOf(col) != lastKind) {
+			enough := shortSection
+			if col == colNoise && lastKind != colNoise {
+				enough = 1
+			}
+			if len(out)-from >= enough && (last >= longColumn || len(c) >= longColumn || kindOf(col) != lastKind) {
 				e.sections = append(e.sections, len(out))
 				from = len(out)
 			}
@@ -258,4 +287,32 @@ func (e *Encoder) appendLengths(out []byte) []byte {
 		out[at] = mask
 	}
 	return out
+}
+
+// sortText puts text that no entropy coder makes shorter apart from other text.
+func (e *Encoder) sortText() {
+	for i := range e.nodes {
+		if c := &e.cols[i]; e.nodes[i].wire == wireBytes && isNoise(c[colText]) {
+			c[colText], c[colNoise] = c[colNoise], c[colText]
+		}
+	}
+}
+
+// isNoise tells whether all bytes are about as frequent, as far as a part shows.
+func isNoise(b []byte) bool {
+	const sample, least = 2048, 64
+	if len(b) < least {
+		return false
+	}
+	b = b[:min(len(b), sample)]
+	var counts [256]uint16
+	for _, c := range b {
+		counts[c]++
+	}
+	pairs := 0
+	for _, n := range counts {
+		pairs += int(n) * int(n)
+	}
+	n := len(b)
+	return pairs < n+n*n*3/2/256
 }

@@ -31,6 +31,7 @@ func vectors() map[string][]byte {
 		doubles = fixed64Field(doubles, 2, math.Float64bits(float64(i)/100))
 	}
 	return map[string][]byte{
+		"ids":      ids(4400),
 		"doubles":  doubles,
 		"records":  records(120, 1),
 		"numbers":  numbers,
@@ -41,6 +42,24 @@ func vectors() map[string][]byte {
 		"text":     []byte(strings.Repeat("no protobuf; ", 30)),
 		"empty":    {},
 	}
+}
+
+// ids are some that name each other across fields, and random ones, until nobody looks for them any more.
+func ids(n int) (b []byte) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	parent := randomBytes(rng, 8)
+	for i := range n {
+		m := bytesField(nil, 3, randomBytes(rng, 3))
+		if i < n/8 {
+			span := randomBytes(rng, 8)
+			m = bytesField(bytesField(m, 1, span), 2, parent)
+			if i%7 == 0 {
+				parent = span
+			}
+		}
+		b = bytesField(b, 1, m)
+	}
+	return b
 }
 
 func TestVectors(t *testing.T) {
@@ -87,5 +106,6 @@ func writeVectors(t *testing.T) {
 		write(".message", message)
 		write(".cinch-proto", NewEncoder(Options{}).Append(nil, message))
 		write(".cinch-proto-s2", NewEncoder(Options{Setting: codec.Setting{Codec: codec.S2}}).Append(nil, message))
+		write(".cinch-proto-raw", NewEncoder(Options{Stored: true}).Append(nil, message)) // columns where others are plain
 	}
 }

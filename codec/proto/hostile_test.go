@@ -85,12 +85,12 @@ func TestKeptShapes(t *testing.T) {
 		for range i {
 			columns = append(columns, 1<<colOps|1<<colShapes, 1, 1)
 		}
-		columns = append(columns, 1<<colOps|1<<colShapes|1<<colCounts, trialValues)
-		columns = binary.AppendUvarint(columns, shapes)
+		columns = append(columns, 1<<colOps|1<<colShapes|1<<colCounts)
+		columns = binary.AppendUvarint(binary.AppendUvarint(columns, shapes), shapes)
 		columns = append(columns, 2)
 		columns = append(columns, defs...)
-		columns = append(columns, make([]byte, i+trialValues)...) // new, all of them
-		columns = append(columns, 0)                              // a new shape
+		columns = append(columns, make([]byte, i+shapes)...) // new, all of them
+		columns = append(columns, 0)                         // a new shape
 		for range i {
 			columns = append(columns, 1) // an empty string
 		}

@@ -12,8 +12,8 @@ const (
 	maxRuns       = 1 << 15 // of all shapes
 	maxValues     = 1 << 16
 	maxValueBytes = 1024
-	trialValues   = 32 // of a node, before it may stop
-	worthwhile    = 8  // one in so many has to be met again
+	trialCredit   = 4096 // values of a node that may be new before it stops
+	metCredit     = 7    // more of them for each that was met again
 )
 
 // Wire types.
@@ -33,6 +33,7 @@ const (
 	colKinds
 	colNumbers
 	colText
+	colNoise
 	columns
 )
 
@@ -45,17 +46,27 @@ const (
 	opBits = 2
 )
 
+// What the references of opNamedOtherwise begin with.
+const (
+	refOwn = iota
+	refAny
+	refOther
+	refKeys
+)
+
 // node is a place in the structure.
 type node struct {
 	field    uint32
 	wire     uint8
-	off      bool // values are no longer looked for
+	tagSize  uint8
+	off      bool   // values are no longer looked for
+	other    uint16 // whose value was last named from here
 	children []uint16
 	shapes   []uint16 // by their number in the model
 
-	first        uint32 // value of the last run
-	list         uint32
-	tries, found uint32
+	first  uint32 // value of the last run
+	list   uint32
+	credit uint32 // values that may be new before it is off
 
 	prev  uint64 // number
 	costs [ways]uint32
@@ -66,6 +77,7 @@ type node struct {
 	hits           uint32 // guesses that were right since the last operation
 
 	// The decoder's.
+	tag     uint64
 	left    uint32 // guesses that are right before op
 	op      uint8
 	pending bool  // op is to come
@@ -90,7 +102,6 @@ type span struct {
 
 // bond is what is known of a value beside its bytes.
 type bond struct {
-	hash  uint32 // the encoder's
 	key   uint32
 	list  uint32 // of what has this as key; 0: none
 	at    uint32 // place in the list that it belongs to
@@ -136,9 +147,9 @@ func (m *model) reset(raw int) {
 }
 
 // cleared returns n zeros.
-func cleared(b []uint32, n int) []uint32 {
+func cleared[T uint32 | uint64](b []T, n int) []T {
 	if cap(b) < n {
-		return make([]uint32, n)
+		return make([]T, n)
 	}
 	b = b[:n]
 	clear(b)
@@ -168,7 +179,8 @@ func (m *model) addNode(field uint32, wire uint8) uint16 {
 	if cap(shapes) > keptShapes {
 		shapes = nil
 	}
-	*x = node{field: field, wire: wire, size: 1, children: x.children[:0], shapes: shapes}
+	tag := uint64(field)<<3 | uint64(wire)
+	*x = node{field: field, wire: wire, tag: tag, tagSize: uint8(sizeOf(int(tag))), size: 1, credit: trialCredit, children: x.children[:0], shapes: shapes}
 	if wire == wireBytes {
 		x.list = m.addList()
 	}
@@ -197,41 +209,51 @@ func (m *model) addShape(n uint16, from int, hash uint32) {
 	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
 }
 
-// entry is where the table has what followed a when b was the last surprise.
-func (m *model) entry(n uint16, a, b uint32) *uint32 {
+// slot is where the table has what followed a when b was the last surprise.
+func (m *model) slot(n uint16, a, b uint32) uint32 {
 	h := a*0x9E3779B1 ^ (b*0x85EBCA77 + uint32(n)*0xC2B2AE3D)
 	h ^= h >> 15
 	h *= 0x2C1B3C6D
-	return &m.table[h>>m.shift]
+	return h >> m.shift
 }
 
-// guess returns what a value of node n is likely to be, 0 without an idea.
-func (m *model) guess(n uint16, entry, a uint32) uint32 {
-	if m.spans[entry].node == n {
-		return entry
-	}
-	if v := m.bonds[a].next; m.spans[v].node == n {
+// guess returns what a value of node n is likely to be when the table has no idea, 0 without one. single says that
+// no other value of the run came before.
+func (m *model) guess(n uint16, a, b uint32, single bool) uint32 {
+	known := &m.bonds[a]
+	if v := known.next; m.spans[v].node == n {
 		return v
 	}
-	if v := m.bonds[m.bonds[a].key].after; m.spans[v].node == n {
+	if v := m.bonds[known.key].after; m.spans[v].node == n {
 		return v
+	}
+	if single {
+		if v := m.table[m.slot(n, 0, b)]; m.spans[v].node == n {
+			return v
+		}
+	}
+	if m.spans[a].node == n {
+		return a
 	}
 	return 0
 }
 
 // learn takes the value v that was not guessed.
-func (m *model) learn(n uint16, v, a, b uint32, found bool) {
-	m.nodes[n].tried(found)
+func (m *model) learn(n uint16, slot, v, a, b uint32, single bool) {
 	if v == 0 {
 		return
 	}
-	*m.entry(n, a, b) = v
+	m.table[slot] = v
+	if single {
+		m.table[m.slot(n, 0, b)] = v
+	}
 	if a == 0 {
 		return
 	}
-	m.bonds[a].next = v
-	if key := m.bonds[a].key; key != 0 {
-		m.bonds[key].after = v
+	x := &m.bonds[a]
+	x.next = v
+	if x.key != 0 {
+		m.bonds[x.key].after = v
 	}
 }
 
@@ -267,11 +289,14 @@ func (m *model) listOf(n uint16, key uint32) []uint32 {
 	return m.lists[m.bonds[key].list]
 }
 
-// tried learns whether looking for values of a node pays.
-func (x *node) tried(found bool) {
-	x.tries++
-	if found {
-		x.found++
-	}
-	x.off = x.tries >= trialValues && x.found*worthwhile < x.tries
+// crossed learns that node n named a value of node m, which is worth to be kept then.
+func (m *model) crossed(n, other uint16) {
+	m.nodes[n].other = other
+	m.nodes[other].credit += metCredit
+}
+
+// missed counts a value that was new.
+func (x *node) missed() {
+	x.credit--
+	x.off = x.credit == 0
 }

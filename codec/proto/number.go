@@ -19,18 +19,22 @@ const (
 	costNoDecimal = 63
 	costNever     = 1 << 20
 	costNoLast    = 40
+	// costWide is that of a way whose numbers have 12 bits; from it on they are given in two parts.
+	costWide = 12 << 7
 )
 
-// way returns the way that the node's next number is coded in.
-func (x *node) way() int {
-	best := 0
+// way returns the way that the node's next number is coded in, and whether in two parts.
+func (x *node) way() (best int, wide bool) {
 	for i := 1; i < ways; i++ {
 		if x.costs[i] < x.costs[best] {
 			best = i
 		}
 	}
-	return best
+	return best, x.costs[best] >= costWide
 }
+
+// lowBytes is how many bytes of a number are given apart from its highest one.
+func lowBytes(u uint64) int { return max(bits.Len64(u)-1, 0) >> 3 }
 
 func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[way]>>3 }
 
@@ -68,6 +72,9 @@ func unzigzag32(u uint32) uint32 { return u>>1 ^ -(u & 1) }
 
 // notDecimal is the kind of doubles that are coded as they are.
 const notDecimal = 7
+
+// kindBits are those that the digits of a kind have; the number of low bytes is above.
+const kindBits = 3
 
 // maxDecimal bounds what is taken for decimal: below, whole numbers are exact.
 const maxDecimal = 1e15
