@@ -116,17 +116,19 @@ const relayBufferBytes = 32 << 10
 // direction, make a raw splice, whose owner closes both connections at the end.
 // While it waits for bytes it holds no buffer (see ReadFirst).
 func Relay(dst, src net.Conn) error {
+	var buf []byte
 	for {
-		buf, n, err := ReadFirst(src, relayBufferBytes)
+		var n int
+		var err error
+		buf, n, err = ReadNext(src, buf, relayBufferBytes)
 		if errors.Is(err, io.EOF) {
 			return CloseWrite(dst)
 		}
 		if err != nil {
 			return err
 		}
-		_, err = dst.Write(buf[:n])
-		PutBuffer(buf)
-		if err != nil {
+		if _, err = dst.Write(buf[:n]); err != nil {
+			PutBuffer(buf)
 			return err
 		}
 	}

@@ -18,11 +18,19 @@ const firstPeekBytes = 512
 // returns the buffer at its full length and the number of bytes read. The caller owns
 // the buffer and gives it back with PutBuffer; on an error there is none.
 func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
+	return ReadNext(c, nil, size)
+}
+
+// ReadNext is ReadFirst for who still has a buffer: bytes that are there already are read into
+// that one, and only when there are none it goes back to the pool. spare belongs to ReadNext from
+// then on; it is nil or has room for size bytes.
+func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error) {
 	if wrapped, ok := c.(*Conn); ok {
-		if raw, ok := wrapped.Conn.(syscall.Conn); ok {
-			return wrapped.readWhenReady(raw, size)
+		if wrapped.first != nil || wrapped.canWait() {
+			return wrapped.readWhenReady(spare, size)
 		}
 	}
+	PutBuffer(spare)
 	return readThenGrow(c, size)
 }
 
@@ -32,7 +40,7 @@ type firstRead struct {
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool
 	size    int
-	buf     []byte
+	buf     []byte // nil but for what ReadNext was given, or returns
 	n       int
 	err     error
 }
@@ -40,7 +48,9 @@ type firstRead struct {
 // read is called by the runtime's poller when a read may succeed. The buffer is taken
 // here and goes back when it does not.
 func (f *firstRead) read(fd uintptr) bool {
-	f.buf = fullBuffer(f.size)
+	if f.buf == nil {
+		f.buf = fullBuffer(f.size)
+	}
 	f.n, f.err = readOnce(int(fd), f.buf)
 	if f.err != syscall.EAGAIN {
 		return true
@@ -50,19 +60,27 @@ func (f *firstRead) read(fd uintptr) bool {
 	return false
 }
 
+// canWait makes c.first, if the runtime's poller can wait for c.
+func (c *Conn) canWait() bool {
+	sc, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	f := &firstRead{}
+	var err error
+	if f.raw, err = sc.SyscallConn(); err != nil {
+		return false
+	}
+	f.attempt = f.read
+	c.first = f
+	return true
+}
+
 // readWhenReady lets the runtime's poller do the waiting. Like any read it belongs to one
 // goroutine at a time.
-func (c *Conn) readWhenReady(sc syscall.Conn, size int) (buf []byte, n int, err error) {
+func (c *Conn) readWhenReady(spare []byte, size int) (buf []byte, n int, err error) {
 	f := c.first
-	if f == nil {
-		f = &firstRead{}
-		if f.raw, err = sc.SyscallConn(); err != nil {
-			return nil, 0, err
-		}
-		f.attempt = f.read
-		c.first = f
-	}
-	f.size = size
+	f.size, f.buf = size, spare
 	err = f.raw.Read(f.attempt)
 	buf, n = f.buf, f.n
 	f.buf = nil
@@ -85,7 +103,7 @@ func (c *Conn) readWhenReady(sc syscall.Conn, size int) (buf []byte, n int, err 
 func readOnce(fd int, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(fd, p)
-		if !errors.Is(err, syscall.EINTR) {
+		if err != syscall.EINTR { // errors.Is would be felt
 			return max(n, 0), err
 		}
 	}

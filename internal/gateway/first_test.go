@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -49,6 +50,57 @@ func readAllFirst(t *testing.T, c net.Conn) []byte {
 		}
 		all = append(all, buf[:n]...)
 		PutBuffer(buf)
+	}
+}
+
+// A buffer that is given is used for bytes that are there, and goes back when there are none.
+func TestReadNext(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(b, nil)
+	for _, there := range []bool{true, false, true} {
+		spare := GetBuffer(4096)[:4096]
+		if there {
+			writeAll(t, a, "hello")
+			awaitBytes(t, b)
+		} else {
+			time.AfterFunc(50*time.Millisecond, func() { _, _ = a.Write([]byte("hello")) })
+		}
+		buf, n, err := ReadNext(c, spare, 4096)
+		if err != nil || string(buf[:n]) != "hello" || len(buf) < 4096 {
+			t.Fatalf("%q in a buffer of %d, %v", buf[:n], len(buf), err)
+		}
+		if there && &buf[0] != &spare[0] {
+			t.Error("bytes that were there are in another buffer")
+		}
+		PutBuffer(buf)
+	}
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	if buf, n, err := ReadNext(c, GetBuffer(4096)[:4096], 4096); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("deadline: %d bytes, %v", n, err)
+	}
+}
+
+func writeAll(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := c.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitBytes returns when c has something to read.
+func awaitBytes(t *testing.T, c net.Conn) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+		return n > 0 || err != syscall.EAGAIN
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -236,7 +236,7 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 // excluded, or the policy is off. The rule lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
-	if p == nil || p.Off || p.Excluded(a.Key) {
+	if p.SealsNothing() || p.Excluded(a.Key) {
 		return nil
 	}
 	rules := p.rules
@@ -253,6 +253,9 @@ func (p *Policy) Lookup(a Address) *Rule {
 	}
 	return nil
 }
+
+// SealsNothing reports that no address has a rule.
+func (p *Policy) SealsNothing() bool { return p == nil || p.Off }
 
 func (r *Rule) covers(a *Address) bool {
 	return r.Types&a.Type != 0 &&

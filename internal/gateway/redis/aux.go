@@ -67,7 +67,7 @@ func (g *Gateway) dialAs(who *credentials, space string, readOnly bool) *goredis
 // when all that the client has sent before has been carried out. What can't be read is
 // left out: if it is sealed, EXEC will say so.
 func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
-	if !s.queue.waitEmpty(s.beforeWait) {
+	if !s.settle() {
 		found.err = errGone
 		return found
 	}
@@ -153,7 +153,7 @@ func (s *session) keysOf(args [][]byte) ([][]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
 	defer cancel()
-	if !s.queue.waitEmpty(s.beforeWait) { // it may be logging in
+	if !s.settle() { // it may be logging in
 		return nil, errGone
 	}
 	names, err := s.beside().Do(ctx, call...).StringSlice()

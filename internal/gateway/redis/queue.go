@@ -60,6 +60,9 @@ const (
 	flagHidden
 )
 
+// changesNothing reports that nobody waits for what comes of the reply.
+func (e *entry) changesNothing() bool { return e.kind == kindReply && e.flags == 0 && e.op == nil }
+
 // sameAs reports whether two entries can be one with a count.
 func (e *entry) sameAs(f *entry) bool {
 	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags &&
@@ -202,7 +205,8 @@ func (q *queue) pop() (e entry, ok bool) {
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	if q.n == 0 {
-		q.carrying, q.last = true, true
+		q.carrying = !e.changesNothing()
+		q.last = q.carrying
 		q.giveBack()
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0

@@ -88,29 +88,58 @@ func (p *replyPump) next() error {
 }
 
 // quick carries what most replies are: one element that has arrived as a whole and stays as it
-// is. It leaves everything else alone.
+// is, and what follows of the same kind. It leaves everything else alone.
 func (p *replyPump) quick(e *entry) (done bool, err error) {
-	if e.kind != kindReply || e.flags != 0 || e.op != nil {
+	if !e.changesNothing() {
 		return false, nil
+	}
+	most := 1
+	if !p.monitoring && p.subs+p.patterns+p.shards == 0 { // no messages in between
+		most += p.s.queue.left
 	}
 	b := p.in.Buffered()
-	n := 0
-	switch b[0] {
-	case resp.Simple, resp.Integer:
-		n = bytes.Index(b, crlf) + 2
-	case resp.Bulk:
-		body, size := resp.BulkAt(b)
-		if n = body + size + 2; body == 0 || n > len(b) || e.shape != shapeNone && cinch.IsSealed(b[body:body+size]) {
-			return false, nil
+	n, replies := 0, 0
+	for replies < most {
+		size := plainReply(b[n:], e.shape)
+		if size == 0 {
+			break
 		}
+		n += size
+		replies++
 	}
-	if n < 3 {
+	if replies == 0 {
 		return false, nil
 	}
+	p.s.queue.left -= replies - 1
 	p.mute = false
 	err = p.to.lend(b[:n])
 	p.in.Discard(n)
 	return true, err
+}
+
+const okReply = "+OK\r\n"
+
+// plainReply is how long the reply is that begins b, when that is one element that is complete
+// and stays as it is, or 0.
+func plainReply(b []byte, sh shape) int {
+	if len(b) == 0 {
+		return 0
+	}
+	switch b[0] {
+	case resp.Bulk:
+		body, size := resp.BulkAt(b)
+		if n := body + size + 2; body > 0 && n <= len(b) && (sh == shapeNone || !cinch.IsSealed(b[body:body+size])) {
+			return n
+		}
+	case resp.Simple, resp.Integer:
+		if len(b) >= len(okReply) && string(b[:len(okReply)]) == okReply {
+			return len(okReply)
+		}
+		if n := bytes.Index(b, crlf); n > 0 {
+			return n + 2
+		}
+	}
+	return 0
 }
 
 // passUnasked copies a frame that answers no request; it is never muted.

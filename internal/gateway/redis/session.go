@@ -55,6 +55,7 @@ type session struct {
 	aux         *auxConn
 	failed      error
 	replies     muting
+	last        entry // the one pushed last; n more like it are not in the queue yet
 	asks        asks
 	reads       bool // READONLY is on
 
@@ -85,7 +86,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.queue.init(g.cfg.Requests)
 	s.tx.budget = g.cfg.Requests
 	s.version.Store(2)
-	s.up.conn = upstream
+	s.up.conn, s.up.before = upstream, s.pushCounted
 	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush, goOn: s.finishes}, bufferBytes)
 	s.out.init(s)
 	return s
@@ -163,7 +164,7 @@ func (s *session) carryOn(err error) bool {
 	if !s.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	idle := len(s.in.Buffered()) == 0 && !s.tx.open && s.queue.empty()
+	idle := len(s.in.Buffered()) == 0 && !s.tx.open && s.settled()
 	if idle && s.looked {
 		return false
 	}
@@ -188,6 +189,9 @@ const drainPoll = 20 * time.Millisecond
 // nextRequest handles one request, or reads more of it.
 func (s *session) nextRequest() error {
 	buf := s.in.Buffered()
+	if n, ok := s.cut(buf); ok {
+		return s.handleCut(buf[:n])
+	}
 	n, err := s.parser.Parse(buf)
 	switch {
 	case err != nil:
@@ -212,6 +216,26 @@ func (s *session) nextRequest() error {
 	return s.in.Fill()
 }
 
+// cut finds the arguments of a request that lies in the buffer as a whole, as most do. What the
+// parser has begun it ends.
+func (s *session) cut(buf []byte) (n int, ok bool) {
+	if s.parser.Started() {
+		return 0, false
+	}
+	n, s.args = resp.Cut(buf, s.args[:0])
+	return n, n > 0
+}
+
+// handleCut handles the request raw, whose arguments have been found.
+func (s *session) handleCut(raw []byte) error {
+	s.frame, s.looked = len(raw), false
+	err := s.handleArgs(raw)
+	if s.failed == nil {
+		s.in.Discard(len(raw))
+	}
+	return err
+}
+
 // isLarge reports that the request will not fit the buffer.
 func (s *session) isLarge() bool {
 	if s.in.Full() {
@@ -228,12 +252,17 @@ func (s *session) handleBuffered(raw []byte) error {
 	if len(s.parser.Args) == 0 {
 		return nil // "*0": the server says nothing to it either
 	}
-	s.beginRequest()
 	s.args = s.args[:0]
 	for _, sp := range s.parser.Args {
 		s.args = append(s.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
 	}
-	s.req = request{args: s.args, raw: raw}
+	return s.handleArgs(raw)
+}
+
+// handleArgs handles the request raw, whose arguments are s.args.
+func (s *session) handleArgs(raw []byte) error {
+	s.beginRequest()
+	s.req.args, s.req.raw = s.args, raw
 	return s.handle(&s.req)
 }
 
@@ -311,7 +340,7 @@ func (s *session) subscribed() bool {
 	if s.version.Load() != 2 || !s.subscribing && s.channels.Load() == 0 {
 		return false
 	}
-	if !s.queue.waitEmpty(s.beforeWait) { // an answer may be on its way that changes it
+	if !s.settle() { // an answer may be on its way that changes it
 		return false
 	}
 	s.subscribing = false
@@ -381,7 +410,33 @@ func (s *session) expect(e entry) error {
 	return s.push(e)
 }
 
+// push queues e. Those like the one before are counted, and added when their requests leave.
 func (s *session) push(e entry) error {
+	if s.last.sameAs(&e) {
+		s.last.n += e.n
+		return nil
+	}
+	if err := s.pushCounted(); err != nil {
+		return err
+	}
+	s.last = e
+	s.last.n = 0
+	return s.pushNow(e)
+}
+
+// pushCounted adds the entries that were only counted; it must come before anything is sent. It
+// never waits: they are like the one pushed last, which is still the queue's last or has left it
+// empty.
+func (s *session) pushCounted() error {
+	if s.last.n == 0 {
+		return nil
+	}
+	e := s.last
+	s.last.n = 0
+	return s.pushNow(e)
+}
+
+func (s *session) pushNow(e entry) error {
 	if !s.queue.push(e, s.beforeWait) {
 		return net.ErrClosed
 	}
@@ -396,6 +451,14 @@ func (s *session) beforeWait() (stop func()) {
 	go s.keepUnstuck(done)
 	return func() { close(done) }
 }
+
+// settle waits until every reply so far has come. It reports false when the reply pump has ended.
+func (s *session) settle() bool {
+	return s.pushCounted() == nil && s.queue.waitEmpty(s.beforeWait)
+}
+
+// settled reports that no reply is outstanding.
+func (s *session) settled() bool { return s.last.n == 0 && s.queue.empty() }
 
 func (s *session) keepUnstuck(done <-chan struct{}) {
 	t := time.NewTicker(patience)

@@ -34,12 +34,13 @@ func (s *source) Read(p []byte) (int, error) {
 	}
 }
 
-func (s *source) ReadFirst(size int) ([]byte, int, error) {
+func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
-		buf, n, err := gateway.ReadFirst(s.conn, size)
+		buf, n, err := gateway.ReadNext(s.conn, spare, size)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return buf, n, err
 		}
+		spare = nil
 	}
 }
 
@@ -56,6 +57,8 @@ type sink struct {
 	err   error  // the first failure; everything after it is dropped
 	spill *spill // of the client's side; nil upstream
 
+	before func() error // called before bytes leave; nil: nothing
+
 	both   [2][]byte // of a flush that sends buf and lent
 	gather net.Buffers
 }
@@ -69,10 +72,9 @@ func (w *sink) write(p []byte) error {
 		w.takeIn()
 	}
 	if len(p) >= copyBytes {
-		if err := w.flush(); err != nil {
-			return err
+		if w.flush() == nil && w.mayLeave() {
+			w.send(p)
 		}
-		w.send(p)
 		return w.err
 	}
 	w.keep(p)
@@ -121,6 +123,7 @@ func (w *sink) lend(p []byte) error {
 func (w *sink) flush() error {
 	switch {
 	case w.err != nil:
+	case !w.mayLeave():
 	case len(w.buf) > 0 && len(w.lent) > 0 && w.spill == nil:
 		w.sendBoth()
 	default:
@@ -137,6 +140,14 @@ func (w *sink) flush() error {
 		w.buf = nil
 	}
 	return w.err
+}
+
+// mayLeave prepares for bytes to leave.
+func (w *sink) mayLeave() bool {
+	if w.before != nil && w.err == nil {
+		w.err = w.before()
+	}
+	return w.err == nil
 }
 
 // sendBoth sends a header and what it announces in one write.

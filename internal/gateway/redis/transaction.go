@@ -73,7 +73,7 @@ func (s *session) exec(r *request) error {
 	changes := s.tx.changes
 	s.endTransaction()
 	err := s.forward(r, entry{kind: kindExec})
-	if changes && err == nil && !s.queue.waitEmpty(s.beforeWait) {
+	if changes && err == nil && !s.settle() {
 		err = errGone
 	}
 	return err

@@ -11,10 +11,10 @@ type Source interface {
 	// Settle is called before the Reader waits for bytes, and before it moves its buffer or
 	// gives it back: who has kept slices of it uses them now.
 	Settle() error
-	// ReadFirst waits for bytes and only then takes a buffer of at least size bytes to
+	// ReadNext waits for bytes and only then takes a buffer of at least size bytes to
 	// read them into, so that an idle connection holds none. The Reader gives the
-	// buffer back through Release.
-	ReadFirst(size int) (buf []byte, n int, err error)
+	// buffer back through Release, or as spare (else nil), for bytes that are there already.
+	ReadNext(spare []byte, size int) (buf []byte, n int, err error)
 	// Release takes a buffer back.
 	Release(buf []byte)
 }
@@ -79,8 +79,9 @@ func (r *Reader) Fill() error {
 }
 
 func (r *Reader) fillEmpty() error {
-	r.Free()
-	buf, n, err := r.src.ReadFirst(r.size)
+	spare := r.buf
+	r.buf, r.r, r.w = nil, 0, 0
+	buf, n, err := r.src.ReadNext(spare, r.size)
 	r.buf, r.r, r.w = buf, 0, n
 	return progress(n, err)
 }

@@ -81,6 +81,33 @@ func (p *Parser) Parse(buf []byte) (n int, err error) {
 	return p.pos, nil
 }
 
+// Cut finds a request that buf holds as a whole and appends its arguments, which share buf's
+// memory, to args. n is its length; it is 0, and args unchanged, for a request that is not
+// complete or not of the usual form: Parser judges those.
+func Cut(buf []byte, args [][]byte) (n int, _ [][]byte) {
+	if len(buf) == 0 || buf[0] != '*' {
+		return 0, args
+	}
+	argc, at := shortHeader(buf, 0)
+	if at == 0 || argc == 0 {
+		return 0, args
+	}
+	before := len(args)
+	for range argc {
+		if at >= len(buf) || buf[at] != '$' {
+			return 0, args[:before]
+		}
+		size, body := shortHeader(buf, at)
+		end := body + int(size)
+		if body == 0 || end > len(buf)-2 {
+			return 0, args[:before]
+		}
+		args = append(args, buf[body:end:end])
+		at = end + 2
+	}
+	return at, args
+}
+
 func (p *Parser) parseInline(buf []byte) (int, error) {
 	end := bytes.IndexByte(buf, '\n')
 	line := buf
@@ -164,6 +191,11 @@ func headerLine(buf []byte, at int) (n int64, next int, err error) {
 // shortHeader is headerLine for what nearly all headers are, one to nine digits without a
 // leading zero; next is 0 for all others.
 func shortHeader(buf []byte, at int) (n int64, next int) {
+	if at+3 < len(buf) && buf[at+2] == '\r' { // most have one digit
+		if d := buf[at+1] - '0'; d <= 9 {
+			return int64(d), at + 4
+		}
+	}
 	for i := at + 1; i < len(buf)-1 && i < at+11; i++ {
 		c := buf[i]
 		if c == '\r' && i > at+1 {

@@ -138,7 +138,7 @@ func (s *trickle) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *trickle) ReadFirst(size int) ([]byte, int, error) {
+func (s *trickle) ReadNext(_ []byte, size int) ([]byte, int, error) {
 	buf := make([]byte, size)
 	n, err := s.Read(buf)
 	return buf, n, err
@@ -203,6 +203,59 @@ func TestParseHead(t *testing.T) {
 
 // However a request is cut, the parser finds the same end and the same arguments, and
 // writing those again gives a request that parses to them.
+// Cut takes whole requests only, and finds in them what Parser does.
+func TestCut(t *testing.T) {
+	for _, args := range [][]string{
+		{"PING"},
+		{"GET", "k"},
+		{"SET", "", strings.Repeat("x", 9)},
+		{"SET", "k", strings.Repeat("x", 10)},
+		{"SET", "k", strings.Repeat("x", 12345)},
+		{"MSET", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"},
+	} {
+		request := AppendCommand(nil, args...)
+		more := append(bytes.Clone(request), "*1\r\n$4\r\nPING\r\n"...)
+		n, found := Cut(more, [][]byte{[]byte("kept")})
+		if got := join(found); n != len(request) || got != "kept\x00"+strings.Join(args, "\x00") {
+			t.Errorf("%.40q: cut %d of %d bytes: %.60q", request, n, len(request), got)
+		}
+		for i := range request {
+			if n, found := Cut(request[:i], nil); n != 0 || len(found) != 0 {
+				t.Errorf("%.40q: cut %d bytes out of its first %d", request, n, i)
+			}
+		}
+	}
+	for _, unusual := range []string{"", "PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n$-1\r\n", "*1\r\n:1\r\n", "*01\r\n$4\r\nPING\r\n", "*1\r\n$04\r\nPING\r\n", "*x\r\n"} {
+		if n, _ := Cut([]byte(unusual), nil); n != 0 {
+			t.Errorf("%q: cut %d bytes", unusual, n)
+		}
+	}
+}
+
+func join(args [][]byte) string { return string(bytes.Join(args, []byte{0})) }
+
+func FuzzCut(f *testing.F) {
+	f.Add("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+	f.Add("*1\r\n$0\r\n\r\n")
+	f.Add("*1\rx$1\rxP\r\n*")
+	f.Fuzz(func(t *testing.T, input string) {
+		n, args := Cut([]byte(input), nil)
+		if n == 0 {
+			return
+		}
+		var p Parser
+		want, err := p.Parse([]byte(input))
+		if err != nil || want != n || p.Inline || len(p.Args) != len(args) {
+			t.Fatalf("cut %d bytes and %q; parsed %d and %d arguments, %v", n, args, want, len(p.Args), err)
+		}
+		for i, s := range p.Args {
+			if string(args[i]) != input[s.Off:s.Off+s.Len] {
+				t.Fatalf("argument %d: cut %q, parsed %q", i, args[i], input[s.Off:s.Off+s.Len])
+			}
+		}
+	})
+}
+
 func FuzzParser(f *testing.F) {
 	f.Add("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 3)
 	f.Add("SET a \"b c\"\r\n*0\r\n", 1)

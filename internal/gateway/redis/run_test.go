@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// plainReply takes one element that is complete and stays as it is.
+func TestPlainReply(t *testing.T) {
+	sealed := cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(cinch.Magic+"lookalike"), codec.Setting{}, nil)
+	for _, test := range []struct {
+		reply string
+		shape shape
+		plain bool
+	}{
+		{"+OK\r\n", shapeNone, true},
+		{"+OKAY\r\n", shapeNone, true},
+		{"+\r\n", shapeNone, true},
+		{":0\r\n", shapeBulk, true},
+		{":-1234567\r\n", shapeNone, true},
+		{"$0\r\n\r\n", shapeBulk, true},
+		{"$5\r\nhello\r\n", shapeBulk, true},
+		{"$12\r\nhello\r\nworld\r\n", shapeBulk, true},
+		{string(resp.AppendBulk(nil, sealed)), shapeNone, true},
+		{string(resp.AppendBulk(nil, sealed)), shapeBulk, false},
+		{"-ERR no\r\n", shapeNone, false},
+		{"$-1\r\n", shapeBulk, false},
+		{"*1\r\n+OK\r\n", shapeNone, false},
+		{"_\r\n", shapeNone, false},
+		{">1\r\n+OK\r\n", shapeNone, false},
+	} {
+		for _, behind := range []string{"", "+OK\r\n", "-E"} {
+			want := 0
+			if test.plain {
+				want = len(test.reply)
+			}
+			if n := plainReply([]byte(test.reply+behind), test.shape); n != want {
+				t.Errorf("%q, then %q: %d bytes, want %d", test.reply, behind, n, want)
+			}
+		}
+		for i := range test.reply {
+			if n := plainReply([]byte(test.reply[:i]), test.shape); n != 0 {
+				t.Errorf("%q of %q: %d bytes", test.reply[:i], test.reply, n)
+			}
+		}
+	}
+}
+
+// Pipelines in which runs of equal requests change with others answer as the server does, and
+// leave there what they left there, wherever the stream is cut.
+func TestPipelinesOfRuns(t *testing.T) {
+	pipelines := func(seed uint64) (all []byte, n int) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		for range 30 {
+			command := randomCommand(r)
+			for range r.IntN(40) {
+				all = resp.AppendCommand(all, command()...)
+				n++
+			}
+		}
+		return all, n
+	}
+	for seed := range uint64(6) {
+		sock := startServer(t)
+		front, _ := startGateway(t, sock)
+		twin := startServer(t)
+		all, n := pipelines(seed)
+		all = resp.AppendCommand(all, "ECHO", "the end")
+		t.Logf("seed %d: %d requests in %d bytes", seed, n, len(all))
+		want := converse(t, dialRaw(t, twin), all, 1<<20)
+		for _, piece := range []int{1 << 20, 5000} {
+			clientOf(t, sock).FlushAll(ctx)
+			if got := converse(t, dialRaw(t, front), all, piece); !bytes.Equal(got, want) {
+				t.Fatalf("seed %d, in pieces of %d: %s", seed, piece, firstDifference(got, want))
+			}
+		}
+	}
+}
+
+// randomCommand returns what makes requests whose replies are of one kind.
+func randomCommand(r *rand.Rand) func() []string {
+	key := func() string { return "k" + strconv.Itoa(r.IntN(4)) }
+	value := strings.Repeat(`{"name": "a value that is sealed"} `, 1+r.IntN(30))
+	switch r.IntN(9) {
+	case 0:
+		return func() []string { return []string{"SET", key(), value} }
+	case 1:
+		return func() []string { return []string{"SET", key(), "short"} }
+	case 2, 3:
+		return func() []string { return []string{"GET", key()} }
+	case 4:
+		return func() []string { return []string{"INCR", "n"} }
+	case 5:
+		return func() []string { return []string{"INCR", key()} } // often an error
+	case 6:
+		return func() []string { return []string{"SET", key(), strings.Repeat("x", copyBytes+r.IntN(3)-1)} }
+	case 7:
+		return func() []string { return []string{"MGET", key(), "none", key()} }
+	}
+	return func() []string { return []string{"STRLEN", key()} }
+}
+
+// converse sends all in pieces and returns what comes back, up to the answer to ECHO.
+func converse(t *testing.T, c net.Conn, all []byte, piece int) (got []byte) {
+	t.Helper()
+	go func() {
+		for len(all) > 0 {
+			n := min(piece, len(all))
+			if _, err := c.Write(all[:n]); err != nil {
+				return
+			}
+			all = all[n:]
+			if len(all) > 0 {
+				time.Sleep(200 * time.Microsecond)
+			}
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for !bytes.HasSuffix(got, []byte("$7\r\nthe end\r\n")) {
+		n, err := c.Read(buf)
+		if got = append(got, buf[:n]...); err != nil && err != io.EOF {
+			t.Fatalf("%d bytes, then %v", len(got), err)
+		}
+	}
+	return got
+}
+
+func firstDifference(got, want []byte) string {
+	i := 0
+	for i < len(got) && i < len(want) && got[i] == want[i] {
+		i++
+	}
+	around := func(b []byte) string { return strconv.Quote(string(b[max(0, i-40):min(len(b), i+40)])) }
+	return "at " + strconv.Itoa(i) + " " + around(got) + ", want " + around(want)
+}
