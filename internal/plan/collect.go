@@ -109,8 +109,10 @@ func (c *Collector) readChance(l *leaf) float64 {
 	return min(p, 1)
 }
 
-// Value adds a value of a name that was to be read.
+// Value adds a value of a name that was to be read. Each draws anew, among those that would be
+// read: a name may have many, as a large hash, and a sample that shrinks must not lose all at once.
 func (c *Collector) Value(space string, name []byte, kind string, t Ticket, value []byte) {
+	t.chance = c.random.Float64() / t.weight
 	c.count(c.group(space, name, kind), kind, value, t)
 }
 

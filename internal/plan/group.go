@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // Group is what is known of the values of one pattern and type: how many there are, how
@@ -175,10 +176,14 @@ func (s *sample) lower(keep float64) {
 	s.values, s.chance = s.values[:n], s.chance[:n]
 }
 
-// shrink drops values until at most limit bytes are left. One value may stay that is longer.
+// shrink drops values until at most limit bytes are left. One value stays, however long it is.
 func (s *sample) shrink(limit int) {
 	for s.bytes > limit && len(s.values) > 1 {
-		s.lower(s.keep * 0.75)
+		keep := max(s.keep*0.75, math.Nextafter(slices.Min(s.chance), 1))
+		if keep >= s.keep {
+			return // all have drawn the same
+		}
+		s.lower(keep)
 	}
 }
 

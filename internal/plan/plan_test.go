@@ -359,7 +359,16 @@ func TestMessagesOfMongo(t *testing.T) {
 }
 
 func TestNothing(t *testing.T) {
-	if _, err := Make(context.Background(), NewCollector(CollectOptions{}), options(t)); !errors.Is(err, ErrEmpty) {
+	if _, err := Make(context.Background(), NewCollector(CollectOptions{}), options(t)); !errors.Is(err, ErrEmpty) || errors.Is(err, ErrSealed) {
+		t.Error(err)
+	}
+	c := NewCollector(CollectOptions{})
+	c.Without("0", "menu:*", "string", sealedAlready, 1)
+	if _, err := Make(context.Background(), c, options(t)); !errors.Is(err, ErrSealed) {
+		t.Error(err)
+	}
+	c.Without("0", "menu:*", "list", "a list", 1)
+	if _, err := Make(context.Background(), c, options(t)); !errors.Is(err, ErrEmpty) || errors.Is(err, ErrSealed) {
 		t.Error(err)
 	}
 }
@@ -371,6 +380,36 @@ func TestCutOffFile(t *testing.T) {
 		r := planFiles(t, options(t), FileOptions{}, write(t, dir, "cut.json", []byte(text)))
 		if got := r.Left["cut off by the end of the file"]; got != want {
 			t.Errorf("%.30s: %v", text, r.Left)
+		}
+	}
+}
+
+// The values of one name, a large hash, are as good as those of many: none of them hang together
+// when the sample has to shrink.
+func TestOneNameWithManyValues(t *testing.T) {
+	for seed := range uint64(20) {
+		c := NewCollector(CollectOptions{GroupBytes: 1 << 20, Seed: seed})
+		ticket := c.Offer("0", []byte("profiles"))
+		for i := range 50_000 {
+			c.Value("0", []byte("profiles"), "hash", ticket, fmt.Appendf(nil, `{"id":%d,"name":"somebody","city":"somewhere"}`, i))
+		}
+		g := c.found()[0]
+		if n := len(g.sample.values); n < 5000 || g.sample.bytes > 1<<20 {
+			t.Errorf("seed %d: %d values of %d bytes are left", seed, n, g.sample.bytes)
+		}
+	}
+}
+
+// Of a few values that are longer than a sample may be, one stays.
+func TestFewLongValues(t *testing.T) {
+	for seed := range uint64(50) {
+		c := NewCollector(CollectOptions{GroupBytes: 1 << 20, SampleBytes: 2 << 20, Seed: seed})
+		for i := range 3 {
+			name := fmt.Appendf(nil, "huge:%d", i)
+			c.Value("0", name, "string", c.Offer("0", name), make([]byte, 2<<20))
+		}
+		if n := len(c.found()[0].sample.values); n != 1 {
+			t.Errorf("seed %d: %d values are left", seed, n)
 		}
 	}
 }

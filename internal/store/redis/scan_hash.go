@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -59,8 +60,8 @@ func (r *reader) small(keys [][]byte) error {
 		if err != nil {
 			return err
 		}
-		for field, value := range fields {
-			if err := r.field(keys[i], field, value); err != nil {
+		for _, field := range slices.Sorted(maps.Keys(fields)) { // always the same, for who samples
+			if err := r.field(keys[i], field, fields[field]); err != nil {
 				return err
 			}
 		}
