@@ -60,8 +60,11 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 	if err != nil {
 		return w.failure(err)
 	}
-	if copied == 0 {
-		fmt.Fprintf(out, "nothing to do: each of %s holds the same dictionaries\n", count(len(held), "primary", "primaries"))
+	switch {
+	case copied == 0 && len(held) == 1:
+		fmt.Fprintln(out, "nothing to do: there is one primary")
+	case copied == 0:
+		fmt.Fprintf(out, "nothing to do: each of %d primaries holds the same dictionaries\n", len(held))
 	}
 	return nil
 }

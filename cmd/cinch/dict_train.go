@@ -100,7 +100,11 @@ func runDictTrain(o dictTrainOptions) error {
 	}
 	samples.Shuffle(all)
 	engine := newEngine()
-	best, tried, err := dict.Search(engine, all, st, candidates)
+	bar := ui.NewProgress(o.stderr)
+	best, tried, err := dict.Search(engine, all, st, candidates, func(done int, next dict.TrainOptions) {
+		bar.Show(float64(done)/float64(len(candidates)), fmt.Sprintf("training %s, %s", algorithmName(next.Algorithm), ui.Size(int64(next.Size))))
+	})
+	bar.Clear()
 	if err != nil {
 		return ui.WithHint(err, "give more samples, or samples that are more alike")
 	}
@@ -236,6 +240,9 @@ func (r dictTraining) write(o dictTrainOptions) error {
 	}
 	if err := ui.Table(o.stdout, []string{"", "dictionary", "algorithm", "its bytes", "stored bytes", "ratio", ""}, rows); err != nil {
 		return err
+	}
+	if r.File != "" {
+		fmt.Fprintf(o.stderr, "wrote %s\n", r.File)
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(o.stderr, "%d files were skipped: empty, or over %d MiB\n", r.Skipped, samples.MaxSampleBytes>>20)

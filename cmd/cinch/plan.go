@@ -187,6 +187,9 @@ func (o *planOptions) report(ctx context.Context, p plan.Options, l planLimits) 
 		return nil, err
 	}
 	r, err := plan.Make(ctx, c, p)
+	if errors.Is(err, plan.ErrSealed) {
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "what they save, the admin page of their gateway says, and 'cinch pack --to SETTING --dry-run' what another setting would")
+	}
 	if errors.Is(err, plan.ErrEmpty) {
 		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "is it the right one, and does it hold values?")
 	}

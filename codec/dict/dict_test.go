@@ -193,7 +193,7 @@ func TestSearch(t *testing.T) {
 	e := codec.New(codec.Options{})
 	options := dict.Candidates(3, nil)
 	options = append(options, dict.TrainOptions{Size: 1}) // fails
-	best, all, err := dict.Search(e, trainingSamples(), codec.Setting{Codec: codec.Zstd, Level: 3}, options)
+	best, all, err := dict.Search(e, trainingSamples(), codec.Setting{Codec: codec.Zstd, Level: 3}, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s, %d bytes is better than the best", c.Options.Algorithm, c.Options.Size)
 		}
 	}
-	if _, _, err := dict.Search(e, codectest.Documents(5, 1), codec.Setting{Codec: codec.Zstd}, options); !errors.Is(err, dict.ErrSamples) {
+	if _, _, err := dict.Search(e, codectest.Documents(5, 1), codec.Setting{Codec: codec.Zstd}, options, nil); !errors.Is(err, dict.ErrSamples) {
 		t.Errorf("five samples: %v", err)
 	}
 }

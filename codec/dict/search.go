@@ -36,11 +36,15 @@ func Candidates(level int, external Trainer) []TrainOptions {
 // Search trains with each of the options on three quarters of the samples and
 // evaluates by s on the rest. It returns the best, which makes the values
 // smallest and among equals is smallest itself, and all it tried in order.
-// It fails only when every candidate does, with the errors joined.
-func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions) (best Candidate, all []Candidate, err error) {
+// It fails only when every candidate does, with the errors joined. progress, if it is
+// not nil, hears of each option before it is tried.
+func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions, progress func(done int, next TrainOptions)) (best Candidate, all []Candidate, err error) {
 	learn, heldOut := Split(samples, 4)
 	var failures []error
-	for _, o := range options {
+	for i, o := range options {
+		if progress != nil {
+			progress(i, o)
+		}
 		c := try(e, learn, heldOut, s, o)
 		all = append(all, c)
 		if c.Err != nil {

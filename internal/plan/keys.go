@@ -190,7 +190,7 @@ func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {
 	case v.Skip != "":
 		w.c.Left(s.DB(), v.Key, "other", t, skipped(v.Skip))
 	case cinch.IsSealed(v.Stored):
-		w.c.Left(s.DB(), v.Key, v.Type.String(), t, "sealed already")
+		w.c.Left(s.DB(), v.Key, v.Type.String(), t, sealedAlready)
 	default:
 		w.c.Value(s.DB(), v.Key, v.Type.String(), t, v.Stored)
 	}

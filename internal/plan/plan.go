@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,6 +81,9 @@ const (
 // ErrEmpty: the source holds nothing that could be measured.
 var ErrEmpty = errors.New("nothing to measure")
 
+// ErrSealed: it did before Cinch came.
+var ErrSealed = fmt.Errorf("%w: all values are sealed already", ErrEmpty)
+
 type planner struct {
 	Options
 	memories map[memoryKey]Memory
@@ -130,15 +134,26 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 		r.add(g)
 	}
 	if len(r.Groups) == 0 && r.Rest.Groups == 0 {
-		err := ErrEmpty
-		for reason, n := range r.Left {
-			err = fmt.Errorf("%w: %s %s", err, Count(n), reason)
-		}
-		return nil, err
+		return nil, r.empty()
 	}
 	r.finish()
 	return r, nil
 }
+
+// empty says why there is nothing to measure.
+func (r *Report) empty() error {
+	if n := r.Left[sealedAlready]; n > 0 && len(r.Left) == 1 {
+		return fmt.Errorf("%w: %s", ErrSealed, Count(n))
+	}
+	err := ErrEmpty
+	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
+		err = fmt.Errorf("%w: %s %s", err, Count(r.Left[reason]), reason)
+	}
+	return err
+}
+
+// sealedAlready is why values are left that a gateway or a packer has sealed.
+const sealedAlready = "sealed already"
 
 func (o *Options) setDefaults() {
 	o.MaxGroups = cmp.Or(o.MaxGroups, 24)

@@ -289,7 +289,7 @@ func (t *tupleSpace) add(tuple []byte, share float64) error {
 			c.Without(t.space.Name, f.name, kindTuple, "values of field "+f.name+" of space "+t.space.Name+": "+f.touched, 1/share)
 		case f.touched != "":
 		case cinch.IsSealed(content):
-			c.Without(t.space.Name, f.name, kindTuple, "sealed already", 1/share)
+			c.Without(t.space.Name, f.name, kindTuple, sealedAlready, 1/share)
 		case len(content) > t.w.o.MaxValue:
 			c.Without(t.space.Name, f.name, kindTuple, "values above "+strconv.Itoa(t.w.o.MaxValue>>20)+" MiB", 1/share)
 		default:

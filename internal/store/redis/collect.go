@@ -133,7 +133,7 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Tell("scanning for values that name %d dictionaries", len(numbers))
+	o.Tell("scanning for values that name any of the dictionaries (%d)", len(numbers))
 	census, err := o.Count(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -176,7 +176,7 @@ func (d *Dicts) idle(ctx context.Context, o CollectOptions, numbers []uint32) (o
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Tell("scanning for values that name %d dictionaries", len(numbers))
+	o.Tell("scanning for values that name any of the dictionaries (%d)", len(numbers))
 	census, err := Count(ctx, d.conn)
 	if err != nil {
 		return nil, nil, err
