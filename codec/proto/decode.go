@@ -22,6 +22,10 @@ type restore struct {
 // column is the part of the columns that is not read yet.
 type column struct{ at, end uint32 }
 
+// slackBytes is how much longer than it will be the message is at most while its parts are put together: each
+// message in it has room for a length, which may turn out to need less.
+const slackBytes = 4 * maxDepth
+
 // run appends the message of raw bytes that the columns hold.
 func (d *restore) run(dst, in []byte, raw int) ([]byte, error) {
 	d.reset(raw)
@@ -246,10 +250,12 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 		return 0, 0, errColumns
 	}
 	for range count {
-		if len(d.out) >= d.most {
+		if len(d.out) >= d.most+slackBytes {
 			return 0, 0, errColumns
 		}
-		d.out = appendUvarint(d.out, x.tag)
+		if x.field != 0 {
+			d.out = appendUvarint(d.out, x.tag)
+		}
 		if err := d.number(r.node); err != nil {
 			return 0, 0, err
 		}
@@ -276,7 +282,7 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 		i++
 	}
 	for ; i < count && !d.nodes[n].off; i++ {
-		if len(d.out) >= d.most {
+		if len(d.out) >= d.most+slackBytes {
 			return 0, 0, errColumns
 		}
 		x := &d.nodes[n]
@@ -313,7 +319,7 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 		a = v
 	}
 	for ; i < count; i++ {
-		if len(d.out) >= d.most {
+		if len(d.out) >= d.most+slackBytes {
 			return 0, 0, errColumns
 		}
 		if _, err := d.inFull(n, depth, 0); err != nil {

@@ -80,16 +80,21 @@ func (e *transform) message(n uint16, from, to, depth int, known uint32) (key ui
 		return 0, false
 	}
 	s := e.shapes[e.nodes[n].shapes[number]]
-	if isNew {
-		e.addColumns()
-		e.put(n, colShapes, 0)
-		e.define(s)
-	} else {
-		e.put(n, colShapes, uint64(number+1)<<1)
-	}
+	e.beginShape(n, number, isNew)
 	key = e.runsOf(s, fields, counts, depth, known)
 	e.fields, e.counts = e.fields[:fields], e.counts[:counts]
 	return key, true
+}
+
+// beginShape codes the shape of what follows.
+func (e *transform) beginShape(n uint16, number int, isNew bool) {
+	if !isNew {
+		e.put(n, colShapes, uint64(number+1)<<1)
+		return
+	}
+	e.addColumns()
+	e.put(n, colShapes, 0)
+	e.define(e.shapes[e.nodes[n].shapes[number]])
 }
 
 func (e *transform) define(s shape) {
@@ -260,6 +265,9 @@ func (e *transform) inFull(n uint16, f field, depth int, known uint32) (key uint
 		}
 	}
 	e.nodes[n].opaque++
+	if known == 0 && e.packed(n, f, depth+1) {
+		return 0
+	}
 	e.put(n, colShapes, uint64(len(src))<<1|1)
 	text := &e.cols[n][colText]
 	*text = append(*text, src...)

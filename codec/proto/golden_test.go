@@ -32,6 +32,7 @@ func vectors() map[string][]byte {
 	}
 	return map[string][]byte{
 		"ids":      ids(4400),
+		"packed":   packed(60),
 		"doubles":  doubles,
 		"records":  records(120, 1),
 		"numbers":  numbers,
@@ -57,6 +58,18 @@ func ids(n int) (b []byte) {
 				parent = span
 			}
 		}
+		b = bytesField(b, 1, m)
+	}
+	return b
+}
+
+// packed are packed numbers of each wire type.
+func packed(n int) (b []byte) {
+	for i := range uint64(n) {
+		m := bytesField(nil, 1, packedOf(wire64, i, i*i, i*i*i, 1<<20+i))
+		m = bytesField(m, 2, packedOf(wire64, math.Float64bits(float64(i)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
+		m = bytesField(m, 3, packedOf(wire32, i, i+1, 7*i, 1<<15))
+		m = bytesField(m, 4, packedOf(wireVarint, 1<<50, 1<<50+i, 1<<50-i, i))
 		b = bytesField(b, 1, m)
 	}
 	return b

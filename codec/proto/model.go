@@ -74,6 +74,7 @@ type node struct {
 	// The encoder's.
 	many           bool // it has been repeated
 	parsed, opaque uint32
+	unpacked       uint8  // values in a row that are no numbers
 	hits           uint32 // guesses that were right since the last operation
 
 	// The decoder's.
@@ -195,7 +196,7 @@ func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, boo
 		}
 	}
 	known := wire <= wireBytes || wire == wire32
-	if !known || field == 0 || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
+	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)

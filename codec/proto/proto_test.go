@@ -140,6 +140,20 @@ func TestLengths(t *testing.T) {
 	}
 }
 
+// The last message of a node is much shorter than the one before, so that its length has fewer bytes.
+func TestLastIsShorter(t *testing.T) {
+	e, d := NewEncoder(Options{}), NewDecoder(Options{})
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		for deep := range 4 {
+			long, short := records(n, 3), []byte{7 << 3, 1}
+			for range deep {
+				long, short = bytesField(nil, 1, long), bytesField(nil, 1, short)
+			}
+			roundTrip(t, e, d, bytesField(bytesField(nil, 1, long), 1, short))
+		}
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	special := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 0.5, 1e-3, 123.456, 1e15, 1e15 + 2, -1e15, 1e16, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64, 1.0 / 3, 999999.999999}

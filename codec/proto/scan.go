@@ -41,8 +41,11 @@ func (e *transform) cut(n uint16, from, to int) bool {
 	src := e.src[:to]
 	for at := from; at < to; {
 		tag, size := uvarint(src[at:])
+		if size == 0 || tag>>3 == 0 {
+			return false
+		}
 		c, ok := e.child(n, tag>>3, uint8(tag&7), maxNodes)
-		if size == 0 || !ok {
+		if !ok {
 			return false
 		}
 		e.runsHere = append(e.runsHere, run{c, e.nodes[c].many})

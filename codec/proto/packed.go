@@ -1,0 +1,107 @@
+package proto
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Packed fields: values of wire type 2 that hold nothing but numbers of one wire type. They have a shape of
+// one run with the field number 0, whose numbers have no tags.
+
+// packedTrials bounds the values of a node that are looked at in vain.
+const packedTrials = 32
+
+// packed codes the content of a value of node n as numbers. Unless it returns true nothing has been coded.
+func (e *transform) packed(n uint16, f field, depth int) bool {
+	if depth >= maxDepth || e.nodes[n].unpacked >= packedTrials {
+		return false
+	}
+	src := e.src[f.from():f.to()]
+	wire, ok := packedAs(src)
+	if !ok {
+		e.nodes[n].unpacked++
+		return false
+	}
+	nodes, children := len(e.nodes), len(e.nodes[n].children)
+	c, ok := e.child(n, 0, wire, maxNodes)
+	if !ok {
+		return false
+	}
+	fields := len(e.fields)
+	for at := 0; at < len(src); {
+		var v field
+		v, at = readField(src, at, wire)
+		e.fields = append(e.fields, v)
+	}
+	e.runsHere = append(e.runsHere[:0], run{c, true})
+	count := uint32(len(e.fields) - fields)
+	number, isNew, ok := e.findShape(n, []uint32{count})
+	if !ok {
+		e.nodes, e.nodes[n].children = e.nodes[:nodes], e.nodes[n].children[:children]
+		e.fields = e.fields[:fields]
+		return false
+	}
+	e.beginShape(n, number, isNew)
+	e.put(c, colCounts, uint64(count))
+	for _, v := range e.fields[fields:] {
+		e.number(c, uint64(v))
+	}
+	e.fields = e.fields[:fields]
+	e.nodes[n].unpacked = 0
+	return true
+}
+
+// packedAs tells what numbers of one wire type bytes are, if they are better given as those.
+func packedAs(b []byte) (wire uint8, ok bool) {
+	switch {
+	case len(b)%8 == 0 && len(b) >= 16 && fixedPay(b, 8):
+		return wire64, true
+	case len(b)%4 == 0 && len(b) >= 16 && fixedPay(b, 4):
+		return wire32, true
+	}
+	return wireVarint, varintsPay(b)
+}
+
+// fixedPay tells whether numbers of some size are mostly small, decimal, or alike in their upper parts.
+func fixedPay(b []byte, size int) bool {
+	last, worth, all := uint64(0), 0, len(b)/size
+	for i := 0; i < len(b); i += size {
+		if i >= 64 && worth*4 < i/size*3 { // it has been tried enough
+			return false
+		}
+		var v uint64
+		if size == 8 {
+			v = binary.LittleEndian.Uint64(b[i:])
+		} else {
+			v = uint64(binary.LittleEndian.Uint32(b[i:]))
+		}
+		upper := uint(size) * 8 / 2
+		if v>>upper == last>>upper || v>>upper == 0 || size == 8 && decimalCost(v) < costNoDecimal {
+			worth++
+		}
+		last = v
+	}
+	return worth*4 >= all*3
+}
+
+// varintsPay tells whether bytes are varints that are shorter by their own or as differences, in bits.
+func varintsPay(b []byte) bool {
+	const least, extra = 8, 3 // bytes, bits of a number beside its own
+	if len(b) < least {
+		return false
+	}
+	var last uint64
+	var sum, count int
+	for at := 0; at < len(b); {
+		v, size := uvarint(b[at:])
+		if at += size; size == 0 {
+			return false
+		}
+		sum += extra + min(bits.Len64(v), bits.Len64(zigzag(v-last)))
+		last = v
+		if count++; count == 16 && sum*4 > at*8*3 {
+			return false
+		}
+	}
+	return sum*4 <= len(b)*8*3
+}
