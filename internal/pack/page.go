@@ -211,9 +211,12 @@ func (p *page) carryOut(changes []store.Change) (raced []*store.Value, err error
 		}
 	}
 	var usage []int64
-	sample := [][]byte{changes[0].Value.Key}
+	whole := -1
 	if p.batches++; p.batches%usageEvery == 1 {
-		if usage, err = p.Space.Usage(p.ctx, sample); err != nil {
+		whole = wholeKey(changes)
+	}
+	if whole >= 0 {
+		if usage, err = p.Space.Usage(p.ctx, [][]byte{changes[whole].Value.Key}); err != nil {
 			return nil, err
 		}
 	}
@@ -236,14 +239,30 @@ func (p *page) carryOut(changes []store.Change) (raced []*store.Value, err error
 			raced = append(raced, c.Value)
 		}
 	}
-	if usage != nil && outcomes[0].Replaced {
-		after, err := p.Space.Usage(p.ctx, sample)
+	if whole >= 0 && outcomes[whole].Replaced {
+		after, err := p.Space.Usage(p.ctx, [][]byte{changes[whole].Value.Key})
 		if err != nil {
 			return nil, err
 		}
 		p.report.usage(usage[0], after[0])
 	}
 	return raced, nil
+}
+
+// wholeKey is the index of a change of a key all of whose changes are among these, or -1: of a
+// large hash, which takes many batches, usage before and after one of them says nothing.
+func wholeKey(changes []store.Change) int {
+	last := changes[len(changes)-1].Value.Key
+	for i := range changes {
+		v := changes[i].Value
+		if v.Type == store.String {
+			return i
+		}
+		if i > 0 && !bytes.Equal(v.Key, changes[i-1].Value.Key) && !bytes.Equal(v.Key, last) {
+			return i
+		}
+	}
+	return -1
 }
 
 // fatal: it would be the same for every other value.
