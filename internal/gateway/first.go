@@ -81,7 +81,13 @@ func (c *Conn) canWait() bool {
 func (c *Conn) readWhenReady(spare []byte, size int) (buf []byte, n int, err error) {
 	f := c.first
 	f.size, f.buf = size, spare
-	err = f.raw.Read(f.attempt)
+	return c.taken(f.raw.Read(f.attempt))
+}
+
+// taken returns what f.attempt has read. It is no part of readWhenReady, whose stack lasts while a connection
+// waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
+func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
+	f := c.first
 	buf, n = f.buf, f.n
 	f.buf = nil
 	if err == nil && f.err != nil {

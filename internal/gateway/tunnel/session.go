@@ -24,6 +24,9 @@ type session struct {
 
 	sentFin, gotFin atomic.Bool // sentFin from before the write on
 	localEnded      atomic.Bool // we close the local side for writing, or have done so
+	outBroken       atomic.Bool // pumpOut can't write to the link
+	inBroken        atomic.Bool // pumpIn can't write to the local side
+	resetSent       atomic.Bool
 	resetting       sync.Once
 	closing         sync.Once
 }
@@ -43,6 +46,14 @@ func (s *session) Run() {
 	defer s.out.end(nil)
 	s.pumpOut()
 	<-done
+	s.awaitPeer()
+}
+
+// awaitPeer waits, after a reset, until the peer closes the link or its time is over.
+func (s *session) awaitPeer() {
+	if s.resetSent.Load() {
+		_, _ = io.Copy(io.Discard, s.link)
+	}
 }
 
 func (s *session) runIn(done chan<- struct{}) {
@@ -70,10 +81,16 @@ func (s *session) abort() { _ = s.Close() }
 // pumpOut carries pieces from the local side to the link, until its end.
 func (s *session) pumpOut() {
 	for {
+		if s.inBroken.Load() {
+			_ = s.local.SetReadDeadline(time.Now().Add(goodbye))
+		}
 		buf, n, err := readAll(s.local)
 		switch {
 		case errors.Is(err, io.EOF) && !s.wasReset():
 			s.sendFin()
+			if s.inBroken.Load() {
+				s.reset()
+			}
 			return
 		case err != nil:
 			s.debug("reset by its own side", err)
@@ -81,10 +98,36 @@ func (s *session) pumpOut() {
 			return
 		}
 		if err := s.out.piece(buf, n); err != nil {
-			s.debug("link lost", err)
-			s.abort()
+			s.linkBroke(err)
 			return
 		}
+	}
+}
+
+// linkBroke is called when a write to the link failed. What the peer said before may still lie here: a server
+// that has enough says so and closes. pumpIn passes it on, and ends when it finds the link's end.
+func (s *session) linkBroke(err error) {
+	s.debug("link lost", err)
+	s.outBroken.Store(true)
+	if s.inBroken.Load() {
+		s.abort()
+		return
+	}
+	_ = s.link.SetReadDeadline(time.Now().Add(goodbye))
+}
+
+// localBroke is called when a write to the local side failed. For the same reason it is left to
+// pumpOut, while that runs, to find the local side's end and to pass the reset on.
+func (s *session) localBroke(err error) {
+	s.debug("reset by its own side", err)
+	s.inBroken.Store(true)
+	switch {
+	case s.outBroken.Load():
+		s.abort()
+	case s.sentFin.Load():
+		s.reset()
+	default:
+		_ = s.local.SetReadDeadline(time.Now().Add(goodbye))
 	}
 }
 
@@ -124,8 +167,7 @@ func isPlain(c net.Conn) bool {
 // everything was said.
 func (s *session) sendFin() {
 	if err := s.out.finish(); err != nil {
-		s.debug("link lost", err)
-		s.abort()
+		s.linkBroke(err)
 		return
 	}
 	s.endLink()
@@ -143,13 +185,17 @@ func (s *session) endLink() {
 	_ = gateway.CloseWrite(s.link)
 }
 
-// reset passes a reset of the local side on, and ends everything.
+// reset passes a reset of the local side on. It does not close the link: with something unread that would be a
+// reset of the link, which overtakes what is under way. The peer closes it when it has read ours, and Run waits
+// for that.
 func (s *session) reset() {
 	s.resetting.Do(func() {
+		s.resetSent.Store(true)
 		_ = s.link.SetWriteDeadline(time.Now().Add(goodbye))
 		_ = gateway.Abort(s.local)
 		s.out.end(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonReset}))
-		s.abort()
+		_ = gateway.CloseWrite(s.link)
+		_ = s.link.SetReadDeadline(time.Now().Add(goodbye))
 	})
 }
 
@@ -223,13 +269,12 @@ func (e localError) Unwrap() error { return e.error }
 
 // endIn ends what is left to end after the pump from the link has stopped.
 func (s *session) endIn(err error) {
-	if s.sentFin.Load() && s.gotFin.Load() { // whatever it was, all had been said
+	if s.sentFin.Load() && s.gotFin.Load() || s.resetSent.Load() { // whatever it was, all had been said
 		return
 	}
 	var local localError
 	if errors.As(err, &local) {
-		s.debug("reset by its own side", err)
-		s.reset()
+		s.localBroke(err)
 		return
 	}
 	s.logEnd(err)
