@@ -28,6 +28,11 @@ func (s *Sealer) Seal(dst, value []byte, st codec.Setting, worth func(raw, seale
 		}
 		dst = out[:start] // keep the room that compress made
 	}
+	return s.plain(dst, value, st, worth)
+}
+
+// plain appends the uncompressed form of value, wrapped where that must be or is wanted.
+func (s *Sealer) plain(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
 	if IsSealed(value) || st.Codec != codec.Raw && isWorth(worth, len(value), escapedLen(len(value))) {
 		return s.Escape(dst, value)
 	}

@@ -67,10 +67,7 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 	if len(src) == 0 {
 		return zstdframe.AppendEmpty(dst), nil
 	}
-	if level == 0 {
-		level = defaultZstdLevel
-	}
-	key := encoderKey{goLevel(level, d), d}
+	key := encoderKey{goLevel(zstdLevel(level), d), d}
 	enc, ok := z.encoders.take(key)
 	if !ok {
 		var err error

@@ -12,3 +12,7 @@ func TestGoZstd(t *testing.T) {
 }
 
 func TestGoStreams(t *testing.T) { codectest.Streams(t, codec.NewGoZstd(), codec.NewGoZstd()) }
+
+func TestGoFrames(t *testing.T) {
+	codectest.Frames(t, codec.NewGoZstd(), codec.NewGoZstd())
+}

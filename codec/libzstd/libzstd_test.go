@@ -52,3 +52,10 @@ func TestStreams(t *testing.T) {
 	t.Run("libzstd to go", func(t *testing.T) { codectest.Streams(t, lib, pure) })
 	t.Run("go to libzstd", func(t *testing.T) { codectest.Streams(t, pure, lib) })
 }
+
+func TestFrames(t *testing.T) {
+	lib, pure := newCoder(t), codec.ZstdCoder(codec.NewGoZstd())
+	t.Run("libzstd", func(t *testing.T) { codectest.Frames(t, lib, lib) })
+	t.Run("libzstd to go", func(t *testing.T) { codectest.Frames(t, lib, pure) })
+	t.Run("go to libzstd", func(t *testing.T) { codectest.Frames(t, pure, lib) })
+}

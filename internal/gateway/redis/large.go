@@ -49,6 +49,7 @@ func (s *session) largeRequest() error {
 	defer s.leave()
 	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
 	defer l.release()
+	defer l.endAhead()
 	l.takeHead()
 	s.frame = 0
 	l.cmd = unknownCommand
@@ -275,7 +276,8 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	defer l.release()
 	buf := gateway.GetBuffer(n + 2)[:n+2]
 	defer gateway.PutBuffer(buf)
-	if err := l.fill(buf); err != nil {
+	defer l.endAhead()
+	if err := l.fillValue(buf, l.s.address(l.cmd.args.kind, key, before, n)); err != nil {
 		return err
 	}
 	return l.sendHave(buf[:n], true, key, before)
@@ -443,6 +445,9 @@ func (l *largeRequest) take() error {
 	}
 	arg := gateway.GetBuffer(n + 2)[:n+2]
 	l.args = append(l.args, arg[:n])
+	if at := len(l.args) - 1; l.cmd.args.single && at == l.cmd.args.first {
+		return l.fillValue(arg, l.s.address(l.cmd.args.kind, l.args[1], l.args[at-1], n))
+	}
 	return l.fill(arg)
 }
 

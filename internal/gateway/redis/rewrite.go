@@ -173,12 +173,9 @@ func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte,
 	if rule != nil {
 		worth = rule.WorthFunc(a.Type)
 	}
-	if dst == nil {
-		dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
-	}
-	start := time.Now()
-	out := s.g.sealer.Seal(dst, value, st, worth)
-	s.countSeal(rule, st.Codec, len(value), out[len(dst):], time.Since(start))
+	out, took, before := s.seal(dst, value, st, worth)
+	s.g.cfg.Stats.Latency(took)
+	s.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
 	if rule != nil && s.g.cfg.Sampler != nil {
 		s.g.cfg.Sampler.Sample(rule, a.Key, value, len(out)-len(dst))
 	}
@@ -190,28 +187,35 @@ func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte,
 
 // setting is how the policy wants the value sealed; the rule is nil when it does not.
 func (s *session) setting(a policy.Address, value []byte) (codec.Setting, *policy.Rule) {
-	rule := s.rules().Lookup(a)
-	if rule == nil {
+	st, rule, left := s.settingOf(a, value)
+	if left != "" {
+		s.g.cfg.Stats.Left(rule.Name, left, len(value))
 		return codec.Setting{}, nil
-	}
-	if policy.NeverSeal(value) {
-		s.g.cfg.Stats.Left(rule.Name, "number_or_hyperloglog", len(value))
-		return codec.Setting{}, nil
-	}
-	if !s.rules().Force && s.g.churn.stopped(a.Key) {
-		s.g.cfg.Stats.Left(rule.Name, "often_inflated", len(value))
-		return codec.Setting{}, nil
-	}
-	st := rule.Setting
-	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.ReadyOn(st.Dict, s.dialed)) {
-		st.Dict = 0
 	}
 	return st, rule
 }
 
+// settingOf is setting without counting: left says why a rule's value is not sealed after all. The
+// beginning of a long value is enough.
+func (s *session) settingOf(a policy.Address, value []byte) (st codec.Setting, rule *policy.Rule, left string) {
+	if rule = s.rules().Lookup(a); rule == nil {
+		return codec.Setting{}, nil, ""
+	}
+	if policy.NeverSeal(value) {
+		return codec.Setting{}, rule, "number_or_hyperloglog"
+	}
+	if !s.rules().Force && s.g.churn.stopped(a.Key) {
+		return codec.Setting{}, rule, "often_inflated"
+	}
+	st = rule.Setting
+	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.ReadyOn(st.Dict, s.dialed)) {
+		st.Dict = 0
+	}
+	return st, rule, ""
+}
+
 func (s *session) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
 	stats := s.g.cfg.Stats
-	stats.Latency(d)
 	switch {
 	case rule == nil:
 		stats.Sealed("escape", codec.Raw, raw, len(stored), d)

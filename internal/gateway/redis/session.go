@@ -45,6 +45,7 @@ type session struct {
 	req         request // the one at hand, when it came from the buffer
 	recent      [8]recent
 	scratch     []byte // of sealed arguments, between requests nil
+	ahead       *ahead // of the large request at hand: its value, compressed while it arrived
 	tx          transaction
 	watched     bool
 	monitors    bool                   // MONITOR is on

@@ -1,0 +1,108 @@
+package cinch
+
+import (
+	"hash/crc32"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Ahead seals one value while its bytes still arrive, so that little is left to do when the last
+// one is there. It comes to what Seal does, though maybe not byte for byte: a frame of zstd may
+// be divided otherwise. It is not safe for concurrent use.
+//
+//	a := s.Ahead(nil, value, setting) // value has its length already
+//	for … { a.Arrived(n) }            // the first n bytes of it are there
+//	out := a.Seal(worth)              // all are
+//	a.Close()
+type Ahead struct {
+	s      *Sealer
+	st     codec.Setting
+	value  []byte
+	frame  codec.FrameWriter // nil after an error: then Seal begins again
+	header Header
+	out    []byte // room for the header, and what there is of the payload
+	done   int    // bytes of value
+}
+
+// MinAhead is the length in bytes of the shortest value for which Ahead pays.
+const MinAhead = 512 << 10
+
+// Ahead begins to seal value, whose bytes have yet to arrive, into buf, which may be nil. It is nil
+// where that can't be done ahead, or would not pay: see AheadBytes.
+//
+// Until Close the value's memory must stay as it is but for the bytes that arrive. The caller, who
+// has seen its beginning, knows whether codec.Incompressible is true of that: then it should not
+// come here.
+func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
+	if s.AheadBytes(len(value), st) == 0 {
+		return nil
+	}
+	a := &Ahead{s: s, st: st, value: value}
+	a.header = Header{Version: Version, Codec: st.Codec, RawLen: len(value)}
+	var err error
+	if a.frame, err = s.engine.FrameWriter(value, st); err != nil {
+		return nil
+	}
+	a.out = a.header.Append(buf[:0])
+	return a
+}
+
+// AheadBytes estimates from above what sealing a value of rawLen bytes ahead keeps alive, beside
+// the value and its sealed form. It is 0 where that is not done: by codecs that have no pieces, with
+// dictionaries, and where the encoder would take more than twice the value, which is then so slow
+// that the time in which a value arrives is nothing beside it.
+func (s *Sealer) AheadBytes(rawLen int, st codec.Setting) int {
+	if st.Codec != codec.Zstd || st.Dict != 0 || rawLen < MinAhead || rawLen > s.maxRaw {
+		return 0
+	}
+	n := s.engine.FrameBytes(rawLen, st)
+	if n > 2*rawLen {
+		return 0
+	}
+	return n
+}
+
+// Arrived says that the first n bytes of the value are there. It compresses what of them makes
+// whole blocks.
+func (a *Ahead) Arrived(n int) {
+	if a.frame == nil {
+		return
+	}
+	a.header.Checksum = crc32.Update(a.header.Checksum, crc32.IEEETable, a.value[a.done:n])
+	a.done = n
+	out, err := a.frame.Append(a.out, n)
+	if err != nil {
+		a.Close()
+		return
+	}
+	a.out = out
+}
+
+// Is reports whether value, as long as it arrived, and setting are those that it was begun with.
+func (a *Ahead) Is(value []byte, st codec.Setting) bool {
+	return a != nil && len(value) == len(a.value) && &value[0] == &a.value[0] && st == a.st
+}
+
+// Seal returns what Seal appends to nothing, when all of the value has arrived. The memory is the
+// caller's.
+func (a *Ahead) Seal(worth func(raw, sealed int) bool) []byte {
+	a.Arrived(len(a.value))
+	out := a.out
+	a.out = nil
+	if a.frame == nil {
+		return a.s.Seal(out[:0], a.value, a.st, worth)
+	}
+	a.header.Append(out[:0])
+	if isWorth(worth, len(a.value), len(out)) {
+		return out
+	}
+	return a.s.plain(out[:0], a.value, a.st, worth)
+}
+
+// Close ends it, also in the middle.
+func (a *Ahead) Close() {
+	if a != nil && a.frame != nil {
+		a.frame.Close()
+		a.frame = nil
+	}
+}
