@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -45,36 +46,47 @@ var glideWays = []glideWay{
 	{name: "gateway, zstd-3 and dictionary", mode: "off", gateway: true, storing: storings[3]},
 }
 
-// glideRun is what one run cost: microseconds of CPU an operation.
-type glideRun struct{ setClient, getClient, setGateway, getGateway float64 }
+// glideRounds is how often each way has its turn in one of o.runs, and glideOperations how many SETs,
+// and GETs, a turn has. Many short turns meet the same machine: a turn is compared with that of
+// the way without compression in the same round.
+const (
+	glideRounds     = 10
+	glideOperations = 500
+)
+
+// glideTurn is what one turn cost: microseconds of CPU an operation.
+type glideTurn struct{ set, get glideCost }
+
+type glideCost struct{ client, gateway float64 }
 
 type glideRow struct {
 	corpus *corpus
 	way    glideWay
-	runs   []glideRun
+	turns  []glideTurn
 	memory int64
+}
+
+// glideLane is a way at work.
+type glideLane struct {
+	row             *glideRow
+	server, gateway *rig.Process // gateway nil: none
+	idle            int64        // bytes that the empty server used
+	cmd             *exec.Cmd
+	in              io.WriteCloser
+	out             *bufio.Reader
 }
 
 func (o *options) measureGlide(all []corpus) error {
 	var rows []*glideRow
 	for i := range all {
-		if slices.Contains(glideCorpora, all[i].name) {
-			for _, w := range glideWays {
-				rows = append(rows, &glideRow{corpus: &all[i], way: w})
-			}
+		if !slices.Contains(glideCorpora, all[i].name) {
+			continue
 		}
-	}
-	script := filepath.Join(o.work, "glide.py")
-	if err := os.WriteFile(script, glideScript, 0o600); err != nil {
-		return err
-	}
-	for n := range o.runs {
-		for _, r := range rows {
-			if err := o.glideRun(script, r); err != nil {
-				return fmt.Errorf("%s, %s: %w", r.corpus.name, r.way.name, err)
-			}
+		of, err := o.glideCorpus(&all[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", all[i].name, err)
 		}
-		fmt.Printf("glide: run %d of %d\n", n+1, o.runs)
+		rows = append(rows, of...)
 	}
 	if err := rig.WriteCSV(filepath.Join(o.results, "redis-glide.csv"), glideRows(rows)); err != nil {
 		return err
@@ -82,102 +94,159 @@ func (o *options) measureGlide(all []corpus) error {
 	return o.report("glide", glideTable(rows))
 }
 
-func (o *options) glideRun(script string, r *glideRow) error {
-	dict, err := o.dictionary(r.corpus, r.way.storing)
+// glideCorpus measures all ways with one corpus.
+func (o *options) glideCorpus(c *corpus) (rows []*glideRow, err error) {
+	var lanes []*glideLane
+	defer func() {
+		for _, l := range lanes {
+			l.stop()
+		}
+	}()
+	for _, w := range glideWays {
+		row := &glideRow{corpus: c, way: w}
+		rows = append(rows, row)
+		l := &glideLane{row: row}
+		lanes = append(lanes, l)
+		if err := o.startGlide(l); err != nil {
+			return nil, fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	for n := range o.runs * glideRounds {
+		for i := range lanes {
+			l := lanes[(i+n)%len(lanes)]
+			if err := l.turn(); err != nil {
+				return nil, fmt.Errorf("%s: %w", l.row.way.name, err)
+			}
+		}
+		if (n+1)%glideRounds == 0 {
+			fmt.Printf("glide: %s, run %d of %d\n", c.name, (n+1)/glideRounds, o.runs)
+		}
+	}
+	for _, l := range lanes {
+		if err := l.weigh(); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// startGlide starts what a way needs. What it has started l.stop ends, on an error too.
+func (o *options) startGlide(l *glideLane) (err error) {
+	w := &l.row.way
+	dict, err := o.dictionary(l.row.corpus, w.storing)
 	if err != nil {
 		return err
 	}
-	server, err := rig.Redis(o.work)
-	if err != nil {
+	if l.server, err = rig.Redis(o.work); err != nil {
 		return err
 	}
-	defer server.Stop()
-	direct := server.Client()
+	direct := l.server.Client()
 	defer direct.Close()
-	idle, err := infoNumber(direct, "memory", "used_memory")
-	if err != nil {
+	if l.idle, err = infoNumber(direct, "memory", "used_memory"); err != nil {
 		return err
 	}
-	target, gateway := server, (*rig.Process)(nil)
-	if r.way.gateway {
-		if gateway, err = o.startGateway(server, r.way.rule, dict); err != nil {
+	target := l.server
+	if w.gateway {
+		if l.gateway, err = o.startGateway(l.server, w.rule, dict); err != nil {
 			return err
 		}
-		defer gateway.Stop()
-		target = gateway
-		probe := gateway.Client()
+		target = l.gateway
+		probe := l.gateway.Client()
 		defer probe.Close()
-		if err := awaitDictionary(probe, server, r.way.storing); err != nil {
+		if err := awaitDictionary(probe, l.server, w.storing); err != nil {
 			return err
 		}
 	}
-	run, err := o.glideClient(script, r, target, gateway)
-	if err != nil {
+	return o.startGlideClient(l, target)
+}
+
+// startGlideClient runs the script, which waits for a line before each step.
+func (o *options) startGlideClient(l *glideLane, target *rig.Process) (err error) {
+	script, file := filepath.Join(o.work, "glide.py"), filepath.Join(o.work, l.row.corpus.name+".values")
+	if err := os.WriteFile(script, glideScript, 0o600); err != nil {
 		return err
 	}
-	r.runs = append(r.runs, run)
-	used, err := infoNumber(direct, "memory", "used_memory")
-	r.memory = used - idle
-	return err
-}
-
-// glideOperations is how many SETs, and GETs, a run has: fewer of large values.
-func glideOperations(c *corpus) int {
-	return min(10_000, max(1500, 40_000_000/(totalBytes(c.measured)/len(c.measured))))
-}
-
-// glideClient runs the script, which waits for a line before each step.
-func (o *options) glideClient(script string, r *glideRow, target, gateway *rig.Process) (run glideRun, err error) {
-	file := filepath.Join(o.work, r.corpus.name+".values")
-	if err := writeValues(file, r.corpus.measured); err != nil {
-		return run, err
+	if err := writeValues(file, l.row.corpus.measured); err != nil {
+		return err
 	}
 	_, port, _ := net.SplitHostPort(target.Addr)
-	n := glideOperations(r.corpus)
-	cmd := exec.Command(o.python, script, port, r.way.mode, file, strconv.Itoa(n))
+	cmd := exec.Command(o.python, script, port, l.row.way.mode, file)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return run, err
+	if l.in, err = cmd.StdinPipe(); err != nil {
+		return err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return run, err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return run, err
+		return err
 	}
-	defer func() { _ = in.Close(); _ = cmd.Wait() }()
-	lines := bufio.NewReader(out)
-	if _, err := glideLine(lines); err != nil {
-		return run, fmt.Errorf("glide.py says nothing (test/servers install bench): %w", err)
+	l.cmd, l.out = cmd, bufio.NewReader(out)
+	if _, err := glideLine(l.out); err != nil {
+		return fmt.Errorf("glide.py says nothing (pip install valkey-glide-sync==2.6.0, --python): %w", err)
 	}
-	if run.setClient, run.setGateway, err = glideStep(in, lines, "set", gateway, n); err != nil {
-		return run, err
-	}
-	run.getClient, run.getGateway, err = glideStep(in, lines, "get", gateway, n)
-	return run, err
+	return nil
 }
 
-func glideStep(in io.Writer, out *bufio.Reader, name string, gateway *rig.Process, n int) (client, hop float64, err error) {
-	before, err := cpuMicros(gateway)
+func (l *glideLane) stop() {
+	l.stopClient()
+	if l.gateway != nil {
+		l.gateway.Stop()
+	}
+	if l.server != nil {
+		l.server.Stop()
+	}
+}
+
+func (l *glideLane) stopClient() {
+	if l.cmd != nil {
+		_ = l.in.Close()
+		_ = l.cmd.Wait()
+		l.cmd = nil
+	}
+}
+
+// turn has the client do some SETs, then GETs.
+func (l *glideLane) turn() error {
+	set, err := l.step("set")
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	if _, err := fmt.Fprintln(in); err != nil {
-		return 0, 0, err
-	}
-	line, err := glideLine(out)
+	get, err := l.step("get")
+	l.row.turns = append(l.row.turns, glideTurn{set, get})
+	return err
+}
+
+func (l *glideLane) step(name string) (c glideCost, err error) {
+	before, err := cpuMicros(l.gateway)
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
-	after, err := cpuMicros(gateway)
+	if _, err := fmt.Fprintln(l.in, name, glideOperations); err != nil {
+		return c, err
+	}
+	line, err := glideLine(l.out)
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
-	var costs map[string]float64
-	err = json.Unmarshal(line, &costs)
-	return costs[name], (after - before) / float64(n), err
+	after, err := cpuMicros(l.gateway)
+	if err != nil {
+		return c, err
+	}
+	var said struct{ Us float64 }
+	err = json.Unmarshal(line, &said)
+	return glideCost{said.Us, (after - before) / glideOperations}, err
+}
+
+// weigh asks the server what all values take. The client's connection does not count.
+func (l *glideLane) weigh() error {
+	l.stopClient()
+	direct := l.server.Client()
+	defer direct.Close()
+	used, err := infoNumber(direct, "memory", "used_memory")
+	l.row.memory = used - l.idle
+	return err
 }
 
 // glideLine reads a line of the script's: GLIDE prints some of its own.
@@ -199,51 +268,83 @@ func writeValues(path string, values [][]byte) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// glideMedians are of each number by itself.
-func glideMedians(runs []glideRun) glideRun {
-	var f [4][]float64
-	for _, r := range runs {
-		for i, v := range []float64{r.setClient, r.getClient, r.setGateway, r.getGateway} {
-			f[i] = append(f[i], v)
-		}
-	}
-	return glideRun{median(f[0]), median(f[1]), median(f[2]), median(f[3])}
+// estimate is a median and the interval in which it lies with a probability of 95 %.
+type estimate struct{ low, median, high float64 }
+
+// estimateOf takes the interval from the order of the values, whatever their distribution.
+func estimateOf(values []float64) estimate {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // 1.96 standard deviations of a binomial of n halves
+	return estimate{sorted[max(0, n/2-off)], median(values), sorted[min(n-1, (n-1)/2+off)]}
 }
 
-// glideTable shows the CPU of the codec as what compression adds where it runs.
+func (e estimate) String() string {
+	return fmt.Sprintf("%.1f (%.1f to %.1f)", e.median, e.low, e.high)
+}
+
+// of are the turns' costs as get sees them.
+func (r *glideRow) of(get func(t *glideTurn) float64) []float64 {
+	out := make([]float64, len(r.turns))
+	for i := range r.turns {
+		out[i] = get(&r.turns[i])
+	}
+	return out
+}
+
+// beyond is what each turn cost more than that of base in the same round.
+func (r *glideRow) beyond(base *glideRow, get func(t *glideTurn) float64) estimate {
+	ours, theirs := r.of(get), base.of(get)
+	for i := range ours {
+		ours[i] -= theirs[i]
+	}
+	return estimateOf(ours)
+}
+
+var (
+	setClient  = func(t *glideTurn) float64 { return t.set.client }
+	getClient  = func(t *glideTurn) float64 { return t.get.client }
+	setGateway = func(t *glideTurn) float64 { return t.set.gateway }
+	getGateway = func(t *glideTurn) float64 { return t.get.gateway }
+)
+
+// codec is what compression adds where it runs: in the client, or in the gateway. rows are those
+// of r's corpus, in the order of glideWays.
+func (r *glideRow) codec(rows []*glideRow) (set, get estimate) {
+	if r.way.gateway {
+		return r.beyond(rows[3], setGateway), r.beyond(rows[3], getGateway)
+	}
+	return r.beyond(rows[0], setClient), r.beyond(rows[0], getClient)
+}
+
 func glideTable(rows []*glideRow) string {
 	var b rig.Table
 	b.Row("corpus", "way", "used_memory KB", "to plain", "SET codec us", "GET codec us", "SET client us", "GET client us", "SET gateway us", "GET gateway us")
 	b.Rule(10)
-	var client, hop glideRun
-	var plain int64
-	for _, r := range rows {
-		m := glideMedians(r.runs)
-		set, get := m.setClient-client.setClient, m.getClient-client.getClient
-		switch r.way.name {
-		case glideWays[0].name:
-			client, plain, set, get = m, r.memory, 0, 0
-		case glideWays[3].name:
-			hop, set, get = m, 0, 0
-		default:
-			if r.way.gateway {
-				set, get = m.setGateway-hop.setGateway, m.getGateway-hop.getGateway
-			}
-		}
-		b.Row(r.corpus.name, r.way.name, strconv.FormatInt(r.memory/1024, 10), fmt.Sprintf("%.2fx", float64(plain)/float64(r.memory)), oneDigit(set), oneDigit(get),
-			oneDigit(m.setClient), oneDigit(m.getClient), oneDigit(m.setGateway), oneDigit(m.getGateway))
+	for i, r := range rows {
+		same := rows[i-i%len(glideWays):][:len(glideWays)]
+		set, get := r.codec(same)
+		b.Row(r.corpus.name, r.way.name, strconv.FormatInt(r.memory/1024, 10), fmt.Sprintf("%.2fx", float64(same[0].memory)/float64(r.memory)), set.String(), get.String(),
+			oneDigit(median(r.of(setClient))), oneDigit(median(r.of(getClient))), oneDigit(median(r.of(setGateway))), oneDigit(median(r.of(getGateway))))
 	}
 	return b.String()
 }
 
 func glideRows(rows []*glideRow) [][]string {
-	out := [][]string{{"corpus", "way", "used_memory_bytes", "set_client_us", "get_client_us", "set_gateway_us", "get_gateway_us"}}
-	for _, r := range rows {
-		m := glideMedians(r.runs)
-		out = append(out, []string{
-			r.corpus.name, r.way.name, strconv.FormatInt(r.memory, 10), fmt.Sprintf("%.2f", m.setClient), fmt.Sprintf("%.2f", m.getClient),
-			fmt.Sprintf("%.2f", m.setGateway), fmt.Sprintf("%.2f", m.getGateway),
-		})
+	out := [][]string{{
+		"corpus", "way", "turns", "used_memory_bytes", "set_codec_us", "set_codec_low", "set_codec_high", "get_codec_us", "get_codec_low", "get_codec_high",
+		"set_client_us", "get_client_us", "set_gateway_us", "get_gateway_us",
+	}}
+	for i, r := range rows {
+		set, get := r.codec(rows[i-i%len(glideWays):][:len(glideWays)])
+		row := []string{r.corpus.name, r.way.name, strconv.Itoa(len(r.turns)), strconv.FormatInt(r.memory, 10)}
+		for _, v := range []float64{
+			set.median, set.low, set.high, get.median, get.low, get.high,
+			median(r.of(setClient)), median(r.of(getClient)), median(r.of(setGateway)), median(r.of(getGateway)),
+		} {
+			row = append(row, fmt.Sprintf("%.2f", v))
+		}
+		out = append(out, row)
 	}
 	return out
 }

@@ -230,16 +230,14 @@ func eachHop(do func(hopKey)) {
 	}
 }
 
-// middle is the median of each number by itself; CPU, which is counted in steps of 10 ms, is the
-// mean.
+// middle is the median of each number by itself.
 func middle(runs []rate) (r rate) {
-	var fields [3][]float64
+	var fields [4][]float64
 	for _, one := range runs {
-		for i, f := range []float64{one.perSecond, one.p50, one.p99} {
+		for i, f := range []float64{one.perSecond, one.p50, one.p99, one.hopCPU} {
 			fields[i] = append(fields[i], f)
 		}
-		r.hopCPU += one.hopCPU / float64(len(runs))
 	}
-	r.perSecond, r.p50, r.p99 = median(fields[0]), median(fields[1]), median(fields[2])
+	r.perSecond, r.p50, r.p99, r.hopCPU = median(fields[0]), median(fields[1]), median(fields[2]), median(fields[3])
 	return r
 }

@@ -99,7 +99,7 @@ func (p *Process) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
-// CPU is the time, user and system, that the process has used, in steps of 10 ms.
+// CPU is the time, user and system, that the process has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
 // FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.

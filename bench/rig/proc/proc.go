@@ -8,24 +8,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// ticks is how often the kernel counts a second of CPU: sysconf(_SC_CLK_TCK), which is 100
-// on every Linux that Go runs on.
-const ticks = 100
+// cpuClock is the kind of a process's clock that the scheduler keeps, in nanoseconds: CPUCLOCK_SCHED
+// of Linux's posix-timers_types.h. /proc/PID/stat has steps of 10 ms.
+const cpuClock = 2
 
-// CPU is the time, user and system, that a process has used, in steps of 10 ms.
+// CPU is the time, user and system, that a process has used.
 func CPU(pid int) (time.Duration, error) {
-	fields, err := stat(pid)
-	if err != nil {
-		return 0, err
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClock), &t); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticks, err
+	return time.Duration(t.Nano()), nil
 }
 
 // stat is what /proc/PID/stat has behind the name: state, parent, and so on.

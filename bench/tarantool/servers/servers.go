@@ -96,7 +96,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// CPU is the time, user and system, that the process has used, in steps of 10 ms.
+// CPU is the time, user and system, that the process has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
 // Peak is the most memory that the process held, in bytes.

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The interval holds the median of what the values were drawn from, nearly always.
+func TestEstimate(t *testing.T) {
+	if e := estimateOf([]float64{3}); e != (estimate{3, 3, 3}) {
+		t.Errorf("of one value: %v", e)
+	}
+	const trials = 2000
+	for _, n := range []int{10, 11, 60, 90} {
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		held := 0
+		for range trials {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = r.NormFloat64()
+			}
+			e := estimateOf(values)
+			if e.low > e.median || e.median > e.high {
+				t.Fatalf("of %d: %v", n, e)
+			}
+			if e.low <= 0 && 0 <= e.high {
+				held++
+			}
+		}
+		if share := float64(held) / trials; share < 0.94 {
+			t.Errorf("of %d values: the interval held the median in %.3f of the trials", n, share)
+		}
+	}
+}
