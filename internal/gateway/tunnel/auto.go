@@ -45,8 +45,11 @@ func (a *arrival) add(size, rest int, took time.Duration, now time.Time) (ps uin
 // speed is what is known about sending to one peer: the link, as the peer tells, and what
 // codecs do on what is sent, as we measure.
 type speed struct {
+	begun time.Time // when the last connection was, guarded by speeds.mu
+
 	mu      sync.Mutex
-	perByte float64 // of the link, nanoseconds; 0: not known
+	perByte float64   // of the link, nanoseconds; 0: not known
+	heard   time.Time // of perByte
 	cost    [len(rungs)]float64
 	ratio   [len(rungs)]float64
 	last    codec.Setting
@@ -76,7 +79,7 @@ const chooseTurn = 32
 // told is the peer's measure.
 func (s *speed) told(ps uint32) {
 	s.mu.Lock()
-	s.perByte = max(float64(ps), 1) / psPerNs
+	s.perByte, s.heard = max(float64(ps), 1)/psPerNs, time.Now()
 	s.mu.Unlock()
 }
 
@@ -153,7 +156,7 @@ type speeds struct {
 	all map[string]*speed
 }
 
-// maxPeers bounds what is remembered; further peers share one.
+// maxPeers bounds what is remembered. Who has connected last counts: peers come and go, under new addresses.
 const maxPeers = 256
 
 func (p *speeds) to(c net.Conn) *speed {
@@ -166,16 +169,32 @@ func (p *speeds) to(c net.Conn) *speed {
 	if p.all == nil {
 		p.all = map[string]*speed{}
 	}
-	if len(p.all) >= maxPeers && p.all[host] == nil {
-		host = ""
-	}
 	s := p.all[host]
 	if s == nil {
+		p.makeRoom()
 		s = &speed{}
 		p.all[host] = s
 	}
+	s.begun = time.Now()
 	return s
 }
+
+// makeRoom forgets the peer that was met longest ago when there are too many. Its connections keep what they have.
+func (p *speeds) makeRoom() {
+	if len(p.all) < maxPeers {
+		return
+	}
+	oldest := ""
+	for host, s := range p.all {
+		if o := p.all[oldest]; o == nil || s.begun.Before(o.begun) {
+			oldest = host
+		}
+	}
+	delete(p.all, oldest)
+}
+
+// speedShown is how long a link's speed is shown after its last measure.
+const speedShown = time.Hour
 
 // slowest is the bytes a second of the slowest link; 0 when none was measured.
 func (p *speeds) slowest() float64 {
@@ -184,7 +203,9 @@ func (p *speeds) slowest() float64 {
 	worst := 0.0
 	for _, s := range p.all {
 		s.mu.Lock()
-		worst = max(worst, s.perByte)
+		if time.Since(s.heard) < speedShown {
+			worst = max(worst, s.perByte)
+		}
 		s.mu.Unlock()
 	}
 	if worst == 0 {

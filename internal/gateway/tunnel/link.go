@@ -136,19 +136,25 @@ func (g *Gateway) greet(c net.Conn) (*link, error) {
 
 // link returns an open link, made in advance if there is one.
 func (g *Gateway) link() (*link, error) {
-	l := g.spares.take()
-	if l == nil {
-		var err error
-		if l, err = g.connect(g.ctx); err != nil {
+	for {
+		l := g.spares.take()
+		spare := l != nil
+		if !spare {
+			var err error
+			if l, err = g.connect(g.ctx); err != nil {
+				return nil, err
+			}
+		}
+		_, err := l.conn.Write([]byte{byte(wire.Open)})
+		if err == nil {
+			g.refill()
+			return l, nil
+		}
+		_ = gateway.Abort(l.conn)
+		if !spare {
 			return nil, err
 		}
 	}
-	if _, err := l.conn.Write([]byte{byte(wire.Open)}); err != nil {
-		_ = gateway.Abort(l.conn)
-		return nil, err
-	}
-	g.refill()
-	return l, nil
 }
 
 // refill makes links in advance, as many as are missing, without waiting for them. A failure

@@ -18,7 +18,7 @@ type counts struct {
 type Metrics struct{ Gateways []*Gateway }
 
 var (
-	descSpeed   = desc("cinch_tunnel_link_bytes_per_second", "Speed at which large frames arrive at the peer, of several peers the slowest; 0 until there were some.")
+	descSpeed   = desc("cinch_tunnel_link_bytes_per_second", "Speed at which large frames arrive at the peer, of several peers in the last hour the slowest; 0 if there was none.")
 	descSpares  = desc("cinch_tunnel_spare_links", "Links to the exit that were made in advance and wait for a client.")
 	descUsed    = desc("cinch_tunnel_history_bytes", "Memory of the histories of all streams, both ways, as estimated.")
 	descMost    = desc("cinch_tunnel_history_peak_bytes", "Most memory of histories since the start.")

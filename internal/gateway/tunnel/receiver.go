@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"net"
 	"time"
 
@@ -267,8 +266,6 @@ func errorClass(err error) string {
 		return "corrupt"
 	case errors.Is(err, wire.ErrMalformed):
 		return "malformed"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated"
 	}
 	return ""
 }

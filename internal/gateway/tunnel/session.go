@@ -289,6 +289,10 @@ func (s *session) logEnd(err error) {
 		if reset.reason == wire.ReasonReset {
 			return
 		}
+		if s.g.cfg.Exit { // only an exit can say that
+			s.g.cfg.Stats.Error("malformed")
+			return
+		}
 		s.g.cfg.Stats.Error("refused")
 		if n, say := s.g.refused.happens(time.Now()); say {
 			s.g.cfg.Log.Warn("the exit does not reach its upstream, client disconnected", "exit", s.g.cfg.Upstream.String(), "others", n)
