@@ -36,16 +36,7 @@ func TestWorkload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var turn sync.RWMutex // of the workers; who has it alone has them paused
-	var all sync.WaitGroup
-	var done, unknown atomic.Int64
-	for i := range 8 {
-		w := &worker{t: t, client: client, name: fmt.Sprintf("{w%d}", i), random: rand.New(rand.NewPCG(uint64(i), 1)), turn: &turn}
-		all.Go(func() {
-			w.run(ctx)
-			done.Add(w.done)
-			unknown.Add(w.unknown)
-		})
-	}
+	work := startWorkers(ctx, t, client, &turn, false)
 	c := &clusterState{
 		t: t, nodes: nodes, owners: map[int]int{},
 		primaries: []*testenv.RedisServer{nodes[0], nodes[1], nodes[2]},
@@ -55,11 +46,11 @@ func TestWorkload(t *testing.T) {
 	c.disturb(busy, turn.Lock, turn.Unlock)
 	enough()
 	cancel()
-	all.Wait()
+	done, unknown := work.wait()
 	sealed, guarded := gateway.Metric(t, "cinch_values_sealed_total"), gateway.Metric(t, "cinch_guarded_commands_total")
 	t.Logf("%d operations, %d of unknown fate, %d slots moved, %d failovers, %d primaries killed; %.0f values sealed, %.0f guarded commands",
-		done.Load(), unknown.Load(), c.moves, c.failovers, c.kills, sealed, guarded)
-	if done.Load() < 200 || c.moves == 0 || c.failovers == 0 || c.kills == 0 || sealed == 0 || guarded == 0 {
+		done, unknown, c.moves, c.failovers, c.kills, sealed, guarded)
+	if done < 200 || c.moves == 0 || c.failovers == 0 || c.kills == 0 || sealed == 0 || guarded == 0 {
 		t.Error("too little happened")
 	}
 }
@@ -78,6 +69,32 @@ func onlyTo(t *testing.T, nodes []*testenv.RedisServer) func(*goredis.Options) *
 	}
 }
 
+// workers are eight that work until the context of their start ends.
+type workers struct {
+	all           sync.WaitGroup
+	done, unknown atomic.Int64
+}
+
+// again: connections end while commands are in flight, and the client repeats these.
+func startWorkers(ctx context.Context, t *testing.T, client *goredis.ClusterClient, turn *sync.RWMutex, again bool) *workers {
+	all := &workers{}
+	for i := range 8 {
+		w := &worker{t: t, client: client, name: fmt.Sprintf("{w%d}", i), random: rand.New(rand.NewPCG(uint64(i), 1)), turn: turn, again: again}
+		all.all.Go(func() {
+			w.run(ctx)
+			all.done.Add(w.done)
+			all.unknown.Add(w.unknown)
+		})
+	}
+	return all
+}
+
+// wait returns, when all have ended, how many operations they did, and of how many nobody knows the fate.
+func (w *workers) wait() (done, unknown int64) {
+	w.all.Wait()
+	return w.done.Load(), w.unknown.Load()
+}
+
 // worker owns the keys that begin with its name.
 type worker struct {
 	t             *testing.T
@@ -85,6 +102,7 @@ type worker struct {
 	name          string
 	random        *rand.Rand
 	turn          *sync.RWMutex // held while a command runs
+	again         bool          // a command may have been carried out twice, though it was answered once
 	text          []string      // what the string may hold
 	fields        []string      // what the field of the hash may hold
 	count         []int         // what the list may have
@@ -152,11 +170,14 @@ func (w *worker) value() string {
 }
 
 // wrote is what a value may be after a write that answered err. One whose fate is unknown may
-// have happened, and may happen twice, since the client repeats what was sent elsewhere.
+// have happened.
 func (w *worker) wrote(may []string, change func(string) string, err error) []string {
 	var next []string
 	for _, old := range may {
 		next = append(next, change(old))
+		if w.again {
+			next = append(next, change(change(old)))
+		}
 	}
 	if err == nil {
 		return next
@@ -166,9 +187,12 @@ func (w *worker) wrote(may []string, change func(string) string, err error) []st
 }
 
 func (w *worker) counted(err error) {
-	next := make([]int, 0, 2*len(w.count))
+	next := make([]int, 0, 3*len(w.count))
 	for _, n := range w.count {
 		next = append(next, n+1)
+		if w.again {
+			next = append(next, n+2)
+		}
 	}
 	if err != nil {
 		w.lost(err)
@@ -180,6 +204,9 @@ func (w *worker) counted(err error) {
 // lost takes note of an error after which nobody knows what has happened. Others are wrong.
 func (w *worker) lost(err error) {
 	w.unknown++
+	if w.again {
+		time.Sleep(100 * time.Millisecond) // what is on its way arrives before anybody looks
+	}
 	var network net.Error
 	text := err.Error()
 	for _, harmless := range []string{"CLUSTERDOWN", "TRYAGAIN", "EOF", "MOVED", "ASK", "EXECABORT", "LOADING", "READONLY", "UNBLOCKED", "connection reset", "refused"} {

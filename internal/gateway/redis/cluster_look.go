@@ -32,9 +32,7 @@ const (
 
 // lookAround asks the nodes about each other until the cluster shuts down.
 func (c *Cluster) lookAround() {
-	if c.askSeeds() { // before any node gets a port
-		go c.identify()
-	}
+	go c.identify()
 	for {
 		began := c.round.begin()
 		err := c.look(began)
@@ -121,14 +119,7 @@ func (c *Cluster) look(first *member) error {
 			return nil
 		}
 	}
-	for _, seed := range c.cfg.Seeds {
-		nodes, err := c.ask(seedDial(seed))
-		if err == nil {
-			return c.update(nodes, seed.Host)
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", seed.Address, err))
-	}
-	return errors.Join(errs...)
+	return c.lookBySeeds(errs)
 }
 
 func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -18,6 +20,36 @@ import (
 // identifyPeriod is between attempts to find out which nodes seeds are.
 const identifyPeriod = 5 * time.Second
 
+// lookBySeeds asks all seeds, and believes the one that knows of most slots: a seed may be no part of the
+// cluster, any more or yet. It also fails for the reasons given.
+func (c *Cluster) lookBySeeds(errs []error) error {
+	var best []clusterNode
+	host, most := "", -1
+	answers, failed := c.askSeeds(c.cfg.Seeds)
+	for i, seed := range c.cfg.Seeds {
+		if failed[i] != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", seed.Address, failed[i]))
+			continue
+		}
+		if n := slotsOf(answers[i]); n > most {
+			best, host, most = answers[i], seed.Host, n
+		}
+	}
+	if most < 0 {
+		return errors.Join(errs...)
+	}
+	return c.update(best, host)
+}
+
+func slotsOf(nodes []clusterNode) (n int) {
+	for i := range nodes {
+		for _, r := range nodes[i].slots {
+			n += r.last - r.first + 1
+		}
+	}
+	return n
+}
+
 // identify asks seeds who they are until all are known.
 func (c *Cluster) identify() {
 	for {
@@ -26,37 +58,46 @@ func (c *Cluster) identify() {
 			return
 		case <-time.After(identifyPeriod):
 		}
-		if !c.askSeeds() {
+		pending := c.pendingSeeds()
+		if len(pending) == 0 {
 			return
+		}
+		_, _ = c.askSeeds(pending) // looks log what is wrong
+	}
+}
+
+// askSeeds asks what they know, and who they are.
+func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]clusterNode, errs []error) {
+	answers, errs = make([][]clusterNode, len(seeds)), make([]error, len(seeds))
+	var all sync.WaitGroup
+	for i, seed := range seeds {
+		all.Go(func() {
+			if answers[i], errs[i] = c.ask(seedDial(seed)); errs[i] == nil {
+				c.setSeed(seed.Address, answers[i])
+			}
+		})
+	}
+	all.Wait()
+	return answers, errs
+}
+
+func (c *Cluster) setSeed(address string, nodes []clusterNode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.IndexFunc(nodes, func(n clusterNode) bool { return n.myself })
+	for i := range c.seeded {
+		if at >= 0 && c.cfg.Seeds[i].Address == address {
+			c.seeded[i] = nodes[at].id
 		}
 	}
 }
 
-// askSeeds asks those that are not known, and reports whether any is left.
-func (c *Cluster) askSeeds() (left bool) {
-	var all sync.WaitGroup
-	for _, i := range c.pendingSeeds() {
-		all.Go(func() {
-			nodes, err := c.ask(seedDial(c.cfg.Seeds[i]))
-			at := slices.IndexFunc(nodes, func(n clusterNode) bool { return n.myself })
-			if err != nil || at < 0 {
-				return
-			}
-			c.mu.Lock()
-			c.seeded[i] = nodes[at].id
-			c.mu.Unlock()
-		})
-	}
-	all.Wait()
-	return len(c.pendingSeeds()) > 0
-}
-
-func (c *Cluster) pendingSeeds() (seeds []int) {
+func (c *Cluster) pendingSeeds() (seeds []gateway.Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, id := range c.seeded {
 		if id == "" {
-			seeds = append(seeds, i)
+			seeds = append(seeds, c.cfg.Seeds[i])
 		}
 	}
 	return seeds
