@@ -64,7 +64,24 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 		return nil, planFailure(access, err)
 	}
 	p.Source.Name = access.name
+	if !isSeveral(o.from[0]) {
+		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
+			return nil, planFailure(access, err)
+		}
+	}
 	return c, nil
+}
+
+// noteStanding says of a server what makes it a wrong upstream for a gateway.
+func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
+	replica, clustered, err := n.Standing(ctx)
+	if replica {
+		info.Notes = append(info.Notes, "this is a replica, which takes no writes: with --write give the primary's address as --upstream")
+	}
+	if clustered {
+		info.Notes = append(info.Notes, "this is a node of a cluster, all of which was looked at: write redis+cluster://host, which is also what a gateway takes as its upstream")
+	}
+	return err
 }
 
 // planFailure says which rights it takes where one is missing.

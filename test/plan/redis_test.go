@@ -298,3 +298,36 @@ func TestPlanMillionKeys(t *testing.T) {
 		t.Errorf("%.2f s of the server in %.1f s", used, float64(p.LookedAt.Took))
 	}
 }
+
+// A server that a gateway should not lead to is planned, with a word about that.
+func TestWrongUpstreams(t *testing.T) {
+	primary := testenv.Redis(t)
+	fill(t, primary.Addr)
+	host, port, _ := strings.Cut(primary.Addr, ":")
+	replica := testenv.Redis(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
+	c := connect(t, replica.Addr)
+	testenv.Eventually(t, "the replica has what the primary has", func() bool { return c.DBSize(context.Background()).Val() == 500 })
+	nodes := testenv.Cluster(t, 3, 0)
+	fill(t, nodes[0].Addr)
+	for addr, want := range map[string]string{primary.Addr: "", replica.Addr: "replica", nodes[1].Addr: "redis+cluster://"} {
+		r := report(t, "redis://"+addr, "--share", "90%", "--candidates", "lz4", "--dictionaries", "none", "--max-time", "3s")
+		if got := strings.Join(r.Notes, ""); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("notes %q, want %q in them", got, want)
+		}
+		if n := r.Groups[0].Values; n != 500 {
+			t.Errorf("%s: %v values", want, n)
+		}
+	}
+}
+
+// fill stores 500 documents, in a cluster through whichever node takes them.
+func fill(t testing.TB, addr string) {
+	t.Helper()
+	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{addr}, IsClusterMode: connect(t, addr).ClusterInfo(context.Background()).Err() == nil})
+	defer c.Close()
+	for i := range 500 {
+		if err := c.Set(context.Background(), fmt.Sprintf("doc:%d", i), strings.Repeat(fmt.Sprintf(`{"menu":%d},`, i), 20), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

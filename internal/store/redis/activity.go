@@ -26,6 +26,12 @@ func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	return a, err
 }
 
+// Standing says whether the node is a replica, and whether it is of a cluster.
+func (n *Node) Standing(ctx context.Context) (replica, clustered bool, err error) {
+	info, err := n.info(ctx)
+	return info["role"] == "slave", info["cluster_enabled"] == "1", err
+}
+
 // CPU is the seconds of CPU time that the node has used since it was started.
 func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
 	text, err := n.client.Info(ctx, "cpu").Result()
