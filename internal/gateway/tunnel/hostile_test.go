@@ -1,0 +1,95 @@
+package tunnel
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// Hellos of other versions, with extensions, in pieces.
+func TestStrangeHellos(t *testing.T) {
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
+	hello := func(lowest, highest byte, extensions int) []byte {
+		b := wire.Hello{Lowest: lowest, Highest: highest, Codecs: sends, Window: 17}.Append(nil)
+		b[wire.HelloLen-1] = byte(extensions)
+		return append(b, bytes.Repeat([]byte{0xee}, extensions)...)
+	}
+	for name, c := range map[string]struct {
+		hello []byte
+		good  bool
+	}{
+		"all versions":  {hello(0, 255, 0), true},
+		"extensions":    {hello(1, 1, 255), true},
+		"version 0":     {hello(0, 0, 0), false},
+		"version 255":   {hello(255, 255, 0), false},
+		"too short":     {hello(1, 1, 255)[:wire.HelloLen+254], false},
+		"upside down":   {hello(2, 0, 0), false},
+		"future header": {hello(2, 9, 30), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, exit.addr)
+			for _, b := range c.hello { // a byte at a time
+				if _, err := conn.Write([]byte{b}); err != nil {
+					break
+				}
+			}
+			if !c.good {
+				_, _ = io.Copy(io.Discard, conn)
+				return
+			}
+			answer, err := readHello(conn)
+			if err != nil || answer.Lowest != wire.Version || answer.Highest != wire.Version {
+				t.Fatalf("%+v, %v", answer, err)
+			}
+			frame := append([]byte{byte(wire.Open)}, append(wire.AppendRaw(nil, 4), "ping"...)...)
+			if _, err := conn.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 6)
+			if _, err := io.ReadFull(conn, got); err != nil || string(got[2:]) != "ping" {
+				t.Errorf("%x, %v", got, err)
+			}
+		})
+	}
+}
+
+// Whatever ends connections, nothing of them stays.
+func TestNothingStays(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("ends", func(t *testing.T) {
+		exit := serve(t, server(t, func(c *net.TCPConn) {
+			_, _ = io.CopyN(c, c, 40_000)
+			_ = c.Close()
+		}), true, func(c *Config) { c.OpenTimeout = time.Second })
+		link := newRelay(t, exit.addr)
+		entry := serve(t, link.addr, false, func(c *Config) { c.Links = 4 })
+		chunk := newSpeech(5).next(30_000)
+		for i := range 60 {
+			c := dial(t, entry.addr)
+			_, _ = c.Write(chunk)
+			switch i % 6 {
+			case 0:
+				_ = c.SetLinger(0)
+				_ = c.Close()
+			case 1:
+				_ = c.CloseWrite()
+			case 2:
+				link.cut(true)
+			case 3:
+				link.cut(false)
+			case 4:
+				_, _ = c.Write(chunk)
+				_, _ = io.Copy(io.Discard, c)
+			}
+			if i%2 == 0 {
+				_ = c.Close()
+			}
+		}
+	})
+	waitFor(t, func() bool { return runtime.NumGoroutine() <= before })
+}
