@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -50,6 +52,36 @@ func (p *process) grpcCodecs() *grpccodec.Set {
 	return p.grpcSet
 }
 
+var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
+
+func historyOf(g *config.Gateway) string {
+	if g.Link == nil {
+		return ""
+	}
+	return g.Link.History
+}
+
+// linkHelloTimeout is how long calls may wait to find out that an upstream takes no links;
+// linkIdleTimeout is longer than the time between two scrapes.
+const (
+	linkHelloTimeout = 5 * time.Second
+	linkIdleTimeout  = 5 * time.Minute
+)
+
+// grpcLinks makes what carries connections with other gateways; nil where there are none to be.
+func (p *process) grpcLinks(g *config.Gateway, r *running, log *slog.Logger) grpc.Links {
+	if !g.WantsLink() {
+		return nil
+	}
+	o, setting, window := g.LinkOptions()
+	c := tunnel.NewCarrier(tunnel.Config{
+		Name: g.Name, Upstream: r.upstream, Setting: setting.Setting, Auto: setting.Auto, Window: window,
+		History: int64(o.Memory), HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout, Engine: p.engine, Stats: r.stats, Log: log,
+	})
+	p.tunnels = append(p.tunnels, c.Gateway())
+	return c
+}
+
 // addGRPC makes r a gateway for gRPC.
 func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
 	codecs := p.grpcCodecs()
@@ -68,6 +100,8 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 		Codecs:        codecs,
 		Engine:        p.engine,
 		Peers:         g.Peers,
+		Links:         p.grpcLinks(g, r, log),
+		Link:          linkModes[historyOf(g)],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,
 		Cache:         p.grpcCache,
@@ -78,6 +112,9 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 		Log:           log,
 	})
 	made.SetPolicy(l.messages[g.Name])
+	if historyOf(g) == config.SharedHistory {
+		log.Warn("link.history is shared: who sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); write client unless all clients are of one trust")
+	}
 	r.gateway, r.messages = made, made
 	p.grpc = append(p.grpc, made)
 	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {

@@ -104,6 +104,7 @@ type Gateway struct {
 	UpstreamEncodings   []string `yaml:"upstream_encodings,omitempty,flow"`
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
+	Link                *Link    `yaml:"link,omitempty"`   // see link.go
 	Peers               bool     `yaml:"peers,omitempty"`  // clients are gateways; see pair.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 

@@ -263,7 +263,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s is not described", e.name)
 		}
 	}
-	for _, v := range []any{Dictionary{}, Training{}, Gateway{}, Pack{}, Rule{}, TLS{}, UpstreamTLS{}} {
+	for _, v := range []any{Dictionary{}, Training{}, Gateway{}, Pack{}, Rule{}, TLS{}, UpstreamTLS{}, Link{}} {
 		for name := range fieldNames(reflect.TypeOf(v)) {
 			if !regexp.MustCompile("[`.]" + name + "[`.]").MatchString(docs) {
 				t.Errorf("%T: %s is not described", v, name)

@@ -63,6 +63,7 @@ func (v *validator) grpc(g *Gateway, path string) {
 	between(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
 	between(v, path+".window", g.Window, 16<<10, 16<<20)
 	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
+	v.link(g, path+".link")
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isEncoding(id) {
 			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "encodings are zstd, minlz, s2, lz4, snappy, gzip, cinch-proto", "unknown encoding %q", name)
@@ -104,6 +105,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only("upstream_encodings", len(g.UpstreamEncodings) > 0)
 	only("window", g.Window != 0 && !g.IsTunnel())
 	only("max_header", g.MaxHeader != 0)
+	only("link", g.Link != nil)
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")

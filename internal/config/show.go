@@ -148,6 +148,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)
 		compare(path+".window", a.Window, b.Window)
 		compare(path+".max_header", a.MaxHeader, b.MaxHeader)
+		compare(path+".link", a.Link, b.Link)
 		compare(path+".setting", a.Setting, b.Setting)
 		compare(path+".history", a.History, b.History)
 		compare(path+".links", a.Links, b.Links)

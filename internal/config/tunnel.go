@@ -50,15 +50,19 @@ func (v *validator) tunnel(g *Gateway, path string) {
 		v.add(path+".exclude", "", "is for stores")
 	}
 	between(v, path+".history", g.History, 1<<20, 1<<40)
-	if w := g.Window; w != 0 && (w < 1<<codec.MinStreamWindow || w > 1<<codec.MaxStreamWindow || bits.OnesCount(uint(w)) != 1) {
-		v.add(path+".window", "leave it out for 8MiB", "%v is no power of two from 64KiB to 8MiB", w)
-	}
+	v.historyWindow(g.Window, path+".window")
 	if n := g.Links; n != nil && (*n < 0 || *n > 1024) {
 		v.add(path+".links", "leave it out for the default", "%d is not between 0 and 1024", *n)
 	} else if n != nil && g.Protocol == TunnelExit {
 		v.add(path+".links", "", "is for protocol: tunnel")
 	}
 	v.tunnelSetting(g.Setting, path+".setting")
+}
+
+func (v *validator) historyWindow(w Bytes, path string) {
+	if w != 0 && (w < 1<<codec.MinStreamWindow || w > 1<<codec.MaxStreamWindow || bits.OnesCount(uint(w)) != 1) {
+		v.add(path, "leave it out for 8MiB", "%v is no power of two from 64KiB to 8MiB", w)
+	}
 }
 
 func (v *validator) tunnelSetting(s *Setting, path string) {

@@ -59,10 +59,15 @@ type MessageRule struct {
 
 	space    Pattern
 	commands []Pattern
+	carried  *MessageRule // see Carried
 }
 
 // Raw reports whether the rule says to leave messages alone.
 func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
+
+// Carried returns the rule for messages over a link that compresses all of them together: columns
+// stay uncompressed, and what another codec would have compressed goes plain. It lives as long as r.
+func (r *MessageRule) Carried() *MessageRule { return r.carried }
 
 // HasDictionary reports whether messages may be compressed with a dictionary.
 func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict }
@@ -82,6 +87,12 @@ func NewMessages(rules []MessageRule) (*Messages, error) {
 		if err := r.prepare(i); err != nil {
 			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
 		}
+		carried := r
+		carried.Dict, carried.AutoDict, carried.Auto, carried.Setting = nil, false, false, codec.Setting{}
+		if r.Setting.IsProto() {
+			carried.Setting = codec.Setting{Codec: codec.Proto, Level: codec.Stored}
+		}
+		r.carried = &carried
 		p.rules = append(p.rules, r)
 	}
 	return p, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -85,5 +86,42 @@ func TestColumnsThroughTunnel(t *testing.T) {
 	}
 	if near.Metric(t, "cinch_values_opened_total") == 0 || far.Metric(t, "cinch_values_opened_total") == 0 {
 		t.Error("no columns went between the gateways")
+	}
+}
+
+// TestLink: with one option two gateways make their connection a link, and columns that come again are as small as through a
+// tunnel. The near one says what a shared history means.
+func TestLink(t *testing.T) {
+	const clients = 2
+	for history, streams := range map[string]float64{"client": clients, "shared": 1} {
+		t.Run(history, func(t *testing.T) {
+			e := startEcho(t)
+			far := testenv.Gateway(t, testenv.GatewayConfig{
+				Protocol: "grpc", Upstream: e.addr, Rules: "- {direction: reply, min_size: 64, setting: cinch-proto}", Settings: linkFar, Race: raceEnabled,
+			})
+			near := testenv.Gateway(t, testenv.GatewayConfig{
+				Protocol: "grpc", Upstream: far.Addr, Rules: linkRules, Settings: "link: {window: 128KiB, history: " + history + "}", Race: raceEnabled,
+			})
+			for range clients {
+				sendScrapes(t, (*certificates)(nil).dial(t, near.Addr))
+			}
+			if warned := strings.Contains(near.Output(), "CRIME"); warned != (history == "shared") {
+				t.Errorf("warned of a shared history: %v", warned)
+			}
+			if n := near.Metric(t, "cinch_tunnel_streams_total"); n != streams {
+				t.Errorf("%.0f histories of what the near gateway sends", n)
+			}
+			side := func(name, side string) float64 {
+				return near.Metric(t, fmt.Sprintf("cinch_%s_bytes_total{gateway=\"test\",side=%q}", name, side))
+			}
+			carried, raw := side("sent", "upstream")+side("received", "upstream"), side("sent", "client")+side("received", "client")
+			t.Logf("%.0f bytes to and from clients, %.0f on the link", raw, carried)
+			if carried*20 > raw {
+				t.Errorf("%.0f bytes to and from clients, %.0f on the link", raw, carried)
+			}
+			if n := near.Metric(t, "cinch_errors_total") + far.Metric(t, "cinch_errors_total"); n != 0 {
+				t.Errorf("%.0f errors", n)
+			}
+		})
 	}
 }

@@ -32,9 +32,17 @@ const authority = "scenario.test"
 type route struct {
 	name     string
 	gateways int
+	link     bool // between the first two gateways, with columns on it
 }
 
-var routes = []route{{"direct", 0}, {"one gateway", 1}, {"two gateways", 2}}
+var routes = []route{{"direct", 0, false}, {"one gateway", 1, false}, {"two gateways", 2, false}, {"a link", 2, true}}
+
+// What makes a link of the connections between two gateways.
+const (
+	linkNear  = "link: {history: client}"
+	linkFar   = "peers: true"
+	linkRules = "- {min_size: 64, setting: cinch-proto}"
+)
 
 // start puts the route's gateways in front of upstream and returns them, nearest first.
 // With c they and the upstream speak TLS.
@@ -42,7 +50,11 @@ func (r route) start(t testing.TB, upstream string, c *certificates) []*testenv.
 	t.Helper()
 	chain := make([]*testenv.GatewayServer, r.gateways)
 	for i := r.gateways - 1; i >= 0; i-- {
-		chain[i] = testenv.Gateway(t, gatewayConfig(upstream, c))
+		cfg := gatewayConfig(upstream, c)
+		if r.link {
+			cfg.Settings, cfg.Rules = [...]string{linkNear, linkFar}[i]+"\n"+cfg.Settings, linkRules
+		}
+		chain[i] = testenv.Gateway(t, cfg)
 		upstream = chain[i].Addr
 	}
 	return chain

@@ -29,6 +29,7 @@ const closeTime = time.Second
 // those that the system still had to send.
 type batchConn struct {
 	net.Conn
+	ahead  []byte        // was read already, and comes first
 	reader *bufio.Reader // nil: the connection reads ahead itself
 	read   atomic.Int64  // when something came last, in nanoseconds since epoch
 	done   chan struct{} // closed when the connection is
@@ -66,7 +67,10 @@ func gather(c net.Conn) (net.Conn, *batchConn) {
 }
 
 func (b *batchConn) Read(p []byte) (n int, err error) {
-	if b.reader == nil {
+	if len(b.ahead) > 0 {
+		n = copy(p, b.ahead)
+		b.ahead = b.ahead[n:]
+	} else if b.reader == nil {
 		n, err = b.Conn.Read(p)
 	} else {
 		n, err = b.reader.Read(p)

@@ -32,6 +32,7 @@ const (
 // handler; the transport reads the request's body in another.
 type call struct {
 	g     *Gateway
+	pool  *pool
 	w     http.ResponseWriter
 	r     *http.Request
 	grpc  bool
@@ -69,16 +70,16 @@ func (c *call) finish() {
 // noTerms are those of a request that is no gRPC call.
 var noTerms = &negotiation{}
 
-// handler serves the calls of one connection; p is nil where clients are no gateways.
-func (g *Gateway) handler(p *peer) http.Handler {
+// handler serves the calls of one connection, carried or not; p is nil where clients are no gateways.
+func (g *Gateway) handler(p *peer, upstream *pool, carried bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, pairPaths) {
 			p.serve(w, r)
 			return
 		}
-		c := call{g: g, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+		c := call{g: g, pool: upstream, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 		if c.grpc {
-			c.terms = negotiate(g.policy.Load(), r)
+			c.terms = negotiate(g.policy.Load(), r, carried)
 			if !c.terms.meet(g, p, r.Header, r.URL.Path) {
 				ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
 				return
@@ -143,16 +144,16 @@ func (c *call) serve() {
 func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(c.r.Context())
-	h, err := c.g.pool.take(ctx)
+	h, err := c.pool.take(ctx)
 	if err != nil {
 		cancel()
 		return nil, nil, err
 	}
 	a := &attempt{hop: h, cancel: cancel}
-	out := upstreamRequest(ctx, c.r, c.g.pool.scheme())
+	out := upstreamRequest(ctx, c.r, c.pool.scheme())
 	if c.grpc {
 		a.plan, a.trial = c.terms.request(h.knows, c.long)
-		c.terms.ask(out.Header, a.plan)
+		c.terms.ask(out.Header, a.plan, c.pool.links != nil)
 		a.has = c.terms.askPair(out.Header, h.knows)
 	}
 	if c.r.ContentLength == 0 {
@@ -222,7 +223,7 @@ func (c *call) end(a *attempt) {
 		a.hop.knows.endTrial()
 		a.trial = false
 	}
-	c.g.pool.release(a.hop)
+	c.pool.release(a.hop)
 }
 
 // again reports whether the request should be sent anew: the server has not seen it, or
@@ -238,13 +239,14 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 		if !notSeen(err) {
 			return false
 		}
-		c.g.pool.drop(a.hop, err)
+		c.pool.drop(a.hop, err)
 		return true
 	case !c.grpc:
 		return false
 	}
 	k := a.hop.knows
 	k.learnList(resp.Header["Grpc-Accept-Encoding"])
+	c.pool.replace(a.hop)
 	switch a.plan.to {
 	case "":
 		return false
@@ -255,7 +257,7 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 		h := resp.Header
 		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), a.plan.to) {
 			k.learnRefusal(a.plan.to)
-			c.g.pool.tellRefusal(a.plan.to)
+			c.pool.tellRefusal(a.plan.to)
 			c.g.config.Stats.Error("encoding_refused")
 			return canOpen(a.plan.to)
 		}

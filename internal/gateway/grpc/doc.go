@@ -12,6 +12,7 @@
 //	             cache.go, what becomes of its copies
 //	pair.go      dictionaries between two gateways; partner.go, the near one's view of the
 //	             far one, peer.go, the reverse
+//	link.go      connections of two gateways that are compressed as a whole
 //	tape.go      what was sent, to send it again
 //	headers.go   what is handed on of headers and trailers
 //	status.go    statuses that the gateway itself answers with

@@ -29,7 +29,9 @@ const originalHeader = "Cinch-Original-Encoding"
 var ownNames = grpccodec.Names()
 
 // isPrivate reports whether a name in grpc-accept-encoding is for gateways only.
-func isPrivate(name string) bool { return name == gatewayToken || name == pairEncoding }
+func isPrivate(name string) bool {
+	return name == gatewayToken || name == pairEncoding || name == linkToken
+}
 
 // canOpen reports whether we can read messages of that encoding.
 func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
@@ -83,6 +85,8 @@ type knowledge struct {
 	given  []string     // by the configuration
 	others *presumption // shared by the connections to the upstream
 
+	carried bool // over a link
+
 	partner *partner // the server, if it is a gateway that takes dictionaries; never nil but in tests
 
 	mu      sync.Mutex
@@ -123,6 +127,9 @@ func (k *knowledge) learnList(values []string) {
 	isGateway := slices.Contains(list, gatewayToken)
 	if isGateway && slices.Contains(list, pairEncoding) && k.partner != nil {
 		k.partner.listed()
+	}
+	if isGateway && slices.Contains(list, linkToken) {
+		k.others.learnLink()
 	}
 	list = slices.DeleteFunc(list, isPrivate)
 	k.mu.Lock()

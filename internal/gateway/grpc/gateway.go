@@ -43,7 +43,9 @@ type Config struct {
 	Codecs            *grpccodec.Set
 	Engine            *codec.Engine      // for messages with a dictionary; nil: in pure Go
 	Cache             *Cache             // shared by the gateways of a process; nil: one of its own
-	Peers             bool               // clients are gateways, and may have dictionaries
+	Peers             bool               // clients are gateways, and may have dictionaries and links
+	Links             Links              // carries connections with other gateways; nil: none are carried
+	Link              LinkMode           // with the upstream, should it turn out to be a gateway
 	Sample            bool               // all messages are measured
 	Kinds             *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
 	UpstreamReads     []string           // encodings that the upstream is known to read

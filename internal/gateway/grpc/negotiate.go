@@ -16,14 +16,15 @@ type negotiation struct {
 	from        string   // of the client's messages
 	accepts     []string // by the client
 	fromGateway bool     // the client is a gateway
+	carried     bool     // over a link
 	original    string   // what its client had compressed with, when it says so and marks messages
 	requests    []*policy.MessageRule
 	replies     []*policy.MessageRule
 	pair        pairTerms
 }
 
-func negotiate(p *policy.Messages, r *http.Request) *negotiation {
-	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding"))}
+func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
+	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding")), carried: carried}
 	for _, name := range splitList(r.Header["Grpc-Accept-Encoding"]) {
 		if name == gatewayToken {
 			n.fromGateway = true
@@ -44,6 +45,9 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 	n.requests = p.Covering(nil, a)
 	a.Direction = policy.Reply
 	n.replies = p.Covering(nil, a)
+	if carried {
+		n.replies = overLink(n.replies)
+	}
 	return n
 }
 
@@ -51,8 +55,12 @@ func negotiate(p *policy.Messages, r *http.Request) *negotiation {
 // server may turn out not to read them: such a call must be able to start again. A long one
 // is not, so it takes only what the server is known to read.
 func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
-	to, trial, byRule := n.requestEncoding(k, long)
-	p = planFor(n.from, to, n.requests)
+	rules := n.requests
+	if k.carried {
+		rules = overLink(rules)
+	}
+	to, trial, byRule := n.requestEncoding(k, rules, long)
+	p = planFor(n.from, to, rules)
 	p.unsure = trial || byRule && to != pairEncoding && k.reads(to) != yes
 	p.marked = n.original != ""
 	if p.marked && !byRule && to == n.original {
@@ -68,11 +76,11 @@ func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
 }
 
 // requestEncoding also tells whether a rule has decided.
-func (n *negotiation) requestEncoding(k *knowledge, long bool) (to string, trial, byRule bool) {
+func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule, long bool) (to string, trial, byRule bool) {
 	if n.from != "" && !canOpen(n.from) && !n.pair.opens(n.from) {
 		return n.from, false, false
 	}
-	for _, r := range n.requests {
+	for _, r := range rules {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
 		case answer == yes, answer == presumed && !long:
@@ -84,7 +92,8 @@ func (n *negotiation) requestEncoding(k *knowledge, long bool) (to string, trial
 		}
 	}
 	sent := cmp.Or(n.original, n.from)
-	if sent == pairEncoding || k.reads(sent) == no {
+	reads := k.reads(sent)
+	if sent == pairEncoding || reads == no || reads == unknown && n.fromGateway && sent == codec.Proto.String() { // which gateways give each other
 		return "", false, false
 	}
 	return sent, false, false
@@ -142,7 +151,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 
 // ask edits a request's headers: the encoding of its messages, and what the upstream may
 // answer with. Where no rule covers the call they stay as they are.
-func (n *negotiation) ask(h http.Header, p plan) {
+func (n *negotiation) ask(h http.Header, p plan, always bool) {
 	setEncoding(h, p)
 	if n.fromGateway {
 		delete(h, originalHeader)
@@ -156,7 +165,7 @@ func (n *negotiation) ask(h http.Header, p plan) {
 			asks = append(asks, name)
 		}
 	}
-	if len(n.requests) > 0 || len(n.replies) > 0 {
+	if always || len(n.requests) > 0 || len(n.replies) > 0 {
 		asks = append(asks, gatewayToken)
 	}
 	if len(asks) == 0 && !n.fromGateway {
@@ -179,6 +188,9 @@ func (n *negotiation) tell(h http.Header, p plan) {
 		list = append(append(list, gatewayToken), ownNames...)
 		if n.pair.peer != nil {
 			list = append(list, pairEncoding)
+			if n.pair.peer.g.config.Links != nil {
+				list = append(list, linkToken)
+			}
 		}
 	}
 	if n.fromGateway || i >= 0 {

@@ -88,7 +88,7 @@ func (n *negotiation) pairReply(p *plan, has *held) {
 // named to nobody who has not named it.
 func (n *negotiation) askPair(h http.Header, k *knowledge) *held {
 	delete(h, heldHeader)
-	if !k.partner.ready() || !wantsDictionary(n.replies) {
+	if k.carried || !k.partner.ready() || !wantsDictionary(n.replies) {
 		return nil
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])

@@ -37,6 +37,8 @@ type hop struct {
 
 	heard  atomic.Int64 // headers and pieces of messages that calls got
 	silent atomic.Bool  // it was given up, because the server is gone without a word
+
+	carried bool // over a link
 }
 
 // pool holds the connections to the upstream. A call takes the one with the fewest calls.
@@ -45,6 +47,7 @@ type pool struct {
 	transport *http2.Transport
 	max       int
 	reads     []string // encodings that all servers read
+	links     Links    // for connections to gateways; nil: they get none
 	watching  watching
 	presumes  *presumption    // what connections learn of servers, for the next ones
 	alive     context.Context // ends with close
@@ -68,6 +71,9 @@ func newPool(c *Config, totals *pairTotals) *pool {
 		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
 		log: c.Log, totals: totals,
 	}
+	if c.Link != NoLink {
+		p.links = c.Links
+	}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{http2.NextProtoTLS}
@@ -86,6 +92,16 @@ func newPool(c *Config, totals *pairTotals) *pool {
 	p.transport.MaxReadFrameSize = frameBytes
 	p.transport.MaxHeaderListSize = uint32(c.MaxHeader)
 	return p
+}
+
+// another is a pool of other connections to the same upstream, which learn from each other.
+func (p *pool) another() *pool {
+	q := &pool{
+		up: p.up, transport: p.transport, max: p.max, reads: p.reads, links: p.links, watching: p.watching,
+		presumes: p.presumes, log: p.log, totals: p.totals,
+	}
+	q.alive, q.cancel = context.WithCancel(context.Background())
+	return q
 }
 
 // take returns a connection for one call, which gives it back with release. It waits only
@@ -156,6 +172,17 @@ func (p *pool) drop(h *hop, err error) {
 	h.conn.SetDoNotReuse()
 }
 
+// replace keeps new calls from a connection that could be a link. Those that it has go on.
+func (p *pool) replace(h *hop) {
+	if p.links == nil || h.carried || !p.presumes.takesLinks() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hops = slices.DeleteFunc(p.hops, func(other *hop) bool { return other == h })
+	h.conn.SetDoNotReuse()
+}
+
 func (p *pool) release(h *hop) {
 	p.mu.Lock()
 	h.active--
@@ -175,6 +202,9 @@ func (p *pool) open(d *dial) {
 	if err == nil {
 		partner := newPartner(p.alive, h.conn, p.scheme(), p.log, p.totals)
 		h.knows = &knowledge{given: p.reads, others: p.presumes, partner: partner}
+		if h.carried {
+			h.knows.carried, h.knows.gateway, h.knows.proved = true, true, slices.Clone(ownNames)
+		}
 		p.hops = append(p.hops, h)
 		go p.watch(h)
 	}
@@ -184,12 +214,8 @@ func (p *pool) open(d *dial) {
 }
 
 func (p *pool) connect() (*hop, error) {
-	raw, err := p.up.Dial(p.alive)
+	raw, carried, err := p.dial()
 	if err != nil {
-		return nil, err
-	}
-	if err := checkHTTP2(raw); err != nil {
-		_ = raw.Close()
 		return nil, err
 	}
 	batched, below := gather(raw)
@@ -198,7 +224,46 @@ func (p *pool) connect() (*hop, error) {
 		_ = batched.Close()
 		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
-	return &hop{conn: conn, batch: below}, nil
+	return &hop{conn: conn, batch: below, carried: carried}, nil
+}
+
+// dial connects, over a link where the upstream takes them.
+func (p *pool) dial() (c net.Conn, carried bool, err error) {
+	if p.links != nil && p.presumes.takesLinks() {
+		c, err := p.dialLink()
+		if err == nil || errors.Is(err, gateway.ErrUnreachable) {
+			return c, true, err
+		}
+		if p.presumes.refuseLink() {
+			p.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", p.up.String(), "err", err)
+		}
+	}
+	c, err = p.dialHTTP2()
+	return c, false, err
+}
+
+func (p *pool) dialHTTP2() (net.Conn, error) {
+	c, err := p.up.Dial(p.alive)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHTTP2(c); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *pool) dialLink() (net.Conn, error) {
+	raw, err := p.dialHTTP2()
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.links.Enter(raw)
+	if err != nil {
+		_ = gateway.Abort(raw)
+	}
+	return c, err
 }
 
 func checkHTTP2(c net.Conn) error {

@@ -17,6 +17,9 @@ type presumption struct {
 	mu   sync.Mutex
 	read map[string]time.Time // by encoding, when that was last seen
 	told map[string]bool      // the log has it that they are refused
+
+	link    time.Time // when a gateway was last seen to take links
+	refused time.Time // when one last did not
 }
 
 func newPresumption() *presumption {
@@ -39,6 +42,29 @@ func (p *presumption) learn(encodings ...string) {
 			p.read[e] = now
 		}
 	}
+}
+
+// learnLink takes notice of a gateway that says it takes links.
+func (p *presumption) learnLink() {
+	p.mu.Lock()
+	p.link = time.Now()
+	p.mu.Unlock()
+}
+
+// refuseLink takes notice of what took none, and reports whether that is news.
+func (p *presumption) refuseLink() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news := time.Since(p.refused) > presumeTime
+	p.refused = time.Now()
+	return news
+}
+
+// takesLinks reports whether the next connection should be a link.
+func (p *presumption) takesLinks() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.link) < presumeTime && time.Since(p.refused) > refusalTime
 }
 
 // forget is for what a server has refused: the next connection asks for itself.

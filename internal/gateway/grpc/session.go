@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // frameBytes is the size of HTTP/2 frames that we read. It is gRPC's own; larger ones
@@ -24,18 +26,28 @@ const frameBytes = 16 << 10
 // session is a client's connection.
 type session struct {
 	conn   net.Conn
+	pool   *pool // connections to the upstream
+	own    bool  // no other session uses pool
 	base   *http.Server
 	server *http2.Server
 	peer   *peer         // what the client says as a gateway; nil: it is none
 	done   chan struct{} // closed when Run returns
 }
 
-func newSession(g *Gateway, conn net.Conn) *session {
+func newSession(g *Gateway, conn net.Conn) gateway.Session {
 	c := &g.config
-	gathered, _ := gather(conn)
-	s := &session{conn: gathered, peer: g.newPeer(), done: make(chan struct{})}
+	conn, ahead, carried := g.meetLink(conn)
+	if conn == nil {
+		return nil
+	}
+	gathered, batch := gather(conn)
+	batch.ahead = ahead
+	s := &session{conn: gathered, pool: g.pool, peer: g.newPeer(), done: make(chan struct{})}
+	if s.own = c.Links != nil && c.Link == LinkPerClient; s.own {
+		s.pool = g.pool.another()
+	}
 	s.base = &http.Server{
-		Handler:        g.handler(s.peer),
+		Handler:        g.handler(s.peer, s.pool, carried),
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
@@ -60,6 +72,9 @@ func (s *session) Run() {
 	defer close(s.done)
 	defer s.conn.Close()
 	defer s.peer.close()
+	if s.own {
+		defer s.pool.close()
+	}
 	s.server.ServeConn(s.conn, &http2.ServeConnOpts{BaseConfig: s.base})
 }
 

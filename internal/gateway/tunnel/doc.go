@@ -14,5 +14,6 @@
 //	receiver.go  frames into bytes, and when to grant a larger window
 //	history.go   the bound on what all streams remember
 //	link.go      hellos; links made in advance
+//	carrier.go   connections of other gateways, in place of a listener
 //	auto.go      the setting "auto"
 package tunnel

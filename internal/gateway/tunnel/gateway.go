@@ -49,6 +49,7 @@ const (
 // Gateway is one end of tunnels.
 type Gateway struct {
 	cfg     Config
+	rule    string // of everything, for metrics
 	server  gateway.Server
 	history history
 	speeds  speeds
@@ -69,7 +70,7 @@ type Gateway struct {
 // NewGateway returns a gateway that serves nothing yet.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, sessions: map[*session]struct{}{}}
+	g := &Gateway{cfg: cfg, rule: "tunnel", sessions: map[*session]struct{}{}}
 	g.history.limit = cfg.History
 	g.spares.most = cfg.Links
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -152,7 +153,7 @@ func linkErrorClass(err error) string {
 
 // newExitSession answers an entry's hello and connects upstream when the link is opened.
 func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
-	l, err := g.answer(c)
+	l, err := g.answer(c, nil)
 	if err == nil {
 		err = l.awaitOpen(g.cfg.OpenTimeout)
 	}
@@ -202,12 +203,16 @@ func (g *Gateway) sayBadTLS(c net.Conn, err error) {
 
 func (g *Gateway) newSession(local net.Conn, l *link) gateway.Session {
 	s := &session{g: g, local: local, link: l.conn}
+	g.enroll(s, l)
+	return s
+}
+
+func (g *Gateway) enroll(s *session, l *link) {
 	s.in.init(s, l)
 	s.out.init(s, l)
 	g.mu.Lock()
 	g.sessions[s] = struct{}{}
 	g.mu.Unlock()
-	return s
 }
 
 func (g *Gateway) forget(s *session) {

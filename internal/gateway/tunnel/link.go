@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,10 +48,10 @@ func newLink(c net.Conn, ours, theirs wire.Hello) *link {
 	return &link{conn: c, window: theirs.Window, own: ours.Window, codecs: theirs.Codecs, made: time.Now()}
 }
 
-// answer reads an entry's hello and answers it.
-func (g *Gateway) answer(c net.Conn) (*link, error) {
+// answer reads an entry's hello, of which ahead has been read already, and answers it.
+func (g *Gateway) answer(c net.Conn, ahead []byte) (*link, error) {
 	_ = c.SetDeadline(time.Now().Add(g.cfg.HelloTimeout))
-	theirs, err := readHello(c)
+	theirs, err := readHello(io.MultiReader(bytes.NewReader(ahead), c))
 	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (g *Gateway) answer(c net.Conn) (*link, error) {
 }
 
 // readHello reads no byte beyond it. A connection that ends before its first byte gives errUnused.
-func readHello(c net.Conn) (wire.Hello, error) {
+func readHello(c io.Reader) (wire.Hello, error) {
 	b := make([]byte, wire.HelloLen, wire.MaxHello)
 	if n, err := io.ReadFull(c, b); n == 0 && err != nil {
 		return wire.Hello{}, fmt.Errorf("%w: %w", errUnused, err)

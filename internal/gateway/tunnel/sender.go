@@ -78,7 +78,9 @@ func (o *sender) piece(buf []byte, n int) error {
 	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
 	out, at := o.encode(out[:headRoom], buf[:n])
 	gateway.PutBuffer(buf)
-	o.g.cfg.Stats.Latency(time.Since(began))
+	if o.s.local != nil { // who carries messages counts what they take
+		o.g.cfg.Stats.Latency(time.Since(began))
+	}
 	head := o.takeNotes(make([]byte, 0, headRoom))
 	at -= len(head)
 	copy(out[at:], head)
@@ -98,7 +100,7 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 		how.reason = "error"
 	}
 	if err != nil || f.RawLen == 0 {
-		o.g.cfg.Stats.Left(ruleName, how.reason, len(raw))
+		o.g.cfg.Stats.Left(o.g.rule, how.reason, len(raw))
 		return o.store(out[:headRoom], raw), headRoom
 	}
 	var header [wire.MaxHeader]byte
@@ -106,13 +108,10 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 	at := headRoom - len(head)
 	copy(out[at:], head)
 	took := time.Since(began)
-	o.g.cfg.Stats.Sealed(ruleName, how.setting.Codec, len(raw), len(out)-at, took)
+	o.g.cfg.Stats.Sealed(o.g.rule, how.setting.Codec, len(raw), len(out)-at, took)
 	o.speed.sealed(how.setting, len(raw), len(out)-at, took)
 	return out, at
 }
-
-// ruleName is the rule of everything, for metrics.
-const ruleName = "tunnel"
 
 // store appends raw blocks.
 func (o *sender) store(out, raw []byte) []byte {

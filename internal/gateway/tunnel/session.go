@@ -14,7 +14,8 @@ import (
 )
 
 // session is one client connection: its local side (of an entry the client, of an exit the
-// server) and its link.
+// server) and its link. Where the connection is carried for another gateway there is no local
+// side: see carrier.go.
 type session struct {
 	g     *Gateway
 	local net.Conn
@@ -70,7 +71,9 @@ func (s *session) Drain() {}
 // Close cuts both connections. Before both directions have ended that is a reset.
 func (s *session) Close() error {
 	s.closing.Do(func() {
-		_ = gateway.Abort(s.local)
+		if s.local != nil {
+			_ = gateway.Abort(s.local)
+		}
 		_ = gateway.Abort(s.link)
 	})
 	return nil
@@ -311,7 +314,11 @@ func (s *session) logEnd(err error) {
 
 // debug says why a connection was reset.
 func (s *session) debug(why string, err error) {
-	s.g.cfg.Log.Debug("connection reset: "+why, "local", s.local.RemoteAddr().String(), "peer", s.link.RemoteAddr().String(), "err", err)
+	local := ""
+	if s.local != nil {
+		local = s.local.RemoteAddr().String()
+	}
+	s.g.cfg.Log.Debug("connection reset: "+why, "local", local, "peer", s.link.RemoteAddr().String(), "err", err)
 }
 
 // pending gathers what goes to the local side.

@@ -56,6 +56,10 @@ func (h Hello) Append(dst []byte) []byte {
 	return append(dst, 0)
 }
 
+// BeginsHello reports whether b is the first byte of a hello. No HTTP request begins with it, nor
+// HTTP/2's preface.
+func BeginsHello(b byte) bool { return b == magic[0] }
+
 // HelloSize returns the length of the hello that begins b, which holds HelloLen bytes or
 // more, extensions included.
 func HelloSize(b []byte) (int, error) {

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Link is how connections between two gateways for gRPC are compressed as a whole.
+type Link struct {
+	History string   `yaml:"history,omitempty"` // client or shared, towards an upstream; "": none is asked for
+	Setting *Setting `yaml:"setting,omitempty"` // of what we send; nil: zstd-3
+	Window  Bytes    `yaml:"window,omitempty"`  // of a history; 0: 8 MiB
+	Memory  Bytes    `yaml:"memory,omitempty"`  // for all histories; 0: 256 MiB
+}
+
+// What link.history may be.
+const (
+	ClientHistory = "client" // each client's connection has one of its own
+	SharedHistory = "shared" // clients have one together
+)
+
+// WantsLink reports whether the gateway asks its upstream for links, or takes them.
+func (g *Gateway) WantsLink() bool { return g.Link != nil || g.Peers }
+
+// LinkOptions are those of the gateway's links, with the defaults of what is left out.
+func (g *Gateway) LinkOptions() (l Link, setting Setting, windowLog int) {
+	if g.Link != nil {
+		l = *g.Link
+	}
+	setting = Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
+	if l.Setting != nil && (l.Setting.Codec != codec.Zstd || l.Setting.Level != 0) {
+		setting = *l.Setting
+	}
+	return l, setting, max(bits.Len(uint(l.Window))-1, 0)
+}
+
+func (v *validator) link(g *Gateway, path string) {
+	l := g.Link
+	if l == nil {
+		return
+	}
+	switch {
+	case l.History != "":
+		v.oneOf(path+".history", l.History, ClientHistory, SharedHistory)
+	case !g.Peers:
+		v.add(path+".history", "write history: client, or peers: true where other gateways connect", "is missing")
+	}
+	v.historyWindow(l.Window, path+".window")
+	between(v, path+".memory", l.Memory, 1<<20, 1<<40)
+	v.tunnelSetting(l.Setting, path+".setting")
+}

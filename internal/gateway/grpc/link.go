@@ -1,0 +1,68 @@
+package grpc
+
+import (
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Links carries connections between gateways in streams with history, both ways; package tunnel
+// has one. Messages go over such a connection uncompressed or as columns, and what passes is
+// compressed with all that has passed before.
+type Links interface {
+	// Enter makes a link of a connection to a gateway that takes them. On an error the connection
+	// is the caller's to close.
+	Enter(net.Conn) (net.Conn, error)
+	// IsHello reports whether a client whose first byte that is wants a link.
+	IsHello(first byte) bool
+	// Accept makes a link of a connection whose client wants one, and of which ahead was read.
+	Accept(c net.Conn, ahead []byte) (net.Conn, error)
+}
+
+// LinkMode says whose calls share a link, and with it a history: see docs/GRPC.md.
+type LinkMode int
+
+// The modes. NoLink takes links of others, as all do that have Links and Peers.
+const (
+	NoLink LinkMode = iota
+	LinkPerClient
+	LinkShared
+)
+
+// linkToken in the list that a gateway gives another says that it takes links.
+const linkToken = "cinch-link"
+
+// firstByteTime is how long a client may take to begin, as x/net's server has it.
+const firstByteTime = 10 * time.Second
+
+// meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
+// nothing, and what has been read of it.
+func (g *Gateway) meetLink(conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
+	if g.config.Links == nil || !g.config.Peers {
+		return conn, nil, false
+	}
+	ahead = make([]byte, 1)
+	_ = conn.SetReadDeadline(time.Now().Add(firstByteTime))
+	if _, err := conn.Read(ahead); err != nil {
+		return nil, nil, false
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if !g.config.Links.IsHello(ahead[0]) {
+		return conn, ahead, false
+	}
+	c, err := g.config.Links.Accept(conn, ahead)
+	if err != nil {
+		return nil, nil, false
+	}
+	return c, nil, true
+}
+
+// overLink returns the rules as they are for messages that go over a link.
+func overLink(rules []*policy.MessageRule) []*policy.MessageRule {
+	out := make([]*policy.MessageRule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Carried()
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package grpc
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// tags is a carrier that says hello and no more, and counts. Package tunnel's is in test/grpc.
+type tags struct {
+	refuse            atomic.Bool
+	entered, accepted atomic.Int64
+
+	mu      sync.Mutex
+	carried bytes.Buffer // what went to the far gateway
+}
+
+const tagHello = 0
+
+func (l *tags) Enter(c net.Conn) (net.Conn, error) {
+	l.entered.Add(1)
+	if _, err := c.Write([]byte{tagHello}); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		return nil, err
+	}
+	return &tagged{c, l}, nil
+}
+
+func (l *tags) IsHello(b byte) bool { return b == tagHello }
+
+func (l *tags) Accept(c net.Conn, ahead []byte) (net.Conn, error) {
+	if l.refuse.Load() {
+		return nil, errors.New("refused")
+	}
+	l.accepted.Add(1)
+	_, err := c.Write(ahead)
+	return c, err
+}
+
+type tagged struct {
+	net.Conn
+	l *tags
+}
+
+func (t *tagged) Write(p []byte) (int, error) {
+	t.l.mu.Lock()
+	t.l.carried.Write(p)
+	t.l.mu.Unlock()
+	return t.Conn.Write(p)
+}
+
+// linked starts two gateways that may make links, the near one with change to its configuration.
+func linked(t *testing.T, mode LinkMode, seen *recorder, change func(near, far *Config)) (near, far rig, l *tags) {
+	l = &tags{}
+	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
+	far = startGateway(t, "grpc://"+startServer(t, echo, grpc.StatsHandler(seen)), func(c *Config) {
+		c.Links, c.Peers = l, true
+		change(nil, c)
+	})
+	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
+	near = startGateway(t, "grpc://"+far.addr, func(c *Config) {
+		c.Links, c.Link = l, mode
+		change(c, nil)
+	})
+	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000}, zstd))
+	return near, far, l
+}
+
+func asItIs(*Config, *Config) {}
+
+// Over a link columns go uncompressed, everything else plain, and the server sees neither.
+func TestLinkCarriesPlainMessages(t *testing.T) {
+	seen := &recorder{}
+	near, far, l := linked(t, LinkShared, seen, asItIs)
+	c := connect(t, near.addr)
+	small, large := payload(500), protobuf(500)
+	for range 10 {
+		mustEcho(t, c, small)
+		mustEcho(t, c, large)
+	}
+	s := stream(within(t), t, c, "Both", grpc.UseCompressor("s2"))
+	for range 5 {
+		var out []byte
+		if err := s.SendMsg(&large); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.RecvMsg(&out); err != nil || !bytes.Equal(out, large) {
+			t.Fatal(len(out), err)
+		}
+	}
+	if n := l.accepted.Load(); n != 1 {
+		t.Errorf("%d links", n)
+	}
+	l.mu.Lock()
+	if n := bytes.Count(l.carried.Bytes(), small); n < 9 {
+		t.Errorf("%d of 10 small messages went plain", n)
+	}
+	if !bytes.Contains(l.carried.Bytes(), []byte("label_7")) || bytes.Contains(l.carried.Bytes(), large) {
+		t.Error("large ones did not go as columns")
+	}
+	l.mu.Unlock()
+	wantOpened(t, near, "cinch-proto")
+	wantOpened(t, far, "cinch-proto")
+	if n := seen.of("cinch-proto"); n != 0 {
+		t.Errorf("the server was asked for cinch-proto: %s", seen)
+	}
+}
+
+// Clients share nothing unless that is said.
+func TestLinkOfEachClient(t *testing.T) {
+	const clients = 3
+	for mode, want := range map[LinkMode]int64{LinkPerClient: clients, LinkShared: 1, NoLink: 0} {
+		near, _, l := linked(t, mode, &recorder{}, asItIs)
+		var all []*grpc.ClientConn
+		for range clients {
+			all = append(all, connect(t, near.addr))
+		}
+		for range 4 {
+			for _, c := range all {
+				mustEcho(t, c, protobuf(50))
+			}
+		}
+		if n := l.accepted.Load(); n != want {
+			t.Errorf("mode %d: %d links of %d clients", mode, n, clients)
+		}
+		near.pool.mu.Lock()
+		if n := len(near.pool.hops); mode == LinkPerClient && n != 0 {
+			t.Errorf("%d connections for everybody", n)
+		}
+		near.pool.mu.Unlock()
+	}
+}
+
+// A link that is not taken is asked for once, and calls go on without.
+func TestLinkRefused(t *testing.T) {
+	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
+	l.refuse.Store(true)
+	c := connect(t, near.addr)
+	for range 10 {
+		mustEcho(t, c, protobuf(100))
+	}
+	if l.entered.Load() != 1 || l.accepted.Load() != 0 {
+		t.Errorf("%d asked for, %d made", l.entered.Load(), l.accepted.Load())
+	}
+	wantOpened(t, far, "cinch-proto")
+}
+
+// Nobody else is ever asked: a gateway without peers, a server.
+func TestLinkNotOffered(t *testing.T) {
+	for name, change := range map[string]func(near, far *Config){
+		"without peers": func(_, far *Config) {
+			if far != nil {
+				far.Peers = false
+			}
+		},
+		"without links": func(_, far *Config) {
+			if far != nil {
+				far.Links = nil
+			}
+		},
+		"a server": func(near, _ *Config) {
+			if near != nil {
+				up, _ := gateway.ParseUpstream("grpc://"+startServer(t, echo), "")
+				near.Upstream = up
+			}
+		},
+	} {
+		near, _, l := linked(t, LinkPerClient, &recorder{}, change)
+		c := connect(t, near.addr)
+		for range 5 {
+			mustEcho(t, c, protobuf(100))
+		}
+		if n := l.entered.Load(); n != 0 {
+			t.Errorf("%s: asked %d times", name, n)
+		}
+	}
+}
+
+// A client's connections to the upstream end with it.
+func TestLinkEndsWithClient(t *testing.T) {
+	near, far, _ := linked(t, LinkPerClient, &recorder{}, asItIs)
+	c := connect(t, near.addr)
+	for range 3 {
+		mustEcho(t, c, protobuf(50))
+	}
+	if n := far.stats.Snapshot().Connections.Open; n == 0 {
+		t.Fatal("no connection")
+	}
+	_ = c.Close()
+	waitFor(t, "the connections end", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
+}

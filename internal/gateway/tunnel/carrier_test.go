@@ -1,0 +1,200 @@
+package tunnel
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+func newCarrier(t *testing.T, name string) *Carrier {
+	t.Helper()
+	c := NewCarrier(Config{
+		Name: name, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Engine: codec.New(codec.Options{}),
+		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 2 * time.Second,
+	})
+	t.Cleanup(func() {
+		c.Close()
+		if used, _ := c.g.history.use(); used != 0 {
+			t.Errorf("%s: %d bytes of history are held by nobody", name, used)
+		}
+	})
+	return c
+}
+
+// wires returns two ends of a TCP connection.
+func wires(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a = dial(t, l.Addr().String())
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	_ = b.SetDeadline(time.Now().Add(30 * time.Second))
+	return a, b
+}
+
+// carry makes a link of a new connection. The connections below it are returned too.
+func carry(t *testing.T, near, far *Carrier) (n, f net.Conn, below [2]net.Conn) {
+	t.Helper()
+	a, b := wires(t)
+	met := make(chan error, 1)
+	go func() {
+		first := make([]byte, 1)
+		_, err := io.ReadFull(b, first)
+		if err == nil && !far.IsHello(first[0]) {
+			err = errors.New("not a hello")
+		}
+		if err == nil {
+			f, err = far.Accept(b, first)
+		}
+		met <- err
+	}()
+	n, err := near.Enter(a)
+	if err = errors.Join(err, <-met); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close(); _ = f.Close() })
+	return n, f, [2]net.Conn{a, b}
+}
+
+// Both ways at once, in pieces of any size, everything comes as it was, and an end is an end.
+func TestCarriedBytes(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	n, f, _ := carry(t, near, far)
+	var all sync.WaitGroup
+	for seed, ends := range [][2]net.Conn{{n, f}, {f, n}} {
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
+		message := make([]byte, 3<<20)
+		for i := range message {
+			message[i] = byte(rng.IntN(4)) * byte(i>>18) // all kinds of compressible
+		}
+		all.Go(func() {
+			for rest := message; len(rest) > 0; {
+				k := min(len(rest), 1+rng.IntN(1<<rng.IntN(19)))
+				if w, err := ends[0].Write(rest[:k]); err != nil || w != k {
+					t.Error(w, err)
+					return
+				}
+				rest = rest[k:]
+			}
+		})
+		all.Go(func() {
+			got := make([]byte, len(message))
+			if _, err := io.ReadFull(ends[1], got); err != nil || !bytes.Equal(got, message) {
+				t.Errorf("not what was sent, %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if s := near.g.cfg.Stats.Snapshot(); len(s.Rules) == 0 || s.Rules[0].Rule != "link" || s.Rules[0].StoredBytes*2 > s.Rules[0].RawBytes {
+		t.Errorf("%+v", s.Rules)
+	}
+	_ = n.Close()
+	if k, err := f.Read(make([]byte, 1)); k != 0 || err != io.EOF {
+		t.Errorf("after the end %d, %v", k, err)
+	}
+	if _, err := n.Write([]byte("late")); err == nil {
+		t.Error("written after Close")
+	}
+}
+
+// What was sent before a connection broke may come; then there is an error, and no end.
+func TestCarriedCut(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	n, f, below := carry(t, near, far)
+	if _, err := n.Write([]byte("something")); err != nil {
+		t.Fatal(err)
+	}
+	_ = below[0].Close()
+	got, err := io.ReadAll(f)
+	if err == nil || string(got) != "something" && len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+	if e := far.g.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["link_lost"] != 1 {
+		t.Errorf("%v", e)
+	}
+}
+
+// Damage is an error before any of the damaged bytes is handed out.
+func TestCarriedDamage(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	_, f, below := carry(t, near, far)
+	frame := []byte{0x05, 4, 4, 0, 0, 0, 0, 1, 2, 3, 4} // a block of zstd that is none
+	if _, err := below[0].Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 10)
+	if k, err := f.Read(got); k > 0 || err == nil {
+		t.Errorf("%x, %v", got[:k], err)
+	}
+	if far.g.cfg.Stats.Snapshot().Errors["corrupt"] == 0 {
+		t.Errorf("%v", far.g.cfg.Stats.Snapshot().Errors)
+	}
+}
+
+// Close ends a Read that waits, from another goroutine, and a deadline does.
+func TestCarriedClose(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	n, f, _ := carry(t, near, far)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := n.Read(make([]byte, 1))
+		ended <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	_ = n.Close()
+	if err := <-ended; err == nil {
+		t.Error("a Read ended well")
+	}
+	_ = n.Close() // does nothing
+	if _, err := f.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+	_, f, _ = carry(t, near, far)
+	_ = f.SetReadDeadline(time.Now().Add(-time.Second))
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	waitFor(t, func() bool {
+		near.g.mu.Lock()
+		defer near.g.mu.Unlock()
+		return len(near.g.sessions) <= 1
+	})
+}
+
+// Who does not answer as a gateway is told from one that does.
+func TestCarriedStrangers(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	for _, answer := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80\x00\x04\x00\x01\x00\x00"} {
+		a, b := wires(t)
+		go func() {
+			_, _ = b.Write([]byte(answer))
+			_ = b.Close()
+		}()
+		if _, err := near.Enter(a); err == nil {
+			t.Errorf("entered with %q", answer)
+		}
+	}
+	a, b := wires(t)
+	go func() { _, _ = a.Write(bytes.Repeat([]byte("x"), 100)) }()
+	if _, err := far.Accept(b, []byte{0}); err == nil {
+		t.Error("accepted")
+	}
+	if far.g.cfg.Stats.Snapshot().Errors["bad_hello"] == 0 {
+		t.Error("not counted")
+	}
+}
