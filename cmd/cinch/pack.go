@@ -96,7 +96,7 @@ func runPack(ctx context.Context, o packOptions) error {
 		return err
 	}
 	if report.Problems > 0 {
-		return withCode(exitSkipped, fmt.Errorf("%s could not be packed", count(int(report.Problems), "value", "values")))
+		return withCode(exitSkipped, deniedHint(report, fmt.Errorf("%s could not be packed", count(int(report.Problems), "value", "values"))))
 	}
 	return nil
 }

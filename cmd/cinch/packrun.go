@@ -230,10 +230,15 @@ func (w *where) runFailure(err error, stateFile string) error {
 
 // shower writes events for people, or as JSON.
 type shower struct {
-	o    *walkOptions
-	bar  *ui.Progress
-	last time.Time
+	o      *walkOptions
+	bar    *ui.Progress
+	last   time.Time
+	denied int
 }
+
+// maxDenied is how many values are listed for people that the user has no right to: with
+// the wrong user these are all there are.
+const maxDenied = 10
 
 func (s *shower) tell(e pack.Event) {
 	switch {
@@ -244,8 +249,7 @@ func (s *shower) tell(e pack.Event) {
 			"entry": p.Value.ID, "error": p.Err.Error(),
 		})
 	case e.Problem != nil:
-		s.bar.Clear()
-		fmt.Fprintf(s.o.out, "%s %s: %v\n", e.Problem.Space, pack.Where(e.Problem.Value), e.Problem.Err)
+		s.problem(e.Problem)
 	case e.Notice != "" && s.o.asJSON:
 		s.event(map[string]any{"event": "notice", "text": e.Notice})
 	case e.Notice != "":
@@ -258,6 +262,28 @@ func (s *shower) tell(e pack.Event) {
 	default:
 		s.bar.Show(e.Progress.Done, s.line(e.Progress))
 	}
+}
+
+func (s *shower) problem(p *pack.Problem) {
+	if errors.Is(p.Err, pack.ErrDenied) {
+		s.denied++
+	}
+	switch {
+	case s.denied <= maxDenied || !errors.Is(p.Err, pack.ErrDenied):
+		s.bar.Clear()
+		fmt.Fprintf(s.o.out, "%s %s: %v\n", p.Space, pack.Where(p.Value), p.Err)
+	case s.denied == maxDenied+1:
+		s.bar.Clear()
+		fmt.Fprintln(s.o.out, "more of these are only counted; --json lists all")
+	}
+}
+
+// deniedHint adds what to do where the user lacked rights.
+func deniedHint(r *pack.Report, err error) error {
+	if r.Left[store.Denied] == 0 {
+		return err
+	}
+	return ui.WithHint(err, "docs/PACK.md says which rights the user in the URL needs, docs/TARANTOOL.md those of Tarantool")
 }
 
 func (s *shower) line(p *pack.Progress) string {

@@ -75,7 +75,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 		return err
 	}
 	if report.Problems > 0 {
-		return withCode(exitSkipped, fmt.Errorf("%s not put back", count(int(report.Problems), "value was", "values were")))
+		return withCode(exitSkipped, deniedHint(report, fmt.Errorf("%s not put back", count(int(report.Problems), "value was", "values were"))))
 	}
 	return nil
 }

@@ -94,5 +94,5 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
 			"give its file with --dict to see whether they open with it"))
 	}
-	return withCode(exitDifference, fmt.Errorf("%s not open", count(n, "value does", "values do")))
+	return withCode(exitDifference, deniedHint(r, fmt.Errorf("%s not open", count(n, "value does", "values do"))))
 }

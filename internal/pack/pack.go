@@ -87,6 +87,17 @@ type Problem struct {
 	Err   error
 }
 
+// ErrDenied: the user has no right to read or replace a value.
+var ErrDenied = errors.New(string(store.Denied))
+
+// because makes an error of the reason for which a value was left.
+func because(why store.Reason) error {
+	if why == store.Denied {
+		return ErrDenied
+	}
+	return errors.New(string(why))
+}
+
 // Why a run ended before everything was looked at.
 var (
 	ErrInterrupted = errors.New("interrupted")

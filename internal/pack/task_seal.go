@@ -126,7 +126,7 @@ func (t *Seal) verify(sealed, plain []byte) error {
 // Skipped lists what was to be sealed and could not be.
 func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 	if why == KeptChanging || why == store.Denied {
-		return fmt.Errorf("not sealed: %s", why)
+		return fmt.Errorf("not sealed: %w", because(why))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (t *Unpack) Skipped(_ *store.Value, why store.Reason) error {
 	case store.Gone, store.OtherType:
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrNotReplaced, why)
+	return fmt.Errorf("%w: %w", ErrNotReplaced, because(why))
 }
 
 // Shrinks is false.

@@ -48,7 +48,7 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 func (t *Verify) Skipped(_ *store.Value, why store.Reason) error {
 	switch why {
 	case store.Denied, store.TooLarge:
-		return fmt.Errorf("%w: %s", ErrNotRead, why)
+		return fmt.Errorf("%w: %w", ErrNotRead, because(why))
 	}
 	return nil
 }

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// With the wrong user every value of a store is a problem: they are not all listed, as
+// others are.
+func TestDeniedAreCounted(t *testing.T) {
+	var out bytes.Buffer
+	s := &shower{o: &walkOptions{out: &out, errs: &out}, bar: ui.NewProgress(&out)}
+	show := func(n int, err error) {
+		for i := range n {
+			s.tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: fmt.Append(nil, i)}, Err: err}})
+		}
+	}
+	show(1000, fmt.Errorf("not sealed: %w", pack.ErrDenied))
+	show(50, errors.New("damaged"))
+	if denied, damaged := strings.Count(out.String(), "no right"), strings.Count(out.String(), "damaged"); denied != maxDenied || damaged != 50 {
+		t.Errorf("%d lines of denied, %d of damaged values", denied, damaged)
+	}
+	if !strings.Contains(out.String(), "--json lists all") {
+		t.Errorf("%s", out.String())
+	}
+}
