@@ -65,6 +65,26 @@ func TestManyNoisyColumns(t *testing.T) {
 	}
 }
 
+// A packed field has as many numbers as bytes, and what an encoder keeps is in proportion to the columns.
+func TestPackedMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	message := bytesField(nil, 1, make([]byte, keptBytes-15))
+	e := NewEncoder(Options{})
+	grew := grown(func() {
+		if !e.run(message) || len(e.cols[2][colNumbers]) != keptBytes-15 {
+			t.Error("it is not packed")
+		}
+	})
+	if grew > 8*keptBytes {
+		t.Errorf("%d bytes allocated for a message of %d", grew, len(message))
+	}
+	if kept := 8 * cap(e.fields); kept > keptBytes {
+		t.Errorf("%d bytes of fields are kept", kept)
+	}
+}
+
 // Each message makes another node have many shapes.
 func TestKeptShapes(t *testing.T) {
 	var d restore

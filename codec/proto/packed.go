@@ -17,7 +17,7 @@ func (e *transform) packed(n uint16, f field, depth int) bool {
 		return false
 	}
 	src := e.src[f.from():f.to()]
-	wire, ok := packedAs(src)
+	wire, count, ok := packedAs(src)
 	if !ok {
 		e.nodes[n].unpacked++
 		return false
@@ -27,39 +27,33 @@ func (e *transform) packed(n uint16, f field, depth int) bool {
 	if !ok {
 		return false
 	}
-	fields := len(e.fields)
-	for at := 0; at < len(src); {
-		var v field
-		v, at = readField(src, at, wire)
-		e.fields = append(e.fields, v)
-	}
 	e.runsHere = append(e.runsHere[:0], run{c, true})
-	count := uint32(len(e.fields) - fields)
-	number, isNew, ok := e.findShape(n, []uint32{count})
+	number, isNew, ok := e.findShape(n, []uint32{uint32(count)})
 	if !ok {
 		e.nodes, e.nodes[n].children = e.nodes[:nodes], e.nodes[n].children[:children]
-		e.fields = e.fields[:fields]
 		return false
 	}
 	e.beginShape(n, number, isNew)
 	e.put(c, colCounts, uint64(count))
-	for _, v := range e.fields[fields:] {
+	for at := 0; at < len(src); { // not by way of e.fields: it may be millions
+		var v field
+		v, at = readField(src, at, wire)
 		e.number(c, uint64(v))
 	}
-	e.fields = e.fields[:fields]
 	e.nodes[n].unpacked = 0
 	return true
 }
 
-// packedAs tells what numbers of one wire type bytes are, if they are better given as those.
-func packedAs(b []byte) (wire uint8, ok bool) {
+// packedAs tells what numbers of one wire type bytes are, and how many, if they are better given as those.
+func packedAs(b []byte) (wire uint8, count int, ok bool) {
 	switch {
 	case len(b)%8 == 0 && len(b) >= 16 && fixedPay(b, 8):
-		return wire64, true
+		return wire64, len(b) / 8, true
 	case len(b)%4 == 0 && len(b) >= 16 && fixedPay(b, 4):
-		return wire32, true
+		return wire32, len(b) / 4, true
 	}
-	return wireVarint, varintsPay(b)
+	count, ok = varintsPay(b)
+	return wireVarint, count, ok
 }
 
 // fixedPay tells whether numbers of some size are mostly small, decimal, or alike in their upper parts.
@@ -85,23 +79,23 @@ func fixedPay(b []byte, size int) bool {
 }
 
 // varintsPay tells whether bytes are varints that are shorter by their own or as differences, in bits.
-func varintsPay(b []byte) bool {
+func varintsPay(b []byte) (count int, ok bool) {
 	const least, extra = 8, 3 // bytes, bits of a number beside its own
 	if len(b) < least {
-		return false
+		return 0, false
 	}
 	var last uint64
-	var sum, count int
+	var sum int
 	for at := 0; at < len(b); {
 		v, size := uvarint(b[at:])
 		if at += size; size == 0 {
-			return false
+			return 0, false
 		}
 		sum += extra + min(bits.Len64(v), bits.Len64(zigzag(v-last)))
 		last = v
 		if count++; count == 16 && sum*4 > at*8*3 {
-			return false
+			return 0, false
 		}
 	}
-	return sum*4 <= len(b)*8*3
+	return count, sum*4 <= len(b)*8*3
 }

@@ -66,7 +66,7 @@ func TestPackedAs(t *testing.T) {
 		"", "text", "a longer text that means nothing", "Ünïcödé ist überall möglich, größer",
 		string(randomBytes(rng, 8)), string(randomBytes(rng, 16)), string(randomBytes(rng, 400)),
 	} {
-		if wire, ok := packedAs([]byte(s)); ok {
+		if wire, _, ok := packedAs([]byte(s)); ok {
 			t.Errorf("%q is taken for numbers of type %d", s, wire)
 		}
 	}
