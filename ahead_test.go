@@ -18,7 +18,7 @@ func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) b
 		t.Fatalf("a value of %d bytes is not sealed ahead", len(value))
 	}
 	defer a.Close()
-	for _, n := range append(steps, len(value)) {
+	for _, n := range append(steps, len(value)-1, len(value), len(value)) { // Seal says it once more
 		copy(memory[:n], value)
 		a.Arrived(n)
 	}
@@ -93,7 +93,9 @@ type brokenFramer struct{ *codec.GoZstd }
 
 func (brokenFramer) FrameBytes(_, _ int) int { return 1 }
 
-func (brokenFramer) NewFrameWriter([]byte, int) (codec.FrameWriter, error) { return &brokenFrame{}, nil }
+func (brokenFramer) NewFrameWriter([]byte, int) (codec.FrameWriter, error) {
+	return &brokenFrame{}, nil
+}
 
 type brokenFrame struct{ calls int }
 

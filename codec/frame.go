@@ -13,13 +13,14 @@ import (
 type FrameWriter interface {
 	// Append is told that the first n bytes of the value are there, which then stay as they
 	// are, and appends what becomes ready of its compressed form: all that is left of it when n
-	// is the value's length. After an error it can only be closed.
+	// is the value's length, and nothing from then on. After an error it can only be closed.
 	Append(dst []byte, n int) ([]byte, error)
 	// Close ends it, also in the middle; the memory of the value is the caller's again.
 	Close()
 }
 
-// ZstdFramer makes FrameWriters. What they append is a whole frame of the library's.
+// ZstdFramer makes FrameWriters. What they append is a whole frame of the library's; they are not
+// called again behind its end.
 type ZstdFramer interface {
 	NewFrameWriter(value []byte, level int) (FrameWriter, error)
 	// FrameBytes estimates from above what a FrameWriter keeps alive beside the value.
@@ -75,9 +76,14 @@ type turnFramer struct {
 	w      FrameWriter
 	rawLen int
 	begun  bool
+	ended  bool
 }
 
 func (t *turnFramer) Append(dst []byte, n int) (out []byte, err error) {
+	if t.ended { // the library would begin another frame
+		return dst, nil
+	}
+	t.ended = n == t.rawLen
 	t.e.turns <- struct{}{}
 	defer func() {
 		<-t.e.turns

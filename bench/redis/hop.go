@@ -129,11 +129,7 @@ func (l *lane) run(k load, test string, results map[hopKey][]rate) error {
 			return err
 		}
 	}
-	target := l.hop
-	if target == nil {
-		target = l.server
-	}
-	r, err := hopTest(k, test, target, l.hop)
+	r, err := hopTest(k, test, l.target(), l.hop)
 	key := hopKey{k, l.name, test}
 	results[key] = append(results[key], r)
 	return err

@@ -30,6 +30,11 @@ var largeWays = []way{
 	{name: "zstd-3", start: sealingWith("zstd-3")},
 }
 
+// formerly is zstd-3 by another cinch.
+var formerly = way{name: "zstd-3 before", start: func(o *options, s *rig.Process) (*rig.Process, error) {
+	return rig.Gateway(o.before, o.work, s, "log: {level: warn}", "rules: [{key: '*', setting: zstd-3}]")
+}}
+
 // largeTimes are of a SET from its last byte to its answer, and of a GET to the first and the last
 // byte of the value.
 type largeTimes struct{ set, first, last []time.Duration }
@@ -39,7 +44,11 @@ func (o *options) measureLarge() error {
 	t.Row("bytes", "way", "SET: last byte in to answer, ms", "GET: to first byte, ms", "GET: to last byte, ms")
 	t.Rule(5)
 	var lanes []lane
-	for _, w := range largeWays {
+	ways := largeWays
+	if o.before != "" {
+		ways = append(ways[:len(ways):len(ways)], formerly)
+	}
+	for _, w := range ways {
 		l, err := o.startLane(w)
 		if err != nil {
 			return err
@@ -61,7 +70,10 @@ func (o *options) measureLarge() error {
 			t.Row(strconv.Itoa(size), l.name, millis(quantile(times[i].set, 50)), millis(quantile(times[i].first, 50)), millis(quantile(times[i].last, 50)))
 		}
 	}
-	return o.report("large", t.String())
+	if err := o.report("large", t.String()); err != nil {
+		return err
+	}
+	return o.measureArrival()
 }
 
 // largeValue is menus one behind the other.
@@ -74,11 +86,7 @@ func largeValue(size int) []byte {
 }
 
 func (l *lane) large(value []byte, t *largeTimes) error {
-	target := l.hop
-	if target == nil {
-		target = l.server
-	}
-	c, err := net.Dial("tcp", target.Addr)
+	c, err := net.Dial("tcp", l.target().Addr)
 	if err != nil {
 		return err
 	}

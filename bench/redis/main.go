@@ -2,7 +2,7 @@
 // costs, and what the hop costs beside a plain forwarder. It starts servers of its own and
 // writes to bench/results; bench/README.md tells what is measured on what.
 //
-//	go run ./bench/redis [--part sizes,cpu,hop,large,menus,glide] [--runs N] [--menus N] [--cache DIR]
+//	go run ./bench/redis [--part sizes,cpu,hop,large,menus,glide] [--runs N] [--menus N] [--cache DIR] [--before BINARY]
 package main
 
 import (
@@ -24,6 +24,7 @@ type options struct {
 	runs    int
 	menus   int
 	python  string
+	before  string
 
 	work    string // temporary: binaries, dictionaries, servers' directories
 	cinch   string // built from this tree
@@ -39,6 +40,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
 	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
 	flag.StringVar(&o.python, "python", glidePython(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
+	flag.StringVar(&o.before, "before", "", "a cinch built from another commit, which --part large measures too")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)

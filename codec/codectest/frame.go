@@ -66,6 +66,9 @@ func testFrame(t *testing.T, from, to *codec.Engine, name string, value []byte, 
 			t.Fatalf("%s, at %d: %v", what, n, err)
 		}
 	}
+	if again, err := w.Append(out, len(value)); err != nil || len(again) != len(out) {
+		t.Fatalf("%s: behind its end came %d bytes more: %v", what, len(again)-len(out), err)
+	}
 	payload := out[len("prefix"):]
 	got, err := to.Decompress(nil, payload, codec.Zstd, len(value), nil)
 	if err != nil || !bytes.Equal(got, value) || string(out[:6]) != "prefix" {

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -56,7 +59,22 @@ func writeSlowly(t *testing.T, c net.Conn, request string, off int) {
 func TestAhead(t *testing.T) {
 	sock := startServer(t)
 	direct := clientOf(t, sock)
-	front, g := startGateway(t, sock)
+	for _, z := range zstds() {
+		t.Run(z.Name(), func(t *testing.T) { testAhead(t, sock, direct, z) })
+	}
+}
+
+// zstds are both implementations, where there are two.
+func zstds() []codec.ZstdCoder {
+	all := []codec.ZstdCoder{codec.NewGoZstd()}
+	if z, ok := libzstd.New(); ok {
+		all = append(all, z)
+	}
+	return all
+}
+
+func testAhead(t *testing.T, sock string, direct *goredis.Client, z codec.ZstdCoder) {
+	front, g := startGateway(t, sock, func(c *Config) { c.Engine = codec.New(codec.Options{Zstd: z}) })
 	s := cinch.NewSealer(cinch.SealerOptions{})
 	c := dialRaw(t, front)
 	r := bufio.NewReaderSize(c, 1<<16)
