@@ -89,10 +89,9 @@ func (a *Ahead) Seal(worth func(raw, sealed int) bool) []byte {
 	a.Arrived(len(a.value))
 	out := a.out
 	a.out = nil
-	if a.frame == nil {
+	if a.frame == nil || codec.CheckFrame(out[len(a.header.Append(out[:0])):], len(a.value)) != nil { // it would never open
 		return a.s.Seal(out[:0], a.value, a.st, worth)
 	}
-	a.header.Append(out[:0])
 	if isWorth(worth, len(a.value), len(out)) {
 		return out
 	}

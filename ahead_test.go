@@ -107,3 +107,36 @@ func (b *brokenFrame) Append(dst []byte, _ int) ([]byte, error) {
 }
 
 func (*brokenFrame) Close() {}
+
+// What an encoder gets wrong in plain sight is never handed out.
+func TestAheadChecksFrames(t *testing.T) {
+	s := NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: wordyFramer{codec.NewGoZstd()}})})
+	value := orders(MinAhead + 100)
+	out := arrive(t, s, value, nil, codec.FrameBlock, 3*codec.FrameBlock)
+	if got, err := s.Open(nil, out); err != nil || !IsSealed(out) || !bytes.Equal(got, value) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+}
+
+// wordyFramer says something behind the end.
+type wordyFramer struct{ *codec.GoZstd }
+
+func (wordyFramer) FrameBytes(_, _ int) int { return 1 }
+
+func (f wordyFramer) NewFrameWriter(value []byte, level int) (codec.FrameWriter, error) {
+	w, err := f.GoZstd.NewFrameWriter(value, level)
+	return &wordyFrame{w, len(value)}, err
+}
+
+type wordyFrame struct {
+	codec.FrameWriter
+	rawLen int
+}
+
+func (w *wordyFrame) Append(dst []byte, n int) ([]byte, error) {
+	out, err := w.FrameWriter.Append(dst, n)
+	if n == w.rawLen {
+		out = append(out, "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"...)
+	}
+	return out, err
+}

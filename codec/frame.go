@@ -104,6 +104,13 @@ func (t *turnFramer) Append(dst []byte, n int) (out []byte, err error) {
 
 func (t *turnFramer) Close() { t.w.Close() }
 
+// CheckFrame walks the blocks of what a FrameWriter made of a value of rawLen bytes: whether they are
+// one whole frame that can hold those. It decodes nothing, and costs next to nothing.
+func CheckFrame(payload []byte, rawLen int) error {
+	_, err := zstdframe.Parse(payload, rawLen)
+	return err
+}
+
 // goFrameWriter is a frame by the pure Go encoder, which keeps the history itself.
 type goFrameWriter struct {
 	zstd  *zstd.Encoder

@@ -12,7 +12,7 @@ import (
 )
 
 // conversations are pipelines in which it matters which reply belongs to which request.
-// Commands are separated by lines; {big}, {text}, {magic} and {env} stand for values.
+// Commands are separated by lines; {huge}, {big}, {text}, {magic} and {env} stand for values.
 var conversations = map[string]string{
 	"muted transaction":        "SET k {text}\nCLIENT REPLY OFF\nMULTI\nAPPEND k x\nSTRLEN k\nEXEC\nCLIENT REPLY ON\nSTRLEN k\nGET k",
 	"skipped MULTI":            "SET k {text}\nCLIENT REPLY SKIP\nMULTI\nAPPEND k x\nEXEC\nSTRLEN k",
@@ -30,6 +30,7 @@ var conversations = map[string]string{
 	"scripts inside EXEC":      "SET k {magic}\nMULTI\nEVAL return(redis.call('GET',KEYS[1])) 1 k\nSET k {env}\nEVAL return(redis.call('STRLEN',KEYS[1])) 1 k\nEXEC\nGET k",
 	"aborted transaction":      "SET k {text}\nMULTI\nAPPEND k\nSTRLEN k\nFOO\nEXEC\nSTRLEN k\nMULTI\nAPPEND k x\nEXEC",
 	"own WATCH":                "SET k {text}\nWATCH k\nAPPEND k x\nMULTI\nSTRLEN k\nEXEC\nWATCH k\nSTRLEN k\nGET k\nMULTI\nAPPEND k y\nEXEC\nSTRLEN k",
+	"huge values":              "SET k {huge}\nGET k\nSTRLEN k\nHSET h f {huge}\nHGET h f\nSET k {big}{huge}\nGETRANGE k 3000000 -1\nMSET a {huge} b {text}\nMGET a b\nAPPEND a {text}\nGET a",
 	"subscribed":               "SET k {text}\nSUBSCRIBE a\nGET k\nPING\nPSUBSCRIBE p*\nPUBLISH a x\nUNSUBSCRIBE\nGET k\nPUNSUBSCRIBE\nGET k\nSTRLEN k",
 	"unsubscribed from none":   "UNSUBSCRIBE\nPUNSUBSCRIBE\nSUNSUBSCRIBE\nUNSUBSCRIBE a b\nPING",
 	"sharded":                  "SSUBSCRIBE s t\nSUNSUBSCRIBE s\nSUNSUBSCRIBE\nPING",
@@ -100,7 +101,7 @@ func converse(t *testing.T, addr, server, script string) [][]byte {
 	defer c.close()
 	text := strings.Repeat(`{"menu":"price"},`, 30)
 	env := string(cinch.NewSealer(cinch.SealerOptions{}).Escape(nil, []byte(text)))
-	values := map[string]string{"{text}": text, "{big}": strings.Repeat(text, 100), "{magic}": string(cinch.Magic), "{env}": env}
+	values := map[string]string{"{huge}": strings.Repeat(text, 3<<20/len(text)+1)[:3<<20], "{big}{huge}": strings.Repeat(text, 4<<20/len(text)), "{text}": text, "{big}": strings.Repeat(text, 100), "{magic}": string(cinch.Magic), "{env}": env}
 	var requests []byte
 	for line := range strings.Lines(script + "\nPING " + endMark) {
 		args := bytes.Fields([]byte(line))
