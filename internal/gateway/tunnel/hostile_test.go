@@ -58,6 +58,33 @@ func TestStrangeHellos(t *testing.T) {
 	}
 }
 
+// A client that is gone is let go of, though the exit does not take what it had said.
+func TestGoneBeforeStuckLink(t *testing.T) {
+	gone := make(chan struct{})
+	fake := server(t, func(c *net.TCPConn) {
+		defer c.Close()
+		_, _ = io.ReadFull(c, make([]byte, wire.HelloLen))
+		_, _ = c.Write(wire.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil))
+		<-gone
+		for { // the first one is answered with a reset
+			if _, err := c.Write(append(wire.AppendRaw(nil, 5), "hello"...)); err != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	entry := serve(t, fake, false, nil)
+	c := dial(t, entry.addr)
+	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	for err := error(nil); err == nil; {
+		_, err = c.Write(make([]byte, 1<<20))
+	}
+	_ = c.SetLinger(0)
+	_ = c.Close()
+	close(gone)
+	waitFor(t, func() bool { return entry.stats.Snapshot().Connections.Open == 0 })
+}
+
 // Whatever ends connections, nothing of them stays.
 func TestNothingStays(t *testing.T) {
 	before := runtime.NumGoroutine()

@@ -85,7 +85,7 @@ func (s *session) abort() { _ = s.Close() }
 func (s *session) pumpOut() {
 	for {
 		if s.inBroken.Load() {
-			_ = s.local.SetReadDeadline(time.Now().Add(goodbye))
+			s.hurry()
 		}
 		buf, n, err := readAll(s.local)
 		switch {
@@ -130,8 +130,15 @@ func (s *session) localBroke(err error) {
 	case s.sentFin.Load():
 		s.reset()
 	default:
-		_ = s.local.SetReadDeadline(time.Now().Add(goodbye))
+		s.hurry()
 	}
+}
+
+// hurry bounds the time that the next piece of a local side which is gone may take.
+func (s *session) hurry() {
+	soon := time.Now().Add(goodbye)
+	_ = s.local.SetReadDeadline(soon)
+	_ = s.link.SetWriteDeadline(soon)
 }
 
 // wasReset tells an end from a reset that a write to the local side got to know first. The
