@@ -10,12 +10,10 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var (
-	diffRequests = flag.Int("requests", 3000, "random requests of TestSameAsTheServer")
-	diffSeed     = flag.Uint64("seed", 1, "of its random numbers")
-)
+var diffRequests = flag.Int("requests", 3000, "random requests of TestSameAsTheServer")
 
 // diffScript makes the spaces on both servers, with the same numbers.
 const diffScript = `
@@ -190,7 +188,7 @@ func TestSameAsTheServer(t *testing.T) {
 	}
 	b.install()
 	through, direct := b.client(), other.direct()
-	g := &generator{rand.New(rand.NewPCG(*diffSeed, 2)), t}
+	g := &generator{rand.New(rand.NewPCG(testenv.Seed(t), 2)), t}
 	failures, refused := 0, 0
 	for i := range *diffRequests {
 		typ, body := g.request()
