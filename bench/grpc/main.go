@@ -24,6 +24,7 @@ import (
 type options struct {
 	results string
 	only    string
+	of      string
 	pair    time.Duration
 	pairs   int
 	heap    bool
@@ -35,6 +36,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.results, "results", "../results", "where the results are written; empty: only printed")
 	flag.StringVar(&o.only, "only", "", "measure codecs whose names match this regular expression, and write nothing")
+	flag.StringVar(&o.of, "payloads", "", "with -proto: measure only payloads whose names match this regular expression, and write nothing")
 	flag.DurationVar(&o.pair, "batch", 150*time.Millisecond, "CPU time of one batch")
 	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, in turns with as many of S2")
 	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in processes of their own")

@@ -45,6 +45,13 @@ func measureProto(ctx context.Context, o options, c *remotewrite.Corpus) error {
 		payload{"traces", "OTLP, the SDK's batches", recorded.Traces},
 		payload{"metrics", "OTLP, the SDK's batches", recorded.Metrics},
 		payload{"logs", "OTLP, the SDK's batches", recorded.Logs})}
+	odd := oddPayloads(c, recorded)
+	if o.of != "" {
+		if r.payloads, err = payloadsNamed(r.payloads, o.of); err != nil {
+			return err
+		}
+		odd = nil
+	}
 	for _, p := range r.payloads {
 		for _, contender := range all {
 			if ctx.Err() != nil {
@@ -59,12 +66,19 @@ func measureProto(ctx context.Context, o options, c *remotewrite.Corpus) error {
 				float64(result.rawBytes)/float64(result.packedBytes), result.cpu, result.spread[0], result.spread[1], result.perMB)
 		}
 	}
-	odd := oddPayloads(c, recorded)
 	worst, err := worstOf(append(slices.Clone(r.payloads), odd...))
 	if err != nil {
 		return err
 	}
 	return r.writeProto(o, worst)
+}
+
+func payloadsNamed(all []payload, pattern string) ([]payload, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p payload) bool { return !re.MatchString(p.name) }), nil
 }
 
 func protoContenders(pattern string) ([]contender, error) {
@@ -187,6 +201,9 @@ func (r report) writeProto(o options, all []excess) error {
 	for _, p := range r.payloads {
 		r.table(&t, p)
 	}
+	if err := floors(&t, all); err != nil {
+		return err
+	}
 	t.WriteString("### Beside zstd alone, message by message\n\n")
 	t.Row("payload", "messages", "bytes against zstd", "left whole", "longer than with zstd", "at most, bytes", "at most, of 100 bytes and more")
 	t.Rule(7)
@@ -203,7 +220,7 @@ func (r report) writeProto(o options, all []excess) error {
 	}
 	t.WriteString("made by `bench/grpc/proto.go`.\n\n")
 	fmt.Print(t.String())
-	if o.results == "" || o.only != "" {
+	if o.results == "" || o.only != "" || o.of != "" {
 		return nil
 	}
 	if err := rig.WriteCSV(filepath.Join(o.results, "proto.csv"), rows); err != nil {

@@ -287,7 +287,7 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 		}
 		x := &d.nodes[n]
 		slot := d.slot(n, a, b)
-		v := d.table[slot]
+		v := uint32(d.table[slot])
 		if d.spans[v].node != n {
 			v = d.guess(n, a, b, i == 0)
 		}
@@ -376,15 +376,14 @@ func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error
 	switch x.op {
 	case opNamed:
 		x.credit += metCredit
-		return d.named(n, d.listOf(n, d.bonds[guess].key))
+		return d.named(n, d.listOf(n, uint32(d.bonds[guess].key)))
 	case opNamedOtherwise:
 		x.credit += metCredit
 		return d.namedOtherwise(n)
 	}
-	x.missed()
 	known := uint32(0)
 	if x.op == opNewKeyKnown {
-		if known = d.bonds[guess].key; known == 0 {
+		if known = uint32(d.bonds[guess].key); known == 0 {
 			return 0, errColumns
 		}
 	}
@@ -392,6 +391,7 @@ func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error
 	if err != nil {
 		return 0, err
 	}
+	d.nodes[n].missed(len(d.out) - whole.off)
 	return d.keep(n, whole.off, len(d.out)-whole.off, whole.key), nil
 }
 
@@ -540,13 +540,19 @@ func (d *restore) number(n uint16) error {
 	if err != nil {
 		return err
 	}
-	d.count(x, v)
 	switch x.wire {
 	case wire64:
+		digits, whole := int(kind), u
+		if way != wayDecimal {
+			digits, whole = decimal(v)
+		}
+		d.count(x, v, decimalBits(digits, whole))
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
 	case wire32:
+		d.count(x, v, 0)
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 	default:
+		d.count(x, v, 0)
 		d.out = appendUvarint(d.out, v)
 	}
 	return nil

@@ -14,7 +14,7 @@ type transform struct {
 	fields   []field  // a stack
 	counts   []uint32 // of the fields in each run, a stack
 	runsHere []run    // of the message that is scanned
-	found    []uint64 // hash and number of values
+	found    []uint32 // upper half of the hash, and number, of values
 	mask     uint32
 	named    int // values
 	new      int // values, but for those of node 0's fields
@@ -145,7 +145,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 	for ; at < to && !e.nodes[n].off; at++ {
 		x, f := &e.nodes[n], e.fields[at]
 		slot := e.slot(n, a, b)
-		v := e.table[slot]
+		v := uint32(e.table[slot])
 		s := e.spans[v]
 		if s.node != n {
 			v = e.guess(n, a, b, at == from)
@@ -154,6 +154,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 		if v != 0 && uint32(s.len) == f.to()-f.from() && string(e.src[s.off:s.off+uint32(s.len)]) == string(e.src[f.from():f.to()]) {
 			x.hits++
 			x.credit += metCredit
+			e.spans[v].off = f.from() // where it will be sooner found in the cache
 		} else {
 			v = e.value(n, f, depth, v)
 			e.learn(n, slot, v, a, b, at == from)
@@ -180,7 +181,7 @@ func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32
 	hits := uint64(x.hits) << opBits
 	x.hits = 0
 	var hash uint32
-	var entry *uint64
+	var entry *uint32
 	if len(src) <= maxValueBytes {
 		hash = hashOf(src)
 		if id, entry = e.find(hash, src); id != 0 {
@@ -189,16 +190,16 @@ func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32
 			return e.name(n, f, id, guess, hits, hash, entry)
 		}
 	}
-	x.missed()
 	if depth > 0 {
 		e.new++
 	}
 	key := e.fresh(n, f, depth, guess, hits)
+	e.nodes[n].missed(len(src))
 	return e.note(n, f, key, hash, entry)
 }
 
 // name codes a value that is known, and returns the one that it is from now on.
-func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash uint32, entry *uint64) uint32 {
+func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
 	known := &e.bonds[id]
 	switch m := e.spans[id].node; {
 	case m != n:
@@ -215,6 +216,7 @@ func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash 
 		e.put(n, colRefs, uint64(e.bonds[known.key].at)+refKeys)
 	}
 	e.put(n, colRefs, uint64(known.at))
+	e.spans[id].off = f.from()
 	return id
 }
 
@@ -232,7 +234,7 @@ func (e *transform) nameAcross(n, m uint16, id uint32) {
 
 // fresh codes a value in full that is not known, and returns its key.
 func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint64) uint32 {
-	known := e.bonds[guess].key
+	known := uint32(e.bonds[guess].key)
 	if known != 0 && e.beginsWith(f, known) {
 		e.put(n, colOps, hits|opNewKeyKnown)
 	} else {
@@ -288,7 +290,7 @@ func maybeMessage(b []byte) bool {
 }
 
 // note keeps a value, and lets it be found: entry is where it was not.
-func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint64) uint32 {
+func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uint32 {
 	src := e.src[f.from():f.to()]
 	id := e.keep(n, int(f.from()), len(src), key)
 	if id == 0 {
@@ -298,7 +300,7 @@ func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint64) uin
 		_, entry = e.find(hash, src)
 	}
 	if entry != nil {
-		*entry = uint64(hash)<<32 | uint64(id)
+		*entry = hash&^0xffff | id
 	}
 	return id
 }
@@ -307,14 +309,14 @@ func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint64) uin
 const probes = 16
 
 // find returns the value that has these bytes, or 0, and the entry for it, nil if there is no room.
-func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint64) {
+func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
 	for i := range uint32(probes) {
 		entry = &e.found[(hash+i)&e.mask]
 		if *entry == 0 {
 			return 0, entry
 		}
-		if uint32(*entry>>32) == hash && e.is(uint32(*entry), b) {
-			return uint32(*entry), entry
+		if id := *entry & 0xffff; *entry^id == hash&^0xffff && e.is(id, b) {
+			return id, entry
 		}
 	}
 	return 0, nil
@@ -355,6 +357,10 @@ func mix(a, b uint64) uint64 {
 func (e *transform) number(n uint16, v uint64) {
 	x := &e.nodes[n]
 	way, wide := x.way()
+	digits, whole := 0, uint64(0)
+	if x.wire == wire64 {
+		digits, whole = decimal(v)
+	}
 	u, kind := v, byte(0)
 	switch way {
 	case wayOwn:
@@ -364,12 +370,11 @@ func (e *transform) number(n uint16, v uint64) {
 	case wayLast:
 		u = zigzag(v - e.last[x.wire])
 	case wayDecimal:
-		digits, i := decimal(v)
 		if kind = byte(digits); digits != notDecimal {
-			u = i
+			u = whole
 		}
 	}
-	e.count(x, v)
+	e.count(x, v, decimalBits(digits, whole))
 	switch {
 	case wide || kind == notDecimal:
 		low := lowBytes(u)

@@ -233,10 +233,12 @@ func appendStored(dst, part []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))<<1), part...)
 }
 
-// Sections are cut between columns of different kinds, and around long columns.
+// Sections are cut between columns of different kinds, and around long columns: both are longer in long messages, as
+// each section takes time.
 const (
 	shortSection = 256
 	longColumn   = 1024
+	perSection   = 200 // a section is at least one of so many parts of all
 )
 
 // kindOf tells which columns have bytes of one kind.
@@ -249,17 +251,19 @@ func (e *Encoder) assemble() (sections []int) {
 	out := e.appendLengths(e.columns[:0])
 	out = append(out, e.defs...)
 	from, last, lastKind := 0, 0, kindOf(0)
+	short := max(shortSection, e.columnBytes()/perSection)
+	long := max(longColumn, 2*short)
 	for col := range columns {
 		for i := range e.nodes {
 			c := e.cols[i][col]
 			if len(c) == 0 {
 				continue
 			}
-			enough := shortSection
+			enough := short
 			if col == colNoise && lastKind != colNoise {
 				enough = 1
 			}
-			if len(out)-from >= enough && (last >= longColumn || len(c) >= longColumn || kindOf(col) != lastKind) {
+			if len(out)-from >= enough && (last >= long || len(c) >= long || kindOf(col) != lastKind) {
 				e.sections = append(e.sections, len(out))
 				from = len(out)
 			}
@@ -270,6 +274,16 @@ func (e *Encoder) assemble() (sections []int) {
 	e.columns = out
 	e.sections = append(e.sections, len(out))
 	return e.sections
+}
+
+// columnBytes is the length of all columns.
+func (e *Encoder) columnBytes() (n int) {
+	for i := range e.nodes {
+		for _, c := range e.cols[i] {
+			n += len(c)
+		}
+	}
+	return n
 }
 
 func (e *Encoder) appendLengths(out []byte) []byte {

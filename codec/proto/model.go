@@ -10,10 +10,11 @@ const (
 	maxFieldNo    = 1<<20 - 1
 	maxShapes     = 4096
 	maxRuns       = 1 << 15 // of all shapes
-	maxValues     = 1 << 16
+	maxValues     = 1 << 16 // so that their numbers have 16 bits
 	maxValueBytes = 1024
-	trialCredit   = 4096 // values of a node that may be new before it stops
-	metCredit     = 7    // more of them for each that was met again
+	trialCredit   = 4096            // values of a node that may be new before it stops
+	otherLength   = 32              // what one that is not as long as the one before counts for
+	metCredit     = 7 * otherLength // more for each that was met again
 )
 
 // Wire types.
@@ -67,6 +68,7 @@ type node struct {
 	first  uint32 // value of the last run
 	list   uint32
 	credit uint32 // values that may be new before it is off
+	length int    // of the last one that was
 
 	prev  uint64 // number
 	costs [ways]uint32
@@ -103,11 +105,12 @@ type span struct {
 
 // bond is what is known of a value beside its bytes.
 type bond struct {
-	key   uint32
 	list  uint32 // of what has this as key; 0: none
-	at    uint32 // place in the list that it belongs to
-	next  uint32 // what followed it last
-	after uint32 // what last followed a value that has this as key
+	key   uint16
+	at    uint16 // place in the list that it belongs to
+	next  uint16 // what followed it last
+	head  uint16 // what the next run began with when it was the first of one, last
+	after uint16 // what last followed a value that has this as key
 }
 
 // model is what encoder and decoder both know of a message while they go through it, and change
@@ -120,7 +123,7 @@ type model struct {
 	bonds  []bond
 	lists  [][]uint32
 	room   int      // of all lists, those that lie idle too
-	table  []uint32 // what followed last
+	table  []uint16 // what followed last
 	shift  uint
 	last   [wire32 + 1]uint64 // number of a wire type
 }
@@ -148,7 +151,7 @@ func (m *model) reset(raw int) {
 }
 
 // cleared returns n zeros.
-func cleared[T uint32 | uint64](b []T, n int) []T {
+func cleared[T uint16 | uint32](b []T, n int) []T {
 	if cap(b) < n {
 		return make([]T, n)
 	}
@@ -218,18 +221,22 @@ func (m *model) slot(n uint16, a, b uint32) uint32 {
 	return h >> m.shift
 }
 
-// guess returns what a value of node n is likely to be when the table has no idea, 0 without one. single says that
-// no other value of the run came before.
-func (m *model) guess(n uint16, a, b uint32, single bool) uint32 {
+// guess returns what a value of node n is likely to be when the table has no idea, 0 without one. first says that
+// it is the first of its run.
+func (m *model) guess(n uint16, a, b uint32, first bool) uint32 {
 	known := &m.bonds[a]
-	if v := known.next; m.spans[v].node == n {
-		return v
-	}
-	if v := m.bonds[known.key].after; m.spans[v].node == n {
-		return v
-	}
-	if single {
-		if v := m.table[m.slot(n, 0, b)]; m.spans[v].node == n {
+	if first {
+		if v := uint32(known.head); m.spans[v].node == n {
+			return v
+		}
+		if v := uint32(m.table[m.slot(n, 0, b)]); m.spans[v].node == n {
+			return v
+		}
+	} else {
+		if v := uint32(known.next); m.spans[v].node == n {
+			return v
+		}
+		if v := uint32(m.bonds[known.key].after); m.spans[v].node == n {
 			return v
 		}
 	}
@@ -240,21 +247,25 @@ func (m *model) guess(n uint16, a, b uint32, single bool) uint32 {
 }
 
 // learn takes the value v that was not guessed.
-func (m *model) learn(n uint16, slot, v, a, b uint32, single bool) {
+func (m *model) learn(n uint16, slot, v, a, b uint32, first bool) {
 	if v == 0 {
 		return
 	}
-	m.table[slot] = v
-	if single {
-		m.table[m.slot(n, 0, b)] = v
+	m.table[slot] = uint16(v)
+	if first {
+		m.table[m.slot(n, 0, b)] = uint16(v)
 	}
 	if a == 0 {
 		return
 	}
 	x := &m.bonds[a]
-	x.next = v
+	if first {
+		x.head = uint16(v)
+		return
+	}
+	x.next = uint16(v)
 	if x.key != 0 {
-		m.bonds[x.key].after = v
+		m.bonds[x.key].after = uint16(v)
 	}
 }
 
@@ -275,7 +286,7 @@ func (m *model) keep(n uint16, off, length int, key uint32) uint32 {
 		}
 	}
 	m.spans = append(m.spans, span{uint32(off), uint16(length), n})
-	m.bonds = append(m.bonds, bond{key: key, at: uint32(len(m.lists[list]))})
+	m.bonds = append(m.bonds, bond{key: uint16(key), at: uint16(len(m.lists[list]))})
 	before := cap(m.lists[list])
 	m.lists[list] = append(m.lists[list], id)
 	m.room += cap(m.lists[list]) - before
@@ -296,8 +307,12 @@ func (m *model) crossed(n, other uint16) {
 	m.nodes[other].credit += metCredit
 }
 
-// missed counts a value that was new.
-func (x *node) missed() {
-	x.credit--
+// missed counts a value of some length that was new.
+func (x *node) missed(length int) {
+	if length != x.length {
+		x.credit -= min(x.credit, otherLength-1)
+	}
+	x.credit -= min(x.credit, 1)
+	x.length = length
 	x.off = x.credit == 0
 }

@@ -38,8 +38,8 @@ func lowBytes(u uint64) int { return max(bits.Len64(u)-1, 0) >> 3 }
 
 func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[way]>>3 }
 
-// count takes a number, which both sides know now.
-func (m *model) count(x *node, v uint64) {
+// count takes a number, which both sides know now, and the bits that it has as a decimal, for wire type 1.
+func (m *model) count(x *node, v uint64, decimal int) {
 	switch x.wire {
 	case wire32:
 		x.cost(wayOwn, bits.Len32(zigzag32(uint32(v)-uint32(x.prev))))
@@ -50,15 +50,15 @@ func (m *model) count(x *node, v uint64) {
 	}
 	x.cost(wayPlain, bits.Len64(v))
 	if x.wire == wire64 {
-		x.cost(wayDecimal, decimalCost(v))
+		x.cost(wayDecimal, decimal)
 	} else {
 		x.costs[wayDecimal] = costNever
 	}
 	x.prev, m.last[x.wire] = v, v
 }
 
-func decimalCost(v uint64) int {
-	digits, u := decimal(v)
+// decimalBits is the cost of what decimal returns.
+func decimalBits(digits int, u uint64) int {
 	if digits == notDecimal {
 		return costNoDecimal
 	}
@@ -83,10 +83,20 @@ var tens = [...]float64{1, 10, 100, 1000, 0, 0, 1e6}
 
 var decimalKinds = [...]int{0, 1, 2, 3, 6}
 
+// mayBeDecimal sorts out most doubles that are not: what has fewer digits has six too, if they are not too many.
+func mayBeDecimal(f float64) bool {
+	const most = 1e6
+	scaled := f * most
+	return math.Abs(scaled) > maxDecimal || math.RoundToEven(scaled)/most == f
+}
+
 // decimal returns how many digits a double has behind its point, and the number without the
 // point, in zigzag.
 func decimal(v uint64) (digits int, u uint64) {
 	f := math.Float64frombits(v)
+	if !mayBeDecimal(f) {
+		return notDecimal, 0
+	}
 	for _, k := range decimalKinds {
 		scaled := f * tens[k]
 		if !(math.Abs(f) <= maxDecimal && math.Abs(scaled) <= maxDecimal) {

@@ -70,12 +70,17 @@ func fixedPay(b []byte, size int) bool {
 			v = uint64(binary.LittleEndian.Uint32(b[i:]))
 		}
 		upper := uint(size) * 8 / 2
-		if v>>upper == last>>upper || v>>upper == 0 || size == 8 && decimalCost(v) < costNoDecimal {
+		if v>>upper == last>>upper || v>>upper == 0 || size == 8 && isDecimal(v) {
 			worth++
 		}
 		last = v
 	}
 	return worth*4 >= all*3
+}
+
+func isDecimal(v uint64) bool {
+	digits, _ := decimal(v)
+	return digits != notDecimal
 }
 
 // varintsPay tells whether bytes are varints that are shorter by their own or as differences, in bits.

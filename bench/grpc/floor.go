@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+)
+
+// What nothing makes shorter in OTLP: the ids of traces and spans are random. One that is in a
+// message several times counts once.
+
+// idFields are where ids are in the exports: the paths of fields from the message on.
+var idFields = map[string][][]protowire.Number{
+	"traces": {{1, 2, 2, 1}, {1, 2, 2, 2}, {1, 2, 2, 4}, {1, 2, 2, 13, 1}, {1, 2, 2, 13, 2}},
+	"logs":   {{1, 2, 2, 9}, {1, 2, 2, 10}},
+	"metrics": {
+		{1, 2, 2, 5, 1, 5, 4},
+		{1, 2, 2, 5, 1, 5, 5},
+		{1, 2, 2, 7, 1, 5, 4},
+		{1, 2, 2, 7, 1, 5, 5},
+		{1, 2, 2, 9, 1, 8, 4},
+		{1, 2, 2, 9, 1, 8, 5},
+	},
+}
+
+// gatherIDs puts the values at a path into ids.
+func gatherIDs(ids map[string]bool, message []byte, path []protowire.Number) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return
+		}
+		size := protowire.ConsumeFieldValue(number, kind, message[n:])
+		if size < 0 {
+			return
+		}
+		if number == path[0] && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message[n:])
+			if len(path) == 1 {
+				ids[string(value)] = true
+			} else {
+				gatherIDs(ids, value, path[1:])
+			}
+		}
+		message = message[n+size:]
+	}
+}
+
+// idBytes is how long the different ids in all messages are.
+func (p payload) idBytes() (n int) {
+	for _, m := range p.messages {
+		ids := make(map[string]bool)
+		for _, path := range idFields[p.name] {
+			gatherIDs(ids, m, path)
+		}
+		for id := range ids {
+			n += len(id)
+		}
+	}
+	return n
+}
+
+// hardestZstd is how long all messages are that libzstd has compressed at level 19.
+func (p payload) hardestZstd() (n int, err error) {
+	lib, ok := libzstd.New()
+	if !ok {
+		return 0, nil
+	}
+	engine := codec.New(codec.Options{Zstd: lib})
+	var b []byte
+	for _, m := range p.messages {
+		if b, err = engine.Compress(b[:0], m, codec.Setting{Codec: codec.Zstd, Level: 19}, nil); err != nil {
+			return 0, err
+		}
+		n += len(b)
+	}
+	return n, nil
+}
+
+// floors is the table of what was to be gained against zstd, and what was.
+func floors(t *rig.Table, all []excess) error {
+	t.WriteString("### What is random in OTLP\n\n")
+	t.Row("payload", "bytes of zstd", "of zstd 19", "of cinch-proto", "of random ids, each once a message", "saved", "of what is not ids", "at most to be saved, if all else took nothing")
+	t.Rule(8)
+	for _, x := range all {
+		if idFields[x.payload.name] == nil {
+			continue
+		}
+		ids := x.payload.idBytes()
+		hardest, err := x.payload.hardestZstd()
+		if err != nil {
+			return err
+		}
+		share := func(part, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(of)) }
+		t.Row(x.payload.name, fmt.Sprint(x.zstd), fmt.Sprint(hardest), fmt.Sprint(x.proto), fmt.Sprint(ids),
+			share(x.zstd-x.proto, x.zstd), share(x.zstd-x.proto, x.zstd-ids), share(x.zstd-ids, x.zstd))
+	}
+	t.WriteString("\n")
+	return nil
+}
