@@ -1,102 +1,42 @@
 package gateway
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// testCA signs certificates for 127.0.0.1 and writes them to files.
-type testCA struct {
-	dir    string
-	file   string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-	serial int64
-}
+// testCA signs certificates for 127.0.0.1.
+type testCA struct{ *testenv.Authority }
 
-func newTestCA(t *testing.T) *testCA {
+func newTestCA(t *testing.T) testCA {
 	t.Helper()
-	ca := &testCA{dir: t.TempDir(), key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotAfter: time.Now().Add(time.Hour),
-		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &ca.key.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ca.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	ca.file = filepath.Join(ca.dir, "ca.pem")
-	writePEM(t, ca.file, "CERTIFICATE", der)
-	return ca
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func writePEM(t *testing.T, file, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return testCA{testenv.NewAuthority(t)}
 }
 
 // issue writes NAME.pem and NAME.key and returns the certificate's serial.
-func (ca *testCA) issue(t *testing.T, name string) (files TLSFiles, serial int64) {
+func (ca testCA) issue(t *testing.T, name string) (files TLSFiles, serial int64) {
 	t.Helper()
-	ca.serial++
-	serial = 100 + ca.serial
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = TLSFiles{Cert: filepath.Join(ca.dir, name+".pem"), Key: filepath.Join(ca.dir, name+".key")}
-	writePEM(t, files.Cert, "CERTIFICATE", der)
-	writePEM(t, files.Key, "EC PRIVATE KEY", keyDER)
-	return files, serial
+	i := ca.Issue(t, name)
+	return TLSFiles{Cert: i.Cert, Key: i.Key}, i.Serial
 }
 
-func (ca *testCA) serverConfig(t *testing.T) *tls.Config {
+func (ca testCA) serverConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	files, _ := ca.issue(t, "server")
 	return mustConfig(t)(files.ServerConfig())
 }
 
-func (ca *testCA) clientConfig(t *testing.T) *tls.Config {
+func (ca testCA) clientConfig(t *testing.T) *tls.Config {
 	t.Helper()
-	return mustConfig(t)(TLSFiles{CA: ca.file}.ClientConfig())
+	return mustConfig(t)(TLSFiles{CA: ca.File}.ClientConfig())
 }
 
 func mustConfig(t *testing.T) func(*tls.Config, error) *tls.Config {
@@ -134,16 +74,16 @@ func dialTLS(t *testing.T, addr string, cfg *tls.Config) (*tls.ConnectionState, 
 func TestTLSClientCertificates(t *testing.T) {
 	ca, stranger := newTestCA(t), newTestCA(t)
 	files, _ := ca.issue(t, "server")
-	files.ClientCA = ca.file
+	files.ClientCA = ca.File
 	h := startServer(t, &Server{TLS: mustConfig(t)(files.ServerConfig())})
 
 	good, _ := ca.issue(t, "client")
-	good.CA = ca.file
+	good.CA = ca.File
 	if _, err := dialTLS(t, h.addr, mustConfig(t)(good.ClientConfig())); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
 	bad, _ := stranger.issue(t, "client")
-	bad.CA = ca.file
+	bad.CA = ca.File
 	if _, err := dialTLS(t, h.addr, mustConfig(t)(bad.ClientConfig())); err == nil {
 		t.Error("a stranger's certificate was taken")
 	}

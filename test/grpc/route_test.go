@@ -1,20 +1,11 @@
 package grpc
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -88,64 +79,13 @@ type certificates struct {
 
 func newCertificates(t testing.TB) *certificates {
 	t.Helper()
-	dir := t.TempDir()
-	c := &certificates{
-		ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
-		pool: x509.NewCertPool(),
-	}
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: authority},
-		NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		DNSNames: []string{authority, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	rootKey, leafKey := newKey(t), newKey(t)
-	rootDER := sign(t, root, root, &rootKey.PublicKey, rootKey)
-	leafDER := sign(t, leaf, root, &leafKey.PublicKey, rootKey)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	a := testenv.NewAuthority(t)
+	i := a.Issue(t, "server", authority, "localhost", "127.0.0.1")
+	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	writePEM(t, c.ca, "CERTIFICATE", rootDER)
-	writePEM(t, c.cert, "CERTIFICATE", leafDER)
-	writePEM(t, c.key, "PRIVATE KEY", keyDER)
-	parsed, err := x509.ParseCertificate(rootDER)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.pool.AddCert(parsed)
-	c.server = tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}
-	return c
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func sign(t testing.TB, cert, parent *x509.Certificate, public *ecdsa.PublicKey, by *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, cert, parent, public, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
-
-func writePEM(t testing.TB, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return &certificates{ca: a.File, cert: i.Cert, key: i.Key, pool: a.Pool, server: pair}
 }
 
 // serverOptions are those of a server that speaks TLS when c is there.

@@ -15,34 +15,115 @@ import (
 	"time"
 )
 
-// Certificate writes a certificate for 127.0.0.1 that signs itself, and its key, into one file,
-// and returns it with a pool that trusts it.
-func Certificate(t testing.TB) (file string, pool *x509.CertPool) {
+// Authority signs certificates, and keeps them in files.
+type Authority struct {
+	File string         // its own certificate
+	Pool *x509.CertPool // trusts it
+
+	dir    string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+// NewAuthority makes one, in a directory that goes with the test.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{dir: t.TempDir(), Pool: x509.NewCertPool()}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.cert, a.key = a.sign(t, template)
+	a.Pool.AddCert(a.cert)
+	a.File = a.write(t, "authority.pem", "CERTIFICATE", a.cert.Raw)
+	return a
+}
+
+// Issued is a certificate with its key.
+type Issued struct {
+	Cert, Key string // files
+	Serial    int64
+}
+
+// Issue writes a certificate of that name for servers and clients, for hosts, addresses or
+// names, or else for 127.0.0.1. The same name again replaces the files.
+func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Issued {
+	t.Helper()
+	if len(hosts) == 0 {
+		hosts = []string{"127.0.0.1"}
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	cert, key := a.sign(t, template)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Issued{
+		Cert:   a.write(t, name+".pem", "CERTIFICATE", cert.Raw),
+		Key:    a.write(t, name+".key", "PRIVATE KEY", secret),
+		Serial: a.serial,
+	}
+}
+
+// sign makes a key and a certificate of it, signed by the authority, or by itself as its first.
+func (a *Authority) sign(t testing.TB, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
+	parent, by := a.cert, a.key
+	if parent == nil {
+		parent, by = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	a.serial++
+	template.SerialNumber = big.NewInt(a.serial)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	pool = x509.NewCertPool()
-	pool.AppendCertsFromPEM(text)
-	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
-	file = filepath.Join(t.TempDir(), "server.pem")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	return cert, key
+}
+
+func (a *Authority) write(t testing.TB, name, kind string, der []byte) (file string) {
+	t.Helper()
+	file = filepath.Join(a.dir, name)
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file, pool
+	return file
+}
+
+// Certificate writes a certificate for 127.0.0.1, its key and its authority into one file, and
+// returns it with a pool that trusts it.
+func Certificate(t testing.TB) (file string, pool *x509.CertPool) {
+	t.Helper()
+	a := NewAuthority(t)
+	i := a.Issue(t, "server")
+	var all []byte
+	for _, name := range []string{i.Cert, i.Key, a.File} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	file = filepath.Join(a.dir, "all.pem")
+	if err := os.WriteFile(file, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, a.Pool
 }

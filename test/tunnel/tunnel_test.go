@@ -20,14 +20,15 @@ type pair struct {
 // newPair starts both ends, each believing only what the other's certificate proves.
 func newPair(t *testing.T, upstream, setting string) pair {
 	t.Helper()
-	ca := newAuthority(t)
+	ca := testenv.NewAuthority(t)
+	far, near := ca.Issue(t, "exit"), ca.Issue(t, "entry")
 	exit := testenv.Gateway(t, testenv.GatewayConfig{
 		Protocol: "tunnel-exit", Upstream: "tcp://" + upstream,
-		Settings: fmt.Sprintf("setting: %s\ntls: {cert: %q, key: %q, client_ca: %q}", setting, ca.file("exit.pem"), ca.file("exit.key"), ca.file("ca.pem")),
+		Settings: fmt.Sprintf("setting: %s\ntls: {cert: %q, key: %q, client_ca: %q}", setting, far.Cert, far.Key, ca.File),
 	})
 	entry := testenv.Gateway(t, testenv.GatewayConfig{
 		Protocol: "tunnel", Upstream: "tls://" + exit.Addr,
-		Settings: fmt.Sprintf("setting: %s\nupstream_tls: {ca: %q, cert: %q, key: %q}", setting, ca.file("ca.pem"), ca.file("entry.pem"), ca.file("entry.key")),
+		Settings: fmt.Sprintf("setting: %s\nupstream_tls: {ca: %q, cert: %q, key: %q}", setting, ca.File, near.Cert, near.Key),
 	})
 	return pair{entry, exit, exit.Metric(t, "cinch_errors_total")}
 }
@@ -167,11 +168,12 @@ func once(t *testing.T, g *testenv.GatewayServer, text string) {
 func TestStrangers(t *testing.T) {
 	db := testenv.Redis(t)
 	p := newPair(t, db.Addr, "auto")
-	other := newAuthority(t)
+	other := testenv.NewAuthority(t)
+	theirs := other.Issue(t, "entry")
 	for name, settings := range map[string]string{
-		"wrong certificate": fmt.Sprintf("upstream_tls: {insecure_skip_verify: true, cert: %q, key: %q}", other.file("entry.pem"), other.file("entry.key")),
+		"wrong certificate": fmt.Sprintf("upstream_tls: {insecure_skip_verify: true, cert: %q, key: %q}", theirs.Cert, theirs.Key),
 		"none":              "upstream_tls: {insecure_skip_verify: true}",
-		"mistrust":          fmt.Sprintf("upstream_tls: {ca: %q}", other.file("ca.pem")),
+		"mistrust":          fmt.Sprintf("upstream_tls: {ca: %q}", other.File),
 	} {
 		stranger := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tls://" + p.exit.Addr, Settings: settings})
 		_, port, _ := strings.Cut(stranger.Addr, ":")
