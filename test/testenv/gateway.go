@@ -93,7 +93,7 @@ func (g *GatewayServer) answers() bool {
 	if g.protocol() == "redis" && !g.cfg.TLS && !g.cfg.Unready {
 		return answersPing(g.Addr)
 	}
-	return accepts(g.Addr)
+	return accepts(g.Addr) && accepts(g.Admin)
 }
 
 func (g *GatewayServer) protocol() string {

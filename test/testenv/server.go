@@ -27,6 +27,14 @@ func Server(t testing.TB, name string, args ...string) string {
 	return ""
 }
 
+// Serves starts a program that serves TCP at an address that it knows already, and waits until it does.
+func Serves(t testing.TB, addr, name string, args ...string) {
+	t.Helper()
+	if err := startServer(t, addr, name, args); err != nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+}
+
 func startServer(t testing.TB, addr, name string, args []string) error {
 	t.Helper()
 	p, err := startProcess(t.TempDir(), nil, name, args...)

@@ -280,6 +280,9 @@ func (c *Cluster) listen(m *member, n *clusterNode) (err error) {
 // advertisedAt is where clients reach the listener at a distance from the entry.
 func (c *Cluster) advertisedAt(distance int) gateway.Advertised {
 	a, _ := gateway.AdvertisedAs(c.cfg.Advertise, c.listening)
+	if c.proxied != nil && c.cfg.Advertise == "" {
+		a.Host = "" // clients know the balancer's, which is in its headers
+	}
 	if port, err := strconv.Atoi(a.Port); err == nil {
 		a.Port = strconv.Itoa(port + distance)
 	}
