@@ -91,6 +91,7 @@ func (l *lane) large(value []byte, t *largeTimes) error {
 		return err
 	}
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	set := resp.AppendArgs(nil, [][]byte{[]byte("SET"), []byte("large"), value})
 	get := resp.AppendCommand(nil, "GET", "large")
 	want := resp.AppendBulk(nil, value)

@@ -59,7 +59,7 @@ func (l *largeRequest) sealAhead(value []byte, at policy.Address) bool {
 	if n == 0 || !s.g.cfg.Requests.TryAcquire(n) {
 		return false
 	}
-	l.held += n
+	l.encoder = n
 	a := s.g.sealer.Ahead(gateway.GetBuffer(codec.MaxEncodedLen(st.Codec, len(value))+cinch.MaxHeaderLen), value, st)
 	if a == nil {
 		return false

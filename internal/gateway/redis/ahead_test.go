@@ -163,6 +163,21 @@ func TestAheadByCommand(t *testing.T) {
 	}
 }
 
+// A value as long as is sealed at most is not too long to be collected, whatever that is.
+func TestLongestSealed(t *testing.T) {
+	sock := startServer(t)
+	const n = 33 << 20
+	front, _ := startGateway(t, sock, func(c *Config) { c.MaxSeal, c.Requests = n, gateway.NewBudget(128<<20) })
+	c := dialRaw(t, front)
+	for _, key := range []string{"-", "0123456789"} {
+		write(t, c, string(resp.AppendCommand(nil, "SET", key, aheadValues(n)["text"], "EX", "100")))
+		readExactly(t, c, "+OK\r\n")
+		if !isSealed(t, clientOf(t, sock), key) {
+			t.Error("not sealed")
+		}
+	}
+}
+
 // halfway sends all of a SET but its last bytes, and waits until the gateway has begun to seal it.
 func halfway(t *testing.T, g *Gateway, front, key, value string) (c net.Conn, rest string) {
 	t.Helper()
@@ -257,7 +272,7 @@ func TestAheadOfABudget(t *testing.T) {
 	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(size) })
 	values := aheadValues(aheadBytes + 99)
 	var clients sync.WaitGroup
-	for i := range 40 {
+	for i := range 24 {
 		clients.Go(func() {
 			conn, err := net.Dial("unix", front)
 			if err != nil {

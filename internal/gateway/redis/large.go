@@ -32,6 +32,7 @@ type largeRequest struct {
 	args     [][]byte // complete arguments so far, in memory of their own
 	pending  int      // length of the argument whose header has been read; -1: none
 	held     int64    // of the request budget
+	encoder  int64    // of the request budget too, for what seals a value while it arrives
 	owed     int64    // held in small pieces that were not taken from the budget yet
 	arena    []byte   // rest of the memory that small arguments share
 	unsealed bool     // the value whose header is pending goes as it is
@@ -395,7 +396,8 @@ func (l *largeRequest) tryReserve(n int64, patience time.Duration) bool {
 
 func (l *largeRequest) release() {
 	l.s.g.cfg.Requests.Release(l.held)
-	l.held = 0
+	l.s.g.cfg.Requests.Release(l.encoder)
+	l.held, l.encoder = 0, 0
 }
 
 // collect reads the whole request and handles it as a small one. What is too long to be
@@ -419,7 +421,8 @@ func (l *largeRequest) take() error {
 	if err != nil {
 		return err
 	}
-	if l.cmd.args.single && len(l.args) == l.cmd.args.first && n > freeBytes {
+	isValue := l.cmd.args.single && len(l.args) == l.cmd.args.first
+	if isValue && n > freeBytes {
 		seal, err := l.mayHold(n, l.args[1])
 		if err != nil {
 			l.pending = n
@@ -430,7 +433,7 @@ func (l *largeRequest) take() error {
 			return nil
 		}
 	}
-	if int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
+	if !isValue && int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
 		l.pending = n
 		return errTooLong
 	}
@@ -445,8 +448,8 @@ func (l *largeRequest) take() error {
 	}
 	arg := gateway.GetBuffer(n + 2)[:n+2]
 	l.args = append(l.args, arg[:n])
-	if at := len(l.args) - 1; l.cmd.args.single && at == l.cmd.args.first {
-		return l.fillValue(arg, l.s.address(l.cmd.args.kind, l.args[1], l.args[at-1], n))
+	if isValue {
+		return l.fillValue(arg, l.s.address(l.cmd.args.kind, l.args[1], l.args[len(l.args)-2], n))
 	}
 	return l.fill(arg)
 }
