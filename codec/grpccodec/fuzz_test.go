@@ -60,4 +60,5 @@ func FuzzS2(f *testing.F)     { fuzz(f, "s2") }
 func FuzzMinLZ(f *testing.F)  { fuzz(f, "minlz") }
 func FuzzLZ4(f *testing.F)    { fuzz(f, "lz4") }
 func FuzzZstd(f *testing.F)   { fuzz(f, "zstd") }
+func FuzzProto(f *testing.F)  { fuzz(f, "cinch-proto") }
 func FuzzGzip(f *testing.F)   { fuzz(f, "gzip") }

@@ -23,7 +23,8 @@ func NewDecoder(o Options) *Decoder {
 }
 
 // Append appends the message that src holds to dst, which must not overlap src. It may become
-// maxSize bytes long and not one more. On an error dst is returned as it was; the error wraps
+// maxSize bytes long and not one more. What lies behind it in dst's capacity may be overwritten. On
+// an error dst is returned as it was; the error wraps
 // [ErrCorrupt], [ErrTooLarge] or [ErrStream].
 func (d *Decoder) Append(dst, src []byte, maxSize int) ([]byte, error) {
 	h, rest, err := parseHeader(src, maxSize)
