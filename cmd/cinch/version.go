@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -27,15 +28,15 @@ func newVersionCommand() *cobra.Command {
 func runVersion(out io.Writer) error {
 	b := readBuild()
 	_, err := fmt.Fprintf(out, "cinch %s\nrevision: %s\ngo: %s %s/%s\nzstd: %s\n",
-		b.version, b.revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, defaultZstd())
+		b.version, cmp.Or(b.revision, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH, defaultZstd())
 	return err
 }
 
-// build says what was built. Both are filled in by the go command.
+// build says what was built. Both are filled in by the go command; "go run" knows no revision.
 type build struct{ version, revision string }
 
 func readBuild() build {
-	b := build{"devel", "unknown"}
+	b := build{version: "devel"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -52,7 +53,9 @@ func readBuild() build {
 			modified = "+changes"
 		}
 	}
-	b.revision += modified
+	if b.revision != "" {
+		b.revision += modified
+	}
 	return b
 }
 
