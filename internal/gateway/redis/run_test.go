@@ -143,3 +143,42 @@ func firstDifference(got, want []byte) string {
 	around := func(b []byte) string { return strconv.Quote(string(b[max(0, i-40):min(len(b), i+40)])) }
 	return "at " + strconv.Itoa(i) + " " + around(got) + ", want " + around(want)
 }
+
+// Entries that are counted reach the queue with the next one, and what one carried is let go of.
+func TestCountedEntries(t *testing.T) {
+	client, upstream := socketPair(t)
+	defer client.Close()
+	s := newSession(NewGateway(Config{}), client, upstream)
+	defer s.Close()
+	plain, values, other := entry{n: 1}, entry{n: 1, shape: shapeBulk}, entry{n: 1, op: &op{}}
+	for i, test := range []struct {
+		push   entry
+		queued int // replies that the queue expects afterwards
+	}{
+		{plain, 0}, {plain, 0}, {values, 3}, {values, 3}, {other, 5}, {plain, 6}, {plain, 6}, {other, 8}, {other, 9},
+	} {
+		if err := s.push(test.push); err != nil {
+			t.Fatal(err)
+		}
+		queued := 0
+		for k := range s.queue.n {
+			queued += s.queue.at(k).n
+		}
+		if queued != test.queued {
+			t.Errorf("push %d: %d replies in the queue, want %d", i, queued, test.queued)
+		}
+		if s.last.op != nil {
+			t.Errorf("push %d: the session keeps what the entry carried", i)
+		}
+	}
+	if s.settled() {
+		t.Error("nothing outstanding, it says")
+	}
+	s.queue.close()
+	if err := s.pushCounted(); err != nil {
+		t.Error("nothing was counted, but", err)
+	}
+	if err := s.push(values); err == nil {
+		t.Error("a closed queue took an entry")
+	}
+}

@@ -420,8 +420,10 @@ func (s *session) push(e entry) error {
 	if err := s.pushCounted(); err != nil {
 		return err
 	}
-	s.last = e
-	s.last.n = 0
+	s.last = entry{kind: e.kind, shape: e.shape, flags: e.flags}
+	if e.op != nil {
+		s.last.kind = kindRaw // nothing is like it; and its op is not kept alive
+	}
 	return s.pushNow(e)
 }
 
