@@ -16,8 +16,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
+
+	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 func main() {
@@ -61,13 +62,10 @@ func parseOptions(args []string) (o options, err error) {
 	f.IntVar(&o.requests, "requests", 60, "requests to send, each to all three receivers")
 	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
 	f.StringVar(&o.out, "out", "bench/results/grpc-load.md", "where --load writes")
-	if err := f.Parse(args); err != nil {
+	if err := rig.ParseFlags(f, args, "A sender, three zones, replication 3: what compression between zones saves, in the programs and in gateways."); err != nil {
 		return o, err
 	}
-	switch {
-	case f.NArg() > 0:
-		err = fmt.Errorf("%q is no flag: see --help", f.Arg(0))
-	case o.series < 1 || o.requests < 1:
+	if o.series < 1 || o.requests < 1 {
 		err = errors.New("--series and --requests are 1 at least")
 	}
 	return o, err
@@ -80,17 +78,12 @@ func runExample(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	work, err := os.MkdirTemp("", "cinch-example-")
+	work, cinch, err := rig.Workspace(o.cinch)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if o.cinch == "" {
-		o.cinch = filepath.Join(work, "cinch")
-		if err := buildCinch(ctx, o.cinch); err != nil {
-			return err
-		}
-	}
+	o.cinch = cinch
 	r := &runner{ctx: ctx, work: work, cinch: o.cinch, port: firstPort(), payloads: map[payloadKind]payloadFile{}}
 	if o.load {
 		return r.measureLoad(o.out)

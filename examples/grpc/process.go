@@ -10,14 +10,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
-
-	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
 // process is one that this program started and stops.
@@ -77,19 +75,6 @@ func (p *process) cpu() (time.Duration, error) { return proc.CPU(p.cmd.Process.P
 
 // peak is the most memory that the process held, in bytes.
 func (p *process) peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
-
-func buildCinch(ctx context.Context, out string) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cinch-layer/cinch").Output()
-	if err != nil {
-		return fmt.Errorf("run this inside of the repository: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, "./cmd/cinch")
-	cmd.Dir = strings.TrimSpace(string(root))
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./cmd/cinch: %w\n%s", err, text)
-	}
-	return nil
-}
 
 // Ports are taken from below those that the kernel gives to outgoing connections, of which
 // the programs here make many.

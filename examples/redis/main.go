@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/rig"
@@ -56,13 +55,10 @@ func parseOptions(args []string) (o options, err error) {
 	f.StringVar(&o.setting, "setting", "zstd-3", "codec and level of the gateway's rule")
 	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
 	f.StringVar(&o.out, "out", "menus.html", "where the page is written")
-	if err := f.Parse(args); err != nil {
+	if err := rig.ParseFlags(f, args, "An API reads menus through a cache at peak load, before and after a gateway compresses them; a page has the graphs."); err != nil {
 		return o, err
 	}
-	switch {
-	case f.NArg() > 0:
-		err = fmt.Errorf("%q is no flag: see --help", f.Arg(0))
-	case o.menus < 1 || o.step < 100*time.Millisecond || o.mbit <= 0:
+	if o.menus < 1 || o.step < 100*time.Millisecond || o.mbit <= 0 {
 		err = errors.New("--menus is 1 at least, --step 100ms, and --mbit more than 0")
 	}
 	return o, err
@@ -73,17 +69,12 @@ func runExample(args []string) error {
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "cinch-example-")
+	work, cinch, err := rig.Workspace(o.cinch)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if o.cinch == "" {
-		o.cinch = filepath.Join(work, "cinch")
-		if err := rig.Build(o.cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
-			return fmt.Errorf("%w\nrun it inside the repository, or name a program with --cinch", err)
-		}
-	}
+	o.cinch = cinch
 	var all []outcome
 	for _, c := range []cache{{name: "before"}, {name: "after", setting: o.setting}} {
 		out, err := c.run(o, work)

@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -56,13 +55,10 @@ func parseOptions(args []string) (o options, err error) {
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running until you press Ctrl-C")
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
 	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	if err := f.Parse(args); err != nil {
+	if err := rig.ParseFlags(f, args, "A Tarantool cluster with a router that seals fields, a packer, the published load test, and checks."); err != nil {
 		return o, err
 	}
-	switch {
-	case f.NArg() > 0:
-		err = fmt.Errorf("%q is no flag: see --help", f.Arg(0))
-	case o.users < 1 || o.writes < 1 || o.duration <= 0 || o.before < 1:
+	if o.users < 1 || o.writes < 1 || o.duration <= 0 || o.before < 1 {
 		err = errors.New("--users, --writes, --before and --duration are above 0")
 	}
 	return o, err
@@ -73,17 +69,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "cinch-example-")
+	work, cinch, err := rig.Workspace(o.cinch)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if o.cinch == "" {
-		o.cinch = filepath.Join(work, "cinch")
-		if err := rig.Build(o.cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
-			return err
-		}
-	}
+	o.cinch = cinch
 	c := &cluster{o: o, work: work, out: out}
 	defer c.stop()
 	if err := c.start(ctx); err != nil {

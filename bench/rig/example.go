@@ -1,0 +1,38 @@
+package rig
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// ParseFlags reads the flags of an example, which has the set's name. about is what --help
+// says before them.
+func ParseFlags(f *flag.FlagSet, args []string, about string) error {
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "%s\n\n  go run ./examples/%s [flags]\n\n", about, f.Name())
+		f.PrintDefaults()
+	}
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("%q is no flag: see --help", f.Arg(0))
+	}
+	return nil
+}
+
+// Workspace makes a directory for an example and, unless a program is named, builds cinch
+// into it. The caller removes the directory.
+func Workspace(named string) (dir, cinch string, err error) {
+	if dir, err = os.MkdirTemp("", "cinch-example-"); err != nil || named != "" {
+		return dir, named, err
+	}
+	cinch = filepath.Join(dir, "cinch")
+	if err := Build(cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
+		_ = os.RemoveAll(dir)
+		return "", "", fmt.Errorf("%w\nrun it inside the repository, or name a program with --cinch", err)
+	}
+	return dir, cinch, nil
+}
