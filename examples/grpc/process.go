@@ -12,10 +12,11 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
 // process is one that this program started and stops.
