@@ -30,6 +30,7 @@ type options struct {
 	heap    bool
 	child   string
 	proto   bool
+	history bool
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, in turns with as many of S2")
 	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in processes of their own")
 	flag.BoolVar(&o.proto, "proto", false, "measure cinch-proto, and write proto.md and proto.csv")
+	flag.BoolVar(&o.history, "history", false, "measure messages with the history of those before them, and write history.csv and a part of tunnel.md")
 	flag.StringVar(&o.child, "peak-of", "", "internal: print the peak heap of one codec")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -61,6 +63,9 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.proto {
 		return measureProto(ctx, o, corpus)
+	}
+	if o.history {
+		return measureHistory(ctx, o, corpus)
 	}
 	return measureAll(ctx, o, payloadsOf(corpus))
 }

@@ -23,9 +23,39 @@ const (
 	start          = 1_790_000_000_000 // in ms
 )
 
-// Scraped returns requests of so many series each, in scrape order.
+// Scraped returns requests of so many series each, in scrape order. No series comes twice.
 func (c *Corpus) Scraped(series, requests int) [][]byte {
 	var out [][]byte
+	for _, r := range c.scraped(series, requests) {
+		out = append(out, AppendRequest(nil, r))
+	}
+	return out
+}
+
+// scrapeInterval is the time between two scrapes, in ms.
+const scrapeInterval = 15_000
+
+// Rescraped returns requests like Scraped, in which the same series come again with each scrape,
+// in the same order: what a sender's connection carries for as long as nothing is deployed. All
+// values but flags are made anew each time, where many real ones would stay or grow by a little.
+func (c *Corpus) Rescraped(series, requests, scrapes int) [][]byte {
+	first := c.scraped(series, requests/scrapes)
+	rng := rand.New(rand.NewPCG(1, 7))
+	var out [][]byte
+	for n := range scrapes {
+		for _, r := range first {
+			again := slices.Clone(r)
+			for i := range again {
+				again[i].Value = vary(rng, again[i].Value)
+				again[i].Timestamp += int64(n) * scrapeInterval
+			}
+			out = append(out, AppendRequest(nil, again))
+		}
+	}
+	return out
+}
+
+func (c *Corpus) scraped(series, requests int) (out [][]Series) {
 	var pending []Series
 	for round := uint64(0); len(out) < requests; round++ {
 		rng := rand.New(rand.NewPCG(round, 6))
@@ -33,7 +63,7 @@ func (c *Corpus) Scraped(series, requests int) [][]byte {
 			node := int(round)*nodesPerRound + i/targetsPerNode
 			pending = append(pending, oneShard(c.scrape(node, i%targetsPerNode))...)
 			for len(pending) >= series && len(out) < requests {
-				out = append(out, AppendRequest(nil, pending[:series]))
+				out = append(out, pending[:series])
 				pending = pending[series:]
 			}
 		}

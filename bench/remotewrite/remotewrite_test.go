@@ -46,6 +46,20 @@ func small() *Corpus {
 	return c
 }
 
+// What is scraped again has the series of before, at another time.
+func TestRescraped(t *testing.T) {
+	c := small()
+	first, all := c.Scraped(7, 3), c.Rescraped(7, 9, 3)
+	if len(all) != 9 {
+		t.Fatalf("%d requests", len(all))
+	}
+	for i, r := range all {
+		if len(r) != len(first[i%3]) || bytes.Equal(r, first[i%3]) || i >= 3 && bytes.Equal(r, all[i-3]) {
+			t.Errorf("request %d: %d bytes, %d at first", i, len(r), len(first[i%3]))
+		}
+	}
+}
+
 func TestRequestsAreWholeAndTheSameEachTime(t *testing.T) {
 	c := small()
 	for _, make := range []func(int, int) [][]byte{c.Scraped, c.Shuffled} {

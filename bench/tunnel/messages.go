@@ -34,21 +34,32 @@ func (b *bench) messages() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	receiver, err := startReceiver()
+	if err != nil {
+		return "", err
+	}
+	defer receiver.server.Stop()
 	var t rig.Table
-	t.Row("WriteRequests of 2,000 series", "way", "bytes", "times smaller", "beside S2 by message", "CPU, ms", "time, ms")
+	t.Row("WriteRequests, of 2,000 series each but where 50 are named", "way", "bytes", "times smaller", "beside S2 by message", "CPU, ms", "time, ms")
 	t.Rule(7)
 	for _, data := range []struct {
 		name string
 		all  [][]byte
-	}{{"A, as scraped", corpus.Scraped(2000, number)}, {"B, shuffled", corpus.Shuffled(2000, number)}} {
-		if err := b.carry(&t, data.name, data.all, sink); err != nil {
+	}{
+		{"A, as scraped", corpus.Scraped(2000, number)},
+		{"A, scraped four times", corpus.Rescraped(2000, number, 4)},
+		{"B, shuffled", corpus.Shuffled(2000, number)},
+		{"A, 50 series each", corpus.Scraped(50, 25*number)},
+		{"B, 50 series each", corpus.Shuffled(50, 25*number)},
+	} {
+		if err := b.carry(&t, data.name, data.all, sink, receiver); err != nil {
 			return "", err
 		}
 	}
 	return t.String(), nil
 }
 
-func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string) error {
+func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string, receiver *receiver) error {
 	raw := 0
 	for _, m := range all {
 		raw += len(m) + grpcHead
@@ -68,17 +79,21 @@ func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string) erro
 		}
 		row("by message, "+setting.String(), n, took, "")
 	}
-	for _, name := range []string{direct, "zstd-1", "zstd-3", "zstd-6", ssh, stunnel} {
+	for _, name := range []string{direct, "zstd-1", "zstd-3", "zstd-6", ssh, stunnel, grpcColumns, grpcPlain3, grpcLink3, grpcLink6} {
 		if !b.have(name) {
 			continue
 		}
-		w, err := b.open(sink, name, 0, 0)
+		server, send := sink, send
+		if isGRPC(name) {
+			server, send = receiver.addr, receiver.send
+		}
+		w, err := b.open(server, name, 0, 0)
 		if err != nil {
 			return err
 		}
 		began := time.Now()
 		if err := send(w.addr, all); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		took := time.Since(began)
 		up, _, err := w.link.Bytes()

@@ -59,6 +59,11 @@ func (b *bench) build(w *way, server, name string, roundTrip time.Duration, mbit
 	far := map[string]func(*way, string) (string, error){ssh: b.sshd, stunnel: b.stunnelExit}[name]
 	near := map[string]func(*way, string) (string, error){stunnel: b.stunnelEntry}[name]
 	switch {
+	case isGRPC(name):
+		far = func(w *way, addr string) (string, error) { return b.grpcGateway(w, addr, "peers: true", "reply", name) }
+		near = func(w *way, addr string) (string, error) {
+			return b.grpcGateway(w, addr, grpcLinks[name], "request, reply", name)
+		}
 	case name == ssh:
 		near = func(w *way, addr string) (string, error) { return b.sshClient(w, addr, server) }
 	case far == nil:
@@ -223,7 +228,7 @@ func (b *bench) have(name string) bool {
 
 // label names a way in tables.
 func label(name string) string {
-	if name == direct || program(name) != "" {
+	if name == direct || isGRPC(name) || program(name) != "" {
 		return name
 	}
 	return "pair, " + name

@@ -18,7 +18,7 @@ type Carrier struct{ g *Gateway }
 // NewCarrier returns a carrier. Of the configuration it takes what is about codecs and memory.
 func NewCarrier(cfg Config) *Carrier {
 	g := NewGateway(cfg)
-	g.rule = "link"
+	g.rule, g.growth = "link", linkGrowth
 	go g.tendHistories()
 	return &Carrier{g}
 }

@@ -50,6 +50,7 @@ const (
 type Gateway struct {
 	cfg     Config
 	rule    string // of everything, for metrics
+	growth  growth
 	server  gateway.Server
 	history history
 	speeds  speeds
@@ -70,7 +71,7 @@ type Gateway struct {
 // NewGateway returns a gateway that serves nothing yet.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, rule: "tunnel", sessions: map[*session]struct{}{}}
+	g := &Gateway{cfg: cfg, rule: "tunnel", growth: tunnelGrowth, sessions: map[*session]struct{}{}}
 	g.history.limit = cfg.History
 	g.spares.most = cfg.Links
 	g.ctx, g.cancel = context.WithCancel(context.Background())

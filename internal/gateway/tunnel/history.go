@@ -65,13 +65,24 @@ func nextWindow(window byte, most int) byte {
 	return byte(min(int(window)+3, most))
 }
 
-// worthGrowing is how many bytes a stream carries before its window is made larger: what it
-// has learnt is lost then.
-func worthGrowing(window byte) int64 {
+// growth says when a stream's window is made larger. What it has learnt is lost then.
+type growth struct {
+	fills uint // log2 of how many times it has been filled
+	turn  uint // pieces between two looks
+}
+
+// Links are kept for long, and what goes over them comes from fewer bytes than it stands for.
+var (
+	tunnelGrowth = growth{fills: 2, turn: 64}
+	linkGrowth   = growth{fills: 0, turn: 8}
+)
+
+// worth is how many bytes a stream carries first.
+func (g growth) worth(window byte) int64 {
 	if window == 0 {
 		return 64 << 10
 	}
-	return 4 << window
+	return 1 << (uint(window) + g.fills)
 }
 
 // tightIdle is after how long a history is forgotten when memory is short.

@@ -55,7 +55,7 @@ type receiver struct {
 
 func (r *receiver) init(s *session, l *link) {
 	r.g, r.s, r.link, r.own, r.granted = s.g, s, l.conn, l.own, l.own
-	r.grow = worthGrowing(r.own)
+	r.grow = r.g.growth.worth(r.own)
 }
 
 // next returns a frame, whose payload lives until the next call. Before it waits for the
@@ -199,7 +199,7 @@ func (r *receiver) begin(window byte) error {
 		return err
 	}
 	r.stream, r.window = stream, window
-	r.carried, r.grow = 0, worthGrowing(window)
+	r.carried, r.grow = 0, r.g.growth.worth(window)
 	return nil
 }
 
@@ -240,7 +240,7 @@ func (r *receiver) drop() {
 	r.closeStream()
 	r.g.history.free(r.held)
 	r.held, r.granted, r.window = 0, r.own, 0
-	r.carried, r.grow = 0, worthGrowing(r.own)
+	r.carried, r.grow = 0, r.g.growth.worth(r.own)
 	r.epoch++
 }
 

@@ -150,9 +150,6 @@ func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, err
 	return f, out, err
 }
 
-// growTurn is how often a stream that may grow looks for memory.
-const growTurn = 64
-
 // ready sees to a stream with history. It is false when there is no memory for one.
 func (o *sender) ready(want codec.Setting) bool {
 	granted := o.granted()
@@ -162,10 +159,10 @@ func (o *sender) ready(want codec.Setting) bool {
 		o.endStream()
 		return false
 	case o.stream == nil:
-		return (o.pieces%growTurn == 1 || !o.g.history.tight()) && o.begin(want, granted)
+		return (o.pieces%o.g.growth.turn == 1 || !o.g.history.tight()) && o.begin(want, granted)
 	case want != o.setting && o.carried >= changeBytes:
 		return o.begin(want, granted)
-	case granted > o.window && o.pieces%growTurn == 0:
+	case granted > o.window && o.pieces%o.g.growth.turn == 0:
 		return o.begin(want, granted)
 	}
 	return true
