@@ -187,6 +187,24 @@ func TestLinkNotOffered(t *testing.T) {
 	}
 }
 
+// A connection that a link has replaced is closed, also when its only stream has ended by then.
+func TestReplacedConnectionsEnd(t *testing.T) {
+	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
+	h, err := near.pool.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
+	near.pool.presumes.learnLink()
+	near.pool.replace(h)
+	near.pool.release(h)
+	waitFor(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
+	mustEcho(t, connect(t, near.addr), protobuf(50))
+	if n := l.accepted.Load(); n != 1 {
+		t.Errorf("%d links", n)
+	}
+}
+
 // A client's connections to the upstream end with it.
 func TestLinkEndsWithClient(t *testing.T) {
 	near, far, _ := linked(t, LinkPerClient, &recorder{}, asItIs)

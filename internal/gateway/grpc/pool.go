@@ -30,10 +30,12 @@ var (
 
 // hop is a connection to the upstream, shared by many calls.
 type hop struct {
-	conn   *http2.ClientConn
-	knows  *knowledge
-	batch  *batchConn
-	active int // calls; guarded by pool.mu
+	conn  *http2.ClientConn
+	knows *knowledge
+	batch *batchConn
+	// Guarded by pool.mu.
+	active  int  // calls
+	retired bool // takes no more, and is closed behind the last
 
 	heard  atomic.Int64 // headers and pieces of messages that calls got
 	silent atomic.Bool  // it was given up, because the server is gone without a word
@@ -166,10 +168,16 @@ func (p *pool) drop(h *hop, err error) {
 	if !unusable(err) {
 		return
 	}
+	p.retire(h)
+}
+
+// retire keeps a connection from new calls. It is a call of h's that finds a reason to.
+func (p *pool) retire(h *hop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hops = slices.DeleteFunc(p.hops, func(other *hop) bool { return other == h })
 	h.conn.SetDoNotReuse()
+	h.retired = true
 }
 
 // replace keeps new calls from a connection that could be a link. Those that it has go on.
@@ -177,16 +185,27 @@ func (p *pool) replace(h *hop) {
 	if p.links == nil || h.carried || !p.presumes.takesLinks() {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hops = slices.DeleteFunc(p.hops, func(other *hop) bool { return other == h })
-	h.conn.SetDoNotReuse()
+	p.retire(h)
 }
 
+// release ends a call's use of a connection. The transport closes one that is not to be used again
+// with its last stream, but that may have ended before anybody said so.
 func (p *pool) release(h *hop) {
 	p.mu.Lock()
 	h.active--
+	last := h.retired && h.active == 0
 	p.mu.Unlock()
+	if last {
+		go h.shut()
+	}
+}
+
+// shut closes a connection when what uses it beside calls, an exchange of dictionaries, has ended.
+func (h *hop) shut() {
+	ctx, cancel := context.WithTimeout(context.Background(), pairTimeout)
+	defer cancel()
+	_ = h.conn.Shutdown(ctx)
+	_ = h.conn.Close()
 }
 
 // open makes a connection and adds it. It runs in a goroutine of its own, because calls
