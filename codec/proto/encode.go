@@ -168,6 +168,9 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 		}
 		a = v
 	}
+	if depth > 0 {
+		e.new += to - at
+	}
 	for ; at < to; at++ {
 		e.inFull(n, e.fields[at], depth, 0)
 	}

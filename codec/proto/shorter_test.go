@@ -31,6 +31,31 @@ func TestNeverMuchLonger(t *testing.T) {
 	}
 }
 
+// zstd alone is not tried on messages of many alike records, also where a node's values are not looked for any more.
+func TestSurelyShorter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	var message []byte
+	for range 2000 {
+		var m []byte
+		for k := range 6 {
+			pair := bytesField(nil, 1, fmt.Sprint("name", k))
+			m = bytesField(m, 1, bytesField(pair, 2, fmt.Sprintf("%x", rng.Uint64()>>rng.IntN(32))))
+		}
+		message = bytesField(message, 1, m)
+	}
+	e := NewEncoder(Options{})
+	e.Append(nil, message)
+	stopped := 0
+	for i := range e.nodes {
+		if e.nodes[i].off {
+			stopped++
+		}
+	}
+	if !e.surelyShorter() || stopped < 2 {
+		t.Errorf("%d named, %d new, %d nodes stopped", e.named, e.new, stopped)
+	}
+}
+
 // templates repeats some messages in random order, with a number that counts in each.
 func templates(rng *rand.Rand) (b []byte) {
 	words := make([]string, 1+rng.IntN(60))
