@@ -440,7 +440,7 @@ func (l *largeRequest) take() error {
 	if n <= freeBytes {
 		return l.takeSmall(n)
 	}
-	if !l.cmd.args.single {
+	if !isValue { // what a value takes, mayHold has taken
 		if err := l.reserve(2 * int64(n)); err != nil {
 			l.pending = n
 			return err
@@ -518,6 +518,7 @@ func (l *largeRequest) giveUp(cause error) error {
 	}
 	args := l.args
 	l.args = nil
+	l.endAhead()
 	l.release()
 	for range l.argc - len(args) {
 		n, err := l.header()
