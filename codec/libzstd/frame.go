@@ -129,7 +129,8 @@ func (w *frameWriter) Append(dst []byte, n int) ([]byte, error) {
 		return dst, nil
 	}
 	for {
-		out = slices.Grow(out, codec.MaxEncodedLen(codec.Zstd, codec.FrameBlock)) // so that the library writes here, not to a buffer of its own
+		block := min(codec.FrameBlock, len(w.value)-w.pos)
+		out = slices.Grow(out, codec.MaxEncodedLen(codec.Zstd, block)) // so that the library writes here, not to a buffer of its own
 		room := out[len(out):cap(out)]
 		p := C.step(w.context.zstd, unsafe.Pointer(unsafe.SliceData(room)), C.size_t(len(room)),
 			unsafe.Pointer(unsafe.SliceData(w.value)), C.size_t(n), C.size_t(w.pos), mode)

@@ -4,7 +4,9 @@ package libzstd
 
 import (
 	"testing"
+	"unsafe"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
@@ -26,5 +28,32 @@ func TestFrameBytes(t *testing.T) {
 			}
 			w.Close()
 		}
+	}
+}
+
+// TestFrameStays: a buffer with room for the longest frame is never moved, or budgets would be wrong
+// by that much.
+func TestFrameStays(t *testing.T) {
+	e := codec.New(codec.Options{Zstd: &coder{}})
+	for _, n := range []int{4 * codec.FrameBlock, 4*codec.FrameBlock + 1, 9*codec.FrameBlock - 1} {
+		value := codectest.Random(n, 1)
+		w, err := e.FrameWriter(value, codec.Setting{Codec: codec.Zstd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]byte, 0, codec.MaxEncodedLen(codec.Zstd, n))
+		begins := unsafe.SliceData(out)
+		for at := codec.FrameBlock; ; at = min(at+codec.FrameBlock, n) {
+			if out, err = w.Append(out, at); err != nil {
+				t.Fatal(err)
+			}
+			if at == n {
+				break
+			}
+		}
+		if unsafe.SliceData(out) != begins {
+			t.Errorf("%d bytes: the frame of %d bytes was moved", n, len(out))
+		}
+		w.Close()
 	}
 }
