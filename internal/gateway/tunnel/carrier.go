@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -75,6 +76,7 @@ type carried struct {
 	at      int        // in got
 	err     error      // of reading; it stays
 
+	stuck   atomic.Bool // a Write failed
 	leaving sync.Once
 }
 
@@ -127,6 +129,7 @@ func (c *carried) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		part := p[n:min(len(p), n+pieceBytes)]
 		if err := c.out.piece(append(gateway.GetBuffer(len(part)), part...), len(part)); err != nil {
+			c.stuck.Store(true)
 			return n, err
 		}
 		n += len(part)
@@ -134,12 +137,15 @@ func (c *carried) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close says that nothing comes any more, ends a Read, and gives everything back.
+// Close says that nothing comes any more, where the peer took what there was, ends a Read, and gives
+// everything back.
 func (c *carried) Close() error {
 	err := net.ErrClosed
 	c.leaving.Do(func() {
 		_ = c.link.SetWriteDeadline(time.Now().Add(goodbye))
-		_ = c.out.finish()
+		if !c.stuck.Load() {
+			_ = c.out.finish()
+		}
 		err = c.link.Close()
 		c.out.end(nil)
 		c.g.forget(&c.session)

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	crand "crypto/rand"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -174,6 +175,45 @@ func TestCarriedClose(t *testing.T) {
 		defer near.g.mu.Unlock()
 		return len(near.g.sessions) <= 1
 	})
+}
+
+// afterFailure notes what is written to it after a write that failed.
+type afterFailure struct {
+	net.Conn
+	failed bool
+	late   int
+}
+
+func (w *afterFailure) Write(p []byte) (int, error) {
+	if w.failed {
+		w.late += len(p)
+	}
+	n, err := w.Conn.Write(p)
+	w.failed = w.failed || err != nil
+	return n, err
+}
+
+// A connection whose peer takes nothing is closed without a word, which nobody would wait for and which would
+// lie within a frame.
+func TestCarriedStuck(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	a, b := wires(t)
+	go func() { _, _ = far.Accept(b, nil) }()
+	w := &afterFailure{Conn: a}
+	n, err := near.Enter(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = n.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	noise := make([]byte, 1<<20)
+	for err == nil {
+		_, _ = crand.Read(noise)
+		_, err = n.Write(noise)
+	}
+	_ = n.Close()
+	if !w.failed || w.late > 0 {
+		t.Errorf("%d bytes after %v", w.late, err)
+	}
 }
 
 // Who does not answer as a gateway is told from one that does.
