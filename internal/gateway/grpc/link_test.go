@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -203,6 +204,40 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 	if n := l.accepted.Load(); n != 1 {
 		t.Errorf("%d links", n)
 	}
+}
+
+// A connection that takes no more calls is closed also when it has none: whoever said GOAWAY may leave it open, and
+// one whose streams have all been used says nothing.
+func TestUsedUpConnectionsEnd(t *testing.T) {
+	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
+	h, err := near.pool.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near.pool.release(h)
+	h.conn.SetDoNotReuse()
+	mustEcho(t, connect(t, near.addr), protobuf(50))
+	waitFor(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
+	<-h.batch.done
+}
+
+// A connection whose peer takes nothing is closed, though it can't be told so.
+func TestStuckConnectionsEnd(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near := startGateway(t, "grpc://"+l.Addr().String(), nil)
+	h, err := near.pool.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first is more than the system takes, the second all that waits behind it
+		_, _ = h.batch.Write(make([]byte, 16<<20))
+	}
+	h.shut(10 * time.Millisecond)
+	<-h.batch.done
 }
 
 // A client's connections to the upstream end with it.

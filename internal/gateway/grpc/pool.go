@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -144,12 +145,16 @@ func (p *pool) choose() (*hop, *dial, error) {
 	return best, nil, nil
 }
 
-// leastBusy drops connections that take no calls any more; those in flight go on. p.mu is held.
+// leastBusy retires connections that take no calls any more; those in flight go on. p.mu is held.
 func (p *pool) leastBusy() *hop {
 	var best *hop
 	kept := p.hops[:0]
 	for _, h := range p.hops {
 		if !h.conn.CanTakeNewRequest() {
+			h.retired = true
+			if h.active == 0 {
+				go h.shut(pairTimeout)
+			}
 			continue
 		}
 		kept = append(kept, h)
@@ -196,14 +201,16 @@ func (p *pool) release(h *hop) {
 	last := h.retired && h.active == 0
 	p.mu.Unlock()
 	if last {
-		go h.shut()
+		go h.shut(pairTimeout)
 	}
 }
 
 // shut closes a connection when what uses it beside calls, an exchange of dictionaries, has ended.
-func (h *hop) shut() {
-	ctx, cancel := context.WithTimeout(context.Background(), pairTimeout)
+func (h *hop) shut(in time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), in)
 	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() }) // Shutdown waits for who takes no GOAWAY
+	defer stop()
 	_ = h.conn.Shutdown(ctx)
 	_ = h.conn.Close()
 }
