@@ -237,7 +237,7 @@ func TestPlanMongoRights(t *testing.T) {
 		{"mongodb://nobody:secret@" + server.Addr + "/?directConnection=true&authSource=admin", "role read", 1},
 		{"mongodb://reader:wrong@" + server.Addr + "/shop?directConnection=true&authSource=admin", "put user and password", 1},
 		{"mongodb://" + server.Addr + "/shop?directConnection=true", "role read", 1},
-		{"mongodb://reader:secret@" + server.Addr + "/?directConnection=maybe", "write mongodb://", 1},
+		{"mongodb://reader:secret@" + server.Addr + "/?directConnection=maybe", "write mongodb://", 2},
 		{"mongodb://reader:secret@127.0.0.1:1/?directConnection=true", "is the server running", 10},
 		{"mongodb://reader:secret@" + server.Addr + "/empty?directConnection=true&authSource=admin", "role read", 1},
 	} {
