@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -26,6 +27,7 @@ type replyPump struct {
 	mute  bool          // of the reply at hand
 	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
 	plain [][]byte      // in the reply at hand, what looks like an envelope and is none
+	busy  atomic.Bool   // with a reply of which the server may have more to send
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -84,7 +86,10 @@ func (p *replyPump) next() error {
 	if done, err := p.quick(&e); done || err != nil {
 		return err
 	}
-	return p.consume(e)
+	p.busy.Store(true)
+	err = p.consume(e)
+	p.busy.Store(false)
+	return err
 }
 
 // quick carries what most replies are: one element that has arrived as a whole and stays as it

@@ -460,8 +460,9 @@ func (s *session) settle() bool {
 	return s.pushCounted() == nil && s.queue.waitEmpty(s.beforeWait)
 }
 
-// settled reports that no reply is outstanding.
-func (s *session) settled() bool { return s.last.n == 0 && s.queue.empty() }
+// settled reports that no reply is outstanding, nor the end of one: what the server has yet to send
+// it drops when we end our side. It may miss a reply that begins at this moment.
+func (s *session) settled() bool { return s.last.n == 0 && s.queue.empty() && !s.out.busy.Load() }
 
 func (s *session) keepUnstuck(done <-chan struct{}) {
 	t := time.NewTicker(patience)
