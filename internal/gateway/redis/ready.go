@@ -98,7 +98,7 @@ func (c *Cluster) pingAll(ctx context.Context, all []*member) []error {
 const maxPong = 512
 
 // ping connects and asks. A server that wants a password, or to be asked later by others than a script
-// that runs, is there; one that says anything else serves nobody.
+// that runs, or takes no writes while it can't save, is there; one that says anything else serves nobody.
 func ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := dial(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) err
 		return fmt.Errorf("no answer to PING: %w", err)
 	}
 	word, _, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-	if slices.Contains([]string{"+PONG", "-NOAUTH", "-NOPERM", "-BUSY"}, word) {
+	if slices.Contains([]string{"+PONG", "-NOAUTH", "-NOPERM", "-BUSY", "-MISCONF"}, word) {
 		return nil
 	}
 	return fmt.Errorf("answers PING with %.100q", strings.TrimSpace(string(line)))

@@ -1,0 +1,31 @@
+package redis
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A server that can't save its data refuses writes, and PING by the way. It serves reads, and tells
+// writers why, which nobody hears where no gateway gets clients.
+func TestReadyWithoutSaving(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	_, g := startGateway(t, sock)
+	if err := os.Mkdir(filepath.Join(filepath.Dir(sock), "dump.rdb"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	direct.ConfigSet(ctx, "save", "3600 1000000")
+	direct.BgSave(ctx)
+	for !strings.Contains(direct.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := direct.Ping(ctx).Err(); err == nil || !strings.HasPrefix(err.Error(), "MISCONF") {
+		t.Fatalf("PING: %v", err)
+	}
+	if _, err := g.Ready(ctx); err != nil {
+		t.Error(err)
+	}
+}
