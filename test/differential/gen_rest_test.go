@@ -160,7 +160,7 @@ func (g *generator) server() {
 	case 8:
 		g.add("RESTORE-ASKING", g.key('s'), 0, g.v.envelope(60))
 	case 9:
-		g.add("LOLWUT", "VERSION", 5, 1, 1, 1)
+		g.add("LOLWUT", "VERSION", 3)
 	case 10:
 		g.add(g.pick("PSYNC", "FAILOVER", "REPLICAOF", "SLAVEOF", "MIGRATE", "DEBUG"), "x")
 	case 11:
