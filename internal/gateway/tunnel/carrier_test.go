@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
 func newCarrier(t *testing.T, name string) *Carrier {
@@ -144,6 +145,21 @@ func TestCarriedDamage(t *testing.T) {
 	}
 	if far.g.cfg.Stats.Snapshot().Errors["corrupt"] == 0 {
 		t.Errorf("%v", far.g.cfg.Stats.Snapshot().Errors)
+	}
+}
+
+// A carrier says no RESET, so one is a mistake of the peer, and tells nothing about an exit.
+func TestCarriedReset(t *testing.T) {
+	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	_, f, below := carry(t, near, far)
+	if _, err := below[0].Write([]byte{byte(wire.Reset), byte(wire.ReasonUnreachable)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, errReset) {
+		t.Error(err)
+	}
+	if e := far.g.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["malformed"] != 1 {
+		t.Errorf("%v", e)
 	}
 }
 

@@ -299,7 +299,7 @@ func (s *session) logEnd(err error) {
 		if reset.reason == wire.ReasonReset {
 			return
 		}
-		if s.g.cfg.Exit { // only an exit can say that
+		if s.g.cfg.Exit || s.local == nil { // only an exit can say that
 			s.g.cfg.Stats.Error("malformed")
 			return
 		}
