@@ -234,6 +234,7 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 		return false
 	case errors.Is(err, errLong):
 		c.long = true
+		a.hop.knows.learnLong()
 		return true
 	case err != nil:
 		if !notSeen(err) {

@@ -95,6 +95,9 @@ type knowledge struct {
 	refused map[string]time.Time
 	trial   bool // a call is finding out
 	gateway bool // it is a gateway
+
+	longs    int // calls that were begun again
+	lastLong time.Time
 }
 
 // reads tells whether the server reads an encoding.
@@ -169,6 +172,27 @@ func (k *knowledge) learnRefusal(encoding string) {
 	k.refused[encoding] = time.Now()
 	k.proved = slices.DeleteFunc(k.proved, func(s string) bool { return s == encoding })
 	k.others.forget(encoding)
+}
+
+// A call that turns out to be long is begun again, which its server sees: after so many no call risks that but one in
+// so much time. Short ones among them can still find out what the server reads.
+const (
+	freeLongs = 8
+	longPause = time.Second
+)
+
+// learnLong says that a call was begun again because its first message was long.
+func (k *knowledge) learnLong() {
+	k.mu.Lock()
+	k.longs, k.lastLong = k.longs+1, time.Now()
+	k.mu.Unlock()
+}
+
+// expectsLong reports whether a call should be taken for a long one before anything of it is there.
+func (k *knowledge) expectsLong() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.longs >= freeLongs && time.Since(k.lastLong) < longPause
 }
 
 // beginTrial reserves the right to find something out, for one call at a time.

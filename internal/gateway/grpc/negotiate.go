@@ -59,7 +59,7 @@ func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
 	if k.carried {
 		rules = overLink(rules)
 	}
-	to, trial, byRule := n.requestEncoding(k, rules, long)
+	to, trial, byRule := n.requestEncoding(k, rules, long || k.expectsLong())
 	p = planFor(n.from, to, rules)
 	p.unsure = trial || byRule && to != pairEncoding && k.reads(to) != yes
 	p.marked = n.original != ""

@@ -106,6 +106,33 @@ func TestLongTrial(t *testing.T) {
 	}
 }
 
+// Where nothing but long calls comes, as to a server that never says what it reads, not each of them is begun twice.
+func TestOnlyLongCalls(t *testing.T) {
+	n := negotiation{requests: []*policy.MessageRule{{Setting: set(t, "zstd-1")}}}
+	k := &knowledge{others: newPresumption()}
+	tries := func() bool {
+		_, trial := n.request(k, false)
+		if trial {
+			k.endTrial()
+		}
+		return trial
+	}
+	for i := range freeLongs {
+		if !tries() {
+			t.Fatalf("no trial after %d long calls", i)
+		}
+		k.learnLong()
+	}
+	k.lastLong = time.Now().Add(time.Hour) // however slow this machine is
+	if tries() {
+		t.Error("the next call tries again")
+	}
+	k.lastLong = time.Now().Add(-longPause)
+	if !tries() {
+		t.Error("none ever tries again")
+	}
+}
+
 // waitForConns waits until the gateway has so many connections to the upstream.
 func waitForConns(t *testing.T, g rig, n int) {
 	t.Helper()
