@@ -151,7 +151,7 @@ func (l *largeRequest) valueByValue() error {
 	spec := &l.cmd.args
 	first, ok, err := l.locate(spec)
 	if err != nil {
-		return err
+		return l.giveUp(err)
 	}
 	if !ok {
 		return l.stream(entry{})

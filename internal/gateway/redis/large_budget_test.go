@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bufio"
+	"bytes"
 	"runtime"
 	"strings"
 	"testing"
@@ -21,17 +22,39 @@ func TestLongOptionsTakeBudget(t *testing.T) {
 		{"SET", "k", "v", option, option, option},
 		{"SET", option, "v", option, option},
 		{"SETEX", option, option, "v"},
+		{"XADD", option, "MAXLEN", option, "*", "f", "v"},
 	} {
 		c := dialRaw(t, front)
 		go func() { _, _ = c.Write(resp.AppendCommand(nil, args...)) }()
 		line, err := bufio.NewReader(c).ReadString('\n')
 		if err != nil || !strings.Contains(line, "the memory budget is used up") {
-			t.Errorf("%.60q, %v", line, err)
+			t.Errorf("%s: %.60q, %v", args[0], line, err)
 		}
+		write(t, c, "PING\r\n")
+		readExactly(t, c, "+PONG\r\n")
 	}
 	if n := g.cfg.Requests.InUse(); n != 0 {
 		t.Errorf("%d bytes of the budget are still taken", n)
 	}
+}
+
+// What is no request any more in the middle gets the server's answer to all of it.
+func TestProtocolErrorBeforeValues(t *testing.T) {
+	sock := startServer(t)
+	front, _ := startGateway(t, sock)
+	request := resp.AppendCommand(nil, "XADD", "k", "MAXLEN", strings.Repeat("x", 2*bufferBytes))
+	request = append(bytes.Replace(request, []byte("*4"), []byte("*7"), 1), ":1\r\n"...)
+	want, err := answerTo(t, sock, request)
+	if got, e := answerTo(t, front, request); err != nil || e != nil || got != want {
+		t.Errorf("%q, %v; want %q, %v", got, e, want, err)
+	}
+}
+
+func answerTo(t *testing.T, sock string, request []byte) (string, error) {
+	t.Helper()
+	c := dialRaw(t, sock)
+	write(t, c, string(request))
+	return bufio.NewReader(c).ReadString('\n')
 }
 
 // A request that is refused while its end is still to come holds nothing meanwhile, though some of
