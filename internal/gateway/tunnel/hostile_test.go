@@ -85,6 +85,33 @@ func TestGoneBeforeStuckLink(t *testing.T) {
 	waitFor(t, func() bool { return entry.stats.Snapshot().Connections.Open == 0 })
 }
 
+// A client that takes nothing is let go of when its link is lost: it may be waiting for us to take something.
+func TestLostBehindStuckClient(t *testing.T) {
+	lost := make(chan struct{})
+	fake := server(t, func(c *net.TCPConn) {
+		defer close(lost)
+		_, _ = io.ReadFull(c, make([]byte, wire.HelloLen))
+		_, err := c.Write(wire.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil))
+		_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		frame := append(wire.AppendRaw(nil, wire.MaxRaw), make([]byte, wire.MaxRaw)...)
+		for err == nil {
+			_, err = c.Write(frame)
+		}
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	})
+	entry := serve(t, fake, false, nil)
+	c := dial(t, entry.addr)
+	if _, err := c.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	<-lost
+	waitFor(t, func() bool {
+		_, err := c.Write([]byte("hello")) // by which the entry finds out
+		return err != nil || entry.stats.Snapshot().Connections.Open == 0
+	})
+}
+
 // Whatever ends connections, nothing of them stays.
 func TestNothingStays(t *testing.T) {
 	before := runtime.NumGoroutine()

@@ -108,7 +108,8 @@ func (s *session) pumpOut() {
 }
 
 // linkBroke is called when a write to the link failed. What the peer said before may still lie here: a server
-// that has enough says so and closes. pumpIn passes it on, and ends when it finds the link's end.
+// that has enough says so and closes. pumpIn passes it on, and ends when it finds the link's end, or when the client does not
+// take it, who may wait for us to read.
 func (s *session) linkBroke(err error) {
 	s.debug("link lost", err)
 	s.outBroken.Store(true)
@@ -116,7 +117,9 @@ func (s *session) linkBroke(err error) {
 		s.abort()
 		return
 	}
-	_ = s.link.SetReadDeadline(time.Now().Add(goodbye))
+	soon := time.Now().Add(goodbye)
+	_ = s.link.SetReadDeadline(soon)
+	_ = s.local.SetWriteDeadline(soon)
 }
 
 // localBroke is called when a write to the local side failed. For the same reason it is left to
