@@ -157,6 +157,35 @@ func TestLinkRefused(t *testing.T) {
 	wantOpened(t, far, "cinch-proto")
 }
 
+// What refuses again and again, while a gateway behind it says that it takes links, is asked ever less often. Many
+// clients that are refused at a time count once.
+func TestLinkRefusedAgain(t *testing.T) {
+	p := newPresumption()
+	ask := func(want bool, after time.Duration) {
+		t.Helper()
+		p.learnLink()
+		if p.refused = time.Now().Add(-after); p.takesLinks() != want {
+			t.Errorf("%v after %d refusals it is asked: %v", after, p.refusals, !want)
+		}
+	}
+	for i := range 10 {
+		wait := refusalTime << min(i, maxRefusals)
+		for client := range 3 {
+			if news := p.refuseLink(); news != (i == 0 && client == 0) {
+				t.Errorf("refusal %d of client %d is news: %v", i, client, news)
+			}
+		}
+		ask(false, wait-time.Second)
+		ask(true, wait+time.Second)
+	}
+	p.madeLink()
+	ask(true, 0)
+	if !p.refuseLink() {
+		t.Error("a refusal after a link is no news")
+	}
+	ask(true, refusalTime+time.Second)
+}
+
 // Nobody else is ever asked: a gateway without peers, a server.
 func TestLinkNotOffered(t *testing.T) {
 	for name, change := range map[string]func(near, far *Config){

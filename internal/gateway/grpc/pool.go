@@ -257,8 +257,12 @@ func (p *pool) connect() (*hop, error) {
 func (p *pool) dial() (c net.Conn, carried bool, err error) {
 	if p.links != nil && p.presumes.takesLinks() {
 		c, err := p.dialLink()
-		if err == nil || errors.Is(err, gateway.ErrUnreachable) {
-			return c, true, err
+		switch {
+		case err == nil:
+			p.presumes.madeLink()
+			return c, true, nil
+		case errors.Is(err, gateway.ErrUnreachable):
+			return nil, true, err
 		}
 		if p.presumes.refuseLink() {
 			p.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", p.up.String(), "err", err)

@@ -18,8 +18,9 @@ type presumption struct {
 	read map[string]time.Time // by encoding, when that was last seen
 	told map[string]bool      // the log has it that they are refused
 
-	link    time.Time // when a gateway was last seen to take links
-	refused time.Time // when one last did not
+	link     time.Time // when a gateway was last seen to take links
+	refused  time.Time // when one last did not
+	refusals int       // since one did
 }
 
 func newPresumption() *presumption {
@@ -51,20 +52,38 @@ func (p *presumption) learnLink() {
 	p.mu.Unlock()
 }
 
+// maxRefusals is how often the time doubles after which what takes no link is asked again: to an hour.
+const maxRefusals = 6
+
 // refuseLink takes notice of what took none, and reports whether that is news.
 func (p *presumption) refuseLink() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	news := time.Since(p.refused) > presumeTime
+	if p.waits() {
+		return false // other clients were refused at the same time
+	}
 	p.refused = time.Now()
-	return news
+	p.refusals++
+	return p.refusals == 1
+}
+
+// madeLink takes notice of a link.
+func (p *presumption) madeLink() {
+	p.mu.Lock()
+	p.refusals = 0
+	p.mu.Unlock()
+}
+
+// waits reports whether a refusal still counts. p.mu is held.
+func (p *presumption) waits() bool {
+	return p.refusals > 0 && time.Since(p.refused) < refusalTime<<min(p.refusals-1, maxRefusals)
 }
 
 // takesLinks reports whether the next connection should be a link.
 func (p *presumption) takesLinks() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.link) < presumeTime && time.Since(p.refused) > refusalTime
+	return time.Since(p.link) < presumeTime && !p.waits()
 }
 
 // forget is for what a server has refused: the next connection asks for itself.
