@@ -171,6 +171,9 @@ func TestServeEmbedded(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the socket is left behind")
 	}
+	if strings.Contains(s.log.String(), "unreachable") {
+		t.Errorf("it does not reach its own store:\n%s", s.log.String())
+	}
 	lines := strings.Split(strings.TrimSpace(s.out.String()), "\n")
 	if len(lines) != 3 {
 		t.Errorf("%d lines on standard output:\n%s", len(lines), s.out.String())

@@ -108,7 +108,7 @@ func ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) err
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline)
 	}
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 		return err
 	}
 	line, err := bufio.NewReaderSize(conn, maxPong).ReadSlice('\n')
