@@ -111,6 +111,20 @@ func checkDict(s Setting, d *Dict) error {
 	return nil
 }
 
+// leave ends a piece's turn, which it is deferred for, and turns a panic in a library into an error,
+// as compress and decompress do for whole values. kind is nil or what the error wraps.
+func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
+	<-e.turns
+	r := recover()
+	switch {
+	case r == nil:
+	case kind == nil:
+		*out, *err = dst, fmt.Errorf("panic: %v", r)
+	default:
+		*out, *err = dst, fmt.Errorf("%w: panic: %v", kind, r)
+	}
+}
+
 // compress turns a panic in a library into an error: sealing must not fail,
 // and whatever state was at work is not used again.
 func (e *Engine) compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {

@@ -85,12 +85,7 @@ func (t *turnFramer) Append(dst []byte, n int) (out []byte, err error) {
 	}
 	t.ended = n == t.rawLen
 	t.e.turns <- struct{}{}
-	defer func() {
-		<-t.e.turns
-		if r := recover(); r != nil {
-			out, err = dst, fmt.Errorf("panic: %v", r)
-		}
-	}()
+	defer t.e.leave(dst, &out, &err, nil)
 	out, err = t.w.Append(dst, n)
 	if err == nil && !t.begun && len(out) > len(dst) {
 		t.begun = true

@@ -95,12 +95,7 @@ type turnWriter struct {
 
 func (t *turnWriter) Append(dst, piece []byte) (out []byte, err error) {
 	t.e.turns <- struct{}{}
-	defer func() {
-		<-t.e.turns
-		if r := recover(); r != nil {
-			out, err = dst, fmt.Errorf("panic: %v", r)
-		}
-	}()
+	defer t.e.leave(dst, &out, &err, nil)
 	return t.w.Append(dst, piece)
 }
 
@@ -116,12 +111,7 @@ func (t *turnReader) Append(dst, src []byte, rawLen int) (out []byte, err error)
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	t.e.turns <- struct{}{}
-	defer func() {
-		<-t.e.turns
-		if r := recover(); r != nil {
-			out, err = dst, fmt.Errorf("%w: panic: %v", ErrCorrupt, r)
-		}
-	}()
+	defer t.e.leave(dst, &out, &err, ErrCorrupt)
 	return t.r.Append(dst, src, rawLen)
 }
 
