@@ -20,16 +20,10 @@ var keepAlive = net.KeepAliveConfig{
 }
 
 // traffic counts the bytes on the wire of one side of a gateway. It lives as
-// long as the gateway's Stats and is shared by all connections of that side. Each
-// counter has a cache line of its own: all cores count with every read and write.
+// long as the gateway's Stats and is shared by all connections of that side.
 type traffic struct {
-	received atomic.Uint64
-	_        [cacheLine - 8]byte
-	sent     atomic.Uint64
-	_        [cacheLine - 8]byte
+	received, sent atomic.Uint64
 }
-
-const cacheLine = 64
 
 // Conn is a connection whose bytes are counted as they move, TLS records
 // included. It is below TLS, never above. Its methods may be called as those of
