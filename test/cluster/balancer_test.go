@@ -50,7 +50,7 @@ func TestBehindBalancer(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 0)
 	p := &pair{hosts: [2]string{"127.0.0.1", "127.0.0.2"}}
-	p.first = freePorts(t, 4, append(p.hosts[:], balancerHost)...)
+	p.first = testenv.FreePorts(t, 4, append(p.hosts[:], balancerHost)...)
 	cfg := testenv.GatewayConfig{
 		Upstream: upstreamOf(nodes), Race: true, Unready: true, Rules: `- {name: all, key: "*", setting: zstd-3}`, Process: "drain_delay: 2s",
 		Settings: "proxy_protocol: true\nproxy_from: [127.0.0.0/8]\nnodes: 3",

@@ -18,32 +18,6 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// freePorts returns the first of n ports that are free at each host, where no connection takes any meanwhile.
-func freePorts(t *testing.T, n int, hosts ...string) int {
-	t.Helper()
-	for range 100 {
-		first := 20000 + rand.IntN(12000-n)
-		if free(first, n, hosts) {
-			return first
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
-
-func free(first, n int, hosts []string) bool {
-	for _, host := range hosts {
-		for port := first; port < first+n; port++ {
-			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-			if err != nil {
-				return false
-			}
-			_ = l.Close()
-		}
-	}
-	return true
-}
-
 // Clients are never led past the gateways, though there are more nodes than ports.
 func TestMoreNodesThanPorts(t *testing.T) {
 	t.Parallel()
@@ -151,7 +125,7 @@ func TestSeveralGateways(t *testing.T) {
 	late := testenv.ClusterNode(t, "--cluster-allow-replica-migration", "no") // it stays a primary without slots
 	all := append([]*testenv.RedisServer{late}, nodes...)
 	p := &pair{hosts: [2]string{"127.0.0.1", "127.0.0.2"}}
-	p.first = freePorts(t, 8, p.hosts[:]...)
+	p.first = testenv.FreePorts(t, 8, p.hosts[:]...)
 	cfg := testenv.GatewayConfig{Upstream: upstreamOf(all), Race: true, Settings: "nodes: 7", Rules: `- {name: all, key: "*", setting: zstd-3}`, Process: "drain_timeout: 2s"}
 	p.start(t, 0, cfg)
 	_ = throughEach(t, p.gateways[0], nodes, 2)

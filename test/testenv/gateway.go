@@ -49,6 +49,9 @@ type GatewayServer struct {
 	expected bool // the test ended the process itself
 }
 
+// gatewayPorts is how many ports a gateway gets: one, and those of the nodes that follow.
+const gatewayPorts = 16
+
 // Gateway builds cmd/cinch (once a test binary and variant) and starts it in front of
 // an upstream on free ports. When the test ends the gateway is stopped; a gateway that died
 // before, or that printed a race report, fails the test, and its output is logged.
@@ -58,7 +61,7 @@ func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	var err error
 	for range startTries {
 		if g.Addr = cfg.Listen; g.Addr == "" {
-			g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+			g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(t, gatewayPorts, "127.0.0.1")))
 		}
 		g.Admin = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
 		if err = g.start(); err == nil {

@@ -107,17 +107,6 @@ func (w *tail) String() string {
 	return string(w.buf)
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nothing listened on a moment ago.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // answersPing tells whether a Redis server (or something that speaks for one) is behind
 // addr. Any reply to PING will do: a server with a password says -NOAUTH.
 func answersPing(addr string) bool {

@@ -1,0 +1,93 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Ports of tests lie below those that Linux gives to connections (32768 and up,
+// net.ipv4.ip_local_port_range), so that no connection takes one before its server does, and
+// each test process has a block of its own, so that none takes another's.
+const (
+	firstPort  = 20_480
+	blockPorts = 1024
+	blocks     = 12
+)
+
+var ports = sync.OnceValues(takeBlock)
+
+// block hands out the ports of one test process in turns.
+type block struct {
+	lock  *os.File // held until the process ends
+	first int
+
+	mu   sync.Mutex
+	next int // offset of the port to try next
+}
+
+// takeBlock locks the first block that no other test process has.
+func takeBlock() (*block, error) {
+	for i := range blocks {
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("cinch-test-ports.%d", i))
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			return &block{lock: f, first: firstPort + i*blockPorts}, nil
+		}
+		_ = f.Close()
+	}
+	return nil, fmt.Errorf("%d test processes hold all ports", blocks)
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that nothing listens on and that no other test is
+// given.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	return FreePorts(t, 1, "127.0.0.1")
+}
+
+// FreePorts returns the first of n TCP ports that follow each other, that nothing listens on at
+// any of the hosts, and that no other test is given before a thousand more were.
+func FreePorts(t testing.TB, n int, hosts ...string) int {
+	t.Helper()
+	b, err := ports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for range blockPorts {
+		if b.next+n > blockPorts {
+			b.next = 0
+		}
+		first := b.first + b.next
+		if free(first, n, hosts) {
+			b.next += n
+			return first
+		}
+		b.next++
+	}
+	t.Fatalf("no %d free ports from %d on", n, b.first)
+	return 0
+}
+
+func free(first, n int, hosts []string) bool {
+	for _, host := range hosts {
+		for port := first; port < first+n; port++ {
+			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+			if err != nil {
+				return false
+			}
+			_ = l.Close()
+		}
+	}
+	return true
+}
