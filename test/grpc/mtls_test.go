@@ -18,7 +18,7 @@ import (
 func TestMutualTLS(t *testing.T) {
 	c := newCertificates(t)
 	e := startEcho(t, grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{c.server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.pool,
+		Certificates: c.server.Certificates, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.pool,
 	})))
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{
 		Protocol: "grpc", Upstream: "grpcs://" + e.addr, Race: raceEnabled,
@@ -28,7 +28,7 @@ func TestMutualTLS(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		config := &tls.Config{RootCAs: c.pool, ServerName: authority}
 		if known {
-			config.Certificates = []tls.Certificate{c.server}
+			config.Certificates = c.server.Certificates
 		}
 		conn, err := grpc.NewClient("passthrough:///"+gateway.Addr, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {

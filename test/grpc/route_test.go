@@ -74,18 +74,14 @@ func gatewayConfig(upstream string, c *certificates) testenv.GatewayConfig {
 type certificates struct {
 	ca, cert, key string
 	pool          *x509.CertPool
-	server        tls.Certificate
+	server        *tls.Config
 }
 
 func newCertificates(t testing.TB) *certificates {
 	t.Helper()
 	a := testenv.NewAuthority(t)
 	i := a.Issue(t, "server", authority, "localhost", "127.0.0.1")
-	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &certificates{ca: a.File, cert: i.Cert, key: i.Key, pool: a.Pool, server: pair}
+	return &certificates{ca: a.File, cert: i.Cert, key: i.Key, pool: a.Pool, server: i.TLS(t)}
 }
 
 // serverOptions are those of a server that speaks TLS when c is there.
@@ -93,7 +89,7 @@ func (c *certificates) serverOptions() []grpc.ServerOption {
 	if c == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{c.server}}))}
+	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(c.server))}
 }
 
 // dial connects a grpc-go client.

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -41,6 +42,16 @@ func NewAuthority(t testing.TB) *Authority {
 type Issued struct {
 	Cert, Key string // files
 	Serial    int64
+}
+
+// TLS is a configuration of a server, or of a client, that shows the certificate.
+func (i Issued) TLS(t testing.TB) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
 // Issue writes a certificate of that name for servers and clients, for hosts, addresses or

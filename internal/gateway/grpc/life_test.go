@@ -3,17 +3,9 @@ package grpc
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -29,6 +21,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A drain lets calls in flight end, and sends new ones elsewhere.
@@ -245,43 +238,11 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
-// certificates writes a CA, and a certificate for 127.0.0.1 that it has signed.
-func certificates(t *testing.T) (cert, key, ca string) {
-	t.Helper()
-	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	caCert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, caCert, caCert, &caKey.PublicKey, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leafKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, caCert, &leafKey.PublicKey, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, _ := x509.MarshalPKCS8PrivateKey(leafKey)
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	return write("cert.pem", "CERTIFICATE", leafDER), write("key.pem", "PRIVATE KEY", keyDER), write("ca.pem", "CERTIFICATE", caDER)
-}
-
 // TLS with client certificates on both sides, the gateway's by files as in the product.
 func TestMutualTLS(t *testing.T) {
-	cert, key, ca := certificates(t)
-	files := gateway.TLSFiles{Cert: cert, Key: key, ClientCA: ca, CA: ca}
+	ca := testenv.NewAuthority(t)
+	own := ca.Issue(t, "server")
+	files := gateway.TLSFiles{Cert: own.Cert, Key: own.Key, ClientCA: ca.File, CA: ca.File}
 	serverTLS, err := files.ServerConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +261,7 @@ func TestMutualTLS(t *testing.T) {
 	c := connect(t, g.addr, grpc.WithTransportCredentials(credentials.NewTLS(clientTLS.Clone())))
 	mustEcho(t, c, payload(100_000))
 
-	pool := clientTLS.RootCAs
-	bare := connect(t, g.addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})))
+	bare := connect(t, g.addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS12})))
 	if _, err := unary(within(t), bare, "Unary", nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a certificate: %v", err)
 	}

@@ -228,14 +228,10 @@ func TestPairBalanced(t *testing.T) {
 }
 
 func TestPairTLS(t *testing.T) {
-	file, pool := testenv.Certificate(t)
-	cert, err := tls.LoadX509KeyPair(file, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := testenv.NewAuthority(t)
 	server := testenv.Mongod(t, testenv.MongodConfig{})
-	far := serve(t, server.Addr, withDicts, peers, func(c *Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
-	near := serve(t, far.addr, withDicts, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"} })
+	far := serve(t, server.Addr, withDicts, peers, func(c *Config) { c.TLS = ca.Issue(t, "server").TLS(t) })
+	near := serve(t, far.addr, withDicts, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
 	exercise(t, connect(t, near.uri()))
 	if far.pairs.opened.Load() == 0 || near.pairs.opened.Load() == 0 {
 		t.Error("nothing went in frames")

@@ -1,29 +1,28 @@
 package redis
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A TLS client gets what others get, though a TLS connection does not survive an
 // interrupted write: commands that the server answers late, large replies that it reads
 // slowly, pipelines written before anything is read.
 func TestClientsOverTLS(t *testing.T) {
+	ca := testenv.NewAuthority(t)
+	trust := &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}
 	sock := startServer(t, "--enable-debug-command", "yes")
 	path, _ := startGateway(t, sock, func(c *Config) {
-		c.TLS, c.Stall = serverTLS(t), 100*time.Millisecond
+		c.TLS, c.Stall = ca.Issue(t, "server").TLS(t), 100*time.Millisecond
 	})
 	c := clientOf(t, path, func(o *goredis.Options) {
-		o.TLSConfig = &tls.Config{InsecureSkipVerify: true}
+		o.TLSConfig = trust
 	})
 	expect(t, c, "SET k {long}", "OK", "STRLEN k", "1050")
 	cmds, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
@@ -50,7 +49,7 @@ func TestClientsOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := tls.Dial("unix", path, &tls.Config{InsecureSkipVerify: true})
+	conn, err := tls.Dial("unix", path, trust)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,18 +67,4 @@ func TestClientsOverTLS(t *testing.T) {
 		}
 		got += n
 	}
-}
-
-func serverTLS(t *testing.T) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }

@@ -19,18 +19,14 @@ import (
 // A client over TLS gets what others get: pipelines that it writes before it reads, values of many
 // megabytes that it reads slowly, steps, half-closes and drains; and one without TLS gets nothing.
 func TestClientsOverTLS(t *testing.T) {
-	file, pool := testenv.Certificate(t)
-	cert, err := tls.LoadX509KeyPair(file, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := testenv.NewAuthority(t)
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
-		c.TLS, c.Stall = &tls.Config{Certificates: []tls.Certificate{cert}}, 100*time.Millisecond
+		c.TLS, c.Stall = ca.Issue(t, "server").TLS(t), 100*time.Millisecond
 	})
 	b.install()
 	b.direct().must(wire.Eval, 0x27, "box.cfg{memtx_max_tuple_size = 64 * 1024 * 1024}", 0x21, []any{})
 	overTLS := func() *raw {
-		c, err := tls.Dial("tcp", b.addr, &tls.Config{RootCAs: pool})
+		c, err := tls.Dial("tcp", b.addr, &tls.Config{RootCAs: ca.Pool})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,16 +5,16 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A link over TLS that is lost, within a record too, is nobody's mistake.
 func TestLostTLSLink(t *testing.T) {
-	web := httptest.NewTLSServer(nil)
-	web.Close()
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.TLS = &tls.Config{Certificates: web.TLS.Certificates} })
+	ca := testenv.NewAuthority(t)
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.TLS = ca.Issue(t, "exit").TLS(t) })
 	lossy := server(t, func(c *net.TCPConn) {
 		defer c.Close()
 		up, err := net.Dial("tcp", exit.addr)
@@ -25,7 +25,7 @@ func TestLostTLSLink(t *testing.T) {
 		go func() { _, _ = io.Copy(c, up) }()
 		_, _ = io.CopyN(up, c, 30_001)
 	})
-	entry := serve(t, lossy, false, func(c *Config) { c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true} })
+	entry := serve(t, lossy, false, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
 	c := dial(t, entry.addr)
 	go func() {
 		noise := make([]byte, 1<<20)
