@@ -12,9 +12,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
 // Ways through two gateways for gRPC, with a client and a server that compress nothing.
@@ -74,7 +74,7 @@ func startReceiver() (*receiver, error) {
 		return nil, err
 	}
 	r := &receiver{addr: l.Addr().String()}
-	r.server = grpc.NewServer(grpc.ForceServerCodecV2(messageCodec{}), grpc.UnknownServiceHandler(r.push), grpc.MaxRecvMsgSize(64<<20))
+	r.server = grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(r.push), grpc.MaxRecvMsgSize(64<<20))
 	go func() { _ = r.server.Serve(l) }()
 	return r, nil
 }
@@ -95,7 +95,7 @@ func (r *receiver) push(_ any, stream grpc.ServerStream) error {
 
 // send makes calls, one after the other on one connection.
 func (r *receiver) send(addr string, all [][]byte) error {
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(messageCodec{})))
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawgrpc.Codec{})))
 	if err != nil {
 		return err
 	}
@@ -111,19 +111,5 @@ func (r *receiver) send(addr string, all [][]byte) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// messageCodec hands messages over as they are.
-type messageCodec struct{}
-
-func (messageCodec) Name() string { return "proto" }
-
-func (messageCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (messageCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
 	return nil
 }

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
 var long = flag.Bool("long", false, "run what takes minutes too")
@@ -50,7 +52,7 @@ func startEcho(t testing.TB, options ...grpc.ServerOption) *echoServer {
 func (e *echoServer) start(t testing.TB, l net.Listener) {
 	t.Helper()
 	e.addr = l.Addr().String()
-	s := grpc.NewServer(append(e.options, grpc.UnknownServiceHandler(e.echo), grpc.ForceServerCodecV2(rawCodec{}))...)
+	s := grpc.NewServer(append(e.options, grpc.UnknownServiceHandler(e.echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))...)
 	e.mu.Lock()
 	e.server = s
 	e.mu.Unlock()
@@ -77,7 +79,7 @@ func (e *echoServer) echo(_ any, stream grpc.ServerStream) error {
 	e.open.Add(1)
 	defer e.open.Add(-1)
 	for {
-		var in raw
+		var in []byte
 		if err := stream.RecvMsg(&in); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -85,7 +87,7 @@ func (e *echoServer) echo(_ any, stream grpc.ServerStream) error {
 			e.ended.Add(1)
 			return err
 		}
-		if err := stream.SendMsg(in); err != nil {
+		if err := stream.SendMsg(&in); err != nil {
 			return err
 		}
 	}
@@ -94,15 +96,15 @@ func (e *echoServer) echo(_ any, stream grpc.ServerStream) error {
 var bidi = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
 func openEcho(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return conn.NewStream(ctx, bidi, "/cinch.test.Echo/Echo", append(opts, grpc.ForceCodecV2(rawCodec{}))...)
+	return conn.NewStream(ctx, bidi, "/cinch.test.Echo/Echo", append(opts, grpc.ForceCodecV2(rawgrpc.Codec{}))...)
 }
 
 // roundTrip sends a message on a stream and waits for its echo.
 func roundTrip(stream grpc.ClientStream, message string) error {
-	if err := stream.SendMsg(raw(message)); err != nil && !errors.Is(err, io.EOF) {
+	sent, back := []byte(message), []byte(nil)
+	if err := stream.SendMsg(&sent); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	var back raw
 	if err := stream.RecvMsg(&back); err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func echoOnce(ctx context.Context, conn *grpc.ClientConn, message string) error 
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	if err := stream.RecvMsg(new(raw)); !errors.Is(err, io.EOF) {
+	if err := stream.RecvMsg(new([]byte)); !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
@@ -166,7 +168,7 @@ func TestUpstreamDiesInAStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.stop()
-		if err := stream.RecvMsg(new(raw)); status.Code(err) != codes.Unavailable {
+		if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.Unavailable {
 			t.Errorf("the stream ended with %v, want Unavailable", err)
 		}
 		e.restart(t)
@@ -284,7 +286,7 @@ func TestDrain(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.RecvMsg(new(raw)); !errors.Is(err, io.EOF) {
+	if err := stream.RecvMsg(new([]byte)); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	if err := gateway.Wait(); err != nil {

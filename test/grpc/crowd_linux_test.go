@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -71,13 +72,13 @@ func TestSlowReaders(t *testing.T) {
 	for _, r := range routes[1:] {
 		t.Run(r.name, func(t *testing.T) {
 			f := &flood{message: payload{Gen: "random", Len: floodBytes}.bytes()}
-			addr := serve(t, grpc.NewServer(grpc.UnknownServiceHandler(f.handle), grpc.ForceServerCodecV2(rawCodec{})))
+			addr := serve(t, grpc.NewServer(grpc.UnknownServiceHandler(f.handle), grpc.ForceServerCodecV2(rawgrpc.Codec{})))
 			chain := r.start(t, addr, nil)
 			conn := (*certificates)(nil).dial(t, chain[0].Addr, smallWindows...)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			defer cancel()
 			for i := range manyStreams {
-				stream, err := conn.NewStream(ctx, bidi, "/cinch.test.Flood/Flood", grpc.ForceCodecV2(rawCodec{}))
+				stream, err := conn.NewStream(ctx, bidi, "/cinch.test.Flood/Flood", grpc.ForceCodecV2(rawgrpc.Codec{}))
 				if err != nil {
 					t.Fatalf("stream %d: %v", i, err)
 				}
@@ -92,7 +93,7 @@ func TestSlowReaders(t *testing.T) {
 			}
 			// On a connection of its own: servers may limit the streams of one to a thousand.
 			other := (*certificates)(nil).dial(t, chain[0].Addr)
-			reader, err := other.NewStream(ctx, bidi, "/cinch.test.Flood/Flood", grpc.ForceCodecV2(rawCodec{}))
+			reader, err := other.NewStream(ctx, bidi, "/cinch.test.Flood/Flood", grpc.ForceCodecV2(rawgrpc.Codec{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +110,7 @@ func readSome(t *testing.T, stream grpc.ClientStream, want []byte) {
 	done := make(chan error, 1)
 	go func() {
 		for range 5 << 20 / floodBytes {
-			var in raw
+			var in []byte
 			if err := stream.RecvMsg(&in); err != nil || string(in) != string(want) {
 				done <- fmt.Errorf("a message of %d bytes, %v", len(in), err)
 				return
@@ -129,7 +130,7 @@ func readSome(t *testing.T, stream grpc.ClientStream, want []byte) {
 
 // flood sends messages for as long as the client lives.
 type flood struct {
-	message raw
+	message []byte
 	sent    atomic.Int64
 	open    atomic.Int64
 }
@@ -138,7 +139,7 @@ func (f *flood) handle(_ any, stream grpc.ServerStream) error {
 	f.open.Add(1)
 	defer f.open.Add(-1)
 	for {
-		if err := stream.SendMsg(f.message); err != nil {
+		if err := stream.SendMsg(&f.message); err != nil {
 			return err
 		}
 		f.sent.Add(int64(len(f.message)))

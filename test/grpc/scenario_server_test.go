@@ -18,10 +18,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
 // payload says how to make bytes, the same in all languages.
@@ -67,7 +68,7 @@ type scenarioServer struct {
 func startScenarioServer(t testing.TB, c *certificates) *scenarioServer {
 	t.Helper()
 	s := &scenarioServer{calls: map[string]string{}}
-	g := grpc.NewServer(append(c.serverOptions(), grpc.UnknownServiceHandler(s.handle), grpc.ForceServerCodecV2(rawCodec{}))...)
+	g := grpc.NewServer(append(c.serverOptions(), grpc.UnknownServiceHandler(s.handle), grpc.ForceServerCodecV2(rawgrpc.Codec{}))...)
 	s.addr = serve(t, g)
 	return s
 }
@@ -121,19 +122,17 @@ func carryOut(do order, md metadata.MD, stream grpc.ServerStream) (seen []string
 		}
 	}
 	for _, p := range do.Respond {
-		if err := stream.SendMsg(raw(p.bytes())); err != nil {
+		message := p.bytes()
+		if err := stream.SendMsg(&message); err != nil {
 			return seen, err
 		}
 	}
 	return seen, finish(do, stream.Context())
 }
 
-// raw is a message as it is.
-type raw []byte
-
 func receive(do order, stream grpc.ServerStream) (seen []string, err error) {
 	for {
-		var in raw
+		var in []byte
 		err := stream.RecvMsg(&in)
 		if errors.Is(err, io.EOF) {
 			return append(seen, "end"), nil
@@ -143,7 +142,7 @@ func receive(do order, stream grpc.ServerStream) (seen []string, err error) {
 		}
 		seen = append(seen, showBytes(in))
 		if do.Echo {
-			if err := stream.SendMsg(in); err != nil {
+			if err := stream.SendMsg(&in); err != nil {
 				return seen, err
 			}
 		}
@@ -226,20 +225,6 @@ func showBytes(b []byte) string {
 		return "hex:" + hex.EncodeToString(b)
 	}
 	return fmt.Sprintf("%q", b)
-}
-
-// rawCodec hands messages over as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.(raw))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*raw) = data.Materialize()
-	return nil
 }
 
 // zlibCompressor is what gRPC calls deflate, which grpc-go lacks.

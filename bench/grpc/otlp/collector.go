@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
+
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
 // collector answers every export with an empty message, which is a full success, and keeps
@@ -28,7 +28,7 @@ func startCollector() (*collector, error) {
 		return nil, err
 	}
 	c := &collector{addr: l.Addr().String()}
-	c.server = grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(c.export), grpc.MaxRecvMsgSize(64<<20))
+	c.server = grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(c.export), grpc.MaxRecvMsgSize(64<<20))
 	go c.server.Serve(l) // ends with Stop
 	return c, nil
 }
@@ -67,20 +67,6 @@ func (c *collector) stop() Requests {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept
-}
-
-// rawCodec hands messages over as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = slices.Clone(data.Materialize())
-	return nil
 }
 
 // forEach runs every f, and returns the first error.

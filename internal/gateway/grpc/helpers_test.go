@@ -11,29 +11,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
-
-// bytesCodec carries messages as they are, so that tests need no schema.
-type bytesCodec struct{}
-
-func (bytesCodec) Name() string { return "proto" }
-
-func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
-}
-
-var _ encoding.CodecV2 = bytesCodec{}
 
 // echo is a server that does what the method's name says.
 func echo(_ any, s grpc.ServerStream) error {
@@ -99,7 +82,7 @@ func collect(s grpc.ServerStream) error {
 func startServer(t testing.TB, handler grpc.StreamHandler, options ...grpc.ServerOption) string {
 	t.Helper()
 	s := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.UnknownServiceHandler(handler), grpc.ForceServerCodecV2(bytesCodec{}), grpc.MaxRecvMsgSize(64 << 20),
+		grpc.UnknownServiceHandler(handler), grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxRecvMsgSize(64 << 20),
 	}, options...)...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +135,7 @@ func connect(t testing.TB, addr string, options ...grpc.DialOption) *grpc.Client
 	t.Helper()
 	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawgrpc.Codec{}), grpc.MaxCallRecvMsgSize(64<<20)),
 	}, options...)
 	c, err := grpc.NewClient("passthrough:///"+addr, options...)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -294,7 +295,7 @@ func TestUnixSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(bytesCodec{}))
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	g := startGateway(t, "unix://"+filepath.Join(dir, "up"), nil)
@@ -338,7 +339,7 @@ func TestKeepalive(t *testing.T) {
 
 // An upstream that dies ends the calls that wait for it, though their clients say nothing.
 func TestUpstreamDies(t *testing.T) {
-	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(bytesCodec{}))
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
