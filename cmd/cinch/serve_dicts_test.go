@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // dictConfig is a configuration file in the making: one gateway a store.
@@ -136,21 +134,10 @@ func TestServeKeepsDictionariesApart(t *testing.T) {
 func checkAdmin(t *testing.T, s *served, d *codec.Dict) {
 	t.Helper()
 	address := regexp.MustCompile(`admin page listens" address=(\S+)`).FindStringSubmatch(s.log.String())[1]
-	resp, err := http.Get("http://" + address + "/api/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var st admin.Status
-	if err := json.Unmarshal(body, &st); err != nil {
-		t.Fatal(err)
-	}
+	testenv.AdminJSON(t, address, "/api/status", &st)
 	if st.Codec == nil || st.Codec.Limit < 1 || st.Budget.Request.SizeBytes != 128<<20 || st.Budget.Reply.SizeBytes != 128<<20 {
-		t.Errorf("%s", body)
+		t.Errorf("%+v", st)
 	}
 	want := admin.Dictionary{Name: "private", Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content())}
 	if len(st.Dictionaries) != 1 || st.Dictionaries[0] != want {

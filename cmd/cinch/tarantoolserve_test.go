@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +107,7 @@ func TestServeTarantoolByFlags(t *testing.T) {
 	if _, err := tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: "app", Password: "wrong"}, tnt.Opts{}); err == nil || !strings.Contains(err.Error(), "Incorrect password") {
 		t.Errorf("a wrong password: %v", err)
 	}
-	metrics := fetched(t, "http://"+admin+"/metrics")
+	metrics := testenv.AdminPage(t, admin, "/metrics")
 	for _, line := range []string{
 		`cinch_values_sealed_total{codec="zstd",gateway="tarantool",rule="rule-1"} 2`,
 		`cinch_guarded_commands_total{command="splice",gateway="tarantool",outcome="updated"} 1`,
@@ -125,20 +123,6 @@ func TestServeTarantoolByFlags(t *testing.T) {
 	if t.Failed() {
 		t.Log(s.log.String(), metrics)
 	}
-}
-
-func fetched(t *testing.T, url string) string {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // tarantoolServe is a serve of one gateway with a configuration file.

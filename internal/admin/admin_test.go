@@ -20,6 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // sampleOptions describe two gateways that have been busy, or have not.
@@ -264,11 +265,7 @@ func TestServeAndShutdown(t *testing.T) {
 	s := New(sampleOptions(t))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	resp, err := http.Get("http://" + l.Addr().String() + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
+	testenv.AdminPage(t, l.Addr().String(), "/healthz")
 	if err := s.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}

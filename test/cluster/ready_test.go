@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -15,21 +13,6 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// ready asks a gateway as a load balancer does.
-func ready(t *testing.T, gateway *testenv.GatewayServer) (status int, text string) {
-	t.Helper()
-	resp, err := http.Get("http://" + gateway.Admin + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
 // becomes waits until /readyz says so: the status, and words of the text; "!word" must not be there.
 func becomes(t *testing.T, gateway *testenv.GatewayServer, status int, words ...string) {
 	t.Helper()
@@ -40,7 +23,7 @@ func becomes(t *testing.T, gateway *testenv.GatewayServer, status int, words ...
 		}
 	}()
 	testenv.Eventually(t, fmt.Sprint("/readyz says ", status, words), func() bool {
-		if code, text = ready(t, gateway); code != status {
+		if code, text = testenv.AskAdmin(t, gateway.Admin, "/readyz"); code != status {
 			return false
 		}
 		for _, w := range words {
@@ -50,9 +33,7 @@ func becomes(t *testing.T, gateway *testenv.GatewayServer, status int, words ...
 		}
 		return true
 	})
-	if resp, err := http.Get("http://" + gateway.Admin + "/healthz"); err != nil || resp.StatusCode != 200 {
-		t.Errorf("/healthz: %v %v", resp, err)
-	}
+	testenv.AdminPage(t, gateway.Admin, "/healthz")
 }
 
 // One server: it has to answer, not only to take connections.
@@ -162,7 +143,10 @@ func TestReadyWhileDraining(t *testing.T) {
 	if err := gateway.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "it drains", func() bool { code, text := ready(t, gateway); return code == 503 && text == "draining\n" })
+	testenv.Eventually(t, "it drains", func() bool {
+		code, text := testenv.AskAdmin(t, gateway.Admin, "/readyz")
+		return code == 503 && text == "draining\n"
+	})
 	expect(t, connect(t, gateway.Addr, 2), "PING", "PONG")
 	if err := gateway.Wait(); err != nil {
 		t.Error(err)

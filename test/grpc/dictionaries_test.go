@@ -3,9 +3,7 @@ package grpc
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -63,13 +61,13 @@ func TestDictionariesBetweenProcesses(t *testing.T) {
 			t.Error("nothing is measured")
 		}
 		for _, path := range []string{"/api/status", "/api/messages"} {
-			page := fetch(t, g, path)
+			page := testenv.AdminPage(t, g.Admin, path)
 			if !strings.Contains(page, `"sample_messages"`) || strings.Contains(page, "OPERATIONAL") {
 				t.Errorf("%s: %s", path, page)
 			}
 		}
 	}
-	if page := fetch(t, near, "/api/messages"); !strings.Contains(page, `"setting": "zstd-3"`) {
+	if page := testenv.AdminPage(t, near.Admin, "/api/messages"); !strings.Contains(page, `"setting": "zstd-3"`) {
 		t.Error(page)
 	}
 }
@@ -107,18 +105,4 @@ func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn,
 			return
 		}
 	}
-}
-
-func fetch(t *testing.T, g *testenv.GatewayServer, path string) string {
-	t.Helper()
-	resp, err := http.Get("http://" + g.Admin + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status, err)
-	}
-	return string(body)
 }

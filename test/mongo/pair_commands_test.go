@@ -1,9 +1,7 @@
 package mongo
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -70,11 +68,6 @@ func TestPairDictionaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resp, err := http.Get("http://" + near.Admin + "/api/messages")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
 	var gateways []struct {
 		Messages []struct {
 			Method, Direction string
@@ -82,9 +75,7 @@ func TestPairDictionaries(t *testing.T) {
 			Estimates         []struct{ Ratio float64 }
 		}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&gateways); err != nil {
-		t.Fatal(err)
-	}
+	testenv.AdminJSON(t, near.Admin, "/api/messages", &gateways)
 	measured := map[string]bool{}
 	for _, k := range gateways[0].Messages {
 		if k.Messages > 0 && k.Bytes > 0 && len(k.Estimates) > 0 {

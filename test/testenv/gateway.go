@@ -1,11 +1,8 @@
 package testenv
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -107,19 +104,15 @@ func (g *GatewayServer) protocol() string {
 }
 
 func (g *GatewayServer) arguments() ([]string, error) {
-	upstream := g.cfg.Upstream
-	if !strings.Contains(upstream, "://") {
-		upstream = g.protocol() + "://" + upstream
-	}
 	args := []string{"serve"}
 	if g.cfg.Rules == "" && g.cfg.Settings == "" && g.cfg.Process == "" {
-		args = append(args, "--"+g.protocol(), g.Addr+"="+upstream, "--admin", g.Admin)
+		args = append(args, "--"+g.protocol(), g.Addr+"="+g.upstream(), "--admin", g.Admin)
 	} else {
-		path := filepath.Join(g.dir, "cinch.yaml")
-		if err := os.WriteFile(path, []byte(g.configFile(upstream)), 0o600); err != nil {
+		file, err := g.writeConfig()
+		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--config", path)
+		args = append(args, "--config", file)
 	}
 	if g.cfg.Force {
 		args = append(args, "--test-force")
@@ -127,17 +120,35 @@ func (g *GatewayServer) arguments() ([]string, error) {
 	return append(args, g.cfg.Args...), nil
 }
 
-func (g *GatewayServer) configFile(upstream string) string {
+func (g *GatewayServer) upstream() string {
+	if strings.Contains(g.cfg.Upstream, "://") {
+		return g.cfg.Upstream
+	}
+	return g.protocol() + "://" + g.cfg.Upstream
+}
+
+// Configure gives a gateway that has a configuration file other settings and rules, which count
+// from a SIGHUP or a restart on.
+func (g *GatewayServer) Configure(t testing.TB, settings, rules string) {
+	t.Helper()
+	g.cfg.Settings, g.cfg.Rules = settings, rules
+	if _, err := g.writeConfig(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *GatewayServer) writeConfig() (file string, err error) {
 	var b strings.Builder
 	writeIndented(&b, "", g.cfg.Process)
 	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: %s\n", g.Admin, g.protocol())
-	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, upstream)
+	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, g.upstream())
 	writeIndented(&b, "    ", g.cfg.Settings)
 	if g.cfg.Rules != "" {
 		b.WriteString("    rules:\n")
 		writeIndented(&b, "      ", g.cfg.Rules)
 	}
-	return b.String()
+	file = filepath.Join(g.dir, "cinch.yaml")
+	return file, os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
 func writeIndented(b *strings.Builder, indent, text string) {
@@ -195,36 +206,4 @@ func (g *GatewayServer) Restart() error {
 		return fmt.Errorf("gateway %s still runs", g.Addr)
 	}
 	return g.start()
-}
-
-// Metric returns the sum of one counter or gauge over all its labels, from /metrics.
-func (g *GatewayServer) Metric(t testing.TB, name string) float64 {
-	t.Helper()
-	resp, err := http.Get("http://" + g.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	sum, err := sumSamples(resp.Body, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
-}
-
-func sumSamples(r io.Reader, name string) (float64, error) {
-	var sum float64
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), name)
-		if !ok || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
-			continue
-		}
-		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		sum += v
-	}
-	return sum, lines.Err()
 }

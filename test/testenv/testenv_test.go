@@ -50,9 +50,10 @@ func TestStartFailureSaysWhy(t *testing.T) {
 
 func TestSumSamples(t *testing.T) {
 	page := "# HELP a_total x\n# TYPE a_total counter\na_total{k=\"1 2\"} 3\na_total{k=\"b\"} 4.5\na_totally 100\n"
-	got, err := sumSamples(strings.NewReader(page), "a_total")
-	if err != nil || got != 7.5 {
-		t.Errorf("got %v, %v; want 7.5", got, err)
+	for name, want := range map[string]float64{"a_total": 7.5, `a_total{k="b"}`: 4.5, "a": 0} {
+		if got, err := sumSamples(page, name); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+		}
 	}
 }
 

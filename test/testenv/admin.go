@@ -1,0 +1,71 @@
+package testenv
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// AskAdmin gets a path of an admin page at host:port, whatever its status.
+func AskAdmin(t testing.TB, admin, path string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get("http://" + admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// AdminPage gets what has to be there.
+func AdminPage(t testing.TB, admin, path string) string {
+	t.Helper()
+	status, body := AskAdmin(t, admin, path)
+	if status != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, status, body)
+	}
+	return body
+}
+
+// AdminJSON decodes into v what has to be there.
+func AdminJSON(t testing.TB, admin, path string, v any) {
+	t.Helper()
+	body := AdminPage(t, admin, path)
+	if err := json.Unmarshal([]byte(body), v); err != nil {
+		t.Fatalf("%s: %v\n%s", path, err, body)
+	}
+}
+
+// Metric returns the sum of one counter or gauge over all its labels, from /metrics; or one
+// sample, when the name has all labels.
+func (g *GatewayServer) Metric(t testing.TB, name string) float64 {
+	t.Helper()
+	sum, err := sumSamples(AdminPage(t, g.Admin, "/metrics"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func sumSamples(page, name string) (sum float64, err error) {
+	for line := range strings.Lines(page) {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), name)
+		if !ok || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum += v
+	}
+	return sum, nil
+}
