@@ -34,10 +34,11 @@ func (c *Carrier) Close() { c.g.cancel() }
 // takes the place of conn. An error leaves conn to the caller, fit for nothing but to be closed.
 func (c *Carrier) Enter(conn net.Conn) (net.Conn, error) {
 	l, err := c.g.greet(conn)
-	if err == nil {
-		_, err = conn.Write([]byte{byte(wire.Open)})
-	}
 	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte{byte(wire.Open)}); err != nil {
+		l.free()
 		return nil, err
 	}
 	return c.carry(l), nil
@@ -49,10 +50,7 @@ func (c *Carrier) IsHello(b byte) bool { return wire.BeginsHello(b) }
 // Accept answers the hello of another gateway, whose first bytes were read already, and is like
 // Enter then.
 func (c *Carrier) Accept(conn net.Conn, ahead []byte) (net.Conn, error) {
-	l, err := c.g.answer(conn, ahead)
-	if err == nil {
-		err = l.awaitOpen(c.g.cfg.HelloTimeout)
-	}
+	l, err := c.g.answerAndWait(conn, ahead, c.g.cfg.HelloTimeout)
 	if err != nil {
 		c.g.sayBad(conn, err)
 		return nil, err

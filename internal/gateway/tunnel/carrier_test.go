@@ -25,9 +25,7 @@ func newCarrier(t *testing.T, name string) *Carrier {
 	})
 	t.Cleanup(func() {
 		c.Close()
-		if used, _ := c.g.history.use(); used != 0 {
-			t.Errorf("%s: %d bytes of history are held by nobody", name, used)
-		}
+		c.g.history.wantNone(t, name)
 	})
 	return c
 }
@@ -214,7 +212,11 @@ func (w *afterFailure) Write(p []byte) (int, error) {
 func TestCarriedStuck(t *testing.T) {
 	near, far := newCarrier(t, "near"), newCarrier(t, "far")
 	a, b := wires(t)
-	go func() { _, _ = far.Accept(b, nil) }()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		f, _ := far.Accept(b, nil)
+		accepted <- f
+	}()
 	w := &afterFailure{Conn: a}
 	n, err := near.Enter(w)
 	if err != nil {
@@ -229,6 +231,9 @@ func TestCarriedStuck(t *testing.T) {
 	_ = n.Close()
 	if !w.failed || w.late > 0 {
 		t.Errorf("%d bytes after %v", w.late, err)
+	}
+	if f := <-accepted; f != nil {
+		_ = f.Close()
 	}
 }
 

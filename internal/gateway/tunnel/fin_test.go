@@ -41,7 +41,7 @@ func TestPeerClosesAfterFin(t *testing.T) {
 	_ = local.SetWriteBuffer(1 << 20)
 	g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
 	gateway.ResetWhenCut(local, true)
-	s := g.newSession(local, &link{conn: lateConn{conn}, codecs: sends})
+	s := g.newSession(local, &link{g: g, conn: lateConn{conn}, codecs: sends})
 	ran := make(chan struct{})
 	go func() { defer close(ran); s.Run() }()
 

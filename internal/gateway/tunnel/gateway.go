@@ -154,16 +154,14 @@ func linkErrorClass(err error) string {
 
 // newExitSession answers an entry's hello and connects upstream when the link is opened.
 func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
-	l, err := g.answer(c, nil)
-	if err == nil {
-		err = l.awaitOpen(g.cfg.OpenTimeout)
-	}
+	l, err := g.answerAndWait(c, nil, g.cfg.OpenTimeout)
 	if err != nil {
 		g.sayBad(c, err)
 		return nil
 	}
 	upstream, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
+		l.free()
 		g.cfg.Stats.Error("upstream_unreachable")
 		if n, say := g.reach.Refuse(time.Now()); say {
 			g.cfg.Log.Warn("upstream unreachable, clients are disconnected until it is there", "upstream", g.cfg.Upstream.String(), "refused", n, "err", err)

@@ -77,14 +77,22 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 			t.Errorf("%s: %v", name, err)
 		}
 		waitFor(t, func() bool { return e.Shutdown(context.Background()) == nil })
-		if used, _ := e.history.use(); used != 0 {
-			t.Errorf("%s: %d bytes of history are held by nobody", name, used)
-		}
+		e.history.wantNone(t, name)
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", name, e.log)
 		}
 	})
 	return e
+}
+
+// wantNone checks that nobody has kept anything.
+func (h *history) wantNone(t testing.TB, name string) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used != 0 || h.promised != 0 || h.unused != 0 {
+		t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, by nobody", name, h.used, h.promised, h.unused)
+	}
 }
 
 // pair starts both ends in front of a server; change works on both.

@@ -7,29 +7,67 @@ import (
 
 // history bounds the bytes that all streams of a gateway remember, both ways. Who gets none
 // goes without: pieces that stand for themselves are larger, and nothing waits.
+//
+// What a hello promises to a connection is set aside for as long as that lasts, and most connections
+// make no use of it for most of the time. So only a part can be promised; others get their first
+// window with their first piece.
 type history struct {
 	limit int64
 
-	mu   sync.Mutex
-	used int64
-	most int64
+	mu       sync.Mutex
+	used     int64
+	most     int64
+	promised int64 // to connections that there are
+	unused   int64 // of promised
 }
+
+// promisedPart is what hellos may promise of the limit.
+const promisedPart = 8
 
 // grab takes n bytes if they are free.
 func (h *history) grab(n int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.used+n > h.limit {
+	if h.used+h.unused+n > h.limit {
 		return false
 	}
 	h.add(n)
 	return true
 }
 
-// force takes n bytes that a peer has been promised.
-func (h *history) force(n int64) {
+// promise sets n bytes aside for a connection, if there are so many to promise.
+func (h *history) promise(n int64) bool {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.promised+n > h.limit/promisedPart || h.used+h.unused+n > h.limit {
+		return false
+	}
+	h.promised += n
+	h.unused += n
+	return true
+}
+
+// redeem takes n bytes that were promised.
+func (h *history) redeem(n int64) {
+	h.mu.Lock()
+	h.unused -= n
 	h.add(n)
+	h.mu.Unlock()
+}
+
+// restore gives held bytes back, of which n were promised and are so again.
+func (h *history) restore(held, n int64) {
+	h.mu.Lock()
+	h.used -= held
+	h.unused += n
+	h.mu.Unlock()
+}
+
+// withdraw ends a promise that is not made use of.
+func (h *history) withdraw(n int64) {
+	h.mu.Lock()
+	h.promised -= n
+	h.unused -= n
 	h.mu.Unlock()
 }
 
@@ -48,7 +86,7 @@ func (h *history) free(n int64) {
 func (h *history) tight() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.used > h.limit/8*7
+	return h.used+h.unused > h.limit/8*7
 }
 
 func (h *history) use() (used, most int64) {
@@ -77,10 +115,10 @@ var (
 	linkGrowth   = growth{fills: 0, turn: 8}
 )
 
-// worth is how many bytes a stream carries first.
+// worth is how many bytes a stream carries first. Who has none gets one with the first piece that is compressed.
 func (g growth) worth(window byte) int64 {
 	if window == 0 {
-		return 64 << 10
+		return 1
 	}
 	return 1 << (uint(window) + g.fills)
 }

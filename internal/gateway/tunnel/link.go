@@ -20,11 +20,13 @@ var (
 	errUnused  = errors.New("tunnel: nothing came")
 )
 
-// link is a connection to the peer after the hellos.
+// link is a connection to the peer after the hellos. It ends by abort or free, or becomes a session's.
 type link struct {
+	g      *Gateway
 	conn   net.Conn
 	window byte   // that the peer keeps of our pieces without a grant
 	own    byte   // that we keep of the peer's
+	kept   int64  // of the gateway's history, for own
 	codecs uint16 // that the peer opens
 	made   time.Time
 }
@@ -36,16 +38,29 @@ const firstWindow = 17
 // sends are the codecs of pieces. What the format has beside them compresses less at more CPU.
 const sends = 1<<codec.Raw | 1<<codec.Snappy | 1<<codec.S2 | 1<<codec.MinLZ | 1<<codec.LZ4 | 1<<codec.Zstd
 
-func (g *Gateway) hello() wire.Hello {
-	h := wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
-	if !g.history.tight() {
-		h.Window = byte(min(firstWindow, g.cfg.Window))
+// ourHello grants nothing yet.
+var ourHello = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
+
+// newLink sets aside what our hello is to grant, where there is memory for it.
+func (g *Gateway) newLink(c net.Conn) (*link, wire.Hello) {
+	l, ours := &link{g: g, conn: c, made: time.Now()}, ourHello
+	window := byte(min(firstWindow, g.cfg.Window))
+	if n := g.readerBytes(window); g.history.promise(n) {
+		l.own, l.kept, ours.Window = window, n, window
 	}
-	return h
+	return l, ours
 }
 
-func newLink(c net.Conn, ours, theirs wire.Hello) *link {
-	return &link{conn: c, window: theirs.Window, own: ours.Window, codecs: theirs.Codecs, made: time.Now()}
+// free gives back what no session has taken over.
+func (l *link) free() {
+	l.g.history.withdraw(l.kept)
+	l.kept = 0
+}
+
+// abort is for links that become nobody's.
+func (l *link) abort() {
+	_ = gateway.Abort(l.conn)
+	l.free()
 }
 
 // answer reads an entry's hello, of which ahead has been read already, and answers it.
@@ -55,18 +70,25 @@ func (g *Gateway) answer(c net.Conn, ahead []byte) (*link, error) {
 	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
 		return nil, err
 	}
-	ours := g.hello()
 	if errors.Is(err, wire.ErrVersion) {
-		ours.Status = wire.StatusVersion
-		_, _ = c.Write(ours.Append(nil))
+		refusal := ourHello
+		refusal.Status = wire.StatusVersion
+		_, _ = c.Write(refusal.Append(nil))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(ours.Append(nil)); err != nil {
+	l, ours := g.newLink(c)
+	l.window, l.codecs = theirs.Window, theirs.Codecs
+	_, err = c.Write(ours.Append(nil))
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		l.free()
 		return nil, err
 	}
-	return newLink(c, ours, theirs), c.SetDeadline(time.Time{})
+	return l, nil
 }
 
 // readHello reads no byte beyond it. A connection that ends before its first byte gives errUnused.
@@ -88,7 +110,19 @@ func readHello(c io.Reader) (wire.Hello, error) {
 	return wire.ParseHello(b)
 }
 
-// awaitOpen waits until a link made in advance gets a client.
+// answerAndWait is answer, and waits until the link gets a client: it may have been made in advance.
+func (g *Gateway) answerAndWait(c net.Conn, ahead []byte, timeout time.Duration) (*link, error) {
+	l, err := g.answer(c, ahead)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.awaitOpen(timeout); err != nil {
+		l.free()
+		return nil, err
+	}
+	return l, nil
+}
+
 func (l *link) awaitOpen(timeout time.Duration) error {
 	_ = l.conn.SetReadDeadline(time.Now().Add(timeout))
 	var b [1]byte
@@ -115,24 +149,37 @@ func (g *Gateway) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
+// greet says hello. An error leaves c to the caller.
 func (g *Gateway) greet(c net.Conn) (*link, error) {
 	_ = c.SetDeadline(time.Now().Add(g.cfg.HelloTimeout))
-	ours := g.hello()
-	if _, err := c.Write(ours.Append(nil)); err != nil {
-		return nil, fmt.Errorf("hello: %w", err)
+	l, ours := g.newLink(c)
+	theirs, err := exchangeHellos(c, ours)
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
 	}
-	theirs, err := readHello(c)
 	if err != nil {
-		return nil, fmt.Errorf("hello: %w", err)
+		l.free()
+		return nil, err
+	}
+	l.window, l.codecs = theirs.Window, theirs.Codecs
+	return l, nil
+}
+
+func exchangeHellos(c net.Conn, ours wire.Hello) (theirs wire.Hello, err error) {
+	if _, err := c.Write(ours.Append(nil)); err != nil {
+		return theirs, fmt.Errorf("hello: %w", err)
+	}
+	if theirs, err = readHello(c); err != nil {
+		return theirs, fmt.Errorf("hello: %w", err)
 	}
 	switch theirs.Status {
 	case wire.StatusOK:
+		return theirs, nil
 	case wire.StatusVersion:
-		return nil, fmt.Errorf("%w, says the exit", wire.ErrVersion)
+		return theirs, fmt.Errorf("%w, says the exit", wire.ErrVersion)
 	default:
-		return nil, errRefused
+		return theirs, errRefused
 	}
-	return newLink(c, ours, theirs), c.SetDeadline(time.Time{})
 }
 
 // link returns an open link, made in advance if there is one.
@@ -151,7 +198,7 @@ func (g *Gateway) link() (*link, error) {
 			g.refill()
 			return l, nil
 		}
-		_ = gateway.Abort(l.conn)
+		l.abort()
 		if !spare {
 			return nil, err
 		}
@@ -204,7 +251,7 @@ func (p *spares) put(l *link) {
 	switch {
 	case l == nil:
 	case p.closed:
-		_ = gateway.Abort(l.conn)
+		l.abort()
 	default:
 		p.links = append(p.links, l)
 	}
@@ -220,7 +267,7 @@ func (p *spares) take() *link {
 		if time.Since(l.made) < maxSpareAge && !gateway.PeerClosed(l.conn) {
 			return l
 		}
-		_ = gateway.Abort(l.conn)
+		l.abort()
 	}
 	return nil
 }
@@ -230,7 +277,7 @@ func (p *spares) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.links) > 0 && time.Since(p.links[0].made) >= maxSpareAge {
-		_ = gateway.Abort(p.links[0].conn)
+		p.links[0].abort()
 		p.links = p.links[1:]
 	}
 }
@@ -240,7 +287,7 @@ func (p *spares) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, l := range p.links {
-		_ = gateway.Abort(l.conn)
+		l.abort()
 	}
 	p.links = nil
 }

@@ -36,7 +36,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 		all[i] = c
 	}
 	for _, e := range []*end{entry, exit} {
-		if _, peak := e.history.use(); peak > limit+limit/8 {
+		if _, peak := e.history.use(); peak > limit {
 			t.Errorf("histories of %d bytes, the limit is %d", peak, limit)
 		}
 		waitFor(t, func() bool { used, _ := e.history.use(); return used == 0 })

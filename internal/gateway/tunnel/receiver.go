@@ -36,7 +36,8 @@ type receiver struct {
 	g    *Gateway
 	s    *session
 	link net.Conn
-	own  byte // window that our hello granted
+	own  byte  // window that our hello granted
+	kept int64 // of the gateway's history, for own
 
 	buf     []byte // nil while nothing is there
 	at, end int    // what has been read and not handed out
@@ -44,7 +45,7 @@ type receiver struct {
 	stream  codec.StreamReader
 	window  byte  // of stream
 	granted byte  // that the peer may use
-	held    int64 // of the gateway's history, for granted
+	held    int64 // of the gateway's history, for granted; 0 while nothing is remembered
 	carried int64 // raw bytes of stream
 	grow    int64 // carried at which to look for memory again
 	epoch   byte  // DROPs received
@@ -54,7 +55,7 @@ type receiver struct {
 }
 
 func (r *receiver) init(s *session, l *link) {
-	r.g, r.s, r.link, r.own, r.granted = s.g, s, l.conn, l.own, l.own
+	r.g, r.s, r.link, r.own, r.granted, r.kept = s.g, s, l.conn, l.own, l.own, l.kept
 	r.grow = r.g.growth.worth(r.own)
 }
 
@@ -168,7 +169,9 @@ func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
 	}
 	took := time.Since(began)
 	r.g.cfg.Stats.Opened(id, len(f.Payload), f.RawLen, took)
-	r.offerMore(f.RawLen)
+	if id == codec.Zstd {
+		r.offerMore(f.RawLen)
+	}
 	return dst, nil
 }
 
@@ -184,15 +187,15 @@ func (r *receiver) openPiece(dst []byte, f wire.Frame) ([]byte, error) {
 	return r.stream.Append(dst, f.Payload, f.RawLen)
 }
 
-// begin makes a new stream. Its memory has been taken with the grant, but for what the hello
-// granted to every connection.
+// begin makes a new stream. Its memory has been taken with the grant, or was promised by the hello.
 func (r *receiver) begin(window byte) error {
 	if window > r.granted {
 		return fmt.Errorf("%w: a window of 2^%d, granted were 2^%d", wire.ErrMalformed, window, r.granted)
 	}
 	r.closeStream()
 	if r.held == 0 {
-		r.hold(r.granted, r.g.history.force)
+		r.g.history.redeem(r.kept)
+		r.held = r.kept
 	}
 	stream, err := r.g.cfg.Engine.StreamReader(int(window))
 	if err != nil {
@@ -203,15 +206,9 @@ func (r *receiver) begin(window byte) error {
 	return nil
 }
 
-// hold takes what a stream of that window keeps, in place of what is held.
-func (r *receiver) hold(window byte, take func(int64)) {
-	n := r.cost(window)
-	take(n - r.held)
-	r.held = n
-}
-
-func (r *receiver) cost(window byte) int64 {
-	_, n := r.g.cfg.Engine.StreamBytes(1, int(window))
+// readerBytes is what a stream of that window keeps for who reads it.
+func (g *Gateway) readerBytes(window byte) int64 {
+	_, n := g.cfg.Engine.StreamBytes(1, int(window))
 	return int64(n)
 }
 
@@ -226,7 +223,7 @@ func (r *receiver) offerMore(rawLen int) {
 	if next <= r.granted {
 		return
 	}
-	n := r.cost(next)
+	n := r.g.readerBytes(next)
 	if !r.g.history.grab(n - r.held) {
 		r.grow = 2 * r.carried
 		return
@@ -238,7 +235,9 @@ func (r *receiver) offerMore(rawLen int) {
 // drop forgets the peer's history, and what was granted for it.
 func (r *receiver) drop() {
 	r.closeStream()
-	r.g.history.free(r.held)
+	if r.held > 0 {
+		r.g.history.restore(r.held, r.kept)
+	}
 	r.held, r.granted, r.window = 0, r.own, 0
 	r.carried, r.grow = 0, r.g.growth.worth(r.own)
 	r.epoch++
@@ -255,6 +254,8 @@ func (r *receiver) closeStream() {
 func (r *receiver) free() {
 	r.release()
 	r.drop()
+	r.g.history.withdraw(r.kept)
+	r.kept = 0
 }
 
 // errorClass names what a peer did wrong; an ordinary end has none.

@@ -40,10 +40,10 @@ type sender struct {
 	stream   codec.StreamWriter
 	window   byte // of stream
 	setting  codec.Setting
-	carried  int64 // raw bytes of stream
-	held     int64 // of the gateway's history
-	lastUsed time.Time
-	epoch    byte // DROPs sent
+	carried  int64     // raw bytes of stream
+	held     int64     // of the gateway's history
+	lastUsed time.Time // for what is compressed
+	epoch    byte      // DROPs sent
 	choice   choice
 	pieces   uint
 	over     bool // nothing may be written any more
@@ -125,11 +125,13 @@ func (o *sender) store(out, raw []byte) []byte {
 
 // compress appends the piece's payload. RawLen 0 means that it is to be stored.
 func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, error) {
+	if how.setting.Codec == codec.Raw {
+		return wire.Frame{}, out, nil
+	}
 	f := wire.Frame{RawLen: len(raw), Sum: crc32.Checksum(raw, castagnoli)}
+	o.lastUsed = time.Now()
 	var err error
 	switch {
-	case how.setting.Codec == codec.Raw:
-		return wire.Frame{}, out, nil
 	case how.setting.Codec == codec.Zstd && o.ready(how.setting):
 		f.Kind, f.Window = wire.Piece, o.window
 		if o.carried == 0 {
@@ -138,7 +140,6 @@ func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, err
 		how.setting = o.setting // a change waits until it is worth losing the history
 		out, err = o.stream.Append(out, raw)
 		o.carried += int64(len(raw))
-		o.lastUsed = time.Now()
 	default:
 		f.Kind, f.Codec = wire.Block, byte(how.setting.Codec)
 		out, err = o.g.cfg.Engine.Compress(out, raw, how.setting, nil)
@@ -219,17 +220,27 @@ func (o *sender) endStream() {
 	o.stream, o.held, o.carried, o.window = nil, 0, 0, 0
 }
 
-// forgetIdle drops a history that was not used for a while.
+// mayDrop reports whether we or the peer keep memory for a history. o.mu is held.
+func (o *sender) mayDrop() bool {
+	n := &o.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return o.stream != nil || n.granted != 0 && n.epoch == o.epoch
+}
+
+// forgetIdle drops a history that was not used for a while, and what was granted for one.
 func (o *sender) forgetIdle(idle time.Duration) {
 	if !o.mu.TryLock() {
 		return // it is being used
 	}
 	defer o.mu.Unlock()
-	if o.stream == nil || o.over || time.Since(o.lastUsed) < idle {
+	if o.over || !o.mayDrop() || time.Since(o.lastUsed) < idle {
 		return
 	}
-	o.endStream()
-	o.g.counts.dropped.Add(1)
+	if o.stream != nil {
+		o.endStream()
+		o.g.counts.dropped.Add(1)
+	}
 	go o.drop()
 }
 

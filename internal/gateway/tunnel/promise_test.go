@@ -1,0 +1,139 @@
+package tunnel
+
+import (
+	"bytes"
+	"hash/crc32"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// stranger is a peer that does what the protocol allows.
+type stranger struct {
+	net.Conn
+	granted byte // by the exit's hello
+	stream  codec.StreamWriter
+}
+
+// meet exchanges hellos with an exit, and opens the link.
+func meet(t *testing.T, addr string) *stranger {
+	t.Helper()
+	s := &stranger{Conn: dial(t, addr)}
+	b := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends}.Append(nil)
+	if _, err := s.Write(append(b, byte(wire.Open))); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := readHello(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.granted = theirs.Window
+	return s
+}
+
+// begin sends the first piece of a stream with all of the window that is granted, or a block where there is none.
+func (s *stranger) begin(t *testing.T, e *codec.Engine, piece []byte) {
+	t.Helper()
+	f := wire.Frame{Kind: wire.Begin, Window: s.granted, RawLen: len(piece), Sum: crc32.Checksum(piece, castagnoli)}
+	var coded []byte
+	var err error
+	if s.granted == 0 {
+		f.Kind, f.Codec = wire.Block, byte(codec.Zstd)
+		coded, err = e.Compress(nil, piece, codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
+	} else {
+		if s.stream, err = e.StreamWriter(1, int(s.granted)); err == nil {
+			coded, err = s.stream.Append(nil, piece)
+		}
+	}
+	if err == nil {
+		_, err = s.Write(append(wire.AppendCoded(nil, f, len(coded)), coded...))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The bound on histories holds whatever peers do with what hellos have promised to them, and when: all of them meet
+// before any sends something.
+func TestPromisesAreWithinTheBound(t *testing.T) {
+	e := codec.New(codec.Options{})
+	_, first := e.StreamBytes(1, firstWindow)
+	limit := int64(24 * first)
+	arrived := make(chan struct{}, 100)
+	exit := serve(t, server(t, func(c *net.TCPConn) {
+		defer c.Close()
+		if _, err := io.ReadFull(c, make([]byte, 5000)); err == nil {
+			arrived <- struct{}{}
+		}
+		_, _ = io.Copy(io.Discard, c)
+	}), true, func(c *Config) { c.History = limit })
+	all := make([]*stranger, 60)
+	promised := 0
+	for i := range all {
+		all[i] = meet(t, exit.addr)
+		if all[i].granted != 0 {
+			promised++
+		}
+	}
+	if promised == 0 || promised == len(all) {
+		t.Errorf("%d of %d were promised a history", promised, len(all))
+	}
+	piece := bytes.Repeat([]byte("something that is said "), 300)[:5000]
+	for i := range all { // the last first: whoever was promised something comes behind those that take what is free
+		all[len(all)-1-i].begin(t, e, piece)
+		<-arrived
+	}
+	if used, peak := exit.history.use(); peak > limit || used == 0 {
+		t.Errorf("histories of %d bytes, and of %d at a time, the limit is %d", used, peak, limit)
+	}
+	// Who was promised something, has it and drops it, has it again.
+	for _, s := range all {
+		if s.granted == 0 {
+			continue
+		}
+		if _, err := s.Write([]byte{byte(wire.Drop)}); err != nil {
+			t.Fatal(err)
+		}
+		s.stream.Close()
+		s.begin(t, e, piece)
+	}
+	for _, s := range all {
+		if err := s.finish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool { return exit.stats.Snapshot().Connections.Open == 0 })
+	if e := exit.stats.Snapshot().Errors; len(e) > 0 {
+		t.Errorf("%v", e)
+	}
+	if _, peak := exit.history.use(); peak > limit {
+		t.Errorf("histories of %d bytes at a time, the limit is %d", peak, limit)
+	}
+}
+
+// finish ends what a stranger says, and waits for the other end.
+func (s *stranger) finish() error {
+	_, err := s.Write([]byte{byte(wire.Fin)})
+	if err == nil {
+		_, err = io.Copy(io.Discard, s)
+	}
+	_ = s.Close()
+	return err
+}
+
+// What a peer was granted, and never makes use of because its own memory is short, it gives back.
+func TestUnusedGrantsAreGivenBack(t *testing.T) {
+	e := codec.New(codec.Options{})
+	_, first := e.StreamBytes(1, firstWindow)
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // which promises nothing
+	entry := serve(t, exit.addr, false, func(c *Config) { c.History, c.IdleTimeout = 1, 50*time.Millisecond })
+	c := dial(t, entry.addr)
+	exchange(t, c, bytes.Repeat([]byte("something that is said "), 300))
+	waitFor(t, func() bool { _, peak := exit.history.use(); return peak > 0 })
+	waitFor(t, func() bool { used, _ := exit.history.use(); return used == 0 })
+	exchange(t, c, []byte("and goes on"))
+}
