@@ -87,7 +87,7 @@ func (h *hop) explain(err error) error {
 	switch {
 	case h.silent.Load():
 		return errSilent
-	case h.heard.Load() == 0 && broken(err):
+	case h.heard.Load() == 0 && !h.carried && broken(err): // a link has been answered
 		return fmt.Errorf("%w (no call was ever answered on this connection: does a gRPC server without TLS listen there? With TLS it is grpcs://)", err)
 	}
 	return err

@@ -328,6 +328,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	w.spent.Add(int64(took))
 	stats, raw := w.g.config.Stats, len(in)
 	switch {
+	case err != nil && errors.Is(err, w.ctx.Err()): // the call is over, and nobody reads this
 	case err != nil:
 		stats.Error("compress")
 		stats.Left(rule.Name, "error", raw)

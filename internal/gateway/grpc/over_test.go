@@ -1,0 +1,57 @@
+package grpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A call that ends while its message waits for the same one of another call is no failure of compression.
+func TestCancelledWhileACopyIsMade(t *testing.T) {
+	near := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) { c.UpstreamReads = []string{"zstd"} })
+	rule := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
+	near.SetPolicy(rulesOf(t, rule))
+	message := payload(20_000)
+	e, found := near.config.Cache.lookup(cacheKey{sha256.Sum256(message), rule.Setting})
+	if found {
+		t.Fatal("a copy is there")
+	}
+	ctx, cancel := context.WithTimeout(within(t), 100*time.Millisecond)
+	defer cancel()
+	if _, err := unary(ctx, connect(t, near.addr), "Unary", message); status.Code(err) != codes.DeadlineExceeded {
+		t.Error(err)
+	}
+	waitFor(t, "the call's end", func() bool { return near.stats.Snapshot().Connections.Open == 1 && near.callsAtWork() == 0 })
+	e.err = io.ErrClosedPipe
+	close(e.done)
+	if n := near.stats.Snapshot().Errors["compress"]; n != 0 {
+		t.Errorf("%d failures of compression", n)
+	}
+}
+
+func (g *Gateway) callsAtWork() (n int) {
+	g.pool.mu.Lock()
+	defer g.pool.mu.Unlock()
+	for _, h := range g.pool.hops {
+		n += h.active
+	}
+	return n
+}
+
+// Over a link somebody has answered already, so nobody is told that there may be no gRPC server.
+func TestLostLinkIsNoStranger(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		h := &hop{carried: carried}
+		if hint := strings.Contains(h.explain(io.ErrUnexpectedEOF).Error(), "grpcs"); hint == carried {
+			t.Errorf("over a link %v, and a hint at TLS %v", carried, hint)
+		}
+	}
+}
