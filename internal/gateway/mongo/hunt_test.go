@@ -82,7 +82,7 @@ func whole(c *rawClient) [][]byte {
 
 // exhausted reads until the other end closes; one that does not is an error.
 func exhausted(c net.Conn) (n int64, err error) {
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	n, err = io.Copy(io.Discard, c)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err

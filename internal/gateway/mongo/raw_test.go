@@ -36,7 +36,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	codecs := NewGateway(Config{Engine: codec.New(codec.Options{})})
 	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, g: codecs}
 }

@@ -22,7 +22,7 @@ func seen(addr string) error {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, err = io.Copy(io.Discard, c)
 	return err
 }
