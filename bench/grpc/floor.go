@@ -81,24 +81,37 @@ func (p payload) hardestZstd() (n int, err error) {
 	return n, nil
 }
 
+// floor is how long the messages of a payload are.
+type floor struct {
+	name                      string
+	zstd, hardest, proto, ids int
+}
+
+func (f floor) row(t *rig.Table) {
+	share := func(part, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(of)) }
+	t.Row(f.name, fmt.Sprint(f.zstd), fmt.Sprint(f.hardest), fmt.Sprint(f.proto), fmt.Sprint(f.ids),
+		share(f.zstd-f.proto, f.zstd), share(f.zstd-f.proto, f.zstd-f.ids), share(f.zstd-f.ids, f.zstd))
+}
+
 // floors is the table of what was to be gained against zstd, and what was.
 func floors(t *rig.Table, all []excess) error {
 	t.WriteString("### What is random in OTLP\n\n")
 	t.Row("payload", "bytes of zstd", "of zstd 19", "of cinch-proto", "of random ids, each once a message", "saved", "of what is not ids", "at most to be saved, if all else took nothing")
 	t.Rule(8)
+	sum := floor{name: "all three"}
 	for _, x := range all {
 		if idFields[x.payload.name] == nil {
 			continue
 		}
-		ids := x.payload.idBytes()
 		hardest, err := x.payload.hardestZstd()
 		if err != nil {
 			return err
 		}
-		share := func(part, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(of)) }
-		t.Row(x.payload.name, fmt.Sprint(x.zstd), fmt.Sprint(hardest), fmt.Sprint(x.proto), fmt.Sprint(ids),
-			share(x.zstd-x.proto, x.zstd), share(x.zstd-x.proto, x.zstd-ids), share(x.zstd-ids, x.zstd))
+		f := floor{x.payload.name, x.zstd, hardest, x.proto, x.payload.idBytes()}
+		f.row(t)
+		sum.zstd, sum.hardest, sum.proto, sum.ids = sum.zstd+f.zstd, sum.hardest+f.hardest, sum.proto+f.proto, sum.ids+f.ids
 	}
+	sum.row(t)
 	t.WriteString("\n")
 	return nil
 }

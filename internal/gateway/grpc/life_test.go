@@ -325,7 +325,7 @@ func TestKeepalive(t *testing.T) {
 	fr := http2.NewFramer(conn, conn)
 	_ = fr.WriteSettings()
 	_ = fr.WritePing(false, [8]byte{1, 2, 3})
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
 		f, err := fr.ReadFrame()
 		if err != nil {
