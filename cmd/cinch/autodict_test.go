@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,10 +63,7 @@ func startAuto(t *testing.T, upstream string) *autoGateway {
 	g.client = goredis.NewClient(&goredis.Options{Network: "unix", Addr: path, DisableIdentity: true, ReadTimeout: 20 * time.Second})
 	t.Cleanup(func() {
 		_ = g.client.Close()
-		g.signals <- os.Interrupt
-		if err := g.wait(); err != nil {
-			t.Error(err)
-		}
+		g.stop(os.Interrupt)
 		if t.Failed() {
 			t.Log(g.log.String())
 		}
@@ -139,8 +135,6 @@ func (g *autoGateway) measure(t *testing.T, server *goredis.Client, d *documents
 	return float64(bytes) / float64(without), numbers
 }
 
-func (b *logBuffer) count(text string) int { return strings.Count(b.String(), text) }
-
 // writeUntil keeps writing documents until the log has a text n times.
 func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int) {
 	t.Helper()
@@ -184,8 +178,7 @@ func TestAutoDictionary(t *testing.T) {
 
 	// A reload keeps what was chosen.
 	g.write(t, g.client.Options().Addr, server.Addr, "      - {name: more, key: \"more:*\", setting: lz4}\n")
-	g.signals <- syscall.SIGHUP
-	g.logged("configuration reloaded")
+	g.reload("configuration reloaded")
 	if _, kept := g.measure(t, direct, docs); fmt.Sprint(kept) != fmt.Sprint(others) {
 		t.Errorf("after a reload %v, before %v", kept, others)
 	}

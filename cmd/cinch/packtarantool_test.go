@@ -59,10 +59,7 @@ func TestServePacksTarantool(t *testing.T) {
 	p.configure(t, pack, "rules: [{space: docs, setting: zstd-3}]")
 	p.served = startServe(t, serveOptions{configFile: p.file})
 	p.logged("cinch's functions are not installed") // and it goes on
-	p.signals <- syscall.SIGTERM
-	if err := p.wait(); err != nil {
-		t.Fatal(err)
-	}
+	p.stop(syscall.SIGTERM)
 	if code, out, errs := cli("tarantool", "init", p.url); code != exitOK {
 		t.Fatal(out, errs)
 	}
@@ -83,10 +80,7 @@ func TestServePacksTarantool(t *testing.T) {
 	}
 	p.configure(t, pack, "enabled: false, rules: [{space: '*', setting: zstd-3}]")
 	p.signals <- syscall.SIGHUP
-	p.signals <- syscall.SIGTERM
-	if err := p.wait(); err != nil {
-		t.Fatal(err)
-	}
+	p.stop(syscall.SIGTERM)
 	if code, out, errs := cli("unpack", p.url); code != exitOK || !strings.Contains(out, "1800") {
 		t.Errorf("unpack: %d\n%s%s", code, out, errs)
 	}
@@ -117,10 +111,7 @@ func TestServePacksTarantoolWithDictionary(t *testing.T) {
 	if got := opens(t, p.url); got[fmt.Sprintf("zstd@%08x", d.Number())] != "300" || len(got) != 1 {
 		t.Errorf("opens %v\n%s", got, p.log.String())
 	}
-	p.signals <- syscall.SIGTERM
-	if err := p.wait(); err != nil {
-		t.Fatal(err)
-	}
+	p.stop(syscall.SIGTERM)
 }
 
 func publishToTarantool(t *testing.T, url string, dicts ...*codec.Dict) {

@@ -83,8 +83,7 @@ func TestServeFetchesDictionaries(t *testing.T) {
 	c.sealsWith(t, 0, first, "first")
 
 	c.write(t, "admin: {listen: off}", rule(missing))
-	s.signals <- syscall.SIGHUP
-	s.logged(fmt.Sprintf("values are sealed without it\" gateway=g0 dictionary=%08x", missing.Number()))
+	s.reload(fmt.Sprintf("values are sealed without it\" gateway=g0 dictionary=%08x", missing.Number()))
 	client := dial(t, c.sockets[0])
 	value := strings.Repeat("sealed without ", 100)
 	if got := client.do("SET", "k", value) + client.do("GET", "k"); got != "+OK"+value {
@@ -94,10 +93,7 @@ func TestServeFetchesDictionaries(t *testing.T) {
 	c.write(t, "admin: {listen: off}", rule(second))
 	s.signals <- syscall.SIGHUP
 	c.sealsWith(t, 0, second, "second")
-	s.signals <- os.Interrupt
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(os.Interrupt)
 }
 
 // A dictionary holds pieces of the values of one store: clients of another gateway can't
@@ -124,10 +120,7 @@ func TestServeKeepsDictionariesApart(t *testing.T) {
 		t.Errorf("GET: %q", got)
 	}
 	checkAdmin(t, s, d)
-	s.signals <- os.Interrupt
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(os.Interrupt)
 }
 
 // checkAdmin looks whether the process told the admin page everything that it knows.

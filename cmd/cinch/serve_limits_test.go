@@ -30,10 +30,7 @@ func TestServeOpensWhatWasSealedUnderALargerLimit(t *testing.T) {
 		s := startServe(t, serveOptions{configFile: file})
 		s.logged("gateway listens")
 		use(dial(t, path))
-		s.signals <- os.Interrupt
-		if err := s.wait(); err != nil {
-			t.Error(err)
-		}
+		s.stop(os.Interrupt)
 	}
 	under("max_seal: 32MiB", func(c *client) {
 		c.do("SET", "k", value)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // served is a runServe of its own.
@@ -53,6 +54,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+func (b *logBuffer) count(text string) int { return strings.Count(b.String(), text) }
+
 func startServe(t *testing.T, o serveOptions) *served {
 	t.Helper()
 	s := &served{t: t, signals: make(chan os.Signal, 4), done: make(chan error, 1)}
@@ -85,6 +88,23 @@ func (s *served) wait() error {
 		s.t.Fatalf("serve does not end:\n%s", s.log.String())
 		return nil
 	}
+}
+
+// stop ends it by a signal.
+func (s *served) stop(by os.Signal) {
+	s.t.Helper()
+	s.signals <- by
+	if err := s.wait(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// reload makes it read its configuration and waits until that is logged.
+func (s *served) reload(logged string) {
+	s.t.Helper()
+	before := s.log.count(logged)
+	s.signals <- syscall.SIGHUP
+	testenv.Eventually(s.t, "it is logged: "+logged, func() bool { return s.log.count(logged) > before })
 }
 
 // socket is a path short enough for a unix socket.
@@ -164,10 +184,7 @@ func TestServeEmbedded(t *testing.T) {
 	if got := c.do("GET", "k"); got != value {
 		t.Errorf("GET: %q", got)
 	}
-	s.signals <- syscall.SIGTERM
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(syscall.SIGTERM)
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the socket is left behind")
 	}
@@ -191,66 +208,53 @@ func TestServeSealsAndReloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	value := strings.Repeat("a value of some length, ", 100)
-	sealed := func(key string) bool {
-		stored, err := store.Get(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cinch.IsSealed([]byte(stored))
-	}
-
 	write("    rules: [{key: \"a*\", setting: zstd-3}]\n")
 	s := startServe(t, serveOptions{configFile: file})
 	s.logged("gateway listens")
 	c := dial(t, path) // the same connection all along
-	set := func(key string, want bool) {
-		t.Helper()
-		if got := c.do("SET", key, value); got != "+OK" {
-			t.Errorf("SET: %s", got)
-		}
-		if sealed(key) != want {
-			t.Errorf("%s sealed: %v", key, !want)
-		}
-		if got := c.do("GET", key); got != value {
-			t.Errorf("GET: %q", got)
-		}
-	}
-	reload := func(logged string) {
-		t.Helper()
-		s.log.mu.Lock()
-		s.log.text.Reset()
-		s.log.mu.Unlock()
-		s.signals <- syscall.SIGHUP
-		s.logged(logged)
-	}
-	set("a1", true)
-	set("b1", false)
+	value := strings.Repeat("a value of some length, ", 100)
+	c.setSealed(store, "a1", value, true)
+	c.setSealed(store, "b1", value, false)
 
 	write("    rules: [{key: \"b*\", setting: lz4}]\n")
-	reload("configuration reloaded")
-	set("a2", false)
-	set("b2", true)
+	s.reload("configuration reloaded")
+	c.setSealed(store, "a2", value, false)
+	c.setSealed(store, "b2", value, true)
 	if got := c.do("GET", "a1"); got != value {
 		t.Errorf("what an earlier rule sealed does not open: %q", got)
 	}
 
 	write("    rules: [{key: \"c*\", settng: lz4}]\n") // a mistake changes nothing
-	reload("did you mean")
-	set("b3", true)
+	s.reload("did you mean")
+	c.setSealed(store, "b3", value, true)
 
 	write("    max_seal: 1MiB\n    enabled: false\n    rules: [{key: \"b*\", setting: lz4}]\n")
-	reload("configuration reloaded")
+	s.reload("configuration reloaded")
 	if log := s.log.String(); !strings.Contains(log, "takes a restart") || !strings.Contains(log, "gateways[a].max_seal") {
 		t.Errorf("what can't change is not logged:\n%s", log)
 	}
-	set("b4", false)
+	c.setSealed(store, "b4", value, false)
 	if got := c.do("GET", "b3"); got != value {
 		t.Errorf("off, and what was sealed does not open: %q", got)
 	}
-	s.signals <- os.Interrupt
-	if err := s.wait(); err != nil {
-		t.Error(err)
+	s.stop(os.Interrupt)
+}
+
+// setSealed sets a value, looks whether the store has it sealed, and gets it.
+func (c *client) setSealed(store *miniredis.Miniredis, key, value string, want bool) {
+	c.t.Helper()
+	if got := c.do("SET", key, value); got != "+OK" {
+		c.t.Errorf("SET: %s", got)
+	}
+	stored, err := store.Get(key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if cinch.IsSealed([]byte(stored)) != want {
+		c.t.Errorf("%s sealed: %v", key, !want)
+	}
+	if got := c.do("GET", key); got != value {
+		c.t.Errorf("GET: %q", got)
 	}
 }
 
@@ -267,10 +271,7 @@ func TestServeForce(t *testing.T) {
 			t.Errorf("%s is stored as %q, %v", key, stored, err)
 		}
 	}
-	s.signals <- os.Interrupt
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(os.Interrupt)
 }
 
 // A client that waits for something keeps a drain busy; a second signal ends it.
@@ -328,8 +329,5 @@ func TestServeSaysWhenUpstreamIsDown(t *testing.T) {
 	if got := dial(t, path).do("PING"); !strings.HasPrefix(got, "-ERR") {
 		t.Errorf("PING: %q", got)
 	}
-	s.signals <- os.Interrupt
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(os.Interrupt)
 }

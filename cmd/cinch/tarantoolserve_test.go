@@ -116,10 +116,7 @@ func TestServeTarantoolByFlags(t *testing.T) {
 			t.Errorf("no %s", line)
 		}
 	}
-	s.signals <- syscall.SIGTERM
-	if err := s.wait(); err != nil {
-		t.Error(err)
-	}
+	s.stop(syscall.SIGTERM)
 	if t.Failed() {
 		t.Log(s.log.String(), metrics)
 	}
@@ -164,10 +161,7 @@ func (g *tarantoolServe) start(t *testing.T) {
 func (g *tarantoolServe) stop(t *testing.T) {
 	t.Helper()
 	_ = g.client.c.Close()
-	g.signals <- os.Interrupt
-	if err := g.wait(); err != nil {
-		t.Error(err)
-	}
+	g.served.stop(os.Interrupt)
 }
 
 // Rules change while clients stay; what earlier ones sealed still opens.
@@ -191,9 +185,7 @@ func TestServeTarantoolReloads(t *testing.T) {
 		4: {"{space: docs, field: 2, setting: zlib-6}", "zlib"},
 	} {
 		g.write(t, "", c.rules)
-		before := g.log.count("configuration reloaded")
-		g.signals <- syscall.SIGHUP
-		testenv.Eventually(t, "the rules are read again", func() bool { return g.log.count("configuration reloaded") > before })
+		g.reload("configuration reloaded")
 		g.client.put(id, body)
 		if got := codecOf(id); got != c.codec {
 			t.Errorf("%s: stored with codec %s", c.rules, got)

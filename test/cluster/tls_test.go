@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,63 +20,32 @@ import (
 // certificate they check.
 func TestTLSAndHostNames(t *testing.T) {
 	ca := testenv.NewAuthority(t)
-	var nodes []*testenv.RedisServer
-	ports := map[string]bool{}
-	first := 0
-	for i := range 4 {
-		names := []string{fmt.Sprintf("n%d.cluster.test", i)}
-		if i == 0 {
-			names = append(names, "127.0.0.1") // as the URL has it
-		}
-		its := ca.Issue(t, names[0], names...)
-		port := testenv.FreePort(t)
-		if i == 0 {
-			first = port
-		}
-		ports[strconv.Itoa(port)] = true
-		nodes = append(nodes, testenv.ClusterNode(t, "--tls-port", strconv.Itoa(port), "--tls-cluster", "yes", "--tls-replication", "yes",
-			"--tls-cert-file", its.Cert, "--tls-key-file", its.Key, "--tls-ca-cert-file", ca.File, "--tls-auth-clients", "optional",
-			"--cluster-announce-hostname", names[0], "--cluster-preferred-endpoint-type", "hostname"))
-	}
-	testenv.MakeCluster(t, nodes, 3)
+	ports := namedNodes(t, ca)
 	own := ca.Issue(t, "localhost", "localhost")
 	entry := testenv.FreePort(t)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{
-		Upstream: fmt.Sprintf("rediss+cluster://127.0.0.1:%d", first),
+		Upstream: fmt.Sprintf("rediss+cluster://127.0.0.1:%d", ports[0]),
 		Settings: fmt.Sprintf("tls: {cert: %q, key: %q}\nupstream_tls: {ca: %q}\nadvertise: localhost:%d", own.Cert, own.Key, ca.File, entry),
 		Rules:    `- {name: all, key: "*", setting: zstd-3}`,
 		TLS:      true,
 	})
-	_, listens, _ := net.SplitHostPort(gateway.Addr)
-	first, _ = strconv.Atoi(listens)
-	dialed := ""
+	_, text, _ := net.SplitHostPort(gateway.Addr)
+	listens, _ := strconv.Atoi(text)
+	astray := "" // where the client was sent and should not
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{
 		Addrs: []string{fmt.Sprintf("localhost:%d", entry)}, TLSConfig: &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"},
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			host, port, _ := net.SplitHostPort(addr)
-			if host != "localhost" || ports[port] {
-				dialed += addr + " "
+			host, text, _ := net.SplitHostPort(addr)
+			port, _ := strconv.Atoi(text)
+			if host != "localhost" || slices.Contains(ports, port) {
+				astray += addr + " "
 			}
-			at, _ := strconv.Atoi(port) // the balancer of advertise
-			d := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, ServerName: host}}
-			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", at-entry+first))
+			d := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, ServerName: host}} // and the balancer of advertise
+			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port-entry+listens))
 		},
 	})
 	defer client.Close()
-	testenv.Eventually(t, "all nodes have gateways", func() bool {
-		shards, err := client.ClusterShards(t.Context()).Result()
-		if err != nil || len(shards) != 3 {
-			return false
-		}
-		for _, s := range shards {
-			for _, n := range s.Nodes {
-				if n.Endpoint != "localhost" {
-					return false
-				}
-			}
-		}
-		return true
-	})
+	testenv.Eventually(t, "all nodes have gateways", func() bool { return endpointsAre(t, client, "localhost") })
 	client.ReloadState(t.Context())
 	for i := range 60 {
 		k := fmt.Sprint("k", i)
@@ -89,8 +59,8 @@ func TestTLSAndHostNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if dialed != "" {
-		t.Errorf("the client was sent to %s", dialed)
+	if astray != "" {
+		t.Errorf("the client was sent to %s", astray)
 	}
 	for _, command := range []string{"SLOTS", "SHARDS", "NODES"} { // nowhere is a node's name or port left
 		answer := fmt.Sprint(client.Do(t.Context(), "CLUSTER", command).Val())
@@ -101,4 +71,38 @@ func TestTLSAndHostNames(t *testing.T) {
 	if gateway.Metric(t, "cinch_values_sealed_total") < 60 {
 		t.Error("values were not sealed")
 	}
+}
+
+// namedNodes starts a cluster whose nodes have names and certificates for them, the first also
+// for its address, as a URL has it. It returns their TLS ports.
+func namedNodes(t *testing.T, ca *testenv.Authority) (ports []int) {
+	t.Helper()
+	var nodes []*testenv.RedisServer
+	for i := range 4 {
+		names := []string{fmt.Sprintf("n%d.cluster.test", i)}
+		if i == 0 {
+			names = append(names, "127.0.0.1")
+		}
+		its := ca.Issue(t, names[0], names...)
+		ports = append(ports, testenv.FreePort(t))
+		nodes = append(nodes, testenv.ClusterNode(t, "--tls-port", strconv.Itoa(ports[i]), "--tls-cluster", "yes", "--tls-replication", "yes",
+			"--tls-cert-file", its.Cert, "--tls-key-file", its.Key, "--tls-ca-cert-file", ca.File, "--tls-auth-clients", "optional",
+			"--cluster-announce-hostname", names[0], "--cluster-preferred-endpoint-type", "hostname"))
+	}
+	testenv.MakeCluster(t, nodes, 3)
+	return ports
+}
+
+// endpointsAre reports that clients are told of three shards, and of no host but one.
+func endpointsAre(t *testing.T, client *goredis.ClusterClient, host string) bool {
+	shards, err := client.ClusterShards(t.Context()).Result()
+	if err != nil || len(shards) != 3 {
+		return false
+	}
+	for _, s := range shards {
+		if slices.ContainsFunc(s.Nodes, func(n goredis.Node) bool { return n.Endpoint != host }) {
+			return false
+		}
+	}
+	return true
 }

@@ -94,13 +94,11 @@ func TestOrdinaryClientsAreNoPeers(t *testing.T) {
 	}
 }
 
-// A hostile peer gets errors, and no more memory than is allowed.
-func TestHostilePeer(t *testing.T) {
-	server := startServer(t, echo)
-	far := startGateway(t, "grpc://"+server, asPeer)
+// A hostile peer gets errors for what is no dictionary, and nothing of it is held.
+func TestHostileDictionaries(t *testing.T) {
+	far := startGateway(t, "grpc://"+startServer(t, echo), asPeer)
 	c := rawClient(t, far.addr)
-	d := someDict(t, 0)
-	good := carried(d)
+	good := carried(someDict(t, 0))
 	damaged := bytes.Clone(good)
 	damaged[len(damaged)-1] ^= 1
 	long := make([]byte, maxPairDict+1)
@@ -127,6 +125,12 @@ func TestHostilePeer(t *testing.T) {
 	if got, _ := tell(t, c, getPath, bytes.NewReader(frame(false, make([]byte, wire.HashLen)))); got != statusOf(codeNotFound) {
 		t.Errorf("status %s", got)
 	}
+}
+
+// It gets no more memory than is allowed, and no longer than it is there.
+func TestHostilePeer(t *testing.T) {
+	far := startGateway(t, "grpc://"+startServer(t, echo), asPeer)
+	c := rawClient(t, far.addr)
 	for i := range 3 * maxPeerDicts {
 		if got, _ := tell(t, c, putPath, bytes.NewReader(carried(someDict(t, i)))); got != "0" {
 			t.Fatalf("dictionary %d: status %s", i, got)
@@ -144,7 +148,7 @@ func TestHostilePeer(t *testing.T) {
 	if got, text := use(m); got != "0" {
 		t.Errorf("a good message: status %s, %s", got, text)
 	}
-	if got, _ := use(sealedWith(t, d, payload(300))); got != statusOf(codeUnavailable) {
+	if got, _ := use(sealedWith(t, someDict(t, 0), payload(300))); got != statusOf(codeUnavailable) {
 		t.Errorf("a dictionary that had to go: status %s", got)
 	}
 	bomb := append(wire.AppendPaired(nil, last.Number()), 0xe0, 0, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0)

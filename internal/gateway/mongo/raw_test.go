@@ -519,68 +519,6 @@ func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
-	_, tap := between(t)
-	c := dialRaw(t, tap.addr) // for its codecs
-	find := opMsg(7, 0, command("find", "users", bson.E{Key: "filter", Value: bson.D{{Key: "name", Value: strings.Repeat("abc", 500)}}}))
-	change := func(b []byte, at int, with ...byte) []byte {
-		b = bytes.Clone(b)
-		copy(b[at:], with)
-		return b
-	}
-	zstd, zlib := c.compress(wire.Zstd, find), c.compress(wire.Zlib, find)
-	longer := append(bytes.Clone(zstd), "trailing"...)
-	wire.PutLength(longer)
-	nested := c.compress(wire.Noop, zstd)
-	for _, bad := range []struct {
-		name, class string
-		bytes       []byte
-	}{
-		{"nested", "nested", nested},
-		{"inflated size, zstd", "corrupt", change(zstd, 20, 0xff, 0xff, 0xff, 0)},
-		{"inflated size, zlib", "corrupt", change(zlib, 20, 0xff, 0xff, 0, 0)},
-		{"size too small", "corrupt", change(zlib, 20, 16, 0, 0, 0)},
-		{"negative size", "malformed", change(zstd, 20, 0xff, 0xff, 0xff, 0xff)},
-		{"size above the limit", "too_large", change(zstd, 20, 0, 0, 0, 0x7f)},
-		{"trailing bytes", "corrupt", longer},
-		{"unknown compressor", "compressor", change(zstd, 24, 9)},
-		{"unknown opcode", "opcode", change(find, 12, 99)},
-		{"unknown opcode within", "opcode", change(zstd, 16, 99)},
-		{"negative length", "malformed", change(find, 0, 0xff, 0xff, 0xff, 0xff)},
-		{"length of 3", "malformed", change(find, 0, 3, 0, 0, 0)},
-		{"length above the limit", "too_large", change(find, 0, 0, 0, 0, 4)},
-		{"unknown flags", "malformed", change(find, 16, 4)},
-		{"unknown section", "malformed", change(find, 20, 9)},
-		{"no end of the document", "malformed", change(find, len(find)-1, 1)},
-		{"a reply", "malformed", change(find, 12, 1, 0, 0, 0)},
-		{"random", "malformed", codecNoise(make([]byte, 1000))},
-	} {
-		t.Run(bad.name, func(t *testing.T) {
-			s := serve(t, tap.addr, withZstd)
-			raw := dialRaw(t, s.addr)
-			raw.run(plain, hello("zstd", "zlib"))
-			tap.take()
-			raw.write(bad.bytes)
-			expectClosed(t, s, raw, bad.class)
-			if requests, _ := tap.take(); len(requests) > 0 {
-				t.Error("it reached the server")
-			}
-		})
-	}
-	t.Run("truncated", func(t *testing.T) {
-		s := serve(t, tap.addr, withZstd)
-		raw := dialRaw(t, s.addr)
-		raw.run(plain, hello("zstd"))
-		tap.take()
-		raw.write(zstd[:len(zstd)-1])
-		_ = raw.conn.(*net.TCPConn).CloseWrite()
-		expectClosed(t, s, raw, "truncated")
-		if requests, _ := tap.take(); len(requests) > 0 {
-			t.Error("it reached the server")
-		}
-	})
-}
-
 // A server that sends nonsense, or replies in what we did not ask for.
 func TestBadServer(t *testing.T) {
 	l := listen(t)

@@ -2,8 +2,6 @@ package mongo
 
 import (
 	"bytes"
-	"encoding/binary"
-	"net"
 	"strings"
 	"testing"
 
@@ -288,92 +286,5 @@ func TestSilentStorm(t *testing.T) {
 	}
 	if left := s.stats.Snapshot().Errors; len(left) > 0 {
 		t.Errorf("errors: %v", left)
-	}
-}
-
-// Bytes that no driver sends, beside those of TestBadInput. None of them may reach the server
-// or harm others.
-func TestMoreBadInput(t *testing.T) {
-	_, tap := between(t)
-	c := dialRaw(t, tap.addr) // for its codecs
-	find := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
-	section := func(kind byte, b ...byte) []byte {
-		m := append(bytes.Clone(find), kind)
-		m = append(m, b...)
-		wire.PutLength(m)
-		return m
-	}
-	int32s := func(n int32) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
-	short := func(n int) []byte {
-		m := bytes.Clone(find[:n])
-		wire.PutLength(m)
-		return m
-	}
-	many := bytes.Clone(find)
-	for range 1000 {
-		many = append(many, 1, 6, 0, 0, 0, 'a', 0)
-	}
-	wire.PutLength(many)
-	huge := wire.AppendHeader(nil, wire.Header{Length: wire.MaxMessage, RequestID: 1, OpCode: wire.OpCompressed})
-	huge = append(append(huge, int32s(int32(wire.OpMsg))...), int32s(1<<31-1)...)
-	for _, bad := range []struct {
-		name, class string
-		bytes       []byte
-	}{
-		{"no flags", "malformed", short(16)},
-		{"half of the flags", "malformed", short(18)},
-		{"no section", "malformed", short(20)},
-		{"half of a section", "malformed", short(23)},
-		{"negative document", "malformed", append(append(bytes.Clone(find[:21]), int32s(-5)...), find[25:]...)},
-		{"document of 4 bytes", "malformed", append(append(bytes.Clone(find[:21]), int32s(4)...), find[25:]...)},
-		{"document beyond the message", "malformed", append(append(bytes.Clone(find[:21]), int32s(1<<30)...), find[25:]...)},
-		{"two bodies", "malformed", section(0, 5, 0, 0, 0, 0)},
-		{"negative section", "malformed", section(1, int32s(-1)...)},
-		{"huge section", "malformed", section(1, append(int32s(1<<30), "a\x00"...)...)},
-		{"section without an end of its name", "malformed", section(1, append(int32s(8), "abcd"...)...)},
-		{"section with half a document", "malformed", section(1, append(int32s(9), "a\x00\x09\x00\x00"...)...)},
-		{"very many sections", "malformed", many},
-		{"sizes at their limits", "too_large", append(huge, 3)},
-		{"compressed, nothing in it", "corrupt", frameOf(find[:16], nil, wire.Noop)},
-		{"compressed to less than a header", "malformed", append(append(int32s(20), find[4:12]...), append(int32s(int32(wire.OpCompressed)), 0, 0, 0, 0)...)},
-		{"compressed reply", "malformed", func() []byte { m := c.compress(wire.Zstd, find); binary.LittleEndian.PutUint32(m[16:], 1); return m }()},
-		{"id 254", "compressor", frameOf(find, find[16:], 254)},
-		{"id 255", "compressor", frameOf(find, find[16:], 255)},
-		{"id 255 around what has no body", "compressor", func() []byte {
-			m := frameOf(find, find[16:], 255)
-			binary.LittleEndian.PutUint32(m[16:], uint32(wire.OpKillCursors))
-			return m
-		}()},
-		{"snappy with another size", "corrupt", func() []byte { m := c.compress(wire.Snappy, find); m[25] ^= 1; return m }()},
-		{"snappy of nothing but a size", "corrupt", frameOf(find, []byte{0xff, 0xff, 0xff, 0xff, 0x0f}, wire.Snappy)},
-		{"zlib without its end", "corrupt", func() []byte { m := c.compress(wire.Zlib, find); m = m[:len(m)-4]; wire.PutLength(m); return m }()},
-		{"zlib with another checksum", "corrupt", func() []byte { m := c.compress(wire.Zlib, find); m[len(m)-1] ^= 1; return m }()},
-		{"old query without an end of its name", "malformed", func() []byte {
-			m := append(wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery}), "\x00\x00\x00\x00admin.$cmd"...)
-			wire.PutLength(m)
-			return m
-		}()},
-		{"old query without a document", "malformed", func() []byte {
-			m := append(wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery}), "\x00\x00\x00\x00admin.$cmd\x00\x00\x00\x00\x00\x01\x00\x00\x00"...)
-			wire.PutLength(m)
-			return m
-		}()},
-		{"no command", "malformed", opMsg(1, 0, bson.D{})},
-		{"HTTP", "opcode", []byte("\x40\x00\x00\x00GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
-		{"a request of a browser", "too_large", []byte("GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
-		{"TLS where there is none", "malformed", []byte("\x16\x03\x01\x80" + strings.Repeat("\x16\x03\x01\x02", 20))},
-	} {
-		t.Run(bad.name, func(t *testing.T) {
-			s := serve(t, tap.addr, withZstd)
-			raw := dialRaw(t, s.addr)
-			raw.run(plain, hello("zstd", "zlib"))
-			tap.take()
-			raw.write(bad.bytes)
-			_ = raw.conn.(*net.TCPConn).CloseWrite()
-			expectClosed(t, s, raw, bad.class)
-			if requests, _ := tap.take(); len(requests) > 0 {
-				t.Error("it reached the server")
-			}
-		})
 	}
 }

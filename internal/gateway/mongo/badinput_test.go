@@ -1,0 +1,233 @@
+package mongo
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// badInput is what no driver sends, and the class of error that it counts as.
+type badInput struct {
+	name, class string
+	bytes       []byte
+}
+
+// None of it may reach the server or harm others. The connection is closed though the client
+// still waits.
+func TestBadInput(t *testing.T) {
+	_, tap := between(t)
+	c := dialRaw(t, tap.addr) // for its codecs
+	for _, bad := range changedMessages(c) {
+		t.Run(bad.name, func(t *testing.T) { refused(t, tap, bad, false) })
+	}
+	zstd := c.compress(wire.Zstd, badFind())
+	t.Run("truncated", func(t *testing.T) { refused(t, tap, badInput{"", "truncated", zstd[:len(zstd)-1]}, true) })
+}
+
+// The same where a client that ended its side might be to blame.
+func TestMoreBadInput(t *testing.T) {
+	_, tap := between(t)
+	c := dialRaw(t, tap.addr)
+	for _, all := range [][]badInput{badSections(), badCompression(c), strangeProtocols()} {
+		for _, bad := range all {
+			t.Run(bad.name, func(t *testing.T) { refused(t, tap, bad, true) })
+		}
+	}
+}
+
+func refused(t *testing.T, server *tap, bad badInput, ends bool) {
+	t.Helper()
+	s := serve(t, server.addr, withZstd)
+	raw := dialRaw(t, s.addr)
+	raw.run(plain, hello("zstd", "zlib"))
+	server.take()
+	raw.write(bad.bytes)
+	if ends {
+		_ = raw.conn.(*net.TCPConn).CloseWrite()
+	}
+	expectClosed(t, s, raw, bad.class)
+	if requests, _ := server.take(); len(requests) > 0 {
+		t.Error("it reached the server")
+	}
+}
+
+// badFind is the good message that bad ones are made of.
+func badFind() []byte {
+	return opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
+}
+
+// change returns a copy with other bytes somewhere.
+func change(b []byte, at int, with ...byte) []byte {
+	b = bytes.Clone(b)
+	copy(b[at:], with)
+	return b
+}
+
+// joined returns the parts as one message, whose length it corrects.
+func joined(parts ...[]byte) []byte {
+	m := bytes.Join(parts, nil)
+	wire.PutLength(m)
+	return m
+}
+
+func int32s(n int32) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
+
+func changedMessages(c *rawClient) []badInput {
+	find := badFind()
+	zstd, zlib := c.compress(wire.Zstd, find), c.compress(wire.Zlib, find)
+	return []badInput{
+		{"nested", "nested", c.compress(wire.Noop, zstd)},
+		{"inflated size, zstd", "corrupt", change(zstd, 20, 0xff, 0xff, 0xff, 0)},
+		{"inflated size, zlib", "corrupt", change(zlib, 20, 0xff, 0xff, 0, 0)},
+		{"size too small", "corrupt", change(zlib, 20, 16, 0, 0, 0)},
+		{"negative size", "malformed", change(zstd, 20, 0xff, 0xff, 0xff, 0xff)},
+		{"size above the limit", "too_large", change(zstd, 20, 0, 0, 0, 0x7f)},
+		{"trailing bytes", "corrupt", joined(zstd, []byte("trailing"))},
+		{"unknown compressor", "compressor", change(zstd, 24, 9)},
+		{"unknown opcode", "opcode", change(find, 12, 99)},
+		{"unknown opcode within", "opcode", change(zstd, 16, 99)},
+		{"negative length", "malformed", change(find, 0, 0xff, 0xff, 0xff, 0xff)},
+		{"length of 3", "malformed", change(find, 0, 3, 0, 0, 0)},
+		{"length above the limit", "too_large", change(find, 0, 0, 0, 0, 4)},
+		{"unknown flags", "malformed", change(find, 16, 4)},
+		{"unknown section", "malformed", change(find, 20, 9)},
+		{"no end of the document", "malformed", change(find, len(find)-1, 1)},
+		{"a reply", "malformed", change(find, 12, 1, 0, 0, 0)},
+		{"random", "malformed", codecNoise(make([]byte, 1000))},
+	}
+}
+
+func badSections() []badInput {
+	find := badFind()
+	section := func(kind byte, b ...byte) []byte { return joined(find, []byte{kind}, b) }
+	return []badInput{
+		{"no flags", "malformed", joined(find[:16])},
+		{"half of the flags", "malformed", joined(find[:18])},
+		{"no section", "malformed", joined(find[:20])},
+		{"half of a section", "malformed", joined(find[:23])},
+		{"negative document", "malformed", change(find, 21, int32s(-5)...)},
+		{"document of 4 bytes", "malformed", change(find, 21, int32s(4)...)},
+		{"document beyond the message", "malformed", change(find, 21, int32s(1<<30)...)},
+		{"two bodies", "malformed", section(0, 5, 0, 0, 0, 0)},
+		{"negative section", "malformed", section(1, int32s(-1)...)},
+		{"huge section", "malformed", section(1, append(int32s(1<<30), "a\x00"...)...)},
+		{"section without an end of its name", "malformed", section(1, append(int32s(8), "abcd"...)...)},
+		{"section with half a document", "malformed", section(1, append(int32s(9), "a\x00\x09\x00\x00"...)...)},
+		{"very many sections", "malformed", joined(find, bytes.Repeat([]byte{1, 6, 0, 0, 0, 'a', 0}, 1000))},
+		{"no command", "malformed", opMsg(1, 0, bson.D{})},
+	}
+}
+
+func badCompression(c *rawClient) []badInput {
+	find := badFind()
+	zstd, snappy, zlib := c.compress(wire.Zstd, find), c.compress(wire.Snappy, find), c.compress(wire.Zlib, find)
+	huge := wire.AppendHeader(nil, wire.Header{Length: wire.MaxMessage, RequestID: 1, OpCode: wire.OpCompressed})
+	message, compressed := int32s(int32(wire.OpMsg)), int32s(int32(wire.OpCompressed))
+	return []badInput{
+		{"sizes at their limits", "too_large", bytes.Join([][]byte{huge, message, int32s(1<<31 - 1), {3}}, nil)},
+		{"compressed, nothing in it", "corrupt", frameOf(find[:16], nil, wire.Noop)},
+		{"compressed to less than a header", "malformed", joined(find[:12], compressed, make([]byte, 4))},
+		{"compressed reply", "malformed", change(zstd, 16, int32s(1)...)},
+		{"id 254", "compressor", frameOf(find, find[16:], 254)},
+		{"id 255", "compressor", frameOf(find, find[16:], 255)},
+		{"id 255 around what has no body", "compressor", change(frameOf(find, find[16:], 255), 16, int32s(int32(wire.OpKillCursors))...)},
+		{"snappy with another size", "corrupt", change(snappy, 25, snappy[25]^1)},
+		{"snappy of nothing but a size", "corrupt", frameOf(find, []byte{0xff, 0xff, 0xff, 0xff, 0x0f}, wire.Snappy)},
+		{"zlib without its end", "corrupt", joined(zlib[:len(zlib)-4])},
+		{"zlib with another checksum", "corrupt", change(zlib, len(zlib)-1, zlib[len(zlib)-1]^1)},
+	}
+}
+
+// strangeProtocols are those of old drivers, damaged, and others.
+func strangeProtocols() []badInput {
+	query := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
+	return []badInput{
+		{"old query without an end of its name", "malformed", joined(query, []byte("\x00\x00\x00\x00admin.$cmd"))},
+		{"old query without a document", "malformed", joined(query, []byte("\x00\x00\x00\x00admin.$cmd\x00\x00\x00\x00\x00\x01\x00\x00\x00"))},
+		{"HTTP", "opcode", []byte("\x40\x00\x00\x00GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
+		{"a request of a browser", "too_large", []byte("GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
+		{"TLS where there is none", "malformed", []byte("\x16\x03\x01\x80" + strings.Repeat("\x16\x03\x01\x02", 20))},
+	}
+}
+
+// What a gateway that is none may send: each ends the connection with a count and a line,
+// and nothing reaches the server.
+func TestPairBadInput(t *testing.T) {
+	_, atServer := between(t)
+	far := serve(t, atServer.addr, withDicts, peers)
+	good, bad := badFrames(t, far)
+	for _, c := range bad {
+		t.Run(c.name, func(t *testing.T) {
+			raw := dialRaw(t, far.addr)
+			raw.run(plain, hello("cinch"))
+			atServer.take()
+			before := strings.Count(far.log.String(), "disconnected")
+			errorsBefore := errorCount(far, c.class)
+			raw.write(c.bytes)
+			if c.class == "truncated" {
+				_ = gateway.CloseWrite(raw.conn)
+			}
+			if a, err := raw.tryReceive(); err == nil {
+				t.Fatalf("answered with %v", a.doc)
+			}
+			if requests, _ := atServer.take(); len(requests) > 0 {
+				t.Errorf("%q reached the server", requests)
+			}
+			if n := strings.Count(far.log.String(), "disconnected") - before; n != 1 {
+				t.Errorf("%d lines in the log", n)
+			}
+			if c.class != "" && errorCount(far, c.class) != errorsBefore+1 {
+				t.Errorf("class %s was not counted", c.class)
+			}
+		})
+	}
+	// Frames before anybody agreed on them are no messages.
+	raw := dialRaw(t, far.addr)
+	raw.write(good)
+	if a, err := raw.tryReceive(); err == nil {
+		t.Fatalf("answered with %v", a.doc)
+	}
+}
+
+// badFrames are a good frame and what is made of it.
+func badFrames(t *testing.T, far *served) (good []byte, bad []badInput) {
+	t.Helper()
+	ping := opMsg(5, 0, command("ping", 1))
+	h, _ := wire.ParseHeader(ping)
+	seal := func(body []byte, length int, p wire.Paired) []byte {
+		p.Header = h
+		p.Header.Length = length
+		out, err := far.cfg.Engine.Compress(wire.AppendPaired(nil, p, wire.Numbers{}), body, codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wire.FinishPaired(out)
+		return out
+	}
+	body := ping[wire.HeaderLen:]
+	good = seal(body, len(ping), wire.Paired{})
+	last := len(good) - 1
+	hash := make([]byte, 32)
+	return good, []badInput{
+		{"a slot without dictionary", "pair", seal(body, len(ping), wire.Paired{Slot: 3})},
+		{"a dictionary that is not here", "pair", wire.AppendPairedDict(nil, 1, true, hash)},
+		{"half a hash", "pair", wire.AppendPairedDict(nil, 1, true, hash[:16])},
+		{"a tiny dictionary", "pair", wire.AppendPairedDict(nil, 1, false, hash[:5])},
+		{"a larger size", "corrupt", seal(body, len(ping)+1, wire.Paired{})},
+		{"a smaller size", "corrupt", seal(body, len(ping)-1, wire.Paired{})},
+		{"a size of 47 MB", "corrupt", seal(body, 47_000_000, wire.Paired{})},
+		{"a session in no place", "pair", seal(body, len(ping), wire.Paired{Session: true})},
+		{"a flipped byte", "", change(good, last, ^good[last])},
+		{"a frame that does not end", "truncated", change(good, 0, binary.LittleEndian.AppendUint32(nil, 1<<31|40_000_000)...)},
+		{"too long", "too_large", []byte{0xff, 0xff, 0xff, 0x83, 0}},
+		{"no message within", "malformed", seal([]byte("nonsense that is no document"), wire.HeaderLen+28, wire.Paired{})},
+	}
+}
