@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -25,14 +24,7 @@ func goSuite(t *testing.T, addr, set, log string, names []string) testenv.Outcom
 	if set != "" {
 		uri += "?replicaSet=" + set
 	}
-	cmd := exec.CommandContext(t.Context(), testenv.Program(t, "go"), args...)
-	cmd.Dir = filepath.Join(module, "internal", "integration")
-	cmd.Env = append(os.Environ(), "MONGODB_URI="+uri)
-	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
-	if err := os.WriteFile(log, out, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return testenv.ReadGoTest(out)
+	return testenv.RunGo(t, filepath.Join(module, "internal", "integration"), append(os.Environ(), "MONGODB_URI="+uri), log, args...)
 }
 
 // goDriver returns a copy of the driver's module, whose tests were compiled to
@@ -41,11 +33,8 @@ func goDriver(t *testing.T) string {
 	t.Helper()
 	goProgram := testenv.Program(t, "go")
 	return testenv.Cached(t, "go-driver", []string{"../../go.mod"}, func(dir string) {
-		out, err := exec.CommandContext(t.Context(), goProgram, "list", "-m", "-f", "{{.Dir}}", "go.mongodb.org/mongo-driver/v2").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))); err != nil {
+		source := testenv.ModuleSource(t, "go.mongodb.org/mongo-driver/v2")
+		if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), goProgram, "test", "-c", "-o", "integration.test", "./internal/integration")

@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,26 +21,18 @@ var pymongoFiles = []string{
 func pymongoSuite(t *testing.T, addr, _, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	const requirements = "python/suite.txt"
-	python := testenv.Python(t, requirements)
-	source := testenv.PythonSource(t, requirements)
 	files := pymongoFiles
 	if *suiteFiles != "" {
 		files = strings.Split(*suiteFiles, ",")
 	}
-	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1", "--rootdir", ".", "--junitxml", log + ".xml"}
+	args := []string{"-o", "addopts="}
 	for _, f := range files {
 		args = append(args, filepath.Join("test", f+".py"))
 	}
 	if len(names) > 0 {
 		args = append(args, "-k", testenv.PytestNames(names))
 	}
-	cmd := exec.CommandContext(t.Context(), python, args...)
-	cmd.Dir = source
 	host, port := hostPort(t, addr)
-	cmd.Env = append(os.Environ(), "DB_IP="+host, "DB_PORT="+port)
-	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
-	if err := os.WriteFile(log, out, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return testenv.ReadJUnit(t, log+".xml")
+	env := append(os.Environ(), "DB_IP="+host, "DB_PORT="+port)
+	return testenv.RunPytest(t, requirements, testenv.PythonSource(t, requirements), env, log, args...)
 }

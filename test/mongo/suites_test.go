@@ -2,11 +2,9 @@ package mongo
 
 import (
 	"flag"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -35,19 +33,16 @@ func TestSuites(t *testing.T) {
 	if *suiteNames == "" {
 		t.Skip("takes its time; run test/mongo/suites")
 	}
-	logs, err := os.MkdirTemp("", "cinch-suites-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("what the tests printed: %s", logs)
+	var names []string // with what server
 	for _, name := range strings.Split(*suiteNames, ",") {
 		for _, on := range strings.Split(*suiteOn, ",") {
-			t.Run(name+" "+on, func(t *testing.T) { runSuite(t, pickSuite(t, name), on, filepath.Join(logs, name+"-"+on)) })
+			names = append(names, name+" "+on)
 		}
 	}
-	if !t.Failed() {
-		_ = os.RemoveAll(logs)
-	}
+	testenv.RunSuites(t, names, func(t *testing.T, name, log string) bool {
+		name, on, _ := strings.Cut(name, " ")
+		return runSuite(t, pickSuite(t, name), on, log)
+	})
 }
 
 func pickSuite(t *testing.T, name string) suite {
@@ -62,18 +57,17 @@ func pickSuite(t *testing.T, name string) suite {
 	return suite{}
 }
 
-func runSuite(t *testing.T, s suite, on, log string) {
+func runSuite(t *testing.T, s suite, on, log string) (same bool) {
 	direct := startPlace(t, on, "direct")
 	want := s.run(t, direct.addr, direct.set, log+"-direct.log", nil)
 	t.Logf("direct: %s", want)
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if want[name] == "fail" {
-			t.Logf("fails directly: %s", name)
-		}
-	}
 	if len(want) == 0 {
 		t.Fatalf("no test ran; see %s-direct.log", log)
 	}
+	for _, name := range want.Failing() {
+		t.Logf("fails directly: %s", name)
+	}
+	same = true
 	for _, way := range strings.Split(*suiteWays, ",") {
 		if way == "direct" {
 			continue
@@ -82,22 +76,14 @@ func runSuite(t *testing.T, s suite, on, log string) {
 			p := startPlace(t, on, way)
 			got := s.run(t, p.addr, p.set, log+"-"+way+".log", nil)
 			t.Logf("%s: %s", way, got)
-			differing := want.Differing(got)
-			if len(differing) > 0 {
-				t.Logf("differ, and run once more alone: %s", strings.Join(differing, "\n    "))
-				again := s.run(t, p.addr, p.set, log+"-"+way+"-again.log", differing)
-				alone := s.run(t, direct.addr, direct.set, log+"-"+way+"-again-direct.log", differing)
-				for _, name := range differing {
-					report := t.Logf
-					if again[name] != alone[name] && want[name] == alone[name] { // else it moves directly, too
-						report = t.Errorf
-					}
-					report("%s: %s directly and %s here, alone %s and %s", name, want[name], got[name], alone[name], again[name])
-				}
-			}
+			same = want.Same(t, got, nil, func(names []string) (testenv.Outcomes, testenv.Outcomes) {
+				return s.run(t, direct.addr, direct.set, log+"-"+way+"-again-direct.log", names),
+					s.run(t, p.addr, p.set, log+"-"+way+"-again.log", names)
+			}) && same
 			p.check(t)
 		})
 	}
+	return same
 }
 
 // place is a server of one suite's run and the way to it.

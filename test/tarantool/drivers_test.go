@@ -2,7 +2,6 @@ package tarantool
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,16 +58,12 @@ func write(t *testing.T, path, text string) {
 func pytest(t *testing.T, requirements string, env []string, dir, tests, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	// Tests count warnings. Those of the garbage collector, which Python leaves out by itself, come at any time.
-	args := []string{"-m", "pytest", "-q", "-W", "ignore::ResourceWarning", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--rootdir", ".", "--timeout", "120", "--junitxml", log + ".xml"}
+	args := []string{"-W", "ignore::ResourceWarning", "--timeout", "120"}
 	if *suiteOnly != "" {
 		args = append(args, "-k", *suiteOnly)
 	}
 	args = append(args, pytestFiles(tests, names)...)
-	cmd := exec.CommandContext(t.Context(), testenv.Python(t, requirements), args...)
-	cmd.Dir, cmd.Env = dir, append(env, "PYTHONPATH=.")
-	out, _ := cmd.CombinedOutput() // its exit code says that a test failed, which may be as it should
-	write(t, log, string(out))
-	return testenv.ReadJUnit(t, log+".xml")
+	return testenv.RunPytest(t, requirements, dir, append(env, "PYTHONPATH=."), log, args...)
 }
 
 // pytestFiles are those that hold the named tests, all of each: a test may build on what those
@@ -97,12 +92,7 @@ var goPackages = []string{".", "arrow", "box", "datetime", "decimal", "pool", "s
 // goTarantool runs the tests of the go-tarantool that this module uses.
 func goTarantool(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
 	t.Helper()
-	program := testenv.Program(t, "go")
-	out, err := exec.CommandContext(t.Context(), program, "list", "-m", "-f", "{{.Dir}}", "github.com/tarantool/go-tarantool/v2").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := copyOf(t, strings.TrimSpace(string(out)))
+	dir := copyOf(t, testenv.ModuleSource(t, "github.com/tarantool/go-tarantool/v2"))
 	// One package after the other: they use the same ports.
 	args := []string{"test", "-json", "-count=1", "-p=1", "-timeout=30m"}
 	switch {
@@ -118,9 +108,5 @@ func goTarantool(t *testing.T, env []string, log string, names []string) testenv
 	for _, name := range packages {
 		args = append(args, "./"+name)
 	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir, cmd.Env = dir, append(env, "GOWORK=off", "GOFLAGS=-mod=mod")
-	out, _ = cmd.CombinedOutput()
-	write(t, log, string(out))
-	return testenv.ReadGoTest(out)
+	return testenv.RunGo(t, dir, append(env, "GOWORK=off", "GOFLAGS=-mod=mod"), log, args...)
 }

@@ -2,10 +2,8 @@ package tarantool
 
 import (
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -48,22 +46,12 @@ func TestSuites(t *testing.T) {
 	if *suiteNames == "" {
 		t.Skip("takes its time; run test/tarantool/suites")
 	}
-	logs, err := os.MkdirTemp("", "cinch-tarantool-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("what the tests printed: %s", logs)
-	same := true
-	for _, name := range strings.Split(*suiteNames, ",") {
-		t.Run(name, func(t *testing.T) { same = compare(t, pickSuite(t, name), filepath.Join(logs, name)) && same })
-	}
-	if same && !t.Failed() {
-		_ = os.RemoveAll(logs)
-	}
+	testenv.RunSuites(t, strings.Split(*suiteNames, ","), func(t *testing.T, name, log string) bool {
+		return compare(t, pickSuite(t, name), log)
+	})
 }
 
-// compare runs a suite in each way. Tests that end otherwise are run once more in both
-// ways; only what differs then, too, is the gateway's. It reports whether all ended the same at once.
+// compare runs a suite in each way and reports whether all ended the same at once.
 func compare(t *testing.T, s suite, log string) (same bool) {
 	testenv.Program(t, "tarantool")
 	testenv.Cinch(t) // that it builds is known before anything runs
@@ -93,35 +81,10 @@ func compare(t *testing.T, s suite, log string) (same bool) {
 	if *suiteBare {
 		logNames(t, "ends otherwise through the forwarder than directly", direct.Differing(want))
 	}
-	logNames(t, "fails through the forwarder", failing(want))
-	got := run("gateway", nil)
-	differing := want.Differing(got)
-	if len(differing) == 0 {
-		return true
-	}
-	logNames(t, "differs, and runs once more", differing)
-	wantAgain, gotAgain := run("forward", differing), run("gateway", differing)
-	known := readDiffers(t)
-	for _, name := range differing {
-		report := t.Logf
-		if why := known[name]; why != "" {
-			t.Logf("%s: %s", name, why)
-		} else if wantAgain[name] != gotAgain[name] {
-			report = t.Errorf
-		}
-		report("%s: %s through the forwarder and %s through the gateway, once more %s and %s",
-			name, want[name], got[name], wantAgain[name], gotAgain[name])
-	}
-	return false
-}
-
-func failing(o testenv.Outcomes) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(o)) {
-		if o[name] == "fail" {
-			names = append(names, name)
-		}
-	}
-	return names
+	logNames(t, "fails through the forwarder", want.Failing())
+	return want.Same(t, run("gateway", nil), readDiffers(t), func(names []string) (testenv.Outcomes, testenv.Outcomes) {
+		return run("forward", names), run("gateway", names)
+	})
 }
 
 func logNames(t *testing.T, what string, names []string) {
