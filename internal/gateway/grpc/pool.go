@@ -41,7 +41,8 @@ type hop struct {
 	heard  atomic.Int64 // headers and pieces of messages that calls got
 	silent atomic.Bool  // it was given up, because the server is gone without a word
 
-	carried bool // over a link
+	carried bool                  // over a link
+	noLink  atomic.Pointer[error] // why it is none though it should be; nil once it has been answered
 }
 
 // pool holds the connections to the upstream. A call takes the one with the fewest calls.
@@ -185,12 +186,19 @@ func (p *pool) retire(h *hop) {
 	h.retired = true
 }
 
-// replace keeps new calls from a connection that could be a link. Those that it has go on.
+// replace keeps new calls from a connection that could be a link and has been answered. Those that it has go on.
+// Where a link was refused, that counts only now: a server that is away answers nothing else either, if a
+// balancer before it takes connections.
 func (p *pool) replace(h *hop) {
-	if p.links == nil || h.carried || !p.presumes.takesLinks() {
+	if p.links == nil || h.carried {
 		return
 	}
-	p.retire(h)
+	if why := h.noLink.Swap(nil); why != nil && p.presumes.refuseLink() {
+		p.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", p.up.String(), "err", *why)
+	}
+	if p.presumes.takesLinks() {
+		p.retire(h)
+	}
 }
 
 // release ends a call's use of a connection. The transport closes one that is not to be used again
@@ -240,7 +248,7 @@ func (p *pool) open(d *dial) {
 }
 
 func (p *pool) connect() (*hop, error) {
-	raw, carried, err := p.dial()
+	raw, noLink, err := p.dial()
 	if err != nil {
 		return nil, err
 	}
@@ -250,26 +258,31 @@ func (p *pool) connect() (*hop, error) {
 		_ = batched.Close()
 		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
-	return &hop{conn: conn, batch: below, carried: carried}, nil
+	h := &hop{conn: conn, batch: below, carried: noLink == nil}
+	if !h.carried && noLink != errNoLink {
+		h.noLink.Store(&noLink)
+	}
+	return h, nil
 }
 
-// dial connects, over a link where the upstream takes them.
-func (p *pool) dial() (c net.Conn, carried bool, err error) {
+// errNoLink is why nobody was asked for a link.
+var errNoLink = errors.New("no links are taken, as far as is known")
+
+// dial connects, over a link where the upstream takes them. noLink is why it is none.
+func (p *pool) dial() (c net.Conn, noLink, err error) {
+	noLink = errNoLink
 	if p.links != nil && p.presumes.takesLinks() {
-		c, err := p.dialLink()
+		c, noLink = p.dialLink()
 		switch {
-		case err == nil:
+		case noLink == nil:
 			p.presumes.madeLink()
-			return c, true, nil
-		case errors.Is(err, gateway.ErrUnreachable):
-			return nil, true, err
-		}
-		if p.presumes.refuseLink() {
-			p.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", p.up.String(), "err", err)
+			return c, nil, nil
+		case errors.Is(noLink, gateway.ErrUnreachable):
+			return nil, nil, noLink
 		}
 	}
 	c, err = p.dialHTTP2()
-	return c, false, err
+	return c, noLink, err
 }
 
 func (p *pool) dialHTTP2() (net.Conn, error) {
