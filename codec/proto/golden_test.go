@@ -75,6 +75,8 @@ func packed(n int) (b []byte) {
 	return b
 }
 
+// TestVectors reads those, and foreign-*, which another writer made from docs/PROTO.md by choosing at random among all
+// that the page allows: much of it our encoder never writes, as a key that is known of a node that has stopped.
 func TestVectors(t *testing.T) {
 	if *makeVectors {
 		writeVectors(t)
