@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var steps = flag.Int("tunnel.steps", 10_000, "reads and writes of the property test")
@@ -77,11 +80,17 @@ func newPlan(seed uint64) plan {
 
 func (p plan) resetting() bool { return p.resets[0] >= 0 || p.resets[1] >= 0 }
 
+// halfConn is a connection by TCP, or by TLS over it.
+type halfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // side plays one side of a plan.
 type side struct {
 	plan  plan
 	who   int
-	c     *net.TCPConn
+	c     halfConn
 	steps *atomic.Int64
 }
 
@@ -120,8 +129,8 @@ func (s *side) say() error {
 		}
 	}
 	if reset >= 0 {
-		_ = s.c.SetLinger(0)
-		return s.c.Close()
+		gateway.ResetWhenCut(s.c, true)
+		return gateway.Abort(s.c)
 	}
 	return s.c.CloseWrite()
 }
@@ -159,6 +168,8 @@ func (s *side) hear() error {
 // TestEverythingArrives plays random conversations under all kinds of settings: splits,
 // merges, half-closes, resets, slow readers, histories that grow and that are forgotten.
 func TestEverythingArrives(t *testing.T) {
+	ca := testenv.NewAuthority(t)
+	secret := ca.Issue(t, "all").TLS(t)
 	settings := map[string]func(*Config){
 		"none":  nil, // what the kernel does by itself
 		"zstd":  func(c *Config) { c.Links = 2 },
@@ -167,6 +178,9 @@ func TestEverythingArrives(t *testing.T) {
 		"s2":    func(c *Config) { c.Setting = codec.Setting{Codec: codec.S2} },
 		"raw":   func(c *Config) { c.Setting = codec.Setting{} },
 		"short": func(c *Config) { c.History, c.IdleTimeout = 3<<20, time.Millisecond },
+		"tls": func(c *Config) { // everywhere
+			c.TLS, c.Upstream.TLS, c.Links = secret, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}, 2
+		},
 	}
 	for name, change := range settings {
 		t.Run(name, func(t *testing.T) { playMany(t, change, *steps/len(settings)) })
@@ -176,7 +190,15 @@ func TestEverythingArrives(t *testing.T) {
 func playMany(t *testing.T, change func(*Config), steps int) {
 	var done atomic.Int64
 	failed := make(chan error, 1000)
-	to := server(t, func(c *net.TCPConn) {
+	var secret Config
+	if change != nil {
+		change(&secret)
+	}
+	to := server(t, func(plain *net.TCPConn) {
+		var c halfConn = plain
+		if secret.TLS != nil {
+			c = tls.Server(plain, secret.TLS)
+		}
 		var seed [8]byte
 		if _, err := io.ReadFull(c, seed[:]); err != nil {
 			_ = c.Close()
@@ -197,7 +219,10 @@ func playMany(t *testing.T, change func(*Config), steps int) {
 		all.Go(func() {
 			for done.Load() < int64(steps) {
 				p := newPlan(seeds.Add(10))
-				c := dial(t, to)
+				var c halfConn = dial(t, to)
+				if secret.TLS != nil {
+					c = tls.Client(c, secret.Upstream.TLS)
+				}
 				_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 				if _, err := c.Write(binary.BigEndian.AppendUint64(nil, p.seed)); err != nil {
 					failed <- fmt.Errorf("plan %+v: %w", p, err)

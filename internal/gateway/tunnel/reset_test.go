@@ -1,10 +1,16 @@
 package tunnel
 
 import (
+	crand "crypto/rand"
+	"crypto/tls"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
@@ -50,4 +56,62 @@ func TestLastWordsBeforeReset(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+}
+
+// A reset by a server is no end, also if it is the end that we say to the server in TLS that finds it, while what the
+// server had said waits to be sent.
+func TestResetFoundBySayingAnEnd(t *testing.T) {
+	ca := testenv.NewAuthority(t)
+	running, isReset := make(chan *end, 1), make(chan struct{})
+	upstream := server(t, func(c *net.TCPConn) {
+		defer close(isReset)
+		exit, s := <-running, tls.Server(c, ca.Issue(t, "server").TLS(t))
+		sayUntilStuck(s, exit)
+		gateway.ResetWhenCut(c, true)
+		_ = c.Close()
+	})
+	exit := serve(t, upstream, true, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
+	running <- exit
+	entry := meet(t, exit.addr)
+	<-isReset
+	if _, err := entry.Write([]byte{byte(wire.Fin)}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // in which the exit comes to pass that on
+	said, _ := io.ReadAll(entry)
+	for len(said) > 0 {
+		f, n, err := wire.Parse(said)
+		if err != nil || n > len(said) {
+			break
+		}
+		if f.Kind == wire.Fin {
+			t.Error("an end came of a reset")
+		}
+		said = said[n:]
+	}
+}
+
+// sayUntilStuck writes until an exit takes no more, and once more: whole records.
+func sayUntilStuck(c net.Conn, exit *end) {
+	noise := make([]byte, 16<<10)
+	for sent := uint64(0); ; sent += uint64(len(noise)) {
+		_, _ = crand.Read(noise)
+		if _, err := c.Write(noise); err != nil {
+			return
+		}
+		for tries := 0; exit.passed() < sent; tries++ {
+			if tries == 500 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// passed is how many bytes pieces have held.
+func (e *end) passed() (n uint64) {
+	for _, r := range e.stats.Snapshot().Rules {
+		n += r.RawBytes
+	}
+	return n
 }

@@ -145,10 +145,11 @@ func (s *session) hurry() {
 }
 
 // wasReset tells an end from a reset that a write to the local side got to know first. The
-// state is read before the flag: if that isn't set, the state was not ours yet.
+// state is read before the flag: if that isn't set, the state was not ours yet. An end that we
+// have said in TLS leaves the state alone.
 func (s *session) wasReset() bool {
 	reset := gateway.WasReset(s.local)
-	return reset && !s.localEnded.Load()
+	return reset && (!s.localEnded.Load() || !isPlain(s.local))
 }
 
 // past is a deadline at which a read only takes what is there.
