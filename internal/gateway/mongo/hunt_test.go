@@ -17,6 +17,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -176,8 +177,12 @@ func (s *liar) answer(c net.Conn) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, _ = c.Write(s.next)
+	next := s.next
+	s.mu.Unlock()
+	_, _ = c.Write(next)
+	// Closed with requests that nobody read, TCP would take back of the reply what is under way.
+	_ = gateway.CloseWrite(c)
+	_, _ = io.Copy(io.Discard, c)
 }
 
 func huntServers(t *testing.T) {
@@ -327,8 +332,12 @@ func TestHuntPair(t *testing.T) {
 					}
 				}
 			}()
-			if n, err := exhausted(raw.conn); err != nil || i == 0 && n < 20_000 {
-				t.Errorf("round %d: %d bytes came, %v", i, n, err)
+			if _, err := exhausted(raw.conn); err != nil {
+				t.Errorf("round %d: %v", i, err)
+			}
+			// Not what came: a close with requests that nobody read takes some of it back.
+			if n := near.stats.Snapshot().Wire.Client.SentBytes; i == 0 && n < 20_000 {
+				t.Errorf("the conversation as it was brings %d bytes", n)
 			}
 			_ = raw.conn.Close()
 		}
