@@ -2,19 +2,18 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
 // Process is a server that a benchmark started and stops.
@@ -22,27 +21,11 @@ type Process struct {
 	name string
 	Addr string // 127.0.0.1:port
 	cmd  *exec.Cmd
-	out  output
-}
-
-// output gathers what a process prints, and may be read meanwhile.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
+	out  tail.Buffer
 }
 
 // Output is what the process has printed so far.
-func (p *Process) Output() string {
-	p.out.mu.Lock()
-	defer p.out.mu.Unlock()
-	return p.out.buf.String()
-}
+func (p *Process) Output() string { return p.out.String() }
 
 // Start runs a program that will answer PING on addr.
 func Start(name, addr, dir string, args ...string) (*Process, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
 	"github.com/cinch-layer/cinch/codec/dict"
@@ -136,7 +137,7 @@ func (s *stage) stop() {
 }
 
 func (s *stage) startForward(ctx context.Context) error {
-	addr, err := servers.FreeAddr()
+	addr, err := rig.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (s *stage) startForward(ctx context.Context) error {
 
 // startRouter starts the gateway, and in the lazy layout only what reads go through.
 func (s *stage) startRouter(ctx context.Context) error {
-	addr, err := servers.FreeAddr()
+	addr, err := rig.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (s *stage) startRouter(ctx context.Context) error {
 	}
 	admin := "off"
 	if *profile != "" {
-		if admin, err = servers.FreeAddr(); err != nil {
+		if admin, err = rig.FreeAddr(); err != nil {
 			return err
 		}
 		s.admin = admin

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/bench/tarantool/load"
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
@@ -101,10 +102,10 @@ func (c *cluster) train(ctx context.Context) error {
 
 // startRouter starts one gateway process with a listener to the master and one to the replica.
 func (c *cluster) startRouter(ctx context.Context) (err error) {
-	if c.router, err = servers.FreeAddr(); err != nil {
+	if c.router, err = rig.FreeAddr(); err != nil {
 		return err
 	}
-	if c.reader, err = servers.FreeAddr(); err != nil {
+	if c.reader, err = rig.FreeAddr(); err != nil {
 		return err
 	}
 	text, rule := "admin: {listen: off}\n", fmt.Sprintf("name: body, space: %s, field: body, setting: %s", space, c.o.setting)

@@ -8,9 +8,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
 const (
@@ -23,13 +24,13 @@ const (
 // process is one running program and the tail of what it printed.
 type process struct {
 	cmd  *exec.Cmd
-	out  tail
+	out  tail.Buffer
 	done chan struct{} // closed when the program has ended and was reaped
 	err  error         // valid after done
 }
 
 func startProcess(dir string, env []string, name string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(name, args...), out: tail.Buffer{MaxBytes: maxTailBytes}, done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
@@ -83,28 +84,6 @@ func (p *process) waitReady(ready func() bool) error {
 		}
 	}
 	return fmt.Errorf("not ready after %v\n%s", startTimeout, p.out.String())
-}
-
-// tail keeps the last maxTailBytes written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-func (w *tail) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf = append(w.buf, b...)
-	if over := len(w.buf) - maxTailBytes; over > 0 {
-		w.buf = append(w.buf[:0], w.buf[over:]...)
-	}
-	return len(b), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.buf)
 }
 
 // answersPing tells whether a Redis server (or something that speaks for one) is behind

@@ -57,17 +57,6 @@ func TestSumSamples(t *testing.T) {
 	}
 }
 
-func TestTailKeepsTheEnd(t *testing.T) {
-	var w tail
-	for range 40 {
-		_, _ = w.Write([]byte(strings.Repeat("x", maxTailBytes/16)))
-	}
-	_, _ = w.Write([]byte("end"))
-	if s := w.String(); len(s) != maxTailBytes || !strings.HasSuffix(s, "end") {
-		t.Errorf("kept %d bytes, want %d with the end", len(s), maxTailBytes)
-	}
-}
-
 func TestConfigFileIndents(t *testing.T) {
 	g := &GatewayServer{Addr: "127.0.0.1:1", Admin: "127.0.0.1:2", dir: t.TempDir()}
 	g.cfg = GatewayConfig{Upstream: "127.0.0.1:3", Settings: "enabled: true", Rules: "- name: all\n  setting: lz4\n"}

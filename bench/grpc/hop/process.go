@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
 // stage is the processes of a measurement.
@@ -84,13 +87,13 @@ func (s *stage) set(ctx context.Context) (err error) {
 		return err
 	}
 	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
-	if s.server, err = freeAddr(); err != nil {
+	if s.server, err = rig.FreeAddr(); err != nil {
 		return err
 	}
 	if _, err = s.start(ctx, othersCPUs, s.server, s.self, "-role", "server", "-addr", s.server); err != nil {
 		return err
 	}
-	if s.gateway, err = freeAddr(); err != nil {
+	if s.gateway, err = rig.FreeAddr(); err != nil {
 		return err
 	}
 	binary := s.o.binary
@@ -128,7 +131,7 @@ func build(ctx context.Context, out string) error {
 // start starts a process and waits until something listens at addr. It lives until clear.
 func (s *stage) start(ctx context.Context, where int, addr string, name string, args ...string) (pid int, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	var text bytes.Buffer
+	text := tail.Buffer{MaxBytes: 64 << 10}
 	cmd.Stderr = &text
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -179,15 +182,6 @@ func (s *stage) client(ctx context.Context, addr string, rate float64, seed int)
 		return out, errors.New("no call was answered in time: is the machine busy?")
 	}
 	return out, nil
-}
-
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // machine describes where this runs.

@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,39 +11,24 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
+	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
 // Process is a program that was started, and listens.
 type Process struct {
 	Addr string // 127.0.0.1:port
 	cmd  *exec.Cmd
-	out  tail
+	out  tail.Buffer
 	done chan struct{} // closed when it has ended
 }
 
-// tail keeps the end of what a process prints.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const maxTail = 64 << 10 // bytes
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if over := len(t.buf) - maxTail; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(b), nil
-}
+const maxTailBytes = 64 << 10 // of what a process prints
 
 // Launch starts a program and waits until it accepts connections at addr. core is the only
 // one that it may run on; -1: any.
@@ -52,7 +36,7 @@ func Launch(ctx context.Context, addr string, core int, name string, args ...str
 	if core >= 0 {
 		name, args = "taskset", append([]string{"-c", strconv.Itoa(core), name}, args...)
 	}
-	p := &Process{Addr: addr, cmd: exec.CommandContext(ctx, name, args...), done: make(chan struct{})}
+	p := &Process{Addr: addr, cmd: exec.CommandContext(ctx, name, args...), out: tail.Buffer{MaxBytes: maxTailBytes}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -76,11 +60,7 @@ func Launch(ctx context.Context, addr string, core int, name string, args ...str
 }
 
 // Output is the end of what the process has printed.
-func (p *Process) Output() string {
-	p.out.mu.Lock()
-	defer p.out.mu.Unlock()
-	return string(bytes.Clone(p.out.buf))
-}
+func (p *Process) Output() string { return p.out.String() }
 
 // Stop ends the process and waits until it is gone.
 func (p *Process) Stop() {
@@ -135,7 +115,7 @@ func Start(ctx context.Context, o Options) (*Tarantool, error) {
 	if _, err := exec.LookPath("tarantool"); err != nil {
 		return nil, fmt.Errorf("%w: 'test/servers install tarantool' installs it", err)
 	}
-	addr, err := FreeAddr()
+	addr, err := rig.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -155,16 +135,6 @@ func Start(ctx context.Context, o Options) (*Tarantool, error) {
 		return nil, err
 	}
 	return &Tarantool{p, o.Dir}, nil
-}
-
-// FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
-func FreeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // Connect connects to a server, or to a gateway, as guest. The caller closes it.

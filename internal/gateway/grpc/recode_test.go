@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // grpc-go's registry belongs to the process, so clients and servers here read zstd, s2 and
@@ -117,8 +117,8 @@ func TestRefusalFallsBack(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
 	for _, rest := range [][]policy.MessageRule{nil, {{Setting: set(t, "s2"), MinSize: 64}}} {
-		var log syncedBuffer
-		g := startGateway(t, "grpc://"+server, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		var log testenv.Log
+		g := startGateway(t, "grpc://"+server, func(c *Config) { c.Log = log.Logger() })
 		g.SetPolicy(rulesOf(t, append([]policy.MessageRule{{Setting: set(t, "lz4"), MinSize: 64}}, rest...)...))
 		c := connect(t, g.addr)
 		for range 4 {
@@ -308,22 +308,4 @@ func TestMessagesAreRestored(t *testing.T) {
 			t.Errorf("the server got %+v", s)
 		}
 	}
-}
-
-// syncedBuffer may be written and read at a time.
-type syncedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *syncedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -3,9 +3,7 @@ package mongo
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // tap forwards to a server and keeps the messages that went by: what a gateway really sends.
@@ -125,32 +124,14 @@ type served struct {
 	*Gateway
 	addr  string
 	stats *gateway.Stats
-	log   *logBook
-}
-
-// logBook keeps what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	log   *testenv.Log
 }
 
 // serve starts a gateway with these rules in front of a server.
 func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...func(*Config)) *served {
 	t.Helper()
 	l := listen(t)
-	s := &served{addr: l.Addr().String(), stats: gateway.NewStats("test", "mongo"), log: &logBook{}}
+	s := &served{addr: l.Addr().String(), stats: gateway.NewStats("test", "mongo"), log: &testenv.Log{}}
 	p, err := policy.NewMessages(rules)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +139,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	cfg := Config{
 		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
 		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1", Stats: s.stats},
-		Log:      slog.New(slog.NewTextHandler(s.log, nil)),
+		Log:      s.log.Logger(),
 		Requests: gateway.NewBudget(128 << 20), Replies: gateway.NewBudget(128 << 20),
 	}
 	for _, f := range change {

@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // end is one running gateway.
@@ -19,25 +19,7 @@ type end struct {
 	*Gateway
 	addr  string
 	stats *gateway.Stats
-	log   *lockedBuffer
-}
-
-// lockedBuffer is a log to read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log   *testenv.Log
 }
 
 // serve starts one end to upstream, with what change does to its configuration.
@@ -47,7 +29,7 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &end{log: &lockedBuffer{}}
+	e := &end{log: &testenv.Log{}}
 	name := "entry"
 	if exit {
 		name = "exit"

@@ -55,8 +55,8 @@ func wantState(t *testing.T, d *Dicts, x *codec.Dict, want State) {
 func TestArchive(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			gateway, _ := gatewayOn(t, server.Addr, &logged{})
-			operator, _ := gatewayOn(t, server.Addr, &logged{})
+			gateway, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+			operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 			x := testDict(t, "archive")
 			mustPublish(t, gateway, x)
 			must(t, operator.Retire(t.Context(), x.Number()))
@@ -96,7 +96,7 @@ func TestArchive(t *testing.T) {
 				wantReady(t, gateway, x, false)
 			}
 			wantState(t, operator, x, "")
-			late, _ := gatewayOn(t, server.Addr, &logged{})
+			late, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 			if _, err := late.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
 				t.Errorf("forgotten: %v", err)
 			}
@@ -107,7 +107,7 @@ func TestArchive(t *testing.T) {
 func TestCollect(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			d, client := gatewayOn(t, server.Addr, &logged{})
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			idle := testDict(t, "idle")
 			names := []string{"string", "hash", "stream", "list", "other database"}
 			dicts := []*codec.Dict{idle}
@@ -182,8 +182,8 @@ func collect(t *testing.T, addr string, d *Dicts, wait time.Duration, dicts ...*
 func TestCollectWaitsForLeases(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	server := testenv.Redis(t)
-	operator, _ := gatewayOn(t, server.Addr, &logged{})
-	cutOff := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: lease, Log: (&logged{}).logger()})
+	operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+	cutOff := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: lease, Log: new(testenv.Log).Logger()})
 	x := testDict(t, "lease")
 	envelope, _ := sealedBy(t, x)
 	client := connect(t, goredis.Options{Addr: server.Addr})
@@ -229,8 +229,8 @@ func (s *stumbling) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 func TestRetiredIsNotNamedAfterTrouble(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			operator, _ := gatewayOn(t, server.Addr, &logged{})
-			d, client := gatewayOn(t, server.Addr, &logged{})
+			operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			trouble := &stumbling{}
 			client.AddHook(trouble)
 			x := testDict(t, "retired meanwhile")
@@ -258,8 +258,8 @@ func TestRetiredIsNotNamedAfterTrouble(t *testing.T) {
 func TestCollectSeesThatTheMarkWasLost(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			operator, _ := gatewayOn(t, server.Addr, &logged{})
-			gateway, _ := gatewayOn(t, server.Addr, &logged{})
+			operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+			gateway, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 			x, y := testDict(t, "mark lost"), testDict(t, "mark made anew")
 			mustPublish(t, gateway, x, y)
 			o := CollectOptions{
@@ -295,7 +295,7 @@ func TestCollectSeesThatTheMarkWasLost(t *testing.T) {
 func TestWhatAScanMissedOpens(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			d, client := gatewayOn(t, server.Addr, &logged{})
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			x := testDict(t, "missed")
 			mustPublish(t, d, x)
 			envelope, value := sealedBy(t, x)
@@ -306,7 +306,7 @@ func TestWhatAScanMissedOpens(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			must(t, client.Restore(t.Context(), "k", 0, backup).Err())
-			fresh, _ := gatewayOn(t, server.Addr, &logged{})
+			fresh, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 			opened, err := cinch.NewSealer(cinch.SealerOptions{Dicts: fresh}).Open(nil, []byte(client.Get(t.Context(), "k").Val()))
 			if err != nil || string(opened) != value {
 				t.Errorf("%v: %q", err, opened)
@@ -322,7 +322,7 @@ func TestWhatAScanMissedOpens(t *testing.T) {
 
 func TestLeaseEnds(t *testing.T) {
 	server := testenv.Redis(t)
-	d := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: 50 * time.Millisecond, Log: (&logged{}).logger()})
+	d := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: 50 * time.Millisecond, Log: new(testenv.Log).Logger()})
 	x := testDict(t, "ends")
 	mustPublish(t, d, x)
 	testenv.Eventually(t, "the end of the lease", func() bool { return !d.Ready(x.Number()) })

@@ -17,7 +17,7 @@ import (
 func clusterToCollect(t *testing.T) (o CollectOptions, nodes []*testenv.RedisServer) {
 	nodes = testenv.Cluster(t, 3, 0)
 	for _, n := range nodes {
-		d, _ := gatewayOn(t, n.Addr, &logged{})
+		d, _ := gatewayOn(t, n.Addr, &testenv.Log{})
 		o.Nodes = append(o.Nodes, CollectNode{d, &goredis.Options{Addr: n.Addr}})
 	}
 	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: nodes[0].Addr}})

@@ -40,7 +40,7 @@ func TestPublishedIsFoundByOthers(t *testing.T) {
 
 func TestLibrariesSurviveFlushAll(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "flushall")
 	mustPublish(t, d, x)
 	must(t, client.FlushAll(t.Context()).Err())
@@ -58,9 +58,9 @@ func TestLibrariesSurviveFlushAll(t *testing.T) {
 
 func TestFunctionFlushIsRepaired(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	published, fetched := testDict(t, "published"), testDict(t, "fetched")
-	other, _ := gatewayOn(t, server.Addr, &logged{})
+	other, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	mustPublish(t, other, fetched)
 	mustPublish(t, d, published)
 	if _, err := d.Dictionary(fetched.Number()); err != nil {
@@ -76,7 +76,7 @@ func TestFunctionFlushIsRepaired(t *testing.T) {
 
 func TestRunAnswersKicks(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "kicked")
 	mustPublish(t, d, x)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -103,7 +103,7 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := testenv.Redis(t, c.args...)
-			d, _ := gatewayOn(t, server.Addr, &logged{})
+			d, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 			x := testDict(t, "restart")
 			mustPublish(t, d, x)
 			server.Kill()
@@ -124,7 +124,7 @@ func TestRestart(t *testing.T) {
 
 func TestSnapshotHoldsLibraries(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "snapshot")
 	mustPublish(t, d, x)
 	must(t, client.Save(t.Context()).Err())
@@ -135,7 +135,7 @@ func TestSnapshotHoldsLibraries(t *testing.T) {
 
 func TestLibrariesSurviveEviction(t *testing.T) {
 	server := testenv.Redis(t, "--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru")
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "evicted")
 	mustPublish(t, d, x)
 	value := strings.Repeat("v", 10_000)
@@ -152,7 +152,7 @@ func TestLibrariesSurviveEviction(t *testing.T) {
 
 func TestFullServer(t *testing.T) {
 	server := testenv.Redis(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "full")
 	if err := d.Publish(t.Context(), x); !goredis.IsOOMError(err) {
 		t.Fatalf("publish: %v, want an OOM error", err)
@@ -167,11 +167,11 @@ func TestDeniedUser(t *testing.T) {
 	for _, missing := range []string{"-function|load", "-function|list", "-@all"} {
 		t.Run(missing, func(t *testing.T) {
 			server := testenv.Redis(t)
-			_, admin := gatewayOn(t, server.Addr, &logged{})
+			_, admin := gatewayOn(t, server.Addr, &testenv.Log{})
 			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "gw", "on", ">pw", "~*", "+@all", missing).Err())
-			log := &logged{}
+			log := &testenv.Log{}
 			client := connect(t, goredis.Options{Addr: server.Addr, Username: "gw", Password: "pw"})
-			d := NewDicts(DictsOptions{Client: client, Log: log.logger()})
+			d := NewDicts(DictsOptions{Client: client, Log: log.Logger()})
 			x, y := testDict(t, "denied"), testDict(t, "denied too")
 			if err := d.Publish(t.Context(), x, y); !errors.Is(err, ErrDenied) {
 				t.Fatalf("publish: %v, want ErrDenied", err)
@@ -182,7 +182,7 @@ func TestDeniedUser(t *testing.T) {
 				}
 			}
 			wantReady(t, d, x, false)
-			if n := log.count("WARN"); n != 1 {
+			if n := log.Count("WARN"); n != 1 {
 				t.Errorf("%d warnings, want 1", n)
 			}
 			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "gw", "+@all").Err())
@@ -197,15 +197,15 @@ func TestDeniedUser(t *testing.T) {
 func TestLeastRights(t *testing.T) {
 	for _, start := range []func(testing.TB, ...string) *testenv.RedisServer{testenv.Redis, withoutFunctions} {
 		server := start(t)
-		_, admin := gatewayOn(t, server.Addr, &logged{})
+		_, admin := gatewayOn(t, server.Addr, &testenv.Log{})
 		rights := []any{"ACL", "SETUSER", "gw", "on", ">pw", "~cinch:dict:*", "+getrange", "+set", "+scan", "+config|get"}
 		if admin.FunctionStats(t.Context()).Err() == nil {
 			rights = append(rights, "+function|list", "+function|load")
 		}
 		must(t, admin.Do(t.Context(), rights...).Err())
-		log := &logged{}
+		log := &testenv.Log{}
 		client := connect(t, goredis.Options{Addr: server.Addr, Username: "gw", Password: "pw"})
-		d := NewDicts(DictsOptions{Client: client, Log: log.logger()})
+		d := NewDicts(DictsOptions{Client: client, Log: log.Logger()})
 		x := testDict(t, "rights")
 		mustPublish(t, d, x)
 		mustRecheck(t, d)
@@ -213,16 +213,16 @@ func TestLeastRights(t *testing.T) {
 		if infos, err := d.List(t.Context()); err != nil || len(infos) != 1 {
 			t.Errorf("list: %v, %v", infos, err)
 		}
-		if log.count("WARN") != 0 {
-			t.Errorf("warnings: %s", &log.b)
+		if log.Count("WARN") != 0 {
+			t.Errorf("warnings: %s", log)
 		}
 	}
 }
 
 func TestReplica(t *testing.T) {
 	primary, replica := testenv.Redis(t, "--repl-diskless-sync-delay", "0"), testenv.Redis(t)
-	first, _ := gatewayOn(t, primary.Addr, &logged{})
-	log := &logged{}
+	first, _ := gatewayOn(t, primary.Addr, &testenv.Log{})
+	log := &testenv.Log{}
 	second, client := gatewayOn(t, replica.Addr, log)
 	must(t, client.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
 	testenv.Eventually(t, "the replica is in sync", func() bool {
@@ -232,7 +232,7 @@ func TestReplica(t *testing.T) {
 	must(t, second.Publish(t.Context(), x))
 	must(t, second.Recheck(t.Context()))
 	wantReady(t, second, x, false)
-	if n := log.count("replica"); n != 1 {
+	if n := log.Count("replica"); n != 1 {
 		t.Errorf("the replica was mentioned %d times", n)
 	}
 	mustPublish(t, first, x)
@@ -248,9 +248,9 @@ func TestReplica(t *testing.T) {
 func TestCollision(t *testing.T) {
 	server := testenv.Redis(t)
 	a, b := twins()
-	first, _ := gatewayOn(t, server.Addr, &logged{})
+	first, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	mustPublish(t, first, a)
-	second, _ := gatewayOn(t, server.Addr, &logged{})
+	second, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	if err := second.Publish(t.Context(), b); !errors.Is(err, ErrCollision) {
 		t.Fatalf("publish: %v, want ErrCollision", err)
 	}
@@ -272,7 +272,7 @@ func TestForeignLibrary(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := testenv.Redis(t)
-			d, client := gatewayOn(t, server.Addr, &logged{})
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			must(t, client.FunctionLoad(t.Context(), code).Err())
 			if _, err := d.Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
 				t.Errorf("dictionary: %v, want ErrForeign", err)
@@ -291,7 +291,7 @@ func TestForeignLibrary(t *testing.T) {
 
 func TestList(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x, y := testDict(t, "one"), testDict(t, "two and more")
 	mustPublish(t, d, x, y)
 	must(t, client.FunctionLoad(t.Context(), "#!lua name=cinch_dict_00000001\nredis.register_function('f', function() return 1 end)").Err())
@@ -315,7 +315,7 @@ func TestList(t *testing.T) {
 
 func TestReadyDoesNotAllocate(t *testing.T) {
 	server := testenv.Redis(t)
-	d, _ := gatewayOn(t, server.Addr, &logged{})
+	d, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "ready")
 	mustPublish(t, d, x)
 	if n := testing.AllocsPerRun(100, func() { d.Ready(x.Number()) }); n != 0 {

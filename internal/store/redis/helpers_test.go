@@ -1,11 +1,9 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -45,26 +43,6 @@ var twins = sync.OnceValues(func() (*codec.Dict, *codec.Dict) {
 		seen[[4]byte(sum[:4])] = i
 	}
 })
-
-// logged collects what is logged.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
-func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // asked counts the commands that a client sends, by "function list" or "getrange".
 type asked struct {
@@ -111,10 +89,10 @@ func connect(t testing.TB, o goredis.Options) *goredis.Client {
 }
 
 // gatewayOn returns a client of the server and a Dicts that uses it and logs into log.
-func gatewayOn(t testing.TB, addr string, log *logged) (*Dicts, *goredis.Client) {
+func gatewayOn(t testing.TB, addr string, log *testenv.Log) (*Dicts, *goredis.Client) {
 	t.Helper()
 	c := connect(t, goredis.Options{Addr: addr})
-	return NewDicts(DictsOptions{Client: c, Log: log.logger()}), c
+	return NewDicts(DictsOptions{Client: c, Log: log.Logger()}), c
 }
 
 // withoutFunctions starts a server that has no FUNCTION command, as those before 7.
@@ -150,7 +128,7 @@ func wantReady(t testing.TB, d *Dicts, x *codec.Dict, want bool) {
 // mustHold checks that somebody who knows nothing finds the dictionary in the server.
 func mustHold(t testing.TB, addr string, x *codec.Dict) {
 	t.Helper()
-	other, _ := gatewayOn(t, addr, &logged{})
+	other, _ := gatewayOn(t, addr, &testenv.Log{})
 	got, err := other.Dictionary(x.Number())
 	if err != nil {
 		t.Fatalf("dictionary %08x: %v", x.Number(), err)

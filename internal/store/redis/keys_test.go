@@ -15,7 +15,7 @@ import (
 
 func TestKeysInMiniredis(t *testing.T) {
 	server := miniredis.RunT(t)
-	log := &logged{}
+	log := &testenv.Log{}
 	d, _ := gatewayOn(t, server.Addr(), log)
 	x, y := testDict(t, "one"), testDict(t, "two")
 	mustPublish(t, d, x, y)
@@ -34,15 +34,15 @@ func TestKeysInMiniredis(t *testing.T) {
 	mustRecheck(t, d)
 	wantReady(t, d, x, true)
 	mustHold(t, server.Addr(), y)
-	if log.count("WARN") != 0 {
-		t.Errorf("warnings: %s", &log.b)
+	if log.Count("WARN") != 0 {
+		t.Errorf("warnings: %s", log)
 	}
 }
 
 func TestKeyTrouble(t *testing.T) {
 	server := miniredis.RunT(t)
 	a, b := twins()
-	d, client := gatewayOn(t, server.Addr(), &logged{})
+	d, client := gatewayOn(t, server.Addr(), &testenv.Log{})
 	must(t, client.Set(t.Context(), keyName(a.Number()), b.Content(), 0).Err())
 	if err := d.Publish(t.Context(), a); !errors.Is(err, ErrCollision) {
 		t.Errorf("collision: %v", err)
@@ -66,7 +66,7 @@ func TestKeyTrouble(t *testing.T) {
 
 func TestEvictableKeysAreRefused(t *testing.T) {
 	server := withoutFunctions(t, "--maxmemory-policy", "volatile-lru")
-	log := &logged{}
+	log := &testenv.Log{}
 	d, client := gatewayOn(t, server.Addr, log)
 	x := testDict(t, "evictable")
 	mustPublish(t, d, x)
@@ -77,7 +77,7 @@ func TestEvictableKeysAreRefused(t *testing.T) {
 		}
 	}
 	wantReady(t, d, x, false)
-	if n := log.count("WARN"); n != 1 {
+	if n := log.Count("WARN"); n != 1 {
 		t.Errorf("%d warnings, want 1", n)
 	}
 	must(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
@@ -87,14 +87,14 @@ func TestEvictableKeysAreRefused(t *testing.T) {
 
 func TestUnknownEvictionPolicyIsTolerated(t *testing.T) {
 	server := withoutFunctions(t)
-	_, admin := gatewayOn(t, server.Addr, &logged{})
+	_, admin := gatewayOn(t, server.Addr, &testenv.Log{})
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "gw", "on", ">pw", "~*", "+@all", "-config").Err())
-	log := &logged{}
+	log := &testenv.Log{}
 	client := connect(t, goredis.Options{Addr: server.Addr, Username: "gw", Password: "pw"})
-	d := NewDicts(DictsOptions{Client: client, Log: log.logger()})
+	d := NewDicts(DictsOptions{Client: client, Log: log.Logger()})
 	mustPublish(t, d, testDict(t, "one"), testDict(t, "two"))
 	mustRecheck(t, d)
-	if n := log.count("WARN"); n != 1 {
+	if n := log.Count("WARN"); n != 1 {
 		t.Errorf("%d warnings, want 1", n)
 	}
 }
@@ -103,7 +103,7 @@ func TestUnknownEvictionPolicyIsTolerated(t *testing.T) {
 // functions, and moves them out of the keyspace.
 func TestUpgradedServer(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "upgraded")
 	must(t, client.Set(t.Context(), keyName(x.Number()), x.Content(), 0).Err())
 	if _, err := d.Dictionary(x.Number()); err != nil {
@@ -117,7 +117,7 @@ func TestUpgradedServer(t *testing.T) {
 func TestOtherDatabaseIsRefused(t *testing.T) {
 	server := miniredis.RunT(t)
 	client := connect(t, goredis.Options{Addr: server.Addr(), DB: 3})
-	d := NewDicts(DictsOptions{Client: client, Log: (&logged{}).logger()})
+	d := NewDicts(DictsOptions{Client: client, Log: new(testenv.Log).Logger()})
 	x := testDict(t, "database")
 	if err := d.Publish(t.Context(), x); err == nil {
 		t.Error("published into database 3")
@@ -129,8 +129,8 @@ func TestOtherDatabaseIsRefused(t *testing.T) {
 
 func TestKeysOnReplica(t *testing.T) {
 	primary, replica := withoutFunctions(t, "--repl-diskless-sync-delay", "0"), withoutFunctions(t)
-	first, _ := gatewayOn(t, primary.Addr, &logged{})
-	second, client := gatewayOn(t, replica.Addr, &logged{})
+	first, _ := gatewayOn(t, primary.Addr, &testenv.Log{})
+	second, client := gatewayOn(t, replica.Addr, &testenv.Log{})
 	must(t, client.ReplicaOf(t.Context(), "127.0.0.1", fmt.Sprint(primary.Port)).Err())
 	x := testDict(t, "replica")
 	must(t, second.Publish(t.Context(), x))

@@ -46,7 +46,7 @@ func TestMissingIsAskedForAgain(t *testing.T) {
 	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
 		t.Fatalf("dictionary: %v, want ErrDictMissing", err)
 	}
-	other, _ := gatewayOn(t, server.Addr, &logged{})
+	other, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	mustPublish(t, other, x)
 	time.Sleep(time.Millisecond)
 	if _, err := d.Dictionary(x.Number()); err != nil {
@@ -73,7 +73,7 @@ func TestUnreachableIsNotMissing(t *testing.T) {
 
 func TestDeniedIsNotMissing(t *testing.T) {
 	server := testenv.Redis(t)
-	_, admin := gatewayOn(t, server.Addr, &logged{})
+	_, admin := gatewayOn(t, server.Addr, &testenv.Log{})
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "gw", "on", ">pw", "+ping").Err())
 	client := connect(t, goredis.Options{Addr: server.Addr, Username: "gw", Password: "pw"})
 	d := NewDicts(DictsOptions{Client: client})

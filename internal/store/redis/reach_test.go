@@ -10,7 +10,7 @@ import (
 
 func TestReadyOnNewConnections(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "reach")
 	before := time.Now()
 	if d.ReadyOn(x.Number(), before) {
@@ -56,7 +56,7 @@ func TestReadyOnNewConnections(t *testing.T) {
 // Many connections ask for few checks, and each is covered by one.
 func TestDialedHasChecksMade(t *testing.T) {
 	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &logged{})
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	x := testDict(t, "dialed")
 	mustPublish(t, d, x)
 	loads := &asked{}

@@ -19,7 +19,7 @@ func TestRecords(t *testing.T) {
 	const awkward = "{\"by\":\"höst/'x'\\\\n\",\n\"]]\":1}\x00 end"
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
-			d, client := gatewayOn(t, server.Addr, &logged{})
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			wantRecord(t, d, "", 0)
 			if next, err := d.ReplaceRecord(t.Context(), "rule", 7, "x"); next != 0 || err != nil {
 				t.Errorf("a version that never was: %d, %v", next, err)
@@ -91,7 +91,7 @@ func TestRecordsAreReplacedOnce(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var gateways []*Dicts
 			for range 4 {
-				d, _ := gatewayOn(t, server.Addr, &logged{})
+				d, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 				gateways = append(gateways, d)
 			}
 			version := uint64(0)

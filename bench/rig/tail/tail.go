@@ -1,0 +1,29 @@
+// Package tail keeps the end of what a process prints.
+package tail
+
+import "sync"
+
+// Buffer may be read while it is written.
+type Buffer struct {
+	MaxBytes int // that it keeps; 0: all
+
+	mu  sync.Mutex
+	buf []byte
+}
+
+// Write never fails.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf = append(b.buf, p...)
+	if over := len(b.buf) - b.MaxBytes; b.MaxBytes > 0 && over > 0 {
+		b.buf = append(b.buf[:0], b.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.buf)
+}
