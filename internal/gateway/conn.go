@@ -32,6 +32,7 @@ type Conn struct {
 	net.Conn
 	traffic *traffic   // nil: not counted
 	first   *firstRead // of ReadFirst; belongs to the reading goroutine
+	noWait  bool       // of ReadReady; likewise
 
 	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
 }
@@ -45,7 +46,13 @@ func newConn(c net.Conn, t *traffic) *Conn {
 }
 
 func (c *Conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	var n int
+	var err error
+	if c.noWait {
+		n, err = c.readNow(p)
+	} else {
+		n, err = c.Conn.Read(p)
+	}
 	if c.traffic != nil && n > 0 {
 		c.traffic.received.Add(uint64(n))
 	}

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -152,24 +153,13 @@ func (s *session) wasReset() bool {
 	return reset && (!s.localEnded.Load() || !isPlain(s.local))
 }
 
-// past is a deadline at which a read only takes what is there.
-var past = time.Unix(1, 0)
-
 // readAll waits for bytes and returns all that are there, up to pieceBytes.
 func readAll(c net.Conn) (buf []byte, n int, err error) {
 	buf, n, err = gateway.ReadFirst(c, pieceBytes)
-	if err != nil || isPlain(c) {
-		return buf, n, err
+	if t, ok := c.(*tls.Conn); ok && err == nil {
+		n += gateway.ReadReady(t, buf[n:])
 	}
-	// TLS gives a record at a time, and into a small buffer while we waited.
-	_ = c.SetReadDeadline(past)
-	for err == nil && n < len(buf) {
-		var k int
-		k, err = c.Read(buf[n:])
-		n += k
-	}
-	_ = c.SetReadDeadline(time.Time{})
-	return buf, n, nil // an error that isn't the deadline's comes again
+	return buf, n, err
 }
 
 func isPlain(c net.Conn) bool {
