@@ -238,7 +238,7 @@ func appendStored(dst, part []byte) []byte {
 const (
 	shortSection = 256
 	longColumn   = 1024
-	perSection   = 200 // a section is at least one of so many parts of all
+	perSection   = 100 // a section is at least one of so many parts of all
 )
 
 // kindOf tells which columns have bytes of one kind.
