@@ -2,10 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
@@ -13,7 +10,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // grpcGateways are the gateways that --grpc or its variable asks for.
@@ -22,20 +18,12 @@ func (o serveOptions) grpcGateways(getenv func(string) string) ([]config.Gateway
 	if len(o.rules) > 0 {
 		rules, _ = o.givenRules() // load has checked them
 	}
+	targets, err := readGatewayFlags("grpc", o.grpcPairs(getenv), "LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317")
 	var list []config.Gateway
-	for i, target := range o.grpcTargets(getenv) {
-		listen, upstream, ok := strings.Cut(target, "=")
-		if !ok {
-			err := errors.New("--grpc: there is no = in it")
-			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317"))
-		}
-		name := "grpc"
-		if i > 0 {
-			name = fmt.Sprintf("grpc-%d", i+1)
-		}
-		list = append(list, config.GRPCGateway(name, listen, upstream, rules))
+	for _, t := range targets {
+		list = append(list, config.GRPCGateway(t.name, t.listen, t.upstream, rules))
 	}
-	return list, nil
+	return list, err
 }
 
 // grpcCodecs returns the compressors that the gateways for gRPC share. It makes them, and

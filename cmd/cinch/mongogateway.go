@@ -2,10 +2,8 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
@@ -18,23 +16,21 @@ func (o serveOptions) mongoGateways(getenv func(string) string) ([]config.Gatewa
 	if len(o.rules) > 0 {
 		rules, _ = o.givenRules() // load has checked them
 	}
+	const example = "LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017"
+	targets, err := readGatewayFlags("mongo", o.mongoPairs(getenv), example)
+	if err != nil {
+		return nil, err
+	}
 	var list []config.Gateway
-	for i, target := range o.mongoTargets(getenv) {
-		name := "mongo"
-		if i > 0 {
-			name = fmt.Sprintf("mongo-%d", len(list)+1)
+	for i, t := range targets {
+		if i > 0 { // a URI of several hosts has made several
+			t.name = fmt.Sprintf("mongo-%d", len(list)+1)
 		}
-		listen, uri, ok := strings.Cut(target, "=")
-		err := errors.New("there is no = in it")
-		if ok {
-			var gateways []config.Gateway
-			gateways, err = config.MongoGateways(name, listen, uri, rules)
-			list = append(list, gateways...)
-		}
+		gateways, err := config.MongoGateways(t.name, t.listen, t.upstream, rules)
 		if err != nil {
-			err = fmt.Errorf("--mongo: %w", err)
-			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017"))
+			return nil, withCode(exitConfig, ui.WithHint(fmt.Errorf("--mongo: %w", err), "write %s", example))
 		}
+		list = append(list, gateways...)
 	}
 	return list, nil
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -141,40 +140,6 @@ func (o serveOptions) file(getenv func(string) string) string {
 	return getenv(configVariable)
 }
 
-// targets are the LISTEN=URL pairs of the flags, else of the environment.
-func (o serveOptions) targets(getenv func(string) string) []string {
-	if len(o.redis) > 0 {
-		return o.redis
-	}
-	return strings.Fields(getenv(redisVariable))
-}
-
-func (o serveOptions) grpcTargets(getenv func(string) string) []string {
-	if len(o.grpc) > 0 {
-		return o.grpc
-	}
-	return strings.Fields(getenv(grpcVariable))
-}
-
-func (o serveOptions) mongoTargets(getenv func(string) string) []string {
-	if len(o.mongo) > 0 {
-		return o.mongo
-	}
-	return strings.Fields(getenv(mongoVariable))
-}
-
-func (o serveOptions) tarantoolTargets(getenv func(string) string) []string {
-	if len(o.tarantool) > 0 {
-		return o.tarantool
-	}
-	return strings.Fields(getenv(tarantoolVariable))
-}
-
-func (o serveOptions) hasTargets(getenv func(string) string) bool {
-	entries, exits := o.tunnelTargets(getenv)
-	return len(entries)+len(exits)+len(o.targets(getenv))+len(o.grpcTargets(getenv))+len(o.mongoTargets(getenv))+len(o.tarantoolTargets(getenv)) > 0
-}
-
 // load puts file, environment and flags together.
 func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	rules, err := o.ruleList()
@@ -188,17 +153,12 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	if o.embedded(getenv) {
 		more = append(more, o.embeddedGateway(rules))
 	}
-	for i, target := range o.targets(getenv) {
-		listen, upstream, ok := strings.Cut(target, "=")
-		if !ok {
-			err := errors.New("--redis: there is no = in it") // not shown: it may hold a password
-			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URL, as in 127.0.0.1:6380=redis://host:6379"))
-		}
-		name := "redis"
-		if i > 0 {
-			name = fmt.Sprintf("redis-%d", i+1)
-		}
-		more = append(more, config.RedisGateway(name, listen, upstream, rules))
+	redis, err := readGatewayFlags("redis", o.redisPairs(getenv), "LISTEN=URL, as in 127.0.0.1:6380=redis://host:6379")
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range redis {
+		more = append(more, config.RedisGateway(t.name, t.listen, t.upstream, rules))
 	}
 	grpc, err := o.grpcGateways(getenv)
 	if err != nil {

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -18,7 +15,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // tarantoolGateways are the gateways that --tarantool or its variable asks for.
@@ -27,20 +23,12 @@ func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Ga
 	if err != nil {
 		return nil, withCode(exitConfig, err)
 	}
+	targets, err := readGatewayFlags("tarantool", o.tarantoolPairs(getenv), "LISTEN=URL, as in 127.0.0.1:3302=tarantool://host:3301")
 	var list []config.Gateway
-	for i, target := range o.tarantoolTargets(getenv) {
-		listen, upstream, ok := strings.Cut(target, "=")
-		if !ok {
-			err := errors.New("--tarantool: there is no = in it") // not shown: it may hold a password
-			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=URL, as in 127.0.0.1:3302=tarantool://host:3301"))
-		}
-		name := "tarantool"
-		if i > 0 {
-			name = fmt.Sprintf("tarantool-%d", i+1)
-		}
-		list = append(list, config.TarantoolGateway(name, listen, upstream, rules))
+	for _, t := range targets {
+		list = append(list, config.TarantoolGateway(t.name, t.listen, t.upstream, rules))
 	}
-	return list, nil
+	return list, err
 }
 
 // tarantoolKeeper is a gateway's own access to its Tarantool server, where it reads the schema

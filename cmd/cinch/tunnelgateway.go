@@ -2,33 +2,17 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// tunnelTargets are the LISTEN=PEER pairs of the flags, else of the environment.
-func (o serveOptions) tunnelTargets(getenv func(string) string) (entries, exits []string) {
-	entries, exits = o.tunnel, o.tunnelExit
-	if len(entries) == 0 {
-		entries = strings.Fields(getenv(tunnelVariable))
-	}
-	if len(exits) == 0 {
-		exits = strings.Fields(getenv(tunnelExitVariable))
-	}
-	return entries, exits
-}
 
 // tunnelGateways are the ends of tunnels that flags or variables ask for.
 func (o serveOptions) tunnelGateways(getenv func(string) string) ([]config.Gateway, error) {
-	entries, exits := o.tunnelTargets(getenv)
+	entries, exits := o.tunnelPairs(getenv)
 	list, err := tunnelEnds(config.Tunnel, "peer.zone-b:9480", entries)
 	if err != nil {
 		return nil, err
@@ -37,21 +21,13 @@ func (o serveOptions) tunnelGateways(getenv func(string) string) ([]config.Gatew
 	return append(list, more...), err
 }
 
-func tunnelEnds(protocol, example string, targets []string) ([]config.Gateway, error) {
+func tunnelEnds(protocol, example string, pairs []string) ([]config.Gateway, error) {
+	ends, err := readGatewayFlags(protocol, pairs, "LISTEN=HOST:PORT, as in 127.0.0.1:5432="+example)
 	var list []config.Gateway
-	for i, target := range targets {
-		listen, upstream, ok := strings.Cut(target, "=")
-		if !ok {
-			err := errors.New("--" + protocol + ": there is no = in it")
-			return nil, withCode(exitConfig, ui.WithHint(err, "write LISTEN=HOST:PORT, as in 127.0.0.1:5432=%s", example))
-		}
-		name := protocol
-		if i > 0 {
-			name = fmt.Sprintf("%s-%d", protocol, i+1)
-		}
-		list = append(list, config.TunnelGateway(name, protocol, listen, upstream))
+	for _, e := range ends {
+		list = append(list, config.TunnelGateway(e.name, protocol, e.listen, e.upstream))
 	}
-	return list, nil
+	return list, err
 }
 
 // addTunnel makes r an end of a tunnel.

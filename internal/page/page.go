@@ -87,7 +87,7 @@ var style string
 
 var templates = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // our own file
-	"clean": clean,
+	"clean": Clean,
 }).Parse(source))
 
 // Write writes the page as HTML. It is made in memory first, so a page is whole or, where
@@ -101,8 +101,8 @@ func Write(w io.Writer, p *Page) error {
 	return err
 }
 
-// clean replaces what would not show, or would turn the direction of the text around it.
-func clean(s string) string {
+// Clean replaces what would not show, or would turn the direction of the text around it.
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\uFFFD' || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return '?'

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/cinch-layer/cinch/internal/page"
 )
 
 // shapes tells JSON documents apart by the keys that they have. Documents whose keys are
@@ -86,12 +87,7 @@ func nameOf(keys []string) string {
 
 // clip makes a short text fit for a table of what may be anything.
 func clip(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		if r == '\uFFFD' || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return '?'
-		}
-		return r
-	}, text)
+	text = page.Clean(text)
 	if r := []rune(text); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
