@@ -161,7 +161,7 @@ func (p *replyPump) carryAsk(e *entry) error {
 	if sealed {
 		return p.capture(o)
 	}
-	if o.done != nil && p.isErrorLike(isNoLua) {
+	if o.done != nil && p.isErrorLike(isNoGuard) {
 		return p.capture(o)
 	}
 	if err := p.copyRenamed(e); err != nil {
@@ -174,12 +174,12 @@ func (p *replyPump) carryAsk(e *entry) error {
 
 // copyRenamed copies a reply; an error speaks of the client's script by its own name.
 func (p *replyPump) copyRenamed(e *entry) error {
-	line, err := p.in.Line()
+	line, h, err := p.peek()
 	if err != nil {
 		return err
 	}
 	ran, own := e.op.renames[0], e.op.renames[1]
-	if line[0] != resp.Error || ran == "" || isRedirection(line) {
+	if h.Kind != resp.Error || ran == "" || isRedirection(line) || !bytes.HasSuffix(line, crlf) {
 		return p.copyFor(e)
 	}
 	err = p.emit(bytes.ReplaceAll(line, []byte(ran), []byte(own)))

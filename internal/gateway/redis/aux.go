@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
 )
 
 // auxConn is a session's second connection to the server, for questions that can't be
@@ -63,62 +65,134 @@ func (g *Gateway) dialAs(who *credentials, space string, readOnly bool) *goredis
 	})
 }
 
-// probeBeside finds the sealed values of keys without touching the client's connection,
-// when all that the client has sent before has been carried out. What can't be read is
-// left out: if it is sealed, EXEC will say so.
-func (s *session) probeBeside(keys [][]byte) (found sealedParts) {
-	if !s.settle() {
-		found.err = errGone
-		return found
-	}
-	c := s.beside()
-	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
-	defer cancel()
-	for _, key := range keys {
-		stored, err := s.askBeside(ctx, c, "GET", key)
-		if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			// The client may run a command on the key but not read it: the gateway looks
-			// for itself.
-			c = s.g.dialAs(&credentials{s.g.cfg.Upstream.User, s.g.cfg.Upstream.Password}, s.where(), s.reads)
-			defer c.Close()
-			stored, err = s.askBeside(ctx, c, "GET", key)
-		}
-		switch {
-		case err == nil:
-			text, _ := stored.(string)
-			found.add(s, key, nil, []byte(text))
-		case strings.HasPrefix(err.Error(), "WRONGTYPE") && s.rules().MayHoldHash(s.where(), key):
-			s.probeHash(ctx, &found, c, key)
-		case elsewhere(err.Error()): // so the command will not run either
-		case !errors.Is(err, goredis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE"):
-			s.g.cfg.Stats.Error("second_connection")
-			s.g.cfg.Log.Warn("second connection failed", "err", err)
-			return found
-		}
-	}
-	return found
+// prober looks at keys on the second connection. What the client may not ask the gateway asks for
+// itself, on a third: that a client may run a command on a key does not say that it may read it.
+type prober struct {
+	s           *session
+	ctx         context.Context
+	client, own *goredis.Client
+	found       sealedParts
 }
 
-func (s *session) probeHash(ctx context.Context, found *sealedParts, c *goredis.Client, key []byte) {
-	list, err := s.askBeside(ctx, c, "EVAL", sealedFieldsScript, 1, key, cinch.Magic, 2*maxSealedFields)
-	if err != nil { // no scripts for this user
-		length, _ := s.askBeside(ctx, c, "HLEN", key)
-		if n, _ := length.(int64); n > maxSealedFields {
-			found.fail(errHashTooLarge)
+// probeBeside finds the sealed values of keys without touching the client's connection,
+// when all that the client has sent before has been carried out.
+func (s *session) probeBeside(keys [][]byte) sealedParts {
+	if !s.settle() {
+		return sealedParts{err: errGone}
+	}
+	p := prober{s: s, client: s.beside()}
+	var cancel context.CancelFunc
+	p.ctx, cancel = context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	for _, key := range keys {
+		p.look(key)
+	}
+	if p.own != nil {
+		_ = p.own.Close()
+	}
+	return p.found
+}
+
+func (p *prober) ask(args ...any) (any, error) {
+	v, err := p.s.askBeside(p.ctx, p.client, args...)
+	if err == nil || !isNoRight(err.Error()) {
+		return v, err
+	}
+	if p.own == nil {
+		up := &p.s.g.cfg.Upstream
+		p.own = p.s.g.dialAs(&credentials{up.User, up.Password}, p.s.where(), p.s.reads)
+	}
+	return p.s.askBeside(p.ctx, p.own, args...)
+}
+
+// look adds what is sealed of a key. A value that is not is never fetched.
+func (p *prober) look(key []byte) {
+	head, err := p.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
+	switch {
+	case err == nil:
+		if text, _ := head.(string); len(text) >= len(cinch.Magic) && text[:len(cinch.Magic)] == cinch.Magic {
+			p.fetch(key, []byte(text))
+		}
+	case !isWrongType(err.Error()):
+		p.hidden(err)
+	case p.s.rules().MayHoldHash(p.s.where(), key):
+		p.fields(key)
+	}
+}
+
+// fetch adds a sealed string, of which head is the beginning, when there is budget for it.
+func (p *prober) fetch(key, head []byte) {
+	h, err := cinch.ParseHeader(head)
+	if limit := p.s.g.maxOpen(); err == nil && h.RawLen > limit {
+		err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
+	}
+	if err != nil {
+		p.found.fail(err)
+		return
+	}
+	size, err := p.ask("STRLEN", key)
+	if err != nil {
+		p.hidden(err)
+		return
+	}
+	n, _ := size.(int64)
+	if err := p.s.hold(int(n) + h.RawLen); err != nil {
+		p.found.fail(err)
+		return
+	}
+	stored, err := p.ask("GET", key)
+	text, _ := stored.(string)
+	switch {
+	case errors.Is(err, goredis.Nil): // deleted meanwhile
+	case err != nil:
+		p.hidden(err)
+	case cinch.IsSealed([]byte(text[:min(len(text), len(cinch.Magic))])):
+		sealed := []byte(text)
+		value, err := p.s.g.sealer.Open(nil, sealed)
+		if err != nil {
+			p.found.fail(err)
 			return
 		}
-		list, err = s.askBeside(ctx, c, "HGETALL", key)
+		p.found.parts = append(p.found.parts, part{bytes.Clone(key), nil, known{sealed, value}})
+	}
+}
+
+// fields adds the sealed fields of a key that is no string.
+func (p *prober) fields(key []byte) {
+	list, err := p.ask("EVAL", sealedFieldsScript, 1, key, cinch.Magic, 2*maxSealedFields)
+	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
+		length, _ := p.ask("HLEN", key)
+		if n, _ := length.(int64); n > maxSealedFields {
+			p.found.fail(errHashTooLarge)
+			return
+		}
+		list, err = p.ask("HGETALL", key)
+	}
+	if err != nil {
+		if !isWrongType(err.Error()) {
+			p.hidden(err)
+		}
+		return
 	}
 	pairs := asStrings(list)
-	switch {
-	case err != nil:
-		return
-	case len(pairs) > 2*maxSealedFields:
-		found.fail(errHashTooLarge)
+	if len(pairs) > 2*maxSealedFields {
+		p.found.fail(errHashTooLarge)
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		found.add(s, key, []byte(pairs[i]), []byte(pairs[i+1]))
+		p.found.add(p.s, key, []byte(pairs[i]), []byte(pairs[i+1]))
 	}
+}
+
+// hidden notes that a key can't be looked at.
+func (p *prober) hidden(err error) {
+	text := err.Error()
+	var answer goredis.Error
+	if !errors.As(err, &answer) {
+		p.s.g.cfg.Stats.Error("second_connection")
+		p.s.g.cfg.Log.Warn("second connection failed", "err", err)
+		text = "ERR cinch: can't look whether a key holds a sealed value: " + text
+	}
+	p.found.hidden(text, true)
 }
 
 // askBeside asks on the second connection, behind ASKING where the client has sent that.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
+	"strings"
 
 	"github.com/cinch-layer/cinch"
 )
@@ -28,22 +29,27 @@ import (
 // rest are hashes), then envelope and value of each.
 const inflateScript = `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
 for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
-for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k)
+local function hidden(v) return type(v)=='table' and v.err and string.sub(v.err,1,9)~='WRONGTYPE' end
+for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k) if hidden(v) then return v end
 if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
-else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
+else local h=redis.pcall('HGETALL',k) if hidden(h) then return h end if not h.err then for j=1,#h,2 do
 if sealed(h[j+1]) then redis.call('HSET',k,h[j],known[h[j+1]]) end end end end end
 return 1`
 
 // prologue stands in front of a client's script, on the same line so that line numbers in
 // its errors stay. It takes its own arguments off the end of ARGV: the magic, plain values
 // that begin with it, their number, and whether hashes may hold envelopes.
-const prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil return v end ` +
+var prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil return v end ` +
 	`local hashes,n,plain=pop(),tonumber(pop()),{} for i=1,n do plain[pop()]=true end local m=pop() ` +
 	`local function sealed(v) return type(v)=='string' and string.sub(v,1,#m)==m and not plain[v] end ` +
-	`for _,k in ipairs(KEYS) do local h=redis.pcall('GETRANGE',k,0,#m-1) ` +
-	`if h==m and sealed(redis.call('GET',k)) then return {` + luaMarker + `,k} end ` +
-	`if type(h)=='table' and hashes=='1' then local v=redis.pcall('HVALS',k) if not v.err then ` +
-	`for _,x in ipairs(v) do if sealed(x) then return {` + luaMarker + `,k} end end end end end end `
+	lookOneLine +
+	`for _,k in ipairs(KEYS) do local s,hidden,other=look(k) if hidden then return hidden end ` +
+	`if s and sealed(redis.call('GET',k)) then return {` + luaMarker + `,k} end ` +
+	`if other and hashes=='1' then local v=redis.pcall('HVALS',k) if not v.err then ` +
+	`for _,x in ipairs(v) do if sealed(x) then return {` + luaMarker + `,k} end end ` +
+	`elseif string.sub(v.err,1,9)~='WRONGTYPE' then return v end end end end `
+
+var lookOneLine = strings.ReplaceAll(lookLua, "\n", " ")
 
 // runBeside runs a request that would be a unit beside the client's transaction or WATCH.
 func (s *session) runBeside(r *request, keys [][]byte) error {
@@ -52,15 +58,18 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 		return s.refuse("ERR cinch: inside MULTI or WATCH this command could meet a sealed value; load its script through this gateway, or exclude its keys")
 	}
 	found := s.probeBeside(keys)
-	if found.err != nil {
+	switch {
+	case found.err != nil:
 		return s.refuseBroken(found.err)
+	case found.unseen != "" && !known: // its own script would look
+		return s.refuse(found.unseen)
 	}
 	if len(found.parts)+len(s.tx.known) > 0 {
 		if s.lua.denied {
 			return s.refuse("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
 		}
-		if err := s.sendHidden(s.inflateArgs(keys, found.parts)); err != nil {
-			return err
+		if refusal, err := s.putBack(s.inflateArgs(keys, found.parts)); err != nil || refusal != "" {
+			return s.refuseUnless(err, refusal)
 		}
 		s.inflating(keys)
 	}
@@ -74,6 +83,26 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 		return err
 	}
 	return s.sendHidden(s.escapeArgs(r, keys, found.parts))
+}
+
+// putBack has values put back before the client's command. Outside a transaction it waits: where the
+// server refuses that, the command must not run.
+func (s *session) putBack(args [][]byte) (refusal string, err error) {
+	if s.tx.open {
+		return "", s.sendHidden(args)
+	}
+	o, err := s.askBytes(args...)
+	if err == nil && o.answer.isError() {
+		refusal = o.answer.text
+	}
+	return refusal, err
+}
+
+func (s *session) refuseUnless(err error, text string) error {
+	if err != nil {
+		return err
+	}
+	return s.refuse(text)
 }
 
 func (s *session) mayBeSealed(keys [][]byte) bool {

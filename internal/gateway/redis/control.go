@@ -21,6 +21,7 @@ func (s *session) auth(r *request) error {
 		who = &credentials{string(r.args[1]), string(r.args[2])}
 	}
 	s.forgetRights()
+	s.tx.login = s.tx.open
 	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
 		if !a.isError() {
 			s.who.Store(who)
@@ -41,7 +42,7 @@ func (s *session) hello(r *request) error {
 		s.forgetRights()
 	}
 	if s.tx.open {
-		s.tx.changes = true
+		s.tx.changes, s.tx.login = true, s.tx.login || who != nil
 	}
 	return s.forwardAndWait(r, &op{after: func(a answer) {
 		switch a.head {
@@ -165,6 +166,7 @@ func (s *session) reset(r *request) error {
 
 func (s *session) subscribe(r *request) error {
 	s.subscribing = !s.tx.open
+	s.tx.changes = s.tx.open
 	return s.forward(r, entry{kind: kindSubscribe, op: &op{acks: len(r.args) - 1}})
 }
 

@@ -22,13 +22,17 @@ const (
 
 	// peekScript runs a read on a plain value. KEYS[1]; ARGV: the magic, the last byte of
 	// an envelope that is wanted, the command.
-	peekScript = `local m,k=ARGV[1],KEYS[1]
-if redis.pcall('GETRANGE',k,0,#m-1)==m then return {` + luaMarker + `,redis.call('GETRANGE',k,0,ARGV[2])} end
+	peekScript = `local m,k=ARGV[1],KEYS[1] local h=redis.pcall('GETRANGE',k,0,#m-1)
+if h==m then return {` + luaMarker + `,redis.call('GETRANGE',k,0,ARGV[2])} end
+if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then h=redis.pcall('GET',k)
+if type(h)=='table' then return h end
+if h and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]=='-1' and -1 or ARGV[2]+1)} end end
 return redis.pcall(unpack(ARGV,3))`
 
 	// peekFieldScript is peekScript for a hash field: ARGV[4] is the key, ARGV[5] the field.
 	peekFieldScript = `local m,h=ARGV[1],redis.pcall('HGET',KEYS[1],ARGV[5])
 if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]+1)} end
+if type(h)=='table' then return h end
 return redis.pcall(unpack(ARGV,3))`
 
 	// guardScript puts known values back and runs the command in the same step.
@@ -36,7 +40,7 @@ return redis.pcall(unpack(ARGV,3))`
 	// command. Afterwards a plain value that begins with the magic is wrapped, as
 	// docs/FORMAT.md asks (codec raw, CRC-32).
 	guardScript = guardHead + `
-for _,k in ipairs(KEYS) do if redis.pcall('GETRANGE',k,0,#m-1)==m then
+for _,k in ipairs(KEYS) do if look(k) then
 local v=redis.call('GET',k) ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end
 return r`
 
@@ -46,10 +50,18 @@ return r`
 for k,v in pairs(was) do redis.call('SET',k,v,'KEEPTTL') end
 return r`
 
-	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{` + luaMarker + `},{},{}
+	// lookLua defines look, which says whether a key's string begins with m. Users may lack the
+	// right to one of the commands that tell, or to both: what they may not see may be sealed, so
+	// the second result is an error then. The third says that the key is no string.
+	lookLua = `local function look(k) local v=redis.pcall('GETRANGE',k,0,#m-1)
+if type(v)=='table' and string.sub(v.err,1,9)~='WRONGTYPE' then v=redis.pcall('GET',k) end
+if type(v)~='table' then return v and string.sub(v,1,#m)==m end
+if string.sub(v.err,1,9)~='WRONGTYPE' then return false,v end return false,nil,true end `
+
+	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{` + luaMarker + `},{},{} ` + lookLua + `
 for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
-for _,k in ipairs(KEYS) do
-if redis.pcall('GETRANGE',k,0,#m-1)==m then local v=redis.call('GET',k)
+for _,k in ipairs(KEYS) do local sealed,hidden=look(k) if hidden then return hidden end
+if sealed then local v=redis.call('GET',k)
 if known[v] then found[k]=known[v] was[k]=v else unknown[#unknown+1]=v end end end
 if #unknown>1 then return unknown end
 for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
@@ -58,7 +70,7 @@ local r=redis.pcall(unpack(ARGV,3+2*n))`
 	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
 	// the key and the field behind the command's name.
 	guardFieldScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
-local v=redis.pcall('HGET',k,f)
+local v=redis.pcall('HGET',k,f) if type(v)=='table' then return v end
 if type(v)=='string' and string.sub(v,1,#m)==m then local known
 for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
 if not known then return {` + luaMarker + `,v} end redis.call('HSET',k,f,known) end
@@ -180,22 +192,24 @@ func (s *session) handleInflated(r *request) error {
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, s.guardFor(r), keys)
-	case !r.cmd.writes && s.version.Load() == 3:
+	case !r.cmd.writes && s.version.Load() == 3 && !s.watched:
 		return s.runUnit(r, keys) // a map that passes through Lua loses its order
 	}
 	return s.guard(r, s.guardFor(r), keys)
 }
 
 // guardFor is the script for a command. Where the client speaks RESP3, replies that are
-// maps there must come to the script as such.
+// maps there must come to the script as such. While the client watches keys what a read puts back
+// stays so: to seal it again would abort the client's transaction, each time that it tries.
 func (s *session) guardFor(r *request) string {
-	switch {
-	case r.cmd.writes:
-		return guardScript
-	case s.version.Load() == 3:
-		return "redis.setresp(3) " + guardReadScript
+	script := guardReadScript
+	if r.cmd.writes || s.watched {
+		script = guardScript
 	}
-	return guardReadScript
+	if !r.cmd.writes && s.version.Load() == 3 {
+		return "redis.setresp(3) " + script
+	}
+	return script
 }
 
 // maxGuardTries bounds the race against writers that seal the key again and again.
@@ -214,8 +228,8 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 			s.g.cfg.Stats.Guarded(r.cmd.name, guardOutcome(k))
 			return nil
 		}
-		if o.answer.isError() { // may not run scripts
-			s.lua.denied = true
+		if o.answer.isError() {
+			s.lua.denied = s.lua.denied || isNoLua(o.answer.text)
 			return s.runUnit(r, keys)
 		}
 		next, err := s.openAll(o.answer.handedOut())
@@ -276,13 +290,51 @@ func (s *session) openAll(sealed [][]byte) ([]known, error) {
 		if slices.ContainsFunc(k, func(o known) bool { return bytes.Equal(o.sealed, env) }) {
 			continue
 		}
-		value, err := s.g.sealer.Open(nil, env)
+		kv, err := s.openHeld(env)
 		if err != nil {
 			return nil, err
 		}
-		k = append(k, known{env, value})
+		k = append(k, kv)
 	}
 	return k, nil
+}
+
+// openHeld opens an envelope, which it holds with its value until the request has been handled.
+func (s *session) openHeld(env []byte) (known, error) {
+	h, err := cinch.ParseHeader(env)
+	if err == nil && h.RawLen <= s.g.maxOpen() {
+		err = s.hold(len(env) + h.RawLen)
+	}
+	if err != nil {
+		return known{}, err
+	}
+	value, err := s.g.sealer.Open(nil, env)
+	return known{env, value}, err
+}
+
+// hold takes n bytes of the budget until the request at hand has been handled; small ones when they
+// have come to some.
+func (s *session) hold(n int) error {
+	if s.owes += int64(n); s.owes <= freeBytes {
+		return nil
+	}
+	n64 := s.owes
+	s.owes = 0
+	if !s.acquire(n64, reservePatience*s.g.cfg.Stall) {
+		s.g.cfg.Stats.Error("budget")
+		return fmt.Errorf("%w: the memory budget is used up", cinch.ErrTooLarge)
+	}
+	s.holds = append(s.holds, n64)
+	return nil
+}
+
+// handled gives back what was held for a request.
+func (s *session) handled(err error) error {
+	for _, n := range s.holds {
+		s.g.cfg.Requests.Release(n)
+	}
+	s.holds, s.owes = s.holds[:0], 0
+	return err
 }
 
 // refuseBroken answers for a sealed value that does not open.
@@ -329,6 +381,16 @@ func (s *session) handleFloat(r *request) error {
 // isNoLua matches the server's refusal of EVAL, of Redis 7.0 and later.
 func isNoLua(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "'eval'")
+}
+
+// isNoRight matches the refusal of a command that the user may not run, in a script or elsewhere.
+func isNoRight(text string) bool {
+	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "user executing the script can't ")
+}
+
+// isNoGuard matches what a guard answers that may not run, or may not look at its keys.
+func isNoGuard(text string) bool {
+	return isNoLua(text) || strings.Contains(text, "user executing the script can't run ")
 }
 
 // isNoFloat matches "ERR value is not a valid float" and "ERR hash value is not a float".

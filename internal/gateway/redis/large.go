@@ -380,18 +380,24 @@ const (
 )
 
 func (l *largeRequest) tryReserve(n int64, patience time.Duration) bool {
-	if !l.s.g.cfg.Requests.TryAcquire(n) {
-		if l.s.up.flush() != nil {
-			return false
-		}
-		ctx, cancel := context.WithTimeout(l.s.ctx, patience)
-		defer cancel()
-		if l.s.g.cfg.Requests.Acquire(ctx, n) != nil {
-			return false
-		}
+	if !l.s.acquire(n, patience) {
+		return false
 	}
 	l.held += n
 	return true
+}
+
+// acquire takes n bytes of the request budget.
+func (s *session) acquire(n int64, patience time.Duration) bool {
+	if s.g.cfg.Requests.TryAcquire(n) {
+		return true
+	}
+	if s.up.flush() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	return s.g.cfg.Requests.Acquire(ctx, n) == nil
 }
 
 func (l *largeRequest) release() {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -86,4 +88,57 @@ func heapBytes() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// Values that are put back for a command take budget, and one that is not sealed is not fetched to see
+// that.
+func TestPutBackTakesBudget(t *testing.T) {
+	sock := startServer(t)
+	const n = 3 << 20
+	front, g := startGateway(t, sock, func(c *Config) {
+		c.Requests, c.Replies, c.Stall = gateway.NewBudget(2<<20), gateway.NewBudget(64<<20), 10*time.Millisecond
+	})
+	value := strings.Repeat(long, n/len(long)+1)[:n]
+	sealed := g.sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
+	direct, c := clientOf(t, sock), clientOf(t, front)
+	for _, words := range []string{
+		"APPEND k x", "SETRANGE k 0 x", "INCRBYFLOAT k 1", "LCS k k LEN", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "EVAL return(redis.call('HSTRLEN',KEYS[1],'f')) 1 h", "SORT l BY k*",
+	} {
+		direct.Del(ctx, "h", "l")
+		direct.Set(ctx, "k", sealed, 0)
+		direct.HSet(ctx, "h", "f", sealed)
+		direct.RPush(ctx, "l", "", "1")
+		g.cfg.Requests.TryAcquire(1 << 20) // another client's: a value that is alone has all of it
+		for _, inside := range []string{"", "WATCH x", "MULTI"} {
+			conn := c.Conn()
+			got := run(conn, inside, words)
+			want := "error: ERR cinch: sealed value does not open: " + cinch.ErrTooLarge.Error() + ": the memory budget is used up"
+			if inside == "MULTI" && strings.HasPrefix(words, "SORT") {
+				want = "error: ERR cinch: SORT with BY"
+			}
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("%s %s: %.100q", inside, words, got)
+			}
+			do(conn, "RESET")
+			_ = conn.Close()
+		}
+		g.cfg.Requests.Release(1 << 20)
+	}
+	if used := g.cfg.Requests.Use(); used.InUse != 0 {
+		t.Errorf("%d bytes of the budget are still taken", used.InUse)
+	}
+	direct.Set(ctx, "p", bytes.Repeat([]byte("p"), 32<<20), 0)
+	before := totalBytes()
+	conn := c.Conn()
+	defer conn.Close()
+	expect(t, conn, "STRLEN p", "33554432", "MULTI", "OK", "STRLEN p", "QUEUED", "SETBIT p 0 0", "QUEUED", "EVAL return(1) 1 p", "QUEUED", "EXEC", "[33554432 0 1]")
+	if more := totalBytes() - before; more > 16<<20 {
+		t.Errorf("%d bytes to look at a value that is not sealed", more)
+	}
+}
+
+func totalBytes() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

@@ -413,11 +413,8 @@ func (p *replyPump) emitError(text string) error {
 
 // carryHook carries a reply and reports its first line.
 func (p *replyPump) carryHook(e *entry) error {
-	line, err := p.in.Line()
+	line, _, err := p.peek()
 	if err != nil {
-		return err
-	}
-	if _, err := resp.ParseHead(line); err != nil {
 		return err
 	}
 	a := answer{head: line[0], text: string(line[1 : len(line)-2])}

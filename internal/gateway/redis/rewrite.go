@@ -19,7 +19,7 @@ func (s *session) handleValues(r *request) error {
 		return s.forward(r, e)
 	}
 	if r.cmd.name == "set" && !knownSetOptions(r.args[3:]) {
-		return s.handleUnknown(r) // a comparison with the stored value, perhaps
+		return s.handled(s.handleUnknown(r)) // a comparison with the stored value, perhaps
 	}
 	first, ok := spec.locate(r.args)
 	if !ok {

@@ -17,21 +17,20 @@ import (
 // session is one client and its upstream connection. The request pump owns the fields
 // of its section, the reply pump those of its own; what both use is atomic or locked.
 type session struct {
-	g            *Gateway
-	conn         net.Conn // the client's
-	upstream     net.Conn
-	dialed       time.Time // when that was
-	queue        queue
-	dead         chan struct{}   // closed when the reply pump has ended
-	ctx          context.Context // ends with the session
-	cancel       context.CancelFunc
-	draining     atomic.Bool
-	ended        atomic.Bool  // the client has ended its side, or wants that
-	multiRefused atomic.Bool  // there is no transaction after all
-	unstuck      atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
-	version      atomic.Int32 // RESP 2 or 3
-	channels     atomic.Int64 // subscriptions
-	closing      sync.Once
+	g        *Gateway
+	conn     net.Conn // the client's
+	upstream net.Conn
+	dialed   time.Time // when that was
+	queue    queue
+	dead     chan struct{}   // closed when the reply pump has ended
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	draining atomic.Bool
+	ended    atomic.Bool  // the client has ended its side, or wants that
+	unstuck  atomic.Bool  // unstick interrupted a write to the client, or will interrupt the next one
+	version  atomic.Int32 // RESP 2 or 3
+	channels atomic.Int64 // subscriptions
+	closing  sync.Once
 
 	// request pump
 	in          *resp.Reader
@@ -44,8 +43,10 @@ type session struct {
 	args        [][]byte
 	req         request // the one at hand, when it came from the buffer
 	recent      [8]recent
-	scratch     []byte // of sealed arguments, between requests nil
-	ahead       *ahead // of the large request at hand: its value, compressed while it arrived
+	scratch     []byte  // of sealed arguments, between requests nil
+	ahead       *ahead  // of the large request at hand: its value, compressed while it arrived
+	holds       []int64 // of the request budget, for values that the request at hand puts back
+	owes        int64   // held for it without budget yet
 	tx          transaction
 	watched     bool
 	monitors    bool                   // MONITOR is on
@@ -305,7 +306,7 @@ func (s *session) lookup(name []byte) *command {
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
 	r.cmd = s.lookup(r.args[0])
-	if s.tx.open && s.multiRefused.Swap(false) {
+	if s.tx.open && s.tx.refused.Load() {
 		s.endTransaction()
 	}
 	if !r.cmd.accepts(len(r.args)) || s.subscribed() && r.cmd.strategy != controls {
@@ -322,17 +323,17 @@ func (s *session) handle(r *request) error {
 	case computed:
 		return s.handleComputed(r)
 	case inflated:
-		return s.handleInflated(r)
+		return s.handled(s.handleInflated(r))
 	case floats:
-		return s.handleFloat(r)
+		return s.handled(s.handleFloat(r))
 	case scripts:
-		return s.handleScript(r)
+		return s.handled(s.handleScript(r))
 	case sorts:
-		return s.handleSort(r)
+		return s.handled(s.handleSort(r))
 	case controls:
 		return r.cmd.control(s, r)
 	}
-	return s.handleUnknown(r)
+	return s.handled(s.handleUnknown(r))
 }
 
 // subscribed reports a RESP2 client with subscriptions: the server takes nothing from

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/cinch-layer/cinch"
 )
@@ -18,6 +19,7 @@ import (
 // are known.
 const sortScript = `local m,by,store,gets,n=ARGV[1],ARGV[2],ARGV[3],ARGV[4],tonumber(ARGV[5]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
 for i=1,n do known[ARGV[4+2*i]]=ARGV[5+2*i] end
+` + lookLua + `
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
 if known[v] then return known[v] end unknown[#unknown+1]=v end end
 if by~='' then local t=redis.call('TYPE',KEYS[1]).ok local e={}
@@ -27,7 +29,9 @@ local star=string.find(by,'*',1,true) local pre,post=string.sub(by,1,star-1),str
 local arrow=string.find(post,'->',1,true)
 if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
 for _,x in ipairs(e) do local k=pre..x..post
-local v if field then v=redis.pcall('HGET',k,field) elseif redis.pcall('GETRANGE',k,0,#m-1)==m then v=redis.call('GET',k) end
+local v,hidden if field then v=redis.pcall('HGET',k,field) if type(v)=='table' then hidden=v end
+else v,hidden=look(k) if v then v=redis.call('GET',k) end end
+if hidden and string.find(hidden.err,"user executing the script can't",1,true) then return hidden end
 local w=check(v) if w then weights[#weights+1]={k,w,v} plain[w]=true end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
@@ -39,6 +43,10 @@ if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
 redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
 return #r`
+
+// sortWatched is sortScript for a client that watches keys: weights that are put back stay so, or it
+// would abort the client's transaction each time that it tries.
+var sortWatched = strings.Replace(sortScript, " put(3)", "", 1)
 
 // sorting is what matters of a SORT request.
 type sorting struct {
@@ -138,6 +146,10 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 		store, cmd = nil, r.args
 	}
 	var k []known
+	script := sortScript
+	if s.watched {
+		script = sortWatched
+	}
 	for range maxSortRounds {
 		e := o.entry()
 		e.kind = kindAsk
@@ -150,11 +162,11 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 				e.op.plainBytes = append(e.op.plainBytes, kv.value)
 			}
 		}
-		if err := s.ask(e, o.scriptArgs(s.sortKeys(r.args[1], o.store), store, k, cmd)); err != nil || e.op.given {
+		if err := s.ask(e, o.scriptArgs(script, s.sortKeys(r.args[1], o.store), store, k, cmd)); err != nil || e.op.given {
 			return err
 		}
 		if e.op.answer.isError() {
-			s.lua.denied = true
+			s.lua.denied = s.lua.denied || isNoLua(e.op.answer.text)
 			return s.sortPlainly(r, o)
 		}
 		more, err := s.openAll(e.op.answer.handedOut())
@@ -177,7 +189,7 @@ func (s *session) sortKeys(key, store []byte) [][]byte {
 	return [][]byte{key, store}
 }
 
-func (o *sorting) scriptArgs(keys [][]byte, store []byte, k []known, cmd [][]byte) [][]byte {
+func (o *sorting) scriptArgs(script string, keys [][]byte, store []byte, k []known, cmd [][]byte) [][]byte {
 	gets := make([]byte, len(o.gets))
 	for i, fetches := range o.gets {
 		if gets[i] = '0'; fetches {
@@ -187,7 +199,7 @@ func (o *sorting) scriptArgs(keys [][]byte, store []byte, k []known, cmd [][]byt
 	if store != nil {
 		store = append([]byte("k"), store...)
 	}
-	call := append([][]byte{[]byte("EVAL"), []byte(sortScript), itoa(len(keys))}, keys...)
+	call := append([][]byte{[]byte("EVAL"), []byte(script), itoa(len(keys))}, keys...)
 	call = append(call, []byte(cinch.Magic), o.by, store, gets, itoa(len(k)))
 	for _, kv := range k {
 		call = append(call, kv.sealed, kv.value)

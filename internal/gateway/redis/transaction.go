@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -9,6 +10,7 @@ import (
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
 	open    bool
+	refused *atomic.Bool    // set by the answer to this MULTI: there is no transaction after all
 	budget  *gateway.Budget // takes bytes
 	known   []known         // values sealed for SETs that are queued: a later command in the same transaction may need them back
 	bytes   int
@@ -16,6 +18,7 @@ type transaction struct {
 	entries int     // bytes of what is queued for EXEC
 	space   *string // selected in the transaction
 	changes bool    // EXEC changes what the next request depends on
+	login   bool    // as whom the client is logged in, too
 	asking  bool    // ASKING came before it, and holds for all of it
 }
 
@@ -57,24 +60,29 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 }
 
 func (s *session) multi(r *request) error {
-	if s.tx.open {
+	if s.tx.open && !s.settle() { // whether there is one
+		return errGone
+	}
+	if s.tx.open && !s.tx.refused.Load() {
 		return s.forward(r, entry{})
 	}
-	s.multiRefused.Store(false)
-	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
-		s.multiRefused.Store(a.isError())
-	}}})
-	s.tx.open, s.tx.asking = true, s.asks.on
+	s.endTransaction()
+	refused := new(atomic.Bool)
+	err := s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) { refused.Store(a.isError()) }}})
+	s.tx.open, s.tx.refused, s.tx.asking = true, refused, s.asks.on
 	return err
 }
 
 // exec: whatever the server answers, the transaction is over, unless there was none.
 func (s *session) exec(r *request) error {
-	changes := s.tx.changes
+	changes, login := s.tx.changes || s.tx.login, s.tx.login
 	s.endTransaction()
 	err := s.forward(r, entry{kind: kindExec})
 	if changes && err == nil && !s.settle() {
 		err = errGone
+	}
+	if login {
+		s.forgetRights()
 	}
 	return err
 }
@@ -90,7 +98,7 @@ func (s *session) discard(r *request) error {
 
 // endTransaction ends MULTI, and with it WATCH.
 func (s *session) endTransaction() {
-	if s.tx.open {
+	if s.tx.open && !s.tx.refused.Load() {
 		s.watched = false
 	}
 	for _, n := range s.tx.held {

@@ -95,11 +95,8 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return s.forward(r, s.echoing(r, nil))
 		}
-		if sealed.err != nil {
-			if _, err := s.askPlainly("UNWATCH"); err != nil {
-				return err
-			}
-			return s.refuseBroken(sealed.err)
+		if sealed.err != nil || sealed.unseen != "" {
+			return s.unitUnseen(r, keys, &sealed)
 		}
 		done, err := s.execUnit(r, keys, sealed.parts)
 		if err != nil || done {
@@ -107,6 +104,21 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 		}
 	}
 	return s.refuse("ERR cinch: other clients kept changing the keys; try again")
+}
+
+// unitUnseen goes on where a value does not open, or can't be looked at: it may be sealed.
+func (s *session) unitUnseen(r *request, keys [][]byte, found *sealedParts) error {
+	if _, err := s.askPlainly("UNWATCH"); err != nil {
+		return err
+	}
+	switch {
+	case found.err != nil:
+		return s.refuseBroken(found.err)
+	case isNoRight(found.unseen): // the second connection has other rights
+		s.units = unitRights{asked: true, denied: true}
+		return s.runBeside(r, keys)
+	}
+	return s.refuse(found.unseen)
 }
 
 // beginUnit sends MULTI. The first time it waits for the answer; ok is false when the user
@@ -133,8 +145,9 @@ type part struct {
 type (
 	watchOutcome struct{ refusal string } // the server's error to WATCH
 	sealedParts  struct {
-		parts []part
-		err   error
+		parts  []part
+		err    error
+		unseen string // why a key could not be looked at, as the server says it
 	}
 )
 
@@ -198,23 +211,49 @@ func (s *session) readSealed(found *sealedParts, key []byte, probe *answer) erro
 	switch {
 	case cinch.IsSealed(probe.body):
 		o, err := s.askBytes([]byte("GET"), key)
-		if err == nil {
-			found.add(s, key, nil, o.answer.body)
-			s.letGo(o)
+		if err != nil {
+			return err
 		}
-		return err
-	case strings.HasPrefix(probe.text, "WRONGTYPE") && s.rules().MayHoldHash(s.where(), key):
-		o, err := s.askBytes(s.sealedFields(key)...)
-		if err == nil {
-			if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
-				found.fail(errHashTooLarge)
-			}
-			found.addHash(s, key, o.answer.list)
-			s.letGo(o)
+		found.hidden(o.answer.text, o.answer.isError())
+		found.add(s, key, nil, o.answer.body)
+		s.letGo(o)
+	case isWrongType(probe.text):
+		if s.rules().MayHoldHash(s.where(), key) {
+			return s.readFields(found, key)
 		}
-		return err
+	default:
+		found.hidden(probe.text, probe.isError())
 	}
 	return nil
+}
+
+// readFields adds the sealed fields of a key that is no string.
+func (s *session) readFields(found *sealedParts, key []byte) error {
+	o, err := s.askBytes(s.sealedFields(key)...)
+	if err == nil && isNoLua(o.answer.text) {
+		s.lua.denied = true
+		o, err = s.askBytes(s.sealedFields(key)...)
+	}
+	if err != nil {
+		return err
+	}
+	if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
+		found.fail(errHashTooLarge)
+	}
+	found.hidden(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // a list, say
+	found.addHash(s, key, o.answer.list)
+	s.letGo(o)
+	return nil
+}
+
+// isWrongType matches the server's complaint about the kind of a key, of a script's command too.
+func isWrongType(text string) bool { return strings.Contains(text, "WRONGTYPE ") }
+
+// hidden notes that a key can't be looked at, if so it is.
+func (f *sealedParts) hidden(text string, is bool) {
+	if is && f.unseen == "" {
+		f.unseen = text
+	}
 }
 
 // maxSealedFields is how many sealed fields of a hash are put back for one command.
@@ -250,12 +289,12 @@ func (f *sealedParts) add(s *session, key, field, stored []byte) {
 	if !cinch.IsSealed(stored) || f.err != nil {
 		return
 	}
-	k, err := s.openAll([][]byte{stored})
+	kv, err := s.openHeld(stored)
 	if err != nil {
 		f.err = err
 		return
 	}
-	f.parts = append(f.parts, part{bytes.Clone(key), field, k[0]})
+	f.parts = append(f.parts, part{bytes.Clone(key), field, kv})
 }
 
 func (f *sealedParts) fail(err error) {

@@ -1,0 +1,79 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Users who may not run what the gateway looks at values with never compute on what is stored in
+// place of a value, and never damage it: they get the right answer, or an error.
+func TestUsersWhoMayNotLook(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	path, _ := startGateway(t, sock)
+	plain := clientOf(t, path)
+	const length = "return(redis.call('STRLEN',KEYS[1]))"
+	const fieldLength = "return(redis.call('HSTRLEN',KEYS[1],'f'))"
+	if err := direct.FunctionLoad(ctx, "#!lua name=lib\nredis.register_function('size',function(k)return(redis.call('STRLEN',k[1]))end)"+
+		"redis.register_function('fieldsize',function(k)return(redis.call('HSTRLEN',k[1],'f'))end)").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, rights := range []string{
+		"-getrange", "-get", "-getrange -get", "-hget", "-hgetall", "-hget -hgetall -hvals", "-set", "-hset", "-watch", "-multi -getrange",
+		"-multi -getrange -get", "-multi -hgetall", "-multi -set", "-watch -hset", "-eval -evalsha -hgetall", "-@read +strlen +hstrlen +bitcount", "-@scripting -getrange", "-@scripting -multi",
+	} {
+		expect(t, direct, "ACL SETUSER app reset on >pw ~* &* +@all "+rights, "OK")
+		for _, test := range []struct{ command, want string }{
+			{"STRLEN k", "1050"},
+			{"HSTRLEN h f", "1050"},
+			{"GETBIT k 1", "1"},
+			{"APPEND k !", "1051"},
+			{"SETRANGE k 0 h", "1050"},
+			{"SETBIT k 1 1", "1"},
+			{"BITOP NOT other k", "1050"},
+			{"LCS k k LEN", "1050"},
+			{"SORT l BY k* ALPHA", "[]"},
+			{"SORT l GET k* STORE l2", "0"},
+			{"EVAL " + length + " 1 k", "1050"},
+			{"EVAL " + fieldLength + " 1 h", "1050"},
+			{"EVAL_RO " + length + " 1 k", "1050"},
+			{"FCALL size 1 k", "1050"},
+			{"FCALL fieldsize 1 h", "1050"},
+		} {
+			for _, inside := range []string{"", "WATCH x", "MULTI"} {
+				do(plain, "DEL h")
+				expect(t, plain, "SET k {long}", "OK", "HSET h f {long}", "1")
+				if !isSealed(t, direct, "k") {
+					t.Fatal("k is not sealed")
+				}
+				conn := clientOf(t, path, as("app", "pw")).Conn()
+				got := run(conn, inside, test.command)
+				_ = conn.Close()
+				refused := strings.HasPrefix(got, "ERR") || strings.HasPrefix(got, "error: ")
+				if got != test.want && (rights == "-getrange" && !strings.Contains(got, " MULTI") || !refused) {
+					t.Errorf("%s, %s %s: %.100q, want %q", rights, inside, test.command, got, test.want)
+				}
+				if k := do(plain, "GETRANGE k 0 3"); k != "hell" {
+					t.Errorf("%s, %s %s: k is %.40q now", rights, inside, test.command, k)
+				}
+			}
+		}
+	}
+}
+
+// run runs a command behind WATCH or inside MULTI and returns its answer.
+func run(conn *goredis.Conn, inside, command string) string {
+	if inside == "" {
+		return do(conn, command)
+	}
+	if got := do(conn, inside); got != "OK" {
+		return "error: " + got
+	}
+	got := do(conn, command)
+	if inside == "MULTI" && got == "QUEUED" {
+		got = strings.TrimSuffix(strings.TrimPrefix(do(conn, "EXEC"), "["), "]")
+	}
+	return got
+}
