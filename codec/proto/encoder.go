@@ -40,13 +40,14 @@ func (o *Options) setDefaults() {
 }
 
 // Encoder compresses one message after another. It is not safe for concurrent use. It keeps
-// nothing of a message but room.
+// nothing of a message but room, and whether it was right not to try all.
 type Encoder struct {
 	transform
 	options  Options
 	columns  []byte
 	whole    []byte
 	sections []int
+	trust    trust
 }
 
 // NewEncoder returns an encoder. Its memory is some hundred KiB and about as much as the columns
@@ -71,63 +72,36 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 		return e.appendPlain(dst, src)
 	}
 	defer e.shrink(len(src))
-	ok := e.run(src)
-	if !ok {
+	out, ok := e.appendColumns(dst, src)
+	switch {
+	case !ok:
 		return e.appendPlain(dst, src)
+	case e.options.Stored || e.isShorter(src, len(out)-len(dst)):
+		return out
+	}
+	return append(out[:len(dst)], e.whole...)
+}
+
+// appendColumns reports false if columns are out of the question.
+func (e *Encoder) appendColumns(dst, src []byte) ([]byte, bool) {
+	if !e.run(src) {
+		return dst, false
 	}
 	sections := e.assemble()
 	if len(e.columns) > len(src) {
-		return e.appendPlain(dst, src)
+		return dst, false
 	}
-	start := len(dst)
 	h := header{form: formColumns, codec: e.options.Setting.Codec, raw: len(src), sum: crc32.Checksum(src, castagnoli), columns: len(e.columns)}
 	dst = h.append(dst)
 	if e.options.Stored {
-		return appendStored(dst, e.columns)
+		return appendStored(dst, e.columns), true
 	}
 	from := 0
 	for _, to := range sections {
 		dst = e.appendSection(dst, e.columns[from:to])
 		from = to
 	}
-	if e.surelyShorter() {
-		return dst
-	}
-	if e.whole = e.appendPlain(e.whole[:0], src); len(e.whole) <= len(dst)-start {
-		return append(dst[:start], e.whole...)
-	}
-	return dst
-}
-
-// What columns lose against the general codec alone, in bytes: frames, the length of a column, and of so many bytes of
-// text one.
-const (
-	lostOnce   = 60
-	lostColumn = 2
-	lostOfText = 32
-)
-
-// surelyShorter tells whether columns are shorter than what the general codec makes of the message, without
-// trying. What is new within a message makes it spell the tags and lengths around it, and what is named is often not where
-// it goes on: that is two bytes and half a one. Without much that is new it may find anything at once, numbers always.
-func (e *Encoder) surelyShorter() bool {
-	won := 2*e.new + min(e.named, 2*e.new)/2
-	lost := lostOnce + len(e.defs)
-	for i := range e.nodes {
-		text := e.nodes[i].wire == wireBytes
-		for col, c := range e.cols[i] {
-			switch {
-			case len(c) == 0:
-			case col < colKinds:
-				lost += lostColumn
-			case text:
-				lost += lostColumn + len(c)/lostOfText
-			default:
-				lost += lostColumn + len(c)
-			}
-		}
-	}
-	return won > lost
+	return dst, true
 }
 
 func (e *Encoder) shrink(n int) {

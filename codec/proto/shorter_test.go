@@ -44,16 +44,119 @@ func TestSurelyShorter(t *testing.T) {
 		message = bytesField(message, 1, m)
 	}
 	e := NewEncoder(Options{})
-	e.Append(nil, message)
+	n := len(e.Append(nil, message))
 	stopped := 0
 	for i := range e.nodes {
 		if e.nodes[i].off {
 			stopped++
 		}
 	}
-	if !e.surelyShorter() || stopped < 2 {
+	if !e.modelIsSure() || !e.partIsLonger(message, n) || stopped < 2 {
 		t.Errorf("%d named, %d new, %d nodes stopped", e.named, e.new, stopped)
 	}
+	for i := range 3 * tryEvery {
+		e.whole = e.whole[:0]
+		e.Append(nil, message)
+		if tried := len(e.whole) > len(message)/4; tried != ((i+1)%tryEvery == 0) {
+			t.Fatalf("message %d was tried: %v", i+1, tried)
+		}
+	}
+}
+
+// What the general codec makes much less of than columns are, though what the model counts speaks for columns: what is new is
+// nearly what was there before, or was there before in a node that has stopped. A part of the message shows it, and
+// after the first one that no part shows all are tried.
+func TestNotSurelyShorter(t *testing.T) {
+	for name, generate := range nearlyAlike {
+		e := NewEncoder(Options{})
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 3 {
+			message := generate(rng)
+			got, plain := len(e.Append(nil, message)), len(e.appendPlain(nil, message))
+			if got > plain+plain/100+4 {
+				t.Errorf("%s: %d bytes become %d, with zstd alone %d", name, len(message), got, plain)
+			}
+		}
+		message := generate(rng)
+		columns, _ := e.appendColumns(nil, message)
+		misled := name == "nodes that have stopped" || name == "a byte of each value" // of what comes again too little is in a part
+		if !e.modelIsSure() || e.partIsLonger(message, len(columns)) != misled {
+			t.Errorf("%s: sure by the model %v, by a part %v", name, e.modelIsSure(), e.partIsLonger(message, len(columns)))
+		}
+	}
+}
+
+var nearlyAlike = map[string]func(rng *rand.Rand) []byte{
+	"counter": func(*rand.Rand) (b []byte) {
+		for i := range 5000 {
+			b = bytesField(b, 1, bytesField(nil, 1, fmt.Sprintf("%04d", i)))
+		}
+		return b
+	},
+	"two counters": func(*rand.Rand) (b []byte) {
+		for i := range 1000 {
+			m := bytesField(nil, 1, fmt.Sprintf("id-%06d", i))
+			b = bytesField(b, 1, bytesField(m, 2, fmt.Sprintf("id-%06d", 7*i)))
+		}
+		return b
+	},
+	"a byte of each value": func(rng *rand.Rand) (b []byte) {
+		words := make([]string, 80)
+		for i := range words {
+			words[i] = word(rng, 30)
+		}
+		for range 1000 {
+			var m []byte
+			k := 4 * rng.IntN(20)
+			for i, w := range words[k : k+4] {
+				other := []byte(w)
+				other[rng.IntN(30)] = 'a' + byte(rng.IntN(26))
+				m = bytesField(m, 1+i, other)
+			}
+			b = bytesField(b, 1, m)
+		}
+		return b
+	},
+	"nodes that have stopped": func(rng *rand.Rand) (b []byte) {
+		record := func() (m []byte) {
+			for i := range 8 {
+				m = bytesField(m, 1+i, word(rng, 1+rng.IntN(24)))
+			}
+			return m
+		}
+		for range 200 {
+			b = bytesField(b, 1, record())
+		}
+		again := make([][]byte, 50)
+		for i := range again {
+			again[i] = record()
+		}
+		for range 5000 {
+			b = bytesField(b, 1, again[rng.IntN(len(again))])
+		}
+		return b
+	},
+	"more values than are kept": func(rng *rand.Rand) (b []byte) {
+		for i := range 33_000 {
+			b = bytesField(b, 1, bytesField(bytesField(nil, 1, fmt.Sprintf("%05x", i)), 2, fmt.Sprintf("%05x", i*7919%1000003)))
+		}
+		again := make([][]byte, 100)
+		for i := range again {
+			again[i] = bytesField(bytesField(nil, 1, word(rng, 8)), 2, word(rng, 8))
+		}
+		for range 40_000 {
+			b = bytesField(b, 1, again[rng.IntN(len(again))])
+		}
+		return b
+	},
+}
+
+func word(rng *rand.Rand, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
+	}
+	return string(b)
 }
 
 // templates repeats some messages in random order, with a number that counts in each.
