@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
@@ -64,4 +66,40 @@ func status(t *testing.T, name string) (kib int) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return kib
+}
+
+// TestLargeContextsAreFreed: the collector, which sees nothing of the library's memory, is not what
+// the large ones wait for.
+func TestLargeContextsAreFreed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	framer, ok := newCoder(t).(codec.ZstdFramer)
+	if !ok {
+		t.Fatal("makes no frames")
+	}
+	value := bytes.Repeat(codectest.JSON(700, 1), 24<<20/700)
+	dst := make([]byte, 0, codec.MaxEncodedLen(codec.Zstd, len(value)))
+	const level = 9
+	each := framer.FrameBytes(len(value), level)
+	if each <= 9<<20 {
+		t.Fatalf("%d bytes are not large", each)
+	}
+	seal := func() {
+		w, err := framer.NewFrameWriter(value, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := w.Append(dst, len(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seal()
+	before := status(t, "VmRSS")
+	const n = 8
+	for range n {
+		seal()
+	}
+	if now := status(t, "VmRSS"); now > before+n*each/2>>10 {
+		t.Errorf("memory went from %d to %d KiB", before, now)
+	}
 }
