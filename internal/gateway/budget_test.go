@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // acquireLater starts an Acquire and returns when it is in the queue.
@@ -15,7 +17,7 @@ func acquireLater(t *testing.T, b *Budget, ctx context.Context, n int64) <-chan 
 	before := b.Waiting()
 	result := make(chan error, 1)
 	go func() { result <- b.Acquire(ctx, n) }()
-	eventually(t, "a waiter", func() bool { return b.Waiting() == before+1 })
+	testenv.Eventually(t, "a waiter", func() bool { return b.Waiting() == before+1 })
 	return result
 }
 

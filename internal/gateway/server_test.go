@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // patience bounds waits for what must happen; nothing is asserted about it.
@@ -192,16 +194,6 @@ func (c *testClient) echo(line string) {
 	c.expect(line)
 }
 
-// eventually polls for what another goroutine is about to do.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func shutdownContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -214,7 +206,7 @@ func TestShutdownLetsTheBusyFinishAndEndsTheIdle(t *testing.T) {
 	idle.echo("hello")
 	busy.echo("hello")
 	busy.send("hold")
-	eventually(t, "a busy session", func() bool { return h.countHolding() == 1 })
+	testenv.Eventually(t, "a busy session", func() bool { return h.countHolding() == 1 })
 
 	result := make(chan error, 1)
 	go func() { result <- h.Shutdown(shutdownContext(t)) }()
@@ -265,7 +257,7 @@ func TestShutdownOutOfPatienceClosesEverything(t *testing.T) {
 	h := startServer(t, &Server{})
 	busy := h.dial(t)
 	busy.send("hold")
-	eventually(t, "a busy session", func() bool { return h.countHolding() == 1 })
+	testenv.Eventually(t, "a busy session", func() bool { return h.countHolding() == 1 })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) {
@@ -341,7 +333,7 @@ func TestMaxConns(t *testing.T) {
 		t.Errorf("connections %+v, want %+v", got, want)
 	}
 	first.Close()
-	eventually(t, "a free place", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
+	testenv.Eventually(t, "a free place", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
 	h.dial(t).echo("c")
 }
 
@@ -419,7 +411,7 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 		errs[i] = syscall.EMFILE
 	}
 	h := startServerOn(t, &Server{}, &failingListener{l, errs})
-	eventually(t, "a failure", func() bool { return h.Stats.Snapshot().Errors["accept"] > 0 })
+	testenv.Eventually(t, "a failure", func() bool { return h.Stats.Snapshot().Errors["accept"] > 0 })
 	if err := h.Shutdown(shutdownContext(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -447,11 +439,11 @@ func TestNilSessionIsHeard(t *testing.T) {
 		}
 	}
 	_ = c.Close()
-	eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
+	testenv.Eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
 }
 
 func TestNilSessionClosesTheConnection(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(net.Conn) Session { return nil }})
 	h.dial(t).expectEnd()
-	eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
+	testenv.Eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
 }

@@ -93,7 +93,7 @@ func TestTLSClientCertificates(t *testing.T) {
 	if _, err := dialTLS(t, h.addr, stranger.clientConfig(t)); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("an untrusted server: %v", err)
 	}
-	eventually(t, "handshake errors", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 3 })
+	testenv.Eventually(t, "handshake errors", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 3 })
 }
 
 func TestTLSOldVersionsAreRefused(t *testing.T) {
@@ -127,7 +127,7 @@ func TestTLSReload(t *testing.T) {
 	open := newTestClient(t, mustDialTLS(t, h.addr, ca.clientConfig(t)))
 	open.echo("before")
 	_, second := ca.issue(t, "server")
-	eventually(t, "the new certificate", func() bool { return serial() == second })
+	testenv.Eventually(t, "the new certificate", func() bool { return serial() == second })
 	open.echo("after")
 }
 
@@ -197,14 +197,14 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	h := startServer(t, &Server{TLS: ca.serverConfig(t), HandshakeTimeout: time.Millisecond})
 	silent := h.dial(t)
 	silent.expectEnd()
-	eventually(t, "an error", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 1 })
+	testenv.Eventually(t, "an error", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 1 })
 }
 
 func TestShutdownDuringHandshake(t *testing.T) {
 	ca := newTestCA(t)
 	h := startServer(t, &Server{TLS: ca.serverConfig(t), HandshakeTimeout: time.Hour})
 	silent := h.dial(t)
-	eventually(t, "a connection", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
+	testenv.Eventually(t, "a connection", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
 	if err := h.Shutdown(shutdownContext(t)); err != nil {
 		t.Fatal(err)
 	}

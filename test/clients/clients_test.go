@@ -143,7 +143,7 @@ func runNode(library string) func(*testing.T, string, int, string) string {
 
 func runJava(t *testing.T, addr string, resp int, path string) string {
 	t.Helper()
-	return runProgram(t, addr, resp, path, testenv.Program(t, "java"), "-cp", javaClasses(t), "Scenario")
+	return runProgram(t, addr, resp, path, testenv.Program(t, "java"), "-cp", testenv.JavaClasses(t, "java/pom.xml", "java/Scenario.java", "java/Replies.java", "java/Values.java"), "Scenario")
 }
 
 // runProgram runs a client program with HOST PORT RESP SCENARIO and returns what it prints.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,10 @@ type clusterState struct {
 	owners              map[int]int // of slots that were moved
 
 	moves, failovers, kills int
+}
+
+func newClusterState(t *testing.T, nodes []*testenv.RedisServer) *clusterState {
+	return &clusterState{t: t, nodes: nodes, owners: map[int]int{}, primaries: slices.Clone(nodes[:3]), replicas: slices.Clone(nodes[3:])}
 }
 
 // moveSlot moves the slot of a key to the next primary.

@@ -81,7 +81,13 @@ func namesOnlyGateways(t *testing.T, c *goredis.Client, gateway *testenv.Gateway
 	t.Helper()
 	expect(t, c, "SENTINEL get-master-addr-by-name mymaster", "["+strings.ReplaceAll(gateway.Addr, ":", " ")+"]",
 		"SENTINEL sentinels mymaster", "[]", "SENTINEL master nobody", "error: ERR No such master with that name", "PING", "PONG")
-	for _, command := range []string{"SENTINEL masters", "SENTINEL master mymaster", "SENTINEL replicas mymaster", "SENTINEL slaves mymaster"} {
+	namesNone(t, c, servers, "SENTINEL masters", "SENTINEL master mymaster", "SENTINEL replicas mymaster", "SENTINEL slaves mymaster")
+}
+
+// namesNone checks that answers have no server's port.
+func namesNone(t *testing.T, c *goredis.Client, servers []*testenv.RedisServer, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
 		answer := do(t, c, command)
 		for _, s := range servers {
 			if strings.Contains(answer, strconv.Itoa(s.Port)) {

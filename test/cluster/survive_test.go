@@ -45,11 +45,7 @@ func TestClientsSurvive(t *testing.T) {
 		startProgram(t, gateway, "lettuce", javaWorkload(t)),
 		startProgram(t, gateway, "jedis", javaWorkload(t)),
 	}
-	c := &clusterState{
-		t: t, nodes: nodes, owners: map[int]int{},
-		primaries: []*testenv.RedisServer{nodes[0], nodes[1], nodes[2]},
-		replicas:  []*testenv.RedisServer{nodes[3], nodes[4], nodes[5]},
-	}
+	c := newClusterState(t, nodes)
 	tell := func(order, answer string) {
 		for _, p := range programs {
 			p.tell(t, order, answer)
@@ -78,11 +74,7 @@ func TestClientsSurvive(t *testing.T) {
 
 func javaWorkload(t *testing.T) []string {
 	const dir = "../clients/java/"
-	libraries := testenv.JavaLibraries(t, dir+"pom.xml")
-	classes := testenv.Cached(t, "java-workload", []string{dir + "Workload.java", dir + "pom.xml"}, func(to string) {
-		testenv.Run(t, "", testenv.Program(t, "javac"), "-nowarn", "-encoding", "UTF-8", "-cp", libraries, "-d", to, dir+"Workload.java")
-	})
-	return []string{testenv.Program(t, "java"), "-Xmx128m", "-cp", classes + string(os.PathListSeparator) + libraries, "Workload"}
+	return []string{testenv.Program(t, "java"), "-Xmx128m", "-cp", testenv.JavaClasses(t, dir+"pom.xml", dir+"Workload.java"), "Workload"}
 }
 
 // program is a client that runs; see test/clients/python/workload.py for how it is told what to do.

@@ -37,11 +37,7 @@ func TestWorkload(t *testing.T) {
 	defer cancel()
 	var turn sync.RWMutex // of the workers; who has it alone has them paused
 	work := startWorkers(ctx, t, client, &turn, false)
-	c := &clusterState{
-		t: t, nodes: nodes, owners: map[int]int{},
-		primaries: []*testenv.RedisServer{nodes[0], nodes[1], nodes[2]},
-		replicas:  []*testenv.RedisServer{nodes[3], nodes[4], nodes[5]},
-	}
+	c := newClusterState(t, nodes)
 	busy, enough := context.WithTimeout(ctx, *workFor)
 	c.disturb(busy, turn.Lock, turn.Unlock)
 	enough()

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var long = flag.Bool("long", false, "run what takes minutes too")
@@ -148,16 +149,6 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Errorf("not within %v: %s", patience, what)
-}
-
 func TestUpstreamDiesInAStream(t *testing.T) {
 	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
 		stream, err := openEcho(within(t), conn)
@@ -172,7 +163,7 @@ func TestUpstreamDiesInAStream(t *testing.T) {
 			t.Errorf("the stream ended with %v, want Unavailable", err)
 		}
 		e.restart(t)
-		eventually(t, "calls work again", func() bool { return echoOnce(within(t), conn, "again") == nil })
+		testenv.Eventually(t, "calls work again", func() bool { return echoOnce(within(t), conn, "again") == nil })
 	})
 }
 
@@ -183,7 +174,7 @@ func TestUpstreamComesLate(t *testing.T) {
 			t.Errorf("a call to nobody ended with %v, want Unavailable", err)
 		}
 		e.restart(t)
-		eventually(t, "calls work", func() bool { return echoOnce(within(t), conn, "late") == nil })
+		testenv.Eventually(t, "calls work", func() bool { return echoOnce(within(t), conn, "late") == nil })
 	})
 }
 
@@ -235,7 +226,7 @@ func TestClientIsCutOff(t *testing.T) {
 			c := <-conns
 			_ = c.SetLinger(0)
 			_ = c.Close()
-			eventually(t, "the server's stream ends", func() bool { return e.open.Load() == 0 })
+			testenv.Eventually(t, "the server's stream ends", func() bool { return e.open.Load() == 0 })
 			if e.ended.Load() != 1 {
 				t.Error("the server took it for an orderly end")
 			}
@@ -271,7 +262,7 @@ func TestDrain(t *testing.T) {
 	if err := gateway.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "new connections are refused", func() bool {
+	testenv.Eventually(t, "new connections are refused", func() bool {
 		c, err := net.DialTimeout("tcp", gateway.Addr, time.Second)
 		if err == nil {
 			_ = c.Close()

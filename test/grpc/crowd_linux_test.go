@@ -51,7 +51,7 @@ func TestManyStreams(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		eventually(t, "the server's streams end", func() bool { return e.open.Load() == 0 })
+		testenv.Eventually(t, "the server's streams end", func() bool { return e.open.Load() == 0 })
 	})
 }
 
@@ -99,7 +99,7 @@ func TestSlowReaders(t *testing.T) {
 			}
 			readSome(t, reader, f.message)
 			cancel()
-			eventually(t, "the server's streams end", func() bool { return f.open.Load() == 0 })
+			testenv.Eventually(t, "the server's streams end", func() bool { return f.open.Load() == 0 })
 		})
 	}
 }

@@ -119,7 +119,7 @@ func TestJavaInterop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs grpc-java")
 	}
-	java, classes := testenv.Program(t, "java"), javaClasses(t)
+	java, classes := testenv.Program(t, "java"), testenv.JavaClasses(t, "java/pom.xml", "java/Cases.java")
 	javaServer := testenv.Server(t, java, "-cp", classes, javaServerClassName, "--port=PORT", "--use_tls=false")
 	checking := serve(t, newCheckingServer())
 	for _, r := range routes {
@@ -140,15 +140,6 @@ func runJavaCases(t *testing.T, java, classes, addr, names string) {
 			t.Errorf("%s did not pass", name)
 		}
 	}
-}
-
-func javaClasses(t *testing.T) string {
-	t.Helper()
-	libraries := testenv.JavaLibraries(t, "java/pom.xml")
-	classes := testenv.Cached(t, "java-grpc-classes", []string{"java/Cases.java", "java/pom.xml"}, func(dir string) {
-		testenv.Run(t, "", testenv.Program(t, "javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", dir, "java/Cases.java")
-	})
-	return classes + string(os.PathListSeparator) + libraries
 }
 
 // newCheckingServer answers INVALID_ARGUMENT when a request that should be compressed is

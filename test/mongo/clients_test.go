@@ -26,18 +26,8 @@ var languages = []language{
 		return testenv.Program(t, "node"), []string{"node/scenario.cjs"}, []string{"NODE_PATH=" + testenv.NodeModules(t, "node/package.json")}
 	}},
 	{"java", "zstd,snappy", func(t *testing.T) (string, []string, []string) {
-		return testenv.Program(t, "java"), []string{"-cp", javaClasses(t), "MongoScenario"}, nil
+		return testenv.Program(t, "java"), []string{"-cp", testenv.JavaClasses(t, "java/pom.xml", "java/MongoScenario.java"), "MongoScenario"}, nil
 	}},
-}
-
-func javaClasses(t *testing.T) string {
-	t.Helper()
-	const pom, source = "java/pom.xml", "java/MongoScenario.java"
-	libraries := testenv.JavaLibraries(t, pom)
-	classes := testenv.Cached(t, "java-mongo-classes", []string{pom, source}, func(dir string) {
-		testenv.Run(t, "", testenv.Program(t, "javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", dir, source)
-	})
-	return classes + string(os.PathListSeparator) + libraries
 }
 
 // TestScenario runs it with drivers that compress nothing and with the published

@@ -114,6 +114,17 @@ func JavaLibraries(t testing.TB, pom string) string {
 	return filepath.Join(dir, "*")
 }
 
+// JavaClasses compiles sources and returns a class path with them and with what a pom.xml asks for.
+func JavaClasses(t testing.TB, pom string, sources ...string) string {
+	t.Helper()
+	libraries := JavaLibraries(t, pom)
+	classes := Cached(t, "java-classes", append(sources, pom), func(dir string) {
+		args := []string{"-nowarn", "-encoding", "UTF-8", "-cp", libraries, "-d", dir}
+		Run(t, "", Program(t, "javac"), append(args, sources...)...)
+	})
+	return classes + string(os.PathListSeparator) + libraries
+}
+
 func abs(t testing.TB, path string) string {
 	t.Helper()
 	out, err := filepath.Abs(path)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Eventually waits until ok, for up to 20 seconds; then it ends the test.
+// Eventually waits until ok, for up to 20 seconds; then it ends the test. It looks often at first.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 1000 {
+	for i := range 1020 {
 		if ok() {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(time.Duration(min(i+1, 20)) * time.Millisecond)
 	}
 	t.Fatalf("never: %s", what)
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // slowConn shows how its writes come, and takes them only when told to.
@@ -97,7 +99,7 @@ func TestGatheredFails(t *testing.T) {
 	c, _ := gather(near)
 	defer c.Close()
 	_ = far.Close()
-	waitFor(t, "an error", func() bool {
+	testenv.Eventually(t, "an error", func() bool {
 		_, err := c.Write([]byte("x"))
 		return err != nil
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // rawClient sends bodies that no gRPC library would.
@@ -276,18 +277,7 @@ func TestSlowReadersAreBounded(t *testing.T) {
 	}
 	mustEcho(t, connect(t, g.addr), payload(100_000))
 	cancel()
-	waitFor(t, "the budget", func() bool { return g.config.Replies.InUse() == 0 })
-}
-
-func waitFor(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for range 500 {
-		if done() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%s: not after five seconds", what)
+	testenv.Eventually(t, "the budget", func() bool { return g.config.Replies.InUse() == 0 })
 }
 
 // Sessions, attempts and readers end with their calls, however those end.
@@ -296,7 +286,7 @@ func TestNothingLeaks(t *testing.T) {
 	g := startGateway(t, "grpc://"+server, nil)
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
 	mustEcho(t, connect(t, g.addr), payload(100_000))
-	waitFor(t, "idle", func() bool { return true })
+	testenv.Eventually(t, "idle", func() bool { return true })
 	before := runtime.NumGoroutine()
 	c := connect(t, g.addr)
 	for i := range 50 {
@@ -311,8 +301,8 @@ func TestNothingLeaks(t *testing.T) {
 		_, _ = unary(within(t), c, "Fail", in)
 	}
 	_ = c.Close()
-	waitFor(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
-	waitFor(t, "budgets", func() bool {
+	testenv.Eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
+	testenv.Eventually(t, "budgets", func() bool {
 		return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 && g.replays.InUse() == 0
 	})
 	if t.Failed() {
@@ -391,6 +381,6 @@ func TestNoMemory(t *testing.T) {
 			mustEcho(t, c, payload(1<<20))
 			mustEcho(t, c, payload(1000))
 		}
-		waitFor(t, "budgets", func() bool { return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 })
+		testenv.Eventually(t, "budgets", func() bool { return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 })
 	}
 }

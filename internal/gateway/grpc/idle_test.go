@@ -2,12 +2,12 @@ package grpc
 
 import (
 	"context"
-	"runtime"
 	"testing"
 
 	"google.golang.org/grpc"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // idleStreamBytes is what a stream that has exchanged a message and waits may hold: heap and
@@ -32,7 +32,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 	}
 	direct := int64(0)
 	for _, name := range []string{"direct", "plain", "sealing"} {
-		before := inUse()
+		before := testenv.InUse()
 		for range streams {
 			s := stream(ctx, t, connect[name], "Both")
 			in, out := payload(20_000), []byte(nil)
@@ -43,7 +43,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		each := (inUse() - before) / streams
+		each := (testenv.InUse() - before) / streams
 		t.Logf("%s: %d bytes a stream", name, each)
 		if name == "direct" {
 			direct = each
@@ -62,13 +62,4 @@ func connectAndWarm(t *testing.T, addr string) *grpc.ClientConn {
 	c := connect(t, addr)
 	mustEcho(t, c, payload(20_000))
 	return c
-}
-
-// inUse is what heap and stacks take when everything that is not needed has gone.
-func inUse() int64 {
-	runtime.GC()
-	runtime.GC() // pools are emptied in two steps
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // tags is a carrier that says hello and no more, and counts. Package tunnel's is in test/grpc.
@@ -226,11 +227,11 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
+	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
 	near.pool.presumes.learnLink()
 	near.pool.replace(h)
 	near.pool.release(h)
-	waitFor(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
+	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	if n := l.accepted.Load(); n != 1 {
 		t.Errorf("%d links", n)
@@ -248,7 +249,7 @@ func TestUsedUpConnectionsEnd(t *testing.T) {
 	near.pool.release(h)
 	h.conn.SetDoNotReuse()
 	mustEcho(t, connect(t, near.addr), protobuf(50))
-	waitFor(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
+	testenv.Eventually(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
 	<-h.batch.done
 }
 
@@ -282,7 +283,7 @@ func TestLinkEndsWithClient(t *testing.T) {
 		t.Fatal("no connection")
 	}
 	_ = c.Close()
-	waitFor(t, "the connections end", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
+	testenv.Eventually(t, "the connections end", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 }
 
 // switched is a balancer before a server that may be away: it takes connections all the same, and closes them.
@@ -359,7 +360,7 @@ func TestLinksComeBack(t *testing.T) {
 		}
 	}
 	between.set(false)
-	waitFor(t, "calls go through again", func() bool {
+	testenv.Eventually(t, "calls go through again", func() bool {
 		_, err := unary(within(t), c, "Unary", protobuf(100))
 		return err == nil
 	})

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A call that ends while its message waits for the same one of another call is no failure of compression.
@@ -29,7 +30,7 @@ func TestCancelledWhileACopyIsMade(t *testing.T) {
 	if _, err := unary(ctx, connect(t, near.addr), "Unary", message); status.Code(err) != codes.DeadlineExceeded {
 		t.Error(err)
 	}
-	waitFor(t, "the call's end", func() bool { return near.stats.Snapshot().Connections.Open == 1 && near.callsAtWork() == 0 })
+	testenv.Eventually(t, "the call's end", func() bool { return near.stats.Snapshot().Connections.Open == 1 && near.callsAtWork() == 0 })
 	e.err = io.ErrClosedPipe
 	close(e.done)
 	if n := near.stats.Snapshot().Errors["compress"]; n != 0 {

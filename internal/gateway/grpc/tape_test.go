@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // What an abandoned attempt is stuck in reading reaches its successor, also when that has
@@ -28,7 +29,7 @@ func TestTapeLosesNothing(t *testing.T) {
 			_, err := first.Read(make([]byte, 100))
 			stuck <- err
 		}()
-		waitFor(t, "the read", func() bool {
+		testenv.Eventually(t, "the read", func() bool {
 			tape.mu.Lock()
 			defer tape.mu.Unlock()
 			return tape.wanted

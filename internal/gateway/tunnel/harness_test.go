@@ -125,11 +125,5 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	for range 3000 {
-		if done() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("it did not happen")
+	testenv.Eventually(t, "it happens", done)
 }

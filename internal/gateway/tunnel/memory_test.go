@@ -2,19 +2,11 @@ package tunnel
 
 import (
 	"net"
-	"runtime"
 	"testing"
 	"time"
-)
 
-// inUse is what the process keeps, heap and stacks.
-func inUse() int64 {
-	runtime.GC()
-	runtime.GC() // pools let go at the second
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
-}
+	"github.com/cinch-layer/cinch/test/testenv"
+)
 
 // A thousand connections that have carried something and now carry nothing: their histories
 // are bounded while they last, and gone when they were idle for a while. What is left is the
@@ -27,7 +19,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	})
 	message := newSpeech(1).next(20_000)
 	exchange(t, dial(t, entry.addr), message)
-	before := inUse()
+	before := testenv.InUse()
 	all := make([]net.Conn, connections)
 	for i := range all {
 		c := dial(t, entry.addr)
@@ -44,7 +36,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 			t.Error("no history was forgotten")
 		}
 	}
-	each := (inUse() - before) / connections
+	each := (testenv.InUse() - before) / connections
 	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
 	if !raceEnabled && each > most { // the detector keeps memory of its own
 		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)
