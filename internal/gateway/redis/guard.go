@@ -25,14 +25,14 @@ const (
 	peekScript = `local m,k=ARGV[1],KEYS[1] local h=redis.pcall('GETRANGE',k,0,#m-1)
 if h==m then return {` + luaMarker + `,redis.call('GETRANGE',k,0,ARGV[2])} end
 if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then h=redis.pcall('GET',k)
-if type(h)=='table' then return h end
-if h and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]=='-1' and -1 or ARGV[2]+1)} end end
+if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then return h end
+if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]=='-1' and -1 or ARGV[2]+1)} end end
 return redis.pcall(unpack(ARGV,3))`
 
 	// peekFieldScript is peekScript for a hash field: ARGV[4] is the key, ARGV[5] the field.
 	peekFieldScript = `local m,h=ARGV[1],redis.pcall('HGET',KEYS[1],ARGV[5])
 if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]+1)} end
-if type(h)=='table' then return h end
+if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then return h end
 return redis.pcall(unpack(ARGV,3))`
 
 	// guardScript puts known values back and runs the command in the same step.
@@ -70,7 +70,7 @@ local r=redis.pcall(unpack(ARGV,3+2*n))`
 	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
 	// the key and the field behind the command's name.
 	guardFieldScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
-local v=redis.pcall('HGET',k,f) if type(v)=='table' then return v end
+local v=redis.pcall('HGET',k,f) if type(v)=='table' and string.sub(v.err,1,9)~='WRONGTYPE' then return v end
 if type(v)=='string' and string.sub(v,1,#m)==m then local known
 for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
 if not known then return {` + luaMarker + `,v} end redis.call('HSET',k,f,known) end

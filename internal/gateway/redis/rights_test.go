@@ -63,6 +63,19 @@ func TestUsersWhoMayNotLook(t *testing.T) {
 	}
 }
 
+// Where a key holds another type, commands complain of what they look at first.
+func TestErrorsOfOtherTypes(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	path, _ := startGateway(t, sock)
+	expect(t, direct, "ACL SETUSER app on >pw ~* &* +@all -getrange", "OK", "SET s text", "OK", "HSET h f text", "1")
+	for _, c := range []*goredis.Client{clientOf(t, path), clientOf(t, path, as("app", "pw"))} {
+		for _, words := range []string{"HINCRBYFLOAT s f x", "HINCRBYFLOAT s f 1", "HSTRLEN s f", "INCRBYFLOAT h x", "SUBSTR h a b", "GETBIT h x", "BITPOS h 7", "SETRANGE h -1 x"} {
+			expect(t, c, words, do(direct, words))
+		}
+	}
+}
+
 // run runs a command behind WATCH or inside MULTI and returns its answer.
 func run(conn *goredis.Conn, inside, command string) string {
 	if inside == "" {
