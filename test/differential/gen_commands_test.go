@@ -29,8 +29,10 @@ func (g *generator) command() {
 		g.keyspace()
 	case p < 97:
 		g.collections()
-	case p < 99:
+	case p < 98:
 		g.rest()
+	case p < 99:
+		g.seldom()
 	default:
 		g.odd()
 	}
