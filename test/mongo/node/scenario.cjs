@@ -1,5 +1,6 @@
 // Runs the shared scenario against the URI that is given. Prints ok when every answer is right.
 const assert = require('node:assert/strict');
+globalThis.crypto ??= require('node:crypto').webcrypto; // Debian 12's Node.js 18 has no global one, and the driver needs it
 const { MongoClient, GridFSBucket } = require('mongodb');
 
 async function main() {
