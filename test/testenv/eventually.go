@@ -8,7 +8,7 @@ import (
 // Eventually waits until ok, for up to 20 seconds; then it ends the test. It looks often at first.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for i := range 1020 {
+	for i := range 3010 { // a minute
 		if ok() {
 			return
 		}
