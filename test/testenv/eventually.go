@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Eventually waits until ok, for up to 20 seconds; then it ends the test. It looks often at first.
+// Eventually waits until ok, for up to a minute; then it ends the test. It looks often at first.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for i := range 3010 { // a minute
+	for i := range 3010 {
 		if ok() {
 			return
 		}
