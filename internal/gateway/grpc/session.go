@@ -51,15 +51,20 @@ func newSession(g *Gateway, conn net.Conn) gateway.Session {
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
+	window := max(c.Window, leastWindow)
 	s.server = &http2.Server{
 		MaxConcurrentStreams:         uint32(c.MaxStreams),
 		MaxReadFrameSize:             frameBytes,
-		MaxUploadBufferPerStream:     int32(c.Window),
-		MaxUploadBufferPerConnection: connWindow(c.Window, c.MaxStreams),
+		MaxUploadBufferPerStream:     int32(window),
+		MaxUploadBufferPerConnection: connWindow(window, c.MaxStreams),
 	}
 	_ = http2.ConfigureServer(s.base, s.server) // fails on TLS settings, and there are none
 	return s
 }
+
+// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. x/net's server resets
+// streams that make use of that while its window is smaller.
+const leastWindow = 65_535
 
 // connWindow is the window of a connection: as much as all its streams may use, so that a
 // stream that nobody reads never stops the others.

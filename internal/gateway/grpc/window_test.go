@@ -1,0 +1,69 @@
+package grpc
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A client that has not heard yet of a small window sends as much as HTTP/2 lets it at first, 65,535 bytes, as a gateway
+// in front of this one does on a new connection. None of that may be held against it.
+func TestWindowThatIsNotKnownYet(t *testing.T) {
+	g := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) { c.Window = 16 << 10 })
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	var out bytes.Buffer // written at once, before anything is read
+	out.WriteString(http2.ClientPreface)
+	fr := http2.NewFramer(&out, c)
+	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	_ = fr.WriteWindowUpdate(0, 1<<20)
+	var head bytes.Buffer
+	e := hpack.NewEncoder(&head)
+	for _, h := range [][2]string{
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", "/test.Echo/Unary"},
+		{":authority", "test"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+	} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
+	message := frame(false, payload(65_535-5))
+	for rest := message; len(rest) > 0; rest = rest[min(len(rest), frameBytes):] {
+		piece := rest[:min(len(rest), frameBytes)]
+		_ = fr.WriteData(1, len(piece) == len(rest), piece)
+	}
+	if _, err := c.Write(out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	var answer []byte
+	for {
+		f, err := fr.ReadFrame()
+		switch f := f.(type) {
+		case *http2.RSTStreamFrame:
+			t.Fatalf("the stream was reset: %v", f.ErrCode)
+		case *http2.DataFrame:
+			answer = append(answer, f.Data()...)
+		}
+		if err == io.EOF || err == nil && f.Header().Flags.Has(http2.FlagDataEndStream) && f.Header().StreamID == 1 {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(answer, message) {
+		t.Errorf("%d bytes of %d came back", len(answer), len(message))
+	}
+}
