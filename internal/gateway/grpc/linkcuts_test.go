@@ -1,0 +1,335 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var (
+	cutsRounds = flag.Int("linkcuts.rounds", 1, "how often TestLinksThatAreCut runs, each time with other gateways and another seed")
+	cutsTime   = flag.Duration("linkcuts.time", 1500*time.Millisecond, "how long connections are cut in each round")
+	cutsSeed   = flag.Uint64("linkcuts.seed", 0, "of the first round; 0: any")
+	cutsPiece  = flag.Int("linkcuts.piece", 15, "log2 of the longest piece that the relay passes at a time")
+	cutsWindow = flag.Int("linkcuts.window", 0, "of flow control, in bytes; 0: one of several")
+)
+
+// A call is forgotten that waits while nothing moves for cutSilence, however slow the machine is; or for cutDeadline
+// while others go on.
+const (
+	cutSilence  = time.Minute
+	cutDeadline = 5 * time.Minute
+)
+
+// Calls through two gateways whose connections are cut, half-closed and stalled end as they should: with the right
+// bytes or UNAVAILABLE. Once nothing is cut any more they all end, and succeed again.
+func TestLinksThatAreCut(t *testing.T) {
+	seed := *cutsSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	for i := range uint64(*cutsRounds) {
+		t.Run("", func(t *testing.T) { cutRound(t, seed+i) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func cutRound(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	window := *cutsWindow
+	if window == 0 {
+		window = []int{16 << 10, 20_000, 64 << 10, DefaultWindow}[r.IntN(4)]
+	}
+	budget := []int64{1 << 20, 64 << 20}[r.IntN(2)]
+	mode := []LinkMode{LinkPerClient, LinkPerClient, LinkShared}[r.IntN(3)]
+	farLinks := &countedLinks{Links: realLinks(t, "far")}
+	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
+	far := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {
+		c.Links, c.Peers, c.Window = farLinks, true, window
+		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
+	})
+	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
+	rough := newRough(t, far.addr, *cutsPiece, seed)
+	near := startGateway(t, "grpc://"+rough.addr, func(c *Config) {
+		c.Links, c.Link, c.Window = realLinks(t, "near"), mode, window
+		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
+	})
+	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000}, zstd))
+
+	var workers sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &cutCalls{t: t, ctx: ctx, cancel: cancel, rough: rough, calm: make(chan struct{})}
+	var c *grpc.ClientConn
+	for i := range uint64(8) {
+		if i%2 == 0 {
+			c = connect(t, near.addr)
+		}
+		conn := c
+		workers.Go(func() { w.work(conn, rand.New(rand.NewPCG(seed, 100+i))) })
+	}
+	for end := time.Now().Add(*cutsTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		near.pool.presumes.madeLink() // hellos are cut as well, and links would not be asked for again for a while
+	}
+	rough.rest()
+	close(w.calm)
+	watched := make(chan struct{})
+	go func() { defer close(watched); w.watch() }()
+	workers.Wait()
+	cancel()
+	<-watched
+	testenv.Eventually(t, "a link is made", func() bool {
+		near.pool.presumes.madeLink()
+		mustEcho(t, c, payload(100))
+		return farLinks.accepted.Load() > 0
+	})
+	t.Logf("seed %d, window %d, mode %d, budget %d: %d calls ended well, %d UNAVAILABLE, %d cancelled; %d connections, %d links, %d cut, %d bytes; the longest call took %v, and nothing moved for %v at most",
+		seed, window, mode, budget, w.well.Load(), w.unavailable.Load(), w.cancelled.Load(),
+		rough.conns.Load(), farLinks.accepted.Load(), rough.cuts.Load(), rough.moved.Load(), time.Duration(w.longest.Load()), w.quiet)
+}
+
+// countedLinks counts those that are made.
+type countedLinks struct {
+	Links
+	accepted atomic.Int64
+}
+
+func (l *countedLinks) Accept(c net.Conn, ahead []byte) (net.Conn, error) {
+	carried, err := l.Links.Accept(c, ahead)
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return carried, err
+}
+
+func realLinks(t *testing.T, name string) Links {
+	c := tunnel.NewCarrier(tunnel.Config{
+		Name: name, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Engine: codec.New(codec.Options{}),
+		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second,
+	})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// cutCalls makes calls, and judges how they end.
+type cutCalls struct {
+	t      *testing.T
+	ctx    context.Context // of all calls
+	cancel context.CancelFunc
+	rough  *rough
+	calm   chan struct{} // closed when nothing is cut any more
+	dump   sync.Once
+	quiet  time.Duration // the longest time since then in which nothing moved; watch's
+
+	well, unavailable, cancelled, longest atomic.Int64
+}
+
+// watch looks whether anything moves, until there are no more calls.
+func (w *cutCalls) watch() {
+	begun := time.Now()
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-w.ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		w.quiet = max(w.quiet, min(w.rough.quiet(), time.Since(begun)))
+		if w.quiet > cutSilence {
+			w.stalled("calls wait for nothing", nil)
+			w.cancel()
+			return
+		}
+	}
+}
+
+// work makes calls until nothing is cut any more and some have ended well since.
+func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
+	for begun, good := time.Now(), 0; good < 4 && !w.t.Failed(); {
+		calm := false
+		select {
+		case <-w.calm:
+			calm = true
+		default:
+			begun = time.Now()
+		}
+		start := time.Now()
+		err := w.call(c, r)
+		w.longest.Store(max(w.longest.Load(), int64(time.Since(start)))) // another may get lost, which does no harm
+		switch {
+		case err == nil:
+			w.well.Add(1)
+			if calm {
+				good++
+			}
+		case brokenOff(err):
+			w.unavailable.Add(1)
+			if calm && time.Since(begun) > cutDeadline {
+				w.stalled("calls still fail", err)
+			}
+		case w.ctx.Err() != nil: // that has been told
+		case errors.Is(err, errGaveUp):
+			w.cancelled.Add(1)
+		case status.Code(err) == codes.DeadlineExceeded:
+			w.stalled("a call stalled", err)
+		default:
+			w.t.Errorf("a call ended with %v", err)
+		}
+	}
+}
+
+// brokenOff reports whether a call ended as one whose connection broke: within a piece of a long message that is no
+// UNAVAILABLE, see docs/GRPC.md.
+func brokenOff(err error) bool {
+	s := status.Convert(err)
+	return s.Code() == codes.Unavailable || s.Code() == codes.Internal && s.Message() == io.ErrUnexpectedEOF.Error()
+}
+
+func (w *cutCalls) stalled(what string, err error) {
+	w.dump.Do(func() {
+		all := make([]byte, 16<<20)
+		all = all[:runtime.Stack(all, true)]
+		w.t.Errorf("%s: %v; the relay last moved bytes %v ago, %d in all; goroutines:\n%s", what, err, w.rough.quiet(), w.rough.moved.Load(), all)
+	})
+}
+
+// errGaveUp is that of calls that were to be cancelled.
+var errGaveUp = errors.New("cancelled")
+
+// call makes a call of any kind.
+func (w *cutCalls) call(c *grpc.ClientConn, r *rand.Rand) error {
+	ctx, cancel := context.WithTimeout(w.ctx, cutDeadline)
+	defer cancel()
+	switch r.IntN(10) {
+	case 0, 1, 2, 3, 4:
+		in := anyMessage(r)
+		out, err := unary(ctx, c, "Unary", in)
+		return mustBe(in, out, err)
+	case 5, 6:
+		return together(ctx, c, r)
+	case 7, 8:
+		return apart(ctx, c, r)
+	default:
+		time.AfterFunc(time.Duration(r.IntN(30))*time.Millisecond, cancel)
+		err := apart(ctx, c, r)
+		if err != nil && ctx.Err() == context.Canceled {
+			return errGaveUp
+		}
+		return err
+	}
+}
+
+func anyMessage(r *rand.Rand) []byte {
+	n := int(100 * float64(uint(1)<<r.IntN(11)) * (1 + r.Float64()))
+	switch r.IntN(3) {
+	case 0:
+		return payload(n)
+	case 1:
+		return protobuf(n/250 + 1)
+	}
+	b := make([]byte, n)
+	_, _ = crand.Read(b)
+	return b
+}
+
+func mustBe(in, out []byte, err error) error {
+	if err == nil && !bytes.Equal(in, out) {
+		return fmt.Errorf("%d bytes came back as %d others", len(in), len(out))
+	}
+	return err
+}
+
+// together is a stream whose sender waits for each answer.
+func together(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	for range 1 + r.IntN(10) {
+		in := anyMessage(r)
+		var out []byte
+		if err := s.SendMsg(&in); err != nil && err != io.EOF { // of which RecvMsg has the status
+			return err
+		}
+		if err := mustBe(in, out, s.RecvMsg(&out)); err != nil || !bytes.Equal(in, out) {
+			return mustBe(in, out, err)
+		}
+	}
+	return endStream(s)
+}
+
+func open(ctx context.Context, c *grpc.ClientConn) (grpc.ClientStream, error) {
+	return c.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Echo/Both")
+}
+
+// endStream ends a stream, behind which nothing is to come.
+func endStream(s grpc.ClientStream) error {
+	if err := s.CloseSend(); err != nil {
+		return err
+	}
+	var out []byte
+	switch err := s.RecvMsg(&out); err {
+	case nil:
+		return fmt.Errorf("%d bytes too many", len(out))
+	case io.EOF:
+		return nil
+	default:
+		return err
+	}
+}
+
+// apart is a stream whose sender waits for nothing.
+func apart(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	all := make([][]byte, 1+r.IntN(10))
+	for i := range all {
+		all[i] = anyMessage(r)
+	}
+	go func() {
+		for _, in := range all {
+			if s.SendMsg(&in) != nil {
+				return
+			}
+		}
+		_ = s.CloseSend()
+	}()
+	for _, in := range all {
+		var out []byte
+		if err := s.RecvMsg(&out); err == io.EOF {
+			return errors.New("the end came early")
+		} else if err := mustBe(in, out, err); err != nil {
+			return err
+		}
+	}
+	var out []byte
+	if err := s.RecvMsg(&out); err != io.EOF {
+		return fmt.Errorf("behind the last: %w", err)
+	}
+	return nil
+}
