@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	crand "crypto/rand"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -65,16 +66,25 @@ func cutRound(t *testing.T, seed uint64) {
 	}
 	budget := []int64{1 << 20, 64 << 20}[r.IntN(2)]
 	mode := []LinkMode{LinkPerClient, LinkPerClient, LinkShared}[r.IntN(3)]
+	var withTLS *tls.Config // between the gateways; nil: none
+	scheme := "grpc"
+	if r.IntN(3) == 0 {
+		withTLS = testenv.NewAuthority(t).Issue(t, "far").TLS(t)
+		scheme = "grpcs"
+	}
 	farLinks := &countedLinks{Links: realLinks(t, "far")}
 	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
 	far := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {
-		c.Links, c.Peers, c.Window = farLinks, true, window
+		c.Links, c.Peers, c.Window, c.TLS = farLinks, true, window, withTLS
 		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
 	})
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
 	rough := newRough(t, far.addr, *cutsPiece, seed)
-	near := startGateway(t, "grpc://"+rough.addr, func(c *Config) {
+	near := startGateway(t, scheme+"://"+rough.addr, func(c *Config) {
 		c.Links, c.Link, c.Window = realLinks(t, "near"), mode, window
+		if withTLS != nil {
+			c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true}
+		}
 		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
 	})
 	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000}, zstd))
@@ -106,8 +116,8 @@ func cutRound(t *testing.T, seed uint64) {
 		mustEcho(t, c, payload(100))
 		return farLinks.accepted.Load() > 0
 	})
-	t.Logf("seed %d, window %d, mode %d, budget %d: %d calls ended well, %d UNAVAILABLE, %d cancelled; %d connections, %d links, %d cut, %d bytes; the longest call took %v, and nothing moved for %v at most",
-		seed, window, mode, budget, w.well.Load(), w.unavailable.Load(), w.cancelled.Load(),
+	t.Logf("seed %d, %s, window %d, mode %d, budget %d: %d calls ended well, %d UNAVAILABLE, %d cancelled; %d connections, %d links, %d cut, %d bytes; the longest call took %v, and nothing moved for %v at most",
+		seed, scheme, window, mode, budget, w.well.Load(), w.unavailable.Load(), w.cancelled.Load(),
 		rough.conns.Load(), farLinks.accepted.Load(), rough.cuts.Load(), rough.moved.Load(), time.Duration(w.longest.Load()), w.quiet)
 }
 
