@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A server that can't save its data refuses writes, and PING by the way. It serves reads, and tells
@@ -19,9 +20,9 @@ func TestReadyWithoutSaving(t *testing.T) {
 	}
 	direct.ConfigSet(ctx, "save", "3600 1000000")
 	direct.BgSave(ctx)
-	for !strings.Contains(direct.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err") {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Eventually(t, "a save fails", func() bool {
+		return strings.Contains(direct.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
 	if err := direct.Ping(ctx).Err(); err == nil || !strings.HasPrefix(err.Error(), "MISCONF") {
 		t.Fatalf("PING: %v", err)
 	}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var ctx = context.Background()
@@ -43,15 +45,23 @@ func startServer(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for range 250 {
-		if c, err := net.Dial("unix", sock); err == nil {
-			_ = c.Close()
-			return sock
-		}
-		time.Sleep(20 * time.Millisecond)
+	testenv.Eventually(t, "redis-server answers", func() bool { return answers(sock) })
+	return sock
+}
+
+// answers tells whether a server has begun to serve: it listens before, and reads its data then.
+func answers(sock string) bool {
+	c, err := net.Dial("unix", sock)
+	if err != nil {
+		return false
 	}
-	t.Fatal("redis-server does not come up")
-	return ""
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return err == nil && !strings.HasPrefix(line, "-LOADING")
 }
 
 // clientOf returns a client whose commands all go over one connection.
