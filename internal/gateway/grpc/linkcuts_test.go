@@ -33,6 +33,7 @@ var (
 	cutsTime   = flag.Duration("linkcuts.time", 1500*time.Millisecond, "how long connections are cut in each round")
 	cutsSeed   = flag.Uint64("linkcuts.seed", 0, "of the first round; 0: any")
 	cutsPiece  = flag.Int("linkcuts.piece", 15, "log2 of the longest piece that the relay passes at a time")
+	cutsCalls  = flag.Uint64("linkcuts.calls", 8, "calls at a time; two share a connection")
 	cutsWindow = flag.Int("linkcuts.window", 0, "of flow control, in bytes; 0: one of several")
 )
 
@@ -94,7 +95,7 @@ func cutRound(t *testing.T, seed uint64) {
 	defer cancel()
 	w := &cutCalls{t: t, ctx: ctx, cancel: cancel, rough: rough, calm: make(chan struct{})}
 	var c *grpc.ClientConn
-	for i := range uint64(8) {
+	for i := range *cutsCalls {
 		if i%2 == 0 {
 			c = connect(t, near.addr)
 		}
