@@ -38,16 +38,17 @@ return 1`
 
 // prologue stands in front of a client's script, on the same line so that line numbers in
 // its errors stay. It takes its own arguments off the end of ARGV: the magic, plain values
-// that begin with it, their number, and whether hashes may hold envelopes.
+// that begin with it, their number, whether hashes may hold envelopes, and whether what the user may not
+// look at is known to be plain.
 var prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil return v end ` +
-	`local hashes,n,plain=pop(),tonumber(pop()),{} for i=1,n do plain[pop()]=true end local m=pop() ` +
+	`local clear,hashes,n,plain=pop()=='1',pop(),tonumber(pop()),{} for i=1,n do plain[pop()]=true end local m=pop() ` +
 	`local function sealed(v) return type(v)=='string' and string.sub(v,1,#m)==m and not plain[v] end ` +
 	lookOneLine +
-	`for _,k in ipairs(KEYS) do local s,hidden,other=look(k) if hidden then return hidden end ` +
+	`for _,k in ipairs(KEYS) do local s,hidden,other=look(k) if hidden and not clear then return hidden end ` +
 	`if s and sealed(redis.call('GET',k)) then return {` + luaMarker + `,k} end ` +
 	`if other and hashes=='1' then local v=redis.pcall('HVALS',k) if not v.err then ` +
 	`for _,x in ipairs(v) do if sealed(x) then return {` + luaMarker + `,k} end end ` +
-	`elseif string.sub(v.err,1,9)~='WRONGTYPE' then return v end end end end `
+	`elseif not clear and string.sub(v.err,1,9)~='WRONGTYPE' then return v end end end end `
 
 var lookOneLine = strings.ReplaceAll(lookLua, "\n", " ")
 
@@ -75,7 +76,7 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 	}
 	var err error
 	if known {
-		err = s.sendComposed(r, body, keys, found.parts)
+		err = s.sendComposed(r, body, keys, &found)
 	} else {
 		err = s.forward(r, s.echoing(r, found.parts))
 	}
@@ -122,9 +123,10 @@ func (s *session) sendHidden(args [][]byte) error {
 	return s.send(args)
 }
 
-// sendComposed sends the client's script behind the prologue.
-func (s *session) sendComposed(r *request, body []byte, keys [][]byte, parts []part) error {
-	e := s.echoing(r, parts)
+// sendComposed sends the client's script behind the prologue. If all was found to be plain it need not see what the user
+// may not look at; if something had to be put back, or could not be seen from here either, it has to.
+func (s *session) sendComposed(r *request, body []byte, keys [][]byte, found *sealedParts) error {
+	e := s.echoing(r, found.parts)
 	if e.op == nil {
 		e.op = &op{}
 	}
@@ -137,7 +139,11 @@ func (s *session) sendComposed(r *request, body []byte, keys [][]byte, parts []p
 	call := append([][]byte{[]byte(evalFor(r.cmd.name)), text}, r.args[2:]...)
 	call = append(call, []byte(cinch.Magic))
 	call = append(call, e.op.plainBytes...)
-	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys)))
+	clear := []byte("0")
+	if found.unseen == "" && len(found.parts)+len(s.tx.known) == 0 {
+		clear = []byte("1")
+	}
+	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys), clear))
 }
 
 // hashFlag is "1" where a hash among the keys may hold envelopes.

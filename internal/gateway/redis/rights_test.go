@@ -90,3 +90,18 @@ func run(conn *goredis.Conn, inside, command string) string {
 	}
 	return got
 }
+
+// Where the gateway sees by its own user that nothing is sealed, scripts run for users who could not have looked.
+func TestScriptsOfUsersWhoMayNotLook(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	path, _ := startGateway(t, sock)
+	expect(t, direct, "SET xs text", "OK", "HSET xh f text", "1")
+	for _, rights := range []string{"-@all +@scripting +set", "+@all -getrange", "+@all -getrange -get", "+@all -hvals -hgetall", "+@all -multi -getrange -get"} {
+		expect(t, direct, "ACL SETUSER app reset on >pw ~x* &* "+rights, "OK")
+		c := clientOf(t, path, as("app", "pw"))
+		for _, key := range []string{"xs", "xh", "xnone"} {
+			expect(t, c, "EVAL return(redis.acl_check_cmd('set',KEYS[1],1)) 1 "+key, "1", "EVAL_RO return(1) 1 "+key, "1")
+		}
+	}
+}
