@@ -91,7 +91,7 @@ func (g *GatewayServer) start() error {
 // takes connections, because an upstream may be missing on purpose.
 func (g *GatewayServer) answers() bool {
 	if g.protocol() == "redis" && !g.cfg.TLS && !g.cfg.Unready {
-		return answersPing(g.Addr)
+		return AnswersPing("tcp", g.Addr)
 	}
 	return accepts(g.Addr) && accepts(g.Admin)
 }

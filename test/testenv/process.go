@@ -86,10 +86,10 @@ func (p *process) waitReady(ready func() bool) error {
 	return fmt.Errorf("not ready after %v\n%s", startTimeout, p.out.String())
 }
 
-// answersPing tells whether a Redis server (or something that speaks for one) is behind
-// addr. Any reply to PING will do: a server with a password says -NOAUTH.
-func answersPing(addr string) bool {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+// AnswersPing tells whether a Redis server (or something that speaks for one) serves at addr:
+// it says PONG, or -NOAUTH if it has a password, and -LOADING before it does.
+func AnswersPing(network, addr string) bool {
+	c, err := net.DialTimeout(network, addr, time.Second)
 	if err != nil {
 		return false
 	}

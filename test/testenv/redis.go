@@ -70,7 +70,7 @@ func (s *RedisServer) start() error {
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return answersPing(s.Addr) }); err != nil {
+	if err := p.waitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err != nil {
 		p.kill()
 		return err
 	}

@@ -49,7 +49,7 @@ func startSentinel(t testing.TB, name string, primary *RedisServer, quorum int) 
 		if p, err = startProcess(dir, nil, program, path, "--sentinel"); err != nil {
 			continue
 		}
-		if err = p.waitReady(func() bool { return answersPing(s.Addr) }); err == nil {
+		if err = p.waitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err == nil {
 			t.Cleanup(func() { p.kill() })
 			return s
 		}

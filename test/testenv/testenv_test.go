@@ -8,7 +8,7 @@ import (
 
 func TestRedisAnswersAndRestarts(t *testing.T) {
 	s := Redis(t, "--appendonly", "yes")
-	if !answersPing(s.Addr) {
+	if !AnswersPing("tcp", s.Addr) {
 		t.Fatalf("%s does not answer", s.Addr)
 	}
 	if err := s.Restart(); err == nil {
@@ -16,13 +16,13 @@ func TestRedisAnswersAndRestarts(t *testing.T) {
 	}
 	pid := s.Pid()
 	s.Kill()
-	if answersPing(s.Addr) {
+	if AnswersPing("tcp", s.Addr) {
 		t.Error("a killed server answers")
 	}
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if !answersPing(s.Addr) || s.Pid() == pid {
+	if !AnswersPing("tcp", s.Addr) || s.Pid() == pid {
 		t.Error("the server did not come back")
 	}
 }
@@ -30,7 +30,7 @@ func TestRedisAnswersAndRestarts(t *testing.T) {
 func TestRedisIsGoneAfterItsTest(t *testing.T) {
 	var addr string
 	t.Run("inner", func(t *testing.T) { addr = Redis(t).Addr })
-	if addr != "" && answersPing(addr) {
+	if addr != "" && AnswersPing("tcp", addr) {
 		t.Errorf("%s outlived its test", addr)
 	}
 }

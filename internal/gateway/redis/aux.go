@@ -110,7 +110,7 @@ func (p *prober) look(key []byte) {
 	head, err := p.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
 	switch {
 	case err == nil:
-		if text, _ := head.(string); len(text) >= len(cinch.Magic) && text[:len(cinch.Magic)] == cinch.Magic {
+		if text, _ := head.(string); strings.HasPrefix(text, cinch.Magic) {
 			p.fetch(key, []byte(text))
 		}
 	case !isWrongType(err.Error()):
@@ -146,7 +146,7 @@ func (p *prober) fetch(key, head []byte) {
 	case errors.Is(err, goredis.Nil): // deleted meanwhile
 	case err != nil:
 		p.hidden(err)
-	case cinch.IsSealed([]byte(text[:min(len(text), len(cinch.Magic))])):
+	case strings.HasPrefix(text, cinch.Magic):
 		sealed := []byte(text)
 		value, err := p.s.g.sealer.Open(nil, sealed)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch"
@@ -139,19 +140,18 @@ func (s *session) sendComposed(r *request, body []byte, keys [][]byte, found *se
 	call := append([][]byte{[]byte(evalFor(r.cmd.name)), text}, r.args[2:]...)
 	call = append(call, []byte(cinch.Magic))
 	call = append(call, e.op.plainBytes...)
-	clear := []byte("0")
-	if found.unseen == "" && len(found.parts)+len(s.tx.known) == 0 {
-		clear = []byte("1")
-	}
-	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys), clear))
+	plain := found.unseen == "" && len(found.parts)+len(s.tx.known) == 0
+	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys), luaFlag(plain)))
 }
 
-// hashFlag is "1" where a hash among the keys may hold envelopes.
+// hashFlag tells a script whether a hash among the keys may hold envelopes.
 func (s *session) hashFlag(keys [][]byte) []byte {
-	for _, k := range keys {
-		if s.rules().MayHoldHash(s.where(), k) {
-			return []byte("1")
-		}
+	return luaFlag(slices.ContainsFunc(keys, func(k []byte) bool { return s.rules().MayHoldHash(s.where(), k) }))
+}
+
+func luaFlag(on bool) []byte {
+	if on {
+		return []byte("1")
 	}
 	return []byte("0")
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -45,23 +44,9 @@ func startServer(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	testenv.Eventually(t, "redis-server answers", func() bool { return answers(sock) })
+	// It listens before it has read its data.
+	testenv.Eventually(t, "redis-server answers", func() bool { return testenv.AnswersPing("unix", sock) })
 	return sock
-}
-
-// answers tells whether a server has begun to serve: it listens before, and reads its data then.
-func answers(sock string) bool {
-	c, err := net.Dial("unix", sock)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return false
-	}
-	line, err := bufio.NewReader(c).ReadString('\n')
-	return err == nil && !strings.HasPrefix(line, "-LOADING")
 }
 
 // clientOf returns a client whose commands all go over one connection.
