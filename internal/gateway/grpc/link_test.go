@@ -286,64 +286,14 @@ func TestLinkEndsWithClient(t *testing.T) {
 	testenv.Eventually(t, "the connections end", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 }
 
-// switched is a balancer before a server that may be away: it takes connections all the same, and closes them.
-type switched struct {
-	addr string
-	mu   sync.Mutex
-	away bool
-	all  []net.Conn
-}
-
-func newSwitched(t *testing.T, to string) *switched {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	s := &switched{addr: l.Addr().String()}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", to)
-			if err != nil || !s.takes(c, up) {
-				_ = c.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
-			go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
-		}
-	}()
-	return s
-}
-
-func (s *switched) takes(c, up net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, c, up)
-	return !s.away
-}
-
-// set sends the server away, and all connections to it, or brings it back.
-func (s *switched) set(away bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.away = away
-	for _, c := range s.all {
-		_ = c.Close()
-	}
-	s.all = nil
-}
-
 // A gateway that is away behind a balancer has not refused links, and gets them again when it is back.
 func TestLinksComeBack(t *testing.T) {
-	var between *switched
+	between := newSwitch(t) // a balancer: it takes connections also where it leads nowhere, and closes them
+	var address string
 	near, _, l := linked(t, LinkShared, &recorder{}, func(near, _ *Config) {
 		if near != nil {
-			between = newSwitched(t, near.Upstream.Address)
-			near.Upstream.Address = between.addr
+			address, near.Upstream.Address = near.Upstream.Address, between.addr
+			between.to(address)
 		}
 	})
 	c := connect(t, near.addr)
@@ -353,13 +303,13 @@ func TestLinksComeBack(t *testing.T) {
 	if n := l.accepted.Load(); n != 1 {
 		t.Fatalf("%d links", n)
 	}
-	between.set(true)
+	between.to("")
 	for range 5 {
 		if _, err := unary(within(t), c, "Unary", protobuf(100)); status.Code(err) != codes.Unavailable {
 			t.Errorf("a server that is away says %v", err)
 		}
 	}
-	between.set(false)
+	between.to(address)
 	testenv.Eventually(t, "calls go through again", func() bool {
 		_, err := unary(within(t), c, "Unary", protobuf(100))
 		return err == nil
