@@ -1,5 +1,5 @@
 // Package cinch seals values into envelopes and opens them again. An envelope
-// is a header of 10 to 16 bytes and the compressed value; docs/FORMAT.md
+// is a header of 10 to 22 bytes and the compressed value; docs/FORMAT.md
 // describes it, header.go has its picture.
 //
 // Sealing can't fail: a value that gains nothing, or that anything goes wrong
@@ -34,6 +34,9 @@ var (
 	ErrHeader    = fmt.Errorf("%w: header is not canonical", ErrDamaged)
 	ErrPayload   = fmt.Errorf("%w: payload does not decode", ErrDamaged)
 	ErrChecksum  = fmt.Errorf("%w: checksum does not match", ErrDamaged)
+	// ErrTag: the envelope names a dictionary, and was damaged or made by one who does not have it.
+	// Nothing was decoded.
+	ErrTag = fmt.Errorf("%w: tag does not match", ErrDamaged)
 )
 
 // What else Open can answer.

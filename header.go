@@ -9,11 +9,11 @@ import (
 // An envelope, as docs/FORMAT.md describes it:
 //
 //	offset  0    1    2    3         4
-//	      +----+----+----+---------+-------+----------+-----------+----------------+-----------+- - - - -+
-//	      | C1 | DD | DC | ver cod | flags | raw len  | checksum  | dictionary no. | extension | payload |
-//	      |              | hi  lo  |       | uvarint  | CRC-32 LE | big endian     | words     |         |
-//	      +----+----+----+---------+-------+----------+-----------+----------------+-----------+- - - - -+
-//	bytes        3            1        1      1 to 5        4           0 or 4      4 x (0..15)  to the end
+//	      +----+----+----+---------+-------+----------+----------------+----------------+-----------+- - - - -+
+//	      | C1 | DD | DC | ver cod | flags | raw len  | CRC-32 LE, or  | dictionary no. | extension | payload |
+//	      |              | hi  lo  |       | uvarint  | with a no. tag | big endian     | words     |         |
+//	      +----+----+----+---------+-------+----------+----------------+----------------+-----------+- - - - -+
+//	bytes        3            1        1      1 to 5       4 or 8           0 or 4      4 x (0..15)  to the end
 const (
 	// Magic is what every envelope begins with. Its first byte is never
 	// valid in UTF-8 and unused in MessagePack; docs/FORMAT.md has the rest.
@@ -24,7 +24,11 @@ const (
 
 	// MaxHeaderLen is the length in bytes of the longest header: so many
 	// bytes from the start of a stored value are enough for ParseHeader.
-	MaxHeaderLen = fixedLen + maxUvarintLen + checksumLen + dictLen + maxExtWords*extWordLen
+	MaxHeaderLen = fixedLen + maxUvarintLen + TagLen + dictLen + maxExtWords*extWordLen
+
+	// TagLen is the length in bytes of the tag, which stands in place of the
+	// checksum where there is a dictionary.
+	TagLen = codec.TagLen
 
 	// MaxHeaderRawLen is the largest raw length, in bytes, that a header can declare.
 	MaxHeaderRawLen = 1<<(7*maxUvarintLen) - 1
@@ -48,11 +52,12 @@ type Header struct {
 	Version  uint8
 	Codec    codec.ID // may be one that this version doesn't know (8 to 15)
 	HasDict  bool
-	Dict     uint32 // number of the dictionary, 0 if there is none
-	RawLen   int    // bytes of the value
-	Checksum uint32 // CRC-32 (IEEE) of the value
-	Ext      []byte // extension words, 4 bytes each, at most 15; ParseHeader lets it alias its input; nil if there are none
-	Len      int    // bytes of the header itself; set by ParseHeader, ignored by Append
+	Dict     uint32       // number of the dictionary, 0 if there is none
+	RawLen   int          // bytes of the value
+	Checksum uint32       // CRC-32 (IEEE) of the value, if there is no dictionary
+	Tag      [TagLen]byte // of header and payload, if there is one: codec.Dict.Tag
+	Ext      []byte       // extension words, 4 bytes each, at most 15; ParseHeader lets it alias its input; nil if there are none
+	Len      int          // bytes of the header itself; set by ParseHeader, ignored by Append
 }
 
 // IsSealed reports whether b begins with the magic: then it is an envelope or
@@ -89,17 +94,13 @@ func ParseHeader(b []byte) (Header, error) {
 	return parseRest(h, flags, b, fixedLen+n)
 }
 
-// parseRest reads what follows the raw length: checksum, dictionary, extension words.
+// parseRest reads what follows the raw length: checksum or tag and dictionary, extension words.
 func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
-	if len(b) < at+checksumLen {
-		return Header{}, ErrTruncated
-	}
-	h.Checksum = binary.LittleEndian.Uint32(b[at:])
-	at += checksumLen
 	if flags&flagDict != 0 {
-		if len(b) < at+dictLen {
+		if len(b) < at+TagLen+dictLen {
 			return Header{}, ErrTruncated
 		}
+		at += copy(h.Tag[:], b[at:])
 		h.HasDict, h.Dict = true, binary.BigEndian.Uint32(b[at:])
 		at += dictLen
 		if h.Dict == 0 {
@@ -108,6 +109,12 @@ func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
 		if !takesDict(h.Codec) {
 			return Header{}, ErrReserved
 		}
+	} else {
+		if len(b) < at+checksumLen {
+			return Header{}, ErrTruncated
+		}
+		h.Checksum = binary.LittleEndian.Uint32(b[at:])
+		at += checksumLen
 	}
 	if n := int(flags&maskExtWords) * extWordLen; n > 0 {
 		if len(b) < at+n {
@@ -149,8 +156,8 @@ func parseRawLen(b []byte, rawLen *int) (int, error) {
 const maxInt = int(^uint(0) >> 1)
 
 // Append appends the header's bytes to dst. Version, codec, dictionary, raw
-// length, checksum and extension words are written as they are, so that tests
-// and tools can make headers that ParseHeader refuses. Whatever it accepts
+// length, checksum or tag, and extension words are written as they are, so that
+// tests and tools can make headers that ParseHeader refuses. Whatever it accepts
 // appends as the bytes that it was parsed from.
 func (h Header) Append(dst []byte) []byte {
 	flags := byte(len(h.Ext)/extWordLen) & maskExtWords
@@ -160,9 +167,11 @@ func (h Header) Append(dst []byte) []byte {
 	dst = append(dst, Magic...)
 	dst = append(dst, h.Version<<4|byte(h.Codec)&0x0F, flags)
 	dst = binary.AppendUvarint(dst, uint64(h.RawLen))
-	dst = binary.LittleEndian.AppendUint32(dst, h.Checksum)
 	if h.HasDict {
+		dst = append(dst, h.Tag[:]...)
 		dst = binary.BigEndian.AppendUint32(dst, h.Dict)
+	} else {
+		dst = binary.LittleEndian.AppendUint32(dst, h.Checksum)
 	}
 	return append(dst, h.Ext...)
 }

@@ -29,12 +29,12 @@ func TestHeaderLengths(t *testing.T) {
 			t.Errorf("raw length %d: header of %d bytes, want %d", c.rawLen, got, c.want)
 		}
 		h.Codec, h.HasDict, h.Dict = codec.Zstd, true, 1
-		if got := len(h.Append(nil)); got != c.want+4 {
-			t.Errorf("raw length %d with dictionary: header of %d bytes, want %d", c.rawLen, got, c.want+4)
+		if got := len(h.Append(nil)); got != c.want+8 {
+			t.Errorf("raw length %d with dictionary: header of %d bytes, want %d", c.rawLen, got, c.want+8)
 		}
 	}
 	h := Header{Version: Version, Codec: codec.Zstd, HasDict: true, Dict: 1, RawLen: longest, Ext: make([]byte, 60)}
-	if got := len(h.Append(nil)); got != MaxHeaderLen {
+	if got := len(h.Append(nil)); got != MaxHeaderLen || MaxHeaderLen != 82 {
 		t.Errorf("longest header has %d bytes, want %d", got, MaxHeaderLen)
 	}
 }
@@ -46,7 +46,12 @@ func TestHeaderRoundTrip(t *testing.T) {
 		for id := codec.ID(0); id < 16; id++ {
 			for _, dict := range []uint32{0, 1, 0x80000000, 0xFFFFFFFF} {
 				for _, words := range []int{0, 1, 15} {
-					h := Header{Version: Version, Codec: id, HasDict: dict != 0, Dict: dict, RawLen: rawLen, Checksum: 0x01020304}
+					h := Header{Version: Version, Codec: id, HasDict: dict != 0, Dict: dict, RawLen: rawLen}
+					if h.HasDict {
+						h.Tag = [TagLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
+					} else {
+						h.Checksum = 0x01020304
+					}
 					if h.HasDict && !takesDict(id) {
 						continue
 					}
@@ -74,7 +79,7 @@ func checkHeader(t *testing.T, want Header) {
 			t.Fatalf("extension % x, want % x", ext, want.Ext)
 		}
 		if got.Version != want.Version || got.Codec != want.Codec || got.Dict != want.Dict || got.HasDict != want.HasDict ||
-			got.RawLen != want.RawLen || got.Checksum != want.Checksum || got.Len != want.Len {
+			got.RawLen != want.RawLen || got.Checksum != want.Checksum || got.Tag != want.Tag || got.Len != want.Len {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	}
@@ -103,9 +108,11 @@ func TestParseHeaderRefuses(t *testing.T) {
 		{"overlong zero", Magic + "\x10\x00\x80\x00\x00\x00\x00\x00", ErrHeader},
 		{"overlong one", Magic + "\x10\x00\x81\x80\x00\x00\x00\x00\x00", ErrHeader},
 		{"six bytes of length", Magic + "\x10\x00\x80\x80\x80\x80\x80\x01\x00\x00\x00\x00", ErrHeader},
-		{"dictionary 0", Magic + "\x15\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00", ErrHeader},
-		{"dictionary with lz4", Magic + "\x14\x80\x00\x00\x00\x00\x00\x00\x00\x00\x01", ErrReserved},
-		{"dictionary with raw", Magic + "\x10\x80\x00\x00\x00\x00\x00\x00\x00\x00\x01", ErrReserved},
+		{"dictionary 0", Magic + "\x15\x80\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00", ErrHeader},
+		{"dictionary with lz4", Magic + "\x14\x80\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x01", ErrReserved},
+		{"dictionary with raw", Magic + "\x10\x80\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x01", ErrReserved},
+		{"cut in the tag", Magic + "\x15\x80\x00" + "\x00\x00\x00\x00", ErrTruncated},
+		{"cut in the number", Magic + "\x15\x80\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00", ErrTruncated},
 		{"extension missing", Magic + "\x10\x01\x00\x00\x00\x00\x00", ErrTruncated},
 	} {
 		h, err := ParseHeader([]byte(c.in))

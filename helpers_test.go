@@ -95,6 +95,7 @@ func class(err error) string {
 		{"header", ErrHeader},
 		{"payload", ErrPayload},
 		{"checksum", ErrChecksum},
+		{"tag", ErrTag},
 		{"unknown codec", ErrUnknownCodec},
 		{"dictionary missing", ErrDictMissing},
 		{"too large", ErrTooLarge},

@@ -25,22 +25,22 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	payload := stored[h.Len:]
 	if !h.Codec.Known() {
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(h.Codec))
 	}
-	out, err := s.decode(dst, payload, h)
+	out, err := s.decode(dst, stored, h)
 	if err != nil {
 		return dst, err
 	}
-	if crc32.ChecksumIEEE(out[len(dst):]) != h.Checksum {
+	if !h.HasDict && crc32.ChecksumIEEE(out[len(dst):]) != h.Checksum {
 		return dst, ErrChecksum
 	}
 	return out, nil
 }
 
-// decode appends the decompressed payload, exactly h.RawLen bytes, to dst.
-func (s *Sealer) decode(dst, payload []byte, h Header) ([]byte, error) {
+// decode appends what the payload of stored decompresses to, exactly h.RawLen bytes, to dst.
+func (s *Sealer) decode(dst, stored []byte, h Header) ([]byte, error) {
+	payload := stored[h.Len:]
 	if h.Codec == codec.Raw { // bounded by what was received, so MaxOpen is no matter here
 		if len(payload) != h.RawLen {
 			return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(payload), h.RawLen)
@@ -50,12 +50,9 @@ func (s *Sealer) decode(dst, payload []byte, h Header) ([]byte, error) {
 	if h.RawLen > s.maxOpen {
 		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxOpen)
 	}
-	var d *codec.Dict
-	if h.HasDict {
-		var err error
-		if d, err = s.dictionary(h.Dict); err != nil {
-			return dst, err
-		}
+	d, err := s.entitled(stored, h)
+	if err != nil {
+		return dst, err
 	}
 	out, err := s.engine.Decompress(dst, payload, h.Codec, h.RawLen, d)
 	if err != nil {
@@ -68,4 +65,17 @@ func (s *Sealer) decode(dst, payload []byte, h Header) ([]byte, error) {
 		return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(out)-len(dst), h.RawLen)
 	}
 	return out, nil
+}
+
+// entitled returns the dictionary that an envelope names, nil if it names none, after it has shown
+// by its tag that it was made by one who has it.
+func (s *Sealer) entitled(stored []byte, h Header) (*codec.Dict, error) {
+	if !h.HasDict {
+		return nil, nil
+	}
+	d, err := s.dictionary(h.Dict)
+	if err != nil {
+		return nil, err
+	}
+	return d, h.checkTag(d, stored)
 }

@@ -58,7 +58,7 @@ func checkFlips(t *testing.T, s *Sealer, stored, value []byte) {
 				t.Fatalf("bit %d: %v, but dst changed", bit, err)
 			}
 			switch class(err) {
-			case "truncated", "version", "reserved", "header", "payload", "checksum", "unknown codec", "dictionary missing", "too large":
+			case "truncated", "version", "reserved", "header", "payload", "checksum", "tag", "unknown codec", "dictionary missing", "too large":
 			default:
 				t.Fatalf("bit %d: an error without a class: %v", bit, err)
 			}
@@ -149,18 +149,24 @@ func checkAllocations(t *testing.T, s *Sealer, limit int) {
 	}
 }
 
-// FuzzOpen: never a panic, never more than was declared, and both zstds agree on what opens.
+// FuzzOpen: never a panic, never more than was declared, and both zstds agree on what opens. With
+// tagged, what names the dictionary gets the right tag, so that decoders meet damage there too.
 func FuzzOpen(f *testing.F) {
 	s, dict := testSealer(f)
 	for _, stored := range openable(f, s, dict, orders(300)) {
-		f.Add(stored)
+		f.Add(stored, false)
+		f.Add(stored, true)
 	}
 	small := NewSealer(SealerOptions{Dicts: s.dicts, MaxOpen: 1 << 16})
 	var others []*Sealer
 	for _, engine := range engines() {
 		others = append(others, NewSealer(SealerOptions{Engine: engine, Dicts: s.dicts, MaxOpen: 1 << 16}))
 	}
-	f.Fuzz(func(t *testing.T, stored []byte) {
+	f.Fuzz(func(t *testing.T, stored []byte, tagged bool) {
+		if d, err := s.dictionary(dict); tagged && err == nil && mayTag(stored, dict) {
+			stored = bytes.Clone(stored)
+			putTag(d, stored)
+		}
 		got, err := small.Open([]byte("front"), stored)
 		for _, other := range others {
 			if got2, err2 := other.Open([]byte("front"), stored); (err == nil) != (err2 == nil) || !bytes.Equal(got, got2) {
@@ -187,6 +193,11 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("does not survive another turn: %v", err)
 		}
 	})
+}
+
+func mayTag(stored []byte, dict uint32) bool {
+	h, err := ParseHeader(stored)
+	return err == nil && h.Dict == dict
 }
 
 func TestMaxHeaderRawLenFitsTheVarint(t *testing.T) {

@@ -22,8 +22,9 @@ import (
 // more sees no allocation.
 func (s *Sealer) Seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
 	start := len(dst)
-	if out, ok := s.compress(dst, value, st); ok {
-		if sealed := len(out) - start; isWorth(worth, len(value), sealed) {
+	if out, d, ok := s.compress(dst, value, st); ok {
+		if isWorth(worth, len(value), len(out)-start) {
+			putTag(d, out[start:])
 			return out
 		}
 		dst = out[:start] // keep the room that compress made
@@ -61,27 +62,28 @@ func isWorth(worth func(raw, sealed int) bool, raw, sealed int) bool {
 	return worth(raw, sealed)
 }
 
-// compress appends header and payload to dst. When it reports false, dst is
-// to be used as it was.
-func (s *Sealer) compress(dst, value []byte, st codec.Setting) ([]byte, bool) {
+// compress appends header, still without its tag, and payload to dst, and returns the dictionary
+// that it took. When it reports false, dst is to be used as it was.
+func (s *Sealer) compress(dst, value []byte, st codec.Setting) ([]byte, *codec.Dict, bool) {
 	if st.Codec == codec.Raw || !st.Codec.Known() || len(value) == 0 || len(value) > s.maxRaw {
-		return dst, false
+		return dst, nil, false
 	}
 	h := Header{Version: Version, Codec: st.Codec, RawLen: len(value)}
 	var d *codec.Dict
 	if st.Dict != 0 {
 		var err error
 		if d, err = s.dictionary(st.Dict); err != nil || !takesDict(st.Codec) {
-			return dst, false
+			return dst, nil, false
 		}
 		h.HasDict, h.Dict = true, st.Dict
 	} else if codec.Incompressible(value) {
-		return dst, false // with a dictionary even noise may be known
+		return dst, nil, false // with a dictionary even noise may be known
+	} else {
+		h.Checksum = crc32.ChecksumIEEE(value)
 	}
-	h.Checksum = crc32.ChecksumIEEE(value)
 	out, err := s.engine.Compress(h.Append(dst), value, st, d)
 	if err != nil {
-		return dst, false
+		return dst, nil, false
 	}
-	return out, true
+	return out, d, true
 }

@@ -2,6 +2,8 @@ package cinch
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -40,6 +42,7 @@ func makeVectors(t *testing.T) []recipe {
 	k.withDictionaries()
 	k.extended()
 	k.refused()
+	k.forged()
 	return k.recipes
 }
 
@@ -86,9 +89,11 @@ func (k *kitchen) refuses(name, class string, stored []byte, change func(*vector
 
 // envelope makes one without asking whether it is worth it.
 func (k *kitchen) envelope(h Header, engine string, st codec.Setting, value []byte, d *codec.Dict) []byte {
-	h.Version, h.Codec, h.RawLen, h.Checksum = Version, st.Codec, len(value), crc32.ChecksumIEEE(value)
+	h.Version, h.Codec, h.RawLen = Version, st.Codec, len(value)
 	if d != nil {
 		st.Dict, h.HasDict, h.Dict = d.Number(), true, d.Number()
+	} else {
+		h.Checksum = crc32.ChecksumIEEE(value)
 	}
 	if st.Codec == codec.Raw {
 		return append(h.Append(nil), value...)
@@ -97,6 +102,7 @@ func (k *kitchen) envelope(h Header, engine string, st codec.Setting, value []by
 	if err != nil {
 		k.t.Fatal(err)
 	}
+	putTag(d, out)
 	return out
 }
 
@@ -246,6 +252,7 @@ func (k *kitchen) refused() {
 }
 
 func (k *kitchen) refusedHeaders() {
+	const tag = "\x01\x23\x45\x67\x89\xab\xcd\xef"
 	rest := "\x03" + string(binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte("abc")))) + "abc"
 	for name, c := range map[string]struct{ class, stored string }{
 		"version-0":         {"version", Magic + "\x00\x00" + rest},
@@ -254,9 +261,9 @@ func (k *kitchen) refusedHeaders() {
 		"flag-10":           {"reserved", Magic + "\x10\x10" + rest},
 		"flag-20":           {"reserved", Magic + "\x10\x20" + rest},
 		"flag-40":           {"reserved", Magic + "\x10\x40" + rest},
-		"dictionary-raw":    {"reserved", Magic + "\x10\x80\x03\xc2\x41\x24\x35\x00\x00\x00\x01abc"},
-		"dictionary-lz4":    {"reserved", Magic + "\x14\x80\x03\xc2\x41\x24\x35\x00\x00\x00\x01\x30abc"},
-		"dictionary-0":      {"header", Magic + "\x15\x80\x03\xc2\x41\x24\x35\x00\x00\x00\x00abc"},
+		"dictionary-raw":    {"reserved", Magic + "\x10\x80\x03" + tag + "\x00\x00\x00\x01abc"},
+		"dictionary-lz4":    {"reserved", Magic + "\x14\x80\x03" + tag + "\x00\x00\x00\x01\x30abc"},
+		"dictionary-0":      {"header", Magic + "\x15\x80\x03" + tag + "\x00\x00\x00\x00abc"},
 		"overlong-length-2": {"header", Magic + "\x10\x00\x83\x00\xc2\x41\x24\x35abc"},
 		"overlong-length-5": {"header", Magic + "\x10\x00\x83\x80\x80\x80\x00\xc2\x41\x24\x35abc"},
 		"length-of-6":       {"header", Magic + "\x10\x00\x83\x80\x80\x80\x80\x01\xc2\x41\x24\x35abc"},
@@ -265,7 +272,8 @@ func (k *kitchen) refusedHeaders() {
 		"no-length":         {"truncated", Magic + "\x10\x00"},
 		"half-length":       {"truncated", Magic + "\x10\x00\x83"},
 		"half-checksum":     {"truncated", Magic + "\x10\x00\x03\xc2\x41"},
-		"half-dictionary":   {"truncated", Magic + "\x15\x80\x03\xc2\x41\x24\x35\x00\x00"},
+		"half-tag":          {"truncated", Magic + "\x15\x80\x03" + tag[:4]},
+		"half-dictionary":   {"truncated", Magic + "\x15\x80\x03" + tag + "\x00\x00"},
 		"half-extension":    {"truncated", Magic + "\x10\x02\x03\xc2\x41\x24\x35wordwo"},
 	} {
 		k.refuses(name, c.class, []byte(c.stored), nil)
@@ -298,4 +306,73 @@ func (k *kitchen) refusedPayloads() {
 	snappy := k.envelope(Header{}, "go", codec.Setting{Codec: codec.Snappy}, orders(1000), nil)
 	snappy[3] = Version<<4 | byte(codec.MinLZ)
 	k.refuses("minlz-snappy-fallback", "payload", snappy, nil)
+}
+
+// forged: what names a dictionary has the tag that only the dictionary gives, over all of the envelope.
+func (k *kitchen) forged() {
+	const file, otherFile = "dictionaries/trained.dict", "dictionaries/raw.dict"
+	d, other := k.dicts[file], k.dicts[otherFile]
+	st := codec.Setting{Codec: codec.Zstd}
+	good := k.envelope(Header{Ext: []byte("word")}, "go", st, orders(1000), d)
+	h, err := ParseHeader(good)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	changed := func(at int) []byte {
+		b := bytes.Clone(good)
+		b[at] ^= 1
+		return b
+	}
+	tagged := func(tag [TagLen]byte) []byte {
+		b := bytes.Clone(good)
+		copy(b[h.tagAt():], tag[:])
+		return b
+	}
+	publicHash := d.Hash()
+	for name, stored := range map[string][]byte{
+		"raw-length":       changed(5),
+		"first-byte":       changed(h.tagAt()),
+		"last-byte":        changed(h.tagAt() + TagLen - 1),
+		"extension":        changed(h.Len - 1),
+		"payload":          changed(len(good) - 1),
+		"cut":              good[:len(good)-1],
+		"longer":           append(bytes.Clone(good), 0),
+		"zero":             tagged([TagLen]byte{}),
+		"other-dictionary": tagged(h.tag(other, good)),
+		"public-hash":      tagged(hmacTag(publicHash[:], good[:h.tagAt()], good[h.tagAt()+TagLen:])),
+		"over-itself":      tagged(d.Tag(good)),
+		"payload-only":     tagged(d.Tag(good[h.Len:])),
+		"lifted":           tagged(mustParse(k.t, k.envelope(Header{Ext: []byte("word")}, "go", st, orders(1001)[1:], d)).Tag),
+	} {
+		k.refuses("tag-"+name, "tag", stored, func(v *vector) { v.Dictionary = file })
+	}
+	k.refuses("checksum-for-tag", "dictionary missing", withChecksum(h, good[h.Len:]), func(v *vector) { v.Dictionary = file })
+}
+
+// hmacTag is a tag by a key that is not the dictionary's.
+func hmacTag(key []byte, parts ...[]byte) (tag [TagLen]byte) {
+	mac := hmac.New(sha256.New, key)
+	for _, p := range parts {
+		mac.Write(p)
+	}
+	copy(tag[:], mac.Sum(nil))
+	return tag
+}
+
+func mustParse(t *testing.T, stored []byte) Header {
+	t.Helper()
+	h, err := ParseHeader(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// withChecksum is an envelope with a checksum where a tag belongs: what follows is taken for something else.
+func withChecksum(h Header, payload []byte) []byte {
+	b := append([]byte(Magic), h.Version<<4|byte(h.Codec), flagDict)
+	b = binary.AppendUvarint(b, uint64(h.RawLen))
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(orders(1000)))
+	b = binary.BigEndian.AppendUint32(b, h.Dict)
+	return append(b, payload...)
 }
