@@ -8,6 +8,10 @@
 // Mimir, grpc-java and Envoy. [Register] takes only those asked for, [New] and
 // [Set] need no registration and no globals.
 //
+// In a program that registers the same names itself the import may do nothing:
+// the last registration wins, and packages are initialised in the order of
+// their import paths. There, call [Register] at the beginning of main.
+//
 // On whole messages, by the name in grpc-encoding or with a level behind it:
 //
 //	set := grpccodec.NewSet(grpccodec.Options{})

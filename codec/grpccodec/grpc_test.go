@@ -227,3 +227,14 @@ func TestGRPCUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A program's own compressors may be registered after those of the import. Register, in main, comes behind them.
+func TestRegisterInMain(t *testing.T) {
+	encoding.RegisterCompressor(sends{encoding.GetCompressor("s2"), "s2", []byte("of the program")})
+	if err := grpccodec.Register(grpccodec.Names()...); err != nil {
+		t.Fatal(err)
+	}
+	if _, theirs := encoding.GetCompressor("s2").(sends); theirs {
+		t.Error("the program's own is still there")
+	}
+}

@@ -2,6 +2,9 @@
 // imported:
 //
 //	import _ "github.com/cinch-layer/cinch/codec/grpccodec/all"
+//
+// Another package that registers a name later, in its own init, replaces the one of this;
+// see grpccodec.Register.
 package all
 
 import "github.com/cinch-layer/cinch/codec/grpccodec"
