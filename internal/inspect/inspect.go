@@ -35,9 +35,11 @@ type Header struct {
 	RawBytes       int     `json:"raw_bytes"`
 	HeaderBytes    int     `json:"header_bytes"`
 	PayloadBytes   int     `json:"payload_bytes"`
-	Ratio          float64 `json:"ratio"` // raw to stored, 0 for an empty value
-	Checksum       string  `json:"checksum"`
-	ChecksumResult string  `json:"checksum_result"` // "ok", "differs", "not checked"
+	Ratio          float64 `json:"ratio"`                     // raw to stored, 0 for an empty value
+	Checksum       string  `json:"checksum,omitempty"`        // where there is no dictionary
+	ChecksumResult string  `json:"checksum_result,omitempty"` // "ok", "differs", "not checked"
+	Tag            string  `json:"tag,omitempty"`             // where there is one
+	TagResult      string  `json:"tag_result,omitempty"`      // as of the checksum
 	ExtensionWords int     `json:"extension_words"`
 }
 
@@ -65,8 +67,10 @@ func Inspect(s *cinch.Sealer, stored []byte) Report {
 	} else {
 		r.Value, r.Problem, r.ErrorText = nil, problem(r.Err), r.Err.Error()
 	}
-	if r.Header != nil {
-		r.Header.ChecksumResult = checksumResult(r.Err)
+	if h := r.Header; h != nil && h.Tag != "" {
+		h.TagResult = tagResult(r.Err)
+	} else if h != nil {
+		h.ChecksumResult = checksumResult(r.Err)
 	}
 	return r
 }
@@ -81,11 +85,12 @@ func describe(h cinch.Header, stored int) *Header {
 		HeaderBytes:    h.Len,
 		PayloadBytes:   stored - h.Len,
 		Ratio:          float64(h.RawLen) / float64(stored),
-		Checksum:       fmt.Sprintf("%08x", h.Checksum),
 		ExtensionWords: len(h.Ext) / 4,
 	}
 	if h.HasDict {
-		d.Dictionary = fmt.Sprintf("%08x", h.Dict)
+		d.Dictionary, d.Tag = fmt.Sprintf("%08x", h.Dict), fmt.Sprintf("%x", h.Tag)
+	} else {
+		d.Checksum = fmt.Sprintf("%08x", h.Checksum)
 	}
 	return d
 }
@@ -109,6 +114,16 @@ func checksumResult(err error) string {
 	case err == nil:
 		return "ok"
 	case errors.Is(err, cinch.ErrChecksum):
+		return "differs"
+	}
+	return "not checked"
+}
+
+func tagResult(err error) string {
+	switch {
+	case err == nil, errors.Is(err, cinch.ErrPayload):
+		return "ok"
+	case errors.Is(err, cinch.ErrTag):
 		return "differs"
 	}
 	return "not checked"

@@ -11,8 +11,15 @@ import (
 )
 
 func TestInspect(t *testing.T) {
-	s := cinch.NewSealer(cinch.SealerOptions{MaxOpen: 10_000})
 	value := []byte(strings.Repeat("a value of an application; ", 20))
+	d, err := codec.NewDict(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := cinch.NewSealer(cinch.SealerOptions{MaxOpen: 10_000, Dicts: one{d}})
+	tagged := s.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	forged := append([]byte(nil), tagged...)
+	forged[7] ^= 1 // the tag's first byte
 	sealed := s.Seal(nil, value, codec.Setting{Codec: codec.LZ4}, nil)
 	differs := append([]byte(nil), sealed...)
 	differs[7] ^= 1 // the checksum's first byte
@@ -35,12 +42,14 @@ func TestInspect(t *testing.T) {
 		{"magic", sealed[:3], false, Damaged, "", "header can't be read"},
 		{"codec", unknown, false, UnknownCodec, "not checked", "codec(9) (9)"},
 		{"large", large, false, TooLarge, "not checked", "over the limit"},
+		{"tag", tagged, true, "", "ok", "tag           "},
+		{"forged", forged, false, Damaged, "differs", "no: damaged envelope: tag"},
 		{"dictionary", needs, false, DictionaryMissing, "not checked", "is missing: 0a0b0c0d"},
 	} {
 		r := Inspect(s, c.stored)
 		checksum := ""
 		if r.Header != nil {
-			checksum = r.Header.ChecksumResult
+			checksum = r.Header.ChecksumResult + r.Header.TagResult
 		}
 		if r.Opens != c.opens || r.Problem != c.problem || checksum != c.checksum || (r.Err == nil) != c.opens {
 			t.Errorf("%s: %+v", c.name, r)
@@ -69,6 +78,15 @@ func TestInspectOtherTrouble(t *testing.T) {
 var errDown = errors.New("store is down")
 
 type down struct{}
+
+type one struct{ d *codec.Dict }
+
+func (o one) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != o.d.Number() {
+		return nil, cinch.ErrDictMissing
+	}
+	return o.d, nil
+}
 
 func (down) Dictionary(uint32) (*codec.Dict, error) { return nil, errDown }
 

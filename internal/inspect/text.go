@@ -45,7 +45,11 @@ func (h *Header) rows(row func(name, format string, args ...any), stored int) {
 	row("value", "%d bytes", h.RawBytes)
 	row("stored", "%d bytes: header %d, payload %d", stored, h.HeaderBytes, h.PayloadBytes)
 	row("ratio", "%.2f", h.Ratio)
-	row("checksum", "%s, %s", h.Checksum, h.ChecksumResult)
+	if h.Tag != "" {
+		row("tag", "%s, %s", h.Tag, h.TagResult)
+	} else {
+		row("checksum", "%s, %s", h.Checksum, h.ChecksumResult)
+	}
 	if h.ExtensionWords > 0 {
 		row("extension", "%d bytes, skipped", 4*h.ExtensionWords)
 	}

@@ -47,6 +47,12 @@ func (t Table) Traffic(bytesPerSecond float64) float64 {
 	return bytesPerSecond * SecondsPerMonth / gb * t.CrossZone()
 }
 
+// Network is dollars a month for bytes on a network, wherever they go: what of an instance's price
+// stands against its bandwidth. Nobody bills it; it says what bytes are worth that are free.
+func (t Table) Network(bytesPerSecond float64) float64 {
+	return bytesPerSecond * SecondsPerMonth / gb * t[Network].Price
+}
+
 // Memory is dollars a month for bytes held in memory, once.
 func (t Table) Memory(bytes float64) float64 {
 	return bytes / gib * t[RAM].Price * HoursPerMonth
@@ -97,6 +103,12 @@ func (l Load) Cores() float64 {
 	return l.WritesPerSecond*l.CompressSeconds + l.ReadsPerSecond*l.OpenSeconds
 }
 
+// WireRate is bytes a second between application, store and the other copies.
+func (l Load) WireRate(at Layout) float64 {
+	copied := (at.copies() - 1) * at.amplification()
+	return l.Wire * (l.ReadsPerSecond + l.WritesPerSecond*(1+copied))
+}
+
 // Month prices a load. A write goes to the store and from there to the other copies;
 // each of these ways crosses zones as the layout says, and copies get it amplified.
 func (t Table) Month(m Medium, l Load, at Layout) Bill {
@@ -107,8 +119,7 @@ func (t Table) Month(m Medium, l Load, at Layout) Bill {
 	case OnDisk:
 		b.Storage = t.Disk(l.Stored * at.copies())
 	}
-	copied := (at.copies() - 1) * at.amplification()
-	b.Traffic = t.Traffic(at.Crossing() * l.Wire * (l.ReadsPerSecond + l.WritesPerSecond*(1+copied)))
+	b.Traffic = t.Traffic(at.Crossing() * l.WireRate(at))
 	b.CPU = t.CPU(l.Cores())
 	return b
 }

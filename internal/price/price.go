@@ -5,7 +5,7 @@ package price
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +20,7 @@ const (
 	CrossZoneOut = "cross_zone_out_gb"
 	CrossZoneIn  = "cross_zone_in_gb"
 	InterRegion  = "inter_region_gb"
+	Network      = "network_gb"
 	RAM          = "ram_gib_hour"
 	SSD          = "ssd_gb_month"
 	Snapshot     = "snapshot_gb_month"
@@ -32,6 +33,14 @@ var ErrTable = errors.New("prices")
 
 //go:embed prices.yaml
 var embedded []byte
+
+// What other clouds charge otherwise.
+//
+//go:embed clouds/*.yaml
+var clouds embed.FS
+
+// Clouds are the names that For knows.
+var Clouds = []string{"aws", "azure", "gcp"}
 
 // Entry is one price. Source and date are for people, who have to be able to check it.
 type Entry struct {
@@ -46,6 +55,22 @@ type Table map[string]Entry
 
 // Default returns the embedded table.
 func Default() (Table, error) { return parse(embedded) }
+
+// For returns the embedded table with what a cloud charges between zones; all else stays AWS's.
+func For(cloud string) (Table, error) {
+	t, err := Default()
+	if err != nil || cloud == "aws" {
+		return t, err
+	}
+	if !slices.Contains(Clouds, cloud) {
+		return nil, fmt.Errorf("%w: unknown cloud %q; there are %s", ErrTable, cloud, strings.Join(Clouds, ", "))
+	}
+	text, err := clouds.ReadFile("clouds/" + cloud + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	return t.With(text)
+}
 
 // With returns the table with the entries of a YAML text of the same shape in place of
 // its own. A name that is not in the table is an error, so that typing mistakes show.

@@ -25,7 +25,7 @@ func about(t *testing.T, what string, got, want, relative float64) {
 
 func TestEveryPriceHasASource(t *testing.T) {
 	p := table(t)
-	for _, name := range []string{CrossZoneOut, CrossZoneIn, InterRegion, RAM, SSD, Snapshot, Object, VCPU} {
+	for _, name := range []string{CrossZoneOut, CrossZoneIn, InterRegion, Network, RAM, SSD, Snapshot, Object, VCPU} {
 		if e, ok := p[name]; !ok || e.Price <= 0 || e.Source == "" || e.Date == "" || e.Unit == "" {
 			t.Errorf("%s: %+v", name, e)
 		}
@@ -99,5 +99,21 @@ func TestWith(t *testing.T) {
 		if _, err := p.With([]byte(text)); !errors.Is(err, ErrTable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+func TestClouds(t *testing.T) {
+	for cloud, want := range map[string]float64{"aws": 0.02, "gcp": 0.01, "azure": 0} {
+		p, err := For(cloud)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about(t, cloud+": a GB to another zone", p.CrossZone(), want, 1e-9)
+		if p[RAM].Price != table(t)[RAM].Price || len(p) != len(table(t)) {
+			t.Errorf("%s: other prices changed", cloud)
+		}
+	}
+	if _, err := For("moon"); !errors.Is(err, ErrTable) {
+		t.Errorf("an unknown cloud: %v", err)
 	}
 }

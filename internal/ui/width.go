@@ -22,3 +22,13 @@ func Width(w io.Writer) int {
 	}
 	return int(size.Col)
 }
+
+// IsTerminal reports that somebody may sit at the other end of a file.
+func IsTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}

@@ -70,7 +70,11 @@ var kinds = []struct {
 		"replication and clients across regions: cinch plan on what they carry",
 	},
 	{
-		"NAT and load balancers, by the byte", nil, regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
+		"traffic to the internet", nil, regexp.MustCompile(`DataTransfer-Out-Bytes`),
+		"what clients outside are sent: cinch plan on a sample of it in a file",
+	},
+	{
+		"NAT and load balancers, by the byte", regexp.MustCompile(`^$|EC2|VPC|ELB|LoadBalanc`), regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
 		"what goes through them: cinch plan http://GATEWAY:9470, or a sample of it in a file",
 	},
 	{
@@ -94,7 +98,11 @@ var kinds = []struct {
 		"cinch plan --disk zfs PATH, or --disk btrfs PATH",
 	},
 	{
-		"object storage", nil, regexp.MustCompile(`TimedStorage-`),
+		"tables in DynamoDB", regexp.MustCompile(`DynamoDB`), regexp.MustCompile(`TimedStorage-`),
+		"cinch plan on an export",
+	},
+	{
+		"object storage", regexp.MustCompile(`^$|S3|Glacier`), regexp.MustCompile(`TimedStorage-`),
 		"cinch plan on a sample of the objects",
 	},
 }

@@ -148,3 +148,26 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What a usage type means depends on the product.
+func TestProducts(t *testing.T) {
+	for _, c := range []struct{ product, usage, want string }{
+		{"AmazonCloudWatch", "USE1-DataProcessing-Bytes", ""},
+		{"AmazonCloudWatch", "TimedStorage-ByteHrs", ""},
+		{"AmazonEC2", "USE1-NatGateway-Bytes", "NAT and load balancers, by the byte"},
+		{"AWSELB", "DataProcessing-Bytes", "NAT and load balancers, by the byte"},
+		{"AmazonDynamoDB", "TimedStorage-ByteHrs", "tables in DynamoDB"},
+		{"AmazonS3", "TimedStorage-ByteHrs", "object storage"},
+		{"", "TimedStorage-ByteHrs", "object storage"},
+		{"AmazonEC2", "USE1-DataTransfer-Out-Bytes", "traffic to the internet"},
+		{"AmazonEC2", "DataTransfer-Regional-Bytes", "traffic between zones"},
+	} {
+		got := ""
+		if k := kindOf(Line{Product: c.product, UsageType: c.usage}); k >= 0 {
+			got = kinds[k].name
+		}
+		if got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.product, c.usage, got, c.want)
+		}
+	}
+}
