@@ -69,7 +69,7 @@ func DefaultCandidates() []Candidate {
 	var all []Candidate
 	for _, text := range []string{
 		"snappy", "s2", "minlz", "lz4", "zstd-1", "zstd-3", "zstd-6", "zstd-9", "zlib-6", "brotli-5",
-		"zstd-1+dict", "zstd-3+dict", "zstd-9+dict",
+		"zstd-1+dict", "zstd-3+dict", "zstd-9+dict", "zstd-12+dict",
 	} {
 		c, err := ParseCandidate(text)
 		if err != nil {

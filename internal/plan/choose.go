@@ -18,59 +18,90 @@ const (
 	leastShown = 0.005 // of the bytes, saved by what may be on the front
 )
 
-// choose marks the front and picks the candidate that makes the objective smallest within
+// tooLittle is why a candidate is ruled out that hardly saves.
+const tooLittle = "saves less than 5%"
+
+// choose marks the front and picks the candidate on it that makes the objective smallest within
 // the limits, or none. Among those within half a percent of the best it takes the one that
 // costs the least CPU: they differ by less than they were measured to.
 func (p *planner) choose(g *GroupPlan) {
+	for i := range g.Options {
+		o := &g.Options[i]
+		o.Ruled = p.ruledOut(g, o)
+	}
 	p.front(g)
-	plain := p.score(g, nil)
-	best, least := -1, math.Inf(1)
-	for i := range g.Options {
-		o := &g.Options[i]
-		if o.Ruled = p.ruledOut(g, o); o.Ruled == "" && p.score(g, o) < least {
-			best, least = i, p.score(g, o)
-		}
-	}
-	for i := range g.Options {
-		o := &g.Options[i]
-		if o.Ruled == "" && p.score(g, o) <= least+0.005*math.Abs(plain) && p.work(o) < p.work(&g.Options[best]) {
-			best = i
-		}
-	}
+	g.Best = p.best(g, func(o *Option) bool { return !o.Comparison })
+	best := p.best(g, func(o *Option) bool { return o.Ruled == "" && o.Front })
 	switch {
 	case best < 0:
 		g.leave(p.whyNone(g))
-	case p.score(g, &g.Options[best]) > plain-leastGain*math.Abs(plain):
+	case p.gain(g, &g.Options[best]) < leastGain:
 		g.leave(p.notWorth())
 	default:
-		g.Choice = best
+		g.Choice, g.Best = best, best
 		g.Why = p.why(g, best)
 	}
 }
 
-// score is what is to be small; o is nil for values as they are.
+// best is the candidate with the best score among some, -1 when there is none.
+func (p *planner) best(g *GroupPlan, may func(*Option) bool) int {
+	best, least := -1, math.Inf(1)
+	for i := range g.Options {
+		if o := &g.Options[i]; may(o) && p.score(g, o) < least {
+			best, least = i, p.score(g, o)
+		}
+	}
+	if p.Minimize == Balance { // which weighs CPU by itself
+		return best
+	}
+	alike := least + 0.005*math.Abs(p.plain(g))
+	for i := range g.Options {
+		if o := &g.Options[i]; may(o) && p.score(g, o) <= alike && p.work(o) < p.work(&g.Options[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// score is what is to be small.
 func (p *planner) score(g *GroupPlan, o *Option) float64 {
 	switch p.Minimize {
 	case MinBytes:
-		if o == nil {
-			return float64(g.Now)
-		}
 		return float64(o.After)
 	case MinLatency:
 		if len(p.Links) == 0 {
 			return 0
 		}
-		plain := p.Links[0].seconds(g.Mean) * 1e6
-		if o == nil {
-			return 2 * plain
-		}
-		return 2*plain + o.Latency[0].ReadMicros + o.Latency[0].WriteMicros
-	default:
-		if o == nil {
-			return g.BillNow.Total()
-		}
+		return p.plain(g) + o.Latency[0].ReadMicros + o.Latency[0].WriteMicros
+	case MinCost:
 		return o.Bill.Total()
 	}
+	return p.balance(g, o)
+}
+
+// plain is the score of values as they are.
+func (p *planner) plain(g *GroupPlan) float64 {
+	switch p.Minimize {
+	case MinBytes:
+		return float64(g.Now)
+	case MinLatency:
+		if len(p.Links) == 0 {
+			return 0
+		}
+		return 2 * p.Links[0].seconds(g.Mean) * 1e6
+	case MinCost:
+		return g.BillNow.Total()
+	}
+	return p.worthNow(g)
+}
+
+// gain is what a candidate takes off the score, as a share of it.
+func (p *planner) gain(g *GroupPlan, o *Option) float64 {
+	plain := p.plain(g)
+	if plain == 0 {
+		return 0
+	}
+	return (plain - p.score(g, o)) / math.Abs(plain)
 }
 
 // work is CPU a value: a write and what reads come with it.
@@ -94,7 +125,7 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec != codec.Snappy && o.candidate.Setting.Codec != codec.Zstd:
 		return "MongoDB does not have it"
 	case float64(g.Now-o.After) < leastSaving*float64(g.Now):
-		return "saves less than 5%"
+		return tooLittle
 	case p.MaxCPU > 0 && took > p.MaxCPU:
 		return fmt.Sprintf("takes more than %v of CPU", p.MaxCPU)
 	case p.MaxCores > 0 && o.Cores > p.MaxCores:
@@ -113,7 +144,7 @@ func (p *planner) whyNone(g *GroupPlan) string {
 		if o.Comparison {
 			continue
 		}
-		if o.Ruled != "saves less than 5%" {
+		if o.Ruled != tooLittle {
 			limits = o.Ruled
 		}
 	}
@@ -142,8 +173,12 @@ func (p *planner) why(g *GroupPlan, best int) string {
 		return "least for storage, traffic and CPU together"
 	case p.Minimize == MinCost:
 		return "least for bytes and CPU together"
+	case p.Minimize == MinBytes:
+		return "fewest bytes"
+	case p.busy(g, o) > 0:
+		return "fewest bytes for CPU that they are worth"
 	}
-	return "fewest bytes"
+	return "fewest bytes at little CPU"
 }
 
 func faster(micros float64) string {
@@ -153,16 +188,17 @@ func faster(micros float64) string {
 	return fmt.Sprintf("%.0f us slower", micros)
 }
 
-// front marks the candidates that no other one beats in bytes and in the CPU of a value, in
-// and out.
+// front marks the candidates that no other one beats in bytes and in CPU, among those that may
+// be chosen or save too little. One that is there to compare with is marked likewise and beats
+// no other.
 func (p *planner) front(g *GroupPlan) {
-	cpu := func(o *Option) float64 { return o.CompressMicros + o.OpenMicros }
+	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == tooLittle }
 	for i := range g.Options {
 		o := &g.Options[i]
-		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now)
+		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now) && (counts(o) || o.Comparison)
 		for j := range g.Options {
 			other := &g.Options[j]
-			if i != j && other.After <= o.After && cpu(other) <= cpu(o) && (other.After < o.After || cpu(other) < cpu(o)) {
+			if i != j && counts(other) && other.After <= o.After && p.work(other) <= p.work(o) && (other.After < o.After || p.work(other) < p.work(o)) {
 				o.Front = false
 			}
 		}

@@ -71,6 +71,7 @@ type Ticket struct {
 	Read   bool
 	chance float64
 	weight float64
+	side   side
 }
 
 // Offer counts a name and says whether to read its values. The more names of a pattern
@@ -81,7 +82,7 @@ func (c *Collector) Offer(space string, name []byte) Ticket {
 		t = new(tree)
 		c.trees[space] = t
 	}
-	l := t.find(name)
+	l := t.pass(name, 1)
 	c.Names++
 	l.seen++
 	read := c.readChance(l)
@@ -142,6 +143,11 @@ func (c *Collector) Add(pattern, kind string, value []byte, weight float64) {
 	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight})
 }
 
+// AddTo is Add for a value that is only learned from, or only measured on.
+func (c *Collector) AddTo(of side, pattern, kind string, value []byte, weight float64) {
+	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight, side: of})
+}
+
 // Pass counts values of such a group that are not measured.
 func (c *Collector) Pass(pattern, kind, reason string, weight float64) {
 	c.Without("", pattern, kind, reason, weight)
@@ -188,7 +194,7 @@ func (c *Collector) count(g *Group, kind string, value []byte, t Ticket) {
 	c.Bytes += int64(len(value))
 	before := g.sample.bytes
 	cost, _ := c.o.Cost(kind, len(value), len(value))
-	g.add(value, cost, t.chance, t.weight)
+	g.add(value, t.side, cost, t.chance, t.weight)
 	g.sample.shrink(c.o.GroupBytes)
 	c.bytes += g.sample.bytes - before
 	if c.bytes > c.o.SampleBytes {

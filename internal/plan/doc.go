@@ -6,10 +6,11 @@
 //
 //	files.go, documents.go, keys.go, tuples.go                sources: where values come from
 //	mongo.go, exchange.go, messages.go                        likewise of messages
-//	collect.go, pattern.go, shape.go, group.go                groups, found on the way, and their samples
+//	collect.go, pattern.go, place.go, shape.go, group.go      groups, found on the way, and their samples
+//	alike.go                                                  what of them is one
 //	candidate.go, measure.go, train.go                        what each setting makes of a sample
-//	link.go, choose.go                                        latency, money, the front, one recommendation
-//	report.go, text.go, html.go, write.go                     what comes out
+//	rates.go, link.go, choose.go, balance.go                  latency, money, the front, one recommendation
+//	report.go, unmeasured.go, text.go, html.go, write.go      what comes out
 //
 // Memory is bounded by Options.SampleBytes and the number of groups, whatever the source
 // holds. Values are forgotten when the plan is done; the report holds numbers and patterns

@@ -219,4 +219,12 @@ func (f *files) blocks(h *os.File, s sized, want int64) error {
 }
 
 // nameOfFile is a file's name with what is variable in it as a star.
-func nameOfFile(shown string) string { return strings.Join(cut([]byte(shown)), "") }
+func nameOfFile(shown string) string {
+	tokens := cut([]byte(shown))
+	for i, tok := range tokens {
+		if hasDigits(tok) {
+			tokens[i] = variable
+		}
+	}
+	return strings.Join(tidy(tokens), "")
+}

@@ -19,9 +19,9 @@ func newGroup() *Group { return &Group{sample: sample{keep: 1}} }
 
 // add counts a value, which costs so many bytes where it is held, and of which there are
 // weight as far as anybody knows.
-func (g *Group) add(value []byte, cost int, chance, weight float64) {
+func (g *Group) add(value []byte, of side, cost int, chance, weight float64) {
 	g.sizes.add(len(value), cost, weight)
-	g.sample.add(value, chance)
+	g.sample.add(value, of, chance)
 }
 
 func (g *Group) left(reason string, weight float64) {
@@ -144,12 +144,24 @@ type sample struct {
 	keep   float64
 	values [][]byte
 	chance []float64
+	sides  []side
 	bytes  int
 }
 
-func (s *sample) add(value []byte, chance float64) {
+// side is the half that a value belongs to.
+type side byte
+
+// Sources that model values of few originals say which half each is of, so that no original is
+// both learned from and measured on.
+const (
+	eitherSide side = iota
+	toLearn
+	toTest
+)
+
+func (s *sample) add(value []byte, of side, chance float64) {
 	if chance < s.keep {
-		s.values, s.chance = append(s.values, bytes.Clone(value)), append(s.chance, chance)
+		s.values, s.chance, s.sides = append(s.values, bytes.Clone(value)), append(s.chance, chance), append(s.sides, of)
 		s.bytes += len(value) + sliceBytes
 	}
 }
@@ -166,14 +178,14 @@ func (s *sample) lower(keep float64) {
 	n := 0
 	for i, c := range s.chance {
 		if c < keep {
-			s.values[n], s.chance[n] = s.values[i], c
+			s.values[n], s.chance[n], s.sides[n] = s.values[i], c, s.sides[i]
 			n++
 		} else {
 			s.bytes -= len(s.values[i]) + sliceBytes
 		}
 	}
 	clear(s.values[n:])
-	s.values, s.chance = s.values[:n], s.chance[:n]
+	s.values, s.chance, s.sides = s.values[:n], s.chance[:n], s.sides[:n]
 }
 
 // shrink drops values until at most limit bytes are left. One value stays, however long it is.
@@ -190,6 +202,6 @@ func (s *sample) shrink(limit int) {
 func (s *sample) merge(o *sample) {
 	s.lower(o.keep)
 	o.lower(s.keep)
-	s.values, s.chance = append(s.values, o.values...), append(s.chance, o.chance...)
+	s.values, s.chance, s.sides = append(s.values, o.values...), append(s.chance, o.chance...), append(s.sides, o.sides...)
 	s.bytes += o.bytes
 }

@@ -50,7 +50,7 @@ func (r *Report) lead() string {
 	}
 	left := 0
 	for _, g := range r.Groups {
-		if g.Choice < 0 {
+		if g.Choice < 0 && g.Not == "" {
 			left++
 		}
 	}
@@ -101,7 +101,10 @@ func percentOf(part, of float64) string {
 func (r *Report) recommendations() page.Section {
 	t := &page.Table{Header: []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}}
 	for _, g := range r.Groups {
-		row := []string{pageName(g), Count(g.Values), ui.Size(g.Now), "", "", "", "Leave it alone: " + g.Why}
+		row := []string{pageName(g), Count(g.Values), ui.Size(g.Now), "", "", "", "Leave it alone: " + g.Why + micro(g.couldBe())}
+		if g.Not != "" {
+			row[6] = "Not measured: " + g.Not
+		}
 		mark := ""
 		if o := g.Chosen(); o != nil {
 			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
@@ -110,7 +113,7 @@ func (r *Report) recommendations() page.Section {
 		t.Rows = append(t.Rows, page.Row{Cells: row, Mark: mark})
 	}
 	if r.Rest.Groups > 0 {
-		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Leave them alone: they were not measured"}})
+		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Not measured: there are larger ones"}})
 	}
 	t.Rows = append(t.Rows, page.Row{Total: true, Cells: []string{"Total", "", ui.Size(r.Now), ui.Size(r.After), share(r.Margin, r.After), saves(r.Now, r.After), ""}})
 	return page.Section{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” is a dictionary: what the values of a group have in common, learnt from one half of the sample and measured on the other."}, Table: t}
@@ -196,7 +199,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 		Count(g.Values), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), ui.Size(g.Now), r.held())
 	o := g.Chosen()
 	if o == nil {
-		return []string{what, "Leave it alone: " + g.Why + "."}
+		return []string{what, "Leave it alone: " + g.Why + micro(g.couldBe()) + "."}
 	}
 	do := fmt.Sprintf("Use %s (%s): they become %s, give or take %s, which is %s less.", o.Name, g.Why, ui.Size(o.After), cmp.Or(share(o.Margin, o.After), "0%"), saves(g.Now, o.After))
 	if o.CompressMicros+o.OpenMicros > 0 {
@@ -315,9 +318,7 @@ func (r *Report) reliability() page.Section {
 	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
 		s.List = append(s.List, fmt.Sprintf("Not measured: %s %s.", Count(r.Left[reason]), reason))
 	}
-	if r.Rest.Groups > 0 {
-		s.List = append(s.List, fmt.Sprintf("%d small groups, %s, were not measured and count as they are.", r.Rest.Groups, ui.Size(r.Rest.Bytes)))
-	}
+	s.List = append(s.List, r.GoOn...)
 	for _, n := range r.Notes {
 		s.List = append(s.List, n+".")
 	}
@@ -333,9 +334,12 @@ func (r *Report) assumptions() page.Section {
 		"Every candidate compressed and opened the sampled values with the code that a gateway runs; values that don't get at least a tenth smaller stay as they are.",
 		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
 		"Memory is that of one state. A gateway has as many at a time as it has cores, however many connections there are, and keeps some more idle. Those of libzstd are the library's figures, the others were measured; prepared dictionaries are not in it.",
-		fmt.Sprintf("The recommendation keeps %s small.", map[Objective]string{MinCost: "cost", MinBytes: "bytes", MinLatency: "latency"}[r.Minimize]))
+		map[Objective]string{
+			Balance: "The recommendation saves bytes as long as CPU is small: twice the CPU of a value has to save another 3% of the bytes, and what is more than half a core in all has to be worth its price.",
+			MinCost: "The recommendation keeps cost small.", MinBytes: "The recommendation keeps bytes small.", MinLatency: "The recommendation keeps latency small.",
+		}[r.Minimize])
 	if r.Assumed {
-		s.List = append(s.List, "Nobody knows how often values are read and written: each is assumed to be written once and read ten times a day. Give --reads and --writes.")
+		s.List = append(s.List, r.assumedWords())
 	} else {
 		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second on all of it.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
 	}

@@ -30,6 +30,9 @@ type KeysOptions struct {
 	Until    time.Time
 	Progress func(done float64, what string)
 
+	// Indexed reports that a hash is under a search index and so is never sealed; nil: none is.
+	Indexed func(key []byte) bool
+
 	// Activity and CPU are the servers' own account; nil: nobody knows, and all time waited
 	// for answers counts as theirs.
 	Activity func(context.Context) (store.Activity, error)
@@ -58,21 +61,19 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 	if w.pace.share <= 0 {
 		w.pace.share = 0.05
 	}
-	if o.Activity != nil {
-		a, err := o.Activity(ctx)
-		if err != nil {
-			return info, err
-		}
-		if a.Uptime > 0 {
-			info.Rates = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
-		}
-	}
 	for _, s := range o.Spaces {
 		n, err := s.Keys(ctx)
 		if err != nil {
 			return info, err
 		}
 		w.total += n
+	}
+	if o.Activity != nil {
+		a, err := o.Activity(ctx)
+		if err != nil {
+			return info, err
+		}
+		info.observe(a, w.total)
 	}
 	for _, s := range o.Spaces {
 		if err := w.space(ctx, s); err != nil {
@@ -189,6 +190,8 @@ func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {
 	switch {
 	case v.Skip != "":
 		w.c.Left(s.DB(), v.Key, "other", t, skipped(v.Skip))
+	case v.Type == store.Hash && w.o.Indexed != nil && w.o.Indexed(v.Key):
+		w.c.Left(s.DB(), v.Key, v.Type.String(), t, "under a search index, which reads what is stored: never sealed")
 	case cinch.IsSealed(v.Stored):
 		w.c.Left(s.DB(), v.Key, v.Type.String(), t, sealedAlready)
 	default:

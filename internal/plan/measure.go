@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/cputime"
 )
 
 // Bounds of what is measured of a group, in bytes and values.
@@ -73,16 +74,20 @@ func (r *rules) leaves(value []byte) bool {
 }
 
 // halve deals values out in turns in the order of their lengths, so that both halves have
-// small and large ones alike: one to learn from, one to measure on.
-func halve(values [][]byte) (learn, test [][]byte) {
-	sorted := slices.Clone(values)
-	slices.SortStableFunc(sorted, func(a, b []byte) int { return len(a) - len(b) })
-	for i, v := range sorted {
+// small and large ones alike: one to learn from, one to measure on. Those whose side is given
+// go there.
+func halve(values [][]byte, sides []side) (learn, test [][]byte) {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(values[a]) - len(values[b]) })
+	for i, at := range order {
 		// 0110 0110 …: in pairs, so that neither half has the longer of every two
-		if i%4 == 0 || i%4 == 3 {
-			test = append(test, v)
+		if of := sides[at]; of == toTest || of == eitherSide && (i%4 == 0 || i%4 == 3) {
+			test = append(test, values[at])
 		} else {
-			learn = append(learn, v)
+			learn = append(learn, values[at])
 		}
 	}
 	return learn, test
@@ -111,46 +116,83 @@ func enough(values [][]byte) [][]byte {
 	return picked
 }
 
+// A CostModel says what CPU a candidate takes for a value, in place of measuring it.
+type CostModel func(c Candidate, raw, stored int) (compress, open time.Duration)
+
+// measurement is one candidate on one group's values.
+type measurement struct {
+	sealer sealer
+	rules  *rules
+	model  func(raw, stored int) (compress, open time.Duration) // nil: CPU is measured
+	room   []byte                                               // for what is sealed; empty
+}
+
 // measure seals and opens the values by the candidate. population is how many values they
 // stand for.
-func measure(ctx context.Context, s sealer, r *rules, values [][]byte, population float64) (Measured, error) {
+func (w *measurement) measure(ctx context.Context, values [][]byte, population float64) (Measured, error) {
 	m := Measured{Values: len(values)}
 	stored := make([][]byte, len(values))
-	var squares, products float64 // of after, and of after with before
-	var beforeSquares float64
-	compress := math.Inf(1)
-	for round := range timedRounds {
-		if err := ctx.Err(); err != nil {
-			return m, err
-		}
-		into := stored
-		if round > 0 {
-			into = nil
-		}
-		took := r.sealAll(s, values, into)
-		compress = min(compress, took.Seconds())
-		if round == 0 {
-			for i, v := range values {
-				before, after := r.cost(r.kind, len(v), len(stored[i]))
-				m.count(len(v), len(stored[i]), before, after)
-				squares += float64(after) * float64(after)
-				beforeSquares += float64(before) * float64(before)
-				products += float64(after) * float64(before)
-			}
-		}
-		if took > timedLongEnough {
-			break
-		}
+	compress, err := w.best(ctx, func() error { w.sealAll(values, stored); return nil })
+	if err != nil {
+		return m, err
 	}
-	open, err := openAll(ctx, s, values, stored)
+	var squares, products, beforeSquares float64 // of after, of after with before
+	for i, v := range values {
+		before, after := w.rules.cost(w.rules.kind, len(v), len(stored[i]))
+		m.count(len(v), len(stored[i]), before, after)
+		squares += float64(after) * float64(after)
+		beforeSquares += float64(before) * float64(before)
+		products += float64(after) * float64(before)
+	}
+	open, err := w.best(ctx, func() error { return w.openAll(values, stored) })
 	if err != nil || len(values) == 0 {
 		return m, err
 	}
+	if w.model != nil {
+		compress, open = w.modelled(values, stored)
+	}
 	n := float64(len(values))
-	m.CompressSeconds, m.OpenSeconds = compress/n, open.Seconds()/n
+	m.CompressSeconds, m.OpenSeconds = compress.Seconds()/n, open.Seconds()/n
 	m.ratioError = ratioError(n, population, float64(m.Before), m.ratio(), squares, beforeSquares, products)
 	return m, nil
 }
+
+// best is the least CPU time of some rounds: what else the machine does costs caches, too. Where a
+// model says it there is one round.
+func (w *measurement) best(ctx context.Context, f func() error) (time.Duration, error) {
+	least := time.Duration(math.MaxInt64)
+	for range timedRounds {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		var err error
+		took := cputime.Of(func() { err = f() })
+		if err != nil {
+			return 0, err
+		}
+		if least = min(least, took); took > timedLongEnough || w.model != nil {
+			break
+		}
+	}
+	return least, nil
+}
+
+func (w *measurement) modelled(values, stored [][]byte) (compress, open time.Duration) {
+	for i, v := range values {
+		if w.rules.leaves(v) {
+			continue
+		}
+		in, out := w.model(len(v), len(stored[i]))
+		compress += in
+		if !unchanged(v, stored[i]) {
+			open += out
+		}
+	}
+	return compress, open
+}
+
+// unchanged reports that a value is stored as it is: in its own memory.
+func unchanged(value, stored []byte) bool { return len(value) == 0 || &stored[0] == &value[0] }
 
 func (m *Measured) count(raw, stored, before, after int) {
 	m.Raw += int64(raw)
@@ -162,51 +204,40 @@ func (m *Measured) count(raw, stored, before, after int) {
 	}
 }
 
-// sealAll says how long sealing takes, and fills stored unless it is nil.
-func (r *rules) sealAll(s sealer, values, stored [][]byte) (took time.Duration) {
-	var buf []byte
+// sealAll fills stored.
+func (w *measurement) sealAll(values, stored [][]byte) {
+	buf := w.room[:0]
 	for i, v := range values {
-		if r.leaves(v) {
-			if stored != nil {
-				stored[i] = v
-			}
+		if w.rules.leaves(v) {
+			stored[i] = v
 			continue
 		}
-		start := time.Now()
-		buf = s.seal(buf[:0], v, r.worth)
-		took += time.Since(start)
-		if stored != nil {
-			stored[i] = bytes.Clone(buf)
-		}
+		at := len(buf)
+		buf = w.sealer.seal(buf, v, w.rules.worth)
+		stored[i] = buf[at:len(buf):len(buf)]
 	}
-	return took
 }
 
-func openAll(ctx context.Context, s sealer, values, stored [][]byte) (time.Duration, error) {
-	best := time.Duration(math.MaxInt64)
+// roomFor is enough for all of the values sealed, and for what codecs ask for meanwhile.
+func roomFor(values [][]byte) int {
+	total, longest := 0, 0
+	for _, v := range values {
+		total, longest = total+len(v)+2*envelopeBytes, max(longest, len(v))
+	}
+	return total + longest/2 + 64<<10
+}
+
+func (w *measurement) openAll(values, stored [][]byte) (err error) {
 	var buf []byte
-	for range timedRounds {
-		if err := ctx.Err(); err != nil {
-			return 0, err
+	for i, v := range values {
+		if unchanged(v, stored[i]) {
+			continue
 		}
-		var took time.Duration
-		for i, v := range values {
-			if len(v) == 0 || &stored[i][0] == &v[0] { // left alone
-				continue
-			}
-			start := time.Now()
-			opened, err := s.open(buf[:0], stored[i])
-			took += time.Since(start)
-			if err != nil || !bytes.Equal(opened, v) {
-				return 0, errors.Join(ErrChanged, err)
-			}
-			buf = opened
-		}
-		if best = min(best, took); took > timedLongEnough {
-			break
+		if buf, err = w.sealer.open(buf[:0], stored[i]); err != nil || !bytes.Equal(buf, v) {
+			return errors.Join(ErrChanged, err)
 		}
 	}
-	return best, nil
+	return nil
 }
 
 // ratioError is the standard error of sum(after)/sum(before) as a share of it, from the

@@ -50,6 +50,9 @@ func (p *planner) memory(c Candidate, d trained, value []byte) Memory {
 
 func (p *planner) measureMemory(c Candidate, d trained, value []byte) Memory {
 	if c.Brotli == 0 && c.Setting.Codec == codec.Zstd && p.Engine.ZstdName() != "go" {
+		if c.Setting.Level > codec.MaxStreamLevel {
+			return Memory{} // nobody has figures: gateways take no more for streams
+		}
 		window := min(max(bits.Len(uint(len(value)-1)), codec.MinStreamWindow), codec.MaxStreamWindow)
 		writer, reader := p.Engine.StreamBytes(c.Setting.Level, window)
 		return Memory{Compress: int64(writer), Open: int64(reader), From: memoryLibrary}

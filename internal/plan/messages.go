@@ -94,7 +94,7 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	r.Protocol = protocol
 	g := &GroupPlan{
 		Space: gw.Gateway, Pattern: pattern, Type: kind, Values: float64(m.Messages), Mean: float64(m.Bytes) / float64(m.Messages),
-		Now: m.Bytes, Measured: m.Sampled, Choice: -1, Options: []Option{},
+		Now: m.Bytes, Measured: m.Sampled, Choice: -1, Best: -1, Options: []Option{},
 	}
 	var s sizes
 	for _, b := range m.Sizes {
@@ -104,7 +104,8 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	g.Median, g.P99 = s.quantile(0.5), s.quantile(0.99)
 	r.perValue = Rates{Reads: 1 / max(uptime, 1)}
 	r.Rates.Reads += g.Values / max(uptime, 1)
-	g.BillNow = p.Prices.Month(price.OnWire, r.load(g, 0, g.Mean), p.Layout)
+	load := r.load(g, 0, g.Mean)
+	g.BillNow, g.wire = p.Prices.Month(price.OnWire, load, p.Layout), load.WireRate(p.Layout)
 	for _, e := range m.Estimates {
 		c, err := ParseCandidate(e.Setting)
 		if err != nil || !(e.Ratio >= 1) {

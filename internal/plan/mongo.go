@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -135,11 +136,12 @@ func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) e
 	}
 	var documents []bson.Raw
 	var size int64
+	want := max(wantDocuments, 4*max(w.o.Batch, int(w.activity.Returned), int(w.activity.Inserted))) // a message has half of them at most
 	start := time.Now()
-	total, err := w.o.Server.Documents(ctx, c, wantDocuments, func(doc []byte) bool {
+	total, err := w.o.Server.Documents(ctx, c, want, func(doc []byte) bool {
 		documents = append(documents, bson.Raw(slices.Clone(doc)))
 		size += int64(len(doc))
-		return len(documents) < wantDocuments && size < limit && (until.IsZero() || time.Now().Before(until))
+		return len(documents) < want && size < limit && (until.IsZero() || time.Now().Before(until))
 	})
 	if err != nil {
 		return err
@@ -148,6 +150,8 @@ func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) e
 	w.bytes += size
 	w.c.Names += int64(len(documents))
 	w.info.Total += max(total, int64(len(documents)))
+	// Neighbours may be alike, and the halves should not differ.
+	rand.New(rand.NewPCG(uint64(len(documents)), 0)).Shuffle(len(documents), func(i, j int) { documents[i], documents[j] = documents[j], documents[i] })
 	if len(documents) > 0 {
 		m := &modeller{w: w, c: c, documents: documents, counts: w.activity.Counts[c.Namespace()]}
 		m.model()
@@ -183,7 +187,52 @@ type modeller struct {
 	c         mongo.Collection
 	documents []bson.Raw
 	counts    mongo.Counts
-	next      int // document
+
+	side side            // of the exchange that is being made
+	next [toTest + 1]int // document of a side
+}
+
+// sided is an exchange made of documents of one side.
+type sided struct {
+	exchange []byte
+	of       side
+}
+
+// begin says of which documents the next exchange is made: in turns of those to learn from, and of
+// those to measure on. An exchange of documents that were learned from would take nothing.
+func (m *modeller) begin() {
+	if m.side = toTest; m.next[toLearn] <= m.next[toTest] {
+		m.side = toLearn
+	}
+}
+
+// half are the documents of the side.
+func (m *modeller) half() []bson.Raw {
+	switch middle := len(m.documents) / 2; {
+	case middle == 0:
+		return m.documents
+	case m.side == toLearn:
+		return m.documents[:middle]
+	default:
+		return m.documents[middle:]
+	}
+}
+
+// inserted are n documents that are not there yet: none twice.
+func (m *modeller) inserted(n int) (all []bson.Raw) {
+	for range min(n, len(m.half())) {
+		all = append(all, m.document())
+	}
+	return all
+}
+
+// returned are n documents, or all that there are: a query returns none twice, but the next may
+// return the same.
+func (m *modeller) returned(n int) []bson.Raw {
+	if n > len(m.half()) {
+		return m.documents[:min(n, len(m.documents))]
+	}
+	return m.inserted(n)
 }
 
 func (m *modeller) model() {
@@ -231,38 +280,43 @@ func (m *modeller) repeat(command string, n int64, exchange func() (request, rep
 	if n <= 0 {
 		return
 	}
-	var all [][]byte
+	var all []sided
 	size := 0
-	for len(all) < modelledExchanges && int64(len(all)) < n && size < modelledBytes {
+	for len(all) < modelledExchanges && (int64(len(all)) < n || len(all) < 2) && size < modelledBytes {
+		m.begin()
 		request, reply := exchange()
-		all = append(all, append(request, reply...))
-		size += len(all[len(all)-1])
+		all = append(all, sided{append(request, reply...), m.side})
+		size += len(all[len(all)-1].exchange)
 	}
 	m.add(command, all, float64(n))
 }
 
-func (m *modeller) add(command string, all [][]byte, n float64) {
+func (m *modeller) add(command string, all []sided, n float64) {
 	m.w.exchanges += n
 	for _, x := range all {
-		m.w.c.Add(escapeGlob(m.c.Namespace()), command, x, n/float64(len(all)))
+		if len(all) < 2*trainAtLeast { // too few to learn from
+			x.of = eitherSide
+		}
+		m.w.c.AddTo(x.of, escapeGlob(m.c.Namespace()), command, x.exchange, n/float64(len(all)))
 	}
 }
 
 // fromProfile models each operation that the profiler has seen, and lets those of a command
 // stand for all that were counted.
 func (m *modeller) fromProfile(ops []mongo.Operation) {
-	seen := map[string][][]byte{}
+	seen := map[string][]sided{}
 	size := map[string]int{}
 	unknown := map[string]int{}
 	times := map[string]int{}
 	for _, op := range ops {
+		m.begin()
 		command, request, reply := m.operation(op)
 		if request == nil {
 			unknown[command]++
 			continue
 		}
 		if times[command]++; size[command] < modelledBytes {
-			seen[command] = append(seen[command], append(request, reply...))
+			seen[command] = append(seen[command], sided{append(request, reply...), m.side})
 			size[command] += len(request) + len(reply)
 		}
 	}
@@ -305,10 +359,16 @@ func withSession(command bson.Raw) {
 	}
 }
 
+// upcoming is the document that comes next.
+func (m *modeller) upcoming() bson.Raw {
+	half := m.half()
+	return half[m.next[m.side]%len(half)]
+}
+
 // document is one of the sample, in turns.
 func (m *modeller) document() bson.Raw {
-	d := m.documents[m.next%len(m.documents)]
-	m.next++
+	d := m.upcoming()
+	m.next[m.side]++
 	return d
 }
 
@@ -340,7 +400,7 @@ func (m *modeller) find(batch int) (request, reply []byte) {
 	at, doc := bsoncore.AppendDocumentStart(nil)
 	doc = bsoncore.AppendStringElement(doc, "find", m.c.Name)
 	filter, doc := bsoncore.AppendDocumentElementStart(doc, "filter")
-	if id, err := m.documents[m.next%len(m.documents)].LookupErr("_id"); err == nil && batch == 1 {
+	if id, err := m.upcoming().LookupErr("_id"); err == nil && batch == 1 {
 		doc = bsoncore.AppendValueElement(doc, "_id", bsoncore.Value{Type: bsoncore.Type(id.Type), Data: id.Value})
 	}
 	doc, _ = bsoncore.AppendDocumentEnd(doc, filter)
@@ -372,8 +432,8 @@ func (m *modeller) insert(command []byte, n int) (request, reply []byte) {
 	start := len(request) + 1
 	request = append(request, 1, 0, 0, 0, 0)
 	request = append(request, "documents\x00"...)
-	for range n {
-		request = append(request, m.document()...)
+	for _, d := range m.inserted(n) {
+		request = append(request, d...)
 		if len(request) > modelledBytes {
 			break
 		}
@@ -389,8 +449,8 @@ func (m *modeller) reply(batch string, n int) []byte {
 	at, doc := bsoncore.AppendDocumentStart(nil)
 	cursor, doc := bsoncore.AppendDocumentElementStart(doc, "cursor")
 	list, doc := bsoncore.AppendArrayElementStart(doc, batch)
-	for i := range n {
-		doc = bsoncore.AppendDocumentElement(doc, fmt.Sprint(i), bsoncore.Document(m.document()))
+	for i, d := range m.returned(n) {
+		doc = bsoncore.AppendDocumentElement(doc, fmt.Sprint(i), bsoncore.Document(d))
 		if len(doc) > modelledBytes {
 			break
 		}

@@ -5,17 +5,18 @@ import "strings"
 // Names (keys, paths) are cut into tokens at separators, and a tree is made of the tokens:
 //
 //	user:1042:cart   ->  "user" ":" * ":" "cart"
-//	logs/2024-01.gz  ->  "logs" "/" * "-" * "." "gz"
+//	logs/2024-01.gz  ->  "logs" "/" * "." "gz"
 //
-// A token with a digit in it is variable from the start. A place that turns out to take
-// more than maxChildren different tokens is variable too: all of them become one *, and
-// what was below them is merged. So the tree finds out by itself which parts of a name are
-// identifiers, and stays small whatever the names are.
+// A token that begins with a digit is variable from the start, and so is what looks like a UUID or
+// a date. All others have places of their own, at first. A place that turns out to take too
+// many different tokens keeps those apart that names come by often, however many they are,
+// and makes one * of the rest, with what is below them merged (place.go). So the tree finds out by
+// itself which parts of a name are identifiers, and stays small whatever the names are. When all
+// names are there, places with many tokens whose values are alike become one, too (alike.go).
 const (
-	maxChildren = 16  // different tokens in a place
-	maxTokens   = 12  // of a name; the rest is one *
-	maxToken    = 40  // bytes of a token; a longer one is variable
-	maxLeaves   = 192 // patterns in a tree
+	maxTokens = 12   // of a name; the rest is one *
+	maxToken  = 40   // bytes of a token; a longer one is variable
+	maxLeaves = 1024 // patterns in a tree
 )
 
 const variable = "*"
@@ -46,8 +47,9 @@ func tidy(tokens []string) []string {
 	out := tokens[:0]
 	for _, t := range tokens {
 		out = append(out, t)
-		if n := len(out); n >= 3 && out[n-1] == variable && out[n-3] == variable && isJoint(out[n-2]) {
+		if n := len(out); n >= 3 && hasDigits(out[n-1]) && hasDigits(out[n-3]) && isJoint(out[n-2]) {
 			out = out[:n-2]
+			out[n-3] = variable
 		}
 	}
 	return out
@@ -59,151 +61,29 @@ func isJoint(t string) bool { return t == "-" || t == "_" || t == "." }
 func isSeparator(c byte) bool { return strings.IndexByte(":/.-_|#{}[],;=@ ", c) >= 0 }
 
 func token(t []byte) string {
-	if len(t) > maxToken {
+	if len(t) > maxToken || t[0] >= '0' && t[0] <= '9' {
 		return variable
 	}
+	numbers := 0
 	for _, c := range t {
-		if c >= '0' && c <= '9' || c < ' ' || c > '~' || c == '*' {
+		if c < ' ' || c > '~' || c == '*' {
 			return variable
 		}
+		if c >= '0' && c <= '9' {
+			numbers++
+		}
+	}
+	if numbers > maxNumbers {
+		return variable
 	}
 	return string(t)
 }
 
-// node is a place in the tree of names. A place where names end has a leaf.
-type node struct {
-	children  map[string]*node
-	collapsed bool // every token that is no separator is variable here
-	open      bool // names that go on end here too
-	leaf      *leaf
-}
+// maxNumbers is how many digits a word has: tenant12, sha256, v2.
+const maxNumbers = 4
 
-// leaf is what is known of the names of one pattern.
-type leaf struct {
-	seen  int64             // names offered
-	read  float64           // names read, by the inverse of their chance
-	kinds map[string]*Group // by type of value
-}
-
-// tree is the tree of one space's names.
-type tree struct {
-	root   node
-	leaves int
-}
-
-// find returns the leaf of a name.
-func (t *tree) find(name []byte) *leaf {
-	n := &t.root
-	for _, tok := range cut(name) {
-		if n.open {
-			break
-		}
-		n = n.child(tok, t)
-	}
-	if n.leaf == nil {
-		n.leaf = &leaf{kinds: make(map[string]*Group)}
-		t.leaves++
-		if t.leaves > maxLeaves {
-			t.shrink()
-			return t.find(name)
-		}
-	}
-	return n.leaf
-}
-
-func (n *node) child(tok string, t *tree) *node {
-	separator := isLoneSeparator(tok)
-	if n.collapsed && !separator {
-		tok = variable
-	}
-	c := n.children[tok]
-	if c == nil {
-		if n.children == nil {
-			n.children = make(map[string]*node)
-		}
-		c = new(node)
-		n.children[tok] = c
-	}
-	if !separator && n.tokens() > maxChildren {
-		n.collapse(t)
-		c = n.children[variable]
-	}
-	return c
-}
-
-func isLoneSeparator(tok string) bool { return len(tok) == 1 && isSeparator(tok[0]) }
-
-// tokens counts the children that are no separators.
-func (n *node) tokens() int {
-	count := 0
-	for tok := range n.children {
-		if !isLoneSeparator(tok) {
-			count++
-		}
-	}
-	return count
-}
-
-// collapse makes one variable place of all children but separators.
-func (n *node) collapse(t *tree) {
-	all := new(node)
-	for tok, c := range n.children {
-		if !isLoneSeparator(tok) {
-			all.merge(c, t)
-			delete(n.children, tok)
-		}
-	}
-	n.children[variable], n.collapsed = all, true
-}
-
-// merge takes over everything at and below o.
-func (n *node) merge(o *node, t *tree) {
-	if n.open || o.open {
-		n.flatten(t)
-		o.flatten(t)
-	}
-	n.open = n.open || o.open
-	n.takeLeaf(o, t)
-	for tok, c := range o.children {
-		if n.children == nil {
-			n.children = make(map[string]*node)
-		}
-		if n.collapsed && !isLoneSeparator(tok) {
-			tok = variable
-		}
-		if mine := n.children[tok]; mine != nil {
-			mine.merge(c, t)
-		} else {
-			n.children[tok] = c
-		}
-	}
-	if n.tokens() > maxChildren || o.collapsed && !n.collapsed {
-		n.collapse(t)
-	}
-}
-
-func (n *node) takeLeaf(o *node, t *tree) {
-	switch {
-	case o.leaf == nil:
-	case n.leaf == nil:
-		n.leaf = o.leaf
-	default:
-		n.leaf.merge(o.leaf)
-		t.leaves--
-	}
-}
-
-func (l *leaf) merge(o *leaf) {
-	l.seen += o.seen
-	l.read += o.read
-	for kind, g := range o.kinds {
-		if mine := l.kinds[kind]; mine != nil {
-			mine.merge(g)
-		} else {
-			l.kinds[kind] = g
-		}
-	}
-}
+// hasDigits reports that a token is variable, or a word with digits, as tenant12.
+func hasDigits(t string) bool { return t == variable || strings.ContainsAny(t, "0123456789") }
 
 // shrink makes one pattern of all that is below the place with the fewest names among the
 // lowest places that have more than one pattern at or below them.
@@ -236,7 +116,7 @@ func (n *node) flatten(t *tree) {
 		c.flatten(t)
 		n.takeLeaf(c, t)
 	}
-	n.children, n.collapsed = nil, false
+	n.children, n.full, n.late = nil, [tokenKinds]bool{}, nil
 }
 
 // patterns calls f with each pattern, as a glob, and its leaf.

@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -47,6 +50,7 @@ func TestPatterns(t *testing.T) {
 	} {
 		col := NewCollector(CollectOptions{})
 		offer(col, c.names...)
+		col.Settle(codec.New(codec.Options{}))
 		if got := patternsOf(col); !slices.Equal(got, c.want) {
 			t.Errorf("%.40q: %q, want %q", c.names, got, c.want)
 		}
@@ -107,4 +111,77 @@ func FuzzPatterns(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Prefixes whose values are of different kinds never share a pattern, however many there are and in
+// whatever order their names come; tenants whose values are alike share one, and one that
+// holds something else stays apart.
+func TestLargeGroupsStayApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	letters := func(i int) string { return string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'z'}) }
+	kinds := []func() []byte{
+		func() []byte { return []byte(order(r)) },
+		func() []byte { return noise(r, 300) },
+		func() []byte {
+			return fmt.Appendf(nil, "<li class=\"row\"><a href=\"/item/%d\">%d</a></li>", r.IntN(1e6), r.IntN(99))
+		},
+		func() []byte { return bytes.Repeat(noise(r, 4), 100) },
+	}
+	for _, c := range []struct {
+		what     string
+		name     func(i int) string
+		value    func(i int) []byte
+		names    int
+		patterns []string        // all that there are
+		kind     func(i int) int // where there are no patterns given: what must not share one
+	}{
+		{"60 kinds", func(i int) string { return fmt.Sprintf("%s:%d", letters(i%60), i) }, func(i int) []byte {
+			return kinds[i%4]()
+		}, 6000, nil, func(i int) int { return i % 4 }},
+		{"40 numbered kinds, one after the other", func(i int) string { return fmt.Sprintf("kind%d:%d", i/100, i) }, func(i int) []byte {
+			return kinds[i/100%4]()
+		}, 4000, nil, func(i int) int { return i / 100 % 4 }},
+		{"200 tenants alike", func(i int) string { return fmt.Sprintf("%s:cart:%d", letters(i%200), i) }, func(int) []byte { return kinds[0]() }, 6000, []string{"*:cart:*"}, nil},
+		{"30 numbered tenants alike", func(i int) string { return fmt.Sprintf("tenant%d:cart:%d", i%30, i) }, func(int) []byte { return kinds[0]() }, 3000, []string{"*:cart:*"}, nil},
+		{"names of people", func(i int) string { return "user:" + letters(i) + letters(i/676+i) + letters(i/7) }, func(int) []byte { return kinds[0]() }, 5000, []string{"user:*"}, nil},
+		{"tenants and one that holds something else", func(i int) string {
+			if i%10 == 0 {
+				return fmt.Sprintf("blob:%d", i)
+			}
+			return fmt.Sprintf("%s:%d", letters(i%50), i)
+		}, func(i int) []byte { return kinds[map[bool]int{true: 1, false: 0}[i%10 == 0]]() }, 5000, []string{"*:*", "blob:*"}, nil},
+	} {
+		col := NewCollector(CollectOptions{})
+		for i := range c.names {
+			name := []byte(c.name(i))
+			if ticket := col.Offer("", name); ticket.Read {
+				col.Value("", name, "string", ticket, c.value(i))
+			}
+		}
+		col.Settle(codec.New(codec.Options{}))
+		got := patternsOf(col)
+		if c.kind == nil && !slices.Equal(got, c.patterns) {
+			t.Errorf("%s: %d patterns, %.300q", c.what, len(got), got)
+		}
+		if c.kind != nil {
+			onlyOneKind(t, c.what, got, c.names, c.name, c.kind)
+		}
+	}
+}
+
+// onlyOneKind holds that each pattern is first for names of one kind only.
+func onlyOneKind(t *testing.T, what string, patterns []string, names int, name func(int) string, kind func(int) int) {
+	t.Helper()
+	slices.SortStableFunc(patterns, func(a, b string) int { return literal(b) - literal(a) })
+	holds := map[string]int{}
+	for i := range names {
+		at := slices.IndexFunc(patterns, func(p string) bool { c := policy.Compile(p); return c.Match([]byte(name(i))) })
+		if at < 0 {
+			t.Fatalf("%s: nothing covers %s", what, name(i))
+		}
+		if k, ok := holds[patterns[at]]; ok && k != kind(i) {
+			t.Fatalf("%s: %s holds kinds %d and %d: %q", what, patterns[at], k, kind(i), patterns)
+		}
+		holds[patterns[at]] = kind(i)
+	}
 }

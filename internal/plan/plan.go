@@ -18,8 +18,11 @@ import (
 // Objective is what is to be as small as possible.
 type Objective string
 
-// The objectives.
+// The objectives. Balance is bytes first: it saves memory and bytes while CPU is small, sets
+// money against CPU where there is enough of both to matter, and takes twice the CPU of a value
+// only for bytes that are worth it.
 const (
+	Balance    Objective = "balance"
 	MinCost    Objective = "cost"
 	MinLatency Objective = "latency"
 	MinBytes   Objective = "bytes"
@@ -34,6 +37,8 @@ type SourceInfo struct {
 	Never    func(value []byte) bool // values that are never sealed; nil: none
 	DictCost float64                 // bytes that the store holds for each byte of a dictionary
 	Rates    Rates                   // observed; 0: unknown
+	Observed Rates                   // also where they are not believed
+	Doubt    string                  // why they are not; "": they are, or there are none
 	Whole    bool                    // all of it was looked at
 	Total    int64                   // names that there are; 0: unknown
 	Bytes    int64                   // of files; 0: unknown
@@ -54,7 +59,7 @@ type Options struct {
 	Engine     *codec.Engine
 	Train      dict.Trainer // libzstd's; nil: pure Go's
 	Candidates []Candidate
-	MaxGroups  int // measured; 0: 24. The smallest ones beyond are put together and left alone
+	MaxGroups  int // measured; 0: 64. The smallest ones beyond are not
 	MinSize    int // bytes; smaller values are left alone; 0: 64
 	MinGain    float64
 
@@ -69,7 +74,8 @@ type Options struct {
 	NoDictionaries  bool
 	Pair            bool // there may be a gateway beside the server, too
 	Progress        func(done float64, what string)
-	MeasureDeadline time.Time // groups that are not measured by then are left alone; zero: none
+	MeasureDeadline time.Time // groups whose turn comes later are not measured; zero: none
+	CPU             CostModel // nil: it is measured
 }
 
 // What is assumed about values when nobody knows the rates, each a day.
@@ -87,11 +93,17 @@ var ErrSealed = fmt.Errorf("%w: all values are sealed already", ErrEmpty)
 type planner struct {
 	Options
 	memories map[memoryKey]Memory
+	room     []byte  // for what is sealed while it is measured
+	now      float64 // bytes of all groups
 }
 
 // Make measures what was collected and returns the plan.
 func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	o.setDefaults()
+	if warning := o.WeighRates(c); warning != "" {
+		o.Source.Notes = append(o.Source.Notes, warning)
+	}
+	c.Settle(o.Engine)
 	p := &planner{Options: o}
 	all := c.found()
 	if len(all) == 0 {
@@ -108,9 +120,8 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	if r.Rates = p.rates(values); values > 0 {
 		r.perValue = Rates{r.Rates.Reads / values, r.Rates.Writes / values}
 	}
-	total := 0.0
 	for _, f := range all {
-		total += f.sizes.cost * f.scale
+		p.now += f.sizes.cost * f.scale
 	}
 	done := 0.0
 	for i, f := range all {
@@ -121,7 +132,7 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 		if f.sizes.seen == 0 {
 			continue
 		}
-		p.progress(done/max(total, 1), f.pattern)
+		p.progress(done/max(p.now, 1), f.pattern)
 		if i >= p.MaxGroups || f.pattern == everythingElse {
 			r.rest(f)
 			continue
@@ -156,12 +167,12 @@ func (r *Report) empty() error {
 const sealedAlready = "sealed already"
 
 func (o *Options) setDefaults() {
-	o.MaxGroups = cmp.Or(o.MaxGroups, 24)
+	o.MaxGroups = cmp.Or(o.MaxGroups, 64)
 	o.MinSize = cmp.Or(o.MinSize, 64)
 	if o.MinGain == 0 {
 		o.MinGain = 0.10
 	}
-	o.Minimize = cmp.Or(o.Minimize, MinCost)
+	o.Minimize = cmp.Or(o.Minimize, Balance)
 	o.Source.Medium = cmp.Or(o.Source.Medium, price.OnDisk)
 	if o.Source.Cost == nil {
 		o.Source.Cost = plainCost
@@ -194,24 +205,32 @@ func (p *planner) rates(values float64) Rates {
 func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, error) {
 	g := p.newGroup(f, r)
 	if len(f.sample.values) == 0 {
-		g.leave("nothing of it could be read")
+		g.notMeasured("nothing of it could be read")
 		return g, nil
 	}
 	if !p.MeasureDeadline.IsZero() && time.Now().After(p.MeasureDeadline) {
-		g.leave("the time was up before it was measured")
+		g.notMeasured(timeWasUp)
 		return g, nil
 	}
-	learn, test := halve(f.sample.values)
-	test = enough(test)
+	learn, test := halve(f.sample.values, f.sample.sides)
+	if test = enough(test); len(test) == 0 {
+		g.notMeasured("there are too few values to measure on")
+		return g, nil
+	}
 	g.Measured = len(test)
 	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
 	d := p.dictionary(ctx, learn, f)
 	g.Trained = d.values
+	p.room = slices.Grow(p.room[:0], roomFor(test))
 	for _, c := range p.Candidates {
 		if c.Dictionary && d == (trained{}) {
 			continue
 		}
-		m, err := measure(ctx, c.sealer(p.Engine, d), rules, test, f.sizes.values*f.scale)
+		w := &measurement{sealer: c.sealer(p.Engine, d), rules: rules, room: p.room}
+		if p.CPU != nil {
+			w.model = func(raw, stored int) (compress, open time.Duration) { return p.CPU(c, raw, stored) }
+		}
+		m, err := w.measure(ctx, test, f.sizes.values*f.scale)
 		if err != nil {
 			return nil, wrapCandidate(c, err)
 		}
@@ -224,6 +243,9 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		g.Options = append(g.Options, p.option(g, &m, r))
 	}
 	p.choose(g)
+	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.way == "" && len(f.sample.values) < fewValues {
+		g.Trained = p.fromAll(f.sample.values, test, d.values, o.candidate.Setting)
+	}
 	return g, nil
 }
 

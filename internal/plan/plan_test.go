@@ -288,7 +288,7 @@ func TestChoose(t *testing.T) {
 	if g := with(func(o *Options) { o.MaxLatency, o.Links = time.Microsecond, []Link{fast} }); g.Choice >= 0 || !strings.Contains(g.Why, "adds more than") {
 		t.Errorf("on a fast link: %d %s", g.Choice, g.Why)
 	}
-	if g := with(func(o *Options) { o.Rates.Reads, o.Rates.Writes = 1e9, 1e9 }); g.Choice >= 0 {
+	if g := with(func(o *Options) { o.Minimize, o.Rates = MinCost, Rates{1e9, 1e9} }); g.Choice >= 0 {
 		t.Errorf("at a price of CPU far above that of bytes: %s", g.Chosen().Name)
 	}
 	front := 0

@@ -18,6 +18,8 @@ type Report struct {
 	LookedAt  LookedAt           `json:"looked_at"`
 	Rates     Rates              `json:"rates"`
 	Assumed   bool               `json:"rates_assumed"` // neither given nor observed
+	Observed  Rates              `json:"rates_observed"`
+	Doubt     string             `json:"rates_doubt,omitempty"` // why what was observed is not used
 	Layout    LayoutInfo         `json:"layout"`
 	Links     []string           `json:"links,omitempty"`
 	Groups    []*GroupPlan       `json:"groups"`
@@ -31,6 +33,7 @@ type Report struct {
 	BillNow   price.Bill         `json:"month_now"`
 	BillAfter price.Bill         `json:"month_after"`
 	Notes     []string           `json:"notes,omitempty"`
+	GoOn      []string           `json:"not_measured,omitempty"` // groups of which nothing is known, and how to go on
 	Prices    price.Table        `json:"prices"`
 	Zstd      string             `json:"zstd"` // implementation that was measured
 	MadeAt    time.Time          `json:"made_at"`
@@ -81,13 +84,16 @@ type GroupPlan struct {
 	Measured int         `json:"measured_values"`
 	BillNow  price.Bill  `json:"month_now"`
 	Options  []Option    `json:"candidates"`
-	Choice   int         `json:"choice"` // place in candidates, -1: leave it alone
+	Choice   int         `json:"choice"` // place in candidates, -1: leave it alone, or not measured
+	Best     int         `json:"best"`   // likewise of the best one, chosen or not; -1: none
 	Why      string      `json:"why"`
+	Not      string      `json:"not_measured,omitempty"` // why; "": it was
 	Sizes    []SizeCount `json:"sizes"`
 
 	Trained *codec.Dict `json:"-"` // for those candidates that have one
 
 	nowError float64
+	wire     float64 // bytes a second between application and store
 }
 
 // SizeCount is a bar of a histogram.
@@ -116,7 +122,9 @@ type Option struct {
 	Front           bool        `json:"front"`               // no other is better in bytes and CPU both
 	Ruled           string      `json:"ruled_out,omitempty"` // why it may not be chosen
 
-	candidate Candidate
+	candidate  Candidate
+	wire       float64 // bytes a second between application and store
+	operations float64 // a second, that Cores is of
 }
 
 // LinkDelta is by how much a value of average length gets faster (below 0) or slower.
@@ -133,8 +141,8 @@ func (p *planner) newReport(c *Collector) *Report {
 		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
 		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1), max(p.Layout.WriteAmplification, 1)},
 		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
-		Assumed: p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
-		Groups:  []*GroupPlan{},
+		Assumed:  p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
+		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},
 	}
 	for _, l := range p.Links {
 		r.Links = append(r.Links, l.Name)
@@ -146,7 +154,7 @@ func (p *planner) newGroup(f found, r *Report) *GroupPlan {
 	s := &f.sizes
 	g := &GroupPlan{
 		Space: f.space, Pattern: f.pattern, Type: f.kind, Values: s.values * f.scale, Mean: s.mean(),
-		Median: s.quantile(0.5), P99: s.quantile(0.99), Now: int64(s.cost * f.scale), Choice: -1,
+		Median: s.quantile(0.5), P99: s.quantile(0.99), Now: int64(s.cost * f.scale), Choice: -1, Best: -1,
 		nowError: s.error(), Options: []Option{},
 	}
 	g.Margin = int64(margin(int(s.seen)) * g.nowError * float64(g.Now))
@@ -155,7 +163,8 @@ func (p *planner) newGroup(f found, r *Report) *GroupPlan {
 			g.Sizes = append(g.Sizes, SizeCount{1 << i, math.Round(n * f.scale)})
 		}
 	}
-	g.BillNow = p.Prices.Month(p.Source.Medium, r.load(g, float64(g.Now), g.Mean), p.Layout)
+	load := r.load(g, float64(g.Now), g.Mean)
+	g.BillNow, g.wire = p.Prices.Month(p.Source.Medium, load, p.Layout), load.WireRate(p.Layout)
 	return g
 }
 
@@ -189,7 +198,7 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	if p.Source.Medium == price.OnWire { // each message is sealed at one end and opened at the other
 		load.OpenSeconds += load.CompressSeconds
 	}
-	o.Cores = load.Cores()
+	o.Cores, o.operations, o.wire = load.Cores(), load.ReadsPerSecond+load.WritesPerSecond, load.WireRate(p.Layout)
 	o.Bill = p.Prices.Month(p.Source.Medium, load, p.Layout)
 	for _, l := range p.Links {
 		plain := l.seconds(g.Mean)
@@ -203,6 +212,15 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 }
 
 func (g *GroupPlan) leave(why string) { g.Choice, g.Why = -1, why }
+
+// notMeasured says why nothing is known of a group but its size.
+func (g *GroupPlan) notMeasured(why string) {
+	g.leave(why)
+	g.Not = why
+}
+
+// timeWasUp is why a group is not measured whose turn did not come.
+const timeWasUp = "the time was up"
 
 // Chosen is the recommended candidate, nil when the group is to be left alone.
 func (g *GroupPlan) Chosen() *Option {
@@ -253,5 +271,6 @@ func (r *Report) finish() {
 		after += float64(m) * float64(m)
 		r.BillNow, r.BillAfter = r.BillNow.Add(g.BillNow), r.BillAfter.Add(bill)
 	}
+	r.GoOn = r.unmeasured()
 	r.NowMargin, r.Margin = int64(math.Sqrt(now)), int64(math.Sqrt(after))
 }

@@ -98,10 +98,15 @@ func (t *text) groups() error {
 	room := t.room(big)
 	var rows [][]string
 	for _, g := range t.r.Groups {
-		row := []string{shorten(g.label(), room), Count(g.Values), ui.Size(g.Now), "", "", "", "leave alone"}
+		row := []string{shorten(g.label(), room), Count(g.Values), ui.Size(g.Now), "", "", "", g.todo()}
 		cpu, money := "", ""
-		if o := g.Chosen(); o != nil {
-			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name
+		switch o := g.best(); {
+		case o == nil:
+		case g.Choice < 0: // what could be had, in brackets
+			row[5] = "(" + saves(g.Now, o.After) + ")"
+			cpu = fmt.Sprintf("(%s/%s)", micros(o.CompressMicros), micros(o.OpenMicros))
+		default:
+			row[3], row[4], row[5] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After)
 			cpu = fmt.Sprintf("%s/%s", micros(o.CompressMicros), micros(o.OpenMicros))
 			money = dollars(o.Bill.Total())
 		}
@@ -111,7 +116,7 @@ func (t *text) groups() error {
 		rows = append(rows, row)
 	}
 	if t.r.Rest.Groups > 0 {
-		rows = append(rows, []string{fmt.Sprintf("%d small groups", t.r.Rest.Groups), Count(t.r.Rest.Values), ui.Size(t.r.Rest.Bytes), "", "", "", "leave alone"})
+		rows = append(rows, []string{fmt.Sprintf("%d small groups", t.r.Rest.Groups), Count(t.r.Rest.Values), ui.Size(t.r.Rest.Bytes), "", "", "", notMeasured})
 	}
 	rows = append(rows, []string{"total", "", ui.Size(t.r.Now), ui.Size(t.r.After), share(t.r.Margin, t.r.After), saves(t.r.Now, t.r.After)})
 	if err := ui.Table(t.w, header, rows); err != nil {
@@ -140,7 +145,7 @@ func (t *text) totals() {
 	how := fmt.Sprintf("At %s reads and %s writes a second, %s in %s.", rate(r.Rates.Reads), rate(r.Rates.Writes),
 		plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
 	if r.Assumed {
-		how = fmt.Sprintf("Rates are not known: it is assumed that a value is written once and read ten times a day (--reads, --writes). %s in %s (--copies, --zones).",
+		how = fmt.Sprintf("%s %s in %s (--copies, --zones).", r.assumedWords(),
 			plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
 	}
 	t.prose(how)
@@ -149,7 +154,11 @@ func (t *text) totals() {
 
 func (t *text) candidates() error {
 	for i, g := range t.r.Groups {
-		if len(g.Options) == 0 || i >= shownGroups && !t.o.Details {
+		switch {
+		case g.Not != "":
+			continue // the notes have them
+		case len(g.Options) == 0 || i >= shownGroups && !t.o.Details:
+			t.leftAlone(g)
 			continue
 		}
 		t.prose(fmt.Sprintf("%s: %s on average, half are of at most %s, 99%% of at most %s; %s",
@@ -167,6 +176,13 @@ func (t *text) candidates() error {
 	return nil
 }
 
+// leftAlone says why, of a group that has no table of its own.
+func (t *text) leftAlone(g *GroupPlan) {
+	if g.Choice < 0 {
+		t.prose(fmt.Sprintf("%s is left alone: %s%s.", shorten(g.label(), 60), g.Why, g.couldBe()))
+	}
+}
+
 func (t *text) candidatesOf(g *GroupPlan) error {
 	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "us in", "us out", "$/month"}
 	if len(t.r.Links) > 0 {
@@ -181,6 +197,8 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 			mark = ">"
 		case o.Front:
 			mark = "*"
+		case i == g.Best:
+			mark = "-"
 		case !t.o.Details:
 			continue
 		}
@@ -210,6 +228,15 @@ func (t *text) notes() {
 		t.prose(fmt.Sprintf("read, write: what a value of average length loses (+) or gains (-) on %s.", t.r.Links[0]))
 	}
 	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all of all groups.")
+	for _, g := range t.r.Groups {
+		if g.Choice < 0 && g.best() != nil {
+			t.prose("In brackets: what the best candidate would make of a group that is better left alone.")
+			break
+		}
+	}
+	for _, line := range t.r.GoOn {
+		t.prose(line)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(t.r.Left)) {
 		t.prose(fmt.Sprintf("Not measured: %s %s.", Count(t.r.Left[reason]), reason))
 	}

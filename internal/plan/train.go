@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	trainAtLeast = 64        // values to learn from
+	trainAtLeast = 8         // values to learn from
+	fewValues    = 1000      // of which the dictionary that is written learns from all: half says too little
 	trainMean    = 128 << 10 // bytes of a value; gateways sample no longer ones
 	trainBytes   = 4 << 20   // of values to learn from
 )
 
 // train makes a dictionary of values, or none where they have too little in common. It
 // tries larger and larger ones until they stop helping, which is decided on a quarter of
-// the values that it does not learn from; so the caller's own test values stay unseen.
-// total is the bytes that the group has, against which the dictionary's own cost counts.
+// the values that it does not learn from; so the caller's own test values stay unseen. The
+// dictionary that is returned has learned from all, in the best of these sizes. total is the
+// bytes that the group has, against which the dictionary's own cost counts.
 func (p *planner) train(ctx context.Context, values [][]byte, total float64) *codec.Dict {
 	values = upTo(values, trainBytes)
 	bytes := 0
@@ -27,18 +29,14 @@ func (p *planner) train(ctx context.Context, values [][]byte, total float64) *co
 		return nil
 	}
 	learn, held := dict.Split(values, 4)
+	best, bestSize := (*codec.Dict)(nil), 0
 	st := codec.Setting{Codec: codec.Zstd, Level: 3}
-	algorithm := dict.Cover
-	if p.Train != nil {
-		algorithm = dict.External
-	}
-	var best *codec.Dict
 	var least float64
 	for _, size := range dict.Sizes {
-		if ctx.Err() != nil || size*4 > bytes && best != nil {
+		if ctx.Err() != nil || size > bytes {
 			break
 		}
-		d, err := dict.Train(learn, dict.TrainOptions{Size: size, Level: 3, Algorithm: algorithm, External: p.Train})
+		d, err := p.trainSize(learn, size)
 		if err != nil {
 			continue
 		}
@@ -56,9 +54,43 @@ func (p *planner) train(ctx context.Context, values [][]byte, total float64) *co
 			}
 			continue
 		}
-		best, least = d, left
+		best, bestSize, least = d, size, left
 	}
-	return best
+	return p.again(values, bestSize, best)
+}
+
+// trainSize makes a dictionary of one size.
+func (p *planner) trainSize(values [][]byte, size int) (*codec.Dict, error) {
+	o := dict.TrainOptions{Size: size, Level: 3, Algorithm: dict.Cover, External: p.Train}
+	if p.Train != nil {
+		o.Algorithm = dict.External
+	}
+	return dict.Train(values, o)
+}
+
+// again learns from more values than d has, in the same size.
+func (p *planner) again(values [][]byte, size int, d *codec.Dict) *codec.Dict {
+	if d == nil {
+		return nil
+	}
+	if more, err := p.trainSize(upTo(values, trainBytes), size); err == nil {
+		return more
+	}
+	return d
+}
+
+// fromAll learns from the values by which d was judged too. What comes of it must not be worse on these than
+// what was judged, though it has seen them: learning has its luck.
+func (p *planner) fromAll(values, test [][]byte, d *codec.Dict, st codec.Setting) *codec.Dict {
+	more := p.again(values, len(d.Content()), d)
+	judged, err := dict.Evaluate(p.Engine, d, st, test)
+	if err != nil {
+		return d
+	}
+	if now, err := dict.Evaluate(p.Engine, more, st, test); err != nil || now.DictBytes > judged.DictBytes {
+		return d
+	}
+	return more
 }
 
 // upTo takes every nth value, so that they have no more than about limit bytes.

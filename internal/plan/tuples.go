@@ -124,9 +124,7 @@ func (w *tuplesWalk) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.Uptime > 0 {
-		w.info.Rates = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
-	}
+	w.info.observe(a, sum(w.counts))
 	w.ping = time.Hour
 	for range pingTries {
 		start := time.Now()
@@ -141,6 +139,13 @@ func (w *tuplesWalk) prepare(ctx context.Context) error {
 		w.pace.cpu = w.o.Conn.CPU
 	}
 	return err
+}
+
+func sum(counts []int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
 }
 
 func (w *tuplesWalk) note(format string, args ...any) {
@@ -226,10 +231,7 @@ func (w *tuplesWalk) show(i int, t *tupleSpace) {
 func (w *tuplesWalk) conclude() {
 	w.info.Total = w.c.Names
 	if w.counts != nil {
-		w.info.Total = 0
-		for _, n := range w.counts {
-			w.info.Total += n
-		}
+		w.info.Total = sum(w.counts)
 	}
 	w.info.Items = w.info.Total
 	if w.hidden {

@@ -96,7 +96,7 @@ func (w *writer) rule(g *GroupPlan, o *Option) {
 	if o != nil {
 		fmt.Fprintf(&b, "      # %s of %s, about %s after (%s); %s\n", Count(g.Values), ui.Size(g.Now), ui.Size(o.After), saves(g.Now, o.After), g.Why)
 	} else {
-		fmt.Fprintf(&b, "      # left alone: %s\n", g.Why)
+		fmt.Fprintf(&b, "      # %s: %s\n", map[bool]string{true: "left alone", false: notMeasured}[g.Not == ""], g.Why)
 	}
 	fmt.Fprintf(&b, "      - name: %s\n", name)
 	w.address(&b, g)
@@ -208,9 +208,17 @@ func (w *writer) text() string {
 		protocol, protocol, w.o.Listen, w.o.Upstream)
 	if len(w.list) == 0 {
 		fmt.Fprintf(&b, "    rules: [] # leave everything alone\n")
-		return b.String()
+	} else {
+		fmt.Fprintf(&b, "    rules:\n%s", strings.Join(w.list, ""))
 	}
-	fmt.Fprintf(&b, "    rules:\n%s", strings.Join(w.list, ""))
+	for _, g := range r.Groups {
+		if g.Not != "" {
+			fmt.Fprintf(&b, "    # not measured: %s, %s of %s: %s\n", clip(g.label(), 200), Count(g.Values), ui.Size(g.Now), g.Why)
+		}
+	}
+	for _, line := range r.GoOn {
+		fmt.Fprintf(&b, "    # %s\n", clip(line, 300))
+	}
 	return b.String()
 }
 

@@ -154,7 +154,7 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 	mix(t, c)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "cinch.yaml")
-	r := report(t, server.URL(), "--write", file, "--minimize", "bytes")
+	r := report(t, server.URL(), "--write", file, "--minimize", "bytes", "--seed", "1")
 	if !r.LookedAt.Whole || r.LookedAt.Names != 29100 {
 		t.Errorf("looked at %+v", r.LookedAt)
 	}
@@ -181,12 +181,17 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 	}
 	for name, g := range groups {
 		after := held(t, c, g.Pattern, g.Type)
-		predicted := g.After()
+		predicted, margin := g.After(), 0.0
 		if o := g.Chosen(); o != nil {
 			predicted -= o.DictionaryCost
+			margin = float64(o.Margin) / float64(max(o.After, 1))
 		}
-		t.Logf("%-20s %10d -> %10d predicted, %10d stored, off by %.2f%%", name, g.Now, predicted, after, 100*off(predicted, after))
-		if off(predicted, after) > 0.03 {
+		t.Logf("%-20s %10d -> %10d predicted, give or take %.2f%%, %10d stored, off by %.2f%%", name, g.Now, predicted, 100*margin, after, 100*off(predicted, after))
+		limit := max(0.03, margin)
+		if after < predicted {
+			limit = max(0.06, margin) // of few values the dictionary that is written learns from more than the one that was judged
+		}
+		if off(predicted, after) > limit {
 			t.Errorf("%s: %d bytes predicted, %d are stored", name, predicted, after)
 		}
 	}

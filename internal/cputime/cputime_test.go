@@ -1,0 +1,35 @@
+package cputime
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+var sink uint64
+
+func spin(n int) {
+	for i := range n {
+		sink = sink*31 + uint64(i)
+	}
+}
+
+// Waiting and the work of others take none; work takes some.
+func TestOf(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("threads have no account of their own")
+	}
+	const waited = 50 * time.Millisecond
+	if got := Of(func() { time.Sleep(waited) }); got > waited/2 {
+		t.Errorf("sleeping takes %v of CPU", got)
+	}
+	others := Of(func() {
+		done := make(chan struct{})
+		go func() { spin(20_000_000); close(done) }()
+		<-done
+	})
+	own := Of(func() { spin(20_000_000) })
+	if own <= 0 || others > own/2 {
+		t.Errorf("work takes %v of CPU, that of others %v", own, others)
+	}
+}

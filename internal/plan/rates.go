@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// What a server has counted since it was started is what it serves only when it has served for a
+// while. One that was just loaded has written each value once and read none, and says
+// nothing about its days.
+const (
+	leastUptime  = time.Hour
+	loadedWrites = 3   // for each name, at most: so much is loading, and loading again
+	loadedReads  = 0.1 // for each write, at most
+
+	usualLink = 25e9 // bits a second, where no link was named
+)
+
+// doubt says why what was counted is not what the server serves, "" when it may be.
+func doubt(a store.Activity, names int64) string {
+	up := time.Duration(a.Uptime * float64(time.Second)).Round(time.Second)
+	switch {
+	case a.Uptime <= 0:
+		return ""
+	case a.Writes > 0 && a.Writes <= loadedWrites*float64(max(names, 1)) && a.Reads <= loadedReads*a.Writes:
+		return fmt.Sprintf("it has %s names and was written %s times and read %s times since it was started %s ago, which looks like loading",
+			Count(float64(names)), Count(a.Writes), Count(a.Reads), up)
+	case up < leastUptime:
+		return fmt.Sprintf("it was started %s ago, too short to tell", up)
+	}
+	return ""
+}
+
+// observe takes over what a server has counted, unless there is reason for doubt.
+func (s *SourceInfo) observe(a store.Activity, names int64) {
+	if a.Uptime <= 0 && a.Reads+a.Writes > 0 {
+		a.Uptime = 1 // servers count whole seconds
+	}
+	if a.Uptime <= 0 {
+		return
+	}
+	s.Observed = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
+	if s.Doubt = doubt(a, names); s.Doubt == "" {
+		s.Rates = s.Observed
+	}
+}
+
+// WeighRates compares the rates with what the link carries. Observed ones that can't be are not
+// used; given ones are, and the answer says so. The source's Doubt says why rates are to
+// be asked for.
+func (o *Options) WeighRates(c *Collector) (warning string) {
+	if o.Rates != (Rates{}) {
+		if s := o.tooMuch(c, o.Rates); s != "" {
+			return s + ": are --reads and --writes right?"
+		}
+		return ""
+	}
+	switch s := o.tooMuch(c, o.Source.Rates); {
+	case s == "":
+	case o.Source.Medium == price.OnWire: // where rates are those of the messages that there were
+		return s + ": --reads has the rate"
+	default:
+		o.Source.Doubt, o.Source.Rates = s, Rates{}
+	}
+	return ""
+}
+
+func (o *Options) tooMuch(c *Collector, r Rates) string {
+	link, name := usualLink, "a link of 25 Gbit/s"
+	for i, l := range o.Links {
+		if i == 0 || l.BitsPerSecond > link {
+			link, name = l.BitsPerSecond, "the link "+l.Name
+		}
+	}
+	mean := c.mean()
+	if bits := max(r.Reads, r.Writes) * mean * 8; bits > link {
+		return fmt.Sprintf("%s reads and %s writes a second of %s on average are %s/s, more than %s carries",
+			rate(r.Reads), rate(r.Writes), ui.Size(int64(mean)), ui.Size(int64(bits/8)), name)
+	}
+	return ""
+}
+
+// mean is the average length of a value.
+func (c *Collector) mean() float64 {
+	var bytes, values float64
+	for _, f := range c.found() {
+		bytes, values = bytes+f.sizes.bytes*f.scale, values+f.sizes.values*f.scale
+	}
+	return bytes / max(values, 1)
+}
+
+// assumedWords say what is taken for the rates, and why.
+func (r *Report) assumedWords() string {
+	s := "Rates are not known"
+	if r.Doubt != "" {
+		s = fmt.Sprintf("%s reads and %s writes a second were counted, but %s", rate(r.Observed.Reads), rate(r.Observed.Writes), r.Doubt)
+	}
+	return s + ": it is assumed that a value is written once and read ten times a day. Give --reads and --writes."
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+func TestDoubt(t *testing.T) {
+	const names, day = 100_000, 86400
+	for _, c := range []struct {
+		what  string
+		a     store.Activity
+		doubt string
+	}{
+		{"nobody counted", store.Activity{}, ""},
+		{"just loaded", store.Activity{Uptime: 6, Writes: names}, "loading"},
+		{"just started and loaded", store.Activity{Writes: names}, "loading"},
+		{"loaded yesterday", store.Activity{Uptime: day, Writes: 2 * names, Reads: 100}, "loading"},
+		{"started a minute ago", store.Activity{Uptime: 60, Writes: 100, Reads: 1e6}, "too short"},
+		{"a cache at work", store.Activity{Uptime: day, Writes: 5e6, Reads: 1e9}, ""},
+		{"many writes, no reads", store.Activity{Uptime: day, Writes: 50 * names}, ""}, // a log: they are its life
+		{"idle", store.Activity{Uptime: day, Reads: 10}, ""},
+	} {
+		info := SourceInfo{}
+		info.observe(c.a, names)
+		if c.doubt == "" && info.Doubt != "" || !strings.Contains(info.Doubt, c.doubt) {
+			t.Errorf("%s: %q", c.what, info.Doubt)
+		}
+		if used := info.Rates != (Rates{}); used != (c.doubt == "" && c.a.Uptime > 0) {
+			t.Errorf("%s: rates %v of %v are used", c.what, info.Rates, info.Observed)
+		}
+	}
+}
+
+// More than the link carries is not believed when it was counted, and said when it was given.
+func TestRatesAboveTheLink(t *testing.T) {
+	c := NewCollector(CollectOptions{})
+	for range 100 {
+		c.Add("menu:*", "string", make([]byte, 50_000), 1)
+	}
+	slow, _ := ParseLink("100mbit,1ms")
+	for _, x := range []struct {
+		links           []Link
+		given, observed float64
+		medium          price.Medium
+		warned, doubted bool
+	}{
+		{nil, 1000, 0, price.InMemory, false, false},
+		{nil, 100_000, 0, price.InMemory, true, false}, // 40 Gbit/s
+		{[]Link{slow}, 1000, 0, price.InMemory, true, false},
+		{[]Link{slow}, 0, 1000, price.InMemory, false, true},
+		{[]Link{slow}, 0, 200, price.InMemory, false, false},
+		{[]Link{slow}, 0, 1000, price.OnWire, true, false},
+	} {
+		o := Options{Links: x.links, Rates: Rates{Reads: x.given}, Source: SourceInfo{Rates: Rates{Reads: x.observed}, Medium: x.medium}}
+		warning := o.WeighRates(c)
+		if (warning != "") != x.warned || (o.Source.Doubt != "") != x.doubted || x.doubted != (x.observed > 0 && o.Source.Rates == Rates{}) {
+			t.Errorf("%+v: %q, %+v", x, warning, o.Source)
+		}
+	}
+}

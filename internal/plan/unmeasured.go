@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+const notMeasured = "not measured"
+
+// todo is what to do about a group, in two words.
+func (g *GroupPlan) todo() string {
+	switch {
+	case g.Not != "":
+		return notMeasured
+	case g.Choice < 0:
+		return "leave alone"
+	}
+	return g.Options[g.Choice].Name
+}
+
+// best is the candidate to look at: the chosen one, or what comes closest; nil when nothing was
+// measured.
+func (g *GroupPlan) best() *Option {
+	if g.Best < 0 || g.Best >= len(g.Options) {
+		return nil
+	}
+	return &g.Options[g.Best]
+}
+
+// couldBe is what the best candidate would make of a group that is left alone, as the end of a
+// sentence.
+func (g *GroupPlan) couldBe() string {
+	o := g.best()
+	if o == nil || o.CompressMicros+o.OpenMicros == 0 {
+		return ""
+	}
+	s := fmt.Sprintf(" (%s: %.2f times smaller, %s us in, %s us out", o.Name, o.Ratio, micros(o.CompressMicros), micros(o.OpenMicros))
+	for _, l := range o.Latency {
+		s += fmt.Sprintf("; on %s a read %s, a write %s", l.Link, faster(l.ReadMicros), faster(l.WriteMicros))
+	}
+	return s + ")"
+}
+
+// unmeasured says which groups nothing is known of, and how to go on.
+func (r *Report) unmeasured() (lines []string) {
+	late, bytes := 0, int64(0)
+	for _, g := range r.Groups {
+		switch g.Not {
+		case "":
+		case timeWasUp:
+			late, bytes = late+1, bytes+g.Now
+		default:
+			lines = append(lines, fmt.Sprintf("Not measured: %s: %s.", shorten(g.label(), 60), g.Not))
+		}
+	}
+	if late > 0 {
+		lines = append(lines, fmt.Sprintf("Not measured: %s, %s: %s before their turn. They count as they are. Give more --max-time, or plan some of them with --match.",
+			plural(late, "group", "groups"), ui.Size(bytes), timeWasUp))
+	}
+	if r.Rest.Groups > 0 {
+		lines = append(lines, fmt.Sprintf("Not measured: %s with %s of the bytes. They count as they are. Give more --groups, or plan some of them with --match.",
+			plural(r.Rest.Groups, "small group", "small groups"), percentOf(float64(r.Rest.Bytes), float64(r.Now))))
+	}
+	return lines
+}

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// loaded is a server that was started and filled a moment ago.
+func loaded(t *testing.T) *testenv.RedisServer {
+	server := testenv.Redis(t)
+	c, r := connect(t, server.Addr), rand.New(rand.NewPCG(3, 3))
+	pipe := c.Pipeline()
+	for i := range 3000 {
+		pipe.Set(context.Background(), fmt.Sprintf("order:%d", i), document(r), 0)
+	}
+	_, err := pipe.Exec(context.Background())
+	must(t, nil, err)
+	return server
+}
+
+// What people try first: load a server, and plan. That it was loaded is no reason to leave it alone.
+func TestPlanOfWhatWasJustLoaded(t *testing.T) {
+	r := report(t, loaded(t).URL(), "--share", "90%")
+	if !r.Assumed || r.Observed.Writes < 10 || r.Doubt == "" {
+		t.Errorf("assumed %v, observed %+v, doubt %q", r.Assumed, r.Observed, r.Doubt)
+	}
+	if o := r.Groups[0].Chosen(); o == nil || o.Ratio < 1.5 {
+		t.Errorf("%s: %+v", r.Groups[0].Why, o)
+	}
+}
+
+// terminal is one that a test sits at.
+func terminal(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("there are no terminals: %v", err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	must(t, nil, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	must(t, nil, err)
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	must(t, nil, err)
+	t.Cleanup(func() { theirs.Close() })
+	return ours, theirs
+}
+
+// At a terminal rates are asked for, and the answer counts; without one nothing waits for it.
+func TestPlanAsksForRates(t *testing.T) {
+	server := loaded(t)
+	ours, theirs := terminal(t)
+	_, err := ours.WriteString("20k\n500\n") // typed ahead
+	must(t, nil, err)
+	cmd := exec.Command(testenv.Cinch(t), "plan", server.URL(), "--share", "90%", "--candidates", "lz4,zstd-3")
+	var out strings.Builder
+	cmd.Stdin, cmd.Stderr, cmd.Stdout = theirs, theirs, &out
+	must(t, nil, cmd.Run())
+	if !strings.Contains(out.String(), "At 20k reads and 500 writes a second") {
+		t.Errorf("%s", out.String())
+	}
+	e := cinch(t, "plan", server.URL(), "--share", "90%", "--candidates", "lz4,zstd-3")
+	if e.code != 0 || !strings.Contains(strings.Join(strings.Fields(e.out), " "), "were counted, but it") || !strings.Contains(e.out, "--reads") {
+		t.Errorf("%d %s%s", e.code, e.out, e.err)
+	}
+}
+
+// Rates that no link carries are questioned.
+func TestPlanQuestionsRates(t *testing.T) {
+	file := documentsFile(t)
+	e := cinch(t, "plan", "--json", file, "--candidates", "lz4", "--reads", "1e6", "--link", "100mbit,1ms")
+	var r plan.Report
+	must(t, nil, json.Unmarshal([]byte(e.out), &r))
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "more than the link 100mbit,1ms carries") {
+		t.Errorf("%s", notes)
+	}
+}
