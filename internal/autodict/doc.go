@@ -7,6 +7,7 @@
 //	pace.go       when to train; pure
 //	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
 //	record.go     what the gateways of a store tell each other about a rule
+//	logins.go     samples and dictionaries of each login of a rule
 //	manager.go    one gateway: looks at records, trains, rolls out, adopts
 //	messages.go   the same for messages on a wire, with nothing durable; wire.go, what they are measured by
 //	metrics.go    what of that can be seen

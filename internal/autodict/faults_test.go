@@ -135,7 +135,7 @@ func (f *faultTest) gateway(t *testing.T, i int, rules *policy.Policy, how fault
 	})
 	g.SetRules(Rules{Policy: rules})
 	for _, v := range f.samples {
-		g.Sample(rules.Rules()[0], []byte("doc:1"), v, len(v))
+		g.Sample(rules.Rules()[0], "", []byte("doc:1"), v, len(v))
 	}
 	return g
 }

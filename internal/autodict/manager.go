@@ -74,7 +74,8 @@ const defaultRuleMemory = 8 << 20
 // force: the rules given last, with the dictionaries that were chosen meanwhile.
 type Manager struct {
 	o        Options
-	samplers atomic.Pointer[map[string]*sampler] // by rule; never changed, only replaced
+	samplers atomic.Pointer[map[who]*sampler] // never changed, only replaced; nil: none for them
+	wake     chan struct{}                    // capacity 1: somebody joined
 
 	mu      sync.Mutex // guards what follows
 	rules   Rules
@@ -86,6 +87,7 @@ type Manager struct {
 // managed is one rule. Run's goroutine owns what no comment says otherwise of.
 type managed struct {
 	fingerprint string
+	login       string   // whose values it is about, see logins.go; never changed
 	noSample    []string // never changed
 	sampler     *sampler // never changed
 
@@ -99,9 +101,10 @@ type managed struct {
 	counted  seen      // up to where pace has observed
 	begun    time.Time // of the counting for the volume, see volume
 	begunAt  seen
-	record   Record // as last read
-	version  uint64 // of it
-	rejected Number // announced by another, and no better than ours
+	whole    float64 // values that there are for each that was seen, where that is known; 0: it is not
+	record   Record  // as last read
+	version  uint64  // of it
+	rejected Number  // announced by another, and no better than ours
 }
 
 // choice is what a rule seals with.
@@ -115,19 +118,26 @@ func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number()
 // New returns a Manager without rules.
 func New(o Options) *Manager {
 	o.setDefaults()
-	m := &Manager{o: o, managed: map[string]*managed{}, tallies: map[string]*tally{}}
-	m.samplers.Store(&map[string]*sampler{})
+	m := &Manager{o: o, wake: make(chan struct{}, 1), managed: map[string]*managed{}, tallies: map[string]*tally{}}
+	m.samplers.Store(&map[who]*sampler{})
 	return m
 }
 
 // Sample tells that a value that rule covers went to key as stored bytes, envelope
-// included. It keeps neither key nor value, allocates only when it samples, and may be
-// called from any goroutine.
-func (m *Manager) Sample(rule *policy.Rule, key, value []byte, stored int) {
+// included, written by a login, "" for the server's default user. It keeps neither key nor value,
+// allocates only when it samples or meets a login for the first time, and may be called from any goroutine.
+func (m *Manager) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
 	if !rule.Auto {
 		return
 	}
-	if s := (*m.samplers.Load())[rule.Name]; s != nil {
+	if rule.Shared {
+		login = ""
+	}
+	s, known := (*m.samplers.Load())[who{rule.Name, login}]
+	if !known {
+		s = m.join(rule, login)
+	}
+	if s != nil {
 		s.observe(valueType(rule), key, value, stored)
 	}
 }
@@ -141,27 +151,30 @@ func (m *Manager) SetRules(rules Rules) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rules = rules
-	next, samplers := map[string]*managed{}, map[string]*sampler{}
+	before := m.managed
+	m.managed = map[string]*managed{}
+	samplers := map[who]*sampler{}
 	for _, rule := range rules.Policy.Rules() {
-		if !rule.Auto {
+		if !rule.Auto || m.managed[Fingerprint(rule)] != nil { // the second of two can't be reached
 			continue
 		}
-		f := Fingerprint(rule)
-		if next[f] == nil { // else the second of two can't be reached
-			next[f] = m.managedFor(f, rule)
-			samplers[rule.Name] = next[f].sampler
+		for _, login := range loginsOf(before, rule) {
+			r := m.managedFor(before, rule, login)
+			m.managed[r.fingerprint] = r
+			samplers[who{rule.Name, login}] = r.sampler
 		}
+		m.divideMemory(rule)
 	}
-	m.managed = next
 	m.samplers.Store(&samplers)
 	m.apply()
 }
 
 // managedFor keeps what is known of a rule, unless less of it may be sampled now.
-func (m *Manager) managedFor(fingerprint string, rule *policy.Rule) *managed {
-	r, noSample := m.managed[fingerprint], m.rules.NoSample[rule.Name]
+func (m *Manager) managedFor(known map[string]*managed, rule *policy.Rule, login string) *managed {
+	fingerprint := fingerprintOf(rule, login)
+	r, noSample := known[fingerprint], m.rules.NoSample[rule.Name]
 	if r == nil || !slices.Equal(r.noSample, noSample) {
-		fresh := &managed{fingerprint: fingerprint, noSample: noSample, begun: m.o.now()}
+		fresh := &managed{fingerprint: fingerprint, login: login, noSample: noSample, begun: m.o.now()}
 		fresh.sampler = newSampler(m.rules.RuleMemory, m.o.MaxSample, noSample)
 		fresh.pace = pace{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
 		if r != nil {
@@ -169,17 +182,16 @@ func (m *Manager) managedFor(fingerprint string, rule *policy.Rule) *managed {
 		}
 		r = fresh
 	}
-	r.sampler.resize(m.rules.RuleMemory)
-	r.rule, r.tally = rule, m.tallyOf(rule.Name)
+	r.rule, r.tally = rule, m.tallyOf(labelOf(rule.Name, login))
 	return r
 }
 
 // apply puts the policy into force that the rules and the dictionaries give.
 func (m *Manager) apply() {
 	choose := map[string]policy.Choice{}
-	for _, r := range m.managed {
-		if r.current.dict != nil {
-			choose[r.rule.Name] = policy.Choice{Dict: r.current.dict.Number(), Level: r.current.level}
+	for _, rule := range m.rules.Policy.Rules() {
+		if c, ok := m.choiceFor(rule); ok {
+			choose[rule.Name] = c
 		}
 	}
 	m.applied = m.rules.Policy.With(choose)
@@ -204,6 +216,8 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Duration(float64(m.o.Poll) * jitter)):
+		case <-m.wake:
+			m.reapply()
 		}
 	}
 }
@@ -213,9 +227,7 @@ func (m *Manager) all() []*managed {
 	defer m.mu.Unlock()
 	all := make([]*managed, 0, len(m.managed))
 	for _, rule := range m.rules.Policy.Rules() {
-		if r := m.managed[Fingerprint(rule)]; r != nil && r.rule == rule {
-			all = append(all, r)
-		}
+		all = append(all, m.of(rule)...)
 	}
 	return all
 }
@@ -412,6 +424,9 @@ const horizon = time.Hour
 // the counting began, or will be within the horizon.
 func (m *Manager) volume(r *managed) float64 {
 	raw := float64(r.sampler.seen().minus(r.begunAt).rawBytes)
+	if r.whole > 0 {
+		return raw * r.whole
+	}
 	elapsed := max(m.o.now().Sub(r.begun), time.Second)
 	return max(raw, raw*float64(horizon)/float64(elapsed))
 }

@@ -14,7 +14,7 @@ func TestMetrics(t *testing.T) {
 	m := New(Options{Apply: func(*policy.Policy) {}})
 	m.SetRules(Rules{Policy: autoPolicy(t)})
 	r := m.all()[0]
-	m.Sample(m.ruleOf(r), []byte("doc:1"), make([]byte, 100), 50)
+	m.Sample(m.ruleOf(r), "", []byte("doc:1"), make([]byte, 100), 50)
 	d, err := dictForTest()
 	if err != nil {
 		t.Fatal(err)

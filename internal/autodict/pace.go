@@ -6,9 +6,10 @@ import (
 )
 
 // pace decides when a rule's dictionary is trained: first when there are samples enough,
-// then when values are stored in more bytes than the dictionary promised, and never more
-// often than once an interval. Training that did not pay is tried again after twice the
-// time. It knows no clock and does no I/O.
+// then when values are stored in more bytes than the dictionary promised. That may be soon after
+// the last time, once; values that change their shape again and again get a dictionary no more
+// often than once an interval, for each is kept for good. Training that did not pay is
+// tried again after twice the time. It knows no clock and does no I/O.
 type pace struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
@@ -27,6 +28,10 @@ const (
 	memoryValues = 1000
 	// minObserved is how many values have to be seen before a ratio means anything.
 	minObserved = 200
+	// soonest is the share of the interval after which values may drift away from a dictionary.
+	soonest = 0.1
+	// lasting is how many intervals a dictionary has to last for the next to be replaced soon.
+	lasting = 4
 	// maxBackoff is how much longer than the interval the wait may get.
 	maxBackoff = 64
 )
@@ -63,7 +68,7 @@ func (p *pace) due(now time.Time, samples int, full bool) string {
 	if samples < p.minSamples && !(full && samples >= minValuesInSample/2) {
 		return ""
 	}
-	if !p.last.IsZero() && now.Sub(p.last) < max(p.wait, p.interval) {
+	if !p.last.IsZero() && now.Sub(p.last) < p.wait {
 		return ""
 	}
 	switch {
@@ -75,9 +80,14 @@ func (p *pace) due(now time.Time, samples int, full bool) string {
 	return ""
 }
 
-// rolledOut begins again with a dictionary that promises a ratio.
+// rolledOut begins again with a dictionary that promises a ratio. One that did not last is a sign
+// that the next won't either.
 func (p *pace) rolledOut(now time.Time, promised float64) {
-	p.last, p.wait = now, p.interval
+	wait := time.Duration(soonest * float64(p.interval))
+	if p.drifted && now.Sub(p.last) < lasting*p.interval {
+		wait = min(2*max(p.wait, wait), p.interval)
+	}
+	p.last, p.wait = now, wait
 	p.promised, p.observed, p.weight, p.drifted = promised, 0, 0, false
 }
 
@@ -94,4 +104,7 @@ func (p *pace) refused(now time.Time) {
 func (p *pace) failed(now time.Time) { p.last, p.wait = now, p.interval }
 
 // lost means that there is no dictionary any more.
-func (p *pace) lost() { p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false }
+func (p *pace) lost() {
+	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
+	p.wait = max(p.wait, p.interval)
+}

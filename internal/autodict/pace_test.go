@@ -50,7 +50,7 @@ func TestPace(t *testing.T) {
 	stored(100, 0.9, false) // it is said once
 	due(1999, false, "")
 	due(2000, false, "") // the floor
-	now = now.Add(p.interval)
+	now = now.Add(p.interval / 10)
 	due(2000, false, reasonDrift)
 
 	// Nothing better is to be had: what is observed becomes the measure.
@@ -86,5 +86,51 @@ func TestDriftForgetsSlowly(t *testing.T) {
 	}
 	if !began {
 		t.Errorf("no drift at %.3f", p.observed)
+	}
+}
+
+// drifts plays values that change their shape at some seconds, at so many a second, before a manager
+// that looks every quarter of a minute, and returns when dictionaries were rolled out.
+func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
+	const look = 15
+	p := pace{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	start := time.Unix(1_790_000_000, 0)
+	samples, shape, trained := 0, 0, -1
+	for at := look; at <= seconds; at += look {
+		for len(changes) > 0 && changes[0] <= at {
+			shape, changes = shape+1, changes[1:]
+		}
+		n, ratio := uint64(look*perSecond), 0.8
+		if trained == shape {
+			ratio = 0.3
+		}
+		samples += int(n)
+		if p.observe(seen{n, n * 1000, uint64(float64(n*1000) * ratio)}) {
+			samples = 0
+		}
+		if now := start.Add(time.Duration(at) * time.Second); p.due(now, samples, false) != "" {
+			rollouts, samples, trained = append(rollouts, at), 0, shape
+			p.rolledOut(now, 0.3)
+		}
+	}
+	return rollouts
+}
+
+// Values that change their shape get a new dictionary as soon as there are samples enough of
+// them, also soon after the first one; but those that never stay the same do not fill the
+// store with dictionaries.
+func TestDriftIsAnsweredSoon(t *testing.T) {
+	for _, c := range []struct{ perSecond, change, most int }{{100, 60, 60 + 90}, {100, 3000, 3000 + 60}, {1000, 300, 300 + 45}, {10, 3000, 3000 + 240}} {
+		got := drifts(c.perSecond, 6000, c.change)
+		if len(got) != 2 || got[1] > c.most {
+			t.Errorf("%d values a second that change after %d s: dictionaries after %v s, the second should come before %d s", c.perSecond, c.change, got, c.most)
+		}
+	}
+	var always []int
+	for at := 60; at < 12*3600; at += 60 {
+		always = append(always, at)
+	}
+	if got := drifts(1000, 12*3600, always...); len(got) > 12*6+6 {
+		t.Errorf("%d dictionaries in 12 hours", len(got))
 	}
 }

@@ -15,7 +15,8 @@ import (
 // whoever has seen the last version. Fields are added, never renamed; unknown ones are
 // lost when an older version of Cinch replaces it.
 type Record struct {
-	Rule    string    `json:"rule"` // its name where it was trained
+	Rule    string    `json:"rule"`            // its name where it was trained
+	Login   string    `json:"login,omitempty"` // whose values it is about; "": the default user's, or everybody's
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
 	Older   []Number  `json:"older,omitempty"`  // those before, for who collects dictionaries
@@ -180,9 +181,21 @@ func (r Record) leasedByAnother(by string, now time.Time, lease time.Duration) b
 	return r.Lease != nil && r.Lease.By != by && now.Before(r.Lease.Until) && r.Lease.Until.Sub(now) <= 2*lease
 }
 
+// fingerprintOf is that of a rule for the values of one login. The server's default user has the
+// rule's own: it is the only one where there are no logins.
+func fingerprintOf(r *policy.Rule, login string) string {
+	if login == "" {
+		return Fingerprint(r)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(Fingerprint(r)+" "+login)))[:16]
+}
+
 // Fingerprint names what a rule covers, the same in all gateways: 16 hexadecimal digits.
 // Its name and its codec's level are no part of it.
 func Fingerprint(r *policy.Rule) string {
 	covered := fmt.Sprintf("%q %q %q %d %d %d", r.Key, r.Field, r.Space, r.Types, r.MinSize, r.MaxSize)
+	if r.Shared { // what was made of the values of all is no more for one when that ends
+		covered += " shared"
+	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(covered)))[:16]
 }

@@ -140,9 +140,9 @@ func TestSampleIsCheap(t *testing.T) {
 	rule := m.Policy().Rules()[0]
 	key, value := []byte("doc:1"), make([]byte, 300)
 	for range 100_000 {
-		m.Sample(rule, key, value, 100)
+		m.Sample(rule, "", key, value, 100)
 	}
-	if n := testing.AllocsPerRun(1000, func() { m.Sample(rule, key, value, 100) }); n > 0.1 {
+	if n := testing.AllocsPerRun(1000, func() { m.Sample(rule, "", key, value, 100) }); n > 0.1 {
 		t.Errorf("%v allocations a value", n)
 	}
 }
@@ -153,6 +153,6 @@ func BenchmarkSample(b *testing.B) {
 	rule := m.Policy().Rules()[0]
 	key, value := []byte("doc:1"), make([]byte, 300)
 	for b.Loop() {
-		m.Sample(rule, key, value, 100)
+		m.Sample(rule, "", key, value, 100)
 	}
 }

@@ -49,7 +49,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values,
 	}
 	next := r.record.announcing(v)
-	next.Rule = rule.Name
+	next.Rule, next.Login = rule.Name, r.login
 	if !m.replace(ctx, r, next) {
 		return refusedRace
 	}

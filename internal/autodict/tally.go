@@ -74,6 +74,9 @@ func (m *Manager) Status() []Status {
 func (m *Manager) log(r *managed) *slog.Logger {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r.login != "" {
+		return m.o.Log.With("rule", r.rule.Name, "login", r.login)
+	}
 	return m.o.Log.With("rule", r.rule.Name)
 }
 

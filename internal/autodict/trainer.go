@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/cputime"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -22,7 +23,7 @@ type TrainerOptions struct {
 	NewEngine func() *codec.Engine
 	External  dict.Trainer  // such as libzstd's; nil: none
 	Share     float64       // of one core that training may take; 0: 0.5
-	Budget    time.Duration // of work for one training; then the best so far counts. 0: 1 min
+	Budget    time.Duration // of CPU for one training; then the best so far counts. 0: 1 min
 }
 
 // Trainer makes dictionaries, one at a time. The gateways of a process share one. It works
@@ -48,7 +49,7 @@ func NewTrainer(o TrainerOptions) *Trainer {
 	return &Trainer{o: o, turn: make(chan struct{}, 1)}
 }
 
-// Worked is the time spent, rests left out. It keeps one core busy.
+// Worked is the CPU time spent, on one core.
 func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load()) }
 
 // InMemory is the bytes of the samples that are being worked on, 0 at rest.
@@ -106,7 +107,7 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 		return result{refused: refusedStopped}
 	}
 	defer func() { <-t.turn }()
-	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), deadline: t.o.Budget}
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), left: t.o.Budget, late: time.Now().Add(t.patience())}
 	var inMemory int64
 	s.learn, s.judge, inMemory = divide(k.samples)
 	t.inMemory.Store(inMemory)
@@ -120,7 +121,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 		return 0, 0, false
 	}
 	defer func() { <-t.turn }()
-	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), deadline: t.o.Budget}
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), left: t.o.Budget, late: time.Now().Add(t.patience())}
 	s.judge = bounded(k.samples, maxJudgeBytes)
 	s.work(func() {
 		current, with = s.ratio(k.current), s.ratio(other)
@@ -182,22 +183,28 @@ type search struct {
 	task         task
 	ctx          context.Context
 	engine       *codec.Engine
-	deadline     time.Duration // of work left
+	left         time.Duration // of the budget
+	late         time.Time     // on a machine that is too busy to spend it: others wait
 	learn, judge [][]byte
 }
 
 // work runs f and rests, so that both together take the trainer's share of a core.
 func (s *search) work(f func()) {
-	start := time.Now()
-	f()
-	d := time.Since(start)
-	s.deadline -= d
+	d := cputime.Of(f)
+	s.left -= d
 	s.trainer.worked.Add(int64(d))
 	select {
 	case <-s.ctx.Done():
 	case <-time.After(time.Duration(float64(d) * (1/s.trainer.o.Share - 1))):
 	}
 }
+
+// patience is how long a training may take on the clock: rests, and four times as long on a
+// busy machine. It is within the lease that others wait for.
+func (t *Trainer) patience() time.Duration { return 4 * t.o.Budget }
+
+// over reports that the best so far has to do.
+func (s *search) over() bool { return s.left <= 0 || time.Now().After(s.late) }
 
 func (s *search) run() result {
 	if len(s.judge) == 0 || len(s.learn) == 0 {
@@ -212,7 +219,7 @@ func (s *search) run() result {
 		}
 		before := s.cost(best)
 		for _, o := range s.candidates(size) {
-			if s.deadline <= 0 || s.ctx.Err() != nil {
+			if s.over() || s.ctx.Err() != nil {
 				break
 			}
 			s.work(func() { s.try(o, &best) })
@@ -220,7 +227,7 @@ func (s *search) run() result {
 		if worse++; s.cost(best) < before {
 			worse = 0
 		}
-		if worse == 2 || s.deadline <= 0 || s.ctx.Err() != nil {
+		if worse == 2 || s.over() || s.ctx.Err() != nil {
 			break
 		}
 	}
@@ -247,7 +254,7 @@ func (s *search) tryLevels(best *result) {
 		if level >= s.task.rule.Setting.Level {
 			continue
 		}
-		if s.deadline <= 0 || s.ctx.Err() != nil {
+		if s.over() || s.ctx.Err() != nil {
 			return
 		}
 		s.work(func() {

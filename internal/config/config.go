@@ -45,7 +45,10 @@ type Config struct {
 
 // Admin is the page for operators, which also serves /metrics.
 type Admin struct {
-	Listen string `yaml:"listen"` // host:port, unix:/path or "off"
+	Listen    string   `yaml:"listen"`               // host:port, unix:/path or "off"
+	TokenFile string   `yaml:"token_file,omitempty"` // of a secret that reading takes where the listener is not on loopback
+	Hosts     []string `yaml:"hosts,omitempty,flow"` // names besides localhost, where it is
+	TLS       *TLS     `yaml:"tls,omitempty"`        // client certificates are asked for and may be missing: probes have none
 }
 
 // Log says what goes to standard error.
@@ -111,8 +114,12 @@ type Gateway struct {
 	// For mongo, and for redis with several servers; see mongo.go and redis.go.
 	Advertise string `yaml:"advertise,omitempty"`
 
+	// For mongo only: standbys of other gateways, which make this one a standby; see mongo.go.
+	Standby []string `yaml:"standby,omitempty,flow"`
+
 	// For tarantool only; see tarantool.go.
-	SQL string `yaml:"sql,omitempty"` // refuse, projection or pass; "": refuse
+	SQL    string   `yaml:"sql,omitempty"`         // refuse, projection or pass; "": refuse
+	Shards []string `yaml:"shards,omitempty,flow"` // URLs of masters, or none; empty: the server is asked
 
 	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. They have Window too.
 	Setting *Setting `yaml:"setting,omitempty"`
@@ -155,6 +162,8 @@ type Rule struct {
 	Setting    *Setting   `yaml:"setting"`
 	Dictionary string     `yaml:"dictionary,omitempty"`
 	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
+	// ShareSamples makes one dictionary of the values of all logins, in place of one a login.
+	ShareSamples bool `yaml:"share_samples,omitempty"`
 
 	// For grpc only, where they take the place of key, field, db and type.
 	Service   string          `yaml:"service,omitempty"`
@@ -169,6 +178,8 @@ type Rule struct {
 	TupleSpace string `yaml:"space,omitempty"`
 	Function   string `yaml:"function,omitempty"`
 	Argument   string `yaml:"argument,omitempty"`
+	// No constraint that the gateway's user may not see reads the field.
+	Unconstrained bool `yaml:"unconstrained,omitempty"`
 }
 
 // Defaults of what a file leaves out, beside those in internal/policy.
@@ -226,7 +237,22 @@ func (g *Gateway) setDefaults() {
 func (r *Rule) setDefaults() {
 	r.Key = "*"
 	r.Type = []TypeName{"string", "hash"}
-	r.MinGain = 10
+	r.MinGain = gainNotGiven
+}
+
+// gainNotGiven is a rule's MinGain until the protocol is known whose default it gets.
+const gainNotGiven Percent = -1
+
+// setGain fills in the least gain of a rule that gives none: in MongoDB's messages a tenth would
+// leave out inserts of one document, which gain just that.
+func (r *Rule) setGain(protocol string) {
+	switch {
+	case r.MinGain != gainNotGiven:
+	case protocol == Mongo:
+		r.MinGain = 5
+	default:
+		r.MinGain = 10
+	}
 }
 
 // DefaultRule is what gateways get that no file describes: all strings and
@@ -234,6 +260,7 @@ func (r *Rule) setDefaults() {
 func DefaultRule() Rule {
 	var r Rule
 	r.setDefaults()
+	r.setGain(Redis)
 	r.Name = "default"
 	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
 	return r

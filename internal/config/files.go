@@ -55,6 +55,36 @@ func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 	return cfg, c.fileError(g, ".tls", err)
 }
 
+// AdminTLS is what readers of the admin page meet, nil for plain connections. A client certificate
+// is verified where one is given.
+func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
+	t := c.Admin.TLS
+	if t == nil {
+		return nil, nil
+	}
+	files := gateway.TLSFiles{Cert: c.path(t.Cert), Key: c.path(t.Key), ClientCA: c.path(t.ClientCA), Log: log}
+	cfg, err := files.ServerConfig()
+	if err != nil {
+		ps := problems{c: c}
+		ps.add("admin.tls", "", "%v", err)
+		return nil, ps.err()
+	}
+	required := cfg.GetConfigForClient
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		current, err := required(hello)
+		if err != nil || current.ClientAuth == tls.NoClientCert {
+			return current, err
+		}
+		current = current.Clone()
+		current.ClientAuth = tls.VerifyClientCertIfGiven
+		return current, nil
+	}
+	return cfg, nil
+}
+
+// AdminToken is the name of the token's file; "": there is none.
+func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
+
 // UpstreamOf is where g connects to, its TLS files read.
 func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
 	up, err := g.parseUpstream()

@@ -135,6 +135,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
 	not("no_sample", len(r.NoSample) > 0)
+	not("share_samples", r.ShareSamples)
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)

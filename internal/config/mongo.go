@@ -26,33 +26,61 @@ func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 // MongoGateways is MongoGateway for a URI that may name several members of a replica set:
 // a gateway each, on ports that follow each other.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
-	uri, peers := cutPeers(uri)
+	uri, peers, standbys := cutOwnOptions(uri)
 	list, err := mongoGateways(name, listen, uri, rules)
 	for i := range list {
 		list[i].Peers = peers
 	}
-	return list, err
+	if err != nil || len(standbys) == 0 {
+		return list, err
+	}
+	return addStandby(list, name, uri, rules, standbys)
 }
 
-// cutPeers takes peers=true out of the options of a URI: it says that clients may be
-// gateways, and is nothing of the upstream's.
-func cutPeers(uri string) (rest string, peers bool) {
+// cutOwnOptions takes those options out of a URI that are nothing of the upstream's:
+// peers=true says that clients may be gateways, and standby=HOST:PORT,… names the standbys of other
+// gateways.
+func cutOwnOptions(uri string) (rest string, peers bool, standbys []string) {
 	rest, options, _ := strings.Cut(uri, "?")
 	var kept []string
 	for _, o := range strings.Split(options, "&") {
-		if o == "peers=true" {
+		if list, ok := strings.CutPrefix(o, "standby="); ok {
+			standbys = strings.Split(list, ",")
+		} else if o == "peers=true" {
 			peers = true
 		} else if o != "" {
 			kept = append(kept, o)
 		}
 	}
-	if !peers {
-		return uri, false
+	if !peers && len(standbys) == 0 {
+		return uri, false, nil
 	}
 	if len(kept) > 0 {
 		rest += "?" + strings.Join(kept, "&")
 	}
-	return rest, true
+	return rest, peers, standbys
+}
+
+// addStandby adds a standby on the port behind the gateways'.
+func addStandby(list []Gateway, name, uri string, rules []Rule, others []string) ([]Gateway, error) {
+	if list[0].balanced() {
+		return nil, errStandbyBalanced
+	}
+	host, port, err := net.SplitHostPort(list[len(list)-1].Listen)
+	last, noNumber := strconv.Atoi(port)
+	if err != nil || noNumber != nil || last == 0 {
+		return nil, errors.New("with standby= the listener is host:port, with a port that is not 0")
+	}
+	g := MongoGateway(name+"-standby", net.JoinHostPort(host, strconv.Itoa(last+1)), uri, rules)
+	g.Standby = others
+	return append(list, g), nil
+}
+
+var errStandbyBalanced = errors.New("standby is for gateways of which drivers know each member's, not for loadBalanced=true")
+
+func (g *Gateway) balanced() bool {
+	_, options, err := splitMongoURI(g.Upstream)
+	return err == nil && balanced(options)
 }
 
 func mongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
@@ -85,11 +113,11 @@ func mongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 }
 
 // DefaultMongoRule is what MongoDB gateways get that no file describes: all messages that
-// zstd level 3 makes smaller by a twentieth, together with their replies. A tenth would leave
-// out inserts of one document, which gain just that.
+// zstd level 3 makes smaller by a twentieth, together with their replies.
 func DefaultMongoRule() Rule {
 	r := DefaultRule()
-	r.MinGain = 5
+	r.MinGain = gainNotGiven
+	r.setGain(Mongo)
 	r.MinSize = new(Bytes)
 	r.Dictionary = autoDictionary
 	return r
@@ -128,11 +156,11 @@ func balanced(options string) bool {
 	return err == nil && query.Get("loadBalanced") == "true"
 }
 
-// MongoMembers are the members of a replica set for which g is a load balancer, with the TLS
-// of up, the first of them; nil when it is none.
+// MongoMembers are the members of a replica set for which g is a load balancer or a standby, with
+// the TLS of up, the first of them; nil when it is neither.
 func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	hosts, options, err := splitMongoURI(g.Upstream)
-	if err != nil || !balanced(options) {
+	if err != nil || !balanced(options) && len(g.Standby) == 0 {
 		return nil
 	}
 	var members []gateway.Upstream
@@ -147,7 +175,7 @@ func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 
 // parseMongoURI reads the upstream of a gateway: one host, perhaps by TLS, or the first of
 // those that it balances. Options that are for drivers and change nothing here are let pass.
-func parseMongoURI(uri string) (gateway.Upstream, error) {
+func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 	wrap := func(err error) (gateway.Upstream, error) {
 		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
 	}
@@ -155,8 +183,11 @@ func parseMongoURI(uri string) (gateway.Upstream, error) {
 	if err != nil {
 		return wrap(err)
 	}
-	if len(hosts) > 1 && !balanced(options) {
+	if len(hosts) > 1 && !balanced(options) && !standby {
 		return wrap(errors.New("a gateway stands for one member: write one gateway for each, or loadBalanced=true"))
+	}
+	if standby && balanced(options) {
+		return wrap(errStandbyBalanced)
 	}
 	query, err := url.ParseQuery(options)
 	if err != nil {
@@ -194,6 +225,11 @@ func (v *validator) mongo(g *Gateway, path string) {
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "give a rule for the namespace the setting raw", "is for stores")
 	}
+	for i, addr := range g.Standby {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+			v.add(fmt.Sprintf("%s.standby[%d]", path, i), "write host:port as clients reach it", "%q is no address", addr)
+		}
+	}
 	for i := range g.Rules {
 		v.mongoRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
 	}
@@ -205,6 +241,7 @@ func (v *validator) onlyMongo(g *Gateway, path string) {
 			v.add(path+"."+key, "", "is for protocol: mongo")
 		}
 	}
+	only("standby", len(g.Standby) > 0)
 	servers, _ := g.RedisServers()
 	if g.Advertise != "" && (g.Protocol != Redis || servers.Kind == "") {
 		v.add(path+".advertise", "", "is for protocol: mongo, and for Redis with several servers")
@@ -231,6 +268,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
 	not("no_sample", len(r.NoSample) > 0)
+	not("share_samples", r.ShareSamples)
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

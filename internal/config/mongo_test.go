@@ -31,7 +31,7 @@ func TestMongoGateways(t *testing.T) {
 		"mongodb://a/?tls=yes": "neither",
 		"mongodb://a,b":        "one member",
 	} {
-		if _, err := parseMongoURI(uri); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := parseMongoURI(uri, false); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestMongoGateways(t *testing.T) {
 	}
 	if _, err := MongoGateways("mongo", "127.0.0.1:27018", "mongodb://a/?peers=false", nil); err != nil {
 		t.Error(err)
-	} else if _, err := parseMongoURI("mongodb://a/?peers=false"); err == nil {
+	} else if _, err := parseMongoURI("mongodb://a/?peers=false", false); err == nil {
 		t.Error("peers=false is taken")
 	}
 }
@@ -113,5 +113,60 @@ func TestMongoRules(t *testing.T) {
 		if _, err := Parse("f", []byte(redis+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", rule, err)
 		}
+	}
+}
+
+// What a rule does not say is the same in a file, behind --rule and without rules.
+func TestMongoRuleDefaults(t *testing.T) {
+	const file = "gateways: [{name: a, protocol: mongo, listen: 127.0.0.1:1, upstream: mongodb://db, rules: [{setting: zstd-3}, {setting: zstd-3, min_gain: 10%, min_size: 64}]}," +
+		" {name: b, protocol: redis, listen: 127.0.0.1:2, upstream: redis://db, rules: [{setting: zstd-3}]}]"
+	flag, err := ParseRule("setting=zstd-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse("cinch.yaml", []byte(file), []Gateway{MongoGateway("c", "127.0.0.1:3", "mongodb://db", []Rule{flag}), MongoGateway("d", "127.0.0.1:4", "mongodb://db", []Rule{DefaultMongoRule()})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Percent{5, 10, 5, 5} {
+		r := c.Gateways[i].Rules[0]
+		if r.MinGain != want {
+			t.Errorf("gateway %s: min_gain %v, want %v", c.Gateways[i].Name, r.MinGain, want)
+		}
+	}
+	if r := c.Gateways[0].Rules; *r[0].MinSize != 0 || r[1].MinGain != 10 || *r[1].MinSize != 64 || *c.Gateways[1].Rules[0].MinSize != 64 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// standby= adds a listener behind those of the members.
+func TestMongoStandby(t *testing.T) {
+	list, err := MongoGateways("db", "10.0.0.5:27018", "mongodb://a,b,c/?tls=true&standby=10.0.0.6:27021,10.0.0.7:27021", []Rule{DefaultMongoRule()})
+	if err != nil || len(list) != 4 {
+		t.Fatal(list, err)
+	}
+	g := list[3]
+	if g.Listen != "10.0.0.5:27021" || len(g.Standby) != 2 || g.Upstream != "mongodb://a,b,c/?tls=true" || len(list[0].Standby) != 0 {
+		t.Errorf("%+v", g)
+	}
+	c, err := Load("", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := c.UpstreamOf(&c.Gateways[3], nil)
+	if members := c.Gateways[3].MongoMembers(up); err != nil || len(members) != 3 || members[2].TLS == nil {
+		t.Error(members, err)
+	}
+	for listen, uri := range map[string]string{
+		"10.0.0.5:0":     "mongodb://a,b/?standby=10.0.0.6:1",
+		"10.0.0.5:27018": "mongodb://a,b/?loadBalanced=true&standby=10.0.0.6:1",
+	} {
+		if _, err := MongoGateways("db", listen, uri, nil); err == nil {
+			t.Errorf("%s on %s passes", uri, listen)
+		}
+	}
+	g.Standby = []string{"nowhere"}
+	if _, err := Load("", []Gateway{g}); err == nil {
+		t.Error("an address without a port passes")
 	}
 }

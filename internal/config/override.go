@@ -19,6 +19,7 @@ type Override struct {
 // gateways, of which there may be several.
 var environment = []struct{ name, key string }{
 	{"CINCH_ADMIN_LISTEN", "admin.listen"},
+	{"CINCH_ADMIN_TOKEN_FILE", "admin.token_file"},
 	{"CINCH_LOG_LEVEL", "log.level"},
 	{"CINCH_LOG_FORMAT", "log.format"},
 	{"CINCH_MEMORY_BUDGET", "memory.budget"},

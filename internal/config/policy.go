@@ -37,6 +37,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		MinGain: max(float64(r.MinGain)/100, policy.AnyGain),
 		Setting: r.Setting.Setting,
 		Auto:    r.Dictionary == autoDictionary,
+		Shared:  r.ShareSamples,
 	}
 	for _, t := range r.Type {
 		out.Types |= t.bit()

@@ -17,7 +17,14 @@ func (c *Config) Redacted() *Config {
 	shown := *c
 	shown.Gateways = slices.Clone(c.Gateways)
 	for i := range shown.Gateways {
-		shown.Gateways[i].Upstream = RedactURL(shown.Gateways[i].Upstream)
+		g := &shown.Gateways[i]
+		g.Upstream = RedactURL(g.Upstream)
+		g.Shards = slices.Clone(g.Shards)
+		for n := range g.Shards {
+			if !g.NoShards() {
+				g.Shards[n] = RedactURL(g.Shards[n])
+			}
+		}
 	}
 	return &shown
 }
@@ -115,6 +122,9 @@ func Frozen(running, wanted *Config) []string {
 		}
 	}
 	compare("admin.listen", running.Admin.Listen, wanted.Admin.Listen)
+	compare("admin.token_file", running.Admin.TokenFile, wanted.Admin.TokenFile)
+	compare("admin.hosts", running.Admin.Hosts, wanted.Admin.Hosts)
+	compare("admin.tls", running.Admin.TLS, wanted.Admin.TLS)
 	compare("log.format", running.Log.Format, wanted.Log.Format)
 	compare("memory.budget", running.Memory.Budget, wanted.Memory.Budget)
 	compare("zstd", running.Zstd, wanted.Zstd)
@@ -140,6 +150,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".proxy_protocol", a.ProxyProtocol, b.ProxyProtocol)
 		compare(path+".proxy_from", a.ProxyFrom, b.ProxyFrom)
 		compare(path+".advertise", a.Advertise, b.Advertise)
+		compare(path+".standby", a.Standby, b.Standby)
 		compare(path+".sql", a.SQL, b.SQL)
 		compare(path+".nodes", a.Nodes, b.Nodes)
 		compare(path+".sentinel", a.Sentinel, b.Sentinel)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -31,6 +32,48 @@ func TarantoolGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
+// noShards says that the server stands alone, whatever it says itself.
+const noShards = "none"
+
+// NoShards reports that the server is not to be asked for the shards that it belongs with.
+func (g *Gateway) NoShards() bool { return len(g.Shards) == 1 && g.Shards[0] == noShards }
+
+// ShardServers are the shards that the configuration names, with the gateway's own user where a URL
+// names none. TLS is as for the upstream, up.
+func (g *Gateway) ShardServers(up gateway.Upstream) (all []gateway.Upstream, err error) {
+	if g.NoShards() {
+		return nil, nil
+	}
+	for _, url := range g.Shards {
+		s, err := gateway.ParseUpstream(url, TarantoolPort)
+		if err != nil {
+			return nil, err
+		}
+		if s.User == "" {
+			s.User, s.Password = up.User, up.Password
+		}
+		if s.TLS != nil && up.TLS != nil {
+			s.TLS = up.TLS
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// shard checks the URL of one.
+func (v *validator) shard(url, path string) {
+	scheme, _, _ := strings.Cut(url, "://")
+	up, err := gateway.ParseUpstream(url, TarantoolPort)
+	switch {
+	case err != nil:
+		v.add(path, "write tarantool://host:3301, or none alone", "%v", err)
+	case scheme != Tarantool && scheme != Tarantool+"s" && scheme != "unix":
+		v.add(path, "write tarantool://host:3301, of each shard's master, or none alone", "%q is no URL of a Tarantool server", RedactURL(url))
+	case up.Database != "":
+		v.add(path, "leave it out of the URL", "has a path behind the host")
+	}
+}
+
 // tarantool checks the keys that only one kind of gateway has.
 func (v *validator) tarantool(g *Gateway, path string) {
 	if g.Protocol != Tarantool {
@@ -39,6 +82,11 @@ func (v *validator) tarantool(g *Gateway, path string) {
 	}
 	if g.SQL != "" {
 		v.oneOf(path+".sql", g.SQL, SQLRefuse, SQLProjection, SQLPass)
+	}
+	if !g.NoShards() {
+		for i, url := range g.Shards {
+			v.shard(url, fmt.Sprintf("%s.shards[%d]", path, i))
+		}
 	}
 	for i := range g.Rules {
 		v.tarantoolRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
@@ -52,11 +100,13 @@ func (v *validator) onlyTarantool(g *Gateway, path string) {
 		}
 	}
 	only("sql", g.SQL != "")
+	only("shards", len(g.Shards) > 0)
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].space", i), r.TupleSpace != "")
 		only(fmt.Sprintf("rules[%d].function", i), r.Function != "")
 		only(fmt.Sprintf("rules[%d].argument", i), r.Argument != "")
+		only(fmt.Sprintf("rules[%d].unconstrained", i), r.Unconstrained)
 	}
 }
 
@@ -72,6 +122,7 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	not("db", r.DB != nil)
 	not("type", !slices.Equal(r.Type, other.Type))
 	not("no_sample", len(r.NoSample) > 0)
+	not("share_samples", r.ShareSamples)
 	v.glob(path+".space", r.TupleSpace)
 	v.glob(path+".function", r.Function)
 	switch {
@@ -79,6 +130,8 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 		v.add(path+".argument", "write the function's name as well", "belongs to a function")
 	case r.Function != "" && (r.TupleSpace != "" || r.Field != ""):
 		v.add(path+".function", "write argument: 2, or 2.body for a field of it", "excludes space and field")
+	case r.Function != "" && r.Unconstrained:
+		v.add(path+".unconstrained", "write it to rules with space and field", "is for fields")
 	case r.Function != "" && !isArgument(r.Argument):
 		v.add(path+".argument", "write 2 for the second one, 2.3 or 2.body for a field of it", "%q is no argument", r.Argument)
 	}
@@ -97,5 +150,5 @@ func (r *Rule) tarantool(p *policy.Rule) {
 		p.Types, p.Key, p.Field = policy.Argument, r.Function, r.Argument
 		return
 	}
-	p.Types, p.Key = policy.Tuple, cmp.Or(r.TupleSpace, "*")
+	p.Types, p.Key, p.Unconstrained = policy.Tuple, cmp.Or(r.TupleSpace, "*"), r.Unconstrained
 }

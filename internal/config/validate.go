@@ -35,7 +35,7 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 	case GRPC, Tunnel, TunnelExit:
 		return gateway.ParseUpstream(g.Upstream, "")
 	case Mongo:
-		return parseMongoURI(g.Upstream)
+		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
 	case Tarantool:
 		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
 	}
@@ -95,6 +95,7 @@ func (v *validator) process() {
 	if c.Admin.Listen != Off {
 		v.address("admin.listen", c.Admin.Listen)
 	}
+	v.serverTLS(c.Admin.TLS, "admin")
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	v.oneOf("zstd", c.Zstd, "auto", "libzstd", "go")
@@ -288,15 +289,20 @@ func (v *validator) upstream(g *Gateway, path string) {
 	}
 }
 
-func (v *validator) tls(g *Gateway, path string) {
-	if t := g.TLS; t != nil {
-		if t.Cert == "" {
-			v.add(path+".tls.cert", "name a PEM file", "is missing")
-		}
-		if t.Key == "" {
-			v.add(path+".tls.key", "name a PEM file", "is missing")
-		}
+func (v *validator) serverTLS(t *TLS, path string) {
+	if t == nil {
+		return
 	}
+	if t.Cert == "" {
+		v.add(path+".tls.cert", "name a PEM file", "is missing")
+	}
+	if t.Key == "" {
+		v.add(path+".tls.key", "name a PEM file", "is missing")
+	}
+}
+
+func (v *validator) tls(g *Gateway, path string) {
+	v.serverTLS(g.TLS, path)
 	if t := g.UpstreamTLS; t != nil {
 		if (t.Cert == "") != (t.Key == "") {
 			v.add(path+".upstream_tls", "", "cert and key belong together")
@@ -330,6 +336,9 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	v.setting(r, path)
 	for i, glob := range r.NoSample {
 		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
+	}
+	if r.ShareSamples && r.Dictionary != autoDictionary {
+		v.add(path+".share_samples", "it belongs to dictionary: auto", "nothing is sampled for this rule")
 	}
 	if len(r.NoSample) > 0 && r.Dictionary != autoDictionary {
 		v.add(path+".no_sample", "it belongs to dictionary: auto", "nothing is sampled for this rule")
@@ -400,6 +409,10 @@ func (c *Config) fillDefaults() {
 			r := &g.Rules[j]
 			if r.Name == "" {
 				r.Name = fmt.Sprintf("rule-%d", j+1)
+			}
+			r.setGain(g.Protocol)
+			if g.Protocol == Mongo && r.MinSize == nil {
+				r.MinSize = new(Bytes) // acknowledgements between gateways gain too
 			}
 			size := r.minSize()
 			r.MinSize = &size

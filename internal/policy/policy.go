@@ -16,8 +16,8 @@ import (
 
 // Defaults that a rule gets for what it leaves out.
 const (
-	// DefaultMinSize is in bytes. An envelope costs 11 bytes, and a Redis
-	// string below 64 lives in one small allocation: little can be gained.
+	// DefaultMinSize is in bytes. An envelope costs 11 bytes, 19 with a
+	// dictionary, and a Redis string below 64 lives in one small allocation: little can be gained.
 	DefaultMinSize = 64
 	// DefaultMinGain is the share of the server's own allocation that sealing
 	// has to free, see [Rule.Worth].
@@ -84,10 +84,25 @@ type Rule struct {
 	MinGain float64 // 0.10 is 10 %
 	Setting codec.Setting
 	Auto    bool // the dictionary in Setting is chosen while the policy is in force; see With
+	// Unconstrained vouches that no constraint reads the field that the gateway's user may not see (Tarantool).
+	Unconstrained bool
+	// Shared has the dictionary made of, and for, the values of all logins; otherwise each has its own.
+	Shared bool
 
+	logins     map[string]Choice // see SettingFor; nil: all have Setting
+	alone      codec.Setting     // without the dictionary of any login
 	key, field Pattern
 	forced     bool
 	worth      [5]func(raw, sealed int) bool // by bit of Type, built once so that no call allocates
+}
+
+// SettingFor is the setting for a value that a login writes, "" for the server's default user. It
+// does not allocate.
+func (r *Rule) SettingFor(login string) codec.Setting {
+	if r.logins == nil {
+		return r.Setting
+	}
+	return r.logins[login].of(r.alone)
 }
 
 // Raw reports whether the rule says to leave values alone.
@@ -209,6 +224,18 @@ func (p *Policy) bindWorth() {
 type Choice struct {
 	Dict  uint32
 	Level int // 0: the rule's own
+
+	// Logins has the choices for values of logins, where these have their own. Then what is above is for
+	// values of which nobody knows who wrote them.
+	Logins map[string]Choice
+}
+
+func (c Choice) of(st codec.Setting) codec.Setting {
+	st.Dict = c.Dict
+	if c.Level > 0 && c.Level < st.Level {
+		st.Level = c.Level
+	}
+	return st
 }
 
 // With returns a policy that differs in the dictionaries of the rules that are
@@ -220,10 +247,8 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 	for i := range changed.rules {
 		r := &changed.rules[i]
 		if c, ok := choose[r.Name]; ok && r.Auto {
-			r.Setting.Dict = c.Dict
-			if c.Level > 0 && c.Level < r.Setting.Level {
-				r.Setting.Level = c.Level
-			}
+			r.logins, r.alone = c.Logins, r.Setting
+			r.Setting = c.of(r.Setting)
 		}
 	}
 	changed.force = forcedRules(changed.rules)

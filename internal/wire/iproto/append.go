@@ -115,3 +115,16 @@ func AppendUints(dst []byte, list []uint64) []byte {
 	}
 	return dst
 }
+
+// AppendSelect appends a frame that reads up to limit tuples of a space, those whose key in the
+// index with number 0 begins with key.
+func AppendSelect(dst []byte, sync, space, key, limit uint64) []byte {
+	start := len(dst)
+	dst = append(BeginFrame(dst), 0x82, keyType, byte(Select), keySync)
+	dst = msgp.AppendUint64(dst, sync)
+	dst = msgp.AppendUint64(append(dst, 0x85, keySpaceID), space)
+	dst = append(dst, keyIndexID, 0, keyLimit)
+	dst = msgp.AppendUint64(dst, limit)
+	dst = append(dst, keyOffset, 0, keyKey, 0x91)
+	return FinishFrame(msgp.AppendUint64(dst, key), start)
+}

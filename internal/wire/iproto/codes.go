@@ -77,6 +77,8 @@ const (
 const (
 	keySpaceID   = 0x10
 	keyIndexID   = 0x11
+	keyLimit     = 0x12
+	keyOffset    = 0x13
 	keyIndexBase = 0x15
 	keyKey       = 0x20
 	keyTuple     = 0x21

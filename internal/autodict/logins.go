@@ -1,0 +1,147 @@
+package autodict
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A dictionary shows pieces of the values that it was made of to whoever has values sealed with it,
+// so each login that writes under a rule has samples and a dictionary of its own, unless the rule
+// says that they may be shared. There is one managed for each: the first is that of the server's
+// default user, or of all, whose login is "". Others join when they first write.
+
+// who is a login under a rule.
+type who struct{ rule, login string }
+
+// maxLogins have dictionaries of their own under one rule, so that neither memory nor training nor
+// labels of metrics grow with the number of users. Values of others are sealed without.
+const maxLogins = 8
+
+// maxStrangers are remembered as such, and cost a look at a map; others wait for a lock.
+const maxStrangers = 1024
+
+// labelOf names a login under a rule in logs and metrics.
+func labelOf(rule, login string) string {
+	if login == "" {
+		return rule
+	}
+	return rule + "@" + login
+}
+
+// loginsOf are those that have joined a rule before.
+func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
+	logins := []string{""}
+	for f, r := range known {
+		if r.login != "" && !rule.Shared && f == fingerprintOf(rule, r.login) {
+			logins = append(logins, r.login)
+		}
+	}
+	slices.Sort(logins)
+	return logins
+}
+
+// of is what is managed for a rule. m.mu is held.
+func (m *Manager) of(rule *policy.Rule) (all []*managed) {
+	for _, r := range m.managed {
+		if r.rule == rule {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *managed) int { return cmp.Compare(a.login, b.login) })
+	return all
+}
+
+// join makes place for a login that writes under a rule for the first time. It returns nil where
+// there is none any more, or the rule is gone.
+func (m *Manager) join(rule *policy.Rule, login string) *sampler {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := *m.samplers.Load()
+	if s, known := before[who{rule.Name, login}]; known {
+		return s
+	}
+	ours := m.ours(rule.Name)
+	if ours == nil || len(before) > maxStrangers {
+		return nil
+	}
+	var s *sampler
+	if others := m.of(ours); len(others) < maxLogins {
+		r := m.managedFor(nil, ours, login)
+		m.managed[r.fingerprint] = r
+		m.divideMemory(ours)
+		s = r.sampler
+	} else {
+		m.o.Log.Warn("too many logins write under a rule for each to have a dictionary; values of this one are sealed without",
+			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give it a rule of its own, or write share_samples: true if they may know each other's values")
+	}
+	next := maps.Clone(before)
+	next[who{rule.Name, login}] = s
+	m.samplers.Store(&next)
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	return s
+}
+
+// ours is a managed rule as it was given: without dictionaries. m.mu is held.
+func (m *Manager) ours(name string) *policy.Rule {
+	for _, r := range m.managed {
+		if r.rule.Name == name {
+			return r.rule
+		}
+	}
+	return nil
+}
+
+// divideMemory has a rule's logins share what the rule may take. m.mu is held.
+func (m *Manager) divideMemory(rule *policy.Rule) {
+	all := m.of(rule)
+	for _, r := range all {
+		r.sampler.resize(m.rules.RuleMemory / len(all))
+	}
+}
+
+// reapply puts the policy into force again: what is for nobody in particular may be another.
+func (m *Manager) reapply() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply()
+}
+
+// choiceFor is what a rule seals with. Values of which nobody knows who wrote them, as the packer
+// finds them, get the dictionary of the only login that writes there. m.mu is held.
+func (m *Manager) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
+	all := m.of(rule)
+	if len(all) == 0 {
+		return c, false
+	}
+	var writers []*managed
+	logins := map[string]policy.Choice{}
+	for _, r := range all {
+		if r.login != "" || r.current.dict != nil || r.sampler.seen().values > 0 {
+			writers = append(writers, r)
+		}
+		if r.current.dict != nil {
+			logins[r.login] = r.current.policy()
+		}
+	}
+	if len(writers) == 1 {
+		c = writers[0].current.policy()
+	}
+	if !rule.Shared {
+		c.Logins = logins
+	}
+	return c, true
+}
+
+// policy is the choice in the policy's terms.
+func (c choice) policy() policy.Choice {
+	if c.dict == nil {
+		return policy.Choice{}
+	}
+	return policy.Choice{Dict: c.dict.Number(), Level: c.level}
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Where passwords come from that URLs leave out: command lines can be read by everybody on the
+// machine, and histories keep them.
+const (
+	PasswordVariable     = "CINCH_PASSWORD"
+	PasswordFileVariable = "CINCH_PASSWORD_FILE"
+)
+
+// Passwords are for URLs that name a user and no password. Its zero value has none.
+type Passwords struct {
+	entries []passwordEntry // the first that fits counts
+	any     string          // for all others; "": none
+
+	given map[string]string // URLs as they were, by what Fill made of them
+}
+
+type passwordEntry struct{ host, port, user, password string }
+
+// defaultPorts are those of URLs that name none.
+var defaultPorts = map[string]string{
+	"redis": RedisPort, "rediss": RedisPort, "redis+cluster": RedisPort, "rediss+cluster": RedisPort,
+	"redis+sentinel": "26379", "rediss+sentinel": "26379",
+	"tarantool": TarantoolPort, "tarantools": TarantoolPort, "mongodb": MongoPort, "http": "80", "https": "443",
+}
+
+// ReadPasswords reads what the environment names: a file, or one password.
+func ReadPasswords(getenv func(string) string) (*Passwords, error) {
+	p := &Passwords{any: getenv(PasswordVariable)}
+	file := getenv(PasswordFileVariable)
+	if file == "" {
+		return p, nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		return nil, ui.WithHint(fmt.Errorf("%s: everybody may read the passwords in it", file), "chmod 600 %s", file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.parse(string(text)); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+var errPasswordLine = errors.New("not host:port:user:password")
+
+// parse reads lines host:port:user:password, in which * stands for any and a backslash takes the
+// meaning from a colon or backslash. A file of one line with fewer colons holds one password, for all.
+func (p *Passwords) parse(text string) error {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range lines {
+		fields := splitEscaped(line)
+		if len(fields) == 4 {
+			p.entries = append(p.entries, passwordEntry{fields[0], fields[1], fields[2], fields[3]})
+			continue
+		}
+		if len(lines) > 1 {
+			return fmt.Errorf("entry %d: %w", i+1, errPasswordLine)
+		}
+		p.any = line
+	}
+	return nil
+}
+
+// splitEscaped cuts a line at its first three colons that no backslash precedes.
+func splitEscaped(line string) (fields []string) {
+	var field strings.Builder
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && i+1 < len(line):
+			i++
+			field.WriteByte(line[i])
+		case c == ':' && len(fields) < 3:
+			fields = append(fields, field.String())
+			field.Reset()
+		default:
+			field.WriteByte(c)
+		}
+	}
+	return append(fields, field.String())
+}
+
+func (p *Passwords) find(host, port, user string) string {
+	fits := func(pattern, text string) bool { return pattern == "*" || strings.EqualFold(pattern, text) }
+	for _, e := range p.entries {
+		if fits(e.host, host) && fits(e.port, port) && (e.user == "*" || e.user == user) {
+			return e.password
+		}
+	}
+	return p.any
+}
+
+// Fill puts a password into a URL that names a user and none. Anything else stays as it is. Of
+// several hosts the first one counts.
+func (p *Passwords) Fill(raw string) string {
+	scheme, rest, found := strings.Cut(raw, "://")
+	port, known := defaultPorts[scheme]
+	if !found || !known && scheme != "unix" {
+		return raw
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	at := strings.LastIndexByte(authority, '@')
+	if at <= 0 || strings.Contains(authority[:at], ":") {
+		return raw
+	}
+	user, err := url.PathUnescape(authority[:at])
+	if err != nil {
+		return raw
+	}
+	host, _, _ := strings.Cut(authority[at+1:], ",")
+	if h, own, err := net.SplitHostPort(host); err == nil {
+		host, port = h, own
+	}
+	password := p.find(strings.Trim(host, "[]"), port, user)
+	if password == "" {
+		return raw
+	}
+	escaped := strings.TrimPrefix(url.UserPassword("", password).String(), ":")
+	filled := scheme + "://" + authority[:at] + ":" + escaped + rest[at:]
+	if p.given == nil {
+		p.given = map[string]string{}
+	}
+	p.given[filled] = raw
+	return filled
+}
+
+// Given is a URL as it was before Fill: what is written down does not have the password.
+func (p *Passwords) Given(filled string) string {
+	if p == nil {
+		return filled
+	}
+	return cmp.Or(p.given[filled], filled)
+}
+
+// FillArgument is Fill for what may stand before the URL, as in LISTEN=URL.
+func (p *Passwords) FillArgument(arg string) string {
+	at := strings.Index(arg, "://")
+	if at < 0 {
+		return arg
+	}
+	start := strings.LastIndexByte(arg[:at], '=') + 1
+	return arg[:start] + p.Fill(arg[start:])
+}
+
+// FillPasswords completes the upstreams' URLs.
+func (c *Config) FillPasswords(p *Passwords) {
+	for i := range c.Gateways {
+		g := &c.Gateways[i]
+		g.Upstream = p.Fill(g.Upstream)
+		for j, shard := range g.Shards {
+			g.Shards[j] = p.Fill(shard)
+		}
+	}
+}
