@@ -15,6 +15,7 @@ const (
 	AlreadySealed store.Reason = "already sealed"
 	Computed      store.Reason = "number or HyperLogLog"
 	NoGain        store.Reason = "no gain"
+	Indexed       store.Reason = "under a search index"
 	Plain         store.Reason = "plain"
 	Opened        store.Reason = "opens"
 	KeptChanging  store.Reason = "kept changing"

@@ -17,6 +17,8 @@ type Seal struct {
 	Sealer *cinch.Sealer
 	// Rule, if it is not nil, finds the rule for a value of a size, in Policy's place.
 	Rule func(db string, v *store.Value, size int) *policy.Rule
+	// Indexed, if it is not nil, reports that a hash has to stay plain, since a search index reads it.
+	Indexed func(key []byte) bool
 	// Ready reports that the server holds a dictionary. It may ask the server.
 	Ready func(number uint32) bool
 
@@ -35,6 +37,9 @@ func (t *Seal) Wants(db string, key []byte) bool { return t.Rule != nil || t.Pol
 
 // Judge seals, and opens what it sealed.
 func (t *Seal) Judge(db string, v *store.Value) Verdict {
+	if v.Type == store.Hash && t.Indexed != nil && t.Indexed(v.Key) {
+		return Verdict{Left: Indexed}
+	}
 	plain := v.Stored
 	var old cinch.Header
 	if cinch.IsSealed(v.Stored) {
@@ -133,3 +138,25 @@ func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 
 // Shrinks is true: that is what sealing is for.
 func (t *Seal) Shrinks() bool { return true }
+
+// Sampling shows the plain values that Seal would look at, and replaces none.
+type Sampling struct {
+	*Seal
+	See func(rule *policy.Rule, v *store.Value)
+}
+
+// Judge shows a value that a rule covers.
+func (t *Sampling) Judge(db string, v *store.Value) Verdict {
+	if cinch.IsSealed(v.Stored) {
+		return Verdict{Left: AlreadySealed}
+	}
+	if policy.NeverSeal(v.Stored) {
+		return Verdict{Left: Computed}
+	}
+	rule := t.rule(db, v, len(v.Stored))
+	if rule == nil {
+		return Verdict{Left: NoRule}
+	}
+	t.See(rule, v)
+	return Verdict{Left: NoGain}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // DictsOptions configure Dicts. Client is required.
@@ -37,6 +38,9 @@ type DictsOptions struct {
 	// MissTTL is for how long a dictionary that is missing is not asked for again; when
 	// the server could not be asked, it is left alone for half as long. 0: 2 s.
 	MissTTL time.Duration
+	// AskAlways sets no limit to questions for numbers that don't exist: for tools, which
+	// somebody has started. Clients of a gateway could make up any number of them.
+	AskAlways bool
 }
 
 // DefaultLease is for how long a gateway that is cut off may go on naming a dictionary
@@ -60,7 +64,7 @@ type Dicts struct {
 	period    time.Duration
 	lease     time.Duration
 	started   time.Time // what the times in ready count from
-	lookups   lookups
+	lookups   store.Lookups
 
 	storing  sync.Mutex      // held while the server is checked and written
 	verified map[uint32]bool // guarded by storing: was read back from the server
@@ -93,12 +97,15 @@ func NewDicts(o DictsOptions) *Dicts {
 		period:    orDefault(o.Period, defaultPeriod),
 		lease:     orDefault(o.Lease, DefaultLease),
 		started:   time.Now(),
-		lookups:   newLookups(orDefault(o.MissTTL, 2*time.Second)),
+		lookups:   store.Lookups{TTL: orDefault(o.MissTTL, 2*time.Second), IsAnswer: isAnswer},
 		verified:  make(map[uint32]bool),
 		kept:      make(map[uint32]*codec.Dict),
 		told:      make(map[string]string),
 		wake:      make(chan struct{}, 1),
 		look:      make(chan struct{}, 1),
+	}
+	if !o.AskAlways {
+		d.lookups.Numbers = d.numbers
 	}
 	if d.local == nil {
 		d.local = new(dict.Set)
@@ -157,7 +164,7 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
 	}
-	return d.lookups.do(number, func() (*codec.Dict, error) {
+	return d.lookups.Do(number, func() (*codec.Dict, error) {
 		if x, ok := d.local.Get(number); ok {
 			return x, nil
 		}
@@ -189,7 +196,7 @@ func (d *Dicts) attend(number uint32) error {
 	if kept {
 		return nil
 	}
-	_, err := d.lookups.do(number, func() (*codec.Dict, error) { return d.fetch(number) })
+	_, err := d.lookups.Do(number, func() (*codec.Dict, error) { return d.fetch(number) })
 	if errors.Is(err, cinch.ErrDictMissing) {
 		return nil
 	}
@@ -217,6 +224,25 @@ func (d *Dicts) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 		}
 	}
 	return nil, trouble
+}
+
+// numbers lists what is in libraries. Keys are not listed: it would take a scan of all keys.
+func (d *Dicts) numbers() (map[uint32]struct{}, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+	defer cancel()
+	libraries, err := d.functions.list(ctx, everyPrefix+"*", false)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[uint32]struct{}, len(libraries))
+	for _, l := range libraries {
+		for _, home := range []functions{d.functions, d.archive.functions} {
+			if number, ok := parseNumber(l.Name, home.prefix); ok {
+				all[number] = struct{}{}
+			}
+		}
+	}
+	return all, nil
 }
 
 // isNowhere reports that a place exists without the dictionary, or not at all.

@@ -10,7 +10,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -82,15 +81,34 @@ func TestDeniedIsNotMissing(t *testing.T) {
 	}
 }
 
-func TestFailuresRememberedAreBounded(t *testing.T) {
-	l := newLookups(time.Hour)
-	for number := range uint32(3 * maxFailed) {
-		_, err := l.do(number, func() (*codec.Dict, error) { return nil, cinch.ErrDictMissing })
-		if !errors.Is(err, cinch.ErrDictMissing) {
-			t.Fatal(err)
+// Clients that make up numbers don't get the server asked for each; what is published meanwhile is
+// found all the same.
+func TestMadeUpNumbersAreNotAllAskedFor(t *testing.T) {
+	server := testenv.Redis(t)
+	client := connect(t, goredis.Options{Addr: server.Addr})
+	count := &asked{}
+	client.AddHook(count)
+	d := NewDicts(DictsOptions{Client: client})
+	number := uint32(1)
+	flood := func(n int) {
+		for range n {
+			number++
+			if _, err := d.Dictionary(number); err == nil {
+				t.Fatalf("%08x was found", number)
+			}
 		}
 	}
-	if len(l.failed) > maxFailed {
-		t.Errorf("%d numbers are remembered", len(l.failed))
+	const numbers = 20_000
+	flood(numbers)
+	if n := count.count("function list"); n > numbers/4 {
+		t.Errorf("%d questions for %d numbers", n, numbers)
 	}
+	x := testDict(t, "late")
+	other, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+	mustPublish(t, other, x)
+	testenv.Eventually(t, "it is found in the flood", func() bool {
+		flood(200)
+		_, err := d.Dictionary(x.Number())
+		return err == nil
+	})
 }

@@ -28,6 +28,7 @@ type Store struct {
 	ready   prepared
 
 	readOnly bool
+	indexes  indexView
 }
 
 // A Node is one primary.

@@ -127,17 +127,22 @@ type Outcome struct {
 	Reason   string // why it stays, beside that
 }
 
-// Collect archives those of the dictionaries that no value names. A first scan finds those
-// that are in use, which stay as they are. The others are retired; when no gateway can name
-// them in new values any more, a second scan decides. What that finds in use is live again. A
-// Collect that is cut off leaves dictionaries retired: call it again.
-func (d *Dicts) Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome, error) {
-	outcomes, idle, err := d.idle(ctx, o, numbers)
+// members are the servers that values move between, or one that stands alone.
+type members []*Dicts
+
+// Collect archives those of the dictionaries that no value in any of the servers names, which are
+// all that values move between. A first scan finds those that are in use, which stay as they are.
+// The others are retired; when no gateway can name them in new values any more, a second scan
+// decides. What that finds in use is live again. A Collect that is cut off leaves dictionaries
+// retired: call it again.
+func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []uint32) ([]Outcome, error) {
+	all := members(servers)
+	outcomes, idle, err := all.idle(ctx, o, numbers)
 	if err != nil || len(idle) == 0 {
 		return outcomes, err
 	}
 	for _, n := range idle {
-		if err := d.SetState(ctx, n, Retired); err != nil {
+		if err := all.setState(ctx, n, Retired); err != nil {
 			return outcomes, err
 		}
 	}
@@ -148,12 +153,12 @@ func (d *Dicts) Collect(ctx context.Context, o CollectOptions, numbers []uint32)
 	case <-time.After(o.Wait):
 	}
 	o.Tell("scanning again")
-	census, err := Count(ctx, d.conn)
+	census, err := all.count(ctx)
 	if err != nil {
 		return outcomes, err
 	}
 	for _, n := range idle {
-		out, err := d.decide(ctx, n, census.ByDict[n])
+		out, err := all.decide(ctx, n, census.ByDict[n])
 		if err != nil {
 			return outcomes, err
 		}
@@ -170,14 +175,61 @@ func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
 	return d.seen.Load().states, nil
 }
 
+// states are those of all servers; of one that they have in different states the most alive.
+func (all members) states(ctx context.Context) (map[uint32]State, error) {
+	states, rank := map[uint32]State{}, map[State]int{Archived: 1, Retired: 2, Live: 3}
+	for _, d := range all {
+		own, err := d.states(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for n, s := range own {
+			if rank[s] > rank[states[n]] {
+				states[n] = s
+			}
+		}
+	}
+	return states, nil
+}
+
+// setState is for all servers that have the dictionary.
+func (all members) setState(ctx context.Context, number uint32, s State) error {
+	for _, d := range all {
+		if d.state(number) == "" {
+			continue
+		}
+		if err := d.SetState(ctx, number, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count scans all servers. A value that moves from one to the next meanwhile is counted twice, or
+// missed; what is archived opens it all the same.
+func (all members) count(ctx context.Context) (Census, error) {
+	sum := Census{ByDict: map[uint32]int{}}
+	for _, d := range all {
+		c, err := Count(ctx, d.conn)
+		if err != nil {
+			return sum, err
+		}
+		sum.Tuples += c.Tuples
+		for n, values := range c.ByDict {
+			sum.ByDict[n] += values
+		}
+	}
+	return sum, nil
+}
+
 // idle finds those that no value names.
-func (d *Dicts) idle(ctx context.Context, o CollectOptions, numbers []uint32) (others []Outcome, idle []uint32, err error) {
-	states, err := d.states(ctx)
+func (all members) idle(ctx context.Context, o CollectOptions, numbers []uint32) (others []Outcome, idle []uint32, err error) {
+	states, err := all.states(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	o.Tell("scanning for values that name any of the dictionaries (%d)", len(numbers))
-	census, err := Count(ctx, d.conn)
+	census, err := all.count(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,7 +244,7 @@ func (d *Dicts) idle(ctx context.Context, o CollectOptions, numbers []uint32) (o
 			idle = append(idle, n)
 			continue
 		case states[n] == Retired:
-			if err := d.SetState(ctx, n, Live); err != nil {
+			if err := all.setState(ctx, n, Live); err != nil {
 				return others, nil, err
 			}
 		}
@@ -201,12 +253,12 @@ func (d *Dicts) idle(ctx context.Context, o CollectOptions, numbers []uint32) (o
 	return others, idle, nil
 }
 
-func (d *Dicts) decide(ctx context.Context, number uint32, values int) (Outcome, error) {
+func (all members) decide(ctx context.Context, number uint32, values int) (Outcome, error) {
 	out := Outcome{Number: number, Values: values}
 	if values > 0 {
-		return out, d.SetState(ctx, number, Live)
+		return out, all.setState(ctx, number, Live)
 	}
-	states, err := d.states(ctx)
+	states, err := all.states(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -215,7 +267,12 @@ func (d *Dicts) decide(ctx context.Context, number uint32, values int) (Outcome,
 		return out, nil
 	}
 	out.Archived = true
-	return out, d.SetState(ctx, number, Archived)
+	return out, all.setState(ctx, number, Archived)
+}
+
+// CountAll scans all of several servers.
+func CountAll(ctx context.Context, servers []*Dicts) (Census, error) {
+	return members(servers).count(ctx)
 }
 
 // Restore stores a dictionary, or puts an archived or retired one back into use.

@@ -50,7 +50,7 @@ func TestCollect(t *testing.T) {
 			insert("box.space.docs:replace{2, ...}", late)
 		}
 	}}
-	outcomes, err := d.Collect(ctx, o, []uint32{idle.Number(), used.Number(), nested.Number(), late.Number(), 7})
+	outcomes, err := Collect(ctx, []*Dicts{d}, o, []uint32{idle.Number(), used.Number(), nested.Number(), late.Number(), 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestCollect(t *testing.T) {
 	if err := d.Restore(ctx, idle); err != nil || !d.Ready(idle.Number()) {
 		t.Errorf("restored: %v", err)
 	}
-	if _, err := d.Collect(ctx, o, []uint32{idle.Number()}); err != nil {
+	if _, err := Collect(ctx, []*Dicts{d}, o, []uint32{idle.Number()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Forget(ctx, idle.Number()); err != nil {

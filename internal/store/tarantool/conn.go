@@ -54,6 +54,7 @@ type live struct {
 	c *tnt.Connection
 	// versions of the schema that its answers named.
 	versions watcher
+	server   Version
 }
 
 // NewConn returns a connection that is made when it is first used.
@@ -81,6 +82,15 @@ func (c *Conn) Close() {
 	}
 }
 
+// Drop ends the connection; the next request makes another.
+func (c *Conn) Drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live != nil {
+		_ = c.live.c.Close()
+	}
+}
+
 // get is the connection, made anew if need be. Others wait meanwhile.
 func (c *Conn) get(ctx context.Context) (*live, error) {
 	c.mu.Lock()
@@ -95,7 +105,7 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 	defer cancel()
 	l := &live{}
 	var err error
-	l.c, err = tnt.Connect(ctx, dialer{c.o, &l.versions}, tnt.Opts{Timeout: c.o.Timeout, SkipSchema: true, Logger: quiet{}})
+	l.c, err = tnt.Connect(ctx, dialer{c.o, l}, tnt.Opts{Timeout: c.o.Timeout, SkipSchema: true, Logger: quiet{}})
 	if err != nil {
 		c.live = nil
 		return nil, classifyDial(err)
@@ -136,8 +146,8 @@ func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
 
 // dialer makes connections that a watcher looks at.
 type dialer struct {
-	o       Options
-	watcher *watcher
+	o    Options
+	live *live
 }
 
 func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
@@ -149,7 +159,8 @@ func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watched{Conn: c, to: d.watcher}, nil
+	d.live.server = ParseVersion(c.Greeting().Version)
+	return &watched{Conn: c, to: &d.live.versions}, nil
 }
 
 // base makes the connection below greeting and login.

@@ -15,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
@@ -44,7 +45,6 @@ const (
 	dictPeriod  = 30 * time.Second // between checks that all are still there
 	dictLease   = 2 * time.Minute  // for which a check lets new values name what it found
 	missTTL     = 2 * time.Second  // for which a missing one is not asked for again
-	maxMisses   = 1024             // remembered; who asks for more asks the server
 )
 
 // Dicts are the dictionaries in a space of the server whose values name them, so that they
@@ -53,16 +53,12 @@ type Dicts struct {
 	conn  *Conn
 	local *dict.Set
 
-	asking sync.Mutex // held while the server is asked for one
-	misses map[uint32]miss
+	lookups store.Lookups
+
+	asking sync.Mutex             // held while the server is looked at as a whole, or written
 	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, put back if the server loses them
 
 	seen atomic.Pointer[seen] // replaced as a whole
-}
-
-type miss struct {
-	until time.Time
-	err   error
 }
 
 // seen is what a check found.
@@ -77,7 +73,8 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 	if local == nil {
 		local = new(dict.Set)
 	}
-	d := &Dicts{conn: conn, local: local, misses: make(map[uint32]miss), kept: make(map[uint32]*codec.Dict)}
+	d := &Dicts{conn: conn, local: local, kept: make(map[uint32]*codec.Dict)}
+	d.lookups = store.Lookups{TTL: missTTL, IsAnswer: func(err error) bool { return errors.Is(err, ErrForeign) }}
 	d.seen.Store(&seen{})
 	return d
 }
@@ -88,29 +85,44 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
 	}
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	if x, ok := d.local.Get(number); ok {
-		return x, nil
-	}
-	if m, ok := d.misses[number]; ok && time.Now().Before(m.until) {
-		return nil, m.err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
-	defer cancel()
-	x, err := d.fetch(ctx, number)
-	if err == nil {
-		err = d.keep(x)
-	}
-	if err != nil {
-		if len(d.misses) >= maxMisses {
-			clear(d.misses)
+	return d.lookups.Do(number, func() (*codec.Dict, error) {
+		if x, ok := d.local.Get(number); ok {
+			return x, nil
 		}
-		d.misses[number] = miss{time.Now().Add(missTTL), err}
-		return nil, err
+		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
+		defer cancel()
+		x, err := d.fetch(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		d.asking.Lock()
+		defer d.asking.Unlock()
+		return x, d.keep(x)
+	})
+}
+
+// LimitLookups bounds the questions for numbers that don't exist, for a gateway: its clients could
+// make up any number of them.
+func (d *Dicts) LimitLookups() {
+	d.lookups.Numbers = func() (map[uint32]struct{}, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
+		defer cancel()
+		list, err := d.List(ctx)
+		all := make(map[uint32]struct{}, len(list))
+		for _, i := range list {
+			all[i.Number] = struct{}{}
+		}
+		return all, err
 	}
-	delete(d.misses, number)
-	return x, nil
+}
+
+// of are the dictionaries of another server, with what is known here, and the same limits.
+func (d *Dicts) of(conn *Conn) *Dicts {
+	other := NewDicts(conn, d.local)
+	if d.lookups.Numbers != nil {
+		other.LimitLookups()
+	}
+	return other
 }
 
 // fetch asks the server, and believes it only if the hash is right.
@@ -167,7 +179,7 @@ func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
 	if err != nil {
 		return err
 	}
-	delete(d.misses, x.Number())
+	d.lookups.Forget(x.Number())
 	return d.keep(x)
 }
 
@@ -176,6 +188,39 @@ func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
 func (d *Dicts) Ready(number uint32) bool {
 	s := d.seen.Load()
 	return s.states[number] == Live && time.Now().Before(s.until)
+}
+
+// state is what the last check that succeeded found of a dictionary, "" for nothing.
+func (d *Dicts) state(number uint32) State { return d.seen.Load().states[number] }
+
+// Has reports that the last check found the dictionary, in whatever state.
+func (d *Dicts) Has(number uint32) bool { return d.state(number) != "" }
+
+// Keep remembers a dictionary that was found elsewhere: the next check puts it into the server.
+func (d *Dicts) Keep(x *codec.Dict) error {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	d.lookups.Forget(x.Number())
+	return d.keep(x)
+}
+
+// Look sees what the server holds.
+func (d *Dicts) Look(ctx context.Context) error {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	return d.look(ctx)
+}
+
+// takeIn stores a dictionary that another server has in a state.
+func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
+	var answer []uint32
+	if err := d.conn.call(ctx, putFunction, []any{text(x.Content())}, &answer); err != nil {
+		return err
+	}
+	if s != Live {
+		return d.SetState(ctx, x.Number(), s)
+	}
+	return d.Look(ctx)
 }
 
 // Retired reports that no new value shall name the dictionary.
@@ -218,7 +263,7 @@ func (d *Dicts) look(ctx context.Context) error {
 	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State)}
 	for _, i := range list {
 		s.states[i.Number] = i.State
-		delete(d.misses, i.Number)
+		d.lookups.Forget(i.Number)
 	}
 	d.seen.Store(s)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -109,4 +110,38 @@ func TestRecords(t *testing.T) {
 	if text, version, err := d.Record(t.Context(), "r"); text != "text" || version != 3 || err != nil {
 		t.Errorf("%q %d %v", text, version, err)
 	}
+}
+
+// Clients that make up numbers don't keep a dictionary from being found that comes meanwhile.
+func TestFoundInAFloodOfNumbers(t *testing.T) {
+	server := testenv.Tarantool(t, "")
+	c := mustConnect(t, server.Addr, "", "")
+	install(t, c, InstallOptions{})
+	x, d := testDict(t, "late"), NewDicts(c, nil)
+	d.LimitLookups()
+	number := uint32(1)
+	flood := func(n int) (unasked int) {
+		for range n {
+			number++
+			_, err := d.Dictionary(number)
+			if err == nil {
+				t.Fatalf("%08x was found", number)
+			}
+			if errors.Is(err, store.ErrNotAsked) {
+				unasked++
+			}
+		}
+		return unasked
+	}
+	if n := flood(10_000); n < 5000 {
+		t.Errorf("%d of 10,000 were not asked for", n)
+	}
+	if err := NewDicts(mustConnect(t, server.Addr, "", ""), nil).Publish(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "it is found in the flood", func() bool {
+		flood(200)
+		_, err := d.Dictionary(x.Number())
+		return err == nil
+	})
 }

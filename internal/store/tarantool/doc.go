@@ -4,6 +4,7 @@
 //	conn.go         our own connection, and which errors mean what
 //	version.go      the schema's version, out of the headers of answers
 //	schema.go       spaces, fields and indexes as the server describes them
+//	hidden.go       constraints, where the user may not read all of them
 //	constraints.go  what computes on a field, and so rules out envelopes in it
 //	init.go         what an administrator installs: stored functions (lua/) and spaces
 //	calls.go        calling them
@@ -12,6 +13,8 @@
 //	sample.go       some of the tuples, for who may only read
 //	replace.go      compare and set
 //	dicts.go        dictionaries and records
+//	shards.go       the shards of vshard's clusters, as servers know them
+//	group.go        dictionaries of a server whose tuples move to others and back
 //	collect.go      the end of dictionaries that no value names
 //	lease.go        whose turn it is to pack
 //	module.go       cinch.lua, for the server's own Lua

@@ -33,6 +33,8 @@ var (
 	luaState string
 	//go:embed lua/record.lua
 	luaRecord string
+	//go:embed lua/shards.lua
+	luaShards string
 	//go:embed lua/install.lua
 	luaInstall string
 )
@@ -49,6 +51,7 @@ const (
 	putFunction     = "cinch_dictionary_put"
 	stateFunction   = "cinch_dictionary_state"
 	recordFunction  = "cinch_record"
+	shardsFunction  = "cinch_shards"
 )
 
 // The spaces of ours.
@@ -78,6 +81,7 @@ func functions() [][]any {
 		{putFunction, body(luaPut), true},
 		{stateFunction, body(luaState), true},
 		{recordFunction, body(luaRecord), true},
+		{shardsFunction, body(luaShards), true},
 	}
 }
 

@@ -105,6 +105,8 @@ func class(problem string) string {
 		return "is missing"
 	case "too large":
 		return "too large"
+	case "tag": // found before anything was decoded
+		return "damaged (tag)"
 	}
 	return "damaged"
 }

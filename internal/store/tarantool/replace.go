@@ -91,7 +91,7 @@ func (t *TupleSpace) fits(now *Space) error {
 		return fmt.Errorf("%w: space %s is not there any more", ErrSchemaChanged, t.space.Name)
 	}
 	for number := range t.fields {
-		if reason := now.TouchedAt(number); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
+		if reason := now.Touched(number, t.trusted[number]); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
 			return fmt.Errorf("%w: field %s of space %s: %s", ErrSchemaChanged, t.space.FieldName(number), t.space.Name, cmp.Or(reason, "it is another one"))
 		}
 	}

@@ -1,6 +1,7 @@
 package tarantool
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -32,6 +33,11 @@ func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
 		rules = append(rules, r)
 	}
 	return rules
+}
+
+// Trusted reports that the rules of a field vouch for it, see Touched.
+func Trusted(rules []*policy.Rule) bool {
+	return slices.ContainsFunc(rules, func(r *policy.Rule) bool { return r.Unconstrained })
 }
 
 // First is the rule for a value of n bytes, nil when it is to be left alone.

@@ -107,11 +107,7 @@ func EachField(tuple []byte, f func(field int, content []byte, inside bool)) err
 
 // KnownTouchAt is TouchedAt as far as the user may see constraints: Hidden says what else
 // there may be.
-func (s *Space) KnownTouchAt(field int) string {
-	seen := *s
-	seen.Hidden = nil
-	return seen.TouchedAt(field)
-}
+func (s *Space) KnownTouchAt(field int) string { return s.Touched(field, true) }
 
 // Counts are how many tuples the spaces have, nil where the user may not know: it takes what
 // 'cinch tarantool init' installs, or the right to run Lua.

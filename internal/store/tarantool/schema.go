@@ -3,6 +3,7 @@ package tarantool
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ type Schema struct {
 	// Version is the one that all of it was read at. It means something only on connections
 	// to the same process: a server that is started anew counts anew.
 	Version uint64
+	Server  Version
 	live    *live    // that it was read on
 	spaces  []*Space // by number
 	byName  map[string]*Space
@@ -164,31 +166,16 @@ type loader struct {
 }
 
 func (l *loader) load() (*Schema, error) {
-	l.schema = &Schema{live: l.live, byName: make(map[string]*Space)}
-	for _, step := range []struct {
-		space uint32
-		name  string // "": must be there
-		take  func(t []any) error
-	}{
-		{spaceVSpace, "", l.takeSpace},
-		{spaceVIndex, "", l.takeIndex},
-		{spaceForeignKeys, "_fk_constraint", l.takeForeignKey},
-		{spaceSQLChecks, "_ck_constraint", l.takeCheck},
-	} {
-		tuples, err := l.all(step.space)
-		switch {
-		case step.name != "" && isCode(err, iproto.ER_NO_SUCH_SPACE):
-			continue // newer servers keep it elsewhere
-		case step.name != "" && isCode(err, iproto.ER_ACCESS_DENIED):
-			l.hidden = append(l.hidden, step.name)
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("schema: %w", classify(err))
-		}
-		for _, t := range tuples {
-			if err := step.take(t); err != nil {
-				return nil, fmt.Errorf("schema: space #%d: %w", step.space, err)
-			}
+	l.schema = &Schema{live: l.live, Server: l.live.server, byName: make(map[string]*Space)}
+	steps := []loadStep{{space: spaceVSpace, take: l.takeSpace}, {space: spaceVIndex, take: l.takeIndex}}
+	if !l.schema.Server.AtLeast(2, 11) { // later ones have all constraints in the descriptions of spaces
+		steps = append(steps,
+			loadStep{spaceForeignKeys, "_fk_constraint", l.takeForeignKey, l.askForeignKeys},
+			loadStep{spaceSQLChecks, "_ck_constraint", l.takeCheck, l.askChecks})
+	}
+	for _, step := range steps {
+		if err := l.step(step); err != nil {
+			return nil, err
 		}
 		if step.space == spaceVSpace {
 			slices.SortFunc(l.schema.spaces, func(a, b *Space) int { return int(int64(a.ID) - int64(b.ID)) })
@@ -199,6 +186,45 @@ func (l *loader) load() (*Schema, error) {
 		slices.SortFunc(s.Indexes, func(a, b Index) int { return int(a.ID) - int(b.ID) })
 	}
 	return l.schema, nil
+}
+
+// loadStep reads a space that describes others.
+type loadStep struct {
+	space uint32
+	name  string // "": must be there, and to be read
+	take  func(t []any) error
+	ask   func() error // another way to what it says, for who may not read it
+}
+
+func (l *loader) step(step loadStep) error {
+	tuples, err := l.all(step.space)
+	switch {
+	case step.name != "" && isCode(err, iproto.ER_NO_SUCH_SPACE):
+		return nil // newer servers keep it elsewhere
+	case step.name != "" && isCode(err, iproto.ER_ACCESS_DENIED):
+		if err := step.ask(); err != nil {
+			l.hidden = append(l.hidden, step.name)
+			return ignoreAnswer(err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("schema: %w", classify(err))
+	}
+	for _, t := range tuples {
+		if err := step.take(t); err != nil {
+			return fmt.Errorf("schema: space #%d: %w", step.space, err)
+		}
+	}
+	return nil
+}
+
+// ignoreAnswer is nil for an answer of the server's, and what else may be wrong.
+func ignoreAnswer(err error) error {
+	var answer tnt.Error
+	if errors.As(err, &answer) || errors.Is(err, errNotTold) {
+		return nil
+	}
+	return classify(err)
 }
 
 // all selects all tuples of a space.

@@ -24,7 +24,9 @@ type OpenOptions struct {
 	Name string // what the server is called in messages
 	// Wanted chooses fields; a space without any is left out. Nil: all fields of all spaces, those
 	// that the format doesn't name too.
-	Wanted   func(s *Space, f Field) bool
+	Wanted func(s *Space, f Field) bool
+	// Trusts chooses fields of which somebody vouches that no constraint reads them; nil: none.
+	Trusts   func(s *Space, f Field) bool
 	ReadOnly bool // a replica will do
 }
 
@@ -40,7 +42,10 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 		if space.System() || space.View || OwnSpace(space.Name) || space.Primary() == nil {
 			continue
 		}
-		t := &TupleSpace{store: s, space: space}
+		t := &TupleSpace{store: s, space: space, trusted: map[int]bool{}}
+		for _, f := range space.Fields {
+			t.trusted[f.Number] = o.Trusts != nil && o.Trusts(space, f)
+		}
 		if t.choose(o.Wanted); t.all || len(t.fields) > 0 {
 			s.spaces = append(s.spaces, t)
 		}
@@ -97,11 +102,12 @@ func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 
 // TupleSpace is the walk over one space's tuples.
 type TupleSpace struct {
-	store  *Store
-	space  *Space
-	fields map[int]bool
-	all    bool // fields, those behind the format too
-	keys   atomic.Int64
+	store   *Store
+	space   *Space
+	fields  map[int]bool
+	trusted map[int]bool
+	all     bool // fields, those behind the format too
+	keys    atomic.Int64
 }
 
 func (t *TupleSpace) choose(wanted func(*Space, Field) bool) {

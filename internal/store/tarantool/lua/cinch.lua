@@ -6,9 +6,9 @@
 --   box.space.docs:before_replace(cinch.trigger({'body'}, {codec = 'lz4'})) -- the storage layout
 --
 --     offset  0    1    2    3         4
---           +----+----+----+---------+-------+----------+----------+---------------+-----------+---------+
---           | C1 | DD | DC | ver cod | flags | raw len  | CRC-32   | dictionary no. | extension | payload |
---           +----+----+----+---------+-------+----------+----------+---------------+-----------+---------+
+--           +----+----+----+---------+-------+---------+---------------+----------------+-----------+---------+
+--           | C1 | DD | DC | ver cod | flags | raw len | CRC-32 or tag | dictionary no. | extension | payload |
+--           +----+----+----+---------+-------+---------+---------------+----------------+-----------+---------+
 --
 -- It uses the system's libzstd.so.1, liblz4.so.1 and libz.so.1 through FFI. Nothing here yields, and
 -- nothing is allocated for an envelope before its length was compared with max_raw.
@@ -87,7 +87,10 @@ local function checksum(value) return tonumber(zlib().crc32(0, value, #value)) e
 --- is_sealed: the stored value is an envelope, or a damaged one.
 function M.is_sealed(stored) return type(stored) == 'string' and stored:sub(1, 3) == MAGIC end
 
--- header reads codec, raw length, checksum, dictionary (nil: none) and where the payload begins.
+local TAG_LEN = 8
+
+-- header reads codec, raw length, checksum, dictionary (nil: none), where the payload begins, and where
+-- the tag does, which an envelope with a dictionary has in place of the checksum.
 local function header(s)
     local at = 4
     local function byte()
@@ -112,16 +115,18 @@ local function header(s)
             damaged('header')
         end
     end
-    local sum = byte() + byte() * 256 + byte() * 65536 + byte() * 16777216
-    local dictionary
-    if flags >= 128 then
+    local sum, dictionary, tag_at
+    if flags < 128 then
+        sum = byte() + byte() * 256 + byte() * 65536 + byte() * 16777216
+    else
+        tag_at, at = at, at + TAG_LEN
         dictionary = byte() * 16777216 + byte() * 65536 + byte() * 256 + byte()
         if dictionary == 0 then damaged('header') end
         if codec ~= ZSTD and codec < 8 then damaged('reserved') end
     end
     at = at + 4 * bit.band(flags, 15)
     if at > #s + 1 then damaged('truncated') end
-    return codec, len, sum, dictionary, at
+    return codec, len, sum, dictionary, at, tag_at
 end
 
 local known = {} -- dictionaries that were checked; they never change
@@ -141,6 +146,26 @@ function M.dictionary(number)
     end
     known[number] = t.content
     return t.content
+end
+
+local function xored(key, with)
+    local block = {}
+    for i = 1, 64 do block[i] = string.char(bit.bxor(key:byte(i) or 0, with)) end
+    return table.concat(block)
+end
+
+local keys = {} -- by number: a dictionary's content, and its key in the two forms that HMAC begins with
+
+-- tag is HMAC-SHA256 over what stands before and behind it, cut to 8 bytes; only who has the dictionary
+-- knows the key.
+local function tag(number, before, behind)
+    local content, sha256, k = M.dictionary(number), require('digest').sha256, keys[number]
+    if k == nil or k.content ~= content then
+        local key = sha256('cinch tag v1' .. content)
+        k = {content = content, inner = xored(key, 0x36), outer = xored(key, 0x5c)}
+        keys[number] = k
+    end
+    return sha256(k.outer .. sha256(k.inner .. before .. behind)):sub(1, TAG_LEN)
 end
 
 -- A buffer of at least so many bytes, kept between calls up to a size.
@@ -182,7 +207,7 @@ decoders[ZLIB], decoders[GZIP] = inflate(15), inflate(31)
 --- open: the value in an envelope; what is no envelope is the value itself.
 function M.open(stored, max_raw)
     if not M.is_sealed(stored) then return stored end
-    local codec, len, sum, dictionary, at = header(stored)
+    local codec, len, sum, dictionary, at, tag_at = header(stored)
     if codec > 7 then fail(('codec %d is unknown'):format(codec)) end
     local value
     if codec == RAW then
@@ -191,12 +216,15 @@ function M.open(stored, max_raw)
     else
         if len > (max_raw or M.max_raw) then fail(('too large: %d bytes'):format(len)) end
         if decoders[codec] == nil then fail(('codec %s can only be opened by the gateway'):format(NAMES[codec])) end
+        if dictionary and tag(dictionary, stored:sub(1, tag_at - 1), stored:sub(tag_at + TAG_LEN)) ~= stored:sub(tag_at, tag_at + TAG_LEN - 1) then
+            damaged('tag') -- before anything is decoded
+        end
         if at > #stored then damaged('payload') end
         local dst = scratch(math.max(len, 1))
         if not decoders[codec](stored:sub(at), len, dst, dictionary) then damaged('payload') end
         value = ffi.string(dst, len)
     end
-    if checksum(value) ~= sum then damaged('checksum') end
+    if not dictionary and checksum(value) ~= sum then damaged('checksum') end
     return value
 end
 
@@ -213,9 +241,10 @@ local function little(n)
 end
 
 local function envelope(codec, value, payload, dictionary)
-    local head = MAGIC .. string.char(16 + codec, dictionary and 128 or 0) .. uvarint(#value) .. little(checksum(value))
-    if dictionary then head = head .. little(dictionary):reverse() end
-    return head .. payload
+    local head = MAGIC .. string.char(16 + codec, dictionary and 128 or 0) .. uvarint(#value)
+    if dictionary == nil then return head .. little(checksum(value)) .. payload end
+    local behind = little(dictionary):reverse() .. payload
+    return head .. tag(dictionary, head, behind) .. behind
 end
 
 local encoders = {}

@@ -7,7 +7,7 @@ local function main(ids)
         bytes[i], tuples[i] = space:bsize(), space:len()
     end
     return {
-        version = 1, ro = info.ro, process = info.uuid .. '/' .. info.pid, cluster = info.cluster.uuid,
+        version = 1, ro = info.ro, process = info.uuid .. '/' .. info.pid, cluster = (info.replicaset or info.cluster).uuid, -- 3.0 calls it so
         arena_used = slabs.arena_used, quota_used = slabs.quota_used, quota_size = slabs.quota_size,
         bytes = bytes, tuples = tuples, max_tuple = box.cfg.memtx_max_tuple_size,
     }

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// shelf is a store of dictionaries that counts what it is asked.
+type shelf struct {
+	dicts         map[uint32]*codec.Dict
+	asked, listed int
+}
+
+func (s *shelf) ask(number uint32) func() (*codec.Dict, error) {
+	return func() (*codec.Dict, error) {
+		s.asked++
+		if d := s.dicts[number]; d != nil {
+			return d, nil
+		}
+		return nil, cinch.ErrDictMissing
+	}
+}
+
+func (s *shelf) numbers() (map[uint32]struct{}, error) {
+	s.listed++
+	all := map[uint32]struct{}{}
+	for n := range s.dicts {
+		all[n] = struct{}{}
+	}
+	return all, nil
+}
+
+func (s *shelf) put(t *testing.T, i int) uint32 {
+	t.Helper()
+	d, err := codec.NewDict(fmt.Appendf(nil, "dictionary of the number %d", i))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dicts[d.Number()] = d
+	return d.Number()
+}
+
+// A flood of numbers that nobody has costs the store a bounded number of questions a second; what it
+// has, and what it gets while the flood goes on, is found.
+func TestFloodOfUnknownNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{dicts: map[uint32]*codec.Dict{}}
+		l := &Lookups{TTL: 2 * time.Second, Numbers: s.numbers}
+		known := s.put(t, 1)
+		var late uint32
+		const seconds = 30
+		for i := range uint32(seconds * 1000) {
+			if i == 10_000 {
+				late = s.put(t, 2)
+			}
+			if _, err := l.Do(i+1, s.ask(i+1)); !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrNotAsked) {
+				t.Fatal(err)
+			}
+			if i == 5000 {
+				if _, err := l.Do(known, s.ask(known)); err != nil {
+					t.Errorf("what is there, in the flood: %v", err)
+				}
+			}
+			if i == 13_000 {
+				if _, err := l.Do(late, s.ask(late)); err != nil {
+					t.Errorf("what came 3 s ago: %v", err)
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if most := missBurst + seconds*missRate + 3; s.asked > most || s.listed > seconds+1 {
+			t.Errorf("asked %d times, for all numbers %d times", s.asked, s.listed)
+		}
+	})
+}
+
+func TestFoundOnesAreNotLimited(t *testing.T) {
+	s := &shelf{dicts: map[uint32]*codec.Dict{}}
+	l := &Lookups{TTL: time.Hour, Numbers: s.numbers}
+	for i := range 5 * missBurst {
+		if number := s.put(t, i); number != 0 {
+			if _, err := l.Do(number, s.ask(number)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if s.listed != 0 {
+		t.Errorf("%d lists", s.listed)
+	}
+}
+
+// Without a list of numbers there is no limit: that is for tools, which somebody has started.
+func TestFailuresRememberedAreBounded(t *testing.T) {
+	l := &Lookups{TTL: time.Hour}
+	s := &shelf{}
+	for number := range uint32(3 * maxFailed) {
+		if _, err := l.Do(number, s.ask(number)); !errors.Is(err, cinch.ErrDictMissing) {
+			t.Fatal(err)
+		}
+	}
+	if len(l.failed) > maxFailed || s.asked != 3*maxFailed {
+		t.Errorf("%d numbers are remembered, %d asked", len(l.failed), s.asked)
+	}
+}
+
+// A number that failed is not asked again before its time, another store's trouble not for any.
+func TestFailuresAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{}
+		l := &Lookups{TTL: 2 * time.Second, Numbers: s.numbers}
+		for range 20 {
+			_, _ = l.Do(7, s.ask(7))
+			time.Sleep(300 * time.Millisecond)
+		}
+		if s.asked != 3 {
+			t.Errorf("asked %d times in 6 s", s.asked)
+		}
+		down := errors.New("connection refused")
+		calls := 0
+		for i := range uint32(50) {
+			if _, err := l.Do(100+i, func() (*codec.Dict, error) { calls++; return nil, down }); !errors.Is(err, down) {
+				t.Error(err)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("a store that is down was asked %d times", calls)
+		}
+	})
+}

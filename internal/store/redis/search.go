@@ -1,0 +1,216 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A search module (RediSearch, Valkey Search) indexes hashes by the beginning of their keys, in the
+// server, which sees what is stored. So hashes that an index covers must not be sealed: not the fields
+// of its schema, and not the others, which queries may load and compute on.
+
+// Indexes are the search indexes over hashes that a server has.
+type Indexes struct {
+	// Prefixes are what the keys of indexed hashes begin with, sorted; "" is what all begin with.
+	Prefixes []string
+	// Unknown, if it is not nil, says why the server could not be asked: any hash may be indexed.
+	Unknown error
+}
+
+// Cover reports whether the hash at key may be indexed.
+func (x *Indexes) Cover(key []byte) bool {
+	if x == nil {
+		return false
+	}
+	return x.Unknown != nil || slices.ContainsFunc(x.Prefixes, func(p string) bool {
+		return len(key) >= len(p) && string(key[:len(p)]) == p
+	})
+}
+
+// Asker sends a command to a server and returns its reply.
+type Asker func(ctx context.Context, args ...any) (any, error)
+
+// IndexLook looks for a server's search indexes again and again. The zero value has seen nothing.
+type IndexLook struct {
+	seen map[string][]string // prefixes by index; none for one over JSON
+}
+
+// Look asks the server. What an index covers never changes while it lives, so that only new names are
+// asked about, unless fresh says that one may have been dropped and made anew.
+func (l *IndexLook) Look(ctx context.Context, ask Asker, fresh bool) Indexes {
+	names, err := indexNames(ctx, ask)
+	seen := make(map[string][]string, len(names))
+	var found Indexes
+	for _, name := range names {
+		prefixes, known := l.seen[name]
+		if !known || fresh {
+			if prefixes, err = indexPrefixes(ctx, ask, name); err != nil {
+				break
+			}
+		}
+		seen[name] = prefixes
+		found.Prefixes = append(found.Prefixes, prefixes...)
+	}
+	if err != nil {
+		return Indexes{Unknown: err}
+	}
+	l.seen = seen
+	slices.Sort(found.Prefixes)
+	found.Prefixes = slices.Compact(found.Prefixes)
+	return found
+}
+
+// Few reports that asking about all indexes anew costs the server little.
+func (l *IndexLook) Few() bool { return len(l.seen) <= 16 }
+
+// indexNames are the names of all indexes; none where there is no search module.
+func indexNames(ctx context.Context, ask Asker) ([]string, error) {
+	if info, err := ask(ctx, "COMMAND", "INFO", "FT._LIST"); err == nil {
+		if list, ok := info.([]any); ok && len(list) == 1 && list[0] == nil {
+			return nil, nil
+		}
+	}
+	reply, err := ask(ctx, "FT._LIST")
+	if err != nil {
+		if isAnswer(err) && strings.Contains(strings.ToLower(err.Error()), "unknown command") {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("FT._LIST: %w", err)
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("FT._LIST: %w", errReply)
+	}
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = fmt.Sprint(list[i])
+	}
+	return names, nil
+}
+
+// indexPrefixes are the prefixes of the hashes that an index covers.
+func indexPrefixes(ctx context.Context, ask Asker, name string) ([]string, error) {
+	reply, err := ask(ctx, "FT.INFO", name)
+	if err != nil {
+		if text := strings.ToLower(err.Error()); isAnswer(err) && (strings.Contains(text, "no such index") || strings.Contains(text, "unknown index") || strings.Contains(text, "not found")) {
+			return nil, nil // dropped meanwhile
+		}
+		return nil, fmt.Errorf("FT.INFO: %w", err)
+	}
+	definition, ok := entryOf(reply, "index_definition")
+	if !ok {
+		return nil, fmt.Errorf("FT.INFO: %w", errReply)
+	}
+	if kind, ok := entryOf(definition, "key_type"); ok && strings.EqualFold(fmt.Sprint(kind), "JSON") {
+		return nil, nil
+	}
+	given, _ := entryOf(definition, "prefixes")
+	list, _ := given.([]any)
+	prefixes := make([]string, 0, len(list))
+	for _, p := range list {
+		prefixes = append(prefixes, IndexPrefix(fmt.Sprint(p)))
+	}
+	if len(prefixes) == 0 {
+		prefixes = []string{""}
+	}
+	return prefixes, nil
+}
+
+// IndexPrefix is what keys begin with that an index covers by a PREFIX: of * all do.
+func IndexPrefix(p string) string {
+	if p == "*" {
+		return ""
+	}
+	return p
+}
+
+// entryOf finds a name in a map, or in a flat list of names and values, as RESP2 sends maps.
+func entryOf(reply any, name string) (any, bool) {
+	if m, ok := reply.(map[any]any); ok {
+		v, ok := m[name]
+		return v, ok
+	}
+	list, _ := reply.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		if text, ok := list[i].(string); ok && text == name {
+			return list[i+1], true
+		}
+	}
+	return nil, false
+}
+
+// PrefixPattern is a pattern of SCAN for keys that begin with a prefix.
+func PrefixPattern(prefix string) string {
+	var b bytes.Buffer
+	for _, c := range []byte(prefix) {
+		if strings.IndexByte(`*?[]\^`, c) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String() + "*"
+}
+
+// indexLookEvery is how old what is known of a store's indexes may be.
+const indexLookEvery = time.Second
+
+// indexView is what a store knows of its nodes' search indexes.
+type indexView struct {
+	mu    sync.Mutex
+	looks map[string]*IndexLook // by node
+	at    time.Time
+	found Indexes
+}
+
+// Indexed reports whether the hash at key may be under a search index, so that it has to stay plain. It
+// asks the servers when it has not for a second.
+func (s *Store) Indexed(key []byte) bool {
+	s.indexes.mu.Lock()
+	defer s.indexes.mu.Unlock()
+	s.lookForIndexes()
+	return s.indexes.found.Cover(key)
+}
+
+// IndexesUnknown says why the servers can't be asked for their search indexes: then all hashes count
+// as indexed. It is nil when they can.
+func (s *Store) IndexesUnknown() error {
+	s.indexes.mu.Lock()
+	defer s.indexes.mu.Unlock()
+	s.lookForIndexes()
+	return s.indexes.found.Unknown
+}
+
+// lookForIndexes asks all nodes. What is known stays when one can't be reached. s.indexes.mu is held.
+func (s *Store) lookForIndexes() {
+	x := &s.indexes
+	if time.Since(x.at) < indexLookEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var all Indexes
+	for _, n := range s.nodes {
+		look := x.looks[n.addr]
+		if look == nil {
+			if x.looks == nil {
+				x.looks = map[string]*IndexLook{}
+			}
+			look = new(IndexLook)
+			x.looks[n.addr] = look
+		}
+		found := look.Look(ctx, func(ctx context.Context, args ...any) (any, error) { return n.client.Do(ctx, args...).Result() }, true)
+		if found.Unknown != nil && all.Unknown == nil {
+			all.Unknown = found.Unknown
+		}
+		all.Prefixes = append(all.Prefixes, found.Prefixes...)
+	}
+	if all.Unknown == nil || isAnswer(all.Unknown) || x.at.IsZero() {
+		x.found = all
+	}
+	x.at = time.Now()
+}

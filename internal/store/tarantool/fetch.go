@@ -1,0 +1,27 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// Fetch reads the tuple under a key, which is MessagePack as the tuple is; nil: there is none.
+func Fetch(ctx context.Context, c *Conn, space, index uint32, key []byte) ([]byte, error) {
+	var tuples []msgpack.RawMessage
+	err := c.do(ctx, func(ctx context.Context) tnt.Request {
+		return tnt.NewSelectRequest(space).Index(index).Key(msgpack.RawMessage(key)).Limit(1).Context(ctx)
+	}, &tuples)
+	if err != nil || len(tuples) == 0 {
+		return nil, err
+	}
+	return tuples[0], nil
+}
+
+// Answered reports that the server refused a request for what it is, not for who sent it.
+func Answered(err error) bool {
+	var answer tnt.Error
+	return errors.As(err, &answer) && !errors.Is(err, ErrDenied)
+}

@@ -1,0 +1,436 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// GroupOptions say which servers belong together.
+type GroupOptions struct {
+	// Find lists the shards, the server itself among them if it is one. Nil: it stands alone.
+	Find func(context.Context) ([]Shard, error)
+	// Connect makes a connection to a shard, with the gateway's own user. It does not block.
+	Connect func(Shard) *Conn
+	Log     *slog.Logger  // nil: nothing is logged
+	Period  time.Duration // between looks at who the shards are; 0: 5 s
+}
+
+const groupPeriod = 5 * time.Second
+
+// Group is Dicts for a server whose tuples may move to others, as vshard's buckets do: with their
+// values, and without dictionaries. So a value may name a dictionary only when all shards hold it,
+// what any of them holds is put onto those that lack it, new ones above all, and what the server
+// itself does not have is looked for in the others. It is safe for concurrent use.
+type Group struct {
+	o      GroupOptions
+	own    *Dicts
+	wake   chan struct{} // capacity 1
+	layout atomic.Pointer[layout]
+
+	tending sync.Mutex // held while shards are looked for, and at
+	looked  time.Time  // at what they hold
+	told    string     // the last trouble that was logged
+}
+
+// layout is who belongs together, as it was found last. It does not change.
+type layout struct {
+	others []*member // by id
+	home   *Dicts    // of the shard that keeps the records, the same for all gateways
+}
+
+// member is another shard.
+type member struct {
+	shard Shard
+	conn  *Conn
+	dicts *Dicts
+	fails atomic.Bool // it could not be asked the last time
+}
+
+// NewGroup returns a Group around the dictionaries of a server. Run looks after it.
+func NewGroup(own *Dicts, o GroupOptions) *Group {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Period <= 0 {
+		o.Period = groupPeriod
+	}
+	g := &Group{o: o, own: own, wake: make(chan struct{}, 1)}
+	if o.Find == nil {
+		g.layout.Store(&layout{home: own})
+	}
+	return g
+}
+
+// Own are the dictionaries of the server itself.
+func (g *Group) Own() *Dicts { return g.own }
+
+// Lease lets one of several do something in the server at a time.
+func (g *Group) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
+
+// Close ends the connections to other shards.
+func (g *Group) Close() {
+	g.tending.Lock()
+	defer g.tending.Unlock()
+	if l := g.layout.Load(); l != nil {
+		for _, m := range l.others {
+			m.conn.Close()
+		}
+	}
+}
+
+// Dictionary implements cinch.Dictionaries: from the server, or from any other shard.
+func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := g.own.Dictionary(number)
+	l := g.layout.Load()
+	if err == nil || l == nil || len(l.others) == 0 || errors.Is(err, ErrForeign) {
+		return x, err
+	}
+	x, elsewhere := g.ask(l, number)
+	switch {
+	case x != nil:
+	case elsewhere != nil && errors.Is(err, cinch.ErrDictMissing):
+		return nil, fmt.Errorf("dictionary %08x is not in the server, and not all shards can be asked: %w", number, elsewhere)
+	default:
+		return nil, err
+	}
+	if err := g.own.Keep(x); err != nil {
+		return nil, err
+	}
+	g.hurry() // it belongs into the server too
+	return x, nil
+}
+
+// ask looks for a dictionary in the other shards, all at a time. Those that did not answer a
+// moment ago are not waited for; then nobody knows.
+func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
+	found := make([]*codec.Dict, len(l.others))
+	errs := make([]error, len(l.others))
+	var all sync.WaitGroup
+	for i, m := range l.others {
+		if m.fails.Load() {
+			errs[i] = fmt.Errorf("%w: shard %s", ErrUnreachable, m.shard.ID)
+			continue
+		}
+		all.Go(func() { found[i], errs[i] = m.dicts.Dictionary(number) })
+	}
+	all.Wait()
+	for i, x := range found {
+		if x != nil {
+			return x, nil
+		}
+		if errors.Is(errs[i], cinch.ErrDictMissing) {
+			errs[i] = nil
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// Publish stores dictionaries in all shards and reads them back. It fails if any shard can't be had.
+func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	if err := g.own.Publish(ctx, dicts...); err != nil {
+		return err
+	}
+	l, err := g.known(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(l.others))
+	var all sync.WaitGroup
+	for i, m := range l.others {
+		all.Go(func() { errs[i] = m.failed(m.dicts.Publish(ctx, dicts...)) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// failed names the shard in an error, and has the connection tried elsewhere.
+func (m *member) failed(err error) error {
+	m.fails.Store(err != nil)
+	if err == nil {
+		return nil
+	}
+	m.conn.Drop() // perhaps the master is another one by now
+	return fmt.Errorf("shard %s: %w", m.shard.ID, err)
+}
+
+// Ready reports that values which are stored now may name the dictionary: the server holds it, and
+// so does every other shard as far as is known. One that is down has not lost it, and is looked at
+// before anything else when it is up. It neither blocks nor allocates.
+func (g *Group) Ready(number uint32) bool {
+	l := g.layout.Load()
+	if l == nil || !g.own.Ready(number) {
+		return false
+	}
+	for _, m := range l.others {
+		if m.dicts.state(number) != Live {
+			return false
+		}
+	}
+	return true
+}
+
+// Retired reports that in some shard no new value shall name the dictionary.
+func (g *Group) Retired(number uint32) bool {
+	if g.own.Retired(number) {
+		return true
+	}
+	l := g.layout.Load()
+	return l != nil && slices.ContainsFunc(l.others, func(m *member) bool { return m.dicts.Retired(number) })
+}
+
+// Record and ReplaceRecord are those of Dicts, in the shard that keeps the records of all.
+func (g *Group) Record(ctx context.Context, name string) (string, uint64, error) {
+	l, err := g.known(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	return l.home.Record(ctx, name)
+}
+
+// ReplaceRecord keeps another text.
+func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (uint64, error) {
+	l, err := g.known(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return l.home.ReplaceRecord(ctx, name, version, text)
+}
+
+// Recheck looks at what all shards hold, and puts there what they lack.
+func (g *Group) Recheck(ctx context.Context) error {
+	if err := g.own.Recheck(ctx); err != nil {
+		return err
+	}
+	return g.tend(ctx, true)
+}
+
+// Run looks after the dictionaries until ctx ends.
+func (g *Group) Run(ctx context.Context) {
+	go g.own.Run(ctx)
+	if g.o.Find == nil {
+		return
+	}
+	for now := true; ctx.Err() == nil; {
+		g.tell(ctx, g.tend(ctx, now))
+		select {
+		case <-ctx.Done():
+		case <-time.After(g.o.Period):
+			now = false
+		case <-g.wake:
+			now = true
+		}
+	}
+}
+
+func (g *Group) tell(ctx context.Context, err error) {
+	if err == nil {
+		g.told = ""
+		return
+	}
+	if errors.Is(err, ErrShards) && (errors.Is(err, ErrNoInit) || errors.Is(err, ErrDenied)) {
+		return // who wants dictionaries there is told so, and others need not be
+	}
+	if text := err.Error(); text != g.told && ctx.Err() == nil {
+		g.told = text
+		g.o.Log.Warn("not all shards can be looked after, so new dictionaries are not used", "err", err)
+	}
+}
+
+func (g *Group) hurry() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// known is the layout, which is looked for if nobody has yet.
+func (g *Group) known(ctx context.Context) (*layout, error) {
+	if l := g.layout.Load(); l != nil {
+		return l, nil
+	}
+	g.tending.Lock()
+	defer g.tending.Unlock()
+	return g.refresh(ctx)
+}
+
+// refresh looks who the shards are. tending is held.
+func (g *Group) refresh(ctx context.Context) (*layout, error) {
+	old := g.layout.Load()
+	if g.o.Find == nil {
+		return old, nil
+	}
+	shards, err := g.o.Find(ctx)
+	if err != nil {
+		return old, fmt.Errorf("%w: %w", ErrShards, err)
+	}
+	next, changed := g.arrange(old, shards)
+	if changed {
+		g.layout.Store(next)
+		g.looked = time.Time{}
+		if len(next.others) > 0 || old != nil {
+			g.o.Log.Info("the server belongs to a group of shards", "others", len(next.others))
+		}
+	}
+	return next, nil
+}
+
+// arrange makes the layout of shards, of which those that stay keep their connections. The first
+// one keeps the records.
+func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool) {
+	stay := map[string]*member{}
+	if old != nil {
+		for _, m := range old.others {
+			stay[m.shard.ID] = m
+		}
+	}
+	next, changed = &layout{}, old == nil
+	for _, s := range shards {
+		dicts := g.own
+		if !s.Own {
+			m := stay[s.ID]
+			if m == nil || !slices.Equal(m.shard.Addresses, s.Addresses) {
+				changed = true
+				conn := g.o.Connect(s)
+				m = &member{shard: s, conn: conn, dicts: g.own.of(conn)}
+			} else {
+				delete(stay, s.ID)
+			}
+			next.others = append(next.others, m)
+			dicts = m.dicts
+		}
+		if next.home == nil {
+			next.home = dicts
+		}
+	}
+	if next.home == nil {
+		next.home = g.own
+	}
+	for _, m := range stay { // has left
+		changed = true
+		m.conn.Close()
+	}
+	if !changed {
+		return old, false
+	}
+	return next, true
+}
+
+// tend looks who the shards are; and, at times or at once if it is to, at what they hold, and puts
+// there what they lack of what others hold.
+func (g *Group) tend(ctx context.Context, now bool) error {
+	g.tending.Lock()
+	defer g.tending.Unlock()
+	l, err := g.refresh(ctx)
+	if err != nil || !now && time.Since(g.looked) < dictPeriod {
+		return err
+	}
+	if err := g.look(ctx, l); err != nil {
+		g.looked = time.Time{}
+		return err
+	}
+	g.looked = time.Now()
+	return nil
+}
+
+// look sees what all shards hold and spreads it. Those that answer are served though others don't.
+func (g *Group) look(ctx context.Context, l *layout) error {
+	if len(l.others) == 0 {
+		return nil
+	}
+	if err := g.own.Look(ctx); err != nil {
+		return err
+	}
+	errs := make([]error, len(l.others))
+	var all sync.WaitGroup
+	for i, m := range l.others {
+		all.Go(func() { errs[i] = m.failed(m.dicts.Look(ctx)) })
+	}
+	all.Wait()
+	members, names := []*Dicts{g.own}, []string{"own"}
+	for i, m := range l.others {
+		if errs[i] == nil {
+			members, names = append(members, m.dicts), append(names, m.shard.ID)
+		}
+	}
+	_, err := Spread(ctx, members, func(x *codec.Dict, to int) {
+		g.o.Log.Info("a dictionary of another shard was put onto one that lacked it", "dictionary", fmt.Sprintf("%08x", x.Number()), "shard", names[to])
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// Spread puts onto each of several servers what it lacks of what others held when they were
+// looked at last, and tells what that was.
+func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to int)) (copied int, err error) {
+	states := map[uint32]State{}
+	for _, m := range members {
+		for number, s := range m.seen.Load().states {
+			if states[number] != Live {
+				states[number] = s
+			}
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(states)) {
+		for to, m := range members {
+			if m.state(number) != "" {
+				continue
+			}
+			x, err := holder(members, number).fetch(ctx, number)
+			if errors.Is(err, cinch.ErrDictMissing) {
+				break // it was erased a moment ago
+			}
+			if err == nil {
+				err = m.takeIn(ctx, x, states[number])
+			}
+			if err != nil {
+				return copied, fmt.Errorf("dictionary %08x: %w", number, err)
+			}
+			tell(x, to)
+			copied++
+		}
+	}
+	return copied, nil
+}
+
+// holder is one of those that hold a dictionary.
+func holder(members []*Dicts, number uint32) *Dicts {
+	i := slices.IndexFunc(members, func(d *Dicts) bool { return d.state(number) != "" })
+	return members[max(i, 0)]
+}
+
+// Member is one of the servers of a Group.
+type Member struct {
+	Name  string // an address
+	Own   bool
+	Conn  *Conn
+	Dicts *Dicts
+}
+
+// Members finds out who the shards are, without a look at what they hold, and lists them; the
+// server itself comes first.
+func (g *Group) Members(ctx context.Context, name string) ([]Member, error) {
+	g.tending.Lock()
+	l, err := g.refresh(ctx)
+	g.tending.Unlock()
+	all := []Member{{Name: name, Own: true, Conn: g.own.conn, Dicts: g.own}}
+	if l == nil {
+		return all, err
+	}
+	for _, m := range l.others {
+		name := m.shard.ID
+		if len(m.shard.Addresses) > 0 {
+			name = m.shard.Addresses[0]
+		}
+		all = append(all, Member{Name: name, Conn: m.conn, Dicts: m.dicts})
+	}
+	return all, err
+}

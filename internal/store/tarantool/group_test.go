@@ -1,0 +1,193 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var _ autodict.Store = (*Group)(nil)
+
+// shards are servers that a test calls a group.
+type shards struct {
+	t    *testing.T
+	all  []*testenv.TarantoolServer
+	conn []*Conn
+	now  atomic.Pointer[[]int] // which of them are in the group
+}
+
+func newShards(t *testing.T, n int) *shards {
+	s := &shards{t: t}
+	for range n {
+		server := testenv.Tarantool(t, "")
+		c := mustConnect(t, server.Addr, "", "")
+		install(t, c, InstallOptions{})
+		s.all, s.conn = append(s.all, server), append(s.conn, c)
+	}
+	return s
+}
+
+func (s *shards) set(numbers ...int) { s.now.Store(&numbers) }
+
+// group is that of a gateway to one of them. It is looked after by hand.
+func (s *shards) group(own int) *Group {
+	g := NewGroup(NewDicts(mustConnect(s.t, s.all[own].Addr, "", ""), nil), GroupOptions{
+		Find: func(context.Context) (found []Shard, err error) {
+			if s.now.Load() == nil {
+				return nil, ErrShards
+			}
+			for _, n := range *s.now.Load() {
+				found = append(found, Shard{ID: s.all[n].Addr, Own: n == own, Addresses: []string{s.all[n].Addr}})
+			}
+			slices.SortFunc(found, func(a, b Shard) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) })
+			return found, nil
+		},
+		Connect: func(shard Shard) *Conn {
+			return NewConn(Options{Dial: func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", shard.Addresses[0])
+			}, Timeout: 5 * time.Second})
+		},
+	})
+	s.t.Cleanup(g.Close)
+	return g
+}
+
+func (s *shards) has(n int, number uint32) bool {
+	s.t.Helper()
+	_, err := NewDicts(s.conn[n], nil).Dictionary(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		s.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// No value may name a dictionary that is not on every shard; a new one gets it before that.
+func TestGroupPublishesEverywhere(t *testing.T) {
+	s := newShards(t, 3)
+	g, ctx, x := s.group(0), t.Context(), testDict(t, "a")
+	if err := g.Publish(ctx, x); !errors.Is(err, ErrShards) || g.Ready(x.Number()) {
+		t.Errorf("as long as nobody knows who the shards are: ready %t, %v", g.Ready(x.Number()), err)
+	}
+	s.set(0, 1)
+	if err := g.Publish(ctx, x); err != nil || !g.Ready(x.Number()) || !s.has(1, x.Number()) {
+		t.Fatalf("published: ready %t, there %t, %v", g.Ready(x.Number()), s.has(1, x.Number()), err)
+	}
+	s.set(0, 1, 2)
+	if _, err := g.Members(ctx, ""); err != nil || g.Ready(x.Number()) {
+		t.Errorf("a new shard lacks it, and it is ready: %v", err)
+	}
+	if err := g.Recheck(ctx); err != nil || !g.Ready(x.Number()) || !s.has(2, x.Number()) {
+		t.Errorf("the new shard: ready %t, there %t, %v", g.Ready(x.Number()), s.has(2, x.Number()), err)
+	}
+	for n, state := range []State{Live, Retired} {
+		if err := NewDicts(s.conn[2], nil).SetState(ctx, x.Number(), state); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Recheck(ctx); err != nil || g.Retired(x.Number()) != (n == 1) || g.Ready(x.Number()) == (n == 1) {
+			t.Errorf("%s in one shard: retired %t, ready %t, %v", state, g.Retired(x.Number()), g.Ready(x.Number()), err)
+		}
+	}
+}
+
+// A shard that is down has not lost what it held; but nothing new may be named until it is back.
+func TestGroupWithAShardDown(t *testing.T) {
+	s := newShards(t, 2)
+	s.set(0, 1)
+	g, ctx, old, fresh := s.group(0), t.Context(), testDict(t, "old"), testDict(t, "fresh")
+	if err := g.Publish(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	s.all[1].Kill()
+	if err := g.Recheck(ctx); err == nil || !g.Ready(old.Number()) {
+		t.Errorf("the one that it holds: ready %t, %v", g.Ready(old.Number()), err)
+	}
+	if err := g.Publish(ctx, fresh); err == nil || g.Ready(fresh.Number()) {
+		t.Errorf("a new one: ready %t, %v", g.Ready(fresh.Number()), err)
+	}
+	if _, err := g.Dictionary(7); err == nil || errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("whether it has another nobody knows: %v", err)
+	}
+	if err := s.all[1].Restart(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Recheck(ctx); err != nil || !g.Ready(fresh.Number()) || !g.Ready(old.Number()) {
+		t.Errorf("when it is back: ready %t, %v", g.Ready(fresh.Number()), err)
+	}
+}
+
+// What only one shard holds is found from any, and is on all before that one may go.
+func TestGroupFindsAndSpreads(t *testing.T) {
+	s := newShards(t, 3)
+	ctx, x, archived := t.Context(), testDict(t, "only one"), testDict(t, "archived")
+	one := NewDicts(s.conn[1], nil)
+	if err := one.Publish(ctx, x, archived); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.SetState(ctx, archived.Number(), Archived); err != nil {
+		t.Fatal(err)
+	}
+	s.set(0, 1)
+	g := s.group(0)
+	if _, err := g.Members(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := g.Dictionary(x.Number()); err != nil || !bytes.Equal(got.Content(), x.Content()) {
+		t.Fatalf("from another shard: %v", err)
+	}
+	if _, err := g.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("one that is nowhere: %v", err)
+	}
+	if stranger := s.group(2); stranger.own.Look(ctx) != nil {
+		t.Fatal("it can't look")
+	} else if s.set(2); stranger.Recheck(ctx) != nil {
+		t.Fatal("it can't look")
+	} else if _, err := stranger.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("another group's: %v", err)
+	}
+	s.set(0, 1)
+	if err := g.Recheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.set(0) // drained, and taken away
+	if err := g.Recheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.all[1].Kill()
+	alone := s.group(0)
+	if err := alone.Recheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint32{x.Number(), archived.Number()} {
+		if _, err := alone.Dictionary(n); err != nil {
+			t.Errorf("%08x, by a gateway that starts when the shard is gone: %v", n, err)
+		}
+	}
+	if !alone.Ready(x.Number()) || alone.Ready(archived.Number()) {
+		t.Error("states did not come along")
+	}
+}
+
+// All gateways of a group keep a rule's record in one place.
+func TestGroupKeepsOneRecord(t *testing.T) {
+	s := newShards(t, 2)
+	first, second, ctx := s.group(0), s.group(1), t.Context()
+	if _, _, err := first.Record(ctx, "r"); !errors.Is(err, ErrShards) {
+		t.Errorf("as long as nobody knows who the shards are: %v", err)
+	}
+	s.set(0, 1)
+	if v, err := first.ReplaceRecord(ctx, "r", 0, "text"); v != 1 || err != nil {
+		t.Fatal(v, err)
+	}
+	if text, v, err := second.Record(ctx, "r"); text != "text" || v != 1 || err != nil {
+		t.Errorf("%q %d %v", text, v, err)
+	}
+}

@@ -1,0 +1,73 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+)
+
+// A user with rights on spaces of its own only may not read where servers before 2.11 keep the
+// constraints of all. What they say of these spaces it can learn in other ways, where it may.
+
+var errNotTold = errors.New("the server does not say")
+
+// askForeignKeys learns of foreign keys by SQL, which shows them to everyone there. The fields that
+// they lead to have a unique index, and that is seen.
+func (l *loader) askForeignKeys() error {
+	for _, s := range l.schema.spaces {
+		if s.System() || s.View {
+			continue
+		}
+		var rows [][]any
+		query := `PRAGMA foreign_key_list("` + strings.ReplaceAll(s.Name, `"`, `""`) + `")`
+		err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request { return tnt.NewExecuteRequest(query).Context(ctx) }, &rows)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows { // id, seq, parent's table, column, parent's column, …
+			name, ok := at(row, 3).(string)
+			n, known := s.FieldNumber(name)
+			if !ok || !known {
+				s.touchAll("a foreign key is described in a way that this version doesn't know")
+				continue
+			}
+			s.touch(n, "a foreign key to %v has it", at(row, 2))
+		}
+	}
+	return nil
+}
+
+// luaChecks gives the checks that the server's memory has, to who may run Lua.
+const luaChecks = `local all = setmetatable({}, {__serialize = 'seq'})
+for id, space in pairs(box.space) do
+	if type(id) == 'number' and id > 511 then
+		if space.ck_constraint == nil then error('cinch: checks are not told') end
+		for name, check in pairs(space.ck_constraint) do
+			table.insert(all, {id, name, false, 'SQL', check.expr})
+		end
+	end
+end
+return all`
+
+// askChecks learns of check constraints by Lua.
+func (l *loader) askChecks() error {
+	var answer []rawTuples
+	err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request {
+		return tnt.NewEvalRequest(luaChecks).Args([]any{}).Context(ctx)
+	}, &answer)
+	if err != nil {
+		return err
+	}
+	if len(answer) != 1 {
+		return fmt.Errorf("%w: which check constraints there are", errNotTold)
+	}
+	for _, t := range answer[0] {
+		if err := l.takeCheck(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

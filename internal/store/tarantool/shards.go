@@ -1,0 +1,74 @@
+package tarantool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// ErrShards: it can't be known which servers values move to from this one.
+var ErrShards = errors.New("the shards that the server belongs with are not known")
+
+// Shard is one replica set of a cluster whose tuples move from one to another, with values and
+// without dictionaries.
+type Shard struct {
+	ID        string   // of the replica set, or what else is the same for all gateways
+	Own       bool     // the server that was asked belongs to it
+	Addresses []string // host:port or unix:/path, the master's first
+}
+
+// AskShards asks a server for the shards that vshard knows there: none where it is no part of
+// such a cluster. The error wraps ErrShards when there is one, and it can't say yet.
+func AskShards(ctx context.Context, c *Conn) ([]Shard, error) {
+	var answer shardList
+	if err := c.call(ctx, shardsFunction, []any{}, &answer); err != nil {
+		return nil, err
+	}
+	if answer.unknown {
+		return nil, fmt.Errorf("%w: it has buckets of vshard, which is not configured there yet", ErrShards)
+	}
+	slices.SortFunc(answer.shards, func(a, b Shard) int { return cmp.Compare(a.ID, b.ID) })
+	return answer.shards, nil
+}
+
+// shardList is what cinch_shards answers: false, or a list.
+type shardList struct {
+	unknown bool
+	shards  []Shard
+}
+
+// maxShards is more than there are in any cluster.
+const maxShards = 1 << 16
+
+// DecodeMsgpack implements msgpack.CustomDecoder.
+func (l *shardList) DecodeMsgpack(d *msgpack.Decoder) error {
+	if n, err := d.DecodeArrayLen(); err != nil || n != 1 {
+		return fmt.Errorf("%w: %s gives %d answers (%w)", ErrNoInit, shardsFunction, n, err)
+	}
+	var raw msgpack.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return err
+	}
+	if err := msgpack.Unmarshal(raw, &l.unknown); err == nil {
+		l.unknown = !l.unknown
+		return nil
+	}
+	var list []struct {
+		//lint:ignore U1000 how msgpack is told
+		_msgpack  struct{} `msgpack:",as_array"`
+		ID        string
+		Own       bool
+		Addresses []string
+	}
+	if err := msgpack.Unmarshal(raw, &list); err != nil || len(list) > maxShards {
+		return fmt.Errorf("%w: %s answers something else", ErrNoInit, shardsFunction)
+	}
+	for _, s := range list {
+		l.shards = append(l.shards, Shard{s.ID, s.Own, s.Addresses})
+	}
+	return nil
+}

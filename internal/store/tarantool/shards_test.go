@@ -1,0 +1,53 @@
+package tarantool
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// vshardLua is what a storage of vshard holds in memory, as far as is asked for.
+const vshardLua = `local function set(id, master, ...)
+		local replicas = {}
+		for _, uri in ipairs{...} do replicas[uri] = {uri = uri} end
+		return {id = id, uuid = id, master = replicas[master], replicas = replicas}
+	end
+	local sets = {
+		bbb = set('bbb', 'storage:secret@two:3302', 'storage:secret@two:3302', 'storage:secret@another:3303'),
+		aaa = set('aaa', 'storage:secret@one:3301', 'storage:secret@one:3301'),
+		ccc = set('ccc', nil, 'storage:secret@z:1', 'y:1', 'unix/:/run/t.sock'),
+	}
+	package.loaded['vshard.storage'] = {internal = {this_replicaset = sets.aaa, replicasets = sets}}`
+
+func TestAskShards(t *testing.T) {
+	for _, p := range testenv.TarantoolPrograms(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			server := testenv.TarantoolOf(t, p.Path, "box.schema.user.create('app', {password = 'secret', if_not_exists = true}) box.schema.user.create('other', {password = 'secret', if_not_exists = true})")
+			admin := mustConnect(t, server.Addr, "", "")
+			install(t, admin, InstallOptions{Users: []string{"app"}})
+			c := mustConnect(t, server.Addr, "app", "secret")
+			if got, err := AskShards(t.Context(), c); err != nil || len(got) != 0 {
+				t.Errorf("without vshard: %v, %v", got, err)
+			}
+			lua(t, admin, "box.schema.space.create('_bucket')")
+			if got, err := AskShards(t.Context(), c); !errors.Is(err, ErrShards) {
+				t.Errorf("before vshard is configured: %v, %v", got, err)
+			}
+			lua(t, admin, vshardLua)
+			got, err := AskShards(t.Context(), c)
+			want := "[{aaa true [one:3301]} {bbb false [two:3302 another:3303]} {ccc false [unix:/run/t.sock y:1 z:1]}]"
+			if fmt.Sprint(got) != want || err != nil {
+				t.Errorf("of a storage: %v, %v", got, err)
+			}
+			lua(t, admin, "local s = package.loaded['vshard.storage'] package.loaded['vshard.storage'] = nil package.loaded['vshard.router'] = {internal = {routers = {static = {replicasets = s.internal.replicasets}}}}")
+			if got, err := AskShards(t.Context(), c); err != nil || len(got) != 3 || got[0].Own {
+				t.Errorf("of a router: %v, %v", got, err)
+			}
+			if _, err := AskShards(t.Context(), mustConnect(t, server.Addr, "other", "secret")); !errors.Is(err, ErrDenied) {
+				t.Errorf("somebody else asks: %v", err)
+			}
+		})
+	}
+}
