@@ -45,6 +45,8 @@ type Options struct {
 	Ready    Readiness             // nil: always ready; likewise
 	Messages func() []GatewayKinds // behind /api/messages, one call at a time; nil: there is none
 	PProf    bool                  // serve /debug/pprof/
+	Access   Access
+	Actions  []Action
 	Log      *slog.Logger
 }
 
@@ -100,7 +102,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Handler returns all pages. Every route is for GET and HEAD only.
+// Handler returns all pages. Every route is for GET and HEAD only, but those of actions.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.servePage)
@@ -119,14 +121,16 @@ func (s *Server) Handler() http.Handler {
 			ErrorLog:            slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 		}))
 	}
-	if s.opts.PProf {
+	if s.opts.PProf { // but for the command line, in which there may be passwords
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return hardened(mux)
+	for _, a := range s.opts.Actions {
+		mux.HandleFunc("POST /api/actions/"+a.Name, s.serveAction(a))
+	}
+	return hardened(s.guard(mux))
 }
 
 // hardened tells browsers that our pages load nothing from elsewhere, are part

@@ -61,13 +61,13 @@ func sampleOptions(t *testing.T) Options {
 			}},
 			Dictionaries: []Dictionary{{Name: "orders", Number: "0a1b2c3d", Bytes: 16384, Gateway: "cache", Rule: "menus", Promised: 4, Observed: 3.9}},
 		}
-	}}
+	}, Access: Access{Open: true}}
 }
 
 func get(t *testing.T, h http.Handler, method, path string) (*http.Response, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	h.ServeHTTP(w, httptest.NewRequest(method, "http://localhost:9470"+path, nil))
 	resp := w.Result()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {

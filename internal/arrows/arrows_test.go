@@ -98,7 +98,7 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/ui", "internal/samples", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
+	{"internal/cputime", "internal/ui", "internal/samples", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
 	{"internal/policy", "internal/wire", "internal/store"},
 	{"internal/autodict"},
 	{"internal/gateway"},

@@ -1,43 +1,60 @@
 package gateway
 
 import (
-	"context"
 	"sync"
 	"time"
 )
 
-// Budget bounds the bytes of values that a process holds in flight. It is a
-// weighted semaphore: who wants bytes beyond the size waits, first come first
-// served, so that a large request is not starved by small ones.
+// Budget bounds the bytes of values that a process holds in flight in one direction. It is
+// divided: each gateway has a [Share] of it, each client's address a part of that, each
+// connection an [Account]. Who asks for bytes may have them as long as something is left for
+// those who have less (see share.go); others wait.
 //
-// A request above the whole size counts as the whole size: it waits until it is
-// alone, and then gets what it asked for. So a single value never deadlocks,
-// and memory is bounded by the size plus one such value.
+// Memory is asked for as bytes arrive, so who holds some waits for more. Left alone, that is a
+// deadlock as soon as all holders wait. It cannot happen here:
 //
-// Who holds bytes and waits for more can deadlock with another who does the
-// same. So take all of it at once, or ask for more with TryAcquire only.
+//   - An eighth of the budget, the reserve, is kept for those who wait. A holder gets room in
+//     it for all that it still needs, its claim, or nothing. So it does not wait again, and gives
+//     everything back when its message is through.
+//   - A claim above an eighth of the reserve would use that up. One such holder at a time may
+//     go beyond the budget: it is oversize, and does not wait again either. A second one may, of
+//     another gateway: a gateway in front of another one of the process holds a message until that
+//     one has it too.
+//   - So whenever somebody waits there is a holder that does not: if there were none, the
+//     reserve and the place of the oversize one would be free, and whoever waits first had it.
+//   - A holder that does not wait for the budget waits for a peer. That ends: the judge cuts off
+//     peers that move less than a minimum while others wait (judge.go).
+//
+// What a holder claims may turn out to be too little, where the protocol does not say how long a message
+// is. Then it may have to wait again; such waits are given up after a time, or the peer is judged in the
+// meantime.
+//
+// So the bytes in use are at most the size of the budget and one message beyond, or two where there
+// are several gateways. Requests and
+// replies have a budget each: a request may wait for its reply, a reply never waits for a
+// request.
 //
 // A nil Budget, and one of size zero or less, has no bound and counts nothing.
 type Budget struct {
-	size int64
+	size    int64
+	reserve int64 // of size
 
-	mu          sync.Mutex
-	inUse       int64
-	peak        int64
-	first, last *budgetWaiter // queue in order of arrival
-	waiting     int
-	waits       uint64
-	waited      time.Duration
-	gaveUp      uint64
-}
-
-// budgetWaiter is one blocked Acquire. It belongs to the queue until ready is
-// closed or its owner has taken it out.
-type budgetWaiter struct {
-	n          int64
-	since      time.Time
-	ready      chan struct{}
-	prev, next *budgetWaiter
+	mu        sync.Mutex
+	shared    int64       // in use, and not from the reserve
+	extra     int64       // in use from the reserve, and beyond the budget
+	promised  int64       // of the reserve: to whom it was given, used or not
+	oversize  [2]*Account // of different gateways
+	peak      int64
+	shares    []*Share
+	next      int      // the share that is served first
+	holders   *Account // list of accounts in use
+	pressed   pressure // since the judge looked last
+	judging   bool
+	waiting   int
+	waits     uint64
+	waited    time.Duration
+	gaveUp    uint64
+	largeness int64 // longest claim that the reserve takes
 }
 
 // BudgetUse is the state of a Budget at one moment.
@@ -52,55 +69,40 @@ type BudgetUse struct {
 }
 
 // NewBudget makes a budget of size bytes.
-func NewBudget(size int64) *Budget { return &Budget{size: max(size, 0)} }
-
-// Acquire takes n bytes, and waits for them if it must. On an error, which is
-// ctx's, it has taken nothing. Free bytes are given even when ctx has ended.
-func (b *Budget) Acquire(ctx context.Context, n int64) error {
-	n = b.clamp(n)
-	if n == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	if b.take(n) {
-		b.mu.Unlock()
-		return nil
-	}
-	w := b.enqueue(n)
-	b.mu.Unlock()
-	select {
-	case <-w.ready:
-		return nil
-	case <-ctx.Done():
-		return b.giveUp(w, ctx.Err())
-	}
+func NewBudget(size int64) *Budget {
+	size = max(size, 0)
+	return &Budget{size: size, reserve: size / 8, largeness: size / 64}
 }
 
-// TryAcquire takes n bytes if they are free and nobody is waiting for bytes.
+// TryAcquire takes n bytes if they are free. It is for what belongs to no client: all of the
+// budget is there for it.
 func (b *Budget) TryAcquire(n int64) bool {
-	n = b.clamp(n)
-	if n == 0 {
+	if b == nil || b.size == 0 || n <= 0 {
 		return true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.take(n)
+	if b.shared+b.extra+n > b.size {
+		return false
+	}
+	b.shared += n
+	b.used()
+	return true
 }
 
-// Release gives back n bytes, the same number that was asked for. It panics
-// when more comes back than was taken, which is a bug of the caller.
+// Release gives back n bytes that TryAcquire has taken. It panics when more comes back than was
+// taken, which is a bug of the caller.
 func (b *Budget) Release(n int64) {
-	n = b.clamp(n)
-	if n == 0 {
+	if b == nil || b.size == 0 || n <= 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inUse < n {
+	if b.shared < n {
 		panic("gateway: budget released more than acquired")
 	}
-	b.inUse -= n
-	b.wake()
+	b.shared -= n
+	b.serve()
 }
 
 // InUse is the number of bytes taken at the moment.
@@ -117,78 +119,19 @@ func (b *Budget) Use() BudgetUse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return BudgetUse{
-		Size: b.size, InUse: b.inUse, Peak: b.peak, Waiting: b.waiting,
+		Size: b.size, InUse: b.shared + b.extra, Peak: b.peak, Waiting: b.waiting,
 		Waits: b.waits, Waited: b.waited, GaveUp: b.gaveUp,
 	}
 }
 
-// clamp turns n into what it counts for; zero means nothing to do.
-func (b *Budget) clamp(n int64) int64 {
-	if b == nil {
-		return 0
-	}
-	return max(min(n, b.size), 0)
-}
+// free is what nobody uses, without the reserve. b.mu is held.
+func (b *Budget) free() int64 { return b.size - b.reserve - b.shared }
 
-// take takes n bytes if that jumps no queue. b.mu is held.
-func (b *Budget) take(n int64) bool {
-	if b.first != nil || b.inUse+n > b.size {
-		return false
+// used notes that more is in use. b.mu is held.
+func (b *Budget) used() {
+	inUse := b.shared + b.extra
+	b.peak = max(b.peak, inUse)
+	if inUse > b.size/2 {
+		b.judge()
 	}
-	b.inUse += n
-	b.peak = max(b.peak, b.inUse)
-	return true
-}
-
-// wake serves the queue from its front as far as bytes go. b.mu is held.
-func (b *Budget) wake() {
-	for w := b.first; w != nil && b.inUse+w.n <= b.size; w = b.first {
-		b.unlink(w)
-		b.inUse += w.n
-		b.peak = max(b.peak, b.inUse)
-		close(w.ready)
-	}
-}
-
-// giveUp takes w out of the queue. Bytes that came at the last moment are used.
-func (b *Budget) giveUp(w *budgetWaiter, cause error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case <-w.ready:
-		return nil
-	default:
-	}
-	b.gaveUp++
-	b.unlink(w)
-	b.wake() // w may have been what the smaller ones behind it waited for
-	return cause
-}
-
-func (b *Budget) enqueue(n int64) *budgetWaiter {
-	w := &budgetWaiter{n: n, since: time.Now(), ready: make(chan struct{}), prev: b.last}
-	if b.last == nil {
-		b.first = w
-	} else {
-		b.last.next = w
-	}
-	b.last = w
-	b.waiting++
-	b.waits++
-	return w
-}
-
-func (b *Budget) unlink(w *budgetWaiter) {
-	if w.prev == nil {
-		b.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		b.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	b.waiting--
-	b.waited += time.Since(w.since)
 }

@@ -4,189 +4,437 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// acquireLater starts an Acquire and returns when it is in the queue.
-func acquireLater(t *testing.T, b *Budget, ctx context.Context, n int64) <-chan error {
+// still is a flow whose progress a test decides, and that remembers its verdict.
+type still struct {
+	progress int64
+	verdict  *Verdict
+}
+
+func (s *still) Progress() int64         { return s.progress }
+func (s *still) Patience() time.Duration { return 4 * time.Second }
+func (s *still) Cut(v Verdict)           { s.verdict = &v }
+
+func addrOf(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+
+// accountOf opens an account at a gateway for a client.
+func accountOf(t *testing.T, b *Budget, gateway, ip string) *Account {
 	t.Helper()
-	before := b.Waiting()
+	a := b.Share(gateway).Account(addrOf(ip), &still{})
+	t.Cleanup(a.Close)
+	return a
+}
+
+// mostOf takes as much as a has at once, down to a byte.
+func mostOf(a *Account) (n int64) {
+	for step := int64(1 << 40); step > 0; step /= 2 {
+		for a.TryAcquire(step) {
+			n += step
+		}
+	}
+	return n
+}
+
+func acquireLater(t *testing.T, a *Account, ctx context.Context, n, claim int64) <-chan error {
+	t.Helper()
+	b := a.budget()
+	before := b.Use().Waits
 	result := make(chan error, 1)
-	go func() { result <- b.Acquire(ctx, n) }()
-	testenv.Eventually(t, "a waiter", func() bool { return b.Waiting() == before+1 })
+	go func() { result <- a.Grow(ctx, n, claim) }()
+	testenv.Eventually(t, "a waiter", func() bool { return b.Use().Waits > before })
 	return result
 }
 
-func mustAcquire(t *testing.T, b *Budget, n int64) {
-	t.Helper()
-	if !b.TryAcquire(n) {
-		t.Fatalf("no %d bytes: %+v", n, b.Use())
-	}
-}
-
-func TestBudgetBoundary(t *testing.T) {
+func TestBudgetOfNobody(t *testing.T) {
+	b := NewBudget(100)
 	for _, c := range []struct {
-		size, held, n int64
-		want          bool
-	}{
-		{100, 0, 99, true},
-		{100, 0, 100, true},
-		{100, 0, 101, true}, // counts as 100
-		{100, 1, 98, true},
-		{100, 1, 99, true},
-		{100, 1, 100, false},
-		{100, 1, 101, false},
-		{100, 100, 0, true},
-		{100, 100, 1, false},
-		{100, 100, -1, true}, // nothing
-		{0, 0, 1 << 40, true},
-	} {
-		b := NewBudget(c.size)
-		mustAcquire(t, b, c.held)
+		n    int64
+		want bool
+	}{{99, true}, {2, false}, {1, true}, {1, false}, {0, true}, {-1, true}} {
 		if got := b.TryAcquire(c.n); got != c.want {
-			t.Errorf("size %d, held %d: TryAcquire(%d) = %v", c.size, c.held, c.n, got)
-		} else if got {
-			b.Release(c.n)
-		}
-		if got := b.InUse(); got != min(c.held, c.size) {
-			t.Errorf("size %d: %d in use, want %d", c.size, got, c.held)
+			t.Errorf("TryAcquire(%d) = %v with %+v", c.n, got, b.Use())
 		}
 	}
-}
-
-func TestBudgetIsFirstComeFirstServed(t *testing.T) {
-	b, ctx := NewBudget(10), t.Context()
-	mustAcquire(t, b, 6)
-	large := acquireLater(t, b, ctx, 8)
-	small := acquireLater(t, b, ctx, 2)
-	if b.TryAcquire(1) {
-		t.Error("TryAcquire jumped the queue")
-	}
-	b.Release(6)
-	for _, result := range []<-chan error{large, small} {
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
-	}
-	use := b.Use()
-	if use.InUse != 10 || use.Peak != 10 || use.Waits != 2 || use.Waiting != 0 || use.Waited <= 0 {
+	b.Release(100)
+	if use := b.Use(); use.InUse != 0 || use.Peak != 100 {
 		t.Errorf("%+v", use)
-	}
-}
-
-func TestBudgetLargerThanTheWhole(t *testing.T) {
-	b, ctx := NewBudget(10), t.Context()
-	mustAcquire(t, b, 1)
-	huge := acquireLater(t, b, ctx, 1000)
-	b.Release(1)
-	if err := <-huge; err != nil {
-		t.Fatal(err)
-	}
-	b.Release(1000)
-	if b.InUse() != 0 {
-		t.Errorf("%d in use", b.InUse())
-	}
-}
-
-func TestBudgetGivingUpLetsOthersPass(t *testing.T) {
-	b := NewBudget(10)
-	mustAcquire(t, b, 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	large := acquireLater(t, b, ctx, 10)
-	small := acquireLater(t, b, t.Context(), 5)
-	cancel()
-	if err := <-large; !errors.Is(err, context.Canceled) {
-		t.Errorf("large: %v", err)
-	}
-	if err := <-small; err != nil {
-		t.Errorf("small: %v", err)
-	}
-	if use := b.Use(); use.InUse != 10 || use.GaveUp != 1 || use.Waiting != 0 {
-		t.Errorf("%+v", use)
-	}
-}
-
-func TestBudgetEndedContextStillGetsFreeBytes(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	b := NewBudget(1)
-	if err := b.Acquire(ctx, 1); err != nil {
-		t.Errorf("free bytes: %v", err)
-	}
-	if err := b.Acquire(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("no free bytes: %v", err)
 	}
 }
 
 func TestBudgetReleaseOfTooMuchPanics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	b := NewBudget(10)
-	mustAcquire(t, b, 1)
-	b.Release(2)
-}
-
-func TestBudgetNil(t *testing.T) {
-	var b *Budget
-	if err := b.Acquire(t.Context(), 1<<40); err != nil || !b.TryAcquire(1) {
-		t.Error("a nil budget refused")
-	}
-	b.Release(1 << 40)
-	if b.Use() != (BudgetUse{}) {
-		t.Error("a nil budget counted")
-	}
-}
-
-func TestBudgetUnderLoad(t *testing.T) {
-	const size, workers, rounds = 1000, 16, 300
-	b := NewBudget(size)
-	var held atomic.Int64
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 1))
-			for range rounds {
-				useBudget(t, b, rng, &held)
+	for name, release := range map[string]func(b *Budget, a *Account){
+		"budget":  func(b *Budget, a *Account) { b.Release(12) },
+		"account": func(b *Budget, a *Account) { a.Release(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBudget(100)
+			a := b.Share("g").Account(addrOf("192.0.2.1"), &still{})
+			if !b.TryAcquire(10) || !a.TryAcquire(1) {
+				t.Fatal("no room")
 			}
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			release(b, a)
 		})
 	}
-	wg.Wait()
-	if use := b.Use(); use.InUse != 0 || use.Waiting != 0 || use.Peak > size {
+}
+
+func TestNoBudget(t *testing.T) {
+	for _, b := range []*Budget{nil, NewBudget(0)} {
+		a := b.Share("g").Account(nil, nil)
+		if !b.TryAcquire(1<<40) || !a.TryAcquire(1<<40) || a.Acquire(t.Context(), 1<<40) != nil {
+			t.Error("no budget, and yet refused")
+		}
+		a.Release(1 << 40)
+		a.Close()
+		b.Release(1 << 40)
+		if use := b.Use(); use.InUse != 0 || use.Peak != 0 {
+			t.Errorf("no budget, and yet counted: %+v", use)
+		}
+	}
+}
+
+// However many there are and however much they take and want, the next one gets what a message of
+// 100 KB needs, and so does a larger one of another address or at another gateway.
+func TestSomethingIsLeftForOthers(t *testing.T) {
+	const size = 128 << 20
+	for _, n := range []int{1, 2, 4, 20, 300} {
+		b := NewBudget(size)
+		b.Share("other")
+		for range n {
+			a := accountOf(t, b, "greedy", "192.0.2.1")
+			mostOf(a)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { _ = a.Grow(ctx, 1<<20, 90<<20) }()
+		}
+		testenv.Eventually(t, "all but one wait", func() bool { return b.Waiting() >= n-1 })
+		for _, c := range []struct {
+			gateway, address string
+			n                int64
+		}{{"greedy", "192.0.2.1", 200 << 10}, {"greedy", "192.0.2.2", 4 << 20}, {"other", "192.0.2.1", 8 << 20}} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := accountOf(t, b, c.gateway, c.address).Acquire(ctx, c.n); err != nil {
+				t.Errorf("%d greedy connections, %+v: %v, %+v", n, c, err, b.Use())
+			}
+		}
+	}
+}
+
+// Who waits for more gets it from the reserve, or as the one that is oversize, though all others
+// hold what they have.
+func TestHoldersThatWaitGoOn(t *testing.T) {
+	const size = 1 << 20
+	b := NewBudget(size)
+	b.Share("other")
+	for range 50 {
+		mostOf(accountOf(t, b, "g", "192.0.2.1"))
+	}
+	if !b.TryAcquire(size - b.InUse() - b.reserve) {
+		t.Fatal("something is not free")
+	}
+	small, large, second := accountOf(t, b, "g", "192.0.2.2"), accountOf(t, b, "g", "192.0.2.2"), accountOf(t, b, "g", "192.0.2.2")
+	if err := small.Grow(t.Context(), 1, size/64); err != nil {
+		t.Fatal(err)
+	}
+	if err := large.Grow(t.Context(), 1, 2*size); err != nil {
+		t.Fatal(err)
+	}
+	result := acquireLater(t, second, t.Context(), 1, size)
+	if err := small.Grow(t.Context(), size/64-1, size/64-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := large.Grow(t.Context(), 2*size-1, 2*size-1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-result:
+		t.Error("two are oversize")
+	default:
+	}
+	large.Release(2 * size)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+// A short message finds its place in the reserve, however many longer ones wait in front of it, of the
+// same address and of others.
+func TestShortMessagesPassLongOnes(t *testing.T) {
+	const size = 1 << 20
+	b := NewBudget(size)
+	if !b.TryAcquire(size - b.reserve) {
+		t.Fatal("something is not free")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := accountOf(t, b, "g", "192.0.2.1").Grow(ctx, 1, 2*size); err != nil { // is oversize
+		t.Fatal(err)
+	}
+	const n = 3 * servedAtOnce
+	for i := range n {
+		a := accountOf(t, b, "g", "192.0.2."+strconv.Itoa(1+i%2))
+		go func() { _ = a.Grow(ctx, 1, b.largeness+1) }()
+	}
+	testenv.Eventually(t, "all wait", func() bool { return b.Waiting() == n })
+	ago(b, time.Minute)
+	for _, ip := range []string{"192.0.2.1", "192.0.2.3"} {
+		soon, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := accountOf(t, b, "g", ip).Acquire(soon, 100); err != nil {
+			t.Errorf("%s: %v, %+v", ip, err, b.Use())
+		}
+	}
+}
+
+// ago has all who wait do so for longer.
+func ago(b *Budget, d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.shares {
+		for _, w := range s.waiters {
+			w.since, w.due = w.since.Add(-d), w.due.Add(-d)
+		}
+	}
+}
+
+// The places of those that are oversize go from gateway to gateway.
+func TestGatewaysTakeTurns(t *testing.T) {
+	const size = 1 << 20
+	b := NewBudget(size)
+	b.Share("busy")
+	if !b.TryAcquire(size - b.reserve) {
+		t.Fatal("something is not free")
+	}
+	holder, stays := accountOf(t, b, "busy", "192.0.2.1"), accountOf(t, b, "third", "192.0.2.1")
+	for _, a := range []*Account{stays, holder} {
+		if err := a.Grow(t.Context(), size, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const waiting = 5
+	served := make(chan *Account, waiting+1)
+	wait := func(gateway string) {
+		a := accountOf(t, b, gateway, "192.0.2.1")
+		result := acquireLater(t, a, t.Context(), size, size)
+		go func() {
+			if <-result == nil {
+				served <- a
+			}
+		}()
+	}
+	for range waiting {
+		wait("busy")
+	}
+	wait("other")
+	for turn := 1; ; turn++ {
+		holder.Release(size)
+		if holder = <-served; holder.client.of.gateway == "other" {
+			if turn > 2 {
+				t.Errorf("the other gateway had turn %d", turn)
+			}
+			break
+		}
+	}
+}
+
+func TestGivingUp(t *testing.T) {
+	b := NewBudget(100)
+	first, second := accountOf(t, b, "g", "192.0.2.1"), accountOf(t, b, "g", "192.0.2.1")
+	if err := first.Acquire(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := acquireLater(t, second, ctx, 1000, 1000)
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if use := b.Use(); use.GaveUp != 1 || use.Waiting != 0 || use.InUse != 1000 {
+		t.Errorf("%+v", use)
+	}
+	if err := second.Acquire(ctx, 1); err != nil {
+		t.Errorf("free bytes, and a context that has ended: %v", err)
+	}
+}
+
+func TestAccountClosesWithAllItHas(t *testing.T) {
+	b := NewBudget(1 << 20)
+	a := b.Share("g").Account(addrOf("192.0.2.1"), &still{})
+	if !a.TryAcquire(1000) || a.Grow(t.Context(), 1<<20, 1<<20) != nil {
+		t.Fatal("no room")
+	}
+	a.Close()
+	a.Close()
+	a.Release(1000)
+	if use := b.Use(); use.InUse != 0 || b.oversize != [2]*Account{} || len(b.Share("g").clients) != 0 {
 		t.Errorf("%+v", use)
 	}
 }
 
-// useBudget takes some of b, sometimes with a context that ends meanwhile.
-func useBudget(t *testing.T, b *Budget, rng *rand.Rand, held *atomic.Int64) {
+func TestAddressOf(t *testing.T) {
+	for in, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64",
+	} {
+		if got := addressOf(addrOf(in)); got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+	if got := addressOf(&net.UnixAddr{Name: "@", Net: "unix"}); got != "unix" {
+		t.Error(got)
+	}
+}
+
+// A model of holders that grow: in any order of events, whenever one waits there is another that
+// does not, no more is in use than the budget and two messages beyond, and all come to their end.
+func TestGrowingHoldersNeverDeadlock(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		m := newModel(t, rng)
+		for len(m.busy) > 0 {
+			m.step()
+		}
+		if use := m.b.Use(); use.InUse != 0 || m.b.promised != 0 || m.b.oversize != [2]*Account{} || use.Waiting != 0 {
+			t.Fatalf("seed %d: at the end %+v, promised %d", seed, use, m.b.promised)
+		}
+	}
+}
+
+// model drives accounts without goroutines: those who wait are just not moved.
+type model struct {
+	t       *testing.T
+	rng     *rand.Rand
+	b       *Budget
+	largest int64
+	busy    []*holder
+}
+
+type holder struct {
+	a          *Account
+	have, want int64
+	asked      int64
+	w          *waiter
+}
+
+func newModel(t *testing.T, rng *rand.Rand) *model {
+	m := &model{t: t, rng: rng, b: NewBudget(1000 + rng.Int64N(5000))}
+	m.b.judging = true // there is none
+	for i := range 2 + rng.IntN(30) {
+		h := &holder{a: m.b.Share(string(rune('a'+rng.IntN(3)))).Account(addrOf("192.0.2."+string(rune('1'+i%4))), &still{})}
+		h.want = 1 + rng.Int64N(100)
+		if rng.IntN(3) == 0 {
+			h.want = 1 + rng.Int64N(2*m.b.size)
+		}
+		m.largest = max(m.largest, h.want)
+		m.busy = append(m.busy, h)
+	}
+	return m
+}
+
+// step moves one holder that does not wait.
+func (m *model) step() {
+	var free []int
+	for i, h := range m.busy {
+		if h.served() {
+			free = append(free, i)
+		}
+	}
+	if len(free) == 0 {
+		m.t.Fatalf("all %d wait: %+v", len(m.busy), m.b.Use())
+	}
+	if use := m.b.Use(); use.InUse > use.Size+2*m.largest {
+		m.t.Fatalf("%d bytes in use, the largest message has %d: %+v", use.InUse, m.largest, use)
+	}
+	i := free[m.rng.IntN(len(free))]
+	if h := m.busy[i]; h.have == h.want || m.rng.IntN(50) == 0 { // some leave early
+		h.a.Close()
+		m.busy = append(m.busy[:i], m.busy[i+1:]...)
+	} else {
+		h.ask(1 + m.rng.Int64N(h.want-h.have))
+	}
+}
+
+func (h *holder) ask(n int64) {
+	b := h.a.budget()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.asked = n; h.a.take(n) {
+		h.have += n
+		return
+	}
+	h.w = b.enqueue(h.a, n, h.want-h.have)
+	b.serve()
+}
+
+// served reports whether the holder does not wait.
+func (h *holder) served() bool {
+	if h.w == nil {
+		return true
+	}
+	select {
+	case <-h.w.ready:
+		h.have, h.w = h.have+h.asked, nil
+		return true
+	default:
+		return false
+	}
+}
+
+// The same with goroutines, some of which give up.
+func TestBudgetUnderLoad(t *testing.T) {
+	const size, workers, rounds = 1000, 16, 200
+	b := NewBudget(size)
+	var all sync.WaitGroup
+	for i := range workers {
+		a := accountOf(t, b, "g", "192.0.2."+string(rune('1'+i%3)))
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for range rounds {
+				useBudget(a, rng, rng.Int64N(2*size))
+			}
+		})
+	}
+	all.Wait()
+	if use := b.Use(); use.InUse != 0 || use.Waiting != 0 || use.Peak > 3*size {
+		t.Errorf("%+v", use)
+	}
+}
+
+func useBudget(a *Account, rng *rand.Rand, claim int64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if rng.IntN(4) == 0 {
 		go cancel()
 	}
-	n := rng.Int64N(2 * b.size)
-	if b.Acquire(ctx, n) != nil {
-		return
+	have := int64(0)
+	for have < claim {
+		n := min(1+rng.Int64N(claim), claim-have)
+		if a.Grow(ctx, n, claim-have) != nil {
+			break
+		}
+		have += n
 	}
-	counted := min(n, b.size)
-	if now := held.Add(counted); now > b.size {
-		t.Errorf("%d bytes of %d held", now, b.size)
-	}
-	held.Add(-counted)
-	b.Release(n)
+	a.Release(have)
 }
 
-func TestBudgetAllocatesNothingWithoutWaiting(t *testing.T) {
-	b, ctx := NewBudget(100), t.Context()
+func TestAccountAllocatesNothingWithoutWaiting(t *testing.T) {
+	b, ctx := NewBudget(1000), t.Context()
+	a := accountOf(t, b, "g", "192.0.2.1")
 	if n := testing.AllocsPerRun(100, func() {
-		if b.Acquire(ctx, 60) == nil {
-			b.Release(60)
+		if a.Acquire(ctx, 60) == nil {
+			a.Release(60)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

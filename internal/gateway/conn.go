@@ -33,6 +33,9 @@ type Conn struct {
 	traffic *traffic   // nil: not counted
 	first   *firstRead // of ReadFirst; belongs to the reading goroutine
 	noWait  bool       // of ReadReady; likewise
+	pace    *Pace      // likewise; nil: nobody asks
+
+	received, sent atomic.Int64 // of what the kernel doesn't tell more of: unix sockets
 
 	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
 }
@@ -45,6 +48,27 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return &Conn{Conn: c, traffic: t}
 }
 
+// countReceived and countSent take notice of bytes that have moved.
+func (c *Conn) countReceived(n int) {
+	if n <= 0 {
+		return
+	}
+	c.received.Add(int64(n))
+	if c.traffic != nil {
+		c.traffic.received.Add(uint64(n))
+	}
+}
+
+func (c *Conn) countSent(n int64) {
+	if n <= 0 {
+		return
+	}
+	c.sent.Add(n)
+	if c.traffic != nil {
+		c.traffic.sent.Add(uint64(n))
+	}
+}
+
 func (c *Conn) Read(p []byte) (int, error) {
 	var n int
 	var err error
@@ -53,17 +77,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 	} else {
 		n, err = c.Conn.Read(p)
 	}
-	if c.traffic != nil && n > 0 {
-		c.traffic.received.Add(uint64(n))
-	}
+	c.countReceived(n)
+	c.pace.note(n)
 	return n, err
 }
 
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if c.traffic != nil && n > 0 {
-		c.traffic.sent.Add(uint64(n))
-	}
+	c.countSent(int64(n))
 	return n, err
 }
 
@@ -90,9 +111,7 @@ func (c *Conn) CloseWrite() error { return CloseWrite(c.Conn) }
 // TCP or unix connection and would not make on a wrapped one.
 func (c *Conn) writeBuffers(bufs *net.Buffers) (int64, error) {
 	n, err := bufs.WriteTo(c.Conn)
-	if c.traffic != nil && n > 0 {
-		c.traffic.sent.Add(uint64(n))
-	}
+	c.countSent(n)
 	return n, err
 }
 

@@ -11,7 +11,9 @@
 //	upstream.go  where a gateway connects to
 //	listen.go    TCP addresses and unix sockets
 //	tls.go       TLS from files that may change while we run
-//	budget.go    the bound on bytes of values in flight
+//	budget.go    the bound on bytes of values in flight, and why it can't deadlock;
+//	             share.go, account.go, waiting.go whose they are; judge.go who is too slow
+//	inbound.go   messages that take memory as they come; door.go who may not send long ones
 //	buffers.go   pooled byte buffers
 //	stats.go     what the gateways count; metrics.go shows it to Prometheus,
 //	             snapshot.go to the admin page

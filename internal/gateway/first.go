@@ -100,9 +100,8 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 		PutBuffer(buf)
 		return nil, 0, err
 	}
-	if c.traffic != nil {
-		c.traffic.received.Add(uint64(n))
-	}
+	c.countReceived(n)
+	c.pace.note(n)
 	return buf, n, nil
 }
 

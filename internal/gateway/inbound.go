@@ -14,21 +14,31 @@ const (
 	inboundBytes = 16 << 10
 	// FreeBytes of a message, in all its forms, are not taken from the budget.
 	FreeBytes = 48 << 10
+	// firstPiece of a message has room at once, and each further piece growth times as much as
+	// has come: so memory follows what comes, and of what has come a third is copied.
+	firstPiece = 64 << 10
+	growth     = 4
 )
 
 // Inbound is what comes in on a connection that is cut into messages: it holds a buffer while
-// bytes are there, and takes what long messages need from a budget before it is allocated. How
-// messages are cut is its user's business. It belongs to one pump.
+// bytes are there, and takes what long messages need from a budget as they come. How messages are
+// cut is its user's business. It belongs to one pump.
 type Inbound struct {
-	Conn     net.Conn
-	Ctx      context.Context
-	Patience Patience
-	Idle     func() error // called before waiting for bytes; may be nil
+	Conn    net.Conn
+	Peer    Peer // at the other end
+	Ctx     context.Context
+	Account *Account     // nil: no bound
+	Door    *Door        // whom messages may not come from that are long; nil: anybody's
+	Idle    func() error // called before waiting for bytes; may be nil
+
+	// Waited is how long the message at hand had to wait for memory.
+	Waited time.Duration
 
 	buf     []byte // nil while nothing is there
 	at, end int    // what has been read and not handed out
 	size    int    // of what was handed out last, at the front
 	held    int64  // of the budget, for that
+	claim   int64  // what that will be when all has come; 0: the message at hand is free
 }
 
 // Unread is what has been read and not handed out, until the next Fill.
@@ -40,22 +50,47 @@ func (r *Inbound) Take(n int) []byte {
 	return r.buf[r.at : r.at+n : r.at+n]
 }
 
-// Held reports whether the budget has been asked for the message that is read.
-func (r *Inbound) Held() bool { return r.held > 0 }
+// Held reports whether the message that is read takes bytes of the budget.
+func (r *Inbound) Held() bool { return r.claim > 0 }
 
-// Hold takes what a message will need from the budget, all of it at once and before any of it
-// is allocated.
-func (r *Inbound) Hold(cost int) error {
-	if cost <= FreeBytes || r.Patience.Budget == nil {
+// Expect says that the message at hand has length bytes, and takes cost bytes of memory when all of
+// it has come. Of the budget it takes nothing before.
+func (r *Inbound) Expect(length, cost int) error {
+	if err := r.Door.Admit(r.Ctx, length); err != nil {
+		return err
+	}
+	r.Waited = 0
+	if cost > FreeBytes && r.Account != nil {
+		r.claim = int64(cost)
+	}
+	return nil
+}
+
+// Whole reads the n bytes of the message that Expect was told of, and takes what else handling it
+// needs.
+func (r *Inbound) Whole(n int) error {
+	if err := r.Fill(n); err != nil {
+		return err
+	}
+	return r.take(r.claim)
+}
+
+// take brings what is held for the message at hand to n bytes.
+func (r *Inbound) take(n int64) error {
+	if n <= r.held {
 		return nil
 	}
-	if err := r.goIdle(); err != nil {
-		return err
+	if !r.Account.TryGrow(n-r.held, r.claim-r.held) {
+		if err := r.goIdle(); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := r.Account.Grow(r.Ctx, n-r.held, r.claim-r.held); err != nil {
+			return err
+		}
+		r.Waited += time.Since(began)
 	}
-	if err := r.Patience.Budget.Acquire(r.Ctx, int64(cost)); err != nil {
-		return err
-	}
-	r.held = int64(cost)
+	r.held = n
 	return nil
 }
 
@@ -69,10 +104,8 @@ func (r *Inbound) goIdle() error {
 // Release forgets the last message.
 func (r *Inbound) Release() {
 	r.at, r.size = r.at+r.size, 0
-	if r.held > 0 {
-		r.Patience.Budget.Release(r.held)
-		r.held = 0
-	}
+	r.Account.Release(r.held)
+	r.held, r.claim = 0, 0
 	if r.buf != nil && r.at == r.end {
 		PutBuffer(r.buf)
 		r.buf, r.at, r.end = nil, 0, 0
@@ -101,9 +134,6 @@ func (r *Inbound) Fill(n int) error {
 		}
 		r.end += k
 	}
-	if r.held > 0 {
-		_ = r.Conn.SetReadDeadline(time.Time{})
-	}
 	return nil
 }
 
@@ -114,13 +144,17 @@ func (r *Inbound) read(n int) (int, error) {
 		r.buf = buf
 		return k, err
 	}
-	r.makeRoom(n)
+	room := r.piece(n)
+	if err := r.makeRoom(room); err != nil {
+		return 0, err
+	}
 	limit := len(r.buf)
 	if n > inboundBytes {
-		limit = r.at + n // nothing of the next message in a large buffer
+		limit = r.at + room // nothing of the next message in a large buffer
 	}
 	if r.held > 0 {
-		_ = r.Conn.SetReadDeadline(r.Patience.Deadline())
+		r.Account.Await(r.Peer)
+		defer r.Account.Awaited()
 	}
 	k, err := r.Conn.Read(r.buf[r.end:limit])
 	if k > 0 {
@@ -129,14 +163,29 @@ func (r *Inbound) read(n int) (int, error) {
 	return 0, err
 }
 
+// piece is for how many of n bytes there is to be room now.
+func (r *Inbound) piece(n int) int {
+	have, room := r.end-r.at, len(r.buf)-r.at
+	switch {
+	case n <= firstPiece:
+		return n
+	case have < room:
+		return min(n, room)
+	}
+	return min(n, max(firstPiece, growth*have))
+}
+
 // makeRoom makes the buffer large enough for n unread bytes.
-func (r *Inbound) makeRoom(n int) {
+func (r *Inbound) makeRoom(n int) error {
 	switch {
 	case r.at+n <= len(r.buf):
-		return
+		return nil
 	case n <= len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
+		if err := r.take(min(int64(n), r.claim)); err != nil { // of no claim nothing
+			return err
+		}
 		grown := GetBuffer(n)
 		grown = grown[:cap(grown)]
 		copy(grown, r.buf[r.at:r.end])
@@ -144,15 +193,13 @@ func (r *Inbound) makeRoom(n int) {
 		r.buf = grown
 	}
 	r.at, r.end = 0, r.end-r.at
+	return nil
 }
 
 // goOn decides about a read that was interrupted. Within a message a drain waits.
 func (r *Inbound) goOn(err error) bool {
 	if r.end == r.at || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
-	}
-	if r.held > 0 {
-		return r.Patience.Tolerates()
 	}
 	return r.Conn.SetReadDeadline(time.Time{}) == nil
 }

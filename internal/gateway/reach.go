@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"cmp"
+	"errors"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -11,15 +14,38 @@ const reachPause = 10 * time.Second
 // Reach remembers whether an upstream could be reached last, so that the log tells of changes
 // only: in a failover clients connect many times a second. Its zero value is ready.
 type Reach struct {
+	Trouble string // what to call it; empty: upstream unreachable
+
 	mu      sync.Mutex
 	down    bool // and the log says so
 	said    time.Time
 	refused int // dials since the last line
 }
 
-// Refuse counts a dial that failed. It says whether to log that, and how many there were
+// Failed counts and logs that a client is turned away because a dial failed with err. class
+// is what it counts as; empty: upstream_unreachable, or descriptors where those ran out.
+func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
+	trouble := cmp.Or(r.Trouble, "upstream unreachable")
+	if errors.Is(err, ErrDescriptors) {
+		class, trouble = "descriptors", "no connection to the upstream"
+	}
+	stats.Error(cmp.Or(class, "upstream_unreachable"))
+	if n, say := r.refuse(time.Now()); say {
+		log.Warn(trouble+", clients are turned away", "upstream", upstream, "refused", n, "err", err)
+	}
+}
+
+// Answered takes note of a dial that succeeded, and logs that where the log has the upstream
+// for unreachable.
+func (r *Reach) Answered(log *slog.Logger, upstream string) {
+	if n, again := r.answer(); again {
+		log.Info("upstream reachable again", "upstream", upstream, "refused", n)
+	}
+}
+
+// refuse counts a dial that failed. It says whether to log that, and how many there were
 // since the last line.
-func (r *Reach) Refuse(now time.Time) (refused int, say bool) {
+func (r *Reach) refuse(now time.Time) (refused int, say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused++
@@ -31,9 +57,9 @@ func (r *Reach) Refuse(now time.Time) (refused int, say bool) {
 	return refused, true
 }
 
-// Answer takes note of a dial that succeeded. It says whether the log still has the upstream
+// answer takes note of a dial that succeeded. It says whether the log still has the upstream
 // for unreachable, and how many dials failed since that line.
-func (r *Reach) Answer() (refused int, again bool) {
+func (r *Reach) answer() (refused int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.down {

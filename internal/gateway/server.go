@@ -102,6 +102,9 @@ func (s *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("gateway %s: accept: %w", s.Name, err)
 		}
 		pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
+		if short := descriptorShortage(nil, err); short != nil {
+			err = short
+		}
 		s.Stats.Error("accept")
 		s.log().Warn("accept failed, trying again", "err", err, "pause", pause)
 		s.sleep(pause)
@@ -140,8 +143,9 @@ func (s *Server) admit(c net.Conn) {
 		a.proxied, c = p, p.Conn
 	}
 	a.conn = newConn(c, s.Stats.side(sideClient))
+	short := descriptorShortage(c, nil)
 	s.mu.Lock()
-	full := s.MaxConns > 0 && len(s.active) >= s.MaxConns
+	full := short != nil || s.MaxConns > 0 && len(s.active) >= s.MaxConns
 	ok := !full && !s.closed
 	if ok {
 		s.active[a] = struct{}{}
@@ -153,14 +157,20 @@ func (s *Server) admit(c net.Conn) {
 		return
 	}
 	if full {
-		s.refuse(a.conn)
+		s.refuse(a.conn, short)
 	}
 	_ = c.Close()
 }
 
-func (s *Server) refuse(c *Conn) {
+// refuse turns a client away: there are too many, or short says of what we have too little.
+func (s *Server) refuse(c *Conn, short error) {
 	s.Stats.connRejected()
-	s.log().Debug("connection refused, too many", "remote", remote(c), "max", s.MaxConns)
+	if short != nil {
+		s.Stats.Error("descriptors")
+		s.log().Warn("connection refused", "client", remote(c), "err", short)
+	} else {
+		s.log().Debug("connection refused, too many", "remote", remote(c), "max", s.MaxConns)
+	}
 	if s.TLS != nil || len(s.Refusal) == 0 {
 		return
 	}

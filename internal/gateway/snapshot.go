@@ -17,6 +17,7 @@ import (
 type Snapshot struct {
 	Name        string            `json:"name"`
 	Protocol    string            `json:"protocol"`
+	Trouble     string            `json:"trouble,omitempty"` // why clients are not served
 	Connections Connections       `json:"connections"`
 	Wire        Wire              `json:"wire"`
 	Total       Total             `json:"total"`
@@ -121,6 +122,9 @@ func (s *Stats) Snapshot() Snapshot {
 		Guarded:     s.guardTotals(),
 		Inflated:    loadAll(s.inflated.all()),
 		Latency:     s.latency.snapshot(),
+	}
+	if trouble := s.trouble.Load(); trouble != nil {
+		snap.Trouble = *trouble
 	}
 	snap.Total = sumUp(snap.Rules, snap.Opened)
 	return snap

@@ -43,6 +43,7 @@ type Stats struct {
 	left     family[leftKey, volume]
 	opened   [codecIDs]volume
 	errors   family[string, atomic.Uint64]
+	trouble  atomic.Pointer[string]
 	guarded  family[guardKey, atomic.Uint64]
 	inflated family[string, atomic.Uint64]
 	latency  histogram
@@ -129,6 +130,19 @@ func (s *Stats) Error(class string) {
 	if s != nil {
 		s.errors.get(class).Add(1)
 	}
+}
+
+// SetTrouble says why clients would not be served now; nil: they would.
+func (s *Stats) SetTrouble(err error) {
+	if s == nil {
+		return
+	}
+	if err == nil {
+		s.trouble.Store(nil)
+		return
+	}
+	text := err.Error()
+	s.trouble.Store(&text)
 }
 
 // Guarded counts a command that computes on values and so was guarded. See

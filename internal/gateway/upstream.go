@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,6 +34,7 @@ type Upstream struct {
 
 	TLS     *tls.Config   // nil: plain. An empty ServerName means Host
 	Timeout time.Duration // to connect, TLS included; 0: 5 s
+	Silence time.Duration // without any acknowledgement until the connection is lost; 0: 30 s
 	Stats   *Stats        // where the connections' bytes are counted; may be nil
 }
 
@@ -139,7 +141,7 @@ func (up Upstream) String() string {
 
 // Dial connects, and completes the TLS handshake where there is one. The result
 // is a *Conn, or a *tls.Conn over one; the caller closes it. Errors wrap
-// ErrUnreachable.
+// ErrUnreachable, and ErrDescriptors where this process has no more of those.
 func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	timeout := up.Timeout
 	if timeout <= 0 {
@@ -149,10 +151,17 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	d := net.Dialer{KeepAlive: -1} // newConn sets it
 	raw, err := d.DialContext(ctx, up.Network, up.Address)
+	if short := descriptorShortage(raw, err); short != nil {
+		if err == nil {
+			_ = raw.Close()
+		}
+		return nil, unreached{short}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	c := newConn(raw, up.Stats.side(sideUpstream))
+	expectAnswers(raw, cmp.Or(up.Silence, unansweredTimeout))
 	if up.TLS == nil {
 		return c, nil
 	}

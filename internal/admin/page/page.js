@@ -150,6 +150,7 @@ function gatewayCard(g) {
   return el("section", { class: "card" },
     el("div", { class: "head" }, el("h2", null, g.name), el("span", { class: "muted" }, g.protocol),
       g.enabled ? null : el("span", { class: "badge" }, "off: opens only"),
+      g.trouble ? el("span", { class: "badge", title: g.trouble }, g.trouble) : null,
       el("span", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → "))),
     tiles(g), sizeBar(g.total), rules(g), messages(g.messages), packing(g.pack),
     el("div", { class: "columns" },

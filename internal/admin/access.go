@@ -1,0 +1,234 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Access says who may read the pages. Its zero value is that of a listener on loopback: everybody
+// on the machine may, by a name that means this machine. On any other address it takes a token or a
+// client certificate. What probes ask is answered to everybody, in a word.
+type Access struct {
+	Open  bool     // the listener is on loopback or a unix socket: reading takes no credentials
+	Local bool     // it is a unix socket: browsers don't get there, and the host means nothing
+	Token *Token   // nil: there is none
+	Hosts []string // names of the listener besides localhost, as a proxy in front passes them on
+}
+
+// AccessOn is the access to a listener at an address.
+func AccessOn(l net.Addr, token *Token, hosts []string) Access {
+	a := Access{Token: token, Hosts: hosts, Local: l.Network() == "unix"}
+	tcp, ok := l.(*net.TCPAddr)
+	a.Open = a.Local || ok && tcp.IP.IsLoopback()
+	return a
+}
+
+// verdict is what a request may.
+type verdict int
+
+const (
+	refused verdict = iota // nothing but probes
+	misled                 // likewise, for its host is not ours
+	reads
+	proven // it brings credentials
+)
+
+func (a *Access) judge(r *http.Request) verdict {
+	switch {
+	case a.proven(r):
+		return proven
+	case !a.Open:
+		return refused
+	case !a.Local && !a.ours(r.Host):
+		return misled
+	}
+	return reads
+}
+
+// proven reports whether a request comes with a client certificate that the listener has verified,
+// or with the token: as a bearer's, or as the password of anybody, for which browsers ask.
+func (a *Access) proven(r *http.Request) bool {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return true
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		return a.Token.is(password)
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "bearer") && a.Token.is(strings.TrimSpace(token))
+}
+
+// ours reports whether a host means this machine, whoever's browser asks. A name that
+// somebody else has chosen, and leads here, could be that of a page that wants to read ours.
+func (a *Access) ours(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	return net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(a.Hosts, host)
+}
+
+// sameOrigin reports that no other page's script has made a browser send the request.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	_, host, _ := strings.Cut(origin, "://")
+	return origin == "" || host == r.Host
+}
+
+// guard lets requests pass that may read. Probes get their short answer otherwise.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch s.opts.Access.judge(r) {
+		case reads, proven:
+			next.ServeHTTP(w, r)
+			return
+		case misled:
+			if s.probe(w, r) {
+				return
+			}
+			s.opts.Log.Warn("admin page asked for by another host's name", "client", r.RemoteAddr, "host", r.Host)
+			http.Error(w, "this is not the host "+fmt.Sprintf("%.80q", r.Host)+": use localhost or an address, or list the name in admin.hosts", http.StatusMisdirectedRequest)
+		default:
+			if s.probe(w, r) {
+				return
+			}
+			if r.Header.Get("Authorization") != "" {
+				s.opts.Log.Warn("admin page: wrong token", "client", r.RemoteAddr)
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="cinch: any name, and the token as password", charset="UTF-8"`)
+			http.Error(w, "the token of admin.token_file is needed, or a client certificate that admin.tls.client_ca has signed", http.StatusUnauthorized)
+		}
+	})
+}
+
+// probe answers /healthz and /readyz to those who may not read: nothing tells them what is
+// amiss, or where upstreams are.
+func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	switch r.URL.Path {
+	case "/healthz":
+		serveHealth(w, r)
+	case "/readyz":
+		if _, err := s.ready(); err != nil {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			break
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	default:
+		return false
+	}
+	return true
+}
+
+// Action is something that a page may ask for by POST /api/actions/NAME. It takes credentials on
+// every address.
+type Action struct {
+	Name string
+	Run  func() error
+}
+
+func (s *Server) serveAction(a Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case s.opts.Access.judge(r) != proven:
+			w.Header().Set("WWW-Authenticate", `Basic realm="cinch", charset="UTF-8"`)
+			http.Error(w, "actions need the token of admin.token_file, or a client certificate, on every address", http.StatusUnauthorized)
+			return
+		case !sameOrigin(r):
+			s.opts.Log.Warn("action refused: asked for by another site's page", "action", a.Name, "client", r.RemoteAddr, "origin", r.Header.Get("Origin"))
+			http.Error(w, "not from this page", http.StatusForbidden)
+			return
+		}
+		err := a.Run()
+		s.opts.Log.Info("action", "action", a.Name, "client", r.RemoteAddr, "err", err)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// Token is a secret that stands in a file, which is read again when it has changed.
+type Token struct {
+	file string
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	hash    [sha256.Size]byte
+	changed time.Time
+	looked  time.Time
+}
+
+const (
+	minToken   = 16 // bytes
+	maxToken   = 4 << 10
+	tokenFresh = time.Second // how long nobody looks at the file
+)
+
+// ReadToken reads the file now. It may end with a line break.
+func ReadToken(file string, log *slog.Logger) (*Token, error) {
+	t := &Token{file: file, log: log}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	t.looked = time.Now()
+	return t, nil
+}
+
+// errShortToken is returned for what could be guessed.
+var errShortToken = errors.New("a token has 16 to 4096 bytes: make one with openssl rand -hex 32")
+
+func (t *Token) read() error {
+	info, err := os.Stat(t.file)
+	if err != nil {
+		return err
+	}
+	if info.ModTime().Equal(t.changed) {
+		return nil
+	}
+	text, err := os.ReadFile(t.file)
+	if err != nil {
+		return err
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) < minToken || len(text) > maxToken {
+		return fmt.Errorf("%s: %w", t.file, errShortToken)
+	}
+	t.hash, t.changed = sha256.Sum256(text), info.ModTime()
+	return nil
+}
+
+// is compares without telling by time how much is right. No token is never right.
+func (t *Token) is(text string) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	if now := time.Now(); now.Sub(t.looked) > tokenFresh {
+		t.looked = now
+		if err := t.read(); err != nil {
+			t.log.Warn("token file changed but can't be used, keeping the old one", "err", err)
+		}
+	}
+	hash := t.hash
+	t.mu.Unlock()
+	given := sha256.Sum256([]byte(text))
+	return subtle.ConstantTimeCompare(given[:], hash[:]) == 1
+}

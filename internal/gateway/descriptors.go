@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// ErrDescriptors is wrapped by errors of connections that could not be had, or were not kept,
+// because the process has hardly any file descriptors left.
+var ErrDescriptors = errors.New("out of file descriptors")
+
+// reservedDescriptors are kept from clients and upstreams, so that the admin page, readiness,
+// dictionaries and reloads work when there are no more for connections.
+const reservedDescriptors = 24
+
+// descriptorShortage is nil, or says that the process has no file descriptor to spare: err, of a dial
+// or an accept, says so, or c has got one of those in reserve. Systems give the lowest number that is free.
+func descriptorShortage(c net.Conn, err error) error {
+	limit := descriptorLimit()
+	if err == nil {
+		fd, ok := descriptorOf(c)
+		reserve := min(reservedDescriptors, limit/4)
+		if !ok || limit == 0 || fd < limit-reserve {
+			return nil
+		}
+	} else if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+		return nil
+	}
+	return fmt.Errorf("%w: the limit is %d, and a client takes two: raise it (LimitNOFILE= of a systemd unit, ulimit -n)", ErrDescriptors, limit)
+}
+
+// unreached is a shortage for which an upstream was not reached, which is no fault of the upstream's:
+// so it doesn't say that, though it is that for who asks.
+type unreached struct{ error }
+
+func (u unreached) Is(target error) bool { return target == ErrUnreachable }
+
+func (u unreached) Unwrap() error { return u.error }
+
+// descriptorOf is the number of c's file descriptor.
+func descriptorOf(c net.Conn) (number uint64, ok bool) {
+	conn, ok := c.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) { number = uint64(fd) })
+	return number, err == nil
+}
+
+// descriptorLimit is how many file descriptors the process may have; 0: not known.
+func descriptorLimit() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return uint64(limit.Cur)
+}

@@ -1,0 +1,17 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+)
+
+// A client that goes away while the server is asked must not decide for those who come next.
+func TestDoorkeeperAsksAgainAfterAClientLeft(t *testing.T) {
+	k := &Doorkeeper{Ask: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_ = k.Closed(gone)
+	if !k.Closed(t.Context()) {
+		t.Error("the door is open")
+	}
+}

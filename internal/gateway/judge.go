@@ -1,0 +1,182 @@
+package gateway
+
+import "time"
+
+// While somebody wants more of a budget than there is, the peers of all who hold some are judged,
+// all of them at once: who has moved less than a minimum for some seconds is cut off, and so is who
+// has been let go beyond its share and takes much longer than a claim like its own should.
+//
+// What counts is what the other machine has sent, or has said that it has got, as the kernel knows
+// it (progress_linux.go), and the time in which it was waited for. So neither a byte now and then
+// nor a slow server, nor waiting in our own queues, makes a difference, and a reader that takes a
+// little at a time is seen to do so although the kernel lets us write only now and then.
+const (
+	// MinPace is what a peer has to move while others wait, in bytes a second.
+	MinPace = 16 << 10
+	// turnPace and turnTime bound how long a message that is let beyond the share of its connection
+	// may take to come: turnTime, and its claim at turnPace, in bytes a second.
+	turnPace = 1 << 20
+	turnTime = 10 * time.Second
+	// judgePeriod is the time between two looks.
+	judgePeriod = 250 * time.Millisecond
+)
+
+// Flow is the way that the bytes of an account take.
+type Flow interface {
+	// Progress is how many bytes the peers have sent and taken so far.
+	Progress() int64
+	// Patience is for how long less than the minimum may move.
+	Patience() time.Duration
+	// Cut ends it. It is called once for each verdict, from another goroutine, and must not wait.
+	Cut(Verdict)
+}
+
+// Verdict is why a connection is cut off.
+type Verdict struct {
+	Peer  Peer          // whom it waited for
+	Held  int64         // bytes of the budget
+	Moved int64         // bytes
+	In    time.Duration // time of waiting for the peer
+	Turn  bool          // it moved enough, but took others' turn for too long
+}
+
+// trial is what the judge has seen of an account: how long its peer was waited for, and what it
+// moved meanwhile. It is judged by stretches of waiting, each as long as the patience with it.
+type trial struct {
+	begun  bool
+	base   int64         // progress when the stretch began
+	waited time.Duration // since then
+	slow   bool          // the stretch before was
+	turn   time.Duration // of waiting for the peer, since the account was let beyond its share
+}
+
+// add takes notice of a look, after a time in which the peer was waited for. It reports whether the
+// peer has been too slow for a whole stretch, and still is.
+func (t *trial) add(progress int64, waited, patience time.Duration) (slow bool) {
+	if !t.begun {
+		t.begun, t.base = true, progress
+		return false
+	}
+	t.waited += waited
+	t.turn += waited
+	slow = progress-t.base < int64(MinPace*t.waited.Seconds())
+	if t.waited < patience {
+		return slow && t.slow
+	}
+	t.base, t.waited, t.slow = progress, 0, slow
+	return slow
+}
+
+// lingers reports whether a turn for a claim takes too long.
+func (t *trial) lingers(claim int64) bool {
+	return t.turn > turnTime+time.Duration(float64(claim)/turnPace*float64(time.Second))
+}
+
+// pressure is who wanted more of a budget than there was.
+type pressure struct {
+	by   *Account
+	many bool // others too
+}
+
+func (p *pressure) add(a *Account) {
+	p.many = p.many || p.by != nil && p.by != a
+	p.by = a
+}
+
+// byOthersThan reports whether somebody else wanted more. Nobody is cut off for what its own connection
+// wants.
+func (p *pressure) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
+
+// press notes that a wants more than there is. b.mu is held.
+func (b *Budget) press(a *Account) {
+	b.pressed.add(a)
+	b.judge()
+}
+
+// pressAgain notes who waits still. b.mu is held.
+func (b *Budget) pressAgain() {
+	for _, s := range b.shares {
+		for _, w := range s.waiters {
+			if b.pressed.add(w.account); b.pressed.many {
+				return
+			}
+		}
+	}
+}
+
+// judge begins to look, until there is no reason to. b.mu is held.
+func (b *Budget) judge() {
+	if !b.judging {
+		b.judging = true
+		go b.look()
+	}
+}
+
+func (b *Budget) look() {
+	tick := time.NewTicker(judgePeriod)
+	defer tick.Stop()
+	last := time.Now()
+	for now := range tick.C {
+		passed := min(now.Sub(last), 2*judgePeriod) // not what this process slept
+		if last = now; !b.lookOnce(passed) {
+			return
+		}
+	}
+}
+
+// look is one account at one moment.
+type look struct {
+	account  *Account
+	peer     Peer
+	progress int64
+}
+
+// lookOnce judges all holders after a time has passed. It reports whether to look again.
+func (b *Budget) lookOnce(passed time.Duration) bool {
+	looks := b.waitedFor()
+	for i := range looks {
+		looks[i].progress = looks[i].account.flow.Progress() // asks the kernel, so without the lock
+	}
+	b.mu.Lock()
+	wanted := b.pressed
+	b.pressed = pressure{}
+	b.pressAgain()
+	var cut []func()
+	for i := range looks {
+		l := &looks[i]
+		if v, guilty := l.verdict(passed); guilty && wanted.byOthersThan(l.account) {
+			cut = append(cut, func() { l.account.flow.Cut(v) })
+		}
+	}
+	b.judging = b.waiting > 0 || wanted.by != nil || b.shared+b.extra > b.size/2
+	again := b.judging
+	b.mu.Unlock()
+	for _, f := range cut {
+		f()
+	}
+	return again
+}
+
+// waitedFor lists the holders that wait for a peer.
+func (b *Budget) waitedFor() (looks []look) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for a := b.holders; a != nil; a = a.nextOne {
+		if p := a.awaits.Load(); p != 0 {
+			looks = append(looks, look{account: a, peer: awaited[p]})
+		}
+	}
+	return looks
+}
+
+// verdict says whether the peer is to be cut off. The budget's mu is held.
+func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
+	a := l.account
+	if a.closed || a.shared+a.extra == 0 || a.awaits.Load() == 0 { // in the meantime
+		return v, false
+	}
+	v = Verdict{Peer: l.peer, Held: a.shared + a.extra, Moved: l.progress - a.trial.base, In: a.trial.waited + passed}
+	slow := a.trial.add(l.progress, passed, a.flow.Patience())
+	v.Turn = !slow && a.rest > 0 && a.claim > 0 && a.trial.lingers(a.claim)
+	return v, slow || v.Turn
+}

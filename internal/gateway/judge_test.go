@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// judged is an account that holds something and waits for its client.
+func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
+	t.Helper()
+	f := &still{}
+	a := b.Share("g").Account(addrOf("192.0.2.1"), f)
+	t.Cleanup(a.Close)
+	if err := a.Acquire(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	a.Await(FromClient)
+	return a, f
+}
+
+// pass looks at b as often as it would in a time, after each of which move is called.
+func pass(b *Budget, d time.Duration, move func(i int)) {
+	for i := range int(d / judgePeriod) {
+		b.lookOnce(judgePeriod)
+		move(i)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	every := func(n int64, period time.Duration) func(i int) int64 {
+		return func(i int) int64 {
+			if i%int(period/judgePeriod) == 0 {
+				return n
+			}
+			return 0
+		}
+	}
+	for name, c := range map[string]struct {
+		moves func(i int) int64 // bytes behind look i
+		cut   bool
+	}{
+		"nothing":                   {every(0, judgePeriod), true},
+		"a byte now and then":       {every(1, judgePeriod), true},
+		"8 bytes a second":          {every(8, time.Second), true},
+		"48 KB in each 1.25 s":      {every(48_000, 1250*time.Millisecond), false},
+		"just the minimum":          {every(MinPace/4+1, judgePeriod), false},
+		"less than it":              {every(MinPace/8, judgePeriod), true},
+		"a piece every two and 3 s": {every(64<<10, 2500*time.Millisecond), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBudget(1 << 20)
+			b.judging = true // we are
+			_, f := judged(t, b, 100<<10)
+			pass(b, 30*time.Second, func(i int) {
+				b.pressed.by = &Account{}
+				f.progress += c.moves(i)
+			})
+			if cut := f.verdict != nil; cut != c.cut {
+				t.Errorf("cut off: %v, %+v", cut, f.verdict)
+			}
+		})
+	}
+}
+
+func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
+	b := NewBudget(1 << 20)
+	b.judging = true
+	_, f := judged(t, b, 100<<10)
+	pass(b, time.Minute, func(int) {})
+	if f.verdict != nil {
+		t.Fatalf("cut off: %+v", f.verdict)
+	}
+	b.pressed.by = &Account{} // but then at once, since it is known by now
+	b.lookOnce(judgePeriod)
+	b.pressed.by = &Account{}
+	b.lookOnce(judgePeriod)
+	if f.verdict == nil || f.verdict.Peer != FromClient || f.verdict.Held != 100<<10 {
+		t.Errorf("%+v", f.verdict)
+	}
+}
+
+// All that do not move are cut off at the same time, and nobody who waits for something else.
+func TestAllAreJudgedAtOnce(t *testing.T) {
+	b := NewBudget(64 << 20)
+	b.judging = true
+	var slow []*still
+	for range 20 {
+		_, f := judged(t, b, 1<<20)
+		slow = append(slow, f)
+	}
+	busy, f := judged(t, b, 1<<20)
+	busy.Awaited()
+	cut := -1
+	pass(b, 10*time.Second, func(i int) {
+		b.pressed.by = &Account{}
+		for _, s := range slow {
+			if s.verdict != nil && cut < 0 {
+				cut = i
+			}
+		}
+		if cut == i {
+			for n, s := range slow {
+				if s.verdict == nil {
+					t.Errorf("number %d is still there", n)
+				}
+			}
+		}
+	})
+	if cut < 0 || f.verdict != nil {
+		t.Errorf("cut off: at look %d; who computes: %+v", cut, f.verdict)
+	}
+}
+
+// Who was let beyond its share must not make a day of it, however steadily it moves.
+func TestTurnsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		rest  int64 // of the message that is still to come
+		pace  int64 // bytes a look
+		moved time.Duration
+		cut   bool
+	}{
+		"slow":            {8 << 20, MinPace, 30 * time.Second, true},
+		"fast":            {8 << 20, 1 << 20, 10 * time.Second, false},
+		"all is here now": {0, MinPace, 30 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBudget(1 << 20)
+			b.judging = true
+			f := &still{}
+			a := b.Share("g").Account(addrOf("192.0.2.1"), f)
+			defer a.Close()
+			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.isOversize(a) {
+				t.Fatal(err)
+			}
+			a.Await(FromClient)
+			pass(b, c.moved, func(int) {
+				b.pressed.by = &Account{}
+				f.progress += c.pace
+			})
+			if cut := f.verdict != nil && f.verdict.Turn; cut != c.cut {
+				t.Errorf("%+v", f.verdict)
+			}
+		})
+	}
+}
+
+// What the other end of a TCP connection has taken is known while a long write is stuck, and on a
+// unix socket behind each piece.
+func TestMoved(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			near, far := connected(t, network)
+			c := newConn(near, nil)
+			s := &Stream{From: c, To: c, Client: c}
+			var nobody *Account
+			go func() { _ = nobody.Send(c, FromClient, make([]byte, 32<<20)) }()
+			buf := make([]byte, 256<<10)
+			if _, err := io.ReadFull(far, buf); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Eventually(t, "what was read is known", func() bool { return s.Progress() >= int64(len(buf)) })
+			if network == "tcp" && s.Progress() > 24<<20 {
+				t.Errorf("%d bytes are said to be taken", s.Progress())
+			}
+			if _, err := far.Write(buf[:1000]); err != nil {
+				t.Fatal(err)
+			}
+			before := s.Progress()
+			if _, err := io.ReadFull(c, buf[:1000]); err != nil {
+				t.Fatal(err)
+			}
+			if received, _ := moved(c); received != 1000 || before > s.Progress() {
+				t.Errorf("%d bytes received", received)
+			}
+		})
+	}
+}
+
+func connected(t *testing.T, network string) (near, far net.Conn) {
+	t.Helper()
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = t.TempDir() + "/s"
+	}
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial(network, l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return near, far
+}

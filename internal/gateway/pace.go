@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// Pace measures how fast the bytes of a message come in over the network: below TLS, whose records
+// of up to 16 KiB are handed out in one piece however slowly they came. It belongs to the
+// goroutine that reads the connection.
+type Pace struct {
+	first, last time.Time
+	head, bytes int // of the first read, and of all
+}
+
+// PaceOf returns what follows a connection from now on; nil if it is not one that Dial made.
+func PaceOf(c net.Conn) *Pace {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return nil
+	}
+	if wrapped.pace == nil {
+		wrapped.pace = &Pace{}
+	}
+	return wrapped.pace
+}
+
+// Restart begins with the next message.
+func (p *Pace) Restart() {
+	if p != nil {
+		*p = Pace{}
+	}
+}
+
+func (p *Pace) note(n int) {
+	if p == nil || n <= 0 {
+		return
+	}
+	now := time.Now()
+	if p.bytes == 0 {
+		p.first, p.head = now, n
+	}
+	p.last, p.bytes = now, p.bytes+n
+}
+
+// Rest is how many bytes came after the first read, and in how much time.
+func (p *Pace) Rest() (bytes int, took time.Duration) {
+	if p == nil {
+		return 0, 0
+	}
+	return p.bytes - p.head, p.last.Sub(p.first)
+}

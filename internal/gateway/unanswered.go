@@ -1,0 +1,26 @@
+package gateway
+
+import (
+	"net"
+	"time"
+)
+
+// unansweredTimeout is how long an upstream may leave bytes, or probes of a silent connection,
+// without an acknowledgement until the connection counts as lost: the network between has
+// gone, or the host. TCP alone goes on for a quarter of an hour. A server that is only slow
+// acknowledges, and may take as long as it likes.
+const unansweredTimeout = 30 * time.Second
+
+// expectAnswers makes reads and writes of c fail when its peer has acknowledged nothing for
+// the timeout. A request that was acknowledged before is covered by the probes.
+func expectAnswers(c net.Conn, timeout time.Duration) {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	probe := max(timeout/6, time.Second)
+	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{ // fails when the peer is gone already
+		Enable: true, Idle: max(timeout/2, time.Second), Interval: probe, Count: 3,
+	})
+	setUserTimeout(t, timeout)
+}
