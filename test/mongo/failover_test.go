@@ -33,24 +33,7 @@ func TestFailover(t *testing.T) {
 	}
 	servers[0].Initiate(t, hosts...)
 	all := strings.Join(hosts, ",")
-	for _, c := range []struct {
-		name string
-		uri  func(t *testing.T) string // for drivers
-	}{
-		{"direct", func(*testing.T) string { return members(all) }},
-		{"a gateway a member", func(t *testing.T) string { return members(listeners(t, serve(t, "mongodb://"+all, "", ""))) }},
-		{"load balanced", func(t *testing.T) string {
-			return balanced(serve(t, "mongodb://"+all+"/?loadBalanced=true", "", "").Addr)
-		}},
-		{"a pair a member", func(t *testing.T) string {
-			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far), "", "")))
-		}},
-		{"a pair, load balanced", func(t *testing.T) string {
-			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return balanced(serve(t, "mongodb://"+listeners(t, far)+"/?loadBalanced=true", "", "").Addr)
-		}},
-	} {
+	for _, c := range topologies(all) {
 		t.Run(c.name, func(t *testing.T) { failOver(t, servers, c.uri(t)) })
 	}
 }
@@ -248,4 +231,29 @@ func waitForWrites(t *testing.T, uri string, killed int) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Fatal("nobody can write any more")
+}
+
+// topology is a way to a replica set.
+type topology struct {
+	name string
+	uri  func(t *testing.T) string // for drivers
+}
+
+// topologies are the ways to the replica set of these members.
+func topologies(all string) []topology {
+	return []topology{
+		{"direct", func(*testing.T) string { return members(all) }},
+		{"a gateway a member", func(t *testing.T) string { return members(listeners(t, serve(t, "mongodb://"+all, "", ""))) }},
+		{"load balanced", func(t *testing.T) string {
+			return balanced(serve(t, "mongodb://"+all+"/?loadBalanced=true", "", "").Addr)
+		}},
+		{"a pair a member", func(t *testing.T) string {
+			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
+			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far), "", "")))
+		}},
+		{"a pair, load balanced", func(t *testing.T) string {
+			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
+			return balanced(serve(t, "mongodb://"+listeners(t, far)+"/?loadBalanced=true", "", "").Addr)
+		}},
+	}
 }

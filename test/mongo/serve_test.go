@@ -192,22 +192,11 @@ func TestLoadBalanced(t *testing.T) {
 	}
 }
 
-// stepDown makes the primary one no more.
+// stepDown makes the primary one no more. A server refuses for a while when no other may follow.
 func stepDown(t *testing.T, servers []*testenv.MongodServer) {
 	t.Helper()
-	for _, s := range servers {
-		var hello struct {
-			Primary bool `bson:"isWritablePrimary"`
-		}
-		admin := s.Client(t).Database("admin")
-		if err := admin.RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-			t.Fatal(err)
-		}
-		if hello.Primary {
-			err := admin.RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}).Err()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	admin := servers[primaryOf(t, servers)].Client(t).Database("admin")
+	testenv.Eventually(t, "the primary steps down", func() bool {
+		return admin.RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 5}, {Key: "secondaryCatchUpPeriodSecs", Value: 4}}).Err() == nil
+	})
 }

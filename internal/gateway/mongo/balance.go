@@ -22,6 +22,7 @@ type balancer struct {
 	primary int       // index of the member that was primary when we asked last
 	asked   time.Time // when that was; zero: it is no more
 	failed  time.Time // when none was found last
+	elected string    // the election that made it primary
 }
 
 var (
@@ -72,34 +73,51 @@ func (g *Gateway) findPrimary() (int, error) {
 	if time.Since(b.failed) < primaryPause { // somebody else asked while we waited to
 		return 0, errPrimaryUnknown
 	}
-	answers := make(chan int, len(b.members))
-	for i, up := range b.members {
+	claim, ok := g.askAll(b.elected)
+	if !ok {
+		b.failed = time.Now()
+		return 0, errPrimaryUnknown
+	}
+	b.primary, b.asked, b.elected = claim.member, time.Now(), claim.election
+	g.followers.only(claim.member)
+	return claim.member, nil
+}
+
+// claim is a member that says it is primary, and by which election.
+type claim struct {
+	member   int // -1: it does not say so
+	election string
+}
+
+// askAll asks all members who is primary. One that was elected before the last that we know of
+// may not have heard of that yet: it counts when nobody else says so.
+func (g *Gateway) askAll(latest string) (older claim, ok bool) {
+	members := g.balancer.members
+	answers := make(chan claim, len(members))
+	for i, up := range members {
 		go func() {
-			if d, err := g.askWho(up); err != nil || !d.primary {
-				i = -1
+			c := claim{member: -1}
+			if d, err := g.askWho(up); err == nil && d.primary {
+				c = claim{i, d.election}
 			}
-			answers <- i
+			answers <- c
 		}()
 	}
 	enough := time.After(primaryAsk)
-	for range b.members {
+	for range members {
 		select {
-		case i := <-answers:
-			if i >= 0 {
-				b.primary, b.asked = i, time.Now()
-				return i, nil
+		case c := <-answers:
+			if c.member >= 0 && c.election >= latest {
+				return c, true
+			}
+			if c.member >= 0 {
+				older, ok = c, true
 			}
 		case <-enough:
-			return 0, b.none()
+			return older, ok
 		}
 	}
-	return 0, b.none()
-}
-
-// none notes that no primary was found. b.mu is held.
-func (b *balancer) none() error {
-	b.failed = time.Now()
-	return errPrimaryUnknown
+	return older, ok
 }
 
 // lost forgets a primary, unless another has been found since.
@@ -123,6 +141,7 @@ func (b *balancer) serviceID(member int) (id [12]byte) {
 func (s *session) checkPrimary(h *handshake, d described) error {
 	if h.balanced && d.ok && !d.primary {
 		s.g.balancer.lost(s.member)
+		s.g.followers.leave(s.member, s)
 		return errNotPrimary
 	}
 	return nil

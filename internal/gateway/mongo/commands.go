@@ -1,7 +1,7 @@
 package mongo
 
 // traits say what the gateway has to know about a command.
-type traits uint8
+type traits uint16
 
 const (
 	// neverCompressed: the protocol forbids it, for secrets travel in it, or they may
@@ -17,6 +17,12 @@ const (
 	readsDocuments
 	// pipelineReads: the same, if its pipeline begins with documents.
 	pipelineReads
+	// logsIn: it begins a login by the mechanism that it names.
+	logsIn
+	// retriedRead: drivers send it again when the connection ends.
+	retriedRead
+	// endsLogin: its reply may say that the client is logged in.
+	endsLogin
 	// continues: a cursor's next documents; the collection is an element of its own.
 	continues
 )
@@ -26,24 +32,24 @@ const (
 var commands = map[string]traits{
 	"hello":            isHello | neverCompressed,
 	"ismaster":         isHello | neverCompressed,
-	"saslstart":        neverCompressed,
-	"saslcontinue":     neverCompressed,
+	"saslstart":        neverCompressed | logsIn | endsLogin,
+	"saslcontinue":     neverCompressed | endsLogin,
 	"getnonce":         neverCompressed,
-	"authenticate":     neverCompressed,
+	"authenticate":     neverCompressed | logsIn | endsLogin,
 	"createuser":       neverCompressed,
 	"updateuser":       neverCompressed,
 	"copydbsaslstart":  neverCompressed,
 	"copydbgetnonce":   neverCompressed,
 	"copydb":           neverCompressed,
 	"setparameter":     neverCompressed,
-	"find":             largeReply | namesCollection | readsDocuments,
-	"aggregate":        largeReply | namesCollection | pipelineReads,
+	"find":             largeReply | namesCollection | readsDocuments | retriedRead,
+	"aggregate":        largeReply | namesCollection | pipelineReads | retriedRead,
 	"getmore":          largeReply | continues,
-	"distinct":         largeReply | namesCollection | readsDocuments,
+	"distinct":         largeReply | namesCollection | readsDocuments | retriedRead,
 	"mapreduce":        largeReply | namesCollection,
-	"listcollections":  largeReply,
-	"listindexes":      largeReply | namesCollection,
-	"listdatabases":    largeReply,
+	"listcollections":  largeReply | retriedRead,
+	"listindexes":      largeReply | namesCollection | retriedRead,
+	"listdatabases":    largeReply | retriedRead,
 	"serverstatus":     largeReply,
 	"explain":          largeReply,
 	"currentop":        largeReply,
@@ -53,7 +59,7 @@ var commands = map[string]traits{
 	"update":           namesCollection,
 	"delete":           namesCollection,
 	"findandmodify":    namesCollection | readsDocuments,
-	"count":            namesCollection | readsDocuments,
+	"count":            namesCollection | readsDocuments | retriedRead,
 	"killcursors":      namesCollection,
 	"create":           namesCollection,
 	"createindexes":    namesCollection,

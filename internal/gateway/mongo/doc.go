@@ -13,8 +13,11 @@
 //	replies.go   replies, found by the request that they answer
 //	pending.go   the requests that wait for replies
 //	hello.go     handshakes: compression and addresses in them are rewritten
+//	login.go     which logins pass: those that are the client's own
 //	topology.go  which gateway stands for which member of a replica set
+//	standby.go   several gateways to one replica set: who is named when one dies
 //	balance.go   the gateway as a load balancer for a replica set's primary
+//	stepdown.go  what ends the balancer's sessions to a primary that is one no more
 //	shapes.go    what replies of each kind of request were like
 //	auto.go      link and codecs measured, for rules that leave the choice to us
 //	frame.go     OP_COMPRESSED opened and made

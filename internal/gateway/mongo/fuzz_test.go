@@ -22,7 +22,7 @@ func FuzzHello(f *testing.F) {
 		f.Add(b)
 	}
 	rename := func(b []byte) (string, bool) { return "gateway:1", string(b) == "a:1" }
-	ours := []string{"compression", toldKey, "me", "primary", "hosts", "passives", "arbiters"}
+	ours := []string{"compression", toldKey, "me", "primary", "hosts", "passives", "arbiters", speculativeKey, supportedKey}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if len(doc) < 5 || len(doc) > 1<<16 {
 			return

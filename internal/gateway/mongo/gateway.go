@@ -33,7 +33,11 @@ type Config struct {
 	// Advertise is the host:port by which clients reach the gateway, where that is not the
 	// listener's own address.
 	Advertise string
-	Topology  *Topology // shared by the gateways of a process; nil: one of its own
+	// Standby makes the gateway one that only tells drivers of the others of its process, as an
+	// arbiter would, and has those name standbys of other processes: these addresses. Members are
+	// asked for what it tells. See standby.go.
+	Standby  []string
+	Topology *Topology // shared by the gateways of a process; nil: one of its own
 
 	Peers  bool               // clients may be gateways, and then get and give dictionaries
 	Sample bool               // all messages are measured
@@ -42,15 +46,13 @@ type Config struct {
 	// Requests and Replies bound the bytes of large messages in flight, one budget a
 	// direction so that neither waits for the other; nil: no bound.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a peer may hold bytes of a budget that others wait for without
-	// taking or sending any, before it is disconnected; 0: 2 s.
+	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
+	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }
-
-const defaultStall = 2 * time.Second
 
 // Gateway serves clients of one MongoDB server: a mongod or a mongos.
 type Gateway struct {
@@ -65,7 +67,13 @@ type Gateway struct {
 	shelf  shelf
 	pairs  pairTotals
 
-	balancer balancer
+	requests, replies *gateway.Share
+	keeper            gateway.Doorkeeper
+
+	balancer  balancer
+	followers followers
+	logins    logins
+	standby   standby
 
 	advertised atomic.Pointer[gateway.Advertised] // set when it serves
 	direct     sync.Map                           // members without a gateway that the log named
@@ -78,7 +86,7 @@ type Gateway struct {
 // NewGateway returns a gateway that serves nothing yet.
 func NewGateway(cfg Config) *Gateway {
 	if cfg.Stall <= 0 {
-		cfg.Stall = defaultStall
+		cfg.Stall = gateway.DefaultStall
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -90,11 +98,20 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.Kinds = autodict.NewMessages(autodict.MessagesOptions{})
 	}
 	g := &Gateway{cfg: cfg, met: make(chan struct{})}
+	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
+	g.keeper.Ask = g.askClosed
 	g.balancer.members = cfg.Members
+	g.logins = loginsBy(cfg.Upstream)
+	if len(cfg.Members) > 0 {
+		g.logins = loginsBy(cfg.Members[0]) // they differ in their addresses only
+	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
+	}
+	if cfg.isStandby() {
+		g.server.NewSession = g.newWatcher
 	}
 	g.SetPolicy(cfg.Policy)
 	return g
@@ -102,7 +119,10 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	if a, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && len(g.cfg.Members) == 0 {
+	if a, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
+		g.advertised.Store(&a)
+		go g.announce()
+	} else if ok && len(g.cfg.Members) == 0 {
 		g.advertised.Store(&a)
 		if g.cfg.Upstream.Network == "tcp" {
 			g.cfg.Topology.learn(g.cfg.Upstream.Address, a)
@@ -153,16 +173,15 @@ func (g *Gateway) offered() (set compressorSet) {
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, member, err := g.dial()
 	if err != nil {
-		g.cfg.Stats.Error("upstream_unreachable")
-		if n, say := g.reach.Refuse(time.Now()); say {
-			g.cfg.Log.Warn("upstream unreachable, clients are disconnected until it is there", "upstream", g.upstreams(), "refused", n, "err", err)
-		}
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.upstreams(), err)
 		return nil
 	}
-	if n, again := g.reach.Answer(); again {
-		g.cfg.Log.Info("upstream reachable again", "upstream", g.upstreams(), "refused", n)
+	g.reach.Answered(g.cfg.Log, g.upstreams())
+	s := newSession(g, client, up, member)
+	if len(g.cfg.Members) > 0 {
+		g.followers.add(s)
 	}
-	return newSession(g, client, up, member)
+	return s
 }
 
 // upstreams names what the gateway leads to, for the log.

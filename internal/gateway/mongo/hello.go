@@ -21,6 +21,10 @@ type handshake struct {
 	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
 	tell  []byte              // hashes of those that we have, for a client that is one
 
+	logins logins // that the client hears of
+
+	standbys []string // of other gateways, for clients that are none
+
 	balanced bool     // the client takes us for a load balancer
 	service  [12]byte // and sees this id
 }
@@ -31,7 +35,8 @@ type greeting struct {
 	offered []wire.CompressorID // those of it that we have, in the client's order
 	told    []hashPrefix        // dictionaries that the client says it has
 
-	balanced bool // the client wants a load balancer
+	balanced bool   // the client wants a load balancer
+	refused  string // the mechanism of a login that was taken out; "": none was
 }
 
 // helloEdit is what becomes of a hello.
@@ -41,6 +46,7 @@ type helloEdit struct {
 	inject   bool                // the offer is made even when the client makes none
 	balancer bool                // the question for one is taken out: servers refuse it
 	peers    bool                // clients may be gateways
+	logins   logins              // that may begin in it
 }
 
 // rewriteHello appends the document of a hello, edited. Everything else stays as it is.
@@ -51,6 +57,13 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "compression":
+		case speculativeKey:
+			if refused := edit.logins.refusedFirst(e.Value); refused != "" {
+				g.refused = refused
+				return true
+			}
+			dst = append(dst, e.Of(doc)...)
+			return true
 		case "loadBalanced":
 			if wanted, ok := e.Value.BooleanOK(); edit.balancer && ok {
 				g.balanced = wanted
@@ -113,11 +126,14 @@ func heldIn(v bsoncore.Value) (told []hashPrefix) {
 // gateways ignore names that they don't know.
 const heldName = pairName + "-"
 
+// arrayKey is the key of an array's n-th element.
+func arrayKey(n int) string { return strconv.Itoa(n) }
+
 func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict) []byte {
 	index, dst := bsoncore.AppendArrayElementStart(dst, "compression")
 	n := 0
 	add := func(name string) {
-		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(n), name)
+		dst = bsoncore.AppendStringElement(dst, arrayKey(n), name)
 		n++
 	}
 	for _, id := range list {
@@ -138,8 +154,9 @@ type described struct {
 	me    string // by which name the replica set knows the server; "" outside of one
 	set   string // the replica set's
 
-	primary bool // it takes writes
-	told    []hashPrefix
+	primary  bool   // it takes writes
+	election string // that made it primary; later ones are greater
+	told     []hashPrefix
 }
 
 // toldKey is where a gateway tells another one which dictionaries it has.
@@ -153,6 +170,7 @@ func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (stri
 		return dst, d, err
 	}
 	start, done := len(dst), !d.ok || len(h.shown) == 0
+	standbys := h.standbys
 	dst = append(dst, 0, 0, 0, 0)
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
@@ -162,10 +180,14 @@ func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (stri
 			}
 			done = true
 		case toldKey:
+		case supportedKey:
+			dst = h.logins.appendSupported(dst, doc, e)
 		case "me", "primary":
 			dst = appendRenamed(dst, doc, e, rename)
-		case "hosts", "passives", "arbiters":
+		case "hosts", "passives":
 			dst = appendAllRenamed(dst, doc, e, rename)
+		case "arbiters":
+			dst, standbys = appendAllRenamed(dst, doc, e, rename, standbys...), nil
 		default:
 			dst = append(dst, e.Of(doc)...)
 		}
@@ -174,6 +196,7 @@ func rewriteDescription(dst, doc []byte, h *handshake, rename func([]byte) (stri
 	if !done {
 		dst = appendCompression(dst, h.shown, nil)
 	}
+	dst = appendStandbys(dst, standbys)
 	if d.ok && len(h.tell) > 0 {
 		dst = bsoncore.AppendBinaryElement(dst, toldKey, 0, h.tell)
 	}
@@ -200,6 +223,9 @@ func describe(doc []byte) (d described, err error) {
 		case "isWritablePrimary", "ismaster":
 			yes, isBool := e.Value.BooleanOK()
 			d.primary = d.primary || isBool && yes
+		case "electionId":
+			id, _ := e.Value.ObjectIDOK()
+			d.election = string(id[:])
 		case "setName":
 			d.set = string(wire.Text(e.Value))
 		}
@@ -223,16 +249,22 @@ func appendRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string,
 	return append(dst, e.Of(doc)...)
 }
 
-func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool)) []byte {
+// appendAllRenamed appends a list of members with other names, and more behind them.
+func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool), more ...string) []byte {
 	list := wire.Document(e.Value)
 	if list == nil {
 		return append(dst, e.Of(doc)...)
 	}
+	n := 0
 	index, dst := bsoncore.AppendArrayElementStart(dst, string(e.Key))
 	_ = wire.Elements(list, func(host wire.Element) bool {
 		dst = appendRenamed(dst, list, host, rename)
+		n++
 		return true
 	})
+	for i, name := range more {
+		dst = bsoncore.AppendStringElement(dst, arrayKey(n+i), name)
+	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, index)
 	return dst
 }
@@ -242,7 +274,7 @@ func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (stri
 func (s *session) sendHello(held bool) error {
 	r := &s.req
 	doc := r.document.Of(r.message)
-	edit := helloEdit{offer: s.g.offer(), inject: !s.greeted, balancer: len(s.g.balancer.members) > 0, peers: s.g.cfg.Peers}
+	edit := helloEdit{offer: s.g.offer(), inject: !s.greeted, balancer: len(s.g.balancer.members) > 0, peers: s.g.cfg.Peers, logins: s.g.logins}
 	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
 		edit.held = s.fromServer.pin()
 	}
@@ -252,10 +284,13 @@ func (s *session) sendHello(held bool) error {
 	if err != nil {
 		return err
 	}
+	if greeting.refused != "" {
+		s.g.noteRefused(s.client, greeting.refused)
+	}
 	if greeting.offers {
 		s.shown = greeting.offered
 	}
-	h := &handshake{shown: s.shown, asked: greeting.offers || !s.greeted, told: greeting.told}
+	h := &handshake{shown: s.shown, asked: greeting.offers || !s.greeted, told: greeting.told, logins: s.g.logins}
 	s.greeted = true
 	if h.balanced = greeting.balanced; h.balanced {
 		h.service = s.g.balancer.serviceID(s.member)
@@ -265,7 +300,7 @@ func (s *session) sendHello(held bool) error {
 	if r.answered && !s.push(exchange{id: r.header.RequestID, client: plain, hello: h}, held) {
 		return net.ErrClosed
 	}
-	return s.in.Patience.Write(s.upstream, out, held)
+	return send(s.in.Account, s.upstream, gateway.FromUpstream, out, held)
 }
 
 // replaceDocument returns the request with another document, in a buffer of the pool's.
@@ -290,7 +325,7 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 		hasChecksum = false
 	}
 	if at.Len == 0 {
-		return s.out.Patience.Write(s.client, body, m.held)
+		return s.tellClient(body, m.held)
 	}
 	doc := at.Of(body)
 	if slices.Contains(h.shown, wire.BetweenGateways) && !s.fromClient.on.Load() {
@@ -312,5 +347,5 @@ func (s *session) answerHello(h *handshake, m message, body []byte) error {
 	}
 	out := wire.Replace(gateway.GetBuffer(len(body)-at.Len+len(edited)), body, at, edited, hasChecksum)
 	defer gateway.PutBuffer(out)
-	return s.out.Patience.Write(s.client, out, m.held)
+	return s.tellClient(out, m.held)
 }

@@ -13,32 +13,33 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Who declares a large message and sends none of it takes memory from others only until they
-// want it.
+// Who declares a large message and sends none of it takes no memory. Who has sent some of it, and
+// sends no more, loses it when others want it, and not before.
 func TestStalledClient(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
-		c.Requests, c.Stall = gateway.NewBudget(1<<20), 100*time.Millisecond
+		c.Requests, c.Stall = gateway.NewBudget(1<<20), 500*time.Millisecond
 	})
 	hostile := dialRaw(t, s.addr)
 	hostile.run(plain, hello())
-	head := wire.AppendHeader(nil, wire.Header{Length: wire.MaxMessage, RequestID: 9, OpCode: wire.OpMsg})
-	hostile.write(head)
-	for range 200 {
-		if s.cfg.Requests.InUse() > 0 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	time.Sleep(300 * time.Millisecond) // nobody wants the memory: it may wait
-	if n := s.stats.Snapshot().Errors["stalled"]; n != 0 {
-		t.Error("disconnected though nobody waited")
-	}
+	hostile.write(wire.AppendHeader(nil, wire.Header{Length: wire.MaxMessage, RequestID: 9, OpCode: wire.OpMsg}))
+	hostile.write(make([]byte, 8<<10))
 	good := dialRaw(t, s.addr)
 	good.run(plain, hello())
 	insert := command("insert", "things", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "v", Value: strings.Repeat("abcdefgh", 50000)}}}})
+	if a := good.run(plain, insert); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	testenv.Eventually(t, "nothing is held", func() bool { return s.cfg.Requests.InUse() == 0 })
+	hostile.write(make([]byte, 1<<20))
+	testenv.Eventually(t, "more than the budget is held", func() bool { return s.cfg.Requests.InUse() > 1<<20 })
+	time.Sleep(2 * time.Second) // nobody wants the memory: it may wait
+	if n := s.stats.Snapshot().Errors["stalled"]; n != 0 {
+		t.Error("disconnected though nobody waited")
+	}
 	if a := good.run(plain, insert); !a.ok() {
 		t.Fatal(a.doc)
 	}
@@ -107,7 +108,7 @@ func TestDrainAwaitsReplies(t *testing.T) {
 	}
 }
 
-// Memory for a small bomb is taken by what it declares, which the budget bounds.
+// Memory for a small bomb is taken by what it declares: one such may be beyond the budget.
 func TestBomb(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
@@ -121,7 +122,7 @@ func TestBomb(t *testing.T) {
 	}
 	raw.write(bomb)
 	raw.receive()
-	if peak := s.cfg.Requests.Use().Peak; peak != 4<<20 {
+	if peak := s.cfg.Requests.Use().Peak; peak < 24<<20 || peak > 25<<20 {
 		t.Errorf("peak of the budget: %d", peak)
 	}
 	binary.LittleEndian.PutUint32(bomb[20:], 40<<20)
@@ -154,7 +155,7 @@ func TestEndlessPipeline(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if use := s.cfg.Requests.Use(); use.Peak > 1<<20 {
+	if use := s.cfg.Requests.Use(); use.Peak > 3<<20 { // one message of 1.8 MB may be beyond the budget
 		t.Errorf("%+v", use)
 	}
 }

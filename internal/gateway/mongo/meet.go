@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -55,33 +56,42 @@ func (g *Gateway) noteMember(d described) {
 
 // askWho sends a hello on a connection of its own, for which no credentials are needed.
 func (g *Gateway) askWho(up gateway.Upstream) (d described, err error) {
+	doc, err := g.askHello(up)
+	if err != nil {
+		return d, err
+	}
+	if d, err = describe(doc); err == nil && !d.ok {
+		err = errNoHello
+	}
+	return d, err
+}
+
+// askHello returns the document of the answer.
+func (g *Gateway) askHello(up gateway.Upstream) (doc []byte, err error) {
 	up.Stats = nil // not a client's traffic
 	c, err := up.Dial(g.ctx)
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(meetTimeout))
 	if _, err = c.Write(helloRequest()); err != nil {
-		return d, err
+		return nil, err
 	}
 	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: g.ctx}}
 	defer r.Free()
 	m, err := r.next()
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	at, err := wire.ParseReply(m.bytes)
 	if err == nil && at.Len == 0 {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return d, err
+		return nil, err
 	}
-	if d, err = describe(at.Of(m.bytes)); err == nil && !d.ok {
-		err = errNoHello
-	}
-	return d, err
+	return bytes.Clone(at.Of(m.bytes)), nil
 }
 
 var errNoHello = errors.New("the server does not say who it is")

@@ -18,7 +18,10 @@ import (
 const pairName = "cinch"
 
 const (
-	maxDictMessage = 64 << 10 // bytes; longer messages gain nothing from a dictionary
+	// A dictionary of 32 KiB takes 16 % off 100 KB of documents of 10 KB, 4 % off 1 MB and 1 % off
+	// 4 MB; of documents of 350 bytes 7, 1 and 0.2 %. At 1 MB it takes no time that can be measured.
+	maxDictMessage = 1 << 20  // bytes; longer messages gain nothing from a dictionary
+	maxJudged      = 64 << 10 // bytes of messages by which a dictionary is judged: longer ones hold their own history
 	minAlone       = 96       // bytes of a message, below which it gains nothing without one
 	pairLevel      = 3        // of zstd, where a rule names none
 
@@ -256,7 +259,7 @@ func (sp *speaker) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
 	if o.kind == nil {
 		return
 	}
-	if wanted, _ := o.kind.Dictionary(); wanted != d {
+	if wanted, _ := o.kind.Dictionary(); wanted != d || d != nil && len(body) > maxJudged {
 		return
 	}
 	if n := len(body); n > excerpt {

@@ -10,12 +10,14 @@ import (
 
 // exchange is a request that waits for its reply, and what was decided about that.
 type exchange struct {
-	id     int32             // the request's, or that of the reply before in an exhaust stream
-	client wire.CompressorID // how the client wants its reply
-	shape  uint64            // 0: nothing is learnt from the reply
-	topic  *topic            // nil: of something else than commands
-	hello  *handshake        // nil for anything else
-	reads  bool              // ok in the reply shows that the client may read the topic's collection
+	id      int32             // the request's, or that of the reply before in an exhaust stream
+	client  wire.CompressorID // how the client wants its reply
+	shape   uint64            // 0: nothing is learnt from the reply
+	topic   *topic            // nil: of something else than commands
+	hello   *handshake        // nil for anything else
+	reads   bool              // ok in the reply shows that the client may read the topic's collection
+	retried bool              // drivers try it again when its connection ends
+	logsIn  bool              // and that it has logged in
 
 	rule   *policy.MessageRule // that covers the reply; nil: none
 	reason string              // why the request went plain, and so the reply comes plain
@@ -39,18 +41,16 @@ type pending struct {
 func (p *pending) init() { p.notFull.L = &p.mu }
 
 // push adds an exchange whose request is about to be sent. It reports false when the reply
-// pump has ended, or when there was no room for a while and giveUp says so.
-func (p *pending) push(e exchange, every time.Duration, giveUp func() bool) bool {
+// pump has ended. While it waits for room, await has been called, and awaited is afterwards.
+func (p *pending) push(e exchange, await, awaited func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.list) >= maxPending {
+		await()
+		defer awaited()
+	}
 	for len(p.list) >= maxPending && !p.closed {
-		began := time.Now()
-		t := time.AfterFunc(every, p.notFull.Broadcast)
 		p.notFull.Wait()
-		t.Stop()
-		if time.Since(began) >= every && len(p.list) >= maxPending && giveUp() {
-			return false
-		}
 	}
 	p.list = append(p.list, e)
 	return !p.closed

@@ -22,7 +22,8 @@ type reader struct {
 	gateway.Inbound
 	pair *hearer // nil, or not on: no frames between gateways come
 
-	// How the last message came in: so many bytes in so much time after its header was seen.
+	// How the last message came in: so many bytes in so much time after its first ones.
+	pace *gateway.Pace // nil: nobody asks
 	rest int
 	took time.Duration
 }
@@ -31,6 +32,7 @@ type reader struct {
 // a message is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
 func (r *reader) next() (m message, err error) {
 	r.Release()
+	r.pace.Restart()
 	if err = r.Fill(wire.PairedLengthLen); err != nil {
 		return m, err
 	}
@@ -77,17 +79,16 @@ func (r *reader) nextPaired() (m message, err error) {
 	return m, r.whole(&m, length, length+2*m.header.Length)
 }
 
-// whole reads the rest of a message, when what it costs is to be had.
+// whole reads the rest of a message, for which memory is taken as it comes.
 func (r *reader) whole(m *message, length, cost int) error {
-	if err := r.Hold(cost); err != nil {
+	if err := r.Expect(length, cost); err != nil {
 		return err
 	}
-	began := time.Now()
-	r.rest = length - len(r.Unread())
-	if err := r.Fill(length); err != nil {
+	if err := r.Whole(length); err != nil {
 		return err
 	}
-	r.took = time.Since(began)
+	r.rest, r.took = r.pace.Rest()
+	r.took = max(r.took-r.Waited, 0) // for memory, while the bytes may have been there
 	m.bytes, m.held = r.Take(length), r.Held()
 	return nil
 }

@@ -40,6 +40,18 @@ func beginsWithDocuments(pipeline bsoncore.Value) bool {
 	return ok && readingStages[string(first.Key)]
 }
 
+// endsInWrite reports whether a pipeline writes what it finds.
+func endsInWrite(pipeline bsoncore.Value) bool {
+	var last wire.Element
+	_ = wire.Elements(wire.Document(pipeline), func(e wire.Element) bool {
+		last = e
+		return true
+	})
+	doc := wire.Document(last.Value)
+	first, ok := wire.First(doc)
+	return ok && (string(first.Key) == "$out" || string(first.Key) == "$merge")
+}
+
 // emptyDocument is the length of a document without elements.
 const emptyDocument = 5
 

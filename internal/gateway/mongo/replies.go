@@ -50,6 +50,13 @@ func (s *session) handleReply(m message) error {
 	if ok && e.hello != nil {
 		return s.answerHello(e.hello, m, body)
 	}
+	if e.logsIn {
+		s.passDoor(m.header.OpCode, body)
+	}
+	lost, deliver := s.checkReply(&e, s.documentOf(m.header.OpCode, body))
+	if !deliver {
+		return errNotPrimary
+	}
 	s.learn(&e, m, len(body), began)
 	if !ok {
 		e.client = plain
@@ -60,7 +67,20 @@ func (s *session) handleReply(m message) error {
 	if ok {
 		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
-	return s.out.Patience.Write(s.client, out, m.held)
+	err = s.tellClient(out, m.held)
+	if err == nil && (lost || s.stale.Load() && !s.pending.busy()) {
+		err = errNotPrimary
+	}
+	return err
+}
+
+// documentOf is that of a reply, which has been parsed if it is an OP_MSG; nil: it has none.
+func (s *session) documentOf(op wire.OpCode, body []byte) []byte {
+	at := s.reply.Body
+	if op == wire.OpReply {
+		at, _ = wire.ParseReply(body)
+	}
+	return at.Of(body)
 }
 
 // learn takes notice of what a reply was like, and counts it under the rule that covers it.

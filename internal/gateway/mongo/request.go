@@ -27,12 +27,13 @@ type request struct {
 	shape    uint64 // requests of the same shape have similar replies
 	answered bool   // a reply will come
 	reads    bool   // and shows, if it says ok, that the client may read the collection
+	writes   bool   // its pipeline does
 	topic    *topic // for a command that may be compressed; nil for others
 }
 
 // parse looks at r.message, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.answered, r.topic, r.reads = nil, 0, 0, true, nil, false
+	r.name, r.traits, r.shape, r.answered, r.topic, r.reads, r.writes = nil, 0, 0, true, nil, false, false
 	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
@@ -95,6 +96,7 @@ func (r *request) command(doc []byte) error {
 			}
 		case "pipeline":
 			fromDocuments = beginsWithDocuments(e.Value)
+			r.writes = endsInWrite(e.Value)
 		}
 		h.element(e)
 		return true

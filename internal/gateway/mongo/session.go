@@ -29,9 +29,11 @@ type session struct {
 	ctx      context.Context // ends with the session
 	cancel   context.CancelFunc
 	draining atomic.Bool
+	stale    atomic.Bool // upstream leads to a primary that is one no more
 	closing  sync.Once
 
 	taken atomic.Uint32 // the compressorSet that the server took from our offer
+	door  gateway.Door  // that the client passes by logging in
 
 	// request pump
 	in      reader
@@ -43,6 +45,8 @@ type session struct {
 	out   reader
 	reply wire.Msg
 	reads bool // the server has let the client read some collection
+
+	telling sync.Mutex // one message to the client at a time: refusals come from the request pump
 
 	// For gateways on either side. The first and the last belong to the request pump.
 	fromClient hearer
@@ -61,19 +65,26 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s := &session{g: g, client: client, upstream: upstream, member: member, dead: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pending.init()
-	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
 	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
-	patient.Budget = g.cfg.Requests
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Ctx: s.ctx, Patience: patient}, pair: &s.fromClient}
-	patient.Budget = g.cfg.Replies
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Ctx: s.ctx, Patience: patient}, pair: &s.fromServer}
+	s.door.Keeper = &g.keeper
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door}, pair: &s.fromClient}
+	s.in.Account = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx}, pair: &s.fromServer, pace: gateway.PaceOf(upstream)}
+	s.out.Account = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
 	return s
+}
+
+func (s *session) stream(from, to net.Conn) *gateway.Stream {
+	return &gateway.Stream{From: from, To: to, Client: s.client, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
 }
 
 // Run pumps until both sides are done. When the client ends and waits for nothing the
 // server's connection is closed too; otherwise its replies are let through.
 func (s *session) Run() {
 	defer s.freePairs()
+	defer s.g.followers.remove(s)
+	defer s.in.Account.Close()
+	defer s.out.Account.Close()
 	defer s.Close()
 	go s.runReplies()
 	s.pumpRequests()
@@ -89,6 +100,8 @@ func (s *session) Run() {
 func (s *session) runReplies() {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	defer close(s.dead)
+	// A server whose replies nobody reads may stop reading too, in the middle of a request.
+	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
 	defer s.client.Close() // unblocks the request pump
 	defer s.pending.close()
 	s.pumpReplies()
@@ -158,13 +171,16 @@ func (s *session) handleRequest(m message) error {
 	if err := r.parse(); err != nil {
 		return err
 	}
+	if pass, err := s.checkLogin(); !pass {
+		return err
+	}
 	if r.traits&isHello != 0 {
 		return s.sendHello(m.held)
 	}
 	d := s.decide(r)
 	defer d.free()
 	if r.answered {
-		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads, rule: d.reply, reason: d.reason, sent: began}
+		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads, logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes, rule: d.reply, reason: d.reason, sent: began}
 		if r.traits&neverCompressed != 0 {
 			e.client, e.shape = plain, 0
 		}
@@ -177,14 +193,33 @@ func (s *session) handleRequest(m message) error {
 		}
 	}
 	s.measure(r.topic, policy.Request, r.message, m.bytes, d.bytes, began)
-	return s.in.Patience.Write(s.upstream, d.bytes, m.held)
+	return send(s.in.Account, s.upstream, gateway.FromUpstream, d.bytes, m.held)
+}
+
+// tellClient sends the client a message.
+func (s *session) tellClient(b []byte, held bool) error {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	return send(s.out.Account, s.client, gateway.FromClient, b, held)
+}
+
+// send writes a message to a peer, which is judged when the message holds memory that others want.
+func send(a *gateway.Account, c net.Conn, to gateway.Peer, b []byte, held bool) error {
+	if held {
+		return a.Send(c, to, b)
+	}
+	_, err := c.Write(b)
+	return err
 }
 
 // push queues an exchange. A client that takes no replies waits here, but not with memory
 // that others want.
 func (s *session) push(e exchange, held bool) bool {
-	p := &s.in.Patience
-	return s.pending.push(e, p.Limit, func() bool { return held && !p.Tolerates() })
+	return s.pending.push(e, func() {
+		if held {
+			s.in.Account.Await(gateway.FromClient)
+		}
+	}, s.in.Account.Awaited)
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
@@ -199,6 +234,8 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 // errorClass names a violation of the protocol; an ordinary end has none.
 func errorClass(err error) string {
 	switch {
+	case errors.Is(err, gateway.ErrStranger):
+		return "stranger"
 	case errors.Is(err, wire.ErrNested):
 		return "nested"
 	case errors.Is(err, wire.ErrTooLarge):

@@ -16,6 +16,8 @@ import (
 type Topology struct {
 	mu      sync.RWMutex
 	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
+
+	standbys map[string][]string // of other gateways, by the replica set's name; see standby.go
 }
 
 // maxMembers bounds the names that servers may give. A replica set has 50 members at most.
@@ -55,11 +57,15 @@ func (s *session) renamer(doc []byte, h *handshake) func([]byte) (string, bool) 
 	if len(s.g.cfg.Members) > 0 {
 		return asItIs
 	}
-	if d, err := describe(doc); err == nil && d.me != "" {
+	d, err := describe(doc)
+	if err == nil && d.me != "" {
 		s.g.learnMember(d.me)
 	}
 	if slices.Contains(h.shown, wire.BetweenGateways) {
 		return asItIs
+	}
+	if err == nil && d.me != "" {
+		h.standbys = s.g.cfg.Topology.standbysOf(d.set)
 	}
 	return func(member []byte) (string, bool) {
 		a, ok := s.g.cfg.Topology.find(member)
@@ -74,7 +80,7 @@ func (s *session) renamer(doc []byte, h *handshake) func([]byte) (string, bool) 
 // URI is how drivers connect to the gateway alone, once it serves on a listener of that
 // address.
 func (g *Gateway) URI(l net.Addr) string {
-	if len(g.cfg.Members) > 0 {
+	if len(g.cfg.Members) > 0 && !g.cfg.isStandby() {
 		a, _ := gateway.AdvertisedAs(g.cfg.Advertise, l)
 		return "mongodb://" + a.SeenFrom(l) + "/?loadBalanced=true"
 	}

@@ -1,0 +1,218 @@
+package mongo
+
+import (
+	"bytes"
+	"net"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// A login must be the client's own. What proves it has to be in the messages: a mechanism
+// that rests on the connection would log the client in as the gateway, whose connection the
+// server sees. So only mechanisms that are known to bring their own proof pass.
+
+// proof says what a mechanism sends to prove who the client is.
+type proof uint8
+
+const (
+	// ownProof: the answer to a challenge, or a ticket, that is of no use to a listener.
+	ownProof proof = iota + 1
+	// openSecret: the password or token itself, which must not go on over a connection that can
+	// be listened to. A client that has TLS as far as here does not know what is behind.
+	openSecret
+)
+
+// mechanisms are those that pass, as servers spell them. MONGODB-X509 is the certificate of
+// the connection.
+var mechanisms = map[string]proof{
+	"SCRAM-SHA-256": ownProof,
+	"SCRAM-SHA-1":   ownProof,
+	"MONGODB-CR":    ownProof,
+	"MONGODB-AWS":   ownProof,
+	"GSSAPI":        ownProof,
+	"PLAIN":         openSecret,
+	"MONGODB-OIDC":  openSecret,
+}
+
+const mechanismX509 = "MONGODB-X509"
+
+// logins decides which mechanisms pass a gateway.
+type logins struct {
+	private bool // nobody can listen on the way to the server
+}
+
+// loginsBy are the logins that may go to an upstream.
+func loginsBy(up gateway.Upstream) logins {
+	return logins{private: up.TLS != nil || up.Network == "unix"}
+}
+
+func (l logins) allow(mechanism []byte) bool {
+	switch mechanisms[string(mechanism)] {
+	case ownProof:
+		return true
+	case openSecret:
+		return l.private
+	}
+	return false
+}
+
+// Where a login stands in commands.
+const (
+	mechanismKey   = "mechanism"
+	speculativeKey = "speculativeAuthenticate"
+	supportedKey   = "saslSupportedMechs"
+)
+
+// refused returns the mechanism for which the document of saslStart or authenticate is
+// refused. Every field of that name has to be right: servers may take any of them. Where there
+// is none, servers refuse, or mean MONGODB-CR.
+func (l logins) refused(doc []byte) (mechanism string, err error) {
+	err = wire.Elements(doc, func(e wire.Element) bool {
+		if string(e.Key) == mechanismKey && !l.allow(wire.Text(e.Value)) {
+			mechanism = mechanismName(e.Value)
+		}
+		return mechanism == ""
+	})
+	return mechanism, err
+}
+
+// refusedFirst returns the mechanism for which a hello's first step of a login is refused:
+// clients hear nothing of it then, and log in by a command of its own.
+func (l logins) refusedFirst(v bsoncore.Value) string {
+	doc := wire.Document(v)
+	if doc == nil || v.Type != bsoncore.TypeEmbeddedDocument {
+		return mechanismName(v)
+	}
+	mechanism, err := l.refused(doc)
+	if err != nil {
+		return unknownMechanism
+	}
+	return mechanism
+}
+
+const (
+	unknownMechanism = "unknown"
+	maxMechanismName = 32 // bytes of it in logs and replies
+)
+
+// mechanismName is what a mechanism is called in logs and replies.
+func mechanismName(v bsoncore.Value) string {
+	name := wire.Text(v)
+	if len(name) == 0 || len(name) > maxMechanismName {
+		return unknownMechanism
+	}
+	for _, c := range name {
+		if c <= ' ' || c > '~' {
+			return unknownMechanism
+		}
+	}
+	return string(name)
+}
+
+// appendSupported appends the mechanisms by which a user may log in, without those that we
+// would refuse: drivers choose from the list.
+func (l logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
+	list := wire.Document(e.Value)
+	if list == nil {
+		return append(dst, e.Of(doc)...)
+	}
+	index, dst := bsoncore.AppendArrayElementStart(dst, supportedKey)
+	n := 0
+	_ = wire.Elements(list, func(m wire.Element) bool {
+		if name := wire.Text(m.Value); l.allow(name) {
+			dst = bsoncore.AppendStringElement(dst, arrayKey(n), string(name))
+			n++
+		}
+		return true
+	})
+	dst, _ = bsoncore.AppendArrayEnd(dst, index)
+	return dst
+}
+
+// why tells the user what to do instead. It is the text of the error that drivers show.
+func (l logins) why(mechanism string) string {
+	switch {
+	case mechanism == mechanismX509:
+		return "MONGODB-X509 does not pass this gateway: the server would see the gateway's certificate and not yours; log in with SCRAM-SHA-256"
+	case mechanisms[mechanism] == openSecret:
+		return mechanism + " does not pass this gateway: it sends a secret as it is, and the gateway does not reach the server by TLS"
+	}
+	return "mechanism " + mechanism + " does not pass this gateway: it is not known to bring a proof of its own"
+}
+
+// hiddenLogin reports a message in which a login stands in a section of documents, where no
+// driver puts one: servers differ in whether they would find it there.
+func (r *request) hiddenLogin() bool {
+	if r.header.OpCode != wire.OpMsg {
+		return false
+	}
+	for _, s := range r.msg.Sequences {
+		name, _, _ := bytes.Cut(s.Identifier.Of(r.message), []byte{'.'})
+		if string(name) == mechanismKey || string(name) == speculativeKey {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLogin reports whether a request may pass as far as it is a login. One that may not is
+// answered here.
+func (s *session) checkLogin() (pass bool, err error) {
+	r := &s.req
+	if r.traits&(logsIn|isHello) == 0 {
+		return true, nil
+	}
+	mechanism := ""
+	switch {
+	case r.hiddenLogin():
+		mechanism = unknownMechanism
+	case r.traits&logsIn != 0:
+		if mechanism, err = s.g.logins.refused(r.document.Of(r.message)); err != nil {
+			return false, err
+		}
+	}
+	if mechanism == "" {
+		return true, nil
+	}
+	s.g.noteRefused(s.client, mechanism)
+	if !r.answered {
+		return false, nil
+	}
+	return false, s.tellClient(reply(r.header, failed(codeAuthenticationFailed, "AuthenticationFailed", s.g.logins.why(mechanism))), false)
+}
+
+const codeAuthenticationFailed = 18
+
+// failed is the document of a reply to a request that failed.
+func failed(code int32, name, text string) []byte {
+	b := []byte{0, 0, 0, 0}
+	b = bsoncore.AppendDoubleElement(b, "ok", 0)
+	b = bsoncore.AppendStringElement(b, "errmsg", text)
+	b = bsoncore.AppendInt32Element(b, "code", code)
+	b = bsoncore.AppendStringElement(b, "codeName", name)
+	return wire.FinishDocument(b, 0)
+}
+
+// reply is the reply to a request, in the form of that.
+func reply(h wire.Header, doc []byte) []byte {
+	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}
+	prefix := []byte{0, 0, 0, 0, 0} // flags, and the kind of the section
+	if h.OpCode == wire.OpQuery {
+		out.OpCode = wire.OpReply
+		prefix = make([]byte, 20) // flags, cursor, from, number
+		prefix[16] = 1
+	}
+	b := append(wire.AppendHeader(nil, out), prefix...)
+	b = append(b, doc...)
+	wire.PutLength(b)
+	return b
+}
+
+// noteRefused counts and logs a login that was refused.
+func (g *Gateway) noteRefused(client net.Conn, mechanism string) {
+	g.cfg.Stats.Error("login_refused")
+	g.cfg.Log.Warn("login refused", "client", client.RemoteAddr().String(), "mechanism", mechanism, "hint", g.logins.why(mechanism))
+}

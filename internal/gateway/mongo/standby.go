@@ -1,0 +1,260 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// Several gateways in front of one replica set. A driver keeps to the members that the primary
+// names, and a primary that stands behind two gateways is two primaries to it, of which one must
+// go: so each gateway names its own addresses only, and a driver forgets the others. What it may be
+// told of besides are arbiters. Drivers watch those, log in to none and send them nothing, and when
+// no primary is left they take an arbiter's word for who the members are.
+//
+// So each gateway has a listener that answers as an arbiter would, its standby, and names the
+// standbys of the others. When a gateway dies its clients hear from another's standby of that
+// one's addresses.
+//
+//	driver ── hello ──> gateway A: hosts A1 A2 A3, arbiters: standby of B
+//	       ── hello ──> standby of B: hosts B1 B2 B3, arbiters: standby of A
+
+// standby answers hellos for a gateway process. It runs no operations.
+type standby struct {
+	mu    sync.Mutex
+	doc   []byte    // what a member has answered; nil: none did
+	set   string    // the replica set's name, in that
+	asked time.Time // when that was
+}
+
+const standbyFresh = 500 * time.Millisecond // how long members are not asked again
+
+var errNoMember = errors.New("no member of a replica set answers")
+
+// description returns what a member says of the replica set, and that one's name.
+func (g *Gateway) description() (doc []byte, set string, err error) {
+	s := &g.standby
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) < standbyFresh {
+		if s.doc == nil {
+			err = errNoMember
+		}
+		return s.doc, s.set, err
+	}
+	type answer struct {
+		doc []byte
+		set string
+	}
+	answers := make(chan answer, len(g.cfg.Members))
+	for _, up := range g.cfg.Members {
+		go func() {
+			doc, err := g.askHello(up)
+			d, bad := describe(doc)
+			if err != nil || bad != nil || d.me == "" {
+				d.set = ""
+			}
+			answers <- answer{doc, d.set}
+		}()
+	}
+	s.doc = nil
+	late := time.After(primaryAsk)
+	for range g.cfg.Members {
+		select {
+		case a := <-answers:
+			if a.set != "" {
+				s.doc, s.set, s.asked = a.doc, a.set, time.Now()
+				return s.doc, s.set, nil
+			}
+			continue
+		case <-late:
+		}
+		break
+	}
+	s.asked = time.Now()
+	return nil, "", errNoMember
+}
+
+// announce has the gateways of the process name the others' standbys, once the replica set's
+// name is known.
+func (g *Gateway) announce() {
+	for wait := firstMeet; ; wait = min(2*wait, lastMeet) {
+		if _, set, err := g.description(); err == nil {
+			g.cfg.Topology.nameStandbys(set, g.cfg.Standby)
+			g.cfg.Log.Info("drivers that lose this gateway hear of others", "set", set, "standbys", g.cfg.Standby)
+			return
+		}
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// nameStandbys notes the standbys of other gateways to a replica set.
+func (t *Topology) nameStandbys(set string, addrs []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.standbys == nil {
+		t.standbys = map[string][]string{}
+	}
+	t.standbys[set] = addrs
+}
+
+func (t *Topology) standbysOf(set string) []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.standbys[set]
+}
+
+// ofStandby are the fields of a member's hello that a standby repeats: what the replica set is,
+// and what messages may be like.
+var ofStandby = map[string]bool{
+	"setName": true, "setVersion": true, "hosts": true, "passives": true, "arbiters": true,
+	"maxBsonObjectSize": true, "maxMessageSizeBytes": true, "maxWriteBatchSize": true,
+	"minWireVersion": true, "maxWireVersion": true, "helloOk": true,
+}
+
+// appendArbiter appends what a standby at me answers, from a member's description. Without a
+// topologyVersion drivers ask again when they look for a primary, and don't wait for a change.
+func appendArbiter(dst, doc []byte, me string, standbys []string, rename func([]byte) (string, bool)) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = bsoncore.AppendBooleanElement(dst, "isWritablePrimary", false)
+	dst = bsoncore.AppendBooleanElement(dst, "ismaster", false)
+	dst = bsoncore.AppendBooleanElement(dst, "secondary", false)
+	dst = bsoncore.AppendBooleanElement(dst, "arbiterOnly", true)
+	named := false
+	err := wire.Elements(doc, func(e wire.Element) bool {
+		switch key := string(e.Key); {
+		case key == "arbiters":
+			dst, named = appendAllRenamed(dst, doc, e, rename, standbys...), true
+		case key == "hosts", key == "passives":
+			dst = appendAllRenamed(dst, doc, e, rename)
+		case ofStandby[key]:
+			dst = append(dst, e.Of(doc)...)
+		}
+		return true
+	})
+	if !named {
+		dst = appendStandbys(dst, standbys)
+	}
+	dst = bsoncore.AppendStringElement(dst, "me", me)
+	dst = bsoncore.AppendDateTimeElement(dst, "localTime", time.Now().UnixMilli())
+	dst = bsoncore.AppendDoubleElement(dst, "ok", 1)
+	return wire.FinishDocument(dst, start), err
+}
+
+// appendStandbys appends arbiters to a description that has none.
+func appendStandbys(dst []byte, standbys []string) []byte {
+	if len(standbys) == 0 {
+		return dst
+	}
+	index, dst := bsoncore.AppendArrayElementStart(dst, "arbiters")
+	for i, addr := range standbys {
+		dst = bsoncore.AppendStringElement(dst, arrayKey(i), addr)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, index)
+	return dst
+}
+
+// watcher is a driver that watches a standby.
+type watcher struct {
+	g      *Gateway
+	client net.Conn
+	in     reader
+	req    request
+}
+
+// nobodysDoor keeps the messages of drivers short that only watch.
+var nobodysDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
+
+func (g *Gateway) newWatcher(client net.Conn) gateway.Session {
+	in := gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: g.ctx, Door: &gateway.Door{Keeper: &nobodysDoor}}
+	stream := &gateway.Stream{From: client, To: client, Client: client, Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log}
+	in.Account = g.requests.Account(client.RemoteAddr(), stream)
+	return &watcher{g: g, client: client, in: reader{Inbound: in}}
+}
+
+// Run answers until the driver ends.
+func (w *watcher) Run() {
+	defer w.in.Account.Close()
+	defer w.client.Close()
+	defer w.in.Free()
+	for {
+		m, err := w.in.next()
+		if err == nil {
+			err = w.answer(m)
+		}
+		if err != nil {
+			gateway.LogEnd(w.g.cfg.Log, w.g.cfg.Stats, w.client, gateway.FromClient, errorClass(err), err)
+			return
+		}
+	}
+}
+
+// Drain ends the connection: a driver has nothing here that could be lost.
+func (w *watcher) Drain() { _ = w.client.Close() }
+
+// Close implements io.Closer.
+func (w *watcher) Close() error { return gateway.Abort(w.client) }
+
+func (w *watcher) answer(m message) error {
+	if m.came != plain {
+		return errCompressor
+	}
+	r := &w.req
+	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	if err := r.parse(); err != nil || !r.answered {
+		return err
+	}
+	doc, err := w.reply()
+	if err != nil {
+		return err
+	}
+	_, err = w.client.Write(reply(r.header, doc))
+	return err
+}
+
+const codeNotPrimaryOrSecondary = 13436
+
+func (w *watcher) reply() ([]byte, error) {
+	switch {
+	case w.req.traits&isHello != 0:
+		doc, set, err := w.g.description()
+		if err != nil {
+			return nil, err
+		}
+		return appendArbiter(nil, doc, w.me(), w.g.cfg.Topology.standbysOf(set), w.rename)
+	case string(w.req.name) == "ping", string(w.req.name) == "endSessions":
+		return wire.FinishDocument(bsoncore.AppendDoubleElement([]byte{0, 0, 0, 0}, "ok", 1), 0), nil
+	}
+	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this is the standby of a gateway, which takes no operations"), nil
+}
+
+// me is the address by which the driver has found us.
+func (w *watcher) me() string {
+	if a := w.g.advertised.Load(); a != nil {
+		return a.SeenFrom(w.client.LocalAddr())
+	}
+	return w.client.LocalAddr().String()
+}
+
+func (w *watcher) rename(member []byte) (string, bool) {
+	a, ok := w.g.cfg.Topology.find(member)
+	if !ok {
+		return "", false
+	}
+	return a.SeenFrom(w.client.LocalAddr()), true
+}
+
+// isStandby reports that the gateway answers as an arbiter, and names those of others.
+func (c *Config) isStandby() bool { return len(c.Standby) > 0 }

@@ -1,0 +1,78 @@
+package mongo
+
+import (
+	"slices"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// saidHello is what the reply to a hello says.
+type saidHello struct {
+	SetName, Me                  string
+	Hosts, Arbiters              []string
+	ArbiterOnly, Secondary       bool
+	IsMaster                     bool `bson:"ismaster"`
+	IsWritablePrimary            bool
+	TopologyVersion, Compression any
+	MaxWireVersion               int
+	LogicalSessionTimeoutMinutes any
+}
+
+// A standby answers as an arbiter does that drivers find at its address: it names the gateways of
+// its process and the standbys of others, and takes no operations.
+func TestStandby(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	shared := &Topology{}
+	member := serve(t, server.Addr, withZstd, func(c *Config) { c.Topology = shared })
+	up := member.cfg.Upstream
+	s := serve(t, "", withZstd, func(c *Config) {
+		c.Topology, c.Members, c.Standby = shared, []gateway.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}, up}, []string{"other:7"}
+	})
+	testenv.Eventually(t, "the standbys are named", func() bool { return len(shared.standbysOf("rs0")) > 0 })
+	var said saidHello
+	ask := func(addr string, m []byte) {
+		t.Helper()
+		raw := dialRaw(t, addr)
+		raw.write(m)
+		said = saidHello{}
+		if err := bson.Unmarshal(raw.receive().doc, &said); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range [][]byte{opMsg(1, 0, hello("zstd")), opQuery(1, bson.D{{Key: "isMaster", Value: 1}})} {
+		ask(s.addr, m)
+		if !said.ArbiterOnly || said.Secondary || said.IsMaster || said.IsWritablePrimary || said.SetName != "rs0" || said.Me != s.addr || said.MaxWireVersion == 0 {
+			t.Errorf("%+v", said)
+		}
+		if !slices.Equal(said.Hosts, []string{member.addr}) || !slices.Equal(said.Arbiters, []string{"other:7"}) || said.TopologyVersion != nil || said.Compression != nil {
+			t.Errorf("%+v", said)
+		}
+	}
+	if ask(member.addr, opMsg(1, 0, hello())); said.ArbiterOnly || !slices.Equal(said.Hosts, []string{member.addr}) || !slices.Equal(said.Arbiters, []string{"other:7"}) {
+		t.Errorf("a member: %+v", said)
+	}
+	raw := dialRaw(t, s.addr)
+	raw.last++
+	raw.write(opMsg(raw.last, uint32(wire.MoreToCome), command("insert", "users")))
+	for _, c := range []string{"insert", "find", "saslStart"} {
+		if code, _ := raw.run(plain, command(c, "users")).doc.Lookup("code").AsInt64OK(); code != codeNotPrimaryOrSecondary {
+			t.Errorf("%s: code %d", c, code)
+		}
+	}
+	if !raw.run(plain, command("ping", 1)).ok() {
+		t.Error("no ping")
+	}
+	raw.write(raw.compress(wire.Snappy, opMsg(99, 0, hello())))
+	raw.ended()
+	alone := serve(t, "", withZstd, func(c *Config) {
+		c.Members, c.Standby = []gateway.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}}, []string{"other:7"}
+	})
+	raw = dialRaw(t, alone.addr)
+	raw.write(opMsg(1, 0, hello()))
+	raw.ended()
+}
