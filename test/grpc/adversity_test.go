@@ -319,3 +319,43 @@ func TestKeepalive(t *testing.T) {
 		})
 	}
 }
+
+// TestFarGatewayDies: the near one says that its upstream is away, on the page and in the log, and nothing of TLS; when it is there
+// again, calls go on.
+func TestFarGatewayDies(t *testing.T) {
+	e := startEcho(t)
+	chain := route{gateways: 2}.start(t, e.addr, nil)
+	near, far := chain[0], chain[1]
+	conn := (*certificates)(nil).dial(t, near.Addr)
+	if err := echoOnce(within(t), conn, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	trouble := func() string {
+		var status struct {
+			Gateways []struct{ Trouble string }
+		}
+		testenv.AdminJSON(t, near.Admin, "/api/status", &status)
+		return status.Gateways[0].Trouble
+	}
+	if text := trouble(); text != "" {
+		t.Errorf("before: %s", text)
+	}
+	far.Kill()
+	testenv.Eventually(t, "the log to say it", func() bool {
+		if err := echoOnce(within(t), conn, "hello"); status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "grpcs") {
+			t.Errorf("a call to a dead gateway: %v", err)
+		}
+		return strings.Contains(near.Output(), "upstream unreachable")
+	})
+	testenv.Eventually(t, "the page to say it", func() bool { return strings.HasPrefix(trouble(), "upstream unreachable") })
+	if err := far.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the page to take it back", func() bool { return trouble() == "" })
+	if err := echoOnce(within(t), conn, "hello"); err != nil {
+		t.Error(err)
+	}
+	if log := near.Output(); strings.Contains(log, "grpcs") {
+		t.Errorf("the log has\n%s", log)
+	}
+}

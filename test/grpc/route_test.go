@@ -23,10 +23,11 @@ const authority = "scenario.test"
 type route struct {
 	name     string
 	gateways int
-	link     bool // between the first two gateways, with columns on it
+	link     bool   // between the first two gateways, with columns on it
+	rules    string // of gateways without a link; "": the default
 }
 
-var routes = []route{{"direct", 0, false}, {"one gateway", 1, false}, {"two gateways", 2, false}, {"a link", 2, true}}
+var routes = []route{{name: "direct"}, {name: "one gateway", gateways: 1}, {name: "two gateways", gateways: 2}, {name: "a link", gateways: 2, link: true}}
 
 // What makes a link of the connections between two gateways.
 const (
@@ -42,6 +43,7 @@ func (r route) start(t testing.TB, upstream string, c *certificates) []*testenv.
 	chain := make([]*testenv.GatewayServer, r.gateways)
 	for i := r.gateways - 1; i >= 0; i-- {
 		cfg := gatewayConfig(upstream, c)
+		cfg.Rules = r.rules
 		if r.link {
 			cfg.Settings, cfg.Rules = [...]string{linkNear, linkFar}[i]+"\n"+cfg.Settings, linkRules
 		}

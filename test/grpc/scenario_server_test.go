@@ -76,6 +76,9 @@ func startScenarioServer(t testing.TB, c *certificates) *scenarioServer {
 func (s *scenarioServer) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	md, _ := metadata.FromIncomingContext(stream.Context())
+	if slices.Equal(md["user-agent"], []string{"cinch"}) {
+		return status.Errorf(codes.Unimplemented, "unknown method %s", method) // a gateway's own, see docs/GRPC.md
+	}
 	var seen []string
 	var do order
 	err := json.Unmarshal([]byte(strings.Join(md["x-do"], "")), &do)

@@ -87,10 +87,24 @@ func (h *hop) explain(err error) error {
 	switch {
 	case h.silent.Load():
 		return errSilent
-	case h.heard.Load() == 0 && !h.carried && broken(err): // a link has been answered
-		return fmt.Errorf("%w (no call was ever answered on this connection: does a gRPC server without TLS listen there? With TLS it is grpcs://)", err)
+	case h.mayNeedTLS() && broken(err):
+		return fmt.Errorf("%w (nothing there ever spoke HTTP/2 without TLS; with TLS it is grpcs://)", err)
 	}
 	return err
+}
+
+// mayNeedTLS reports whether there is no sign yet that the upstream speaks HTTP/2 in clear: neither on this connection, whose
+// server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for one with TLS.
+func (h *hop) mayNeedTLS() bool {
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && h.conn.State().MaxConcurrentStreams == 0
+}
+
+// answered takes notice of a response.
+func (h *hop) answered() {
+	h.heard.Add(1)
+	if h.spoke != nil && !h.spoke.Load() {
+		h.spoke.Store(true)
+	}
 }
 
 // broken reports whether err is the connection's end and not that of one call.

@@ -2,7 +2,6 @@ package grpc
 
 import (
 	"bytes"
-	"context"
 	"sync"
 	"testing"
 
@@ -20,7 +19,8 @@ func TestBudgetIsNoDeadEnd(t *testing.T) {
 	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64}
 	near.SetPolicy(rulesOf(t, rule))
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64, Direction: policy.Reply}))
-	if requests.Acquire(context.Background(), 1<<20) != nil || replies.Acquire(context.Background(), 1<<20) != nil {
+	other, another := requests.Share("other").Account(nil, nil), replies.Share("other").Account(nil, nil)
+	if other.Acquire(t.Context(), 1<<20) != nil || another.Acquire(t.Context(), 1<<20) != nil {
 		t.Fatal("no budget")
 	}
 	c := connect(t, near.addr)
@@ -30,8 +30,8 @@ func TestBudgetIsNoDeadEnd(t *testing.T) {
 	if far.stats.Snapshot().Total.Opened == 0 {
 		t.Error("nothing was opened")
 	}
-	requests.Release(1 << 20)
-	replies.Release(1 << 20)
+	other.Close()
+	another.Close()
 	if requests.InUse() != 0 || requests.Waiting() != 0 || replies.InUse() != 0 || len(far.big) != 0 {
 		t.Errorf("%+v, %+v, %d", requests.Use(), replies.Use(), len(far.big))
 	}

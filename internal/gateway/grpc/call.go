@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ const (
 type call struct {
 	g     *Gateway
 	pool  *pool
+	from  *client
 	w     http.ResponseWriter
 	r     *http.Request
 	grpc  bool
@@ -44,20 +44,25 @@ type call struct {
 	trailers []string // that a request which is no gRPC call has announced
 
 	headersSent bool
-	long        bool          // the first message is too long to be sent again
 	spent       time.Duration // by the gateway itself
+
+	slow atomic.Bool // it was cut off for that
 
 	mu   sync.Mutex
 	over bool // w must not be used any more
 }
 
-// setDeadline bounds the reads of the request, from any goroutine.
-func (c *call) setDeadline(t time.Time) {
+// interrupt ends what the call reads from the client and writes to it, from any goroutine.
+func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over {
-		_ = http.NewResponseController(c.w).SetReadDeadline(t)
+	if c.over {
+		return
 	}
+	now := time.Now()
+	control := http.NewResponseController(c.w)
+	_ = control.SetReadDeadline(now)
+	_ = control.SetWriteDeadline(now)
 }
 
 func (c *call) finish() {
@@ -71,13 +76,19 @@ func (c *call) finish() {
 var noTerms = &negotiation{}
 
 // handler serves the calls of one connection, carried or not; p is nil where clients are no gateways.
-func (g *Gateway) handler(p *peer, upstream *pool, carried bool) http.Handler {
+func (g *Gateway) handler(p *peer, from *client, upstream *pool, carried bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, pairPaths) {
 			p.serve(w, r)
 			return
 		}
-		c := call{g: g, pool: upstream, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+		metadata, fits := from.takeMetadata(r)
+		if !fits {
+			from.refuse(w, r)
+			return
+		}
+		defer from.metadata.Release(metadata)
+		c := call{g: g, pool: upstream, from: from, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 		if c.grpc {
 			c.terms = negotiate(g.policy.Load(), r, carried)
 			if !c.terms.meet(g, p, r.Header, r.URL.Path) {
@@ -101,13 +112,13 @@ func (g *Gateway) handler(p *peer, upstream *pool, carried bool) http.Handler {
 
 // attempt is one delivery of the request.
 type attempt struct {
-	hop     *hop
-	plan    plan
-	has     *held // the dictionaries of replies that the request listed; nil: it could list none
-	trial   bool
-	settled atomic.Bool // the server has answered: there will be no other attempt
-	cancel  context.CancelFunc
-	body    *requestBody
+	hop    *hop
+	plan   plan
+	has    *held // the dictionaries of replies that the request listed; nil: it could list none
+	told   bool  // the server knows that we are a gateway, so its answer says everything
+	cancel context.CancelFunc
+	body   *requestBody
+	single *counter // of the request's messages; nil: nobody asks
 }
 
 // serve delivers the request, again if it must and may, and hands on the response. What is
@@ -130,7 +141,6 @@ func (c *call) serve() {
 		if err != nil {
 			c.fail(err)
 		} else {
-			a.settled.Store(true)
 			c.tape.stop()
 			c.answer(a, resp)
 		}
@@ -152,8 +162,9 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	a := &attempt{hop: h, cancel: cancel}
 	out := upstreamRequest(ctx, c.r, c.pool.scheme())
 	if c.grpc {
-		a.plan, a.trial = c.terms.request(h.knows, c.long)
-		c.terms.ask(out.Header, a.plan, c.pool.links != nil)
+		c.inquire(ctx, h)
+		a.plan = c.terms.request(h.knows)
+		a.told = c.terms.ask(out.Header, a.plan, c.pool.links != nil)
 		a.has = c.terms.askPair(out.Header, h.knows)
 	}
 	if c.r.ContentLength == 0 {
@@ -171,7 +182,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	if err != nil {
 		return a, nil, h.explain(err)
 	}
-	h.heard.Add(1)
+	h.answered()
 	return a, resp, nil
 }
 
@@ -191,21 +202,28 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 	}
 }
 
+// inquire lets the gateway find out what the server reads, if that would change how this call is sent, and waits a moment
+// for it: a stream that begins plain stays so.
+func (c *call) inquire(ctx context.Context, h *hop) {
+	if open := c.terms.open(h.knows); len(open) > 0 {
+		h.inquiry.want(open, c.r.Host)
+		h.inquiry.await(ctx, c.pool.patience)
+	}
+	if e := c.terms.unread(h.knows); e != "" && c.pool.tellUnread(e) {
+		c.g.config.Stats.Error("encoding_refused")
+	}
+}
+
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
 	if a.plan.untouched() {
-		return &requestBody{src: from, tape: from}
-	}
-	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, budget: c.g.config.Requests}
-	w.setDeadline = c.setDeadline
-	if a.plan.unsure {
-		w.plainOver = func() int {
-			if a.settled.Load() {
-				return math.MaxInt
-			}
-			return c.tape.room()
+		if !c.grpc || !a.hop.inquiry.wantsSingle() {
+			return &requestBody{src: from, tape: from}
 		}
+		a.single = &counter{src: from}
+		return &requestBody{src: a.single, tape: from}
 	}
-	w.surely = a.plan.unsure && a.plan.to != a.plan.from && !c.long
+	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, from: gateway.FromClient, to: gateway.FromUpstream}
+	w.account.Open(c.from.requests, &flow{rewriter: w, call: c, cancel: a.cancel})
 	return &requestBody{src: w, tape: from, rewriter: w}
 }
 
@@ -219,10 +237,6 @@ func (c *call) end(a *attempt) {
 		_ = a.body.Close()
 		c.spent += a.body.spent()
 	}
-	if a.trial {
-		a.hop.knows.endTrial()
-		a.trial = false
-	}
 	c.pool.release(a.hop)
 }
 
@@ -232,10 +246,6 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	switch {
 	case a == nil || c.r.Context().Err() != nil:
 		return false
-	case errors.Is(err, errLong):
-		c.long = true
-		a.hop.knows.learnLong()
-		return true
 	case err != nil:
 		if !notSeen(err) {
 			return false
@@ -245,29 +255,33 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	case !c.grpc:
 		return false
 	}
-	k := a.hop.knows
-	k.learnList(resp.Header["Grpc-Accept-Encoding"])
-	c.pool.replace(a.hop)
+	if a.told && isGRPC(resp.Header) {
+		a.hop.knows.learn(resp.Header)
+		a.hop.inquiry.heard("")
+		c.pool.replace(a.hop)
+	}
 	switch a.plan.to {
 	case "":
 		return false
 	case pairEncoding:
 		return c.pairRefused(a, resp)
 	}
-	if endsWithHeaders(resp) {
-		h := resp.Header
-		if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), a.plan.to) {
-			k.learnRefusal(a.plan.to)
-			c.pool.tellRefusal(a.plan.to)
-			c.g.config.Stats.Error("encoding_refused")
-			return canOpen(a.plan.to)
-		}
+	return endsWithHeaders(resp) && c.refused(a, resp.Header)
+}
+
+// refused reports whether the server has not begun with a call because it could not read its encoding, and takes notice.
+func (c *call) refused(a *attempt, h http.Header) bool {
+	if !saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), a.plan.to) {
 		return false
 	}
-	if a.body != nil && a.body.compressed() {
-		k.learnProof(a.plan.to)
+	a.hop.knows.learnRefusal(a.plan.to)
+	if a.plan.byRule {
+		c.pool.tellUnread(a.plan.to)
+	} else {
+		c.pool.tellRefusal(a.plan.to)
 	}
-	return false
+	c.g.config.Stats.Error("encoding_refused")
+	return canOpen(a.plan.to)
 }
 
 // notSeen reports whether an error means that the server has not begun with the call, so
@@ -289,10 +303,6 @@ func unusable(err error) bool {
 
 // answer hands on a response as it comes.
 func (c *call) answer(a *attempt, resp *http.Response) {
-	if a.trial {
-		a.hop.knows.endTrial()
-		a.trial = false
-	}
 	c.body = heardBody{resp.Body, a.hop}
 	var body io.Reader = &c.body
 	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
@@ -303,8 +313,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.terms.tellPair(c.g, resp.Header, &p)
 		if !p.untouched() {
 			delete(resp.Header, "Content-Length")
-			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, budget: c.g.config.Replies}
-			defer func() { w.free(); c.spent += time.Duration(w.spent.Load()) }()
+			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, from: gateway.FromUpstream, to: gateway.FromClient}
+			w.account.Open(c.from.replies, &flow{rewriter: w, call: c, cancel: a.cancel})
+			defer func() { w.close(); c.spent += time.Duration(w.spent.Load()) }()
 			body = w
 		}
 	}
@@ -321,6 +332,19 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
 		c.g.config.Stats.Error("trailer")
 	}
+	if a.told {
+		a.hop.knows.learnTrailers(resp.Trailer)
+		c.heard(a, endsWithHeaders(resp))
+	}
+}
+
+// heard lets the gateway go on with its questions where a response has told something.
+func (c *call) heard(a *attempt, refused bool) {
+	single := ""
+	if !refused && a.single != nil && a.single.one() {
+		single = c.r.URL.Path
+	}
+	a.hop.inquiry.heard(single)
 }
 
 // endsWithHeaders reports whether there is nothing behind the headers, neither messages
@@ -385,6 +409,9 @@ func (c *call) send(p []byte) error {
 
 // fail tells the client how the call ended, unless it is the client that ended it.
 func (c *call) fail(err error) {
+	if c.slow.Load() {
+		err = errSlow
+	}
 	if c.r.Context().Err() != nil || errors.Is(err, errClient) {
 		return
 	}
@@ -457,12 +484,9 @@ func (b *requestBody) Close() error {
 
 func (b *requestBody) free() {
 	if b.rewriter != nil {
-		b.rewriter.free()
+		b.rewriter.close()
 	}
 }
-
-// compressed reports whether a compressed message has gone out.
-func (b *requestBody) compressed() bool { return b.rewriter != nil && b.rewriter.compressed.Load() }
 
 func (b *requestBody) spent() time.Duration {
 	if b.rewriter == nil {

@@ -6,8 +6,9 @@
 //	gateway.go   what is configured, and the seam that all gateways share
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
 //	call.go      one call from its headers to its trailers; whole.go, its messages in pieces
-//	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads,
-//	             and presume.go, what others behind the same name do
+//	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads;
+//	             inquiry.go, how it is asked, own.go, calls of the gateway's own; presume.go,
+//	             what connections tell each other of links
 //	rewrite.go   what becomes of a message; room.go, the memory for it;
 //	             cache.go, what becomes of its copies
 //	pair.go      dictionaries between two gateways; partner.go, the near one's view of the

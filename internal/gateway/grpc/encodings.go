@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +73,6 @@ const (
 	unknown answer = iota
 	yes
 	no
-	presumed // other connections found that it does
 )
 
 // refusalTime is how long a connection's refusal of an encoding counts, whatever it says
@@ -80,7 +80,8 @@ const (
 const refusalTime = time.Minute
 
 // knowledge is what is known of the server behind one connection. It lives as long as the
-// connection: another one may lead to another server, or to the same one upgraded.
+// connection: another one may lead to another server, or to the same one upgraded. No client's
+// call is ever used to find something out.
 type knowledge struct {
 	given  []string     // by the configuration
 	others *presumption // shared by the connections to the upstream
@@ -89,18 +90,15 @@ type knowledge struct {
 
 	partner *partner // the server, if it is a gateway that takes dictionaries; never nil but in tests
 
-	mu      sync.Mutex
-	listed  []string // in its grpc-accept-encoding; nil: it never sent one
-	proved  []string // it took a message
-	refused map[string]time.Time
-	trial   bool // a call is finding out
-	gateway bool // it is a gateway
-
-	longs    int // calls that were begun again
-	lastLong time.Time
+	mu       sync.Mutex
+	listed   []string        // in its grpc-accept-encoding; nil: it never sent one
+	silent   bool            // it answered without one
+	answered map[string]bool // what it said to our questions, see inquiry
+	refused  map[string]time.Time
+	gateway  bool // it is a gateway
 }
 
-// reads tells whether the server reads an encoding.
+// reads tells whether the server reads an encoding. Its own list counts for more than answers to questions.
 func (k *knowledge) reads(encoding string) answer {
 	if encoding == "" {
 		return yes
@@ -110,22 +108,33 @@ func (k *knowledge) reads(encoding string) answer {
 	if at, ok := k.refused[encoding]; ok && time.Since(at) < refusalTime {
 		return no
 	}
+	said, asked := k.answered[encoding]
 	switch {
-	case slices.Contains(k.given, encoding), slices.Contains(k.proved, encoding), slices.Contains(k.listed, encoding):
+	case slices.Contains(k.given, encoding), slices.Contains(k.listed, encoding):
 		return yes
-	case k.listed != nil:
+	case k.listed != nil, asked && !said:
 		return no
-	case k.others.reads(encoding):
-		return presumed
+	case said:
+		return yes
 	}
 	return unknown
 }
 
-// learnList takes the values of a response's grpc-accept-encoding.
-func (k *knowledge) learnList(values []string) {
-	if len(values) == 0 {
+// learn takes the headers of a response to a call that carried our token.
+func (k *knowledge) learn(h http.Header) {
+	if values := h["Grpc-Accept-Encoding"]; len(values) > 0 {
+		k.learnList(values)
 		return
 	}
+	if len(h["Grpc-Status"]) == 0 { // servers that list do not always do it beside a status alone
+		k.mu.Lock()
+		k.silent = true
+		k.mu.Unlock()
+	}
+}
+
+// learnList takes the values of grpc-accept-encoding.
+func (k *knowledge) learnList(values []string) {
 	list := splitList(values)
 	isGateway := slices.Contains(list, gatewayToken)
 	if isGateway && slices.Contains(list, pairEncoding) && k.partner != nil {
@@ -138,10 +147,22 @@ func (k *knowledge) learnList(values []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.gateway = isGateway
-	if !slices.Equal(k.listed, list) {
-		k.listed = append([]string{}, list...)
+	if slices.Equal(k.listed, list) {
+		return
 	}
-	k.others.learn(list...)
+	for _, e := range k.listed { // another server behind the same connection said that it reads this
+		if !slices.Contains(list, e) {
+			k.refuse(e)
+		}
+	}
+	k.listed = append([]string{}, list...)
+}
+
+// learnTrailers takes those of a response, where a server may say it too. A gateway hands on those of its upstream.
+func (k *knowledge) learnTrailers(h http.Header) {
+	if values := h["Grpc-Accept-Encoding"]; len(values) > 0 && !k.isGateway() {
+		k.learnList(values)
+	}
 }
 
 // isGateway reports whether the server has said that it is a gateway.
@@ -151,81 +172,76 @@ func (k *knowledge) isGateway() bool {
 	return k.gateway
 }
 
-// learnProof says that the server read a message.
-func (k *knowledge) learnProof(encoding string) {
+// isSilent reports whether the server answers without saying what it reads.
+func (k *knowledge) isSilent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !slices.Contains(k.proved, encoding) {
-		k.proved = append(k.proved, encoding)
-	}
-	delete(k.refused, encoding)
-	k.others.learn(encoding)
+	return k.silent && k.listed == nil
 }
 
-// learnRefusal says that the server could not.
+// learnAnswer takes the server's answer to our own question.
+func (k *knowledge) learnAnswer(encoding string, reads bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.answered == nil {
+		k.answered = map[string]bool{}
+	}
+	k.answered[encoding] = reads
+}
+
+// learnRefusal says that the server could not read a call's messages.
 func (k *knowledge) learnRefusal(encoding string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.refuse(encoding)
+	delete(k.answered, encoding) // after a while it is asked again
+}
+
+// refuse is learnRefusal where k.mu is held.
+func (k *knowledge) refuse(encoding string) {
 	if k.refused == nil {
 		k.refused = map[string]time.Time{}
 	}
 	k.refused[encoding] = time.Now()
-	k.proved = slices.DeleteFunc(k.proved, func(s string) bool { return s == encoding })
-	k.others.forget(encoding)
-}
-
-// A call that turns out to be long is begun again, which its server sees: after so many no call risks that but one in
-// so much time. Short ones among them can still find out what the server reads.
-const (
-	freeLongs = 8
-	longPause = time.Second
-)
-
-// learnLong says that a call was begun again because its first message was long.
-func (k *knowledge) learnLong() {
-	k.mu.Lock()
-	k.longs, k.lastLong = k.longs+1, time.Now()
-	k.mu.Unlock()
-}
-
-// expectsLong reports whether a call should be taken for a long one before anything of it is there.
-func (k *knowledge) expectsLong() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.longs >= freeLongs && time.Since(k.lastLong) < longPause
-}
-
-// beginTrial reserves the right to find something out, for one call at a time.
-func (k *knowledge) beginTrial() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.trial {
-		return false
-	}
-	k.trial = true
-	return true
-}
-
-func (k *knowledge) endTrial() {
-	k.mu.Lock()
-	k.trial = false
-	k.mu.Unlock()
 }
 
 // saysNotInstalled reports whether a response of nothing but a status means that the
 // server does not know the encoding. The call is sent again then, so an application's own
-// error that speaks of compression must not be taken for it: all servers name the encoding
-// (C did not always), and INTERNAL counts only in the words of those who say that.
+// error that speaks of compression must not be taken for it: only the very words of
+// implementations count.
 func saysNotInstalled(code, message, encoding string) bool {
-	message = strings.ToLower(message)
-	switch code {
-	case "12": // UNIMPLEMENTED: Go, Java, Node, .NET, Rust, C
-		named := strings.Contains(message, encoding)
-		return named && (strings.Contains(message, "compress") || strings.Contains(message, "encoding")) ||
-			strings.HasPrefix(message, "invalid compression algorithm value")
-	case "13": // INTERNAL: older Go and Java
-		return strings.Contains(message, "decompressor is not installed for grpc-encoding") ||
-			strings.Contains(message, "can't find decompressor for "+encoding)
+	message = strings.TrimPrefix(strings.ToLower(message), "grpc: ")
+	says := func(beginnings ...string) bool {
+		return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(message, b) })
 	}
-	return false
+	switch code {
+	case "12", "13": // INTERNAL in older versions
+		if says(`decompressor is not installed for grpc-encoding "`+encoding+`"`, "can't find decompressor for "+encoding) { // Go, Java
+			return true
+		}
+	default:
+		return false
+	}
+	if code == "13" {
+		return message == "error parsing 'grpc-encoding' metadata" // newer C
+	}
+	return says(
+		`received message compressed with unsupported encoding "`+encoding+`"`, // Node
+		"unsupported grpc-encoding value '"+encoding+"'",                       // .NET
+		"content is compressed with `"+encoding+"` which",                      // Rust
+		"compression algorithm '"+encoding+"' is disabled",                     // C
+		"invalid compression algorithm value",                                  // older C
+		`unknown compression "`+encoding+`"`,                                   // connect
+		"cinch: unknown grpc-encoding "+encoding,                               // a gateway without peers
+	)
+}
+
+// seemsToRefuse is for calls of the gateway's own, which nobody has executed: what speaks of an encoding, and names it, refuses it.
+func seemsToRefuse(code, message, encoding string) bool {
+	if saysNotInstalled(code, message, encoding) {
+		return true
+	}
+	message = strings.ToLower(message)
+	return (code == "12" || code == "13") && strings.Contains(message, encoding) &&
+		(strings.Contains(message, "compress") || strings.Contains(message, "encoding"))
 }

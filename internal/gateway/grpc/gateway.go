@@ -88,6 +88,8 @@ type Gateway struct {
 	server gateway.Server
 	pool   *pool
 
+	requests, replies *gateway.Share
+
 	replays *gateway.Budget // of what is kept of requests for another attempt
 	ratio   ratio           // of what is opened
 	big     chan struct{}   // holds a token for the one message that opens to more than was expected
@@ -103,6 +105,7 @@ type Gateway struct {
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
 	g := &Gateway{config: c, kinds: c.Kinds, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
+	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.pool = newPool(&g.config, &g.pairs)
 	g.server = gateway.Server{
 		Name:       c.Name,

@@ -84,6 +84,11 @@ func startServer(t testing.TB, handler grpc.StreamHandler, options ...grpc.Serve
 	s := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.UnknownServiceHandler(handler), grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxRecvMsgSize(64 << 20),
 	}, options...)...)
+	return serveGRPC(t, s)
+}
+
+func serveGRPC(t testing.TB, s *grpc.Server) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +123,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		change(&c)
 	}
 	g := NewGateway(c)
+	g.pool.patience = 10 * time.Second // however slow this machine is
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

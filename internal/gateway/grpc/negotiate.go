@@ -51,17 +51,12 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 	return n
 }
 
-// request plans the client's messages for a server of which k is known. With trial the
-// server may turn out not to read them: such a call must be able to start again. A long one
-// is not, so it takes only what the server is known to read.
-func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
-	rules := n.requests
-	if k.carried {
-		rules = overLink(rules)
-	}
-	to, trial, byRule := n.requestEncoding(k, rules, long || k.expectsLong())
-	p = planFor(n.from, to, rules)
-	p.unsure = trial || byRule && to != pairEncoding && k.reads(to) != yes
+// request plans the client's messages for a server of which k is known.
+func (n *negotiation) request(k *knowledge) plan {
+	rules := n.rulesTowards(k)
+	to, byRule := n.requestEncoding(k, rules)
+	p := planFor(n.from, to, rules)
+	p.byRule = byRule
 	p.marked = n.original != ""
 	if p.marked && !byRule && to == n.original {
 		id, _ := codec.ParseID(to)
@@ -72,31 +67,74 @@ func (n *negotiation) request(k *knowledge, long bool) (p plan, trial bool) {
 		p.marks = was
 	}
 	n.pairRequest(&p, k)
-	return p, trial
+	return p
 }
 
-// requestEncoding also tells whether a rule has decided.
-func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule, long bool) (to string, trial, byRule bool) {
+func (n *negotiation) rulesTowards(k *knowledge) []*policy.MessageRule {
+	if k.carried {
+		return overLink(n.requests)
+	}
+	return n.requests
+}
+
+// requestEncoding takes only what the server is known to read, or what the client has chosen. It also tells whether a rule
+// has decided.
+func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule) (to string, byRule bool) {
 	if n.from != "" && !canOpen(n.from) && !n.pair.opens(n.from) {
-		return n.from, false, false
+		return n.from, false
 	}
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
 		switch answer := k.reads(want); {
-		case answer == yes, answer == presumed && !long:
-			return toPartner(r, k), false, true
-		case answer == unknown && want == n.from:
-			return want, false, true
-		case answer == unknown && !long && k.beginTrial():
-			return want, true, true
+		case answer == yes:
+			return toPartner(r, k), true
+		case answer == unknown && want == n.from && !n.fromGateway:
+			return want, true
 		}
 	}
 	sent := cmp.Or(n.original, n.from)
 	reads := k.reads(sent)
-	if sent == pairEncoding || reads == no || reads == unknown && n.fromGateway && sent == codec.Proto.String() { // which gateways give each other
-		return "", false, false
+	if sent == pairEncoding || reads == no || reads == unknown && n.chosenByGateway(sent) {
+		return "", false
 	}
-	return sent, false, false
+	return sent, false
+}
+
+// chosenByGateway reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
+func (n *negotiation) chosenByGateway(encoding string) bool {
+	return n.fromGateway && encoding != n.original
+}
+
+// open returns the encodings that messages would have if the server were known to read them.
+func (n *negotiation) open(k *knowledge) (encodings []string) {
+	add := func(name string) {
+		if canOpen(name) && k.reads(name) == unknown && !slices.Contains(encodings, name) {
+			encodings = append(encodings, name)
+		}
+	}
+	for _, r := range n.rulesTowards(k) {
+		name := encodingOf(r.Setting)
+		if k.reads(name) == yes {
+			return encodings // those behind it do not matter
+		}
+		add(name)
+	}
+	if n.chosenByGateway(n.from) {
+		add(n.from)
+	}
+	return encodings
+}
+
+// unread returns the encoding of the first rule if the server reads none that rules name, else "".
+func (n *negotiation) unread(k *knowledge) (first string) {
+	for _, r := range n.rulesTowards(k) {
+		name := encodingOf(r.Setting)
+		if name == "" || k.reads(name) != no {
+			return ""
+		}
+		first = cmp.Or(first, name)
+	}
+	return first
 }
 
 // reply plans the messages of a response whose encoding is from. has are the dictionaries
@@ -150,8 +188,9 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 }
 
 // ask edits a request's headers: the encoding of its messages, and what the upstream may
-// answer with. Where no rule covers the call they stay as they are.
-func (n *negotiation) ask(h http.Header, p plan, always bool) {
+// answer with. Where no rule covers the call they stay as they are. It reports whether the
+// upstream is told that we are a gateway, and so whether its answer says everything.
+func (n *negotiation) ask(h http.Header, p plan, always bool) (told bool) {
 	setEncoding(h, p)
 	if n.fromGateway {
 		delete(h, originalHeader)
@@ -165,14 +204,12 @@ func (n *negotiation) ask(h http.Header, p plan, always bool) {
 			asks = append(asks, name)
 		}
 	}
-	if always || len(n.requests) > 0 || len(n.replies) > 0 {
-		asks = append(asks, gatewayToken)
-	}
-	if len(asks) == 0 && !n.fromGateway {
-		return
+	if told = always || n.fromGateway || len(n.requests) > 0 || len(n.replies) > 0; !told {
+		return false
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
-	setList(h, append(slices.DeleteFunc(list, isPrivate), asks...))
+	setList(h, append(slices.DeleteFunc(list, isPrivate), append(asks, gatewayToken)...))
+	return true
 }
 
 // tell edits a response's headers: the encoding of its messages, and to another gateway

@@ -272,7 +272,6 @@ func (w *rewriter) passPlain(h wire.Header) error {
 
 // passCompressed sends a message on that has the right encoding.
 func (w *rewriter) passCompressed(h wire.Header) error {
-	w.compressed.Store(true)
 	if k := w.kindOf(nil); k != nil {
 		k.PassedCompressed(int(h.Len))
 	}

@@ -1,15 +1,12 @@
 package grpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -258,33 +255,18 @@ var errAnswer = errors.New("the other gateway says no")
 
 // call is a unary call of our own.
 func (p *partner) call(ctx context.Context, path string, message []byte) ([]byte, error) {
-	u := url.URL{Scheme: p.scheme, Host: "gateway", Path: path}
-	body := append(wire.AppendHeader(nil, false, len(message)), message...)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	c := ownCall{
+		scheme: p.scheme, authority: "gateway", path: path, body: frameOf(false, message),
+		most: wire.HeaderLen + wire.HashLen + maxPairDict,
+	}
+	answer, err := c.do(ctx, p.transport)
 	if err != nil {
 		return nil, err
 	}
-	r.Header = http.Header{
-		"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "User-Agent": {"cinch"},
-		"Grpc-Accept-Encoding": {gatewayToken},
-	}
-	resp, err := p.transport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, wire.HeaderLen+wire.HashLen+maxPairDict+1))
-	if err != nil {
-		return nil, err
-	}
-	status, text := resp.Header, resp.Header.Get("Grpc-Message")
-	if len(status["Grpc-Status"]) == 0 {
-		status, text = resp.Trailer, resp.Trailer.Get("Grpc-Message")
-	}
-	if s := status.Get("Grpc-Status"); s != "0" {
+	if s, text := answer.status(); s != "0" {
 		return nil, fmt.Errorf("%w: status %q, %s", errAnswer, s, text)
 	}
-	return oneMessage(answer)
+	return oneMessage(answer.body)
 }
 
 // oneMessage takes the only message out of a body, which may be empty.

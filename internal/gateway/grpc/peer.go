@@ -24,7 +24,8 @@ const (
 // peer is the far gateway's view of the near one: the dictionaries that came over one
 // client's connection. It lives as long as the connection; nil where clients are no gateways.
 type peer struct {
-	g *Gateway
+	g      *Gateway
+	client *client
 
 	mu     sync.Mutex
 	closed bool
@@ -34,11 +35,11 @@ type peer struct {
 }
 
 // newPeer returns nil where clients are no gateways.
-func (g *Gateway) newPeer() *peer {
+func (g *Gateway) newPeer(c *client) *peer {
 	if !g.config.Peers {
 		return nil
 	}
-	return &peer{g: g, gave: map[[wire.HashLen]byte]bool{}}
+	return &peer{g: g, client: c, gave: map[[wire.HashLen]byte]bool{}}
 }
 
 // close gives back what the connection's dictionaries took. Calls that are still at work
@@ -145,10 +146,10 @@ func readMessage(r *http.Request, least, most int) ([]byte, error) {
 // put takes a dictionary.
 func (p *peer) put(r *http.Request) error {
 	const most = wire.HashLen + maxPairDict
-	if !p.g.config.Requests.TryAcquire(most) {
+	if !p.client.metadata.TryAcquire(most) {
 		return refusal{codeResourceExhausted, "no memory for a dictionary"}
 	}
-	defer p.g.config.Requests.Release(most)
+	defer p.client.metadata.Release(most)
 	message, err := readMessage(r, wire.HashLen+codec.MinDictLen, most)
 	if err != nil {
 		return err

@@ -272,7 +272,8 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Add(pack(f, "zstd", payload(300)))
 	f.Add(append(wire.AppendPaired(nil, d.Number()), 0x60, 0xff, 0xff, 1, 0, 0))
 	f.Fuzz(func(t *testing.T, m []byte) {
-		w := &rewriter{g: g, ctx: t.Context(), src: bytes.NewReader(frame(true, m)), budget: g.config.Requests}
+		w := &rewriter{g: g, ctx: t.Context(), src: bytes.NewReader(frame(true, m))}
+		w.account.Open(g.requests.Client(nil), nil)
 		w.plan = plan{from: pairEncoding, pair: &pairing{prev: &held{dicts: []*codec.Dict{d}}}}
 		out, err := io.ReadAll(w)
 		w.free()

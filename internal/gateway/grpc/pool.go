@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -34,6 +35,9 @@ type hop struct {
 	conn  *http2.ClientConn
 	knows *knowledge
 	batch *batchConn
+
+	inquiry *inquiry
+	spoke   *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: there is TLS
 	// Guarded by pool.mu.
 	active  int  // calls
 	retired bool // takes no more, and is closed behind the last
@@ -53,7 +57,11 @@ type pool struct {
 	reads     []string // encodings that all servers read
 	links     Links    // for connections to gateways; nil: they get none
 	watching  watching
-	presumes  *presumption    // what connections learn of servers, for the next ones
+	presumes  *presumption // what connections learn of links, for the next ones
+	reach     *gateway.Reach
+	spoke     *atomic.Bool  // see hop
+	patience  time.Duration // of a call, when the gateway finds out what a server reads
+	codecs    *grpccodec.Set
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
 	log       *slog.Logger
@@ -73,7 +81,10 @@ type dial struct {
 func newPool(c *Config, totals *pairTotals) *pool {
 	p := &pool{
 		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
-		log: c.Log, totals: totals,
+		log: c.Log, totals: totals, patience: patienceAsks, codecs: c.Codecs, reach: &gateway.Reach{},
+	}
+	if p.up.TLS == nil {
+		p.spoke = &atomic.Bool{}
 	}
 	if c.Link != NoLink {
 		p.links = c.Links
@@ -102,7 +113,8 @@ func newPool(c *Config, totals *pairTotals) *pool {
 func (p *pool) another() *pool {
 	q := &pool{
 		up: p.up, transport: p.transport, max: p.max, reads: p.reads, links: p.links, watching: p.watching,
-		presumes: p.presumes, log: p.log, totals: p.totals,
+		presumes: p.presumes, log: p.log, totals: p.totals, patience: p.patience, codecs: p.codecs,
+		reach: p.reach, spoke: p.spoke,
 	}
 	q.alive, q.cancel = context.WithCancel(context.Background())
 	return q
@@ -227,6 +239,7 @@ func (h *hop) shut(in time.Duration) {
 // come and go while it lasts.
 func (p *pool) open(d *dial) {
 	h, err := p.connect()
+	p.tellReach(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.alive.Err() != nil {
@@ -237,14 +250,33 @@ func (p *pool) open(d *dial) {
 		partner := newPartner(p.alive, h.conn, p.scheme(), p.log, p.totals)
 		h.knows = &knowledge{given: p.reads, others: p.presumes, partner: partner}
 		if h.carried {
-			h.knows.carried, h.knows.gateway, h.knows.proved = true, true, slices.Clone(ownNames)
+			h.knows.carried, h.knows.gateway, h.knows.listed = true, true, slices.Clone(ownNames)
 		}
+		h.inquiry = p.newInquiry(h)
 		p.hops = append(p.hops, h)
 		go p.watch(h)
 	}
 	d.err = err
 	p.dialing = nil
 	close(d.done)
+}
+
+// tellReach logs and counts what came of dialing.
+func (p *pool) tellReach(err error) {
+	switch {
+	case err == nil:
+		p.reach.Answered(p.log, p.up.String())
+	case p.alive.Err() == nil:
+		p.reach.Failed(p.log, p.up.Stats, "", p.up.String(), err)
+	}
+}
+
+func (p *pool) newInquiry(h *hop) *inquiry {
+	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
+		c.scheme = p.scheme()
+		return c.do(ctx, h.conn)
+	}
+	return &inquiry{ask: ask, knows: h.knows, codecs: p.codecs, alive: p.alive, tell: p.tellMute}
 }
 
 func (p *pool) connect() (*hop, error) {
@@ -258,7 +290,7 @@ func (p *pool) connect() (*hop, error) {
 		_ = batched.Close()
 		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
-	h := &hop{conn: conn, batch: below, carried: noLink == nil}
+	h := &hop{conn: conn, batch: below, carried: noLink == nil, spoke: p.spoke}
 	if !h.carried && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}

@@ -8,42 +8,18 @@ import (
 // presumeTime is how long what one connection has learnt is presumed of others.
 const presumeTime = 10 * time.Minute
 
-// presumption is what servers behind an upstream were last seen to read, by whichever
-// connection. New connections begin with it: without, each would send plain messages until
-// one of its calls has found out. It is no more than likely, as there may be other servers
-// behind the same name, so a call that relies on it must be able to start again, and what a
-// connection's own server says counts for more.
+// presumption is what the connections to an upstream have learnt of links, for the next one: it has to be a link from its
+// first byte. What is said in the log for all of them is here too.
 type presumption struct {
 	mu   sync.Mutex
-	read map[string]time.Time // by encoding, when that was last seen
-	told map[string]bool      // the log has it that they are refused
+	told map[string]bool // by encoding: the log has it
 
 	link     time.Time // when a gateway was last seen to take links
 	refused  time.Time // when one last did not
 	refusals int       // since one did
 }
 
-func newPresumption() *presumption {
-	return &presumption{read: map[string]time.Time{}, told: map[string]bool{}}
-}
-
-func (p *presumption) reads(encoding string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at, ok := p.read[encoding]
-	return ok && time.Since(at) < presumeTime
-}
-
-func (p *presumption) learn(encodings ...string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for _, e := range encodings {
-		if canOpen(e) {
-			p.read[e] = now
-		}
-	}
-}
+func newPresumption() *presumption { return &presumption{told: map[string]bool{}} }
 
 // learnLink takes notice of a gateway that says it takes links.
 func (p *presumption) learnLink() {
@@ -86,26 +62,36 @@ func (p *presumption) takesLinks() bool {
 	return time.Since(p.link) < presumeTime && !p.waits()
 }
 
-// forget is for what a server has refused: the next connection asks for itself.
-func (p *presumption) forget(encoding string) {
-	p.mu.Lock()
-	delete(p.read, encoding)
-	p.mu.Unlock()
-}
-
-// firstRefusal reports whether nobody was told yet that an encoding is refused.
-func (p *presumption) firstRefusal(encoding string) bool {
+// first reports whether the log has nothing yet about a matter.
+func (p *presumption) first(matter string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told := p.told[encoding]
-	p.told[encoding] = true
+	told := p.told[matter]
+	p.told[matter] = true
 	return !told
 }
 
-// tellRefusal logs, once for each encoding, why nothing gets smaller.
+// tellUnread logs, once for each encoding, why nothing gets smaller, and reports whether it did.
+func (p *pool) tellUnread(encoding string) bool {
+	if !p.presumes.first("unread " + encoding) {
+		return false
+	}
+	p.log.Info("the upstream does not read the encoding of a rule, so messages go without: a second gateway beside it would open them, or compressors in it",
+		"encoding", encoding, "upstream", p.up.String())
+	return true
+}
+
+// tellRefusal logs, once for each encoding, that messages are opened that clients have compressed.
 func (p *pool) tellRefusal(encoding string) {
-	if p.presumes.firstRefusal(encoding) {
-		p.log.Info("the upstream does not read what a rule says, so messages go without: a second gateway beside it would open them, or compressors in it",
-			"encoding", encoding, "upstream", p.up.String())
+	if p.presumes.first("refused " + encoding) {
+		p.log.Info("the upstream does not read what clients have compressed, so it is opened for it", "encoding", encoding, "upstream", p.up.String())
+	}
+}
+
+// tellMute logs once that nobody knows what the upstream reads.
+func (p *pool) tellMute() {
+	if p.presumes.first("mute") {
+		p.log.Info("the upstream does not say which encodings it reads and can't be asked, so messages go without: name those that it reads in upstream_encodings, or give it a health service",
+			"upstream", p.up.String())
 	}
 }

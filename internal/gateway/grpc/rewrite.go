@@ -20,15 +20,12 @@ var (
 	errTooLarge = errors.New("a compressed message is larger than max_open")
 	errCorrupt  = errors.New("a message can't be decompressed")
 	errFormat   = errors.New("the messages can't be told apart")
-
-	// errLong ends an attempt before its first message.
-	errLong = errors.New("the first message is too long to be sent again if the server refuses its encoding")
 )
 
 // plan is what becomes of the messages of one direction of a call.
 type plan struct {
 	from, to string                // encodings; "" is none
-	unsure   bool                  // whether the next hop reads it: the call may have to start again
+	byRule   bool                  // a rule has chosen to
 	rules    []*policy.MessageRule // that compress with to, or say raw; in order
 
 	marked  bool                // messages that the client had compressed are marked
@@ -69,21 +66,15 @@ func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
 // left alone, opened, compressed, or both. It holds one message at a time, within the
 // budget. It belongs to its reader.
 type rewriter struct {
-	g      *Gateway
-	ctx    context.Context
-	src    io.Reader
-	plan   plan
-	budget *gateway.Budget
+	g    *Gateway
+	ctx  context.Context
+	src  io.Reader
+	plan plan
+	from gateway.Peer // that src comes from
+	to   gateway.Peer // that reads us
 
-	// plainOver: longer messages are not compressed, because they could not be sent again.
-	plainOver func() int
-
-	// surely: the server may refuse the call, and has not begun with it, so one whose first message is
-	// longer than that begins again with an encoding that it does read.
-	surely bool
-
-	// setDeadline is for reading src; nil where its sender is trusted.
-	setDeadline func(time.Time)
+	account gateway.Account
+	moved   atomic.Int64 // bytes, of messages that hold memory
 
 	header  [wire.HeaderLen]byte
 	out     []byte // what is ready for the reader, a pooled buffer
@@ -99,8 +90,7 @@ type rewriter struct {
 
 	err error
 
-	compressed atomic.Bool  // a compressed message has gone out
-	spent      atomic.Int64 // nanoseconds, on compressing and opening
+	spent atomic.Int64 // nanoseconds, on compressing and opening
 }
 
 // Read gives what goes to the next hop.
@@ -122,11 +112,19 @@ func (w *rewriter) Read(p []byte) (int, error) {
 	}
 }
 
+// hold says that what is ready waits for who reads us.
+func (w *rewriter) hold() {
+	if w.held > 0 {
+		w.account.Await(w.to)
+	}
+}
+
 // give moves what is ready. A header goes with the first bytes of its message, lest each
 // travel in a frame of its own; nobody can use a header alone.
 func (w *rewriter) give(p []byte) (int, error) {
 	n := copy(p, w.out[w.at:])
 	w.at += n
+	w.moved.Add(int64(n))
 	if w.at < len(w.out) || w.passing == 0 || n == len(p) {
 		return n, nil
 	}
@@ -164,9 +162,6 @@ func (w *rewriter) next() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
-	if room := w.roomToRepeat(); w.surely && !w.given && room > 0 && int(h.Len) > room {
-		return errLong
-	}
 	switch {
 	case h.Compressed && w.plan.from == w.plan.to && w.plan.from != pairEncoding:
 		return w.passCompressed(h)
@@ -178,14 +173,6 @@ func (w *rewriter) next() error {
 		return w.passPlain(h)
 	}
 	return w.compress(rule, int(h.Len))
-}
-
-// roomToRepeat is how much longer a request may be that can still be sent again; 0: it can't be.
-func (w *rewriter) roomToRepeat() int {
-	if w.plainOver == nil {
-		return 0
-	}
-	return w.plainOver()
 }
 
 // parse reads the header of the message at hand.
@@ -218,11 +205,18 @@ func (w *rewriter) letPass(h wire.Header) error {
 
 func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }
 
+// close is the end of it, when nobody reads it any more.
+func (w *rewriter) close() {
+	w.free()
+	w.account.Close()
+}
+
 // free gives back what the last message took.
 func (w *rewriter) free() {
 	gateway.PutBuffer(w.out)
 	w.out, w.at = nil, 0
-	w.budget.Release(w.held)
+	w.account.Awaited()
+	w.account.Release(w.held)
 	w.held = 0
 	if w.bigHeld {
 		<-w.g.big
@@ -233,15 +227,8 @@ func (w *rewriter) free() {
 // compress reads a plain message and sends it compressed, if that is worth it and memory
 // is there; else it goes as it is.
 func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
-	reason := ""
-	switch {
-	case n > w.g.config.MaxSeal:
-		reason = "large"
-	case w.plainOver != nil && n > w.plainOver():
-		reason = "trial"
-	}
-	if reason != "" {
-		w.g.config.Stats.Left(rule.Name, reason, n)
+	if n > w.g.config.MaxSeal {
+		w.g.config.Stats.Left(rule.Name, "large", n)
 		if k := w.kindOf(rule); k != nil {
 			k.Passed(n)
 		}
@@ -278,22 +265,47 @@ func (w *rewriter) gather(n int) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if more := 2*int64(size) - w.held; w.budget.TryAcquire(more) {
+		if more := 2*int64(size) - w.held; w.account.TryGrow(more, 2*int64(n)-w.held) {
 			w.held += more
 		} else {
 			return in, nil
 		}
-		grown := append(gateway.GetBuffer(size), in...)
-		gateway.PutBuffer(in)
-		have := len(grown)
-		got, err := fill(w.src, grown[have:size])
-		in = grown[:have+got]
-		if err != nil {
-			gateway.PutBuffer(in)
-			return nil, cutOff(err, len(in), n)
+		var err error
+		if in, err = w.gatherTo(in, size, n); err != nil {
+			return nil, err
 		}
 	}
 	return in, nil
+}
+
+// gatherTo brings what is there of a message of n bytes to size, in a larger buffer. It takes over the
+// one in which it lies.
+func (w *rewriter) gatherTo(in []byte, size, n int) ([]byte, error) {
+	grown := append(gateway.GetBuffer(size), in...)
+	gateway.PutBuffer(in)
+	have := len(grown)
+	got, err := w.fill(grown[have:size])
+	if err != nil {
+		gateway.PutBuffer(grown)
+		return nil, cutOff(err, have+got, n)
+	}
+	return grown[:size], nil
+}
+
+// fill reads a piece of a message that holds memory.
+func (w *rewriter) fill(p []byte) (n int, err error) {
+	w.account.Await(w.from)
+	defer w.account.Awaited()
+	for n < len(p) && err == nil {
+		var more int
+		more, err = w.src.Read(p[n:])
+		n += more
+		w.moved.Add(int64(more))
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
 }
 
 // fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport
@@ -337,7 +349,6 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 		stats.Left(rule.Name, "no_gain", raw)
 	default:
 		stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
-		w.compressed.Store(true)
 		w.send(packed.bytes, true)
 		if settled {
 			w.saw(rule, in, len(packed.bytes))
@@ -357,40 +368,37 @@ func (w *rewriter) send(m []byte, compressed bool) {
 	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
 	w.set(append(out, m...))
 	w.shrink()
+	w.hold()
 }
 
 // shrink gives back the budget for what is no longer held.
 func (w *rewriter) shrink() {
-	keep := int64(cap(w.out))
-	if size := w.budget.Use().Size; w.held > keep && w.held <= size {
-		w.budget.Release(w.held - keep)
+	if keep := int64(cap(w.out)); w.held > keep {
+		w.account.Release(w.held - keep)
 		w.held = keep
 	}
 }
 
-// read reads the message at hand into a buffer that the caller owns.
-func (w *rewriter) read(n int) ([]byte, error) {
-	buf := gateway.GetBuffer(n)[:n]
-	got, err := fill(w.src, buf)
-	if err == nil {
-		return buf, nil
+// gatherAll reads a message of n bytes, and then takes what else is needed to open it: cost bytes in
+// all.
+func (w *rewriter) gatherAll(n int, cost int64) ([]byte, error) {
+	var in []byte
+	for len(in) < n {
+		size := min(n, max(firstGather, 2*len(in)))
+		if err := w.waitForRoom(int64(size)-w.held, cost-w.held); err != nil {
+			gateway.PutBuffer(in)
+			return nil, err
+		}
+		var err error
+		if in, err = w.gatherTo(in, size, n); err != nil {
+			return nil, err
+		}
 	}
-	gateway.PutBuffer(buf)
-	return nil, cutOff(err, got, n)
-}
-
-// slowMessage is how long a message may take to come for which much memory was set aside.
-const slowMessage = 30 * time.Second
-
-// readInTime reads the message at hand for which the budget is held, and does not let its
-// sender hold it for ever.
-func (w *rewriter) readInTime(n int) ([]byte, error) {
-	if w.setDeadline == nil || n <= firstGather {
-		return w.read(n)
+	if err := w.waitForRoom(cost-w.held, cost-w.held); err != nil {
+		gateway.PutBuffer(in)
+		return nil, err
 	}
-	w.setDeadline(time.Now().Add(slowMessage))
-	defer w.setDeadline(time.Time{})
-	return w.read(n)
+	return in, nil
 }
 
 // ratio guesses how many times its size a message opens to: it follows large ones at once
@@ -436,10 +444,7 @@ func (w *rewriter) open(n int) error {
 	if w.plan.from == pairEncoding {
 		limit = min(most, max(limit, autodict.MaxMessageSample))
 	}
-	if err := w.waitForRoom(int64(n) + 2*int64(limit)); err != nil {
-		return err
-	}
-	in, err := w.readInTime(n)
+	in, err := w.gatherAll(n, int64(n)+2*int64(limit))
 	if err != nil {
 		return err
 	}
@@ -457,6 +462,7 @@ func (w *rewriter) open(n int) error {
 	w.putHeader(out[:0], false, len(raw))
 	w.set(out)
 	w.shrink()
+	w.hold()
 	return nil
 }
 
@@ -523,7 +529,7 @@ func (w *rewriter) roomForMost(limit int) error {
 	if w.bigHeld {
 		return nil
 	}
-	if more := 2 * int64(w.g.config.MaxOpen-limit); w.budget.TryAcquire(more) {
+	if more := 2 * int64(w.g.config.MaxOpen-limit); w.account.TryAcquire(more) {
 		w.held += more
 		return nil
 	}

@@ -31,6 +31,7 @@ type session struct {
 	base   *http.Server
 	server *http2.Server
 	peer   *peer         // what the client says as a gateway; nil: it is none
+	client *client       // its memory
 	done   chan struct{} // closed when Run returns
 }
 
@@ -42,12 +43,13 @@ func newSession(g *Gateway, conn net.Conn) gateway.Session {
 	}
 	gathered, batch := gather(conn)
 	batch.ahead = ahead
-	s := &session{conn: gathered, pool: g.pool, peer: g.newPeer(), done: make(chan struct{})}
+	s := &session{conn: gathered, pool: g.pool, client: g.newClient(conn), done: make(chan struct{})}
+	s.peer = g.newPeer(s.client)
 	if s.own = c.Links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = g.pool.another()
 	}
 	s.base = &http.Server{
-		Handler:        g.handler(s.peer, s.pool, carried),
+		Handler:        g.handler(s.peer, s.client, s.pool, carried),
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
@@ -75,6 +77,7 @@ func connWindow(window, streams int) int32 {
 // Run serves the connection's streams until one side closes it or Drain ends it.
 func (s *session) Run() {
 	defer close(s.done)
+	defer s.client.close()
 	defer s.conn.Close()
 	defer s.peer.close()
 	if s.own {

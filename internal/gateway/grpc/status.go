@@ -45,7 +45,7 @@ func endingOf(err error) ending {
 		return ending{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
 		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, errSlow):
 		return ending{code: codeResourceExhausted, message: err.Error()}
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat):
 		return ending{code: codeInternal, message: err.Error()}

@@ -1,17 +1,23 @@
 package grpc
 
+//lint:file-ignore SA1019 the same library as the gateway's.
+
 import (
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // What a load balancer answers in the server's place is handed on, whatever the rules.
@@ -51,6 +57,125 @@ func TestUpstreamIsNoHTTP2(t *testing.T) {
 	_, err = unary(within(t), connect(t, g.addr), "Unary", payload(10))
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "grpcs://") {
 		t.Errorf("the call ends with %v", err)
+	}
+}
+
+// startDying starts a server that speaks HTTP/2 and dies of its first call; or one that answers on its first connection only.
+func startDying(t *testing.T, answers bool) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			c, err := l.Accept()
+			switch {
+			case err != nil:
+				return
+			case answers && i == 0:
+				go (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: http.HandlerFunc(answerOnce)})
+			case answers:
+				_ = c.Close()
+			default:
+				go dieOfCall(c)
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+func answerOnce(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Grpc-Status", "0")
+	w.Header().Set("Connection", "close") // GOAWAY behind the response
+}
+
+// dieOfCall closes a connection when the client has shown that it knows our settings, and has made a call.
+func dieOfCall(c net.Conn) {
+	defer c.Close()
+	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	f := http2.NewFramer(c, c)
+	_ = f.WriteSettings()
+	for known, called := false, false; !known || !called; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			known = known || frame.IsAck()
+		case *http2.HeadersFrame:
+			called = true
+		}
+	}
+}
+
+// A server that has spoken HTTP/2 in clear, and dies, gets nobody to look for TLS. Nor does a balancer that takes its place.
+func TestDeadServerNeedsNoTLS(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		g := startGateway(t, "grpc://"+startDying(t, answers), nil)
+		c := rawClient(t, g.addr)
+		if answers {
+			if got, text, _ := post(t, c, "Any", strings.NewReader("")); got != "0" {
+				t.Fatal(got, text)
+			}
+		}
+		for range 3 {
+			got, text, _ := post(t, c, "Any", strings.NewReader(""))
+			if got != statusOf(codeUnavailable) || strings.Contains(text, "grpcs") {
+				t.Errorf("%v: status %s, %s", answers, got, text)
+			}
+		}
+	}
+}
+
+// The log and the counters say when an upstream can't be reached.
+func TestUpstreamIsAway(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	var log testenv.Log
+	g := startGateway(t, "grpc://"+l.Addr().String(), func(c *Config) { c.Log = log.Logger() })
+	for range 3 {
+		if got, text, _ := post(t, rawClient(t, g.addr), "Any", strings.NewReader("")); got != statusOf(codeUnavailable) || strings.Contains(text, "grpcs") {
+			t.Errorf("status %s, %s", got, text)
+		}
+	}
+	if n := log.Count("msg=\"upstream unreachable"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, log.String())
+	}
+	if n := g.stats.Snapshot().Errors["upstream_unreachable"]; n != 3 {
+		t.Errorf("counted %d times", n)
+	}
+}
+
+// What a client has compressed and the server does not read is opened for it, and the log does not blame a rule: there is none.
+func TestRefusalWithoutRules(t *testing.T) {
+	var ran atomic.Int64
+	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		h := w.Header()
+		h.Set("Content-Type", "application/grpc")
+		if r.Header.Get("Grpc-Encoding") != "" {
+			h.Set("Grpc-Status", "13")
+			h.Set("Grpc-Message", "Error%20parsing 'grpc-encoding' metadata")
+			return
+		}
+		ran.Add(1)
+		_, _ = w.Write(body)
+		h.Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	var log testenv.Log
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Log = log.Logger() })
+	c := connect(t, g.addr)
+	for range 3 {
+		mustEcho(t, c, payload(3000), grpc.UseCompressor("zstd"))
+	}
+	if ran.Load() != 3 || log.Count("a rule") != 0 || log.Count("what clients have compressed") != 1 {
+		t.Errorf("%d calls ran, the log has\n%s", ran.Load(), log.String())
 	}
 }
 

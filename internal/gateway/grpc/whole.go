@@ -1,6 +1,11 @@
 package grpc
 
-import wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+import (
+	"io"
+	"sync/atomic"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
 
 // wholes tells which bytes of a body to hand on now. Messages that fit the buffer go when they
 // are whole: nobody can use less, and when the upstream's connection breaks within one, the
@@ -30,3 +35,37 @@ func (w *wholes) ready(b []byte, size int) int {
 	}
 	return at
 }
+
+// counter hands on a body of messages, and counts them.
+type counter struct {
+	src     io.Reader
+	header  []byte // of the next message, as much as there is
+	passing int
+	begun   int
+	ended   atomic.Int64 // messages, once the body has ended; 0: it has not
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.src.Read(p)
+	for b := p[:n]; len(b) > 0; {
+		if skip := min(c.passing, len(b)); skip > 0 {
+			c.passing -= skip
+			b = b[skip:]
+			continue
+		}
+		c.header = append(c.header, b[0])
+		b = b[1:]
+		if len(c.header) == wire.HeaderLen {
+			h, _ := wire.ParseHeader(c.header)
+			c.header, c.passing = c.header[:0], int(h.Len)
+			c.begun++
+		}
+	}
+	if err == io.EOF {
+		c.ended.Store(int64(c.begun))
+	}
+	return n, err
+}
+
+// one reports whether the body has ended after one message.
+func (c *counter) one() bool { return c.ended.Load() == 1 }

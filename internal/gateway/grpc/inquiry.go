@@ -1,0 +1,253 @@
+package grpc
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+// Most servers say what they read, in grpc-accept-encoding of every response that has a message. Of those that don't, as
+// grpc-go's, it is found out by calls of the gateway's own, which nobody could take for a client's, and never with a client's
+// call: servers answer an encoding that they don't know in many ways, and one (C++ 1.51) hands the application the
+// compressed bytes as if they were the message.
+//
+//	greeting  health check, plain        a server with a list says it here, as a gateway does; one that answers without is silent
+//	control   health check, cinch-probe  does it look at the encoding first? Only then its next answers mean anything
+//	question  health check, zstd         refused as the control was: it does not read zstd; any other status: it does
+//
+// grpc-go looks at a call's encoding only when it knows the method. Without a health service the control and the questions go
+// to a method of its own which clients call with one message. Their only message is cut off behind its first byte, so nothing is
+// ever there that could be executed: the server sees what it sees of a client that dies.
+//
+// What is found out holds for the connection. Another one may lead to another server.
+type inquiry struct {
+	ask    func(ctx context.Context, c ownCall) (*ownAnswer, error)
+	knows  *knowledge
+	codecs *grpccodec.Set
+	alive  context.Context
+	tell   func() // that the server could not be asked
+
+	mu        sync.Mutex
+	wants     []string      // encodings that calls would be sent in
+	authority string        // of a client's call: balancers look at it
+	single    string        // a method that clients call with one message; "": none is known
+	running   chan struct{} // closed at the end of what runs; nil: nothing does
+	began     time.Time
+	notBefore time.Time // something went wrong
+
+	greeted  bool
+	goServer bool            // by its words it is grpc-go's, without a health service
+	without  int             // responses since, and no method to ask it by
+	control  map[string]bool // by method: does the server look at the encoding first?
+}
+
+const (
+	healthPath   = "/grpc.health.v1.Health/Check"
+	controlName  = "cinch-probe" // nobody's encoding
+	askTimeout   = 3 * time.Second
+	askPause     = time.Minute // after something went wrong
+	patienceAsks = 250 * time.Millisecond
+	maxOwnAnswer = 4 << 10
+	manyWithout  = 20 // responses, and the log says that there is no way to ask
+)
+
+// healthRequest is a HealthCheckRequest for the server as a whole. Its field 15 is unknown to everybody, and there to be compressed.
+var healthRequest = append([]byte{15<<3 | 2, 32}, "cinch asks, cinch asks, cinch ask"[:32]...)
+
+// cutOffMessage is the frame of a compressed message of 64 bytes, of which one is there.
+var cutOffMessage = append(wire.AppendHeader(nil, true, 64), 0)
+
+// want takes notice that calls would be sent in these encodings, and begins to find out about them.
+func (q *inquiry) want(encodings []string, authority string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.authority == "" {
+		q.authority = authority
+	}
+	for _, e := range encodings {
+		if !slices.Contains(q.wants, e) {
+			q.wants = append(q.wants, e)
+		}
+	}
+	q.begin()
+}
+
+// heard goes on if a response has told something new. single is the method of a call that consisted of one message, or "".
+func (q *inquiry) heard(single string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.single == "" {
+		q.single = single
+	}
+	if q.goServer && q.single == "" {
+		if q.without++; q.without == manyWithout {
+			q.tell()
+		}
+	}
+	q.begin()
+}
+
+// wantsSingle reports whether the method of a call with one message is asked for.
+func (q *inquiry) wantsSingle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.goServer && q.single == ""
+}
+
+// await waits for what runs, but not for long, because a call of a client's is waiting; and not at all once the server has let
+// a call of ours wait in vain.
+func (q *inquiry) await(ctx context.Context, patience time.Duration) {
+	q.mu.Lock()
+	running, left, hope := q.running, patience-time.Since(q.began), q.notBefore.IsZero()
+	q.mu.Unlock()
+	if running == nil || left <= 0 || !hope {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-running:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// begin starts to ask if there is something to ask. q.mu is held.
+func (q *inquiry) begin() {
+	if q.running != nil || q.next() == nil {
+		return
+	}
+	q.running, q.began = make(chan struct{}), time.Now()
+	go q.run()
+}
+
+func (q *inquiry) run() {
+	ctx, cancel := context.WithTimeout(q.alive, askTimeout)
+	defer cancel()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for step := q.next(); step != nil; step = q.next() {
+		q.mu.Unlock()
+		conclude, err := step(ctx)
+		q.mu.Lock()
+		if err != nil {
+			q.notBefore = time.Now().Add(askPause)
+			break
+		}
+		conclude()
+	}
+	close(q.running)
+	q.running = nil
+}
+
+// step makes a call. What it concludes is called with q.mu held.
+type step func(ctx context.Context) (conclude func(), err error)
+
+// next returns what to ask now, nil for nothing. q.mu is held.
+func (q *inquiry) next() step {
+	if len(q.wants) == 0 || time.Now().Before(q.notBefore) {
+		return nil
+	}
+	if !q.greeted {
+		return q.greet
+	}
+	if !q.knows.isSilent() {
+		return nil // it says itself what it reads, or has not said anything yet
+	}
+	path, known := q.path()
+	switch {
+	case path == "":
+		return nil
+	case !known:
+		return func(ctx context.Context) (func(), error) { return q.tryControl(ctx, path) }
+	}
+	for _, e := range q.wants {
+		if q.knows.reads(e) == unknown {
+			return func(ctx context.Context) (func(), error) { return q.question(ctx, path, e) }
+		}
+	}
+	return nil
+}
+
+// path returns the method that questions go to, "" for none, and whether its control has run. q.mu is held.
+func (q *inquiry) path() (path string, known bool) {
+	path = healthPath
+	if q.goServer {
+		path = q.single
+	}
+	good, known := q.control[path]
+	if known && !good {
+		return "", false
+	}
+	return path, known
+}
+
+func (q *inquiry) call(path, encoding string, body []byte) ownCall {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ownCall{authority: q.authority, path: path, encoding: encoding, body: body, most: maxOwnAnswer}
+}
+
+func (q *inquiry) greet(ctx context.Context) (func(), error) {
+	a, err := q.ask(ctx, q.call(healthPath, "", frameOf(false, healthRequest)))
+	if err != nil {
+		return nil, err
+	}
+	q.knows.learn(a.header)
+	return func() {
+		q.greeted = true
+		code, message := a.status()
+		q.goServer = code == "12" && message == "unknown service grpc.health.v1.Health"
+	}, nil
+}
+
+// refuses makes a call and reports whether the server refused its encoding.
+func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []byte) (bool, error) {
+	body := cutOffMessage
+	if path == healthPath {
+		body = frameOf(true, message)
+	}
+	a, err := q.ask(ctx, q.call(path, encoding, body))
+	if err != nil {
+		return false, err
+	}
+	q.knows.learn(a.header) // a refusal may come with a list
+	code, text := a.status()
+	switch code {
+	case "1", "4", "8", "14": // nobody has looked at it
+		return false, errNoAnswer
+	}
+	return seemsToRefuse(code, text, encoding), nil
+}
+
+func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
+	refused, err := q.refuses(ctx, path, controlName, healthRequest)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if q.control == nil {
+			q.control = map[string]bool{}
+		}
+		q.control[path] = refused
+		if !refused {
+			q.tell()
+		}
+	}, nil
+}
+
+func (q *inquiry) question(ctx context.Context, path, encoding string) (func(), error) {
+	message, err := q.codecs.AppendCompress(nil, healthRequest, encoding)
+	if err != nil {
+		return nil, err
+	}
+	refused, err := q.refuses(ctx, path, encoding, message)
+	if err != nil {
+		return nil, err
+	}
+	return func() { q.knows.learnAnswer(encoding, !refused) }, nil
+}
