@@ -6,7 +6,6 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // A long value that is sealed by zstd is compressed while it arrives, block by block between
@@ -23,50 +22,9 @@ type ahead struct {
 	spent time.Duration // compressing
 }
 
-// fillValue reads a value and the line break behind it into buf, as fill does, and seals what has
-// arrived of it.
-func (l *largeRequest) fillValue(buf []byte, at policy.Address) error {
-	const step = codec.FrameBlock
-	value := buf[:len(buf)-len(crlf)]
-	if len(value) < cinch.MinAhead {
-		return l.fill(buf)
-	}
-	if err := l.fill(buf[:step]); err != nil {
-		return err
-	}
-	if !l.sealAhead(value, at) {
-		return l.fill(buf[step:])
-	}
-	for from := step; from < len(buf); from += step {
-		to := min(from+step, len(buf))
-		if err := l.fill(buf[from:to]); err != nil {
-			return err
-		}
-		l.s.ahead.arrived(min(to, len(value)))
-	}
-	return nil
-}
-
-// sealAhead begins to seal a value of which the first block has arrived, if it is to be sealed, does
-// not look incompressible, and there is budget for the encoder.
-func (l *largeRequest) sealAhead(value []byte, at policy.Address) bool {
-	s, begun := l.s, value[:codec.FrameBlock]
-	st, rule, left := s.settingOf(at, begun)
-	if rule == nil || left != "" || codec.Incompressible(begun) {
-		return false
-	}
-	n := int64(s.g.sealer.AheadBytes(len(value), st))
-	if n == 0 || !s.g.cfg.Requests.TryAcquire(n) {
-		return false
-	}
-	l.encoder = n
-	a := s.g.sealer.Ahead(gateway.GetBuffer(codec.MaxEncodedLen(st.Codec, len(value))+cinch.MaxHeaderLen), value, st)
-	if a == nil {
-		return false
-	}
-	s.ahead = &ahead{Ahead: a}
-	s.ahead.arrived(len(begun))
-	return true
+// encodedBytes is how long the sealed form of a value of n bytes may be.
+func encodedBytes(st codec.Setting, n int) int {
+	return codec.MaxEncodedLen(st.Codec, n) + cinch.MaxHeaderLen
 }
 
 // endAhead comes before the value's memory is given back.

@@ -54,6 +54,8 @@ func (p *replyPump) carryComputed(o *op) error {
 	switch {
 	case err != nil:
 		return err
+	case h.IsNull() && isWord(o.args[0], "digest"): // which has none of a key that is not there
+		return p.copy(shapeNone, nil)
 	case h.IsNull():
 		p.in.Discard(len(line))
 		return p.emit(compute(nil, o.args, nil, false))
@@ -243,7 +245,7 @@ func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
 		return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
 	}
 	if n > freeBytes {
-		if o.held > 0 && !p.s.g.cfg.Replies.TryAcquire(n) { // who holds must not wait
+		if o.held > 0 && !p.s.replyRoom.TryAcquire(n) { // who holds must not wait
 			return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
 		}
 		if o.held == 0 {
@@ -264,13 +266,15 @@ const maxListBytes = 64 << 20
 func (p *replyPump) captureList(o *op, n int64) error {
 	total := int64(0)
 	for range n {
-		_, h, err := p.peek()
+		line, h, err := p.peek()
 		if err != nil {
 			return err
 		}
 		var item []byte
 		o.answer.cut = o.answer.cut || total > maxListBytes
-		if h.Kind != resp.Bulk || h.N < 0 || o.answer.cut {
+		if h.Kind == resp.Integer {
+			item, err = bytes.Clone(line[1:len(line)-2]), p.dropLine()
+		} else if h.Kind != resp.Bulk || h.N < 0 || o.answer.cut {
 			err = p.skip()
 		} else if err = p.dropLine(); err == nil {
 			item, err = p.captureBulk(o, h.N)
@@ -322,6 +326,6 @@ func (s *session) await(o *op) error {
 
 // letGo gives back the budget that an answer holds.
 func (s *session) letGo(o *op) {
-	s.g.cfg.Replies.Release(o.held)
+	s.replyRoom.Release(o.held)
 	o.held = 0
 }

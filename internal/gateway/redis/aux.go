@@ -80,17 +80,24 @@ func (s *session) probeBeside(keys [][]byte) sealedParts {
 	if !s.settle() {
 		return sealedParts{err: errGone}
 	}
-	p := prober{s: s, client: s.beside()}
-	var cancel context.CancelFunc
-	p.ctx, cancel = context.WithTimeout(s.ctx, auxTimeout)
-	defer cancel()
+	p, end := s.newProber()
+	defer end()
 	for _, key := range keys {
 		p.look(key)
 	}
-	if p.own != nil {
-		_ = p.own.Close()
-	}
 	return p.found
+}
+
+func (s *session) newProber() (p *prober, end func()) {
+	p = &prober{s: s, client: s.beside()}
+	var cancel context.CancelFunc
+	p.ctx, cancel = context.WithTimeout(s.ctx, auxTimeout)
+	return p, func() {
+		cancel()
+		if p.own != nil {
+			_ = p.own.Close()
+		}
+	}
 }
 
 func (p *prober) ask(args ...any) (any, error) {
@@ -153,7 +160,7 @@ func (p *prober) fetch(key, head []byte) {
 			p.found.fail(err)
 			return
 		}
-		p.found.parts = append(p.found.parts, part{bytes.Clone(key), nil, known{sealed, value}})
+		p.found.parts = append(p.found.parts, part{key: bytes.Clone(key), known: known{sealed, value}})
 	}
 }
 

@@ -23,18 +23,18 @@ import (
 // Users who may not run WATCH and MULTI have their commands run this way too.
 //
 // A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
-// before an EVALSHA. Where there is no body (functions, unknown commands), the request is
+// before an EVALSHA; bodies.go says what happens where it has not. Where there is no body (functions, unknown commands), the request is
 // refused if the policy may seal its keys: it could meet an envelope.
 
 // inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
 // rest are hashes), then envelope and value of each.
-const inflateScript = `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
+const inflateScript = putFieldLua + `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
 for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
 local function hidden(v) return type(v)=='table' and v.err and string.sub(v.err,1,9)~='WRONGTYPE' end
 for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k) if hidden(v) then return v end
 if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
 else local h=redis.pcall('HGETALL',k) if hidden(h) then return h end if not h.err then for j=1,#h,2 do
-if sealed(h[j+1]) then redis.call('HSET',k,h[j],known[h[j+1]]) end end end end end
+if sealed(h[j+1]) then local e=putfield(k,h[j],known[h[j+1]]) if e then return e end end end end end end
 return 1`
 
 // prologue stands in front of a client's script, on the same line so that line numbers in
@@ -57,7 +57,7 @@ var lookOneLine = strings.ReplaceAll(lookLua, "\n", " ")
 func (s *session) runBeside(r *request, keys [][]byte) error {
 	body, known := s.bodyOf(r)
 	if !known && (s.tx.open || s.watched) && s.mayBeSealed(keys) {
-		return s.refuse("ERR cinch: inside MULTI or WATCH this command could meet a sealed value; load its script through this gateway, or exclude its keys")
+		return s.runInside(r, keys)
 	}
 	found := s.probeBeside(keys)
 	switch {
@@ -68,12 +68,15 @@ func (s *session) runBeside(r *request, keys [][]byte) error {
 	}
 	if len(found.parts)+len(s.tx.known) > 0 {
 		if s.lua.denied {
-			return s.refuse("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
+			return s.refuseFor("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
 		}
 		if refusal, err := s.putBack(s.inflateArgs(keys, found.parts)); err != nil || refusal != "" {
 			return s.refuseUnless(err, refusal)
 		}
 		s.inflating(keys)
+	}
+	if r.cmd.strategy == compared {
+		return s.compareBeside(r, &found)
 	}
 	var err error
 	if known {
@@ -98,6 +101,14 @@ func (s *session) putBack(args [][]byte) (refusal string, err error) {
 		refusal = o.answer.text
 	}
 	return refusal, err
+}
+
+// unknownHere says why a request whose text is not known is refused.
+func unknownHere(r *request) string {
+	if strings.HasPrefix(r.cmd.name, "evalsha") {
+		return noScript
+	}
+	return "ERR cinch: inside MULTI or WATCH this command could meet a sealed value; keep it out of transactions, or exclude its keys"
 }
 
 func (s *session) refuseUnless(err error, text string) error {

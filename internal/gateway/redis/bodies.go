@@ -2,79 +2,135 @@ package redis
 
 import (
 	"bytes"
+	"container/list"
+	"context"
 	"strings"
 	"sync"
 )
 
-// bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses.
+// bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
+// cache of what this gateway has seen and no more: another gateway, or this one after a restart, does
+// not have it, and the server names no script's text. So a client that asks SCRIPT EXISTS hears of
+// those alone that are here too (it loads the others again), and where a text is needed and missing
+// the answer is NOSCRIPT, as from a server that was restarted.
 type bodies struct {
 	mu    sync.Mutex
-	known map[string][]byte
+	known map[string]*list.Element // of *body
+	used  list.List                // the one used last in front
 	bytes int
 }
 
-// maxBodyBytes bounds the memory of all scripts; beyond it arbitrary ones are forgotten.
+type body struct {
+	sha  string
+	text []byte
+}
+
+// maxBodyBytes bounds the memory of all scripts; beyond it those are forgotten that were not used
+// for longest.
 const maxBodyBytes = 8 << 20
 
-func (b *bodies) learn(body []byte) {
-	sha := shaOf(body)
+func (b *bodies) learn(text []byte) {
+	sha := shaOf(text)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.known[sha]; ok || len(body) > maxBodyBytes {
+	if b.touch(sha) != nil || len(text) > maxBodyBytes {
 		return
 	}
+	for b.bytes+len(text) > maxBodyBytes {
+		b.drop(b.used.Back())
+	}
 	if b.known == nil {
-		b.known = map[string][]byte{}
+		b.known = map[string]*list.Element{}
 	}
-	for old, text := range b.known {
-		if b.bytes+len(body) <= maxBodyBytes {
-			break
-		}
-		delete(b.known, old)
-		b.bytes -= len(text)
+	b.known[sha] = b.used.PushFront(&body{sha, bytes.Clone(text)})
+	b.bytes += len(text)
+}
+
+// touch finds a script and counts it as used. b.mu is held.
+func (b *bodies) touch(sha string) *body {
+	e := b.known[sha]
+	if e == nil {
+		return nil
 	}
-	b.known[sha] = bytes.Clone(body)
-	b.bytes += len(body)
+	b.used.MoveToFront(e)
+	return e.Value.(*body)
+}
+
+// drop forgets a script. b.mu is held.
+func (b *bodies) drop(e *list.Element) {
+	old := b.used.Remove(e).(*body)
+	delete(b.known, old.sha)
+	b.bytes -= len(old.text)
 }
 
 func (b *bodies) find(sha []byte) ([]byte, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	body, ok := b.known[strings.ToLower(string(sha))]
-	return body, ok
-}
-
-// bodyOf is the text of the script that a request runs, where it is known.
-func (s *session) bodyOf(r *request) ([]byte, bool) {
-	switch r.cmd.name {
-	case "eval", "eval_ro":
-		return r.args[1], true
-	case "evalsha", "evalsha_ro":
-		return s.g.bodies.find(r.args[1])
+	found := b.touch(strings.ToLower(string(sha)))
+	if found == nil {
+		return nil, false
 	}
-	return nil, false
+	return found.text, true
 }
 
 func (b *bodies) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known, b.bytes = nil, 0
+	b.used.Init()
 }
 
-// script watches SCRIPT LOAD and SCRIPT FLUSH. What another gateway's clients flush stays
+// bodyOf is the text of the script that a request runs, where it is known or the server tells.
+func (s *session) bodyOf(r *request) ([]byte, bool) {
+	switch r.cmd.name {
+	case "eval", "eval_ro":
+		return r.args[1], true
+	case "evalsha", "evalsha_ro":
+		if text, ok := s.g.bodies.find(r.args[1]); ok {
+			return text, true
+		}
+		return s.askBody(r.args[1])
+	}
+	return nil, false
+}
+
+// askBody asks the server for a script, which Valkey 8 shows.
+func (s *session) askBody(sha []byte) ([]byte, bool) {
+	if s.g.noScriptShow.Load() || !s.settle() {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	text, err := s.beside().Do(ctx, "SCRIPT", "SHOW", sha).Text()
+	switch {
+	case err == nil && shaOf([]byte(text)) == strings.ToLower(string(sha)):
+		s.g.bodies.learn([]byte(text))
+		return []byte(text), true
+	case err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown subcommand"):
+		s.g.noScriptShow.Store(true)
+	}
+	return nil, false
+}
+
+// script watches SCRIPT LOAD, EXISTS and FLUSH. What another gateway's clients flush stays
 // known here.
 func (s *session) script(r *request) error {
 	var after func(answer)
 	switch {
 	case len(r.args) == 3 && isWord(r.args[1], "load"):
-		body := bytes.Clone(r.args[2])
+		text := bytes.Clone(r.args[2])
 		after = func(a answer) {
 			if !a.isError() {
-				s.g.bodies.learn(body)
+				s.g.bodies.learn(text)
 			}
+		}
+		if s.tx.open { // EVALSHA may be queued behind it
+			s.g.bodies.learn(text)
 		}
 	case isWord(r.args[1], "flush"):
 		after = func(answer) { s.g.bodies.forget() }
+	case isWord(r.args[1], "exists") && !s.rules().SealsNothing():
+		return s.forward(r, entry{kind: kindLoaded, op: s.loaded(r.args[2:])})
 	default:
 		return s.forward(r, entry{})
 	}

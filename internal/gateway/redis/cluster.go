@@ -67,6 +67,7 @@ type Cluster struct {
 	turn  atomic.Uint32 // of the members to connect to
 	round rounds
 	odd   unknownNodes
+	reach gateway.Reach // any of the nodes
 
 	begun entrySessions
 	asked *Gateway // for clients of Sentinels; nil: none
@@ -182,14 +183,17 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	if len(c.table.Load().all) == 0 {
 		c.round.await(ctx, nil)
 	}
+	err := errNoNodes
 	for _, m := range c.pick() {
 		dialed := time.Now()
-		if up, err := m.gateway.dial(ctx); err == nil {
+		up, dialErr := m.gateway.dial(ctx)
+		if dialErr == nil {
+			c.reach.Answered(c.log, c.cfg.Upstream.String())
 			return c.begun.add(m, m.gateway.sessionOn(client, up, dialed))
 		}
+		err = dialErr
 	}
-	c.cfg.Stats.Error("upstream_unreachable")
-	c.log.Warn("no node of the cluster can be reached")
+	c.reach.Failed(c.log, c.cfg.Stats, "", c.cfg.Upstream.String(), err)
 	return nil
 }
 
@@ -230,7 +234,7 @@ func (c *Cluster) join(n *clusterNode) error {
 		return err
 	}
 	cfg := c.cfg.Config
-	cfg.Dial, cfg.member, cfg.Policy = c.dial(m, c.cfg.Stats), m, c.policy
+	cfg.Dial, cfg.member, cfg.Policy, cfg.peers = c.dial(m, c.cfg.Stats), m, c.policy, c
 	if c.cfg.Sentinel == nil {
 		cfg.cluster = c
 	}

@@ -13,7 +13,7 @@ import (
 // are those of the gateways, everything else stays byte for byte. A renamer says which; ok is
 // false for a node without a gateway, whose address stays.
 //
-//	MOVED, ASK              error lines, anywhere
+//	MOVED, ASK, REDIRECT    error lines, anywhere; the last from Valkey's replicas
 //	CLUSTER SLOTS           [first last [host port id [more]] …] …
 //	CLUSTER SHARDS          [slots … nodes [{id … port … ip … endpoint … hostname …} …]] …
 //	CLUSTER NODES           lines in a string (see clusternodes.go)
@@ -44,15 +44,17 @@ func splitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
 	text := bytes.TrimSuffix(line, crlf)
 	end = line[len(text):]
 	at, colon := bytes.LastIndexByte(text, ' ')+1, bytes.LastIndexByte(text, ':')
-	if colon < at || bytes.IndexByte(text, ' ')+1 == at {
+	if colon < at || bytes.IndexByte(text, ' ')+1 == at && !bytes.HasPrefix(line, redirectHead) {
 		return nil, nil, nil, nil, false
 	}
 	return text[:at], text[at:colon], text[colon+1:], end, true
 }
 
 func isRedirection(line []byte) bool {
-	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK "))
+	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK ")) || bytes.HasPrefix(line, redirectHead)
 }
+
+var redirectHead = []byte("-REDIRECT ")
 
 // appendNodes rewrites the lines of CLUSTER NODES.
 func appendNodes(dst []byte, text string, to renamer) []byte {

@@ -25,6 +25,9 @@ func TestRedirections(t *testing.T) {
 		"-MOVED \r\n":                      "-MOVED \r\n",
 		"-ASKING 1 a:2\r\n":                "-ASKING 1 a:2\r\n",
 		"-ERR MOVED 1 a:2\r\n":             "-ERR MOVED 1 a:2\r\n",
+		"-REDIRECT 127.0.0.1:6381\r\n":     "-REDIRECT gw:76381\r\n",
+		"-REDIRECT ::1:6381\r\n":           "-REDIRECT gw:76381\r\n",
+		"-REDIRECT house\r\n":              "-REDIRECT house\r\n",
 	} {
 		if got := string(appendRedirection(nil, []byte(line), toGateway)); got != want {
 			t.Errorf("%q: %q", line, got)

@@ -19,6 +19,8 @@ const (
 	// inflated: it computes on, or changes part of, the value that is stored; on an
 	// envelope the value is put back first, in one step with the command (guard.go).
 	inflated
+	// compared: it compares the stored value, and may then replace or delete it (compared.go).
+	compared
 	// floats: runs as it is, and like inflated when the server finds no number.
 	floats
 	// scripts: runs code on keys; they are inflated in one transaction with it (unit.go).
@@ -43,18 +45,19 @@ type command struct {
 	control  func(*session, *request) error
 	always   bool // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool // inflated: may leave a plain value that begins with the magic
+	recent   bool // not every server has it (recent.go)
 }
 
 // keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
 // when set, is the index of the argument that counts them.
 type keyRange struct{ first, last, step, numKeys int }
 
-// argValues finds the arguments that are values: from first, every step-th. XADD's
-// place depends on its options.
+// argValues finds the arguments that are values: from first, every step-th. For some their place
+// depends on options (placing.go).
 type argValues struct {
 	first, step int
 	kind        valueKind
-	stream      bool // first is found by addFields
+	find        finder
 	pairs       bool // (argc - first + 1) must be even, or the server refuses the request
 	single      bool // only the one at first
 }
@@ -69,8 +72,8 @@ const (
 	streamValues
 )
 
-// Every command of Redis 7.0 is listed here, and those of later versions that never
-// touch the inside of a value. What is missing is treated as unknown.
+// Every command of Redis 7.0 to 8.6 and of Valkey 8 and 9 is listed here that never touches the inside
+// of a value. What is missing is treated as unknown.
 const verbatimCommands = `
 echo:2 ping:-1 swapdb:3
 copy:-3 del:-2 dump:2 exists:-2 expire:-3 expireat:-3 expiretime:2 keys:2 migrate:-6 move:3 object:-2
@@ -85,7 +88,7 @@ blmove:6 blmpop:-5 blpop:-3 brpop:-3 brpoplpush:4 lindex:3 linsert:5 llen:2 lmov
 lpos:-3 lpush:-3 lpushx:-3 lrange:4 lrem:4 lset:4 ltrim:4 rpop:-2 rpoplpush:3 rpush:-3 rpushx:-3
 publish:3 pubsub:-2 spublish:3
 acl:-2 bgrewriteaof:1 bgsave:-1 config:-2 dbsize:1 debug:-2
-failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2 module:-2
+failover:-1 info:-1 lastsave:1 latency:-2 lolwut:-1 memory:-2
 replicaof:3 role:1 save:1 shutdown:-1 slaveof:3 slowlog:-2 time:1
 sadd:-3 scard:2 sdiff:-2 sdiffstore:-3 sinter:-2 sintercard:-3 sinterstore:-3 sismember:3 smembers:2
 smismember:-3 smove:4 spop:-2 srandmember:-2 srem:-3 sscan:-3 sunion:-2 sunionstore:-3
@@ -94,8 +97,20 @@ zintercard:-3 zinterstore:-4 zlexcount:4 zmpop:-4 zmscore:-3 zpopmax:-2 zpopmin:
 zrange:-4 zrangebylex:-4 zrangebyscore:-4 zrangestore:-5 zrank:-3 zrem:-3 zremrangebylex:4
 zremrangebyrank:4 zremrangebyscore:4 zrevrange:-4 zrevrangebylex:-4 zrevrangebyscore:-4 zrevrank:-3
 zscan:-3 zscore:3 zunion:-3 zunionstore:-4
-xack:-4 xdel:-3 xgroup:-2 xlen:2 xpending:-3 xsetid:-3 xtrim:-4
-decr:2 decrby:3 incr:2 incrby:3`
+ft._list:-1 ft.info:-1 ft.alter:-1 ft._alterifnx:-1 ft.aliasadd:-1 ft._aliasaddifnx:-1 ft.aliasdel:-1 ft._aliasdelifx:-1
+ft.aliasupdate:-1 ft.config:-1 ft.dictadd:-1 ft.dictdel:-1 ft.dictdump:-1 ft.explain:-1 ft.explaincli:-1 ft.spellcheck:-1
+ft.sugadd:-1 ft.sugdel:-1 ft.sugget:-1 ft.suglen:-1 ft.synupdate:-1 ft.syndump:-1 ft.tagvals:-1
+xack:-4 xackdel:-6 xcfgset:-2 xdel:-3 xdelex:-5 xgroup:-2 xidmprecord:5 xlen:2 xpending:-3 xsetid:-3 xtrim:-4
+decr:2 decrby:3 incr:2 incrby:3
+vadd:-5 vcard:2 vdim:2 vemb:-3 vgetattr:3 vinfo:2 vismember:3 vlinks:-3 vrandmember:-2 vrange:-4 vrem:3 vsetattr:4 vsim:-4
+clusterscan:-2 commandlog:-2 hotkeys:-2 trimslots:-5`
+
+// moduleFamilies begin the names of commands of modules whose keys have types of their own: on what
+// holds a value they complain of its type, sealed or not.
+var moduleFamilies = []string{"json.", "ts.", "bf.", "cf.", "cms.", "topk.", "tdigest."}
+
+// moduleCommand is the row of theirs.
+var moduleCommand = &command{name: "module", arity: -1, strategy: verbatim}
 
 // valueCommands are the rows with values in them.
 var valueCommands = []command{
@@ -109,7 +124,9 @@ var valueCommands = []command{
 	{name: "hset", arity: -4, strategy: values, args: argValues{first: 3, step: 2, pairs: true, kind: hashValues}},
 	{name: "hmset", arity: -4, strategy: values, args: argValues{first: 3, step: 2, pairs: true, kind: hashValues}},
 	{name: "hsetnx", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: hashValues}},
-	{name: "xadd", arity: -5, strategy: values, args: argValues{step: 2, stream: true, kind: streamValues}},
+	{name: "xadd", arity: -5, strategy: values, args: argValues{find: findFields, kind: streamValues}},
+	{name: "hsetex", arity: -6, strategy: values, recent: true, args: argValues{find: findHashFields, kind: hashValues}},
+	{name: "msetex", arity: -4, strategy: values, recent: true, args: argValues{find: findPairs, kind: stringValues}},
 
 	{name: "get", arity: 2, strategy: values, reply: shapeBulk},
 	{name: "getdel", arity: 2, strategy: values, reply: shapeBulk},
@@ -117,7 +134,8 @@ var valueCommands = []command{
 	{name: "mget", arity: -2, strategy: values, reply: shapeAll},
 	{name: "hget", arity: 3, strategy: values, reply: shapeBulk},
 	{name: "hmget", arity: -3, strategy: values, reply: shapeAll},
-	{name: "hgetdel", arity: -5, strategy: values, reply: shapeAll},
+	{name: "hgetdel", arity: -5, strategy: values, recent: true, reply: shapeAll},
+	{name: "hgetex", arity: -5, strategy: values, recent: true, reply: shapeAll},
 	{name: "hvals", arity: 2, strategy: values, reply: shapeAll},
 	{name: "hgetall", arity: 2, strategy: values, reply: shapePairs},
 	{name: "hrandfield", arity: -2, strategy: values, reply: shapeRandomPairs},
@@ -130,6 +148,14 @@ var valueCommands = []command{
 	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams},
 	{name: "xinfo", arity: -2, strategy: values, reply: shapeStreamInfo},
 
+	{name: "ft.search", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.aggregate", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.hybrid", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.cursor", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.profile", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.get", arity: -1, strategy: values, reply: shapeAny},
+	{name: "ft.mget", arity: -1, strategy: values, reply: shapeAny},
+
 	{name: "strlen", arity: 2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "hstrlen", arity: 3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "getrange", arity: 4, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
@@ -139,6 +165,10 @@ var valueCommands = []command{
 	{name: "bitpos", arity: -3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "bitfield_ro", arity: -2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 
+	{name: "digest", arity: 2, strategy: computed, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
+
+	{name: "delex", arity: -2, strategy: compared, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "delifeq", arity: 3, strategy: compared, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "append", arity: 3, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "setrange", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "setbit", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
@@ -189,6 +219,13 @@ var controlCommands = []command{
 	{name: "readwrite", arity: 1, control: (*session).readOnly},
 	{name: "cluster", arity: -2, control: (*session).clusterCommand},
 	{name: "sentinel", arity: -2, control: (*session).sentinelCommand},
+	{name: "ft.create", arity: -1, control: (*session).createIndex},
+	{name: "ft._createifnx", arity: -1, control: (*session).createIndex},
+	{name: "ft.dropindex", arity: -1, control: (*session).changeIndexes},
+	{name: "ft._dropindexifx", arity: -1, control: (*session).changeIndexes},
+	{name: "ft.drop", arity: -1, control: (*session).changeIndexes},
+	{name: "ft._dropifx", arity: -1, control: (*session).changeIndexes},
+	{name: "module", arity: -2, control: (*session).changeIndexes},
 	{name: "command", arity: -1, control: (*session).command},
 	{name: "script", arity: -2, control: (*session).script},
 }
@@ -234,6 +271,11 @@ func (t table) lookup(name []byte) *command {
 	}
 	if c := t[string(low[:len(name)])]; c != nil {
 		return c
+	}
+	for _, family := range moduleFamilies {
+		if len(name) > len(family) && string(low[:len(family)]) == family {
+			return moduleCommand
+		}
 	}
 	return unknownCommand
 }

@@ -4,16 +4,27 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Every command that the server has is a row of the table, with its arity, and where the
+// Every command that a line of servers has is a row of the table, with its arity, and where the
 // table says where keys are it agrees with the server.
 func TestTableAgreesWithServer(t *testing.T) {
-	c := clientOf(t, startServer(t))
-	commands, err := c.Command(ctx).Result()
-	if err != nil || len(commands) < 200 {
-		t.Fatal(len(commands), err)
-	}
+	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
+		c := clientOf(t, l.Start(t).Addr, func(o *goredis.Options) { o.Network = "tcp" })
+		commands, err := c.Command(ctx).Result()
+		if err != nil || len(commands) < 200 {
+			t.Fatal(len(commands), err)
+		}
+		tableAgrees(t, commands)
+	})
+}
+
+func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
+	t.Helper()
 	table := newTable()
 	for name, info := range commands {
 		row := table.lookup([]byte(name))
@@ -93,11 +104,28 @@ func TestLocateValues(t *testing.T) {
 		"xadd s * f":                         -1,
 		"xadd s maxlen 5 limit":              -1,
 		"xadd s nomkstream nomkstream":       -1,
+
+		"xadd s keepref idmp p i maxlen ~ 5 limit 3 * f v": 13,
+		"xadd s acked idmpauto p * f v":                    7,
+		"xadd s idmp p":                                    -1,
+		"xadd s future 1 * f v":                            -3,
+		"hsetex h fields 1 f v":                            5,
+		"hsetex h fnx ex 5 fields 2 f v f v":               8,
+		"hsetex h fields 1 f v keepttl":                    5,
+		"hsetex h fields 2 f v":                            -1,
+		"hsetex h fields 99999999999 f v":                  -1,
+		"hsetex h future fields 1 f v":                     -3,
+		"msetex 1 k v":                                     3,
+		"msetex 2 k v k v nx ex 5":                         3,
+		"msetex 2 k v k":                                   -1,
+		"msetex 0 k v":                                     -1,
+		"msetex 1 k v future":                              -3,
 	} {
 		args := fields(request)
-		got, ok := table.lookup(args[0]).args.locate(args)
-		if !ok {
-			got = -1
+		at, is := table.lookup(args[0]).args.places(args, len(args))
+		got := at.first
+		if is != placed {
+			got = -int(is)
 		}
 		if got != want {
 			t.Errorf("%s: first value at %d, want %d", request, got, want)

@@ -2,6 +2,9 @@ package redis
 
 import (
 	"bytes"
+	"fmt"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -23,7 +26,8 @@ const (
 // exists is false when there is no such key or field. RESP2 and RESP3 have the same form
 // for all of them. It allocates only to grow dst and keeps nothing of its arguments.
 //
-// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS and BITFIELD_RO.
+// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and DIGEST (of a
+// value that exists).
 // The limit on bit offsets is that of a server whose proto-max-bulk-len is the default.
 func compute(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	if !exists {
@@ -61,6 +65,11 @@ func compute(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 			return appendArity(dst, name)
 		}
 		return computeBitPos(dst, args, value, exists)
+	case "digest":
+		if len(args) != 2 {
+			return appendArity(dst, name)
+		}
+		return resp.AppendBulk(dst, fmt.Appendf(nil, "%016x", xxh3.Hash(value)))
 	case "bitfield_ro":
 		if len(args) < 2 {
 			return appendArity(dst, name)

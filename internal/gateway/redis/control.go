@@ -22,10 +22,13 @@ func (s *session) auth(r *request) error {
 	}
 	s.forgetRights()
 	s.tx.login = s.tx.open
+	s.loggingIn.Add(1)
 	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
 		if !a.isError() {
 			s.who.Store(who)
+			s.door.Pass()
 		}
+		s.loggingIn.Add(-1)
 	}}})
 }
 
@@ -51,7 +54,11 @@ func (s *session) hello(r *request) error {
 		case resp.Array:
 			s.version.Store(2)
 		}
-		if !a.isError() && who != nil {
+		if a.isError() {
+			return
+		}
+		s.door.Pass() // strangers are refused, whatever else they ask for in it
+		if who != nil {
 			s.who.Store(who)
 		}
 	}})
@@ -99,7 +106,7 @@ func (s *session) selectDB(r *request) error {
 		}
 	}})
 	if s.tx.open {
-		s.tx.space, s.tx.changes = &space, true
+		s.tx.space, s.tx.changes, s.tx.brings = &space, true, true // the transaction goes on with other keys
 	}
 	return err
 }
@@ -116,6 +123,9 @@ func (s *session) where() string {
 func (s *session) client(r *request) error {
 	if len(r.args) > 2 && isWord(r.args[1], "tracking") {
 		s.tracking = isWord(r.args[2], "on")
+	}
+	if isWord(r.args[1], "capa") {
+		return s.capabilities(r)
 	}
 	if len(r.args) != 3 || !isWord(r.args[1], "reply") || s.subscribed() { // to a subscriber the server refuses it
 		return s.forward(r, entry{})
@@ -145,7 +155,8 @@ func (s *session) quit(r *request) error {
 // reset brings the connection back to its first state.
 func (s *session) reset(r *request) error {
 	s.endTransaction()
-	s.watched, s.monitors = false, false
+	s.endWatch()
+	s.monitors = false
 	s.replies = muting{skip: s.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
 	s.tracking = false
 	s.setReadOnly(false)
@@ -161,6 +172,7 @@ func (s *session) reset(r *request) error {
 		s.channels.Store(0)
 		s.version.Store(2)
 		s.who.Store(nil)
+		s.door.Shut()
 	}})
 }
 
@@ -233,12 +245,14 @@ func (s *session) replicate(r *request) error {
 	return net.ErrClosed
 }
 
-// flush watches the commands that may remove dictionaries.
+// flush watches the commands that may remove dictionaries or search indexes.
 func (s *session) flush(r *request) error {
-	if s.g.cfg.Dicts == nil {
-		return s.forward(r, entry{})
-	}
-	return s.forward(r, entry{kind: kindHook, op: &op{after: func(answer) { s.g.cfg.Dicts.Kick() }}})
+	return s.forward(r, entry{kind: kindHook, op: &op{after: func(answer) {
+		s.g.indexes.kick()
+		if s.g.cfg.Dicts != nil {
+			s.g.cfg.Dicts.Kick()
+		}
+	}}})
 }
 
 func (s *session) command(r *request) error {

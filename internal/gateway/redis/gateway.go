@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -31,8 +32,9 @@ type Dicts interface {
 // Sampler sees values on their way into the store, to make dictionaries of them.
 type Sampler interface {
 	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not. It keeps neither key nor value, and is quick.
-	Sample(rule *policy.Rule, key, value []byte, stored int)
+	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
+	// user. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
@@ -53,8 +55,8 @@ type Config struct {
 	// Requests and Replies bound the bytes of large values in flight, one budget a
 	// direction so that neither waits for the other; nil: no bound.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a client may hold bytes of a budget that others wait for without
-	// taking or sending any, before it is disconnected; 0: 2 s.
+	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
+	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
 
 	// NoCommandDocs answers COMMAND DOCS with an error, for an embedded store whose own
@@ -65,11 +67,10 @@ type Config struct {
 	Log   *slog.Logger
 
 	cluster  *Cluster // of which the server is the member; nil: of none
+	peers    *Cluster // which knows the gateways of other servers, of a cluster or watched by Sentinels; nil: none are known
 	member   *member
 	sentinel bool // the servers are Sentinels, which watch the cluster's members
 }
-
-const defaultStall = 2 * time.Second
 
 // Gateway serves clients of one Redis server.
 type Gateway struct {
@@ -79,7 +80,17 @@ type Gateway struct {
 	policy atomic.Pointer[policy.Policy]
 	server gateway.Server
 	churn  churn
+
+	requests, replies *gateway.Share
+	keeper            gateway.Doorkeeper
+
 	bodies bodies
+
+	indexes *indexes
+	reach   gateway.Reach
+
+	noScriptShow atomic.Bool // the server has no SCRIPT SHOW
+	commands     serverCommands
 }
 
 // NewGateway returns a gateway that serves nothing yet.
@@ -88,18 +99,20 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.MaxSeal = cinch.DefaultMaxRaw
 	}
 	if cfg.Stall <= 0 {
-		cfg.Stall = defaultStall
+		cfg.Stall = gateway.DefaultStall
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, table: newTable()}
+	g := &Gateway{cfg: cfg, table: newTable(), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
+	g.keeper.Ask = g.askClosed
 	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	if cfg.Dicts != nil {
 		opts.Dicts = cfg.Dicts
 	}
 	g.sealer = cinch.NewSealer(opts)
 	g.policy.Store(cfg.Policy)
+	g.indexes = newIndexes(g)
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
@@ -109,11 +122,19 @@ func NewGateway(cfg Config) *Gateway {
 }
 
 // Serve accepts clients on l until Shutdown.
-func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
+func (g *Gateway) Serve(l net.Listener) error {
+	if !g.cfg.sentinel {
+		g.indexes.start()
+	}
+	return g.server.Serve(l)
+}
 
 // Shutdown lets the commands in flight finish and ends all sessions, by force when ctx
 // ends.
-func (g *Gateway) Shutdown(ctx context.Context) error { return g.server.Shutdown(ctx) }
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	defer g.indexes.stop() // clients are still served until then
+	return g.server.Shutdown(ctx)
+}
 
 // SetPolicy replaces the rules for every command from now on.
 func (g *Gateway) SetPolicy(p *policy.Policy) { g.policy.Store(p) }
@@ -126,11 +147,11 @@ func (g *Gateway) commandNames() []string {
 	names := []string{unknownCommand.name}
 	for name, c := range g.table {
 		switch c.strategy {
-		case computed, inflated, floats, scripts, sorts:
+		case computed, inflated, compared, floats, scripts, sorts:
 			names = append(names, name)
 		}
 	}
-	return names
+	return append(names, comparedSet.name)
 }
 
 // dial connects to the server.
@@ -147,13 +168,17 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	dialed := time.Now()
 	up, err := g.dial(context.Background())
 	if err == nil {
+		g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 		return g.sessionOn(client, up, dialed)
 	}
-	g.cfg.Stats.Error("upstream_unreachable")
-	g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+	g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 	if g.cfg.Dial == nil {
+		text := "-ERR cinch: upstream is unreachable\r\n"
+		if errors.Is(err, gateway.ErrDescriptors) {
+			text = "-ERR cinch: out of file descriptors\r\n"
+		}
 		_ = client.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = client.Write([]byte("-ERR cinch: upstream is unreachable\r\n"))
+		_, _ = client.Write([]byte(text))
 	}
 	return nil
 }

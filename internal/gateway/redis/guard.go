@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // The scripts that guard commands. They run under the client's identity, see the keys
@@ -69,25 +70,26 @@ local r=redis.pcall(unpack(ARGV,3+2*n))`
 
 	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
 	// the key and the field behind the command's name.
-	guardFieldScript = `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
+	guardFieldScript = putFieldLua + `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
 local v=redis.pcall('HGET',k,f) if type(v)=='table' and string.sub(v.err,1,9)~='WRONGTYPE' then return v end
 if type(v)=='string' and string.sub(v,1,#m)==m then local known
 for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
-if not known then return {` + luaMarker + `,v} end redis.call('HSET',k,f,known) end
+if not known then return {` + luaMarker + `,v} end local e=putfield(k,f,known) if e then return e end end
 local r=redis.pcall(unpack(ARGV,3+2*n))
 v=redis.pcall('HGET',k,f)
-if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` redis.call('HSET',k,f,v) end
+if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` putfield(k,f,v) end
 return r`
 
 	// escapeScript wraps what begins with the magic. KEYS; ARGV: the magic, how many of the
-	// keys are looked at as strings (the rest as hashes), plain values that begin with it:
-	// in a hash, which may hold envelopes, only those are wrapped.
-	escapeScript = `local m,plain=ARGV[1],{} for i=3,#ARGV do plain[ARGV[i]]=true end
+	// keys are looked at as strings (the rest as hashes), plain bytes with the magic in them:
+	// in a hash, which may hold envelopes, only what is a part of those is wrapped.
+	escapeScript = putFieldLua + `local m=ARGV[1]
+local function plain(v) for i=3,#ARGV do if string.find(ARGV[i],v,1,true) then return true end end end
 local function wrap(v) ` + escapeLua + ` return v end
 for i,k in ipairs(KEYS) do if i<=tonumber(ARGV[2]) then
 if redis.pcall('GETRANGE',k,0,#m-1)==m then redis.call('SET',k,wrap(redis.call('GET',k)),'KEEPTTL') end
 else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
-if plain[h[j+1]] then redis.call('HSET',k,h[j],wrap(h[j+1])) end end end end end`
+if string.sub(h[j+1],1,#m)==m and plain(h[j+1]) then local e=putfield(k,h[j],wrap(h[j+1])) if e then return e end end end end end end`
 
 	// escapeLua turns the plain value v into an envelope with codec raw.
 	escapeLua = `local T={} for i=0,255 do local c=i
@@ -111,6 +113,9 @@ func (s *session) handleComputed(r *request) error {
 	if s.excluded(r.args[1:2]) {
 		return s.forward(r, entry{})
 	}
+	if r.cmd.name == "bitcount" && len(r.args) == 3 {
+		return s.handled(s.handleInflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw}))
+	}
 	verb, err := s.readVerb()
 	if err != nil {
 		return err
@@ -133,6 +138,10 @@ func (s *session) handleComputed(r *request) error {
 	}
 	return s.send(evalArgs(verb, script, r.args[1:2], []byte(cinch.Magic), []byte(last), r.args))
 }
+
+// bitcountFrom is the row of BITCOUNT with a start and no end, which means the last byte to Valkey and
+// nothing to Redis: the server has to say.
+var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
 
 // isWide reports BITFIELD or BITFIELD_RO with fields above 53 bits: their values would be
 // rounded on their way through Lua, whose numbers are doubles.
@@ -230,6 +239,10 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 		}
 		if o.answer.isError() {
 			s.lua.denied = s.lua.denied || isNoLua(o.answer.text)
+			r.unguarded = isNoRight(o.answer.text) && !s.lua.denied
+			if r.unguarded && r.cmd.writes && mayMakeMagic(r.args) {
+				return s.refuse(o.answer.text)
+			}
 			return s.runUnit(r, keys)
 		}
 		next, err := s.openAll(o.answer.handedOut())
@@ -241,6 +254,23 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 		s.inflating(keys)
 	}
 	return s.refuse("ERR cinch: other clients kept changing the value; try again")
+}
+
+// mayMakeMagic reports that a command could make a value that does not begin with the magic do so.
+func mayMakeMagic(args [][]byte) bool {
+	switch {
+	case isWord(args[0], "append"):
+		for n := range len(cinch.Magic) {
+			if bytes.HasPrefix(args[2], []byte(cinch.Magic[n:])) {
+				return true
+			}
+		}
+		return false
+	case isWord(args[0], "setrange"):
+		at, ok := resp.ParseInt(args[2])
+		return ok && at < int64(len(cinch.Magic)) && bytes.ContainsFunc(args[3][:min(len(args[3]), len(cinch.Magic))], func(r rune) bool { return r >= 0x80 })
+	}
+	return true
 }
 
 func guardOutcome(k []known) string {
@@ -320,9 +350,9 @@ func (s *session) hold(n int) error {
 	}
 	n64 := s.owes
 	s.owes = 0
-	if !s.acquire(n64, reservePatience*s.g.cfg.Stall) {
+	if !s.acquire(n64, n64, reservePatience*s.g.cfg.Stall) {
 		s.g.cfg.Stats.Error("budget")
-		return fmt.Errorf("%w: the memory budget is used up", cinch.ErrTooLarge)
+		return errNoRoom
 	}
 	s.holds = append(s.holds, n64)
 	return nil
@@ -331,7 +361,7 @@ func (s *session) hold(n int) error {
 // handled gives back what was held for a request.
 func (s *session) handled(err error) error {
 	for _, n := range s.holds {
-		s.g.cfg.Requests.Release(n)
+		s.requestRoom.Release(n)
 	}
 	s.holds, s.owes = s.holds[:0], 0
 	return err
@@ -339,10 +369,11 @@ func (s *session) handled(err error) error {
 
 // refuseBroken answers for a sealed value that does not open.
 func (s *session) refuseBroken(err error) error {
-	class, text := describe(err)
-	s.g.cfg.Stats.Error(class)
-	s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", err)
-	return s.refuse(text)
+	pattern := ""
+	if args := s.req.args; len(args) > 1 {
+		pattern = patternOf(args[1])
+	}
+	return s.refuseFor(s.sayBroken(err, pattern))
 }
 
 // inflating counts an inflation; patterns that are inflated all the time stop being sealed.
@@ -388,9 +419,10 @@ func isNoRight(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "user executing the script can't ")
 }
 
-// isNoGuard matches what a guard answers that may not run, or may not look at its keys.
+// isNoGuard matches what a guard answers that may not run, may not look at its keys, or may not write: the
+// command itself may be allowed, and a replica may have more to say about it.
 func isNoGuard(text string) bool {
-	return isNoLua(text) || strings.Contains(text, "user executing the script can't run ")
+	return isNoRight(text) || strings.HasPrefix(text, "READONLY ")
 }
 
 // isNoFloat matches "ERR value is not a valid float" and "ERR hash value is not a float".

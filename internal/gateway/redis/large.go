@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -36,9 +37,16 @@ type largeRequest struct {
 	owed     int64    // held in small pieces that were not taken from the budget yet
 	arena    []byte   // rest of the memory that small arguments share
 	unsealed bool     // the value whose header is pending goes as it is
+	begun    []byte   // of that value what has been read: there was no memory for more
+	left     int      // bytes of an argument that could not be read on, with its line break
+
+	asTheyAre bool // the server computes on the values, which are not sealed but for what must be
 }
 
-var errTooLong = errors.New("redis: request is too long to be collected")
+var (
+	errTooLong = errors.New("redis: request is too long to be collected")
+	errNoRoom  = errors.New("no memory is free for this command at the moment (memory.budget), try again")
+)
 
 // largeRequest handles the request whose beginning the parser has seen.
 func (s *session) largeRequest() error {
@@ -81,6 +89,8 @@ func (l *largeRequest) takeHead() {
 func (l *largeRequest) run() error {
 	s := l.s
 	switch {
+	case s.isStranger(): // the server has limits of its own for it
+		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		s.subscribed() && l.cmd.strategy != controls:
 		return l.stream(entry{})
@@ -148,20 +158,22 @@ func (l *largeRequest) streamBody(n int) error {
 
 // valueByValue seals values one at a time, each when it has arrived.
 func (l *largeRequest) valueByValue() error {
-	spec := &l.cmd.args
-	first, ok, err := l.locate(spec)
-	if err != nil {
+	at, is, err := l.locate(&l.cmd.args)
+	switch {
+	case err != nil:
 		return l.giveUp(err)
-	}
-	if !ok {
+	case is == strange:
+		return l.collect()
+	case is == refused:
 		return l.stream(entry{})
 	}
 	if err := l.begin(entry{shape: l.cmd.reply}); err != nil {
 		return err
 	}
+	l.asTheyAre = at.computed
 	var key, before []byte
 	for i := range l.argc {
-		isValue := i >= first && (i-first)%spec.step == 0
+		isValue := at.holds(i)
 		var arg []byte
 		if i < len(l.args) {
 			arg, err = l.args[i], l.sendHave(l.args[i], isValue, key, before)
@@ -179,21 +191,16 @@ func (l *largeRequest) valueByValue() error {
 	return nil
 }
 
-// locate reads arguments until the place of the first value is known.
-func (l *largeRequest) locate(spec *argValues) (first int, ok bool, err error) {
-	for spec.stream {
-		if id, found := entryID(l.args); found {
-			first = id + 2
-			return first, first < l.argc && (l.argc-first)%2 == 1, nil
-		}
-		if len(l.args) == l.argc {
-			return 0, false, nil
+// locate reads arguments until the places of the values are known.
+func (l *largeRequest) locate(spec *argValues) (at places, is placing, err error) {
+	for {
+		if at, is = spec.places(l.args, l.argc); is != cutOff {
+			return at, is, nil
 		}
 		if err := l.take(); err != nil {
-			return 0, false, err
+			return at, is, err
 		}
 	}
-	return spec.first, (l.argc-spec.first)%2 == 1, nil
 }
 
 // sendHave sends an argument that is in memory.
@@ -201,7 +208,11 @@ func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) er
 	if !isValue {
 		return l.s.sendBulk(arg)
 	}
-	out, sealed := l.s.sealValue(nil, l.s.address(l.cmd.args.kind, key, before, len(arg)), arg)
+	at := l.s.address(l.cmd.args.kind, key, before, len(arg))
+	if l.asTheyAre {
+		at = policy.Address{}
+	}
+	out, sealed := l.s.sealValue(nil, at, arg)
 	defer gateway.PutBuffer(out)
 	if sealed {
 		arg = out
@@ -235,27 +246,20 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 }
 
 // mayHold decides whether the long value of n bytes at hand, whose header has been read, is
-// held for sealing: not if it is too long, no rule covers its key, or there is no budget
-// and it can go as it is. When it is held the budget has been taken.
-func (l *largeRequest) mayHold(n int, key []byte) (bool, error) {
+// held for sealing: not if it is too long, or no rule covers its key. It must be when it begins
+// like an envelope.
+func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if n > l.s.g.cfg.MaxSeal {
-		return false, nil
+		return false, false, nil
 	}
 	head, err := l.s.in.Peek(len(cinch.Magic))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if cinch.IsSealed(head) { // has to be wrapped
-		return true, l.reserve(2 * int64(n))
+		return true, true, nil
 	}
-	if !l.s.mayBeSealed([][]byte{key}) {
-		return false, nil
-	}
-	if !l.tryReserve(2*int64(n), sealPatience) {
-		l.s.g.cfg.Stats.Error("budget")
-		return false, nil
-	}
-	return true, nil
+	return !l.asTheyAre && l.s.mayBeSealed([][]byte{key}), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.
@@ -264,10 +268,7 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	if l.cmd.args.kind == stringValues {
 		at = before
 	}
-	hold, err := l.mayHold(n, at)
-	if errors.Is(err, errTooLong) { // the server has the beginning of the request already
-		return l.s.failWith("ERR cinch: " + err.Error())
-	}
+	hold, must, err := l.mayHold(n, at)
 	if err != nil {
 		return err
 	}
@@ -275,20 +276,40 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 		return l.streamUnsealed(n, true)
 	}
 	defer l.release()
-	buf := gateway.GetBuffer(n + 2)[:n+2]
-	defer gateway.PutBuffer(buf)
 	defer l.endAhead()
-	if err := l.fillValue(buf, l.s.address(l.cmd.args.kind, key, before, n)); err != nil {
+	addr := l.s.address(l.cmd.args.kind, key, before, n)
+	buf, err := l.gather(n, &addr, must)
+	defer func() { gateway.PutBuffer(buf) }()
+	switch {
+	case errors.Is(err, errNoRoom): // the server has the beginning of the request already
+		return l.s.failWith("ERR cinch: " + err.Error())
+	case err != nil:
 		return err
+	case len(buf) < n+len(crlf):
+		return l.streamBegun(n, buf)
 	}
 	return l.sendHave(buf[:n], true, key, before)
+}
+
+// streamBegun sends a value as it is, of which begun has been read.
+func (l *largeRequest) streamBegun(n int, begun []byte) error {
+	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
+		return err
+	}
+	if err := l.s.up.write(begun); err != nil {
+		return err
+	}
+	return l.s.in.CopyTo(int64(n+len(crlf)-len(begun)), l.s.up.lend)
 }
 
 // streamUnsealed sends an argument that is not sealed. A value among those must not begin
 // with the magic: wrapping needs all of it. The server sees the length first, since it may
 // refuse that before any byte of the value comes.
 func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
-	if !isValue || n < len(cinch.Magic) {
+	switch {
+	case isValue && l.begun != nil:
+		return l.streamBegun(n, l.begun)
+	case !isValue || n < len(cinch.Magic):
 		return l.streamArg(n)
 	}
 	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
@@ -314,14 +335,8 @@ func (s *session) failWith(text string) error {
 	return s.failed
 }
 
-// read reads an argument of n bytes into a pooled buffer, under the budget for it and its
-// sealed form.
+// read reads a short argument into a pooled buffer.
 func (l *largeRequest) read(n int) ([]byte, error) {
-	if n > freeBytes {
-		if err := l.reserve(2 * int64(n)); err != nil {
-			return nil, err
-		}
-	}
 	buf := gateway.GetBuffer(n + 2)[:n+2]
 	if err := l.fill(buf); err != nil {
 		gateway.PutBuffer(buf)
@@ -330,31 +345,16 @@ func (l *largeRequest) read(n int) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// fill reads len(buf) bytes, with limited patience while it holds budget.
+// fill reads len(buf) bytes.
 func (l *largeRequest) fill(buf []byte) error {
-	if l.held == 0 {
-		return l.s.in.ReadFull(buf)
+	if l.held > 0 {
+		l.s.requestRoom.Await(gateway.FromClient)
+		defer l.s.requestRoom.Awaited()
 	}
-	l.s.inside = false // the deadlines here are ours
-	defer l.s.enter()
-	t := l.s.stall(l.s.g.cfg.Requests)
-	for len(buf) > 0 {
-		_ = l.s.conn.SetReadDeadline(t.deadline())
-		n, err := l.s.in.Take(buf)
-		buf = buf[n:]
-		if err != nil && !t.tolerates(err) {
-			return err
-		}
-	}
-	return nil
+	return l.s.in.ReadFull(buf)
 }
 
-// enter and leave mark where a drain has to wait for the end of a request.
-func (s *session) enter() {
-	s.inside = true
-	_ = s.conn.SetReadDeadline(time.Time{})
-}
-
+// leave marks the end of a request that a drain has to wait for.
 func (s *session) leave() {
 	s.inside = false
 	if s.draining.Load() {
@@ -362,34 +362,34 @@ func (s *session) leave() {
 	}
 }
 
-// reserve takes n bytes of the budget, and waits for them a limited time only: two that
-// hold some and wait for each other would wait for ever.
+// reserve takes n bytes of the budget, and waits for them a limited time only.
 func (l *largeRequest) reserve(n int64) error {
-	if l.tryReserve(n, reservePatience*l.s.g.cfg.Stall) {
+	if l.tryReserve(n, n, reservePatience*l.s.g.cfg.Stall) {
 		return nil
 	}
 	l.s.g.cfg.Stats.Error("budget")
-	return fmt.Errorf("%w: the memory budget is used up", errTooLong)
+	return errNoRoom
 }
 
 const (
 	// reservePatience is how many times Stall a request that must be collected waits.
-	reservePatience = 10
+	reservePatience = 5
 	// sealPatience is how long a value waits that could also go as it is.
 	sealPatience = 200 * time.Millisecond
 )
 
-func (l *largeRequest) tryReserve(n int64, patience time.Duration) bool {
-	if !l.s.acquire(n, patience) {
+// tryReserve takes n bytes now, of claim that will be needed.
+func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
+	if !l.s.acquire(n, claim, patience) {
 		return false
 	}
 	l.held += n
 	return true
 }
 
-// acquire takes n bytes of the request budget.
-func (s *session) acquire(n int64, patience time.Duration) bool {
-	if s.g.cfg.Requests.TryAcquire(n) {
+// acquire takes n bytes of the request budget, of claim that will be needed.
+func (s *session) acquire(n, claim int64, patience time.Duration) bool {
+	if s.requestRoom.TryGrow(n, claim) {
 		return true
 	}
 	if s.up.flush() != nil {
@@ -397,12 +397,12 @@ func (s *session) acquire(n int64, patience time.Duration) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	return s.g.cfg.Requests.Acquire(ctx, n) == nil
+	return s.requestRoom.Grow(ctx, n, claim) == nil
 }
 
 func (l *largeRequest) release() {
-	l.s.g.cfg.Requests.Release(l.held)
-	l.s.g.cfg.Requests.Release(l.encoder)
+	l.s.requestRoom.Release(l.held)
+	l.s.requestRoom.Release(l.encoder)
 	l.held, l.encoder = 0, 0
 }
 
@@ -428,15 +428,11 @@ func (l *largeRequest) take() error {
 		return err
 	}
 	isValue := l.cmd.args.single && len(l.args) == l.cmd.args.first
+	hold, must := false, true
 	if isValue && n > freeBytes {
-		seal, err := l.mayHold(n, l.args[1])
-		if err != nil {
-			l.pending = n
-			return err
-		}
-		if !seal {
+		if hold, must, err = l.mayHold(n, l.args[1]); err != nil || !hold {
 			l.pending, l.unsealed = n, true
-			return nil
+			return err
 		}
 	}
 	if !isValue && int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
@@ -446,18 +442,21 @@ func (l *largeRequest) take() error {
 	if n <= freeBytes {
 		return l.takeSmall(n)
 	}
-	if !isValue { // what a value takes, mayHold has taken
-		if err := l.reserve(2 * int64(n)); err != nil {
-			l.pending = n
-			return err
-		}
-	}
-	arg := gateway.GetBuffer(n + 2)[:n+2]
-	l.args = append(l.args, arg[:n])
+	var at *policy.Address
 	if isValue {
-		return l.fillValue(arg, l.s.address(l.cmd.args.kind, l.args[1], l.args[len(l.args)-2], n))
+		a := l.s.address(l.cmd.args.kind, l.args[1], l.args[len(l.args)-1], n)
+		at = &a
 	}
-	return l.fill(arg)
+	arg, err := l.gather(n, at, must)
+	switch {
+	case err != nil:
+		return err
+	case len(arg) < n+len(crlf):
+		l.begun, l.pending, l.unsealed = arg, n, true
+		return nil
+	}
+	l.args = append(l.args, arg[:n])
+	return nil
 }
 
 // takeSmall reads an argument into memory that it shares with others.
@@ -496,7 +495,9 @@ func (l *largeRequest) streamSingle() error {
 	}
 	for i := len(l.args); i < l.argc; i++ {
 		n, err := l.header()
-		if err == nil {
+		if err == nil && i > l.cmd.args.first && n <= maxWordBytes {
+			err = l.sendOption(n)
+		} else if err == nil {
 			err = l.streamUnsealed(n, i == l.cmd.args.first)
 		}
 		if err != nil {
@@ -504,6 +505,23 @@ func (l *largeRequest) streamSingle() error {
 		}
 	}
 	return nil
+}
+
+// maxWordBytes is more than the longest option has.
+const maxWordBytes = 32
+
+// sendOption sends an argument behind a value that was too long to be held. What compares the stored
+// value comes too late: it would have to be put back before.
+func (l *largeRequest) sendOption(n int) error {
+	word, err := l.read(n)
+	if err != nil {
+		return err
+	}
+	defer gateway.PutBuffer(word)
+	if isComparison(word) && !l.s.excluded(l.args[1:2]) {
+		return l.s.failWith(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.s.g.cfg.MaxSeal))
+	}
+	return l.s.sendBulk(word)
 }
 
 // giveUp swallows the rest of a request that can't be collected and refuses it.
@@ -519,17 +537,24 @@ func (l *largeRequest) giveUp(cause error) error {
 		}
 		return cause
 	}
-	if !errors.Is(cause, errTooLong) {
+	if !errors.Is(cause, errTooLong) && !errors.Is(cause, errNoRoom) {
 		return cause
 	}
 	args := l.args
 	l.args = nil
 	l.endAhead()
 	l.release()
-	for range l.argc - len(args) {
+	missing := l.argc - len(args)
+	if l.left > 0 {
+		missing--
+		if err := l.s.in.CopyTo(int64(l.left), swallow); err != nil {
+			return err
+		}
+	}
+	for range missing {
 		n, err := l.header()
 		if err == nil {
-			err = l.s.in.CopyTo(int64(n)+2, func([]byte) error { return nil })
+			err = l.s.in.CopyTo(int64(n)+2, swallow)
 		}
 		if err != nil {
 			return err
@@ -537,3 +562,5 @@ func (l *largeRequest) giveUp(cause error) error {
 	}
 	return l.s.refuse("ERR cinch: " + l.cmd.name + ": " + cause.Error())
 }
+
+func swallow([]byte) error { return nil }

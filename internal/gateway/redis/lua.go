@@ -1,6 +1,9 @@
 package redis
 
-import "strings"
+import (
+	"context"
+	"strings"
+)
 
 // luaRights is what is known of scripts on this connection, for the user that it is
 // logged in as.
@@ -11,11 +14,15 @@ type luaRights struct {
 }
 
 // readVerb is the command that runs a script that only reads; empty where the user may
-// run none, or where that is not known and can't be asked: inside MULTI, and with client
-// tracking, whose CACHING YES holds for the next command. It asks the server once, with a
-// script that does nothing.
+// run none, or where that is not known and can't be asked. It asks the server once, with a
+// script that does nothing; inside MULTI, and with client tracking, whose CACHING YES holds for the
+// next command, on the second connection.
 func (s *session) readVerb() (string, error) {
-	if s.lua.asked || s.tx.open || s.tracking {
+	if s.lua.asked {
+		return s.lua.verb(), nil
+	}
+	if s.tx.open || s.tracking {
+		s.learnVerbBeside()
 		return s.lua.verb(), nil
 	}
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
@@ -28,12 +35,32 @@ func (s *session) readVerb() (string, error) {
 			s.lua = luaRights{asked: true, read: verb}
 		case strings.HasPrefix(a.text, "NOPERM"):
 			s.lua = luaRights{asked: true, denied: true}
-		case strings.Contains(strings.ToLower(a.text), "unknown command"):
+		case isUnknownCommand(a.text):
 			continue
 		}
 		break // NOAUTH, LOADING …: the command itself will meet it too
 	}
 	return s.lua.verb(), nil
+}
+
+func (s *session) learnVerbBeside() {
+	if !s.settle() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	for _, verb := range []string{"EVAL_RO", "EVAL"} {
+		err := s.beside().Do(ctx, verb, "return 1", 0).Err()
+		switch {
+		case err == nil:
+			s.lua = luaRights{asked: true, read: verb}
+		case strings.HasPrefix(err.Error(), "NOPERM"):
+			s.lua = luaRights{asked: true, denied: true}
+		case isUnknownCommand(err.Error()):
+			continue
+		}
+		return
+	}
 }
 
 func (l *luaRights) verb() string {

@@ -17,7 +17,7 @@ const freeBytes = bufferBytes
 // held is a staged piece of a reply: a pooled buffer and the budget that it takes.
 type held struct {
 	buf    []byte
-	budget *gateway.Budget
+	budget *gateway.Account
 	n      int64
 }
 
@@ -28,11 +28,11 @@ func (h *held) free() {
 }
 
 // openBulk opens the bulk string of n bytes at hand, whose first line has been consumed,
-// and sends the value, or an error in its place. What a script returns (computed) may be
-// any bytes: there, what is no envelope goes as it is.
+// and sends the value, or an error in its place. What a script returns may be any bytes, and so may
+// what is in excluded keys (computed): there, what is no envelope goes as it is.
 func (p *replyPump) openBulk(n int64, computed bool) error {
 	raw, err := p.declared(n)
-	if computed && errors.Is(err, cinch.ErrDamaged) {
+	if computed && isNoEnvelope(err) {
 		return p.passBulk(n)
 	}
 	if err != nil {
@@ -48,18 +48,21 @@ func (p *replyPump) openBulk(n int64, computed bool) error {
 	}
 	out := gateway.GetBuffer(raw + 64)
 	defer func() { gateway.PutBuffer(out) }()
-	if contains(p.plain, stored.buf) {
+	if partOfAny(p.plain, stored.buf) {
 		return p.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	start := time.Now()
 	out, err = p.s.g.sealer.Open(resp.AppendBulkHeader(out, raw), stored.buf)
-	if computed && errors.Is(err, cinch.ErrDamaged) {
+	if computed && isNoEnvelope(err) {
 		return p.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	if err != nil {
 		return p.broken(err)
 	}
 	p.opened(stored.buf, raw, time.Since(start))
+	if p.excluded {
+		p.s.g.cfg.Stats.Guarded("", "opened_excluded")
+	}
 	out = append(out, crlf...)
 	return p.emitHeld(out, stored.n > 0)
 }
@@ -107,27 +110,23 @@ func isOpenError(err error) bool {
 
 // broken tells the client what is wrong with a sealed value.
 func (p *replyPump) broken(cause error) error {
-	class, text := describe(cause)
-	p.s.g.cfg.Stats.Error(class)
-	p.s.g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
-	return p.emitError(text)
+	return p.emitError(p.s.sayBroken(cause, p.s.asked.pattern(p.s.queue.answered())))
 }
 
 // describe turns what Open answers into an error class and an error reply.
 func describe(err error) (class, text string) {
-	switch {
-	case errors.Is(err, cinch.ErrUnknownCodec):
-		class = "unknown_codec"
-	case errors.Is(err, cinch.ErrDictMissing):
-		class = "dictionary_missing"
-	case errors.Is(err, cinch.ErrTooLarge):
-		class = "too_large"
-	case errors.Is(err, cinch.ErrDamaged):
-		class = "damaged"
-	default:
-		class = "dictionary_unavailable"
+	if errors.Is(err, errNoRoom) {
+		return "budget", "ERR cinch: " + err.Error()
 	}
-	return class, "ERR cinch: sealed value does not open: " + err.Error()
+	class, text = gateway.Unopened(err)
+	return class, "ERR cinch: " + text
+}
+
+// isNoEnvelope reports of bytes that begin with the magic, and that a script may have made up, that
+// nobody sealed them. Where they name a dictionary in a well-formed header, an answer that told a
+// wrong tag from a missing dictionary would tell which dictionaries there are.
+func isNoEnvelope(err error) bool {
+	return errors.Is(err, cinch.ErrDamaged) && !errors.Is(err, cinch.ErrTag)
 }
 
 // opened counts an envelope that was opened.
@@ -142,7 +141,7 @@ func (p *replyPump) opened(stored []byte, raw int, d time.Duration) {
 // stage reads the n bytes and the line break at hand into a buffer, under the budget for
 // them and extra more.
 func (p *replyPump) stage(n, extra int64) (held, error) {
-	h := held{budget: p.s.g.cfg.Replies}
+	h := held{budget: p.s.replyRoom}
 	if n+extra > freeBytes {
 		if err := p.reserve(n + extra); err != nil {
 			return held{}, err
@@ -161,20 +160,20 @@ func (p *replyPump) stage(n, extra int64) (held, error) {
 // reserve takes n bytes of the reply budget. What was gathered for the client goes out
 // first, so that nobody waits for it in the meantime.
 func (p *replyPump) reserve(n int64) error {
-	if p.s.g.cfg.Replies.TryAcquire(n) {
+	if p.s.replyRoom.TryAcquire(n) {
 		return nil
 	}
 	if err := p.to.flush(); err != nil {
 		return err
 	}
-	return p.s.g.cfg.Replies.Acquire(p.s.ctx, n)
+	return p.s.replyRoom.Acquire(p.s.ctx, n)
 }
 
-// emitHeld sends a large piece. A client that takes none of it while others wait for the
+// emitHeld sends a large piece. A client that takes too little of it while others wait for the
 // budget that it holds is disconnected.
 func (p *replyPump) emitHeld(b []byte, holds bool) error {
 	if !holds || p.mute {
 		return p.emit(b)
 	}
-	return p.to.writeHeld(b, p.s.stall(p.s.g.cfg.Replies))
+	return p.to.writeHeld(b)
 }

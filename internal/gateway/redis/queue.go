@@ -2,8 +2,6 @@ package redis
 
 import (
 	"sync"
-
-	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // kind says how the reply pump treats the reply of a request.
@@ -35,6 +33,8 @@ const (
 	kindUnit
 	// kindCluster: addresses of nodes in it are rewritten; op.text is the subcommand of CLUSTER.
 	kindCluster
+	// kindLoaded: SCRIPT EXISTS; op.mask says which scripts are known here.
+	kindLoaded
 	// kindRaw: nothing is parsed from here on.
 	kindRaw
 )
@@ -58,10 +58,15 @@ const (
 	flagMute
 	// flagHidden: injected into the client's transaction; EXEC's reply leaves it out.
 	flagHidden
+	// flagExcluded: of keys that are promised to hold no envelopes, so that what looks like one and
+	// is none is the value itself.
+	flagExcluded
 )
 
 // changesNothing reports that nobody waits for what comes of the reply.
-func (e *entry) changesNothing() bool { return e.kind == kindReply && e.flags == 0 && e.op == nil }
+func (e *entry) changesNothing() bool {
+	return e.kind == kindReply && e.flags&^flagExcluded == 0 && e.op == nil
+}
 
 // sameAs reports whether two entries can be one with a count.
 func (e *entry) sameAs(f *entry) bool {
@@ -70,7 +75,7 @@ func (e *entry) sameAs(f *entry) bool {
 }
 
 // The queue is bounded in bytes. The first ones are free; beyond them it takes pieces of
-// the request budget until it is empty again, and when there are none a client that
+// the reply budget until it is empty again, and when there are none a client that
 // pipelines without reading waits, as it would on a full socket.
 const (
 	freeQueueBytes  = 64 << 10
@@ -83,7 +88,7 @@ const (
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
-	budget  *gateway.Budget
+	budget  room
 	ring    []entry
 	head, n int
 	bytes   int
@@ -96,12 +101,19 @@ type queue struct {
 
 	// Of the reply pump: left more replies like the one that was popped last, which pop gives
 	// without looking. The run keeps one in the ring until then.
-	run  entry
-	left int
-	last bool // what was popped is being carried
+	run    entry
+	left   int
+	popped uint64 // replies; left of them are still to come
+	last   bool   // what was popped is being carried
 }
 
-func (q *queue) init(b *gateway.Budget) {
+// room is what the queue takes bytes from.
+type room interface {
+	TryAcquire(n int64) bool
+	Release(n int64)
+}
+
+func (q *queue) init(b room) {
 	q.notFull.L = &q.mu
 	q.budget = b
 }
@@ -197,9 +209,11 @@ func (q *queue) pop() (e entry, ok bool) {
 	e.n = 1
 	if first.n > 1 {
 		q.run, q.left = e, first.n-2
+		q.popped += uint64(first.n - 1)
 		first.n = 1
 		return e, true
 	}
+	q.popped++
 	q.bytes -= e.weight()
 	*first = entry{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
@@ -215,6 +229,9 @@ func (q *queue) pop() (e entry, ok bool) {
 	q.notFull.Signal()
 	return e, true
 }
+
+// answered is how many replies have been given out by pop, the one at hand included.
+func (q *queue) answered() uint64 { return q.popped - uint64(q.left) }
 
 // maxIdleRing is the largest ring, in entries, that an idle session keeps.
 const maxIdleRing = 64
@@ -276,9 +293,9 @@ type op struct {
 	text       string    // kindRefuse, kindCluster
 	acks       int       // kindSubscribe
 	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
-	mask       []bool    // shapeSorted
+	mask       []bool    // shapeSorted, kindLoaded
 	renames    [2]string // kindAsk: in errors, the name of the script that ran and of the client's
-	plainBytes [][]byte  // shapeAny: what begins with the magic and is no envelope of ours
+	plainBytes [][]byte  // shapeAny: parts of these that begin with the magic are no envelopes of ours
 	after      func(answer)
 	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
 	answer     answer
@@ -294,7 +311,7 @@ type answer struct {
 	text  string   // of an error or a simple string, without its first byte
 	body  []byte   // of a bulk string, kindCapture only
 	cut   bool     // the list was too long to be kept
-	list  [][]byte // of an array of bulk strings, kindCapture only; nil for other elements
+	list  [][]byte // of an array of bulk strings or integers, kindCapture only; nil for other elements
 }
 
 func (a *answer) isError() bool { return a.head == '-' }

@@ -32,13 +32,13 @@ func (s *session) clusterCommand(r *request) error {
 func (p *replyPump) renamer() renamer {
 	g, local := p.s.g, p.s.conn.LocalAddr()
 	return func(host, port string) (string, string, bool) {
-		a, ok := g.cfg.cluster.find(g.cfg.member, host, port)
+		a, ok := g.cfg.peers.find(g.cfg.member, host, port)
 		switch {
 		case ok:
 		case g.cfg.sentinel:
 			return "", "", false // a server that is none of ours
 		default:
-			a = g.cfg.cluster.advertisedAt(0)
+			a = g.cfg.peers.advertisedAt(0)
 		}
 		if a.Host == "" && host == "" { // the host that the client has dialled
 			return "", a.Port, true
@@ -52,12 +52,16 @@ func (p *replyPump) renamer() renamer {
 func (p *replyPump) emitErrorLine(line []byte) error {
 	g := p.s.g
 	_, host, port, _, ok := splitRedirection(line)
-	if !ok || g.cfg.cluster == nil || p.mute {
+	if !ok || g.cfg.peers == nil || p.mute {
 		return p.emitLine(line)
 	}
 	out := appendRedirection(nil, line, p.renamer())
-	if _, known := g.cfg.cluster.find(g.cfg.member, string(host), string(port)); !known && !g.cfg.sentinel {
-		out = resp.AppendError(nil, fmt.Sprintf(noGateway, addressKey(string(host), string(port))))
+	if _, known := g.cfg.peers.find(g.cfg.member, string(host), string(port)); !known && !g.cfg.sentinel {
+		text := noGateway
+		if bytes.HasPrefix(line, redirectHead) {
+			text = noPrimary
+		}
+		out = resp.AppendError(nil, fmt.Sprintf(text, addressKey(string(host), string(port))))
 	}
 	err := p.emit(out)
 	p.in.Discard(len(line))
@@ -67,6 +71,25 @@ func (p *replyPump) emitErrorLine(line []byte) error {
 // noGateway is what a client hears that would have to go to a node without a gateway. Clients try again
 // after such an error: the node may have just joined.
 const noGateway = "CLUSTERDOWN cinch: no gateway stands for the node %s (yet); see its log, and nodes in its configuration"
+
+// noPrimary is the same to a client of a replica that was sent to the primary.
+const noPrimary = "READONLY cinch: no gateway stands for the primary %s (yet); see its log"
+
+// capabilities passes CLIENT CAPA on. A client that can be redirected by a replica is not where no
+// gateway is known for the primary: it would go past the gateways, and read envelopes. The replica
+// serves it then as any other client.
+func (s *session) capabilities(r *request) error {
+	if s.g.cfg.peers != nil {
+		return s.forward(r, entry{})
+	}
+	args := append([][]byte(nil), r.args...)
+	for i := 2; i < len(args); i++ {
+		if isWord(args[i], "redirect") {
+			args[i] = []byte("none") // the server passes over what it does not know
+		}
+	}
+	return s.forward(&request{cmd: r.cmd, args: args}, entry{})
+}
 
 // carryCluster carries an answer of CLUSTER.
 func (p *replyPump) carryCluster(sub string) error {
@@ -200,7 +223,7 @@ func (s *session) setReadOnly(on bool) {
 // elsewhere reports an answer that sends the client to another node, or has it wait: what
 // was asked has not been looked at.
 func elsewhere(text string) bool {
-	for _, prefix := range [...]string{"MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN"} {
+	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
 		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {
 			return true
 		}

@@ -18,16 +18,17 @@ const maxDepth = 1 << 16
 
 // replyPump is the half of a session that carries replies.
 type replyPump struct {
-	s     *session
-	in    *resp.Reader
-	to    sink
-	spill spill
-	path  []level
-	tx    []entry       // queued in the open transaction, in order
-	mute  bool          // of the reply at hand
-	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
-	plain [][]byte      // in the reply at hand, what looks like an envelope and is none
-	busy  atomic.Bool   // with a reply of which the server may have more to send
+	s        *session
+	in       *resp.Reader
+	to       sink
+	spill    spill
+	path     []level
+	tx       []entry       // queued in the open transaction, in order
+	mute     bool          // of the reply at hand
+	aside    *bytes.Buffer // where emit puts what is gathered; nil but for that
+	plain    [][]byte      // in the reply at hand, parts of these look like envelopes and are none
+	excluded bool          // the reply at hand is of keys that hold no envelopes
+	busy     atomic.Bool   // with a reply of which the server may have more to send
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -37,7 +38,7 @@ func (p *replyPump) init(s *session) {
 	p.s = s
 	p.to.conn = s.conn
 	p.spill.init(s)
-	p.to.spill = &p.spill
+	p.to.spill, p.to.room = &p.spill, s.replyRoom
 	p.in = resp.NewReader(&source{conn: s.upstream, idle: p.to.flush}, bufferBytes)
 }
 
@@ -219,6 +220,8 @@ func (p *replyPump) carry(e *entry) error {
 		return p.carryUnit(e)
 	case kindCluster:
 		return p.carryCluster(e.op.text)
+	case kindLoaded:
+		return p.carryLoaded(e.op.mask)
 	}
 	return p.carryRaw(e.op)
 }
@@ -228,7 +231,7 @@ func (p *replyPump) replace(text string) error {
 	if err := p.skip(); err != nil {
 		return err
 	}
-	if p.s.g.cfg.cluster != nil && elsewhere(text) {
+	if p.s.g.cfg.peers != nil && elsewhere(text) {
 		return p.emit(appendRedirection(nil, resp.AppendError(nil, text), p.renamer()))
 	}
 	return p.emitError(text)
@@ -245,6 +248,8 @@ func (p *replyPump) skip() error {
 
 // copyFor carries the reply that e describes.
 func (p *replyPump) copyFor(e *entry) error {
+	p.excluded = e.flags&flagExcluded != 0
+	defer func() { p.excluded = false }()
 	if e.op == nil {
 		return p.copy(e.shape, nil)
 	}
@@ -362,7 +367,7 @@ func (p *replyPump) copyElement(sh shape, mask []bool) (resp.Head, error) {
 		}
 		if sealed {
 			p.in.Discard(len(line))
-			return h, p.openBulk(h.N, sh == shapeAny || len(p.plain) > 0)
+			return h, p.openBulk(h.N, sh == shapeAny || len(p.plain) > 0 || p.excluded)
 		}
 		line = p.in.Buffered()[:len(line)] // Peek may have moved it
 	}

@@ -14,21 +14,34 @@ import (
 // is sealed goes as it came.
 func (s *session) handleValues(r *request) error {
 	e := entry{shape: replyShape(r)}
+	if s.readsExcluded(r) {
+		e.flags = flagExcluded
+	}
 	spec := &r.cmd.args
 	if spec.kind == noValues {
 		return s.forward(r, e)
 	}
-	if r.cmd.name == "set" && !knownSetOptions(r.args[3:]) {
-		return s.handled(s.handleUnknown(r)) // a comparison with the stored value, perhaps
+	compares := false
+	if r.cmd.name == "set" {
+		known := false
+		if known, compares = setOptions(r.args[3:]); !known {
+			return s.handled(s.handleUnknown(r))
+		}
 	}
-	first, ok := spec.locate(r.args)
-	if !ok {
-		return s.forward(r, e) // the server refuses it
+	at, is := spec.places(r.args, len(r.args))
+	switch is {
+	case strange:
+		return s.handled(s.handleUnknown(r))
+	case refused, cutOff:
+		return s.forward(r, e)
 	}
 	b := sealing{buf: nil}
 	defer b.free()
-	for i := first; i < len(r.args); i += spec.stride() {
-		s.sealArg(&b, r, i)
+	for i := at.first; i < at.end; i += at.step {
+		s.sealArg(&b, r, i, at.computed)
+	}
+	if compares {
+		return s.handled(s.handleCompared(&request{cmd: comparedSet, args: b.in(r.args)}))
 	}
 	if len(b.at) == 0 {
 		return s.forward(r, e)
@@ -39,63 +52,22 @@ func (s *session) handleValues(r *request) error {
 	return s.sendSealed(r.args, &b)
 }
 
-// stride is the distance between values; beyond any request for a single one.
-func (a *argValues) stride() int {
-	if a.single {
-		return 1 << 30
-	}
-	return a.step
-}
-
-// locate returns the index of the first value; ok is false where the server will refuse
-// the request.
-func (a *argValues) locate(args [][]byte) (first int, ok bool) {
-	first = a.first
-	if a.stream {
-		id, found := entryID(args)
-		if !found {
-			return 0, false
-		}
-		first = id + 2
-	}
-	if first >= len(args) || (a.pairs || a.stream) && (len(args)-first)%2 == 0 {
-		return 0, false
-	}
-	return first, true
-}
-
-// entryID returns the index of XADD's id, behind its options.
-func entryID(args [][]byte) (int, bool) {
-	for i := 2; i < len(args); i++ {
-		switch {
-		case isWord(args[i], "nomkstream"):
-		case isWord(args[i], "limit"):
-			i++
-		case isWord(args[i], "maxlen"), isWord(args[i], "minid"):
-			i++
-			if i < len(args) && (string(args[i]) == "=" || string(args[i]) == "~") {
-				i++
-			}
-		default:
-			return i, true
-		}
-	}
-	return 0, false
-}
-
-// knownSetOptions reports whether the options behind SET's value are those that do not
-// look at the stored value.
-func knownSetOptions(opts [][]byte) bool {
+// setOptions reports whether the options behind SET's value are known, and whether one of them
+// compares the stored value.
+func setOptions(opts [][]byte) (known, compares bool) {
 	for i := 0; i < len(opts); i++ {
-		switch {
-		case isWord(opts[i], "ex"), isWord(opts[i], "px"), isWord(opts[i], "exat"), isWord(opts[i], "pxat"):
+		if isComparison(opts[i]) {
+			compares = true
 			i++
-		case isWord(opts[i], "nx"), isWord(opts[i], "xx"), isWord(opts[i], "get"), isWord(opts[i], "keepttl"):
-		default:
-			return false
+			continue
 		}
+		_, n := optionOf(storeOptions, opts[i])
+		if n < 0 && !isWord(opts[i], "get") {
+			return false, false
+		}
+		i += max(n, 0)
 	}
-	return true
+	return true, compares
 }
 
 // replyShape is the row's shape, but for commands whose options decide.
@@ -127,14 +99,26 @@ type sealedArg struct{ arg, off, end int }
 
 func (b *sealing) free() { gateway.PutBuffer(b.buf) }
 
-// sealArg seals argument i of r, if the policy and the value say so.
-func (s *session) sealArg(b *sealing, r *request, i int) {
-	if s.rules().SealsNothing() && !cinch.IsSealed(r.args[i]) {
+// in returns the arguments with the sealed ones in their places.
+func (b *sealing) in(args [][]byte) [][]byte {
+	out := append(make([][]byte, 0, len(args)), args...)
+	for _, at := range b.at {
+		out[at.arg] = b.buf[at.off:at.end]
+	}
+	return out
+}
+
+// sealArg seals argument i of r, if the policy and the value say so. With asItIs the policy doesn't.
+func (s *session) sealArg(b *sealing, r *request, i int, asItIs bool) {
+	if (asItIs || s.rules().SealsNothing()) && !cinch.IsSealed(r.args[i]) {
 		return
 	}
 	kind := r.cmd.args.kind
 	a := s.address(kind, r.args[1], r.args[i-1], len(r.args[i]))
 	off := len(b.buf)
+	if asItIs {
+		a = policy.Address{}
+	}
 	out, sealed := s.sealValue(b.buf, a, r.args[i])
 	b.buf = out
 	if !sealed {
@@ -166,7 +150,7 @@ func (s *session) address(kind valueKind, key, before []byte, size int) policy.A
 // be taken for an envelope when it is read.
 func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
 	st, rule := s.setting(a, value)
-	if rule == nil && !cinch.IsSealed(value) {
+	if rule == nil && (!cinch.IsSealed(value) || s.keepsLookalike(&a, value)) {
 		return dst, false
 	}
 	var worth func(raw, sealed int) bool
@@ -176,12 +160,13 @@ func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte,
 	out, took, before := s.seal(dst, value, st, worth)
 	s.g.cfg.Stats.Latency(took)
 	s.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
-	if rule != nil && s.g.cfg.Sampler != nil {
-		s.g.cfg.Sampler.Sample(rule, a.Key, value, len(out)-len(dst))
+	if login := s.login(); rule != nil && s.g.cfg.Sampler != nil && login != notSure {
+		s.g.cfg.Sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
 	}
 	if !cinch.IsSealed(out[len(dst):]) {
 		return out[:len(dst)], false
 	}
+	s.tx.brings = s.tx.open
 	return out, true
 }
 
@@ -204,10 +189,13 @@ func (s *session) settingOf(a policy.Address, value []byte) (st codec.Setting, r
 	if policy.NeverSeal(value) {
 		return codec.Setting{}, rule, "number_or_hyperloglog"
 	}
+	if a.Type == policy.Hash && s.g.indexes.cover(a.Key) {
+		return codec.Setting{}, rule, "indexed"
+	}
 	if !s.rules().Force && s.g.churn.stopped(a.Key) {
 		return codec.Setting{}, rule, "often_inflated"
 	}
-	st = rule.Setting
+	st = rule.SettingFor(s.login())
 	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.ReadyOn(st.Dict, s.dialed)) {
 		st.Dict = 0
 	}

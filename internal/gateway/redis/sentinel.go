@@ -141,7 +141,7 @@ func (c *Cluster) newAsked() *Gateway {
 	cfg := c.cfg.Config
 	cfg.Name += " (sentinel)"
 	cfg.Policy, cfg.Dicts, cfg.Sampler = nil, nil, nil
-	cfg.Dial, cfg.cluster, cfg.sentinel = c.dialSentinel, c, true
+	cfg.Dial, cfg.cluster, cfg.peers, cfg.sentinel = c.dialSentinel, c, c, true
 	return NewGateway(cfg)
 }
 

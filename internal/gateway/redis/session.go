@@ -31,6 +31,9 @@ type session struct {
 	version  atomic.Int32 // RESP 2 or 3
 	channels atomic.Int64 // subscriptions
 	closing  sync.Once
+	door     gateway.Door // that the client passes by logging in
+
+	requestRoom, replyRoom *gateway.Account // in the budgets
 
 	// request pump
 	in          *resp.Reader
@@ -49,6 +52,7 @@ type session struct {
 	owes        int64   // held for it without budget yet
 	tx          transaction
 	watched     bool
+	watching    watching
 	monitors    bool                   // MONITOR is on
 	tracking    bool                   // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
 	lastWords   atomic.Pointer[string] // sent to the client when the session fails
@@ -57,12 +61,15 @@ type session struct {
 	aux         *auxConn
 	failed      error
 	replies     muting
+	asked       asked
 	last        entry // the one pushed last; n more like it are not in the queue yet
 	asks        asks
 	reads       bool // READONLY is on
 
 	space atomic.Pointer[string]      // the database, as the policy names it
 	who   atomic.Pointer[credentials] // as whom the client has logged in
+
+	loggingIn atomic.Int32 // logins without an answer yet
 
 	// reply pump
 	out replyPump
@@ -85,8 +92,11 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
 	s.space.Store(&firstSpace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.queue.init(g.cfg.Requests)
-	s.tx.budget = g.cfg.Requests
+	s.requestRoom = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
+	s.replyRoom = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
+	s.door.Keeper = &g.keeper
+	s.queue.init(s.replyRoom)
+	s.tx.budget = s.requestRoom
 	s.version.Store(2)
 	s.up.conn, s.up.before = upstream, s.pushCounted
 	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush, goOn: s.finishes}, bufferBytes)
@@ -94,9 +104,15 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	return s
 }
 
+func (s *session) stream(from, to net.Conn) *gateway.Stream {
+	return &gateway.Stream{From: from, To: to, Client: s.conn, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
+}
+
 // Run pumps until both sides are done. The client's end of input is passed on at once:
 // the server then drops what it was blocked on, as it does for a client of its own.
 func (s *session) Run() {
+	defer s.requestRoom.Close()
+	defer s.replyRoom.Close()
 	defer s.Close()
 	go s.runReplies()
 	s.pumpRequests()
@@ -108,6 +124,8 @@ func (s *session) Run() {
 func (s *session) runReplies() {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	defer close(s.dead)
+	// A server whose replies nobody reads may stop reading too, in the middle of a request.
+	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
 	defer s.conn.Close() // unblocks the request pump
 	defer s.queue.close()
 	s.pumpReplies()
@@ -145,6 +163,8 @@ type request struct {
 	cmd  *command
 	args [][]byte
 	raw  []byte // the request as it came, nil when it has no such form
+
+	unguarded bool // its user may run no script on its keys
 }
 
 // pumpRequests reads requests until the client ends or an error.
@@ -214,6 +234,10 @@ func (s *session) nextRequest() error {
 			s.failed = err
 		}
 		return s.failed
+	}
+	if len(s.tx.held) > 0 { // for who leaves a transaction open
+		s.requestRoom.Await(gateway.FromClient)
+		defer s.requestRoom.Awaited()
 	}
 	return s.in.Fill()
 }
@@ -315,6 +339,12 @@ func (s *session) handle(r *request) error {
 	if s.tx.entries > maxTransactionBytes && r.cmd.strategy != controls {
 		return s.refuse("ERR cinch: the transaction has too many commands that need care")
 	}
+	if r.cmd.recent && !s.serverKnows(r.cmd) {
+		return s.handled(s.handleUnknown(r))
+	}
+	if s.tx.open && r.cmd.strategy != controls {
+		defer func() { s.tx.brings = s.tx.brings || mayBring(r.cmd) }() // from the next one on
+	}
 	switch r.cmd.strategy {
 	case verbatim:
 		return s.forward(r, entry{})
@@ -324,6 +354,8 @@ func (s *session) handle(r *request) error {
 		return s.handleComputed(r)
 	case inflated:
 		return s.handled(s.handleInflated(r))
+	case compared:
+		return s.handled(s.handleCompared(r))
 	case floats:
 		return s.handled(s.handleFloat(r))
 	case scripts:
@@ -351,6 +383,7 @@ func (s *session) subscribed() bool {
 
 // forward sends a request as it is and queues e for its reply.
 func (s *session) forward(r *request, e entry) error {
+	s.asked.note(r, e.shape)
 	if err := s.expect(e); err != nil {
 		return err
 	}
@@ -414,6 +447,7 @@ func (s *session) expect(e entry) error {
 
 // push queues e. Those like the one before are counted, and added when their requests leave.
 func (s *session) push(e entry) error {
+	s.asked.requests += uint64(e.n)
 	if s.last.sameAs(&e) {
 		s.last.n += e.n
 		return nil

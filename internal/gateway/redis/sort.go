@@ -17,7 +17,7 @@ import (
 // weights or values to be stored are sealed and unknown. Weights are put back while SORT
 // compares them; values go into the list opened, and nothing is stored before all of them
 // are known.
-const sortScript = `local m,by,store,gets,n=ARGV[1],ARGV[2],ARGV[3],ARGV[4],tonumber(ARGV[5]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
+const sortScript = putFieldLua + `local m,by,store,gets,n=ARGV[1],ARGV[2],ARGV[3],ARGV[4],tonumber(ARGV[5]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
 for i=1,n do known[ARGV[4+2*i]]=ARGV[5+2*i] end
 ` + lookLua + `
 local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
@@ -35,8 +35,8 @@ if hidden and string.find(hidden.err,"user executing the script can't",1,true) t
 local w=check(v) if w then weights[#weights+1]={k,w,v} plain[w]=true end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end
 if #unknown>1 then return unknown end
-local function put(i) for _,w in ipairs(weights) do if field then redis.call('HSET',w[1],field,w[i]) else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
-put(2) local r=redis.pcall(unpack(ARGV,6+2*n)) put(3)
+local function put(i) for _,w in ipairs(weights) do if field then local e=putfield(w[1],field,w[i]) if e then return e end else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
+local e=put(2) if e then return e end local r=redis.pcall(unpack(ARGV,6+2*n)) put(3)
 if store=='' or r.err then return r end store=string.sub(store,2)
 for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] and string.byte(gets,(i-1)%#gets+1)==49 then local w=check(v) if w then r[i]=w end end end
 if #unknown>100 then return {unpack(unknown,1,100)} end

@@ -63,7 +63,7 @@ func (o *spill) start(rest []byte) {
 	defer o.mu.Unlock()
 	o.running = true
 	o.pending = append(o.pending, rest...)
-	if o.s.g.cfg.Replies.TryAcquire(int64(len(rest))) {
+	if o.s.replyRoom.TryAcquire(int64(len(rest))) {
 		o.held = append(o.held, int64(len(rest)))
 	}
 	go o.drain()
@@ -80,15 +80,36 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.running {
-		if o.s.g.cfg.Replies.TryAcquire(int64(len(p))) {
-			o.held = append(o.held, int64(len(p)))
-			o.pending = append(o.pending, p...)
-			return true, nil
+	for o.running && o.err == nil {
+		if !o.roomFor(len(p), len(p)) {
+			continue
 		}
-		o.moved.Wait()
+		o.held = append(o.held, int64(len(p)))
+		o.pending = append(o.pending, p...)
+		return true, nil
 	}
 	return false, o.err
+}
+
+// roomFor takes n bytes of the budget, of claim that will be asked for. When it had to wait for them
+// it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
+// not while it waits.
+func (o *spill) roomFor(n, claim int) bool {
+	if o.s.replyRoom.TryGrow(int64(n), int64(claim)) {
+		return true
+	}
+	o.mu.Unlock()
+	err := o.s.replyRoom.Grow(o.s.ctx, int64(n), int64(claim))
+	o.mu.Lock()
+	switch {
+	case err == nil && o.running:
+		return true
+	case err == nil:
+		o.s.replyRoom.Release(int64(n))
+	case o.err == nil:
+		o.err = err
+	}
+	return false
 }
 
 // addAll takes all of p, in pieces as there is room.
@@ -99,10 +120,9 @@ func (o *spill) addAll(p []byte) error {
 		piece := p[:min(len(p), bufferBytes)]
 		switch {
 		case len(o.pending)+len(piece) <= freeSpillBytes:
-		case o.s.g.cfg.Replies.TryAcquire(int64(len(piece))):
+		case o.roomFor(len(piece), len(p)):
 			o.held = append(o.held, int64(len(piece)))
 		default:
-			o.moved.Wait()
 			continue
 		}
 		o.pending = append(o.pending, piece...)
@@ -144,41 +164,11 @@ func (o *spill) drain() {
 }
 
 func (o *spill) sendBatch(b []byte) error {
-	t := o.s.stall(o.s.g.cfg.Replies)
-	if o.always {
-		return o.sendWatched(b, t)
+	if !o.always {
+		_ = o.s.conn.SetWriteDeadline(time.Time{}) // which unstick has set
 	}
-	for len(b) > 0 {
-		_ = o.s.conn.SetWriteDeadline(t.deadline())
-		n, err := o.s.conn.Write(b)
-		b = b[n:]
-		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) && !t.tolerates(err) {
-			return err
-		}
-	}
-	return nil
+	return o.s.replyRoom.Send(o.s.conn, gateway.FromClient, b)
 }
-
-// sendWatched writes to a TLS client, without deadlines: a timer ends the session of one
-// that takes nothing while others wait.
-func (o *spill) sendWatched(b []byte, t stall) error {
-	for len(b) > 0 {
-		n := min(len(b), tlsPieceBytes)
-		done := make(chan struct{})
-		watch := time.AfterFunc(t.s.g.cfg.Stall, func() { t.watch(done) })
-		_, err := o.s.conn.Write(b[:n])
-		watch.Stop()
-		close(done)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// tlsPieceBytes is how much a TLS client has to take within the time.
-const tlsPieceBytes = 64 << 10
 
 // fail ends the session: the client is gone, or takes nothing. o.mu is held.
 func (o *spill) fail(err error) {
@@ -186,6 +176,7 @@ func (o *spill) fail(err error) {
 	o.release(o.held)
 	o.pending, o.held = nil, nil
 	o.moved.Broadcast()
+	o.s.cancel() // who waits for room
 	_ = o.s.conn.Close()
 }
 
@@ -193,7 +184,7 @@ func (o *spill) fail(err error) {
 // less than its length.
 func (o *spill) release(held []int64) {
 	for _, n := range held {
-		o.s.g.cfg.Replies.Release(n)
+		o.s.replyRoom.Release(n)
 	}
 }
 

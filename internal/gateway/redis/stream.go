@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"errors"
 	"net"
-	"os"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -53,9 +50,10 @@ func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 type sink struct {
 	conn  net.Conn
 	buf   []byte
-	lent  []byte // behind buf: of the reader's buffer, until the flush that comes before its next read
-	err   error  // the first failure; everything after it is dropped
-	spill *spill // of the client's side; nil upstream
+	lent  []byte           // behind buf: of the reader's buffer, until the flush that comes before its next read
+	err   error            // the first failure; everything after it is dropped
+	spill *spill           // of the client's side; nil upstream
+	room  *gateway.Account // that holds memory until the client has taken what is sent; nil upstream
 
 	before func() error // called before bytes leave; nil: nothing
 
@@ -167,7 +165,9 @@ func (w *sink) send(p []byte) {
 			return
 		}
 	}
+	w.room.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
+	w.room.Awaited()
 	if w.spill.takesOver(err) {
 		w.spill.start(p[n:])
 		return
@@ -175,43 +175,17 @@ func (w *sink) send(p []byte) {
 	w.err = err
 }
 
-// writeHeld sends p, whose bytes are held from a budget, with t's patience.
-func (w *sink) writeHeld(p []byte, t stall) error {
-	first, then := w.buf, w.lent // what waits in front of it holds it up as well
-	w.buf, w.lent = nil, nil
-	err := w.sendPatiently(first, t)
-	gateway.PutBuffer(first)
-	if err == nil {
-		err = w.sendPatiently(then, t)
-	}
-	if err == nil {
-		err = w.sendPatiently(p, t)
-	}
-	return err
-}
-
-func (w *sink) sendPatiently(p []byte, t stall) error {
-	if len(p) == 0 {
-		return w.err
-	}
-	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }()
+// writeHeld sends p, whose bytes are held from a budget, and what waits in front of it.
+func (w *sink) writeHeld(p []byte) error {
+	_ = w.flush()
 	for len(p) > 0 && w.err == nil {
-		taken, err := w.spill.add(p)
-		if taken || err != nil {
-			w.err = err
-			return err
-		}
-		_ = w.conn.SetWriteDeadline(t.deadline())
-		n, err := w.conn.Write(p)
+		n := min(len(p), heldPieceBytes)
+		w.send(p[:n])
 		p = p[n:]
-		switch {
-		case err == nil, n > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-		case w.spill.takesOver(err):
-			w.spill.start(p)
-			return nil
-		case !t.tolerates(err):
-			w.err = err
-		}
 	}
 	return w.err
 }
+
+// heldPieceBytes is how much is written at a time, where only a write that has ended tells what it
+// moved.
+const heldPieceBytes = 64 << 10

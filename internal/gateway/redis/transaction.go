@@ -10,9 +10,9 @@ import (
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
 	open    bool
-	refused *atomic.Bool    // set by the answer to this MULTI: there is no transaction after all
-	budget  *gateway.Budget // takes bytes
-	known   []known         // values sealed for SETs that are queued: a later command in the same transaction may need them back
+	refused *atomic.Bool     // set by the answer to this MULTI: there is no transaction after all
+	budget  *gateway.Account // takes bytes
+	known   []known          // values sealed for SETs that are queued: a later command in the same transaction may need them back
 	bytes   int
 	held    []int64
 	entries int     // bytes of what is queued for EXEC
@@ -20,6 +20,7 @@ type transaction struct {
 	changes bool    // EXEC changes what the next request depends on
 	login   bool    // as whom the client is logged in, too
 	asking  bool    // ASKING came before it, and holds for all of it
+	brings  bool    // something that is queued may bring a sealed value to any key
 }
 
 // maxTransactionBytes bounds what the replies to one transaction take in memory here.
@@ -99,22 +100,10 @@ func (s *session) discard(r *request) error {
 // endTransaction ends MULTI, and with it WATCH.
 func (s *session) endTransaction() {
 	if s.tx.open && !s.tx.refused.Load() {
-		s.watched = false
+		s.endWatch()
 	}
 	for _, n := range s.tx.held {
 		s.tx.budget.Release(n)
 	}
-	s.tx = transaction{budget: s.g.cfg.Requests}
-}
-
-func (s *session) watch(r *request) error {
-	s.watched = s.watched || !s.tx.open
-	return s.forward(r, entry{})
-}
-
-func (s *session) unwatch(r *request) error {
-	if !s.tx.open {
-		s.watched = false
-	}
-	return s.forward(r, entry{})
+	s.tx = transaction{budget: s.requestRoom}
 }

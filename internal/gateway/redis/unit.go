@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch"
@@ -24,7 +25,10 @@ import (
 
 // unitRights remembers whether the user may open transactions: if MULTI were refused, the
 // commands behind it would run one by one.
-type unitRights struct{ asked, denied bool }
+type unitRights struct {
+	asked, denied bool
+	endless       bool // the server knows of no fields that expire
+}
 
 // maxUnitTries bounds the race against writers.
 const maxUnitTries = 64
@@ -36,13 +40,20 @@ func (s *session) handleScript(r *request) error {
 	}
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || s.excluded(keys) {
+		if carriesMagic(r) {
+			s.g.cfg.Stats.Guarded(r.cmd.name, "unseen_magic")
+		}
 		return s.forward(r, s.echoing(r, nil))
 	}
 	return s.runUnit(r, distinct(keys))
 }
 
+func beginsWithMagic(parts []part) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return cinch.IsSealed(p.value) })
+}
+
 // echoing is the entry of a script's reply. What the script was given it may return: an
-// element that equals an argument, or a value that was put back, is no envelope of ours.
+// element that is a part of an argument, or of a value that was put back, is no envelope of ours.
 func (s *session) echoing(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
 	if plain := s.lookalikes(r, parts); plain != nil {
@@ -51,12 +62,12 @@ func (s *session) echoing(r *request, parts []part) entry {
 	return e
 }
 
-// lookalikes are the plain values known to a request that begin with the magic: its
-// arguments, which are copied, and what is put back for it or was set before it in the
-// same transaction.
+// lookalikes are the plain bytes known to a request that hold the magic: its arguments, which are
+// copied, and, where they begin with it, values that are put back for it or were set before it in
+// the same transaction.
 func (s *session) lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
-		if cinch.IsSealed(a) {
+		if bytes.Contains(a, []byte(cinch.Magic)) {
 			plain = append(plain, bytes.Clone(a))
 		}
 	}
@@ -88,7 +99,7 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 		}
 		switch {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
-			s.units = unitRights{asked: true, denied: true}
+			s.units.asked, s.units.denied = true, true
 			return s.runBeside(r, keys)
 		case elsewhere(plain.refusal): // the slot may come back before the command would
 			return s.refuse(plain.refusal)
@@ -96,7 +107,11 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 			return s.forward(r, s.echoing(r, nil))
 		}
 		if sealed.err != nil || sealed.unseen != "" {
-			return s.unitUnseen(r, keys, &sealed)
+			return s.unitUnseen(&sealed)
+		}
+		if r.unguarded && beginsWithMagic(sealed.parts) { // and nothing would wrap it afterwards
+			sealed.unseen = "ERR cinch: the value begins like an envelope; to change it takes the right to run EVAL on its key"
+			return s.unitUnseen(&sealed)
 		}
 		done, err := s.execUnit(r, keys, sealed.parts)
 		if err != nil || done {
@@ -107,16 +122,12 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 }
 
 // unitUnseen goes on where a value does not open, or can't be looked at: it may be sealed.
-func (s *session) unitUnseen(r *request, keys [][]byte, found *sealedParts) error {
+func (s *session) unitUnseen(found *sealedParts) error {
 	if _, err := s.askPlainly("UNWATCH"); err != nil {
 		return err
 	}
-	switch {
-	case found.err != nil:
+	if found.err != nil {
 		return s.refuseBroken(found.err)
-	case isNoRight(found.unseen): // the second connection has other rights
-		s.units = unitRights{asked: true, denied: true}
-		return s.runBeside(r, keys)
 	}
 	return s.refuse(found.unseen)
 }
@@ -131,7 +142,7 @@ func (s *session) beginUnit() (ok bool, err error) {
 	if err := s.await(o); err != nil {
 		return false, err
 	}
-	s.units = unitRights{asked: true, denied: o.answer.isError()}
+	s.units.asked, s.units.denied = true, o.answer.isError()
 	return !s.units.denied, nil
 }
 
@@ -139,6 +150,7 @@ func (s *session) beginUnit() (ok bool, err error) {
 type part struct {
 	key, field []byte // field is nil for a string
 	known
+	expires []byte // when the field does, in milliseconds; nil: it doesn't
 }
 
 // watchOutcome and sealedParts are what watchKeys finds.
@@ -162,7 +174,8 @@ func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, e
 		if err := s.await(watch); err != nil {
 			return o, found, err
 		}
-		return refusalOf(watch), s.probeBeside(keys), nil
+		found = s.probeBeside(keys)
+		return refusalOf(watch), found, s.learnExpiries(&found)
 	}
 	probes := make([]*op, len(keys))
 	for i, k := range keys {
@@ -181,7 +194,10 @@ func (s *session) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, e
 			return o, found, err
 		}
 	}
-	return o, found, nil
+	if found.err == nil && isNoRight(found.unseen) { // the second connection has other rights
+		found = s.probeBeside(keys)
+	}
+	return o, found, s.learnExpiries(&found)
 }
 
 func refusalOf(watch *op) (o watchOutcome) {
@@ -294,7 +310,7 @@ func (f *sealedParts) add(s *session, key, field, stored []byte) {
 		f.err = err
 		return
 	}
-	f.parts = append(f.parts, part{bytes.Clone(key), field, kv})
+	f.parts = append(f.parts, part{key: bytes.Clone(key), field: field, known: kv})
 }
 
 func (f *sealedParts) fail(err error) {
@@ -315,14 +331,11 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		return true, s.unitDenied(r, keys, err)
 	}
 	s.asks.inside = true
-	queued := make([]*op, 0, len(parts)+1)
-	for i := range parts {
-		put, err := s.sendCapture(parts[i].put(parts[i].value)...)
-		if err != nil {
-			return false, err
-		}
-		queued = append(queued, put)
+	queued, err := s.sendParts(parts)
+	if err != nil {
+		return false, err
 	}
+	puts := len(queued)
 	cmd, err := s.sendCapture(r.args...)
 	if err != nil {
 		return false, err
@@ -335,7 +348,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		e.op = &op{}
 	}
 	o := e.op
-	e.kind, o.acks, o.done = kindUnit, len(parts), make(chan struct{})
+	e.kind, o.acks, o.done = kindUnit, puts, make(chan struct{})
 	if err := s.ask(e, [][]byte{[]byte("EXEC")}); err != nil {
 		return false, err
 	}
@@ -356,6 +369,23 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 		return true, s.refuse(firstError(append(queued, cmd, o)))
 	}
 	return false, nil
+}
+
+// sendParts sends what puts the parts back.
+func (s *session) sendParts(parts []part) (queued []*op, err error) {
+	for i := range parts {
+		for _, args := range [][][]byte{parts[i].put(parts[i].value), parts[i].keep()} {
+			if args == nil {
+				continue
+			}
+			o, err := s.sendCapture(args...)
+			if err != nil {
+				return queued, err
+			}
+			queued = append(queued, o)
+		}
+	}
+	return queued, nil
 }
 
 func firstError(ops []*op) string {
@@ -381,6 +411,9 @@ func (s *session) unitDenied(r *request, keys [][]byte, err error) error {
 // sendAfter sends what follows the command in its unit: a command that only reads leaves
 // values as they were, another must leave no plain value that begins with the magic.
 func (s *session) sendAfter(r *request, keys [][]byte, parts []part) error {
+	if r.cmd.strategy == compared {
+		return s.sendRestored(parts)
+	}
 	if r.cmd.strategy == inflated && !r.cmd.writes {
 		for i := range parts {
 			if _, err := s.sendCapture(parts[i].put(parts[i].sealed)...); err != nil {
@@ -417,7 +450,7 @@ func (p *part) put(b []byte) [][]byte {
 // leavesMagic reports that the command may leave a plain value that begins with the
 // magic, which must not stay so.
 func (s *session) leavesMagic(r *request, parts []part) bool {
-	return !s.lua.denied && (r.cmd.writes || s.lookalikes(r, parts) != nil)
+	return !s.lua.denied && !r.unguarded && r.cmd.strategy != compared && (r.cmd.writes || s.lookalikes(r, parts) != nil)
 }
 
 // escapeArgs makes a call of escapeScript. All sealed strings of the keys have been put

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"slices"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// call is a command; several make a value.
+type call = []any
+
+// lookalikes are the ways in which a client may make the value of key k env, which is an envelope
+// by itself.
+func lookalikes(k, env string) map[string][]call {
+	set := "redis.call('SET',KEYS[1],ARGV[1])"
+	cut := "redis.call('SET',KEYS[1],string.sub(ARGV[1],4))"
+	begun := call{"SET", k, "\x00\x00\x00" + env[3:]}
+	setBits := []call{begun}
+	for i := range 8 * len(cinch.Magic) {
+		setBits = append(setBits, call{"SETBIT", k, i, cinch.Magic[i/8] >> (7 - i%8) & 1})
+	}
+	return map[string][]call{
+		"SETRANGE":              {{"SETRANGE", k, 0, env}},
+		"SETRANGE in pieces":    {{"SETRANGE", k, 2, env[2:]}, {"SETRANGE", k, 0, env[:1]}, {"SETRANGE", k, 1, env[1:2]}},
+		"APPEND":                {{"APPEND", k, env}},
+		"APPEND that joins":     {{"SET", k, env[:1]}, {"APPEND", k, env[1:2]}, {"APPEND", k, env[2:]}},
+		"APPEND that joins two": {{"SET", k, env[:1]}, {"APPEND", k, env[1:]}},
+		"SETBIT":                setBits,
+		"BITFIELD":              {begun, {"BITFIELD", k, "SET", "u24", 0, 0xC1DDDC}},
+		"BITFIELD in steps":     {begun, {"BITFIELD", k, "SET", "u8", "#2", 0xDC}, {"BITFIELD", k, "INCRBY", "u16", 0, 0xC1DD}},
+		"BITOP":                 {{"SET", k + "2", env}, {"BITOP", "OR", k, k + "2", k + "3"}},
+		"script":                {{"EVAL", set, 1, k, env}},
+		"script of a part":      {{"EVAL", cut, 1, k, "xxx" + env}},
+		"in MULTI":              {{"MULTI"}, {"SET", k, "x"}, {"SETRANGE", k, 0, env}, {"EXEC"}},
+		"script in MULTI":       {{"MULTI"}, {"EVAL", set, 1, k, env}, {"EXEC"}},
+	}
+}
+
+// excluding gives a gateway a rule for all keys but those that begin with ex:.
+func excluding(c *Config) {
+	rules := []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}
+	c.Policy, _ = policy.New(policy.Options{Exclude: []string{"ex:*"}, Rules: rules})
+}
+
+// anEnvelope is one as a client that knows the format might store it.
+func anEnvelope() string {
+	return string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
+}
+
+// Whatever a client makes of a value, it reads as it wrote it: bytes that are an envelope by
+// themselves are not opened. In keys that are excluded that holds of what begins like one, too.
+func TestValuesThatAreEnvelopes(t *testing.T) {
+	env := anEnvelope()
+	broken := cinch.Magic + "\x15\x00" + long // with a header that is right
+	noise := cinch.Magic + "\xff and so on"
+	for _, test := range []struct{ key, value string }{{"k", env}, {"k", broken}, {"k", noise}, {"ex:k", broken}, {"ex:k", noise}} {
+		sock := startServer(t)
+		path, _ := startGateway(t, sock, excluding)
+		for name, commands := range lookalikes(test.key, test.value) {
+			c := clientOf(t, path)
+			c.FlushDB(ctx)
+			for _, command := range append(commands, call{"COPY", test.key, test.key + "4"}) {
+				if err := c.Do(ctx, command...).Err(); err != nil && err != goredis.Nil {
+					t.Fatalf("%s of %s: %.60q: %v", name, test.key, command, err)
+				}
+			}
+			reads := []call{{"GET", test.key}, {"GET", test.key + "4"}, {"GETRANGE", test.key, 0, -1}, {"GETDEL", test.key}}
+			if test.value == broken && test.key != "k" {
+				reads = slices.Delete(reads, 2, 3) // BITOP's source was wrapped
+			}
+			for _, read := range reads {
+				if got, err := c.Do(ctx, read...).Text(); got != test.value {
+					t.Errorf("%s of %s: %s gives %.60q %v, want the %d bytes that were written", name, test.key, read, got, err, len(test.value))
+				}
+			}
+		}
+	}
+}
+
+// In excluded keys, of which nothing is guarded, all commands agree about a value that begins like an
+// envelope by chance, and GET is right about one that is an envelope.
+func TestLookalikesInExcludedKeys(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, excluding)
+	c := clientOf(t, path)
+	noise := cinch.Magic + "\xff and so on"
+	for _, command := range []call{{"SET", "ex:k", noise}, {"MSET", "ex:k", noise}, {"HSET", "ex:h", "f", noise}, {"SETBIT", "ex:k", 100, 1}} {
+		if err := c.Do(ctx, command...).Err(); err != nil {
+			t.Fatalf("%q: %v", command, err)
+		}
+	}
+	for want, reads := range map[any][]call{
+		int64(len(noise)): {{"STRLEN", "ex:k"}, {"HSTRLEN", "ex:h", "f"}},
+		noise:             {{"GET", "ex:k"}, {"GETRANGE", "ex:k", 0, -1}, {"GETEX", "ex:k"}, {"HGET", "ex:h", "f"}},
+	} {
+		for _, read := range reads {
+			if got, err := c.Do(ctx, read...).Result(); got != want {
+				t.Errorf("%q: %.60q %v, want %.60q", read, got, err, want)
+			}
+		}
+	}
+	if got := c.MGet(ctx, "ex:k", "ex:none").Val(); len(got) != 2 || got[0] != noise {
+		t.Errorf("MGET gives %.60q", got)
+	}
+	if got := c.HGetAll(ctx, "ex:h").Val(); got["f"] != noise {
+		t.Errorf("HGETALL gives %.60q", got)
+	}
+	pipe := c.TxPipeline()
+	get := pipe.Get(ctx, "ex:k")
+	if _, err := pipe.Exec(ctx); err != nil || get.Val() != noise {
+		t.Errorf("inside MULTI: %.60q %v", get.Val(), err)
+	}
+	if err := c.Set(ctx, "ex:e", anEnvelope(), 0).Err(); err != nil || c.Get(ctx, "ex:e").Val() != anEnvelope() {
+		t.Errorf("an envelope: %.60q %v", c.Get(ctx, "ex:e").Val(), err)
+	}
+	expect(t, c, "SET k {long}", "OK", "RENAME k ex:r", "OK", "GET ex:r", "{long}") // what comes there sealed still opens
+}
+
+// What scripts are given, as it is or as a part of something, they may store in fields and return.
+func TestScriptsGivenEnvelopes(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, excluding)
+	env := anEnvelope()
+	const script = "local v=string.sub(ARGV[1],2,-2) if KEYS[1] then redis.call('HSET',KEYS[1],'f',v) end return v"
+	for _, keys := range [][]any{{0}, {1, "h"}} {
+		c := clientOf(t, path)
+		args := append(append([]any{"EVAL", script}, keys...), "<"+env+">")
+		if got, err := c.Do(ctx, args...).Text(); got != env {
+			t.Errorf("keys %v: returns %.60q %v, want what was sent", keys, got, err)
+		}
+		if len(keys) < 2 {
+			continue
+		}
+		if got := c.HGet(ctx, "h", "f").Val(); got != env {
+			t.Errorf("the field: %.60q, want what was sent", got)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package redis
+
+import (
+	"bytes"
+	"testing"
+)
+
+// Whatever the arguments are: values are arguments behind the key, and a request of which the
+// arguments come one by one has its values where it has them as a whole.
+func FuzzPlaces(f *testing.F) {
+	for _, line := range []string{
+		"xadd s keepref idmp p i maxlen ~ 5 limit 3 * f v", "xadd s idmpauto p 1-1 f v g w", "hsetex h ex 5 fields 2 f v g w keepttl",
+		"msetex 2 a 1 b 2 nx px 5", "mset a 1 b 2", "set k v ifeq x", "hset h f v", "hsetex h fields -1 f v", "msetex 99999999999999999999 a b",
+	} {
+		f.Add([]byte(line))
+	}
+	table := newTable()
+	f.Fuzz(func(t *testing.T, line []byte) {
+		args := bytes.Split(line, []byte(" "))
+		row := table.lookup(args[0])
+		if row.strategy != values || row.args.kind == noValues || !row.accepts(len(args)) {
+			return
+		}
+		want, is := row.args.places(args, len(args))
+		if is == cutOff {
+			t.Fatalf("%s: cut off with all arguments there", line)
+		}
+		if is == placed && (want.first < 2 || want.first >= len(args) || want.end > len(args) || want.step < 1) {
+			t.Fatalf("%s: values at %+v of %d arguments", line, want, len(args))
+		}
+		for n := 1; n <= len(args); n++ {
+			got, when := row.args.places(args[:n], len(args))
+			if when == cutOff {
+				continue
+			}
+			if late := is == strange && row.name == "msetex"; !late && (when != is || is == placed && got != want) {
+				t.Fatalf("%s: %+v (%d) after %d arguments, %+v (%d) after all", line, got, when, n, want, is)
+			}
+			break
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// What a gateway says of scripts that it has not seen: SCRIPT EXISTS does not know them, and where
+// their text would be needed the answer makes clients load them.
+func TestScriptsLoadedElsewhere(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	path, _ := startGateway(t, sock)
+	c := clientOf(t, path)
+	size := "return(redis.call('STRLEN',KEYS[1]))"
+	there, err := direct.ScriptLoad(ctx, size).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "SET k {long}", "OK")
+	here := strings.TrimSpace(do(c, "SCRIPT LOAD return(1)"))
+	none := strings.Repeat("0", 40)
+	exists := "SCRIPT EXISTS " + there + " " + here + " " + none
+	expect(t, c,
+		exists, "[0 1 0]", "SCRIPT EXISTS", "error: ERR wrong number",
+		"EVALSHA "+there+" 1 k", "1050", // alone nobody needs its text
+		exists, "[0 1 0]",
+		"MULTI", "OK", exists, "QUEUED", "EVALSHA "+there+" 1 k", "error: NOSCRIPT", "EXEC", "error: EXECABORT",
+		"WATCH x", "OK", "EVALSHA "+there+" 1 k", "error: NOSCRIPT", "UNWATCH", "OK",
+		"MULTI", "OK", "EVALSHA "+there+" 1 l", "error: NOSCRIPT", "DISCARD", "OK",
+		"MULTI", "OK", "SET k {long}", "QUEUED", "SCRIPT LOAD "+size, "QUEUED", "EVALSHA "+there+" 1 k", "QUEUED", exists, "QUEUED", "EXEC", "[OK "+there+" 1050 [1 1 0]]",
+		exists, "[1 1 0]",
+		"WATCH x", "OK", "EVALSHA "+strings.ToUpper(there)+" 1 k", "1050", "UNWATCH", "OK",
+		"SCRIPT FLUSH", "OK", exists, "[0 0 0]",
+	)
+}
+
+// A gateway that seals nothing needs no texts, and hides nothing.
+func TestScriptsWithoutRules(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	path, _ := startGateway(t, sock, func(c *Config) { c.Policy, _ = policy.New(policy.Options{Off: true}) })
+	c := clientOf(t, path)
+	sha, err := direct.ScriptLoad(ctx, "return(1)").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "SCRIPT EXISTS "+sha, "[1]", "MULTI", "OK", "EVALSHA "+sha+" 1 k", "QUEUED", "EXEC", "[1]")
+}
+
+func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
+	var b bodies
+	text := func(c byte) []byte { return []byte(strings.Repeat(string(c), maxBodyBytes/4)) }
+	has := func(c byte) bool { _, ok := b.find([]byte(strings.ToUpper(shaOf(text(c))))); return ok }
+	for c := byte('a'); c <= 'd'; c++ {
+		b.learn(text(c))
+	}
+	b.learn(text('b')) // known already
+	if !has('a') {     // and used last
+		t.Error("a is forgotten though there was room")
+	}
+	b.learn(text('e'))
+	b.learn(make([]byte, maxBodyBytes+1))
+	for c, want := range map[byte]bool{'a': true, 'b': true, 'c': false, 'd': true, 'e': true} {
+		if has(c) != want {
+			t.Errorf("%c is known: %v, want %v", c, !want, want)
+		}
+	}
+	if b.bytes != maxBodyBytes || b.used.Len() != 4 || len(b.known) != 4 {
+		t.Errorf("%d bytes of %d and %d scripts", b.bytes, b.used.Len(), len(b.known))
+	}
+	b.forget()
+	b.learn(text('f'))
+	if b.bytes != maxBodyBytes/4 || b.used.Len() != 1 || has('a') {
+		t.Errorf("after forgetting all, %d bytes of %d scripts", b.bytes, b.used.Len())
+	}
+}
+
+// Valkey tells the text of a script that was loaded elsewhere.
+func TestScriptsThatTheServerShows(t *testing.T) {
+	server := testenv.RedisOf(t, "valkey-8.1")
+	direct := clientOf(t, "", func(o *goredis.Options) { o.Network, o.Addr = "tcp", server.Addr })
+	path, _ := startGateway(t, "", func(c *Config) { c.Upstream = gateway.Upstream{Network: "tcp", Address: server.Addr} })
+	c := clientOf(t, path)
+	sha, err := direct.ScriptLoad(ctx, "return(redis.call('STRLEN',KEYS[1]))").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "SET k {long}", "OK",
+		"MULTI", "OK", "EVALSHA "+sha+" 1 k", "QUEUED", "EXEC", "[1050]",
+		"SCRIPT EXISTS "+sha, "[1]",
+		"WATCH x", "OK", "EVALSHA "+strings.Repeat("0", 40)+" 1 k", "error: NOSCRIPT", "UNWATCH", "OK")
+}
