@@ -19,7 +19,9 @@
 //	lanes.go     the order of a stream's requests, when one has to be sent again
 //	retry.go     requests that met another schema are sent again
 //	splice.go    requests that need what is stored are carried out in steps
+//	blind.go     such requests, where the gateway's user can't see what touches fields
 //	operate.go   their operations made to fit a tuple
+//	cut.go       splices, as one server or another takes them
 //	pending.go   requests that wait for replies, by sync
 //	replies.go   replies opened
 //	features.go  what is negotiated on newer servers

@@ -22,10 +22,10 @@ func (s *session) handleID(f *frame) error {
 	e := exchange{kind: wire.ID}
 	out := withoutFeatures(s.req.bytes, &s.req.body)
 	if out == nil {
-		return s.submit(e, f.bytes, f.held)
+		return s.submit(e, f.bytes)
 	}
 	defer gateway.PutBuffer(out)
-	return s.submit(e, out, f.held)
+	return s.submit(e, out)
 }
 
 // withoutFeatures gives a frame, in a buffer of the pool's, that names only features that we

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/tinylib/msgp/msgp"
@@ -149,6 +150,7 @@ func FuzzOperations(f *testing.F) {
 		if no != nil {
 			return
 		}
+		u.server = store.Version{Major: 2 + len(tuple)%2, Minor: 6}
 		frame, no := u.call(1<<63, tuple)
 		if no != nil {
 			return
@@ -184,7 +186,8 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := offline(t)
 		defer g.cancel()
-		sn := &session{g: g}
+		client, _ := net.Pipe()
+		sn := &session{g: g, client: client}
 		fr := frame{bytes: b}
 		r := &sn.reply
 		r.bytes = b

@@ -26,8 +26,9 @@ type Dicts interface {
 // Sampler sees values on their way into the store, to make dictionaries of them.
 type Sampler interface {
 	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not. It keeps neither key nor value, and is quick.
-	Sample(rule *policy.Rule, key, value []byte, stored int)
+	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
+	// user. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
@@ -39,7 +40,10 @@ type Config struct {
 	Engine   *codec.Engine
 	// Schema reads the server's schema on a connection of the gateway's own; nil: there is
 	// none, and nothing is sealed.
-	Schema   func(context.Context) (*store.Schema, error)
+	Schema func(context.Context) (*store.Schema, error)
+	// Look reads a tuple by the key of an index, both MessagePack, on such a connection; nil: there
+	// is none. Without it what the gateway's user may not see is taken for sealed.
+	Look     func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
 	Dicts    Dicts   // nil: no dictionaries
 	Sampler  Sampler // nil: none
 	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
@@ -50,15 +54,13 @@ type Config struct {
 	// Requests and Replies bound the bytes of large frames in flight, one budget a direction
 	// so that neither waits for the other; nil: no bound.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a peer may hold bytes of a budget that others wait for without
-	// taking or sending any, before it is disconnected; 0: 2 s.
+	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
+	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }
-
-const defaultStall = 2 * time.Second
 
 // Gateway serves clients of one Tarantool server.
 type Gateway struct {
@@ -67,6 +69,10 @@ type Gateway struct {
 	policy  atomic.Pointer[policy.Policy]
 	server  gateway.Server
 	catalog catalog
+	reach   gateway.Reach
+
+	requests, replies *gateway.Share
+	keeper            gateway.Doorkeeper
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
@@ -78,7 +84,7 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.MaxSeal = cinch.DefaultMaxRaw
 	}
 	if cfg.Stall <= 0 {
-		cfg.Stall = defaultStall
+		cfg.Stall = gateway.DefaultStall
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -92,6 +98,8 @@ func NewGateway(cfg Config) *Gateway {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
 	g.catalog.init(g)
+	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
+	g.keeper.Ask = g.askClosed
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -123,9 +131,9 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
-		g.cfg.Stats.Error("upstream_unreachable")
-		g.cfg.Log.Warn("upstream unreachable", "upstream", g.cfg.Upstream.String(), "err", err)
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 		return nil
 	}
+	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 	return newSession(g, client, up)
 }

@@ -3,6 +3,7 @@ package tarantool
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
@@ -27,6 +28,10 @@ type updater struct {
 	ops   wire.Span
 	base  int64 // what the request counts fields and offsets from
 	stamp uint64
+
+	server store.Version // which decides what it takes; zero: unknown
+
+	client string // its address, for the log
 }
 
 // newUpdater reads a request that has been rewritten in vain.
@@ -168,6 +173,9 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		}
 		next = end
 	}
+	if no := o.paste(); no != nil {
+		return o.out, no
+	}
 	if no := o.openMoved(); no != nil {
 		return o.out, no
 	}
@@ -185,8 +193,9 @@ type operator struct {
 	any   bool   // it does not matter: there is no tuple
 	slots []slot // the tuple's fields as the operations before have left them
 	moved bool
-	out   []byte // the operations
+	out   []byte // the operations, but for what is pasted
 	count int
+	cuts  []pasting
 }
 
 // slot is a field.
@@ -194,7 +203,7 @@ type slot struct {
 	value []byte // MessagePack, as it is or will be stored
 	raw   []byte // of a string: when it has been opened
 	ready bool   // it has been
-	cut   bool   // an operation before has spliced it
+	cut   *cut   // what operations before have made of it
 }
 
 func (o *operator) load(tuple []byte) *refusal {
@@ -335,9 +344,8 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 		o.copy(parts)
 		return nil
 	}
-	cut, ok := o.cutting(parts)
-	h, err := wire.ReadHead(o.slots[at].value, 0)
-	if !ok || err != nil || h.Kind != wire.String {
+	c, ok := o.cutting(parts)
+	if !ok || !o.u.cuts(o.slots[at].value, 0) {
 		o.copy(parts)
 		return nil // the server refuses it
 	}
@@ -348,24 +356,24 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	o.out = msgp.AppendArrayHeader(o.out, 5)
 	o.out = append(o.out, parts[0].Of(o.c.b)...)
 	o.out = o.appendNumber(o.out, parts[1].Of(o.c.b))
-	from, to, ok := cut.within(len(raw))
-	// A second splice of a field the server refuses whatever it says, so there is no need for as many
-	// values as there are operations.
-	if !ok || o.slots[at].cut { // out of bounds for the value, and so for what is stored
+	from, to, ok := c.within(len(raw))
+	before := o.slots[at].cut
+	if before != nil && !o.u.takesSeveral() {
+		if o.u.server == (store.Version{}) {
+			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
+		}
+		ok = false // whatever it says
+	}
+	if !ok { // out of bounds for the value, and so for what is stored
 		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
 		o.out = msgp.AppendInt64(o.out, 0)
 		o.out = msgp.AppendString(o.out, "")
 		return nil
 	}
-	value := make([]byte, 0, len(raw)-(to-from)+len(cut.paste))
-	value = append(append(append(value, raw[:from]...), cut.paste...), raw[to:]...)
-	o.out = msgp.AppendInt64(o.out, 1)
-	o.out = msgp.AppendInt64(o.out, math.MaxInt32)
-	before := len(o.out)
-	if o.out, no = o.appendSealed(o.out, at, value); no != nil {
-		return no
+	if before == nil {
+		raw = slices.Clone(raw) // perhaps the tuple's own bytes
 	}
-	o.slots[at] = slot{value: append([]byte(nil), o.out[before:]...), raw: value, ready: true, cut: true}
+	o.cut(at, slices.Replace(raw, from, to, c.paste...))
 	return nil
 }
 
@@ -382,11 +390,14 @@ func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
 		return c, false
 	}
 	b := o.c.b
-	var ok1, ok2, ok3 bool
+	var ok1, ok2 bool
 	c.offset, ok1 = wire.Int(parts[2].Of(b))
 	c.length, ok2 = wire.Int(parts[3].Of(b))
-	c.paste, ok3 = wire.Text(parts[4].Of(b))
-	if !ok1 || !ok2 || !ok3 || !is32(c.offset) || !is32(c.length) {
+	h, err := wire.ReadHead(b, parts[4].At)
+	if err == nil {
+		c.paste = h.Content.Of(b)
+	}
+	if !ok1 || !ok2 || !o.u.cuts(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
 		return c, false
 	}
 	if c.offset >= 0 {
@@ -430,12 +441,12 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 	}
 	h, err := wire.ReadHead(s.value, 0)
 	if err != nil {
-		return nil, o.u.g.broken(err)
+		return nil, o.u.g.broken(err, o.u.client)
 	}
 	content := h.Content.Of(s.value)
 	if cinch.IsSealed(content) {
 		if content, err = o.u.g.sealer.Open(nil, content); err != nil {
-			return nil, o.u.g.broken(err)
+			return nil, o.u.g.broken(err, o.u.client)
 		}
 	}
 	s.raw, s.ready = content, true
@@ -452,7 +463,7 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) ([]byte, *refu
 		if !cinch.IsSealed(value) {
 			return msgp.AppendStringFromBytes(dst, value), nil
 		}
-		if why := o.u.space.TouchedAt(at); why != "" {
+		if why := o.u.space.touchedAt(at); why != "" {
 			return dst, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 	}
@@ -468,9 +479,9 @@ func (o *operator) openMoved() *refusal {
 		return nil
 	}
 	for at := range o.slots {
-		why := o.u.space.TouchedAt(at)
+		why := o.u.space.touchedAt(at)
 		h, err := wire.ReadHead(o.slots[at].value, 0)
-		if why == "" || err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !cinch.IsSealed(h.Content.Of(o.slots[at].value)) {
+		if why == "" || err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !o.slots[at].sealed(h) {
 			continue
 		}
 		raw, no := o.open(at)

@@ -8,9 +8,12 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// exchange is a request that waits for its reply.
+// exchange is a request that waits for its reply. Up to 128 bytes a map keeps it in its place; what is
+// larger would be allocated for each request.
 type exchange struct {
 	kind  wire.Type
+	tries int16         // how often it has been sent again
+	probe bool          // a PING of ours that tells how far the server is; so is its sync
 	spent time.Duration // by the gateway on the request
 
 	stream uint64 // the lane
@@ -18,23 +21,22 @@ type exchange struct {
 	sent   uint64 // in which it was sent to the server
 
 	// Of a request that carries a stamp of ours, a version of the schema: what the client
-	// sent, in a buffer of the pool's, and how often it has been sent again.
+	// sent, in a buffer of the pool's.
 	stamp    uint64 // 0: none
 	original []byte
 	held     int64 // of the request budget, for that
-	free     int   // of the connection's own bytes, for that
-	prefix   int
-	tries    int
+	free     int32 // of the connection's own bytes, for that
+	prefix   int32
 
 	splice *splice // a step of it; the sync is ours
-	probe  bool    // a PING of ours that tells how far the server is; so is its sync
 
 	broken string // a part of the answer did not open: its end becomes this error
 }
 
 // pending is handed requests by one pump and finds them for the other, by their sync.
 type pending struct {
-	budget *gateway.Budget
+	budget  *gateway.Account // for what is kept of requests
+	replies *gateway.Account // for exchanges, which a client that takes no replies piles up
 
 	mu      sync.Mutex
 	notFull sync.Cond
@@ -43,6 +45,7 @@ type pending struct {
 	waiting int                   // exchanges in both
 	peak    int                   // most in the map since it was made
 	kept    int                   // bytes of originals that are not taken from the budget
+	pieces  int                   // of the replies' budget
 	closed  bool
 
 	moved sync.Cond // something in a lane has changed
@@ -55,12 +58,16 @@ const (
 	// maxPending is how many replies may be outstanding. A client that sends more without
 	// reading waits, as it would on a full socket.
 	maxPending = 64 << 10
+	// freePending of them are free for each connection; more take the budget in pieces.
+	freePending   = 1 << 10
+	piecePending  = 256
+	exchangeBytes = 512 // of one with its places in the maps
 	// maxKept bytes of originals are free for each connection.
 	maxKept = 64 << 10
 )
 
-func (p *pending) init(b *gateway.Budget) {
-	p.budget = b
+func (p *pending) init(requests, replies *gateway.Account) {
+	p.budget, p.replies = requests, replies
 	p.notFull.L, p.moved.L = &p.mu, &p.mu
 }
 
@@ -69,7 +76,7 @@ func (p *pending) init(b *gateway.Budget) {
 func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.waiting >= maxPending && !p.closed {
+	for !p.closed && !p.hasRoom() {
 		p.mu.Unlock() // replies have to be found while a write is stuck
 		err := beforeWait()
 		p.mu.Lock()
@@ -77,7 +84,7 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 			p.forget(&e)
 			return false
 		}
-		if p.waiting >= maxPending && !p.closed {
+		if !p.closed && !p.hasRoom() {
 			p.notFull.Wait()
 		}
 	}
@@ -102,6 +109,26 @@ func (p *pending) push(sync uint64, e exchange, beforeWait func() error) bool {
 	return true
 }
 
+// hasRoom makes room for an exchange if it can.
+func (p *pending) hasRoom() bool {
+	switch {
+	case p.waiting >= maxPending:
+		return false
+	case p.waiting < freePending+p.pieces*piecePending:
+		return true
+	case !p.replies.TryAcquire(piecePending * exchangeBytes):
+		return false
+	}
+	p.pieces++
+	return true
+}
+
+// giveBack returns the pieces of the budget.
+func (p *pending) giveBack() {
+	p.replies.Release(int64(p.pieces) * piecePending * exchangeBytes)
+	p.pieces = 0
+}
+
 // take finds the exchange that a reply answers and removes it. The first one is meant when a
 // client gives several the same number. What it keeps is the caller's to forget.
 func (p *pending) take(sync uint64) (e exchange, ok bool) {
@@ -122,6 +149,7 @@ func (p *pending) take(sync uint64) (e exchange, ok bool) {
 	}
 	if len(p.bySync) == 0 && p.peak > maxIdlePending {
 		p.bySync, p.more, p.peak = nil, nil, 0
+		p.giveBack()
 	}
 	p.answered(&e)
 	p.notFull.Signal()
@@ -158,14 +186,14 @@ func (p *pending) keep(e *exchange, f *frame, more int) bool {
 	switch {
 	case p.kept+cost <= maxKept:
 		p.kept += cost
-		e.free = cost
+		e.free = int32(cost)
 	case p.budget.TryAcquire(int64(cost)):
 		e.held = int64(cost)
 	default:
 		return false
 	}
 	e.original = append(gateway.GetBuffer(n), f.bytes...)
-	e.prefix = f.prefix
+	e.prefix = int32(f.prefix)
 	return true
 }
 
@@ -185,7 +213,7 @@ func (p *pending) forget(e *exchange) {
 		return
 	}
 	p.budget.Release(e.held)
-	p.kept -= e.free
+	p.kept -= int(e.free)
 	gateway.PutBuffer(e.original)
 	e.original, e.held, e.free = nil, 0, 0
 }
@@ -216,6 +244,7 @@ func (p *pending) close() {
 		}
 	}
 	p.bySync, p.more = nil, nil
+	p.giveBack()
 	p.notFull.Broadcast()
 	p.moved.Broadcast()
 }

@@ -30,6 +30,7 @@ type space struct {
 	*store.Space
 	fields []field // as far as rules go
 	ruled  bool    // some field may hold envelopes
+	blind  bool    // nothing is sealed there, but only because the gateway's user can't see what touches fields
 }
 
 // field says what happens to one field.
@@ -56,6 +57,9 @@ func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
 	b.findUnseen(schema)
 	b.guard()
 	b.complainAboutNothing()
+	if b.hidden > 0 {
+		b.complain("%d fields that rules cover: %s", b.hidden, b.why)
+	}
 	return p, b.complaints
 }
 
@@ -77,6 +81,8 @@ type planner struct {
 	plan       *plan
 	rules      *policy.Policy
 	used       []*policy.Rule // rules that cover something
+	hidden     int            // fields that would be sealed if the user saw that nothing touches them
+	why        string         // of one
 	complaints []string
 }
 
@@ -86,7 +92,7 @@ func (b *planner) add(s *store.Space) {
 	if s.View || s.Name == store.DictSpace {
 		return
 	}
-	count := len(s.Fields)
+	count, sealed := len(s.Fields), false
 	if s.FieldCount == 0 {
 		count = max(count, furthest)
 	}
@@ -94,7 +100,9 @@ func (b *planner) add(s *store.Space) {
 		f := b.field(s, n)
 		sp.fields = append(sp.fields, f)
 		sp.ruled = sp.ruled || f.guarded
+		sealed = sealed || f.rules != nil && f.touched == ""
 	}
+	sp.blind = sp.ruled && !sealed
 	for len(sp.fields) > 0 && sp.fields[len(sp.fields)-1].rules == nil {
 		sp.fields = sp.fields[:len(sp.fields)-1]
 	}
@@ -108,10 +116,17 @@ func (b *planner) field(s *store.Space, n int) field {
 		return field{}
 	}
 	b.used = append(b.used, found...)
-	touched := s.TouchedAt(n)
+	touched := s.Touched(n, store.Trusted(found))
 	if touched == "" {
 		b.plan.sealing++
-	} else if r := found[0]; !r.Raw() && named(r.Field) {
+	} else if s.KnownTouchAt(n) == "" && !found[0].Raw() {
+		b.hidden++
+		b.why = touched
+	}
+	if touched == "" {
+		return field{rules: found, guarded: true}
+	}
+	if r := found[0]; !r.Raw() && named(r.Field) {
 		name := f.Name
 		if name == "" {
 			name = "number " + strconv.Itoa(n+1)
@@ -208,6 +223,14 @@ func (p *plan) blindTo(id uint32, name []byte) bool {
 		return p.schema.SpaceByName(string(name)) == nil
 	}
 	return p.schema.Space(id) == nil
+}
+
+// touchedAt says what computes on a field, as far as its rules don't vouch for it.
+func (s *space) touchedAt(n int) string {
+	if f := s.at(n); f.rules != nil {
+		return f.touched
+	}
+	return s.TouchedAt(n)
 }
 
 // at is the field at a position from 0.

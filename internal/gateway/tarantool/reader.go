@@ -16,7 +16,6 @@ var errTooLarge = fmt.Errorf("%w: over %d bytes", wire.ErrTooLarge, maxFrame)
 type frame struct {
 	bytes  []byte // with the length in front
 	prefix int    // bytes of that
-	held   bool   // its bytes are taken from the budget
 }
 
 // body is the frame without the length in front.
@@ -39,13 +38,13 @@ func (r *reader) next() (f frame, err error) {
 	if n > maxFrame {
 		return f, fmt.Errorf("%w: %d", errTooLarge, n)
 	}
-	if err := r.Hold(r.copies * n); err != nil {
+	if err := r.Expect(prefix+n, r.copies*n); err != nil {
 		return f, err
 	}
-	if err := r.Fill(prefix + n); err != nil {
+	if err := r.Whole(prefix + n); err != nil {
 		return f, err
 	}
-	return frame{bytes: r.Take(prefix + n), prefix: prefix, held: r.Held()}, nil
+	return frame{bytes: r.Take(prefix + n), prefix: prefix}, nil
 }
 
 // length reads the length in front of a frame.

@@ -2,12 +2,12 @@ package tarantool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -27,6 +27,8 @@ func (s *session) pumpReplies() {
 	greeting, err := s.out.raw(wire.GreetingLen)
 	if err == nil {
 		s.g.catalog.greet()
+		version := store.ParseVersion(string(greeting))
+		s.server.Store(&version)
 		err = s.toClient.send(greeting)
 	}
 	for err == nil {
@@ -76,9 +78,10 @@ func (s *session) handleReply(f *frame) error {
 		}
 		return nil
 	}
+	s.passDoor(e.kind, r.header.Type)
 	defer s.pending.drop(&e)
 	if e.broken != "" {
-		return s.toClient.write(s.errorReply(e.broken), false)
+		return s.toClient.write(s.errorReply(e.broken))
 	}
 	err := s.answer(f, &e)
 	if ok {
@@ -107,7 +110,7 @@ func (s *session) answer(f *frame, e *exchange) error {
 	defer s.release()
 	out, no := s.open(f, e.kind)
 	if no != nil {
-		return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, no.code, no.text), false)
+		return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, no.code, no.text))
 	}
 	defer gateway.PutBuffer(out)
 	return s.sendReply(f, out)
@@ -115,9 +118,9 @@ func (s *session) answer(f *frame, e *exchange) error {
 
 func (s *session) sendReply(f *frame, opened []byte) error {
 	if opened == nil {
-		return s.toClient.write(f.bytes, f.held)
+		return s.toClient.write(f.bytes)
 	}
-	return s.toClient.write(opened, f.held || s.reply.held > 0)
+	return s.toClient.write(opened)
 }
 
 func (s *session) errorReply(text string) []byte {
@@ -142,7 +145,7 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 	}
 	size, err := s.find()
 	if err != nil {
-		return nil, s.g.broken(err)
+		return nil, s.broken(err)
 	}
 	if size == 0 {
 		return nil, nil
@@ -153,7 +156,7 @@ func (s *session) open(f *frame, kind wire.Type) ([]byte, *refusal) {
 	}
 	out, err := s.g.openAll(r, size)
 	if err != nil {
-		return nil, s.g.broken(err)
+		return nil, s.broken(err)
 	}
 	return out, nil
 }
@@ -216,10 +219,9 @@ func (r *reply) computed() bool {
 	return false
 }
 
-// reserve takes room for a large reply from the budget. It waits for a limited time only: two
-// that hold some and wait for each other would wait for ever.
+// reserve takes room for a large reply from the budget. It waits for a limited time only.
 func (s *session) reserve(size int) error {
-	budget := s.g.cfg.Replies
+	budget := s.out.Account
 	if size <= gateway.FreeBytes || budget == nil {
 		return nil
 	}
@@ -239,12 +241,12 @@ func (s *session) reserve(size int) error {
 
 // release gives back what reserve took, when the reply is on its way.
 func (s *session) release() {
-	s.g.cfg.Replies.Release(s.reply.held)
+	s.out.Account.Release(s.reply.held)
 	s.reply.held = 0
 }
 
 // reservePatience is how many times Stall a reply waits for room.
-const reservePatience = 10
+const reservePatience = 5
 
 // openAll makes the frame with the values in place of their envelopes.
 func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
@@ -273,24 +275,13 @@ func (g *Gateway) openAll(r *reply, size int) ([]byte, error) {
 }
 
 // broken is what to tell the client when a sealed value does not open.
-func (g *Gateway) broken(cause error) *refusal {
-	class := openErrorClass(cause)
-	g.cfg.Stats.Error(class)
-	g.cfg.Log.Warn("sealed value does not open", "class", class, "err", cause)
-	return &refusal{wire.ErrSystem, class, "cinch: sealed value does not open: " + cause.Error()}
+func (s *session) broken(cause error) *refusal {
+	return s.g.broken(cause, s.client.RemoteAddr().String())
 }
 
-// openErrorClass names what Open answers.
-func openErrorClass(err error) string {
-	switch {
-	case errors.Is(err, cinch.ErrUnknownCodec):
-		return "unknown_codec"
-	case errors.Is(err, cinch.ErrDictMissing):
-		return "dictionary_missing"
-	case errors.Is(err, cinch.ErrTooLarge):
-		return "too_large"
-	case errors.Is(err, cinch.ErrDamaged):
-		return "damaged"
-	}
-	return "dictionary_unavailable"
+func (g *Gateway) broken(cause error, client string) *refusal {
+	class, text := gateway.Unopened(cause)
+	g.cfg.Stats.Error(class)
+	g.cfg.Log.Warn("sealed value does not open", "class", class, "client", client, "err", cause)
+	return &refusal{wire.ErrSystem, class, "cinch: " + text}
 }

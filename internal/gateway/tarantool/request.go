@@ -39,13 +39,13 @@ func (s *session) handleRequest(f *frame) error {
 	r := &s.req
 	r.bytes = f.body()
 	if err := r.header.Parse(r.bytes); err != nil {
-		return s.toServer.write(f.bytes, f.held) // what the server says to it can't be known
+		return s.toServer.write(f.bytes) // what the server says to it can't be known
 	}
 	switch h := handlingOf(r.header.Type); h {
 	case passes:
 		return s.pass(f, began)
 	case oneWay:
-		return s.toServer.write(f.bytes, f.held)
+		return s.toServer.write(f.bytes)
 	case replicate:
 		return s.pipe(f)
 	default:
@@ -81,11 +81,11 @@ func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
 	}
 	out := stamped(&s.req, stamp)
 	defer gateway.PutBuffer(out)
-	return s.forward(out, e, f.held, began)
+	return s.forward(out, e, began)
 }
 
 func (s *session) passAlone(f *frame) error {
-	return s.submit(s.exchange(0), f.bytes, f.held)
+	return s.submit(s.exchange(0), f.bytes)
 }
 
 // exchange is that of the request at hand.
@@ -94,29 +94,29 @@ func (s *session) exchange(stamp uint64) exchange {
 }
 
 // forward sends what takes the request's place.
-func (s *session) forward(out []byte, e exchange, held bool, began time.Time) error {
+func (s *session) forward(out []byte, e exchange, began time.Time) error {
 	e.spent = time.Since(began)
-	return s.submit(e, out, held)
+	return s.submit(e, out)
 }
 
 // submit sends the request at hand, or what takes its place.
-func (s *session) submit(e exchange, frame []byte, held bool) error {
-	return s.submitAs(s.req.header.Sync, e, frame, held)
+func (s *session) submit(e exchange, frame []byte) error {
+	return s.submitAs(s.req.header.Sync, e, frame)
 }
 
 // submitAs writes requests in the order in which they are noted.
-func (s *session) submitAs(sync uint64, e exchange, frame []byte, held bool) error {
+func (s *session) submitAs(sync uint64, e exchange, frame []byte) error {
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
 	if !s.pending.push(sync, e, s.toServer.flush) {
 		return net.ErrClosed
 	}
-	return s.toServer.write(frame, held)
+	return s.toServer.write(frame)
 }
 
 // submitNow is submitAs and flush.
 func (s *session) submitNow(sync uint64, e exchange, frame []byte) error {
-	if err := s.submitAs(sync, e, frame, false); err != nil {
+	if err := s.submitAs(sync, e, frame); err != nil {
 		return err
 	}
 	return s.toServer.flush()
@@ -172,7 +172,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 		}
 		return s.passStamped(f, stamp, began)
 	}
-	return s.forward(w.bytes, e, f.held, began)
+	return s.forward(w.bytes, e, began)
 }
 
 // refuse answers the request at hand with an error.

@@ -46,13 +46,13 @@ func (s *session) sendParked(stream uint64) {
 func (s *session) sendOne(r *parked) (done bool, err error) {
 	began := time.Now()
 	e := &r.exchange
-	original := frame{bytes: e.original, prefix: e.prefix}
+	original := frame{bytes: e.original, prefix: int(e.prefix)}
 	req := request{bytes: original.body()}
 	if req.header.Parse(req.bytes) != nil || req.body.Parse(req.bytes, req.header.Map.End()) != nil {
 		return false, wire.ErrMalformed // can't be: it was parsed before
 	}
 	laneStamp := s.pending.stampOf(e.stream)
-	w, no := s.g.rewriteAgain(s.ctx, &req, e.tries, laneStamp)
+	w, no := s.g.rewriteAgain(s.ctx, &req, int(e.tries), laneStamp)
 	switch {
 	case no != nil:
 		s.pending.drop(e)

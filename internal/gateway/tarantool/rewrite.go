@@ -53,6 +53,9 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 		return w, g.foreignVersion(r, s, h)
 	}
 	c, no := g.collect(p, s, r, h)
+	if no == nil && c.needed != nil && s.blind && g.storesPlain(ctx, r, rewritten{splice: s, plan: p, no: c.needed}) {
+		c.needed, c.fenced = nil, true
+	}
 	switch {
 	case no != nil:
 		return w, no
@@ -189,7 +192,7 @@ func (c *collector) value(position int, v wire.Span) *refusal {
 		if !cinch.IsSealed(h.Content.Of(c.b)) {
 			return nil
 		}
-		if why := c.space.TouchedAt(position); why != "" {
+		if why := c.space.touchedAt(position); why != "" {
 			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", position+1, c.space.Name, why))
 		}
 	}
@@ -279,7 +282,7 @@ func (g *Gateway) seal(dst, value []byte, rule *policy.Rule) []byte {
 	out := g.sealer.Seal(dst, value, st, worth)
 	g.countSeal(rule, st.Codec, len(value), out, time.Since(began))
 	if rule != nil && g.cfg.Sampler != nil {
-		g.cfg.Sampler.Sample(rule, nil, value, len(out))
+		g.cfg.Sampler.Sample(rule, "", nil, value, len(out)) // who writes is not told apart
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -27,11 +28,14 @@ type session struct {
 	ctx        context.Context // ends with the session
 	cancel     context.CancelFunc
 	draining   atomic.Bool
-	ended      atomic.Bool // the client has ended its side
-	piped      atomic.Bool // the connection is another protocol's from here on
+	ended      atomic.Bool  // the client has ended its side
+	piped      atomic.Bool  // the connection is another protocol's from here on
+	door       gateway.Door // that the client passes by logging in, or by what guests may do
 	closing    sync.Once
 	background sync.WaitGroup // requests that are sent again, or in several steps
 	submitting sync.Mutex     // held while a request is noted and written
+
+	server atomic.Pointer[store.Version] // as it said in its greeting; nil: it has not yet
 
 	// request pump
 	in  reader
@@ -46,20 +50,26 @@ type session struct {
 func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, client: client, upstream: upstream, dead: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pending.init(g.cfg.Requests)
-	patient := gateway.Patience{Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log.With("client", client.RemoteAddr())}
-	patient.Budget = g.cfg.Requests
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Ctx: s.ctx, Patience: patient, Idle: s.toServer.flush}, copies: 2}
-	s.toServer = sink{conn: upstream, patience: &s.in.Patience}
-	patient.Budget = g.cfg.Replies
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Ctx: s.ctx, Patience: patient, Idle: s.toClient.flush}, copies: 1}
-	s.toClient = sink{conn: client, patience: &s.out.Patience}
+	s.door.Keeper = &g.keeper
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door, Idle: s.toServer.flush}, copies: 2}
+	s.in.Account = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
+	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.in.Account}
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx, Idle: s.toClient.flush}, copies: 1}
+	s.out.Account = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
+	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.out.Account}
+	s.pending.init(s.in.Account, s.out.Account)
 	return s
+}
+
+func (s *session) stream(from, to net.Conn) *gateway.Stream {
+	return &gateway.Stream{From: from, To: to, Client: s.client, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
 }
 
 // Run pumps until both sides are done. The client's end of input is passed on at once: the
 // server then does with the connection what it does with a client of its own.
 func (s *session) Run() {
+	defer s.in.Account.Close()
+	defer s.out.Account.Close()
 	defer s.Close()
 	go s.runReplies()
 	s.pumpRequests()
@@ -74,6 +84,8 @@ func (s *session) Run() {
 func (s *session) runReplies() {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	defer close(s.dead)
+	// A server whose replies nobody reads may stop reading too, in the middle of a request.
+	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
 	defer s.client.Close() // unblocks the request pump
 	defer s.pending.close()
 	s.pumpReplies()
@@ -134,6 +146,14 @@ func (s *session) pumpRequests() {
 	}
 }
 
+// serverVersion is what the greeting says, zero for nothing.
+func (s *session) serverVersion() store.Version {
+	if v := s.server.Load(); v != nil {
+		return *v
+	}
+	return store.Version{}
+}
+
 // logEnd says once why a conversation was broken off, if not in the usual way.
 func (s *session) logEnd(who gateway.Peer, err error) {
 	gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.client, who, errorClass(err), err)
@@ -142,6 +162,8 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 // errorClass names a violation of the protocol; an ordinary end has none.
 func errorClass(err error) string {
 	switch {
+	case errors.Is(err, gateway.ErrStranger):
+		return "stranger"
 	case errors.Is(err, wire.ErrTooLarge):
 		return "too_large"
 	case errors.Is(err, wire.ErrMalformed):

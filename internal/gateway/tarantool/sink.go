@@ -10,8 +10,9 @@ import (
 // sink writes frames to a connection. Small ones are gathered until its owner has nothing more
 // to add at once; an idle sink holds no buffer. Several goroutines may write: frames stay whole.
 type sink struct {
-	conn     net.Conn
-	patience *gateway.Patience
+	conn    net.Conn
+	peer    gateway.Peer     // at its other end
+	account *gateway.Account // that holds memory for frames
 
 	mu  sync.Mutex
 	buf []byte
@@ -21,7 +22,7 @@ type sink struct {
 const gatherBytes = 16 << 10
 
 // write adds a frame. It is written by the next flush at the latest.
-func (s *sink) write(frame []byte, held bool) error {
+func (s *sink) write(frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.buf)+len(frame) > gatherBytes {
@@ -30,7 +31,7 @@ func (s *sink) write(frame []byte, held bool) error {
 		}
 	}
 	if len(frame) >= gatherBytes {
-		return s.patience.Write(s.conn, frame, held)
+		return s.account.Send(s.conn, s.peer, frame)
 	}
 	if s.buf == nil {
 		s.buf = gateway.GetBuffer(gatherBytes)
@@ -47,7 +48,7 @@ func (s *sink) flush() error {
 
 // send is write and flush.
 func (s *sink) send(frame []byte) error {
-	if err := s.write(frame, false); err != nil {
+	if err := s.write(frame); err != nil {
 		return err
 	}
 	return s.flush()
@@ -57,7 +58,7 @@ func (s *sink) flushLocked() error {
 	if s.buf == nil {
 		return nil
 	}
-	_, err := s.conn.Write(s.buf)
+	err := s.account.Send(s.conn, s.peer, s.buf)
 	gateway.PutBuffer(s.buf)
 	s.buf = nil
 	return err

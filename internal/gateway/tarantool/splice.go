@@ -96,12 +96,14 @@ func (s *session) carryOut(x *splice, r *request, w rewritten) (done bool, err e
 	if no != nil {
 		return true, s.refuseLate(x.sync, no)
 	}
+	u.client = s.client.RemoteAddr().String()
 	x.stamp = w.plan.version
 	var a stepAnswer
 	for n := range maxSteps {
 		sync := ownSync()
+		u.server = s.serverVersion()
 		frame, no := u.call(sync, a.tuple)
-		s.g.cfg.Requests.Release(a.release)
+		s.in.Account.Release(a.release)
 		gateway.PutBuffer(a.tuple)
 		if no != nil {
 			gateway.PutBuffer(frame)
@@ -121,7 +123,7 @@ func (s *session) carryOut(x *splice, r *request, w rewritten) (done bool, err e
 			pause(s.ctx, rand.N(longestPause))
 		}
 	}
-	s.g.cfg.Requests.Release(a.release)
+	s.in.Account.Release(a.release)
 	gateway.PutBuffer(a.tuple)
 	return true, s.refuseLate(x.sync, &refusal{wire.ErrConflict, w.no.what, "Transaction has been aborted by conflict"})
 }
@@ -148,7 +150,7 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 	}
 	select { // there may be an answer all the same, but none comes any more
 	case a = <-x.answers:
-		s.g.cfg.Requests.Release(a.release)
+		s.in.Account.Release(a.release)
 	default:
 	}
 	return stepAnswer{}, net.ErrClosed
@@ -177,7 +179,7 @@ func (s *session) answerSplice(f *frame, e *exchange) error {
 	case err != nil:
 		return err
 	case no != nil:
-		err = s.toClient.write(wire.AppendError(nil, x.sync, s.schema, no.code, no.text), false)
+		err = s.toClient.write(wire.AppendError(nil, x.sync, s.schema, no.code, no.text))
 	case again:
 		x.answers <- a
 		return nil
@@ -217,11 +219,11 @@ func (s *session) readStored(x *splice) (a stepAnswer, again bool, no *refusal, 
 	r.kind = x.kind
 	size, err := s.find() // what is stored, when it is opened
 	if err != nil {
-		return a, false, s.g.broken(err), nil
+		return a, false, s.broken(err), nil
 	}
 	tuple := answers[1].Of(r.bytes)
 	if cost := int64(3*len(tuple) + 2*size); cost > gateway.FreeBytes {
-		if !s.g.cfg.Requests.TryAcquire(cost) {
+		if !s.in.Account.TryAcquire(cost) {
 			s.g.cfg.Stats.Error("budget")
 			return a, false, noMemory, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // splices are operations on the field doc, with what they make of a document.
@@ -222,7 +223,13 @@ func TestNoSpliceIsLost(t *testing.T) {
 
 // A short request with many splices of one long value takes no memory for each of them.
 func TestManySplicesOfOneField(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	for _, p := range testenv.TarantoolPrograms(t) {
+		t.Run(p.Name, func(t *testing.T) { manySplices(t, p.Path) })
+	}
+}
+
+func manySplices(t *testing.T, program string) {
+	b := newBedOf(t, program, policy.Options{Rules: rules()}, nil)
 	b.install()
 	c := b.client()
 	noise := make([]byte, 200<<10)

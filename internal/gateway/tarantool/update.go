@@ -141,7 +141,7 @@ func (c *collector) shift(t target, deletes bool) {
 		from = 0
 	}
 	for other := from; other < c.width(); other++ {
-		why := c.space.TouchedAt(other)
+		why := c.space.touchedAt(other)
 		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}

@@ -79,7 +79,9 @@ func NewGateway(cfg Config) *Gateway {
 		Name: cfg.Name, NewSession: g.newEntrySession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
 	}
+	g.reach.Trouble = "no link to the exit"
 	if cfg.Exit {
+		g.reach.Trouble = ""
 		g.server.NewSession = g.newExitSession
 		g.server.Refusal = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Status: wire.StatusRefused, Codecs: 1}.Append(nil)
 		g.server.HandshakeFailed = g.sayBadTLS
@@ -127,16 +129,11 @@ func (g *Gateway) newEntrySession(client net.Conn) gateway.Session {
 	gateway.ResetWhenCut(client, true)
 	l, err := g.link()
 	if err != nil {
-		g.cfg.Stats.Error(linkErrorClass(err))
-		if n, say := g.reach.Refuse(time.Now()); say {
-			g.cfg.Log.Warn("no link to the exit, clients are disconnected until there is one", "exit", g.cfg.Upstream.String(), "refused", n, "err", err)
-		}
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, linkErrorClass(err), g.cfg.Upstream.String(), err)
 		_ = gateway.Abort(client)
 		return nil
 	}
-	if n, again := g.reach.Answer(); again {
-		g.cfg.Log.Info("exit reachable again", "exit", g.cfg.Upstream.String(), "refused", n)
-	}
+	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 	return g.newSession(client, l)
 }
 
@@ -162,16 +159,11 @@ func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 	upstream, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
 		l.free()
-		g.cfg.Stats.Error("upstream_unreachable")
-		if n, say := g.reach.Refuse(time.Now()); say {
-			g.cfg.Log.Warn("upstream unreachable, clients are disconnected until it is there", "upstream", g.cfg.Upstream.String(), "refused", n, "err", err)
-		}
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 		_, _ = c.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonUnreachable}))
 		return nil
 	}
-	if n, again := g.reach.Answer(); again {
-		g.cfg.Log.Info("upstream reachable again", "upstream", g.cfg.Upstream.String(), "refused", n)
-	}
+	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 	gateway.ResetWhenCut(upstream, true)
 	return g.newSession(upstream, l)
 }

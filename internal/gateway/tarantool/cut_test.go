@@ -1,0 +1,200 @@
+package tarantool
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var abc = strings.Repeat("abc ", 30)
+
+// severalSplices are operations on the second field, abc, that count from 1, with what Tarantool
+// 3.3.0 makes of it.
+var severalSplices = []struct {
+	ops  []any
+	want string
+}{
+	{[]any{[]any{":", 2, -1, 0, "yz"}, []any{":", 2, -1, 0, "XYZ"}}, abc + "yzXYZ"},
+	{[]any{[]any{":", 2, 1, 4, ""}, []any{":", 2, 1, 4, "first "}, []any{":", 2, 7, 3, "cba"}}, "first cba " + abc[12:]},
+	{[]any{[]any{":", 2, 1, 1000, ""}, []any{":", 2, 1, 1, "all"}}, "all"},
+	{[]any{[]any{"=", 2, "other"}, []any{":", 2, 1, 1, "an"}, []any{":", 2, -1, 0, "!"}}, "anther!"},
+	{[]any{[]any{":", 2, 1, 1, "X"}, []any{"=", 2, "other"}}, "other"},
+	{[]any{[]any{":", 2, 1, 1, "X"}, []any{"!", 2, "new"}, []any{":", 3, 1, 1, "Y"}, []any{"#", 2, 1}}, "Y" + abc[1:]},
+	{[]any{[]any{":", 2, 1, 1, "X"}, []any{"=", 1, 1}, []any{":", 2, 3, 1, "Z"}}, "XbZ" + abc[3:]},
+}
+
+// operationsFor gives the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
+func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
+	t.Helper()
+	envelope := g.seal(nil, []byte(abc), g.catalog.plan.Load().spaces[600].fields[1].rules[0])
+	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
+	if err != nil || !cinch.IsSealed(envelope) {
+		t.Fatal(err)
+	}
+	b := encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, ops})[5:]
+	r := request{bytes: b}
+	if err := r.header.Parse(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.body.Parse(b, r.header.Map.End()); err != nil {
+		t.Fatal(err)
+	}
+	p := g.catalog.plan.Load()
+	w := rewritten{splice: p.spaces[600], plan: p, no: noMemory}
+	if _, no := g.collect(p, p.spaces[600], &r, updates); no != nil {
+		t.Fatal(no)
+	}
+	u, no := g.newUpdater(&r, w)
+	if no != nil {
+		t.Fatal(no)
+	}
+	u.server = server
+	return u.operations(tuple)
+}
+
+// newerServer does operations as Tarantool does from 3.0 on: each on what those before have left.
+func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]byte, sealed int) {
+	t.Helper()
+	v, rest, err := msgp.ReadIntfBytes(ops)
+	if err != nil || len(rest) > 0 {
+		t.Fatal(err)
+	}
+	number := func(v any) int {
+		var n int
+		_, _ = fmt.Sscan(fmt.Sprint(v), &n)
+		return n
+	}
+	for _, op := range v.([]any) {
+		op := op.([]any)
+		at := number(op[1]) - 1
+		switch op[0] {
+		case "=":
+			fields[at] = []byte(fmt.Sprint(op[2]))
+		case "!":
+			fields = append(fields[:at], append([][]byte{[]byte(op[2].(string))}, fields[at:]...)...)
+		case "#":
+			fields = append(fields[:at], fields[at+1:]...)
+		case ":":
+			c := cutting{offset: int64(number(op[2])), length: int64(number(op[3])), paste: []byte(op[4].(string))}
+			if c.offset >= 0 {
+				c.offset--
+			}
+			from, to, ok := c.within(len(fields[at]))
+			if !ok {
+				t.Fatalf("%v is out of bounds", op)
+			}
+			if cinch.IsSealed(c.paste) {
+				sealed++
+			}
+			fields[at] = []byte(string(fields[at][:from]) + string(c.paste) + string(fields[at][to:]))
+		}
+	}
+	return fields, sealed
+}
+
+// Operations for a server that takes several on a field, by what a real 3.3.0 answered (that is in
+// TestSeveralSplices, where there is one); a value is sealed once, by the last of them.
+func TestSeveralSplicesOffline(t *testing.T) {
+	g := offline(t)
+	defer g.cancel()
+	for _, c := range severalSplices {
+		ops, no := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, c.ops)
+		if no != nil {
+			t.Errorf("%v: %v", c.ops, no)
+			continue
+		}
+		fields, sealed := newerServer(t, g, [][]byte{[]byte("1"), []byte("what is stored"), []byte("3")}, ops)
+		got, err := g.sealer.Open(nil, fields[1])
+		if err != nil || string(got) != c.want || sealed > 1 {
+			t.Errorf("%v: %q, sealed %d times, %v", c.ops, got, sealed, err)
+		}
+	}
+	ops, _ := operationsFor(t, g, store.Version{Major: 2, Minor: 6}, severalSplices[0].ops)
+	if v, _, err := msgp.ReadIntfBytes(ops); err != nil || fmt.Sprint(v.([]any)[1].([]any)[2]) != fmt.Sprint(-math.MaxInt32) {
+		t.Errorf("for an older server: %v, %v", v, err)
+	}
+	if _, no := operationsFor(t, g, store.Version{}, severalSplices[0].ops); no == nil {
+		t.Error("for one of which nothing is known they are made up")
+	}
+	if _, no := operationsFor(t, g, store.Version{}, severalSplices[0].ops[:1]); no != nil {
+		t.Errorf("one is right for all: %v", no)
+	}
+}
+
+// However many splices a request has, there is no value for each of them.
+func TestSeveralSplicesTakeOneValue(t *testing.T) {
+	g := offline(t)
+	defer g.cancel()
+	var many []any
+	for range maxOperations {
+		many = append(many, []any{":", 2, 1, 0, "some more "})
+	}
+	ops, no := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, many)
+	if no != nil || len(ops) > 32*maxOperations+10*maxOperations {
+		t.Errorf("%d bytes: %v", len(ops), no)
+	}
+}
+
+// On real servers an UPDATE and an UPSERT with several operations on a field, and with splices of
+// binaries, end as they do directly.
+func TestSeveralSplices(t *testing.T) {
+	for _, p := range testenv.TarantoolPrograms(t) {
+		t.Run(p.Name, func(t *testing.T) { severalOn(t, p) })
+	}
+}
+
+func severalOn(t *testing.T, p testenv.TarantoolProgram) {
+	zstd := codec.Setting{Codec: codec.Zstd, Level: 3}
+	all := []policy.Rule{{Name: "all", Types: policy.Tuple, MinSize: 1, MinGain: policy.AnyGain, Setting: zstd}}
+	b, other := newBedOf(t, p.Path, policy.Options{Rules: all}, nil), newBedOf(t, p.Path, policy.Options{}, nil)
+	b.install()
+	through, direct := b.client(), other.direct()
+	both := func(typ wire.Type, body ...any) (got, want answer) {
+		return through.do(typ, body...), direct.do(typ, body...)
+	}
+	cases := severalSplices
+	for _, ops := range [][]any{
+		{[]any{":", 2, 1, 1, []byte("X")}},
+		{[]any{":", 2, 1, 1, "X"}, []any{":", 2, 2, 1, []byte("Y")}},
+		{[]any{":", 2, -500, 1, "X"}, []any{":", 2, -1, 0, "Y"}},
+		{[]any{":", 2, -1, 0, "Y"}, []any{":", 2, -500, 1, "X"}},
+	} {
+		cases = append(cases, struct {
+			ops  []any
+			want string
+		}{ops, ""})
+	}
+	for _, value := range []any{abc, []byte(abc)} {
+		for _, c := range cases {
+			for _, typ := range []wire.Type{wire.Update, wire.Upsert} {
+				both(wire.Replace, 0x10, 601, 0x21, []any{1, value, 3})
+				body := keyed{0x10, 601, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, c.ops}
+				if typ == wire.Upsert {
+					body = keyed{0x10, 601, 0x15, 1, 0x21, []any{1, value, 3}, 0x28, c.ops}
+				}
+				got, want := both(typ, body...)
+				if got.code != want.code || got.text != want.text {
+					t.Errorf("%d %v of %T: %#x %s\nwant %#x %s", typ, c.ops, value, got.code, got.text, want.code, want.text)
+				}
+				read := keyed{0x10, 601, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}}
+				got, want = both(wire.Select, read...)
+				if string(got.body(t)) != string(want.body(t)) {
+					t.Errorf("%d %v of %T: it has % .200x\nwant % .200x", typ, c.ops, value, got.body(t), want.body(t))
+				}
+				if _, text := value.(string); p.Name == "newer" && text && c.want != "" && !strings.Contains(string(want.body(t)), c.want) {
+					t.Errorf("%v: the server itself makes % x of it, not %q", c.ops, want.body(t), c.want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package tarantool
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// oneDict is all dictionaries that there are.
+type oneDict struct{ *codec.Dict }
+
+func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != o.Number() {
+		return nil, cinch.ErrDictMissing
+	}
+	return o.Dict, nil
+}
+
+func (o oneDict) Ready(number uint32) bool { return number == o.Number() }
+
+// Who writes an envelope by hand gets nothing out of the dictionary that it names: it is never
+// decoded, and the answer is the same for a wrong tag, a missing dictionary and damage.
+func TestPlantedEnvelopesTellNothing(t *testing.T) {
+	d, err := codec.NewDict([]byte(strings.Repeat(document(1), 3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zstd := &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
+		c.Engine, c.Dicts = codec.New(codec.Options{Zstd: zstd}), oneDict{d}
+	})
+	c, direct := b.client(), b.direct()
+	b.install()
+	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}})
+	good := owner.Seal(nil, []byte(document(1)), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	h, err := cinch.ParseHeader(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "cinch: sealed value does not open: it is damaged or its dictionary is missing, the gateway's log says which"
+	untagged, missing, other := h, h, h
+	untagged.Tag, other.RawLen = [8]byte{}, h.RawLen-1
+	missing.Dict++
+	for name, bad := range map[string][]byte{
+		"no tag":               append(untagged.Append(nil), good[h.Len:]...),
+		"lifted":               append(other.Append(nil), good[h.Len:]...),
+		"a missing dictionary": append(missing.Append(nil), good[h.Len:]...),
+		"damage":               append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1),
+		"cut header":           good[:6],
+	} {
+		direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(bad)})
+		for what, ask := range map[string]func() answer{
+			"select": func() answer {
+				return c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
+			},
+			"splice": func() answer {
+				return c.do(wire.Update, 0x10, docs, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 0, 1, "x"}})
+			},
+		} {
+			if a := ask(); a.code != wire.ErrorFlag|wire.ErrSystem || a.text != text {
+				t.Errorf("%s, %s: %#x %s", name, what, a.code, a.text)
+			}
+		}
+	}
+	if n := zstd.Decoded.Load(); n != 0 {
+		t.Errorf("the decoder was called %d times", n)
+	}
+	for _, class := range []string{"wrong_tag", "dictionary_missing", "damaged"} {
+		if b.stats.Snapshot().Errors[class] == 0 {
+			t.Errorf("%s is not counted", class)
+		}
+	}
+	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(good)})
+	if got := c.selectOne(docs, 1); got[2] != document(1) {
+		t.Errorf("the owner's envelope: %.60q", got[2])
+	}
+}

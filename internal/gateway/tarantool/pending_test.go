@@ -1,0 +1,75 @@
+package tarantool
+
+import (
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// What every request passes through allocates nothing, once the session has seen some.
+func TestPendingAllocatesNothing(t *testing.T) {
+	var p pending
+	a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
+	p.init(a, a)
+	wait := func() error { return nil }
+	sync := uint64(0)
+	exchanges := func() {
+		for range 10 {
+			sync++
+			if !p.push(sync, exchange{kind: wire.Select}, wait) {
+				t.Fatal("closed")
+			}
+		}
+		for n := range uint64(10) {
+			if _, ok := p.take(sync - n); !ok {
+				t.Fatal("lost")
+			}
+		}
+	}
+	exchanges()
+	if n := testing.AllocsPerRun(100, exchanges); n > 0 {
+		t.Errorf("%v allocations for 10 requests", n)
+	}
+}
+
+// What a client has asked for and takes no replies to is bounded in bytes.
+func TestPendingTakesBudget(t *testing.T) {
+	budget := gateway.NewBudget(1 << 20)
+	share := budget.Share("g")
+	requests, replies := share.Account(nil, nil), share.Account(nil, nil)
+	defer requests.Close()
+	defer replies.Close()
+	var p pending
+	p.init(requests, replies)
+	full, done := make(chan struct{}), make(chan uint64)
+	go func() {
+		n, waited := uint64(0), false
+		for p.push(n, exchange{kind: wire.Ping}, func() error {
+			if !waited {
+				waited = true
+				close(full)
+			}
+			return nil
+		}) {
+			n++
+		}
+		done <- n
+	}()
+	<-full
+	if used := budget.InUse(); used == 0 || used > 1<<20 {
+		t.Errorf("%d bytes of the budget are in use", used)
+	}
+	for n := range uint64(10) {
+		if _, ok := p.take(n); !ok {
+			t.Errorf("number %d is missing", n)
+		}
+	}
+	p.close()
+	if n, most := <-done, uint64(freePending+1<<20/exchangeBytes+10); n < freePending || n > most {
+		t.Errorf("%d exchanges, at most %d have room", n, most)
+	}
+	if used := budget.InUse(); used != 0 {
+		t.Errorf("%d bytes of the budget are kept", used)
+	}
+}
