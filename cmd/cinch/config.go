@@ -131,5 +131,13 @@ func loadConfig(file string, more []config.Gateway, overrides []config.Override)
 	if os.IsNotExist(err) {
 		err = ui.WithHint(err, "docs/CONFIG.md has an example to start from")
 	}
-	return cfg, withCode(exitConfig, err)
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	p, err := config.ReadPasswords(os.Getenv)
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	cfg.FillPasswords(p)
+	return cfg, nil
 }

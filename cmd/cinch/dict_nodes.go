@@ -56,7 +56,7 @@ func (s *redisDicts) lookAround(ctx context.Context) error {
 		return err
 	}
 	for _, n := range s.cluster.Nodes() {
-		dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: n.Client(), Timeout: storeTimeout})
+		dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: n.Client(), Timeout: storeTimeout, AskAlways: true})
 		s.nodes = append(s.nodes, dictNode{n.Name(), dicts, s.scanOptions(n.Name())})
 	}
 	return nil

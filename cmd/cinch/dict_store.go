@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
@@ -93,18 +91,6 @@ func parseNumber(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-func newDictExportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "export URL NUMBER FILE",
-		Short:   "Write a dictionary of a store to a file",
-		Example: "  cinch dict export redis://127.0.0.1:6379 0a1b2c3d orders.dict",
-		Args:    cobra.ExactArgs(3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDictExport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], args[2])
-		},
-	}
-}
-
 func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string) error {
 	number, err := parseNumber(text)
 	if err != nil {
@@ -127,23 +113,6 @@ func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string
 	}
 	_, err = fmt.Fprintf(out, "%08x: %d bytes written to %s\n", number, len(d.Content()), file)
 	return err
-}
-
-func newDictImportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "import URL FILE",
-		Short: "Put a dictionary's file into a store, or an archived one back into use",
-		Long: `Put a dictionary's file into a store, where gateways and readers find it by its number.
-
-A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
-zstd-3@0a1b2c3d.`,
-		Example: `  cinch dict import redis://127.0.0.1:6379 orders.dict
-  cinch dict import tarantool://cinch:secret@127.0.0.1:3301 orders.dict`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDictImport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1])
-		},
-	}
 }
 
 func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) error {

@@ -23,13 +23,16 @@ func newDictSyncCommand() *cobra.Command {
 		Use:   "sync URL",
 		Short: "Put every dictionary of a cluster onto all of its primaries",
 		Long: `Put every dictionary that any primary of a cluster holds onto those that lack it, archived ones into their archive.
-The URL of any node will do.
+The URL of any node will do. For Tarantool that is any storage or router of vshard; where it can't be asked, name the
+masters of all shards.
 
 Values take no dictionary along when their slot moves. 'redis-cli --cluster add-node' copies functions, and with them
 dictionaries, to the new node; with other tools run this after a node has joined, before slots are moved to it. It does
 no harm at any other time.`,
-		Example: "  cinch dict sync redis://node1.internal:6379",
-		Args:    cobra.ExactArgs(1),
+		Example: `  cinch dict sync redis://node1.internal:6379
+  cinch dict sync tarantool://cinch:secret@storage1.internal:3301
+  cinch dict sync tarantool://cinch:secret@storage1.internal,storage2.internal,storage3.internal`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDictSync(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
@@ -37,6 +40,9 @@ no harm at any other time.`,
 }
 
 func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
+	if isTarantoolURL(rawURL) {
+		return runTarantoolSync(ctx, out, rawURL)
+	}
 	o := whereOptions{}
 	if err := o.take([]string{rawURL}); err != nil {
 		return err
@@ -46,10 +52,6 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 		return err
 	}
 	defer w.close()
-	if w.nodes == nil {
-		_, err := fmt.Fprintln(out, "nothing to do: replicas of Tarantool receive dictionaries by themselves")
-		return err
-	}
 	held, err := storeredis.Held(ctx, w.nodes.nodes)
 	if err != nil {
 		return w.failure(err)
@@ -73,26 +75,35 @@ func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
 // name: readers that ask a value's own node alone, or another cluster that the node is
 // restored to, would not find it.
 func (w *where) lacking(ctx context.Context, r *pack.Report) (missing []string, err error) {
-	if w.tuples != nil || !w.store.Cluster() {
+	if w.tuples != nil {
+		return w.lackingShards(ctx, r)
+	}
+	if !w.store.Cluster() {
 		return nil, nil
 	}
 	held, err := storeredis.Held(ctx, w.nodes.nodes)
 	if err != nil {
 		return nil, w.failure(err)
 	}
-	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
-		_, text, named := strings.Cut(setting, "@")
-		number, err := strconv.ParseUint(text, 16, 32)
-		if !named || err != nil {
-			continue
-		}
+	for _, number := range namedBy(r) {
 		for i, of := range held {
-			if _, there := of[uint32(number)]; !there {
+			if _, there := of[number]; !there {
 				missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", w.store.Nodes()[i].Name(), number))
 			}
 		}
 	}
 	return missing, nil
+}
+
+// namedBy lists the dictionaries that values were found to name.
+func namedBy(r *pack.Report) (numbers []uint32) {
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		_, text, named := strings.Cut(setting, "@")
+		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
+			numbers = append(numbers, uint32(number))
+		}
+	}
+	return numbers
 }
 
 // lackingError says what to do about it.

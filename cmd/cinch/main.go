@@ -57,6 +57,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 
 		DisableSuggestions: true, // explainUsage has its own
 	}
+	addPasswords(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 120 "))

@@ -46,6 +46,7 @@ func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 		Policy:    l.messages[g.Name],
 		MaxConns:  g.MaxConnections,
 		Advertise: g.Advertise,
+		Standby:   g.Standby,
 		Topology:  &p.topology,
 		Engine:    p.engine,
 		Peers:     g.Peers,
@@ -60,6 +61,9 @@ func (p *process) addMongo(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	p.mongo = append(p.mongo, made)
 	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
 		log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	}
+	if len(g.Standby) > 0 {
+		return
 	}
 	log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr()))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,9 +108,13 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	if err := o.publish(ctx, w, to); err != nil {
 		return p, err
 	}
+	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
 	rules := w.policy
 	if o.to == "" {
-		rules = w.withManaged(ctx, o.dryRun)
+		var err error
+		if rules, err = o.withTrained(ctx, w, p, w.withManaged(ctx, o.dryRun)); err != nil {
+			return p, err
+		}
 	}
 	ready := w.dicts.ready
 	if o.dryRun {
@@ -118,15 +123,24 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	task := &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
 	if w.tuples != nil {
 		task.Rule = w.tuples.rules(rules)
+	} else {
+		task.Indexed = w.store.Indexed
+		o.tellIndexes(w)
 	}
 	p.Task = task
-	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
 	var err error
 	p.State, err = o.packState(w)
 	return p, err
+}
+
+// tellIndexes says why hashes are left alone, when it is because nobody knows which are indexed.
+func (o *packOptions) tellIndexes(w *where) {
+	if err := w.store.IndexesUnknown(); err != nil {
+		fmt.Fprintf(os.Stderr, "no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %v\n", err)
+	}
 }
 
 func (o *packOptions) checkFlags() (to codec.Setting, err error) {

@@ -163,8 +163,12 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 		Name:    up.Address,
 		Targets: targetsOf(s),
 		Lease:   func(name string) pack.Lease { return s.Lease(name, k.holder) },
-		Seal:    k.seal,
-		Close:   s.Close,
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			task := k.seal(rules)
+			task.Indexed = s.Indexed
+			return task
+		},
+		Close: s.Close,
 	}, nil
 }
 

@@ -44,6 +44,9 @@ type whereOptions struct {
 	zstd       string
 	sealing    bool // it is about what rules cover, not about all that is stored
 	readOnly   bool // nothing is replaced, so a replica will do (Tarantool)
+	everywhere bool // all shards of Tarantool are meant, not one only
+
+	shards []string // that the URL names (Tarantool)
 }
 
 func (o *whereOptions) flags(cmd *cobra.Command) {
@@ -63,6 +66,7 @@ func (o *whereOptions) take(args []string) error {
 	if o.configFile == "" && o.url == "" {
 		o.configFile = os.Getenv(configVariable)
 	}
+	o.url, o.shards = splitServers(o.url)
 	if err := o.checkStore(); err != nil {
 		return wrongUsage(err)
 	}
@@ -127,7 +131,7 @@ type where struct {
 	files    []*codec.Dict
 	dbs      []int
 
-	sealing, readOnly bool // see whereOptions
+	sealing, readOnly, everywhere bool // see whereOptions
 
 	dicts storeDicts
 	stop  context.CancelFunc // ends what runs in the background
@@ -137,12 +141,14 @@ type where struct {
 	nodes  *nodeDicts
 
 	tuples *tupleStore // of Tarantool
+	group  *storetarantool.Group
+	others []shardStore // the shards that it belongs with, where all are meant
 	local  dict.Set
 }
 
 // open reads the configuration and connects.
 func (o *whereOptions) open(ctx context.Context) (*where, error) {
-	w := &where{stop: func() {}, sealing: o.sealing, readOnly: o.readOnly}
+	w := &where{stop: func() {}, sealing: o.sealing, readOnly: o.readOnly, everywhere: o.everywhere}
 	if err := o.configure(w); err != nil {
 		return nil, err
 	}
@@ -223,6 +229,7 @@ func (w *where) close() {
 	w.stop()
 	if w.tuples != nil {
 		w.tuples.conn.Close()
+		w.group.Close()
 		return
 	}
 	w.store.Close()
@@ -239,6 +246,7 @@ func (o *whereOptions) configure(w *where) error {
 		more = []config.Gateway{config.RedisGateway("store", config.DefaultListen, o.url, rules)}
 		if isTarantoolURL(o.url) {
 			more = []config.Gateway{config.TarantoolGateway("store", config.DefaultListen, o.url, rules)}
+			more[0].Shards = o.shards
 		}
 	}
 	overrides := config.FromEnvironment(os.Getenv)
@@ -254,6 +262,9 @@ func (o *whereOptions) configure(w *where) error {
 	}
 	if o.url != "" {
 		w.gateway.Upstream = o.url
+	}
+	if o.shards != nil {
+		w.gateway.Shards = o.shards
 	}
 	w.engine, err = engineWith(w.cfg.Zstd)
 	return err
@@ -334,7 +345,11 @@ func (w *where) failure(err error) error {
 // targets are what a run walks over.
 func (w *where) targets() []pack.Target {
 	if w.tuples != nil {
-		return w.tuples.targets()
+		targets := w.tuples.targets()
+		for _, s := range w.others {
+			targets = append(targets, s.tuples.targets()...)
+		}
+		return targets
 	}
 	return targetsOf(w.store)
 }
@@ -389,7 +404,7 @@ func newNodeDicts(ctx context.Context, s *storeredis.Store, files []*codec.Dict)
 	}
 	for _, n := range s.Nodes() {
 		one := storeredis.NewDicts(storeredis.DictsOptions{
-			Client: n.Client(), Local: &d.local, Timeout: storeTimeout, Log: slog.New(slog.DiscardHandler),
+			Client: n.Client(), Local: &d.local, Timeout: storeTimeout, AskAlways: true, Log: slog.New(slog.DiscardHandler),
 		})
 		d.nodes = append(d.nodes, one)
 		go one.Run(ctx)

@@ -36,7 +36,7 @@ func (w *where) connectTarantool(ctx context.Context) error {
 	}
 	o := storetarantool.OpenOptions{Name: w.upstream.Address, ReadOnly: w.readOnly}
 	if w.sealing {
-		o.Wanted = sealsField(w.policy)
+		o.Wanted, o.Trusts = sealsField(w.policy), trustsField(w.policy)
 	}
 	s, err := storetarantool.Open(ctx, conn, o)
 	if err != nil {
@@ -44,7 +44,11 @@ func (w *where) connectTarantool(ctx context.Context) error {
 		return tarantoolFailure(w.name, err)
 	}
 	w.tuples = &tupleStore{s, conn}
-	d := &tupleDicts{Dicts: storetarantool.NewDicts(conn, &w.local)}
+	if w.group, err = newTarantoolGroup(conn, w.upstream, &w.gateway, &w.local); err != nil {
+		conn.Close()
+		return err
+	}
+	d := &tupleDicts{Group: w.group}
 	w.dicts = d
 	for _, f := range w.files {
 		if err := w.local.Add(f); err != nil {
@@ -52,8 +56,16 @@ func (w *where) connectTarantool(ctx context.Context) error {
 			return err
 		}
 	}
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go d.Run(ctx)
+	if w.everywhere {
+		if err := w.openShards(ctx); err != nil {
+			w.close()
+			return err
+		}
+	}
+	if !w.readOnly {
+		ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+		go d.Run(ctx)
+	}
 	return w.checkFields()
 }
 
@@ -62,10 +74,17 @@ func sealsField(rules *policy.Policy) func(*storetarantool.Space, storetarantool
 	return func(s *storetarantool.Space, f storetarantool.Field) bool {
 		for _, r := range s.Rules(rules, f) {
 			if !r.Raw() {
-				return s.TouchedAt(f.Number) == ""
+				return s.Touched(f.Number, trustsField(rules)(s, f)) == ""
 			}
 		}
 		return false
+	}
+}
+
+// trustsField reports that a rule vouches for a field.
+func trustsField(rules *policy.Policy) func(*storetarantool.Space, storetarantool.Field) bool {
+	return func(s *storetarantool.Space, f storetarantool.Field) bool {
+		return storetarantool.Trusted(s.Rules(rules, f))
 	}
 }
 
@@ -80,7 +99,7 @@ func (k *gatewayPacker) openTuples(ctx context.Context, rules *policy.Policy) (p
 	if err != nil {
 		return pack.Session{}, err
 	}
-	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: sealsField(rules)})
+	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: sealsField(rules), Trusts: trustsField(rules)})
 	if err != nil {
 		conn.Close()
 		return pack.Session{}, err
@@ -110,7 +129,7 @@ func (w *where) checkFields() error {
 	}
 	for _, s := range w.tuples.Schema().Spaces() {
 		for _, f := range s.Fields {
-			touched := s.TouchedAt(f.Number)
+			touched := s.Touched(f.Number, trustsField(w.policy)(s, f))
 			for _, r := range s.Rules(w.policy, f) {
 				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
 					w.close()
@@ -150,12 +169,12 @@ func (t *tupleStore) rules(p *policy.Policy) func(string, *store.Value, int) *po
 }
 
 // tupleDicts are the dictionaries in a Tarantool server.
-type tupleDicts struct{ *storetarantool.Dicts }
+type tupleDicts struct{ *storetarantool.Group }
 
 // Dictionary implements cinch.Dictionaries. That nobody may be asked is told from a
 // dictionary that is missing.
 func (d *tupleDicts) Dictionary(number uint32) (*codec.Dict, error) {
-	x, err := d.Dicts.Dictionary(number)
+	x, err := d.Group.Dictionary(number)
 	if err != nil && !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, storetarantool.ErrForeign) {
 		err = fmt.Errorf("%w: %w", pack.ErrNotAsked, err)
 	}
@@ -204,7 +223,7 @@ var _ storeDicts = (*tupleDicts)(nil)
 
 // storeDicts are the dictionaries of a store that is walked.
 type storeDicts interface {
-	cinch.Dictionaries
+	autodict.Store
 	// publish puts dictionaries where values are about to name them.
 	publish(ctx context.Context, numbers []uint32) error
 	// ready reports that values may name one. It may ask the server.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
@@ -26,7 +23,8 @@ import (
 )
 
 type planOptions struct {
-	from []string
+	from      []string
+	passwords *config.Passwords // from which URLs were completed; nil: none were
 
 	// What is asked of the source.
 	maxTime  time.Duration
@@ -42,9 +40,11 @@ type planOptions struct {
 	dictionaries string
 	minimize     string
 	maxCPU       string
+	groups       int
 	maxLatency   time.Duration
 	links        []string
 	rates        plan.Rates
+	cloud        string
 	prices       string
 	layout       price.Layout
 
@@ -59,9 +59,12 @@ type planOptions struct {
 	pair  bool
 	batch int
 
+	clear func() // the line of progress
+
 	bill string
 	disk diskOptions
 
+	in        io.Reader
 	out, errs io.Writer
 }
 
@@ -93,7 +96,8 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			o.from, o.out, o.errs = args, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			o.passwords = passwordsOf(cmd.Context())
+			o.from, o.in, o.out, o.errs = args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err := runPlan(ctx, o)
 			if ctx.Err() != nil {
 				return withCode(exitInterrupted, errors.New("interrupted"))
@@ -114,14 +118,16 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
-	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: thirteen usual ones)")
+	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
 	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` holds them: files beside the configuration, auto for ones that gateways train, or none")
-	f.StringVar(&o.minimize, "minimize", "cost", "`WHAT` is to be small: cost, latency or bytes")
+	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` is to be small: balance saves bytes while CPU is small; or cost, latency or bytes")
 	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
 	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
+	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
 	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N`")
 	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
+	f.StringVar(&o.cloud, "cloud", "aws", "whose prices between zones count: aws (0.01 dollars a GB on either side), gcp (0.01 for who sends) or azure (none)")
 	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
 	f.IntVar(&o.layout.Copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
 	f.IntVar(&o.layout.Zones, "zones", 1, "`N` availability zones that applications and copies are spread over")
@@ -156,9 +162,13 @@ func runPlan(ctx context.Context, o planOptions) error {
 	if p.Prices, err = o.priceTable(); err != nil {
 		return err
 	}
+	if err := o.namesAreFree(); err != nil {
+		return err
+	}
 	progress := ui.NewProgress(o.errs)
 	defer progress.Clear()
 	p.Progress = progress.Show
+	o.clear = progress.Clear
 	start := time.Now()
 	report, err := o.report(ctx, p, limits)
 	if err != nil {
@@ -166,15 +176,11 @@ func runPlan(ctx context.Context, o planOptions) error {
 	}
 	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
 	progress.Clear()
-	written, err := o.writeConfig(report)
-	if err != nil {
-		return err
+	var made planFiles
+	if err := o.writeFiles(&made, report); err != nil { // half a plan would be in the way of the next try
+		return errors.Join(err, made.remove())
 	}
-	pages, err := o.writePage(report.HTML)
-	if err != nil { // written files would be in the way of the next try
-		return errors.Join(err, removeAll(written))
-	}
-	return o.show(report, append(written, pages...))
+	return o.show(report, made.names)
 }
 
 // report reads the source and makes the plan.
@@ -186,6 +192,7 @@ func (o *planOptions) report(ctx context.Context, p plan.Options, l planLimits) 
 	if err != nil {
 		return nil, err
 	}
+	o.askRates(ctx, c, &p)
 	r, err := plan.Make(ctx, c, p)
 	if errors.Is(err, plan.ErrSealed) {
 		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "what they save, the admin page of their gateway says, and 'cinch pack --to SETTING --dry-run' what another setting would")
@@ -225,7 +232,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	now := time.Now()
 	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime * 7 / 10)}
 	p.MeasureDeadline = now.Add(o.maxTime)
-	p.Engine, p.Rates, p.Layout, p.MaxLatency = newEngine(), o.rates, o.layout, o.maxLatency
+	p.Engine, p.Rates, p.Layout, p.MaxLatency, p.MaxGroups = newEngine(), o.rates, o.layout, o.maxLatency, max(o.groups, 0)
 	if _, ok := libzstd.New(); ok {
 		p.Train = libzstd.Train
 	}
@@ -233,9 +240,12 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 }
 
 func (o *planOptions) priceTable() (price.Table, error) {
-	t, err := price.Default()
-	if err != nil || o.prices == "" {
-		return t, err
+	t, err := price.For(o.cloud)
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("--cloud: %w", err), "for another one write its prices into a file for --prices")
+	}
+	if o.prices == "" {
+		return t, nil
 	}
 	text, err := os.ReadFile(o.prices)
 	if err != nil {
@@ -250,9 +260,9 @@ func (o *planOptions) priceTable() (price.Table, error) {
 func (o *planOptions) parseWishes(p *plan.Options) error {
 	p.Minimize = plan.Objective(o.minimize)
 	switch p.Minimize {
-	case plan.MinCost, plan.MinLatency, plan.MinBytes:
+	case plan.Balance, plan.MinCost, plan.MinLatency, plan.MinBytes:
 	default:
-		return ui.WithHint(fmt.Errorf("--minimize %q", o.minimize), "write cost, latency or bytes")
+		return ui.WithHint(fmt.Errorf("--minimize %q", o.minimize), "write balance, cost, latency or bytes")
 	}
 	for _, text := range o.links {
 		l, err := plan.ParseLink(text)
@@ -314,6 +324,11 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 			return nil, wrongUsage(ui.WithHint(errors.New("a server is planned by itself"), "name one server, or any number of files and directories"))
 		}
 	}
+	for _, from := range o.from {
+		if err := schemeMissing(from); err != nil {
+			return nil, err
+		}
+	}
 	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
 	case isStoreURL(o.from[0]):
 		return o.collectRedis(ctx, p, l)
@@ -350,100 +365,6 @@ func terminalWidth(w io.Writer) int {
 		return n
 	}
 	return ui.Width(w)
-}
-
-// writeConfig writes the configuration and its dictionaries, and returns the files' names.
-func (o *planOptions) writeConfig(r *plan.Report) (written []string, err error) {
-	if o.write == "" {
-		return nil, nil
-	}
-	upstream := o.upstream
-	if upstream == "" {
-		switch {
-		case isAdminURL(o.from[0]):
-			return nil, ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, or mongodb://host")
-		case isStoreURL(o.from[0]):
-			upstream = withoutDatabase(o.from[0])
-		case isTarantoolURL(o.from[0]):
-			upstream = o.from[0]
-		case isMongoURL(o.from[0]):
-			if upstream, err = mongoUpstream(o.from[0]); err != nil {
-				return nil, err
-			}
-		default:
-			upstream = "redis://127.0.0.1:6379"
-		}
-	}
-	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
-	text, files, err := r.Config(plan.WriteOptions{Listen: cmp.Or(o.listen, defaultListen(r.Protocol)), Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil { // a plan that is half written would be in the way of the next
-			err, written = errors.Join(err, removeAll(written)), nil
-		}
-	}()
-	for _, f := range files {
-		name := filepath.Join(filepath.Dir(o.write), f.FileName(base))
-		if err := dict.Save(name, f.Dict); err != nil {
-			return written, ui.WithHint(err, "choose another name for --write")
-		}
-		written = append(written, name)
-	}
-	if err := createPrivate(o.write, text); err != nil {
-		return written, ui.WithHint(err, "choose another name for --write")
-	}
-	return append(written, o.write), nil
-}
-
-func removeAll(names []string) (err error) {
-	for _, name := range names {
-		err = errors.Join(err, os.Remove(name))
-	}
-	return err
-}
-
-// writePage writes the report as a web page, if somebody asked for it.
-func (o *planOptions) writePage(write func(io.Writer) error) (written []string, err error) {
-	if o.html == "" {
-		return nil, nil
-	}
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return nil, err
-	}
-	if err := createPrivate(o.html, b.Bytes()); err != nil {
-		return nil, ui.WithHint(err, "choose another name for --html, on a disk with room")
-	}
-	return []string{o.html}, nil
-}
-
-// defaultListen is where a gateway of a protocol listens that was not told where.
-func defaultListen(protocol string) string {
-	switch protocol {
-	case config.Tarantool:
-		return "127.0.0.1:3302"
-	case config.Mongo:
-		return "127.0.0.1:27018"
-	case config.GRPC:
-		return "127.0.0.1:50052"
-	}
-	return "127.0.0.1:6380"
-}
-
-// createPrivate writes a file that must not exist, for its owner only: an upstream's URL
-// may hold a password.
-func createPrivate(name string, content []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
 }
 
 // keepSamples writes the samples where --keep-samples says so.

@@ -27,7 +27,7 @@ func runBill(ctx context.Context, o planOptions) error {
 	case err != nil:
 		return err
 	}
-	if _, err := o.writePage(func(w io.Writer) error { return page.Write(w, billPage(o.bill, r)) }); err != nil {
+	if err := o.writePage(new(planFiles), func(w io.Writer) error { return page.Write(w, billPage(o.bill, r)) }); err != nil {
 		return err
 	}
 	if o.asJSON {

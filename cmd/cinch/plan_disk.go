@@ -67,7 +67,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 	progress.Clear()
 	r.Advice = o.disk.advice(r.Path, r.Results[0])
 	r.days(perDay)
-	if _, err := o.writePage(r.html); err != nil {
+	if err := o.writePage(new(planFiles), r.html); err != nil {
 		return err
 	}
 	if o.asJSON {

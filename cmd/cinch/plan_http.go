@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/plan"
@@ -38,6 +39,9 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 	return r, err
 }
 
+// adminTokenVariable names the file with the token of an admin page.
+const adminTokenVariable = "CINCH_ADMIN_TOKEN_FILE"
+
 var errNotFound = errors.New("not found")
 
 func getJSON(ctx context.Context, address string, read func(io.Reader) error) error {
@@ -46,6 +50,13 @@ func getJSON(ctx context.Context, address string, read func(io.Reader) error) er
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
+	}
+	if file := os.Getenv(adminTokenVariable); file != "" {
+		token, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -61,6 +72,8 @@ func getJSON(ctx context.Context, address string, read func(io.Reader) error) er
 		return read(io.LimitReader(response.Body, plan.MaxMessagesBytes))
 	case http.StatusNotFound:
 		return errNotFound
+	case http.StatusUnauthorized:
+		return errors.New("it wants a token: name its file in " + adminTokenVariable)
 	}
 	return fmt.Errorf("it answers %s", response.Status)
 }

@@ -31,7 +31,7 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 		return nil, planFailure(access, err)
 	}
 	defer s.Close()
-	ko := plan.KeysOptions{Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Progress: p.Progress}
+	ko := plan.KeysOptions{Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Progress: p.Progress, Indexed: s.Indexed}
 	for _, n := range s.Nodes() {
 		for _, space := range n.Spaces() {
 			ko.Spaces = append(ko.Spaces, space)

@@ -160,16 +160,17 @@ func newProcess(cfg *config.Config, o processOptions) (_ *process, err error) {
 	if err := p.newPackers(); err != nil {
 		return nil, err
 	}
-	return p, p.addAdmin(cfg.Admin.Listen)
+	return p, p.addAdmin(cfg)
 }
 
 func newLogger(cfg config.Log, level *slog.LevelVar, to io.Writer) *slog.Logger {
 	setLevel(level, cfg.Level)
 	options := &slog.HandlerOptions{Level: level}
+	var lines slog.Handler = slog.NewTextHandler(to, options)
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, options))
+		lines = slog.NewJSONHandler(to, options)
 	}
-	return slog.New(slog.NewTextHandler(to, options))
+	return slog.New(gateway.SparseLog(lines))
 }
 
 func setLevel(level *slog.LevelVar, name string) {
@@ -238,7 +239,10 @@ func (p *process) addGateway(l *loaded, g *config.Gateway) error {
 	case config.Mongo:
 		p.addMongo(l, g, r, tls, log)
 	case config.Tarantool:
-		p.addTarantool(l, g, r, tls, log)
+		if err := p.addTarantool(l, g, r, tls, log); err != nil {
+			_ = listener.Close()
+			return withCode(exitConfig, err)
+		}
 	case config.Tunnel, config.TunnelExit:
 		p.addTunnel(g, r, tls, log)
 	default:
@@ -275,8 +279,8 @@ func listen(addr, who string) (net.Listener, error) {
 	return nil, err
 }
 
-func (p *process) addAdmin(addr string) error {
-	if addr == config.Off {
+func (p *process) addAdmin(cfg *config.Config) error {
+	if cfg.Admin.Listen == config.Off {
 		return nil
 	}
 	b := readBuild()
@@ -298,12 +302,12 @@ func (p *process) addAdmin(addr string) error {
 	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo}), registry.Register(&tunnel.Metrics{Gateways: p.tunnels})); err != nil {
 		return err
 	}
-	l, err := listen(addr, "admin")
+	access, err := p.listenAdmin(cfg)
 	if err != nil {
 		return err
 	}
-	p.adminListener = l
 	p.admin = admin.New(admin.Options{
+		Access:  access,
 		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
 		Messages: p.describeMessageKinds, PProf: p.options.pprof, Log: p.log,
 	})

@@ -63,6 +63,7 @@ func (p *process) probe(timeout time.Duration) (notes []string, err error) {
 	}
 	all.Wait()
 	for i, r := range p.gateways {
+		r.stats.SetTrouble(errs[i])
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("gateway %s: %w", r.name, errs[i])
 		}

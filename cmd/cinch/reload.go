@@ -55,6 +55,9 @@ func (p *process) putInForce(r *running, l *loaded) bool {
 			r.kinds.Resize(l.kindMemory(r.name))
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
+		if r.tarantool != nil {
+			r.tarantool.reshard(l.cfg.Gateway(r.name))
+		}
 		r.adopt(l.named(r.name)) // no value names one before it is there
 		r.auto.SetRules(l.rules(r.name))
 	default:

@@ -110,6 +110,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 // overrideFlags are the flags that set one key of the configuration.
 var overrideFlags = []struct{ name, key, usage string }{
 	{"admin", "admin.listen", "`ADDR` of the admin page and /metrics, or off (default " + config.DefaultAdmin + ")"},
+	{"admin-token-file", "admin.token_file", "`FILE` of the token that the admin page asks for, but not on loopback"},
 	{"log-level", "log.level", "`LEVEL`: debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
 	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},

@@ -62,7 +62,7 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	forDicts := *o
 	forDicts.DB = 0
 	s.client, s.dictClient = redis.NewClient(o), redis.NewClient(&forDicts)
-	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: storeTimeout})
+	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: storeTimeout, AskAlways: true})
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		s.Close()
 		return nil, s.failure(err)
@@ -93,7 +93,7 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 }
 
 func redactURL(rawURL string) string {
-	if isSeveral(rawURL) {
+	if _, shards := splitServers(rawURL); isSeveral(rawURL) || shards != nil {
 		return severalName(rawURL)
 	}
 	u, err := url.Parse(rawURL)
@@ -155,7 +155,7 @@ func (s *storeAccess) failure(err error) error {
 	case errors.Is(err, storeredis.ErrForeign):
 		return fmt.Errorf("%s: %w", s.name, err)
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
-		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "put the user and password into the URL: redis://user:password@host:6379")
+		return ui.WithHint(fmt.Errorf("%s: %w", s.name, err), "name the user in the URL, redis://user@host:6379, and the password in a file: --password-file, or CINCH_PASSWORD_FILE")
 	case errors.As(err, &answer):
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

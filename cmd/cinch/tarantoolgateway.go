@@ -34,10 +34,11 @@ func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Ga
 // tarantoolKeeper is a gateway's own access to its Tarantool server, where it reads the schema
 // and keeps the dictionaries that values name.
 type tarantoolKeeper struct {
-	conn  *storetarantool.Conn
-	local dict.Set
-	dicts *storetarantool.Dicts
-	log   *slog.Logger
+	conn   *storetarantool.Conn
+	local  dict.Set
+	shards *tarantoolShards
+	dicts  *storetarantool.Group
+	log    *slog.Logger
 
 	ctx    context.Context // ends the work in the background
 	cancel context.CancelFunc
@@ -53,13 +54,23 @@ func newTarantoolKeeper(up gateway.Upstream, log *slog.Logger) *tarantoolKeeper 
 		User: up.User, Password: up.Password,
 		Timeout: storeTimeout,
 	})
-	k.dicts = storetarantool.NewDicts(k.conn, &k.local)
+	k.shards = &tarantoolShards{up: up, conn: k.conn, timeout: storeTimeout}
+	own := storetarantool.NewDicts(k.conn, &k.local)
+	own.LimitLookups()
+	k.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
+		Find: k.shards.find, Connect: k.shards.connect, Log: log,
+	})
 	return k
 }
 
 // schema reads the server's schema.
 func (k *tarantoolKeeper) schema(ctx context.Context) (*storetarantool.Schema, error) {
 	return storetarantool.Load(ctx, k.conn)
+}
+
+// look reads a tuple.
+func (k *tarantoolKeeper) look(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
+	return storetarantool.Fetch(ctx, k.conn, space, index, key)
 }
 
 // adopt makes the dictionaries of a policy usable: files go into the server, and the others are
@@ -113,6 +124,7 @@ func (k *tarantoolKeeper) close() {
 	k.giveUp()
 	k.cancel()
 	k.conn.Close()
+	k.dicts.Close()
 }
 
 // dictStore is where the gateway keeps the dictionaries that its values name.
@@ -146,8 +158,11 @@ var sqlModes = map[string]tarantool.SQLMode{
 }
 
 // addTarantool makes r a gateway to a Tarantool server.
-func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) {
+func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) error {
 	k := newTarantoolKeeper(r.upstream, log)
+	if err := k.shards.name(g); err != nil {
+		return err
+	}
 	var made *tarantool.Gateway
 	r.tarantool = k
 	r.auto = p.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) }, log)
@@ -157,6 +172,7 @@ func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tl
 		TLS:      tls,
 		Engine:   p.engine,
 		Schema:   k.schema,
+		Look:     k.look,
 		Dicts:    k.dicts,
 		Sampler:  r.auto,
 		MaxSeal:  int(g.MaxSeal),
@@ -170,4 +186,5 @@ func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tl
 	})
 	r.gateway = made
 	r.auto.SetRules(l.rules(g.Name))
+	return nil
 }

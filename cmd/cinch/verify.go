@@ -20,7 +20,7 @@ type verifyOptions struct {
 }
 
 func newVerifyCommand() *cobra.Command {
-	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, whereOptions: whereOptions{readOnly: true}}
+	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, whereOptions: whereOptions{readOnly: true, everywhere: true}}
 	cmd := &cobra.Command{
 		Use:   "verify [URL]",
 		Short: "Read everything in a store and list what doesn't open",
@@ -29,11 +29,15 @@ func newVerifyCommand() *cobra.Command {
 With --before, to be used before rules are first enabled, list the values that begin with the magic: a gateway would
 take them for envelopes. Write those again through a gateway (with enabled: false), which wraps them.
 
+Of a cluster it reads all primaries. Of Tarantool it reads the masters of all shards: those that the server knows of
+vshard, those of the configuration, or those that the URL names.
+
 Exit codes: 0 everything opens, 1 failed, 2 the command line is wrong, 4 something is damaged (with --before: begins
-with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 the
+with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 a
 store can't be reached, 11 configuration invalid, 130 interrupted.`,
 		Example: `  cinch verify --before redis://cache.internal
-  cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json`,
+  cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json
+  cinch verify tarantool://cinch:secret@storage1.internal,storage2.internal`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.take(args); err != nil {

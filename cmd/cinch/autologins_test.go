@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Logins that write under one rule have samples and dictionaries of their own: what one of them writes
+// is in no dictionary by which another's values are sealed.
+func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
+	if underRace {
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+	}
+	server := testenv.Redis(t)
+	direct := connectTo(t, server.Addr)
+	g := startAuto(t, server.Addr)
+	users := map[string]*goredis.Client{}
+	worlds := map[string]*documents{"alice": {rand.New(rand.NewPCG(1, 1)), 0}, "bob": {rand.New(rand.NewPCG(2, 2)), 1}}
+	for user := range worlds {
+		if err := direct.Do(t.Context(), "ACL", "SETUSER", user, "on", ">pw", "~doc:"+user+":*", "+@all").Err(); err != nil {
+			t.Fatal(err)
+		}
+		o := *g.client.Options()
+		o.Username, o.Password = user, "pw"
+		users[user] = goredis.NewClient(&o)
+		t.Cleanup(func() { _ = users[user].Close() })
+	}
+	number := map[string]uint32{}
+	written := 0
+	write := func(n int) {
+		for range n {
+			written++
+			for user, c := range users {
+				key := fmt.Sprintf("doc:%s:%d", user, written%4000)
+				if err := c.Set(t.Context(), key, worlds[user].next(), 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				stored, _ := direct.Get(t.Context(), key).Bytes()
+				if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict {
+					number[user] = h.Dict
+				}
+			}
+		}
+	}
+	write(1600)
+	testenv.Eventually(t, "both have a dictionary", func() bool {
+		write(5)
+		return len(number) == len(users)
+	})
+	if number["alice"] == number["bob"] {
+		t.Fatalf("both have %08x", number["bob"])
+	}
+	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: direct})
+	for user, foreign := range map[string]string{"alice": "sensorSerial", "bob": "customer"} {
+		d, err := dicts.Dictionary(number[user])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(d.Content(), []byte(foreign)) {
+			t.Errorf("%s's dictionary holds %q, which is another's", user, foreign)
+		}
+	}
+	// Behind an AUTH that has no answer yet, nobody knows who writes.
+	conn := users["alice"].Conn()
+	defer conn.Close()
+	cmds, err := conn.Pipelined(context.Background(), func(p goredis.Pipeliner) error {
+		p.Do(t.Context(), "AUTH", "bob", "pw")
+		p.Set(t.Context(), "doc:bob:behind", worlds["bob"].next(), 0)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(cmds, err)
+	}
+	stored, _ := direct.Get(t.Context(), "doc:bob:behind").Bytes()
+	if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict && h.Dict != number["bob"] {
+		t.Errorf("behind AUTH a value names %08x", h.Dict)
+	}
+}

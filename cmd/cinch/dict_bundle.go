@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// A bundle is what sealed values need that leave their store by a way that no gateway sees: a
+// directory with a file of each of its dictionaries.
+
+func newDictExportCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "export URL {NUMBER FILE | --all DIR}",
+		Short: "Write a dictionary of a store to a file, or all of them to a directory",
+		Long: `Write a dictionary of a store to a file, or with --all every one that it holds, archived ones too, to a directory: what
+has to go along when values leave the store sealed (DUMP, RDB files, snapshots, copies of tuples).
+
+Of a cluster or shards these are the dictionaries of all of them. Files that are there already stay.`,
+		Example: `  cinch dict export redis://127.0.0.1:6379 0a1b2c3d orders.dict
+  cinch dict export redis://127.0.0.1:6379 --all bundle
+  cinch dict import redis://elsewhere:6379 bundle`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return cobra.ExactArgs(2)(cmd, args)
+			}
+			return cobra.ExactArgs(3)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return runDictExportAll(cmd.Context(), cmd.OutOrStdout(), args[0], args[1])
+			}
+			return runDictExport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], args[2])
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every dictionary of the store, into a directory")
+	return cmd
+}
+
+// runDictExportAll writes what it can, and fails if that was not all.
+func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) error {
+	store, err := openDictStore(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	list, err := store.listDictionaries(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var errs []error
+	for _, i := range list {
+		file := filepath.Join(dir, i.info.Number+".dict")
+		d, err := store.Dictionary(i.number)
+		switch {
+		case errors.Is(err, cinch.ErrDictMissing):
+			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", store.label(), err, i.info.Number))
+		case err == nil:
+			err = dict.Save(file, d)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		fmt.Fprintf(out, "%s: %d bytes written to %s\n", i.info.Number, len(d.Content()), file)
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(out, "no dictionaries in %s\n", store.label())
+	}
+	return errors.Join(errs...)
+}
+
+func newDictImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import URL {FILE | DIR}…",
+		Short: "Put dictionaries' files into a store, or archived ones back into use",
+		Long: `Put dictionaries' files into a store, where gateways and readers find them by their numbers: files, or all *.dict files
+of a directory that 'cinch dict export --all' wrote. In a cluster, and in shards, all of them get it.
+
+A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
+zstd-3@0a1b2c3d.`,
+		Example: `  cinch dict import redis://127.0.0.1:6379 orders.dict
+  cinch dict import tarantool://cinch:secret@127.0.0.1:3301 bundle`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := dictFiles(args[1:])
+			if err != nil {
+				return err
+			}
+			for _, file := range files {
+				if err := runDictImport(cmd.Context(), cmd.OutOrStdout(), args[0], file); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// dictFiles puts the *.dict files of directories in their place.
+func dictFiles(names []string) (files []string, err error) {
+	for _, name := range names {
+		if info, err := os.Stat(name); err != nil || !info.IsDir() {
+			files = append(files, name)
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(name, "*.dict"))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, ui.WithHint(fmt.Errorf("%s has no *.dict files", name), "'cinch dict export URL --all %s' writes them", name)
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cinch-layer/cinch/internal/config"
+)
+
+const passwordFlag = "password-file"
+
+// addPasswords has every command take passwords from elsewhere than its command line.
+func addPasswords(root *cobra.Command) {
+	root.PersistentFlags().String(passwordFlag, "", "`FILE` with passwords for URLs that name a user and none: lines host:port:user:password, or one password; variables "+config.PasswordFileVariable+" and "+config.PasswordVariable)
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error { return fillPasswords(cmd, args) }
+}
+
+// fillPasswords completes the URLs in arguments and flags. What the flag names holds for the
+// configuration too, which is read later.
+func fillPasswords(cmd *cobra.Command, args []string) error {
+	if f := cmd.Flags().Lookup(passwordFlag); f != nil && f.Changed {
+		if err := os.Setenv(config.PasswordFileVariable, f.Value.String()); err != nil {
+			return err
+		}
+	}
+	p, err := config.ReadPasswords(os.Getenv)
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	cmd.SetContext(context.WithValue(cmd.Context(), passwordsKey{}, p))
+	for i := range args { // the command is given the same slice
+		args[i] = p.FillArgument(args[i])
+	}
+	var errs []error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != passwordFlag {
+			errs = append(errs, fillFlag(f, p))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+type passwordsKey struct{}
+
+// passwordsOf are those from which the command's URLs were completed; nil: none were.
+func passwordsOf(ctx context.Context) *config.Passwords {
+	p, _ := ctx.Value(passwordsKey{}).(*config.Passwords)
+	return p
+}
+
+func fillFlag(f *pflag.Flag, p *config.Passwords) error {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		values := list.GetSlice()
+		for i := range values {
+			values[i] = p.FillArgument(values[i])
+		}
+		return list.Replace(values)
+	}
+	if f.Value.Type() != "string" {
+		return nil
+	}
+	return f.Value.Set(p.FillArgument(f.Value.String()))
+}

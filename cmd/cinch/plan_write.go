@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// planFiles are the files that this run has made. Only these may be taken back: a dictionary
+// that was there before may be named by another configuration, whatever it holds.
+type planFiles struct{ names []string }
+
+// create writes a file that must not exist, for its owner only: an upstream's URL may hold a
+// password.
+func (p *planFiles) create(name string, content []byte) error {
+	if err := createPrivate(name, content); err != nil {
+		return err
+	}
+	p.names = append(p.names, name)
+	return nil
+}
+
+func (p *planFiles) dictionary(name string, f plan.DictionaryFile) error {
+	created, err := dict.Create(name, f.Dict)
+	if created {
+		p.names = append(p.names, name)
+	}
+	return err
+}
+
+func (p *planFiles) remove() (err error) {
+	for _, name := range p.names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	p.names = nil
+	return err
+}
+
+// namesAreFree says before the work what would fail after it.
+func (o *planOptions) namesAreFree() error {
+	for _, f := range []struct{ flag, name string }{{"--write", o.write}, {"--html", o.html}} {
+		if f.name == "" {
+			continue
+		}
+		if _, err := os.Lstat(f.name); err == nil {
+			return ui.WithHint(fmt.Errorf("%s: %w", f.name, fs.ErrExist), "choose another name for %s", f.flag)
+		}
+	}
+	return nil
+}
+
+func (o *planOptions) writeFiles(made *planFiles, r *plan.Report) error {
+	if err := o.writeConfig(made, r); err != nil {
+		return err
+	}
+	return o.writePage(made, r.HTML)
+}
+
+// writeConfig writes the configuration and its dictionaries. The configuration comes first: its
+// name decides which of two plans at a time is the one that goes on.
+func (o *planOptions) writeConfig(made *planFiles, r *plan.Report) error {
+	if o.write == "" {
+		return nil
+	}
+	upstream, err := o.planUpstream()
+	if err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
+	text, files, err := r.Config(plan.WriteOptions{Listen: cmp.Or(o.listen, defaultListen(r.Protocol)), Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
+	if err != nil {
+		return err
+	}
+	if err := made.create(o.write, text); err != nil {
+		return ui.WithHint(err, "choose another name for --write")
+	}
+	for _, f := range files {
+		if err := made.dictionary(filepath.Join(filepath.Dir(o.write), f.FileName(base)), f); err != nil {
+			return ui.WithHint(err, "choose another name for --write")
+		}
+	}
+	return nil
+}
+
+// planUpstream is what a gateway for the source has behind it.
+func (o *planOptions) planUpstream() (string, error) {
+	from := o.passwords.Given(o.from[0])
+	switch {
+	case o.upstream != "":
+		return o.upstream, nil
+	case isAdminURL(o.from[0]):
+		return "", ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, or mongodb://host")
+	case isStoreURL(o.from[0]):
+		return withoutDatabase(from), nil
+	case isTarantoolURL(o.from[0]):
+		return from, nil
+	case isMongoURL(o.from[0]):
+		return mongoUpstream(from)
+	}
+	return "redis://127.0.0.1:6379", nil
+}
+
+// writePage writes the report as a web page, if somebody asked for it.
+func (o *planOptions) writePage(made *planFiles, write func(io.Writer) error) error {
+	if o.html == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	if err := made.create(o.html, b.Bytes()); err != nil {
+		return ui.WithHint(err, "choose another name for --html, on a disk with room")
+	}
+	return nil
+}
+
+// defaultListen is where a gateway of a protocol listens that was not told where.
+func defaultListen(protocol string) string {
+	switch protocol {
+	case config.Tarantool:
+		return "127.0.0.1:3302"
+	case config.Mongo:
+		return "127.0.0.1:27018"
+	case config.GRPC:
+		return "127.0.0.1:50052"
+	}
+	return "127.0.0.1:6380"
+}
+
+// createPrivate writes a file that must not exist, for its owner only: an upstream's URL
+// may hold a password.
+func createPrivate(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}

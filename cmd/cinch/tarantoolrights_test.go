@@ -1,0 +1,143 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// ownScript has a user with rights on one space, as on managed hosts, where nobody runs 'cinch tarantool init'.
+const ownScript = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}, {'tag', 'string'}, {'checked', 'string'}}})
+	s:create_index('pk', {if_not_exists = true})
+	s:create_index('tag', {parts = {3}, unique = false, if_not_exists = true})
+	if s.create_check_constraint then s:create_check_constraint('long', '"checked" <> \'short\'') end
+	box.schema.user.create('own', {password = 'secret', if_not_exists = true})
+	box.schema.user.grant('own', 'read,write', 'space', 'docs', {if_not_exists = true})`
+
+const ownRules = "{name: all, space: docs, field: '*', setting: zstd-3, min_size: 0}"
+
+// ownBed is a gateway whose user, and whose client's, is that one.
+func ownBed(t *testing.T, script, rules string) (log *tarantoolServe, client, direct *tuples) {
+	server := testenv.Tarantool(t, script)
+	g := &tarantoolServe{addr: freeAddr(t), upstream: "tarantool://own:secret@" + server.Addr, file: t.TempDir() + "/cinch.yaml"}
+	g.write(t, "", rules)
+	g.served = startServe(t, serveOptions{configFile: g.file})
+	g.logged("schema was read")
+	g.client = tuplesAt(t, g.addr, "own", "secret")
+	return g, g.client, tuplesAt(t, server.Addr, "", "")
+}
+
+var ownBody = strings.Repeat("text that repeats, ", 20)
+
+func ownTuple(id int, body string) []any { return []any{id, body, ownBody, ownBody} }
+
+// sealedFields are the fields of a stored tuple that are envelopes, from 1.
+func (c *tuples) sealedFields(id int) (fields []int) {
+	c.t.Helper()
+	got := c.eval("return box.space.docs:get(...):unpack()", id)
+	for i, v := range got {
+		if s, ok := v.(string); ok && cinch.IsSealed([]byte(s)) {
+			fields = append(fields, i+1)
+		}
+	}
+	return fields
+}
+
+func (c *tuples) must(r tnt.Request) []any {
+	c.t.Helper()
+	got, err := c.c.Do(r).Get()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return got
+}
+
+// A user who may not read constraints gets nothing sealed, and is told why; what is not sealed
+// is cut, moved and joined as by the server alone.
+func TestTarantoolUserWithoutRights(t *testing.T) {
+	g, client, direct := ownBed(t, ownScript, ownRules)
+	defer g.stop(t)
+	g.logged("_ck_constraint")
+	client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
+	if got := direct.sealedFields(1); got != nil {
+		t.Fatalf("fields %v are sealed, and nobody knows what reads them", got)
+	}
+	splice := tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
+	if got := client.must(splice)[0].([]any)[1]; got != "words"+ownBody[4:] {
+		t.Errorf("cut: %.40v", got)
+	}
+	client.must(tnt.NewUpsertRequest("docs").Tuple(ownTuple(2, "new")).Operations(tnt.NewOperations().Splice(1, 0, 0, "more ")))
+	client.must(tnt.NewUpsertRequest("docs").Tuple(ownTuple(2, "new")).Operations(tnt.NewOperations().Splice(1, 0, 0, "more ")))
+	if got := client.get(2); got != "more new" {
+		t.Errorf("joined: %q", got)
+	}
+	client.must(tnt.NewUpdateRequest("docs").Key([]any{2}).Operations(tnt.NewOperations().Delete(1, 1).Insert(1, "moved")))
+	if got := client.get(2); got != "moved" {
+		t.Errorf("moved: %q", got)
+	}
+	if _, err := client.c.Do(tnt.NewUpdateRequest("docs").Key([]any{"no number"}).Operations(tnt.NewOperations().Splice(1, 0, 4, "x"))).Get(); err == nil || strings.Contains(err.Error(), "cinch") {
+		t.Errorf("a wrong key: %v", err)
+	}
+
+	envelope := string(cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
+	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, envelope))) // by another user, or before
+	splice = tnt.NewUpdateRequest("docs").Key([]any{3}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
+	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch does not support") {
+		t.Errorf("what is sealed was cut: %v", err)
+	}
+	if got := client.get(3); got != ownBody {
+		t.Errorf("what is sealed reads as %.40q", got)
+	}
+}
+
+// A rule that vouches for its field needs no more than the rights to the space. What can be seen
+// to compute on fields counts all the same.
+func TestTarantoolRuleThatVouches(t *testing.T) {
+	const rules = "{name: body, space: docs, field: body, setting: zstd-3, unconstrained: true}, {name: tag, space: docs, field: tag, setting: zstd-3, unconstrained: true}"
+	g, client, direct := ownBed(t, ownScript, rules)
+	defer g.stop(t)
+	client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
+	if got := direct.sealedFields(1); len(got) != 1 || got[0] != 2 {
+		t.Errorf("fields %v are sealed, not the second alone", got)
+	}
+	if got := client.get(1); got != ownBody {
+		t.Errorf("it reads as %.40q", got)
+	}
+	g.logged("has it") // the index
+	splice := tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
+	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch tarantool init") {
+		t.Errorf("what is sealed was cut: %v", err)
+	}
+}
+
+// A user who may run Lua, or SQL, learns of constraints there.
+func TestTarantoolUserWhoMayRunLua(t *testing.T) {
+	script := ownScript + `
+		box.schema.user.grant('own', 'execute', 'universe', nil, {if_not_exists = true})
+		box.execute('CREATE TABLE CHILD (ID INTEGER PRIMARY KEY, DOC UNSIGNED REFERENCES "docs" ("id"), NAME STRING)')
+		box.schema.user.grant('own', 'read,write', 'space', 'CHILD', {if_not_exists = true})`
+	for _, p := range testenv.TarantoolPrograms(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			server := testenv.TarantoolOf(t, p.Path, script)
+			g := &tarantoolServe{addr: freeAddr(t), upstream: "tarantool://own:secret@" + server.Addr, file: t.TempDir() + "/cinch.yaml"}
+			g.write(t, "", ownRules)
+			g.served = startServe(t, serveOptions{configFile: g.file})
+			g.logged("schema was read")
+			g.client = tuplesAt(t, g.addr, "own", "secret")
+			defer g.stop(t)
+			g.client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
+			want := 1 // the field that is checked is not sealed
+			if p.Name != "packaged" {
+				want = 2 // there are no checks of this kind
+			}
+			if got := tuplesAt(t, server.Addr, "", "").sealedFields(1); len(got) != want || got[0] != 2 {
+				t.Errorf("fields %v are sealed, not %d of them", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// knowShards is what vshard would have in the memory of a storage, as far as anybody asks.
+func knowShards(t *testing.T, own int, servers ...*testenv.TarantoolServer) {
+	t.Helper()
+	text := "local sets = {} "
+	for i, s := range servers {
+		text += fmt.Sprintf("local r = {uri = 'storage:secret@%s'} sets['s%d'] = {id = 's%d', master = r, replicas = {r}} ", s.Addr, i, i)
+	}
+	text += fmt.Sprintf("package.loaded['vshard.storage'] = {internal = {this_replicaset = sets['s%d'], replicasets = sets}}", own)
+	tuplesAt(t, servers[own].Addr, "", "").eval(text)
+}
+
+// The commands see all shards, whichever the URL names: those that vshard knows, or those named.
+func TestDictCommandsAcrossShards(t *testing.T) {
+	one, two := prepared(t), prepared(t)
+	url := func(s *testenv.TarantoolServer) string { return "tarantool://cinch:secret@" + s.Addr }
+	named := url(one) + "," + two.Addr
+	admin := "tarantool://" + one.Addr + "," + two.Addr
+	step := func(want int, contains string, args ...string) string {
+		t.Helper()
+		code, out, errs := cli(args...)
+		if code != want || !strings.Contains(out+errs, contains) {
+			t.Fatalf("cinch %s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), code, want, contains, out, errs)
+		}
+		return out
+	}
+	used, dir := newTestDict(t, "used"), t.TempDir()
+	file := filepath.Join(dir, "used.dict")
+	if err := dict.Save(file, used); err != nil {
+		t.Fatal(err)
+	}
+	step(exitOK, "belongs to no group", "dict", "sync", url(one))
+	step(exitOK, "stored in tcp://"+one.Addr, "dict", "import", url(one), file)
+	const body = `{"order":"used","state":"open"} {"order":"used","state":"open"}`
+	stored := sealedWith(t, used, body)
+	for _, s := range []*testenv.TarantoolServer{one, two} { // as bucket_send leaves it
+		tuplesAt(t, s.Addr, "", "").put(1, stored)
+	}
+	step(exitDictMissing, numberOf(used), "verify", url(two))
+	if i := dictsOf(t, step(exitOK, "", "dict", "ls", named, "--json"))[numberOf(used)]; i.Problem != "in 1 of 2 shards only" {
+		t.Errorf("%+v", i)
+	}
+	step(exitDictMissing, "lacks dictionary "+numberOf(used), "verify", named)
+	step(exitOK, "put onto "+two.Addr, "dict", "sync", named)
+	step(exitOK, "each of 2 shards", "dict", "sync", named)
+	step(exitOK, "", "verify", named)
+	step(exitOK, "", "verify", url(two))
+
+	idle := newTestDict(t, "idle")
+	idleFile := filepath.Join(dir, "idle.dict")
+	if err := dict.Save(idleFile, idle); err != nil {
+		t.Fatal(err)
+	}
+	step(exitOK, one.Addr+", "+two.Addr, "dict", "import", named, idleFile)
+	tuplesAt(t, one.Addr, "", "").eval("box.space.docs:delete(1)")
+	step(exitOK, "in use", "dict", "gc", admin, numberOf(used), "--wait", "1ms") // on the other one
+	step(exitOK, "archived", "dict", "gc", admin, numberOf(idle), "--wait", "1ms")
+	step(exitOK, "forgotten", "dict", "gc", admin, numberOf(idle), "--forget", "--yes")
+	step(exitDictMissing, "", "dict", "export", named, numberOf(idle), filepath.Join(dir, "gone.dict"))
+
+	knowShards(t, 0, one, two)
+	step(exitOK, "each of 2 shards", "dict", "sync", url(one))
+	two.Kill()
+	step(exitUnreachable, two.Addr, "dict", "sync", url(one))
+}
+
+// Gateways in processes of their own stand before shards between which tuples move with their
+// values and nothing else, as vshard's bucket_send does. One shard joins later, and one leaves.
+func TestTuplesMoveBetweenShards(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		named bool // in the configuration, not known to the server
+	}{{"asked", false}, {"named", true}} {
+		t.Run(c.name, func(t *testing.T) { moveBetweenShards(t, c.named) })
+	}
+}
+
+func moveBetweenShards(t *testing.T, named bool) {
+	one, two := prepared(t), prepared(t)
+	settings := ""
+	group := func(servers ...*testenv.TarantoolServer) {
+		var urls []string
+		for i, s := range servers {
+			urls = append(urls, fmt.Sprintf("%q", "tarantool://"+s.Addr))
+			if !named {
+				knowShards(t, i, servers...)
+			}
+		}
+		if named {
+			settings = "shards: [" + strings.Join(urls, ", ") + "]"
+		}
+	}
+	const rules = "- {name: docs, space: docs, field: body, setting: zstd-3@%s}"
+	x := newTestDict(t, "shared")
+	file := filepath.Join(t.TempDir(), "shared.dict")
+	if err := dict.Save(file, x); err != nil {
+		t.Fatal(err)
+	}
+	dictionaries := fmt.Sprintf("dictionaries: [{name: shared, file: %q}]", file)
+	front := func(s *testenv.TarantoolServer, process string) *testenv.GatewayServer {
+		return testenv.Gateway(t, testenv.GatewayConfig{
+			Protocol: "tarantool", Upstream: "tarantool://cinch:secret@" + s.Addr,
+			Process: process, Settings: settings, Rules: fmt.Sprintf(rules, numberOf(x)),
+		})
+	}
+	group(one, two)
+	first, second := front(one, dictionaries), front(two, "")
+	client, direct := tuplesAt(t, first.Addr, "app", "secret"), tuplesAt(t, one.Addr, "", "")
+	body := strings.Repeat(`{"order":"shared","state":"open"} `, 4)
+	testenv.Eventually(t, "values name the dictionary", func() bool {
+		client.put(1, body)
+		return namesDict(direct.get(1), x.Number())
+	})
+	for _, s := range []*testenv.TarantoolServer{one, two} {
+		if got := tuplesAt(t, s.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", x.Number()); got[0] != true {
+			t.Errorf("a value names a dictionary that shard %s has not", s.Addr)
+		}
+	}
+	send := func(id int, from, to *testenv.TarantoolServer) {
+		tuplesAt(t, from.Addr, "", "").eval(`local id, to = ... local c = require('net.box').connect(to)
+			c.space.docs:replace(box.space.docs:get(id)) box.space.docs:delete(id) c:close()`, id, to.Addr)
+	}
+	send(1, one, two)
+	if got := tuplesAt(t, second.Addr, "app", "secret").get(1); got != body {
+		t.Errorf("on the shard that it moved to it reads %q", got)
+	}
+
+	three := prepared(t)
+	group(one, two, three)
+	if named {
+		for _, g := range []*testenv.GatewayServer{first, second} {
+			g.Configure(t, settings, fmt.Sprintf(rules, numberOf(x)))
+			if err := g.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(1, two, three) // at once
+	third := front(three, "")
+	testenv.Eventually(t, "it can be read on the new shard", func() bool {
+		got, err := tuplesAt(t, third.Addr, "app", "secret").c.Do(tnt.NewSelectRequest("docs").Key([]any{1})).Get()
+		return err == nil && len(got) == 1 && got[0].([]any)[1] == body
+	})
+	testenv.Eventually(t, "the new shard has the dictionary", func() bool {
+		return tuplesAt(t, three.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", x.Number())[0] == true
+	})
+
+	group(three) // the others are drained, and switched off
+	for _, g := range []*testenv.GatewayServer{first, second, third} {
+		g.Kill()
+	}
+	one.Kill()
+	two.Kill()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := tuplesAt(t, front(three, "").Addr, "app", "secret").get(1); got != body {
+		t.Errorf("on the last shard it reads %q", got)
+	}
+}
+
+// namesDict reports that a stored value is sealed with the dictionary.
+func namesDict(stored string, number uint32) bool {
+	h, err := cinch.ParseHeader([]byte(stored))
+	return err == nil && h.Dict == number
+}
