@@ -19,7 +19,7 @@ import (
 // layout is one way to store documents.
 type layout struct {
 	name    string
-	through string // how clients write: "" directly, forward, router
+	through string // how clients write: "" directly, forward, haproxy, router
 	setting string // of the router's rule, or the packer's; "": none
 	dict    string // whose documents the dictionary was trained on; "": there is none
 	trigger string // options of cinch.trigger in the server, in Lua; "": none
@@ -39,6 +39,7 @@ const (
 var layouts = []layout{
 	{name: "raw"},
 	{name: "raw forwarder", through: "forward"},
+	{name: "raw HAProxy", through: "haproxy"},
 	{name: "raw router", through: "router", setting: rawSetting},
 	{name: "storage lz4", trigger: "{codec = 'lz4'}"},
 	{name: "storage zstd-3", trigger: "{codec = 'zstd', level = 3}"},
@@ -122,6 +123,8 @@ func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err e
 		_, err = servers.Eval[bool](ctx, s.server, lua, storetarantool.Module, l.trigger)
 	case l.through == "forward":
 		err = s.startForward(ctx)
+	case l.through == "haproxy":
+		err = s.startHAProxy(ctx)
 	case l.setting != "":
 		err = s.startRouter(ctx)
 	}
@@ -143,6 +146,20 @@ func (s *stage) startForward(ctx context.Context) error {
 	}
 	s.target, s.reads = addr, addr
 	s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.forward, addr, s.server.Addr)
+	return err
+}
+
+func (s *stage) startHAProxy(ctx context.Context) error {
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return err
+	}
+	command, err := rig.HAProxy(s.server.Dir, addr, s.server.Addr)
+	if err != nil {
+		return err
+	}
+	s.target, s.reads = addr, addr
+	s.between, err = servers.Launch(ctx, addr, core(routerCore), command[0], command[1:]...)
 	return err
 }
 

@@ -4,12 +4,13 @@
 //	go run ./bench/tarantool [-short] [-pin=false]
 //
 //	clients ----------------------> server          raw, storage, lazy
-//	clients -> forward -----------> server          raw through a plain forwarder
+//	clients -> forward -----------> server          raw through a plain forwarder (io.Copy), or HAProxy
 //	clients -> router (cinch serve) -> server       router
 //
 // Server, router, forwarder and replica are processes of their own. With -pin, the default,
 // server and clients (this process) share core 0, and what stands between them has core 1 for
-// itself. The tables in bench/results/tarantool.md and tarantool.csv are replaced.
+// itself; without, all share both cores. The tables in bench/results/tarantool.md are replaced, and
+// with -pin tarantool.csv.
 package main
 
 import (

@@ -35,12 +35,13 @@ type timed struct {
 	write, read    load.Result
 	server, router time.Duration // CPU of the processes while all was written
 	client         time.Duration
+	readRouter     time.Duration // while it was read
 }
 
 const (
 	warmUp     = 1000
-	readBack   = 20_000 // documents
-	replicated = 3000   // documents by which replication is measured
+	readBack   = 100_000 // documents
+	replicated = 3000    // documents by which replication is measured
 )
 
 func (b *bench) measure(ctx context.Context, l layout, round int, m *measured) error {
@@ -76,7 +77,7 @@ func (b *bench) measure(ctx context.Context, l layout, round int, m *measured) e
 		m.packed = time.Since(began)
 	}
 	if s.reads != "" {
-		if t.read, err = s.load(ctx, 0, min(readBack, n), true); err != nil {
+		if err := s.timedReads(ctx, &t, min(readBack, n), round == 0); err != nil {
 			return fmt.Errorf("read back: %w", err)
 		}
 	}
@@ -115,7 +116,7 @@ func (s *stage) timed(ctx context.Context, n int, profile bool) (t timed, err er
 	if err != nil {
 		return t, err
 	}
-	profiled := s.profiled(ctx, profile)
+	profiled := s.profiled(ctx, "writes", profile)
 	if t.write, err = s.load(ctx, 0, n, false); err != nil {
 		return t, err
 	}
@@ -125,6 +126,24 @@ func (s *stage) timed(ctx context.Context, n int, profile bool) (t timed, err er
 	after, err := s.cpu()
 	t.server, t.router, t.client = after[0]-before[0], after[1]-before[1], after[2]-before[2]
 	return t, err
+}
+
+// timedReads reads n documents.
+func (s *stage) timedReads(ctx context.Context, t *timed, n int, profile bool) error {
+	before, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	profiled := s.profiled(ctx, "reads", profile)
+	if t.read, err = s.load(ctx, 0, n, true); err != nil {
+		return err
+	}
+	if err := <-profiled; err != nil {
+		return err
+	}
+	after, err := s.cpu()
+	t.readRouter = after[1] - before[1]
+	return err
 }
 
 // cpu is what server, router and this process have used.

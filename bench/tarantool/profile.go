@@ -10,17 +10,17 @@ import (
 )
 
 // profiled fetches a profile of the router in the background, where one is wanted.
-func (s *stage) profiled(ctx context.Context, wanted bool) <-chan error {
+func (s *stage) profiled(ctx context.Context, phase string, wanted bool) <-chan error {
 	done := make(chan error, 1)
 	if s.admin == "" || !wanted {
 		done <- nil
 		return done
 	}
-	go func() { done <- s.fetchProfile(ctx) }()
+	go func() { done <- s.fetchProfile(ctx, phase) }()
 	return done
 }
 
-func (s *stage) fetchProfile(ctx context.Context) error {
+func (s *stage) fetchProfile(ctx context.Context, phase string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/debug/pprof/profile?seconds=2", nil)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *stage) fetchProfile(ctx context.Context) error {
 		return err
 	}
 	defer answer.Body.Close()
-	f, err := os.Create(filepath.Join(*profile, strings.ReplaceAll(s.layout.name, " ", "-")+".pprof"))
+	f, err := os.Create(filepath.Join(*profile, strings.ReplaceAll(s.layout.name, " ", "-")+"-"+phase+".pprof"))
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ type summary struct {
 	perSec, reads           float64
 	p50, p99                time.Duration
 	server, router, clients float64 // µs of CPU a write
+	readRouter              float64 // a read
 }
 
 func (m *measured) summary() summary {
@@ -49,12 +50,15 @@ func (m *measured) summary() summary {
 		return median(m.rounds, func(t timed) float64 { return float64(of(t).Microseconds()) / float64(t.write.Done) })
 	}
 	return summary{
-		perSec:  median(m.rounds, func(t timed) float64 { return t.write.PerSec }),
-		reads:   median(m.rounds, func(t timed) float64 { return t.read.PerSec }),
-		p50:     median(m.rounds, func(t timed) time.Duration { return t.write.P50 }),
-		p99:     median(m.rounds, func(t timed) time.Duration { return t.write.P99 }),
-		server:  perWrite(func(t timed) time.Duration { return t.server }),
-		router:  perWrite(func(t timed) time.Duration { return t.router }),
+		perSec: median(m.rounds, func(t timed) float64 { return t.write.PerSec }),
+		reads:  median(m.rounds, func(t timed) float64 { return t.read.PerSec }),
+		p50:    median(m.rounds, func(t timed) time.Duration { return t.write.P50 }),
+		p99:    median(m.rounds, func(t timed) time.Duration { return t.write.P99 }),
+		server: perWrite(func(t timed) time.Duration { return t.server }),
+		router: perWrite(func(t timed) time.Duration { return t.router }),
+		readRouter: median(m.rounds, func(t timed) float64 {
+			return float64(t.readRouter.Microseconds()) / float64(max(t.read.Done, 1))
+		}),
 		clients: perWrite(func(t timed) time.Duration { return t.client }),
 	}
 }
@@ -71,14 +75,17 @@ func (b *bench) publish(chosen []layout, all []measured) error {
 	if *results == "" {
 		return nil
 	}
-	if err := b.writeCSV(chosen, all); err != nil {
-		return err
-	}
 	page := filepath.Join(*results, "tarantool.md")
+	if !*pinned {
+		return rig.ReplacePart(page, "shared", speed)
+	}
 	if err := rig.ReplacePart(page, "memory", memory); err != nil {
 		return err
 	}
-	return rig.ReplacePart(page, "speed", speed)
+	if err := rig.ReplacePart(page, "speed", speed); err != nil {
+		return err
+	}
+	return b.writeCSV(chosen, all)
 }
 
 func saved(of, than int64) string { return fmt.Sprintf("%.1f %%", 100*(1-float64(of)/float64(than))) }
@@ -100,29 +107,36 @@ func memoryTable(chosen []layout, all []measured) string {
 
 func speedTable(chosen []layout, all []measured) string {
 	var t rig.Table
-	t.Row("layout", "writes/s", "of raw", "of raw forwarder", "p50, ms", "p99, ms", "server, µs", "between, µs", "clients, µs", "reads/s")
-	t.Rule(10)
-	base, forwarded := all[0].summary().perSec, 0.0
+	t.Row("layout", "writes/s", "of raw", "of raw forwarder", "p50, ms", "p99, ms", "server, µs", "between, µs", "clients, µs", "reads/s", "of raw", "of raw forwarder", "between, µs")
+	t.Rule(13)
+	base, forwarded := all[0].summary(), summary{}
 	for i, l := range chosen {
 		if l.through == "forward" {
-			forwarded = all[i].summary().perSec
+			forwarded = all[i].summary()
 		}
+	}
+	ratio := func(a, b float64) string {
+		if a == 0 || b == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", a/b)
 	}
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/1e6) }
 	for i, l := range chosen {
 		s := all[i].summary()
-		ofForwarded, between, reads := "", "", ""
-		if forwarded > 0 {
-			ofForwarded = fmt.Sprintf("%.2f", s.perSec/forwarded)
-		}
+		between, reads, readBetween := "", "", ""
 		if l.through != "" {
 			between = fmt.Sprintf("%.0f", s.router)
+		}
+		if s.reads > 0 && s.readRouter > 0 {
+			readBetween = fmt.Sprintf("%.0f", s.readRouter)
 		}
 		if s.reads > 0 {
 			reads = fmt.Sprintf("%.0f", s.reads)
 		}
-		t.Row(l.name, fmt.Sprintf("%.0f", s.perSec), fmt.Sprintf("%.2f", s.perSec/base), ofForwarded,
-			ms(s.p50), ms(s.p99), fmt.Sprintf("%.0f", s.server), between, fmt.Sprintf("%.0f", s.clients), reads)
+		t.Row(l.name, fmt.Sprintf("%.0f", s.perSec), ratio(s.perSec, base.perSec), ratio(s.perSec, forwarded.perSec),
+			ms(s.p50), ms(s.p99), fmt.Sprintf("%.0f", s.server), between, fmt.Sprintf("%.0f", s.clients),
+			reads, ratio(s.reads, base.reads), ratio(s.reads, forwarded.reads), readBetween)
 	}
 	return t.String()
 }
