@@ -1,7 +1,7 @@
 # Modules: the product, its codecs, libzstd through cgo, and other people's compressors.
 MODULES = . codec codec/libzstd bench/grpc
 
-.PHONY: build test race lint fuzz ci
+.PHONY: build test race lint fuzz ci full
 
 build: ; go build -o cinch ./cmd/cinch
 test: ; rc=0; for m in $(MODULES); do (cd $$m && go test -timeout 20m ./...) || rc=1; done; exit $$rc
@@ -9,3 +9,10 @@ race: ; test/race
 lint: ; test/lint $(MODULES)
 fuzz: ; test/fuzz . codec codec/libzstd
 ci: ; bash .ci/run
+# What takes too long for ci, a line each.
+full:
+	go test ./test/differential -run 'TestLines|TestEveryCommand' -diff.lines -timeout 60m
+	go test ./internal/plan -run PlanIsNearTheBest -held.values 600 -held.cpu -held.results $(CURDIR)/bench/results/plan-full.csv -timeout 120m
+	go test ./test/grpc -run TestNoLosses -losses.rounds 6 -losses.calls 400 -timeout 60m
+	go test ./test/tarantool -run TestVshardRebalancing -v -timeout 10m
+	go test ./test/limits -run 'Metadata|PeakOf' -limits.long -timeout 20m

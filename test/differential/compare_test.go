@@ -76,6 +76,8 @@ const (
 	streamInfo         // sizes of the radix tree
 	idleTimes          // integers called idle, and in XPENDING's extended form
 	pendingDetail      // XPENDING with a range
+	nearby             // integers, which are times
+	leaves             // order, at any depth
 )
 
 // agree reports whether two replies are the same as far as n asks.
@@ -102,6 +104,10 @@ func agreeTrees(n norm, a, b *node) bool {
 		return near(a, b, 5000)
 	case anyText:
 		return a.null == b.null
+	case nearby:
+		return nearTrees(a, b)
+	case leaves:
+		return slices.Equal(a.leaves(nil), b.leaves(nil))
 	}
 	normalise(n, a)
 	normalise(n, b)
@@ -118,6 +124,31 @@ func near(a, b *node, tolerance int64) bool {
 		return x == y
 	}
 	return x-y <= tolerance && y-x <= tolerance
+}
+
+// nearTrees compares trees whose integers are times, in seconds or in milliseconds.
+func nearTrees(a, b *node) bool {
+	if len(a.items) != len(b.items) || a.kind != b.kind {
+		return false
+	}
+	for i := range a.items {
+		if !nearTrees(a.items[i], b.items[i]) {
+			return false
+		}
+	}
+	return len(a.items) > 0 || near(a, b, 10_000)
+}
+
+// leaves are the scalars and strings of a tree, sorted.
+func (t *node) leaves(out []string) []string {
+	if len(t.items) == 0 {
+		out = append(out, t.String())
+	}
+	for _, item := range t.items {
+		out = item.leaves(out)
+	}
+	slices.Sort(out)
+	return out
 }
 
 func normalise(n norm, t *node) {

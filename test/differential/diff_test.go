@@ -88,8 +88,14 @@ type bench struct {
 	ended  map[documented]int
 }
 
-func newBench(t *testing.T, m mode) *bench {
-	b := &bench{plains: []*testenv.RedisServer{testenv.Redis(t)}, upstreams: []*testenv.RedisServer{testenv.Redis(t)}, twice: len(m.after) > 0, ended: map[documented]int{}}
+func newBench(t *testing.T, m mode) *bench { return newBenchOf(t, m, testenv.RedisLines[0]) }
+
+// newBenchOf is newBench with servers of a line.
+func newBenchOf(t *testing.T, m mode, l testenv.RedisLine, args ...string) *bench {
+	b := &bench{
+		plains: []*testenv.RedisServer{l.Start(t, args...)}, upstreams: []*testenv.RedisServer{l.Start(t, args...)},
+		twice: len(m.after) > 0, ended: map[documented]int{},
+	}
 	b.pieces = m.pieces
 	b.first = b.runner(t, m.gateways)
 	if b.twice {

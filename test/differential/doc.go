@@ -10,6 +10,8 @@
 //	state_test.go     everything that is stored
 //	shrink_test.go    from a difference to a short list of commands
 //	diff_test.go      the modes
+//	lines_test.go    the other lines of Redis and Valkey, and every command that they document
+//	docs_test.go     what a server says of its own commands (gen_docs_test.go: commands made from it)
 //	pieces_test.go    bytes cut anywhere, on both sides of the gateways
 //	cluster_test.go   the same on two clusters
 //	conversation_test.go  pipelines in which replies could be mixed up
@@ -18,4 +20,8 @@
 // A difference is printed with its seed and its shortest form. To repeat a run:
 //
 //	go test ./test/differential -run TestDifferential/force -diff.n 100000 -seed 7
+//
+// All modes on all lines of servers, and each documented command some hundred times:
+//
+//	go test ./test/differential -run 'TestLines|TestEveryCommand' -diff.lines -timeout 60m
 package differential

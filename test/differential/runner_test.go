@@ -85,6 +85,7 @@ var refusals = []string{
 	"-ERR cinch: the value was sealed while this transaction was queued",
 	"-ERR cinch: SORT with BY, or with GET and STORE, inside MULTI",
 	"-ERR cinch: inside MULTI or WATCH this command could meet a sealed value",
+	"-NOSCRIPT No matching script at this gateway",
 }
 
 // storesMagic is the refusal of an unknown command, or of a known one with unknown options,
@@ -117,6 +118,8 @@ type runner struct {
 	states         [connections]state
 	steps          []step
 	done           int // steps of all streams so far
+
+	answered map[string]bool // the plain server has answered such a command, and not with an error
 }
 
 // expected is a reply that is due.
@@ -218,9 +221,12 @@ func (r *runner) exchange(conn int, requests []byte, due []expected, at int) err
 	plain, err := r.plain.pipeline(conn, requests, len(due))
 	got := <-other
 	if err != nil {
-		return fmt.Errorf("plain server, step %d: %w", at, err)
+		return fmt.Errorf("plain server, step %d: %w\n%s", at, err, describe(r.steps[at:min(at+8, len(r.steps))]))
 	}
 	for i, frame := range got.frames {
+		if plain[i][0] != '-' && r.answered != nil && !due[i].tx {
+			r.answered[strings.ToLower(due[i].name)] = true
+		}
 		if err := r.states[conn].check(due[i], plain[i], frame); err != nil {
 			return err
 		}

@@ -42,9 +42,10 @@ func contents(addr string) (map[string]*item, error) {
 }
 
 type item struct {
-	kind  string
-	ttl   *node
-	value *node
+	kind   string
+	ttl    *node
+	fields *node // when they expire, of a hash; nil: they don't
+	value  *node
 }
 
 func readItem(c *client, key string) (*item, error) {
@@ -69,8 +70,8 @@ func readItem(c *client, key string) (*item, error) {
 		it.value, err = c.do("ZRANGE", key, "0", "-1", "WITHSCORES")
 	case "stream":
 		it.value, err = c.do("XRANGE", key, "-", "+")
-	default:
-		err = fmt.Errorf("key %q has type %q", key, it.kind)
+	default: // of a module
+		it.value = &node{}
 	}
 	if err != nil {
 		return nil, err
@@ -78,10 +79,26 @@ func readItem(c *client, key string) (*item, error) {
 	switch it.kind {
 	case "hash":
 		normalise(sortedPairs, it.value)
+		if it.fields, err = fieldTimes(c, key, it.value); err != nil {
+			return nil, err
+		}
 	case "set":
 		normalise(sortedItems, it.value)
 	}
 	return it, nil
+}
+
+// fieldTimes asks when the fields of a hash expire, in their order.
+func fieldTimes(c *client, key string, pairs *node) (*node, error) {
+	args := []string{"HPEXPIRETIME", key, "FIELDS", strconv.Itoa(len(pairs.items))}
+	for _, p := range pairs.items {
+		args = append(args, p.items[0].text)
+	}
+	times, err := c.do(args...)
+	if err != nil || times.kind == '-' { // they don't
+		return &node{kind: '*'}, err
+	}
+	return times, nil
 }
 
 // sameContents compares what is stored behind two addresses.
@@ -104,6 +121,8 @@ func sameContents(plain, gateway string) error {
 		case w.value.String() != g.value.String():
 			a, b := []byte(w.value.String()), []byte(g.value.String())
 			return fmt.Errorf("key %q (%s):\n  plain:   %s\n  gateway: %s", k, w.kind, clip(a, b), clip(b, a))
+		case w.fields != nil && !nearTrees(w.fields, g.fields):
+			return fmt.Errorf("key %q: fields expire at %s, through the gateway %s", k, w.fields, g.fields)
 		case !near(w.ttl, g.ttl, 10_000):
 			return fmt.Errorf("key %q: PTTL %s, through the gateway %s", k, w.ttl.text, g.ttl.text)
 		}

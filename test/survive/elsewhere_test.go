@@ -48,16 +48,21 @@ func TestDumpAndRestore(t *testing.T) {
 	}
 	number := fmt.Sprintf("%08x", d.Number())
 	for key, err := range reads() {
-		if err == nil || !strings.HasPrefix(err.Error(), "ERR cinch: sealed value does not open: ") || !strings.Contains(err.Error(), number) {
-			t.Errorf("%s without its dictionary: %v, want an error that names %s", key, err, number)
+		if err == nil || !strings.HasPrefix(err.Error(), "ERR cinch: sealed value does not open: ") || strings.Contains(err.Error(), number) {
+			t.Errorf("%s without its dictionary: %v, want an error that does not name %s", key, err, number)
 		}
 	}
 	if out := command(t, 12, "verify", there.URL()); !strings.Contains(out, number) {
 		t.Errorf("verify doesn't name the dictionary:\n%s", out)
 	}
-	file := t.TempDir() + "/moved.dict"
-	command(t, 0, "dict", "export", here.URL(), number, file)
-	command(t, 0, "dict", "import", there.URL(), file)
+	bundle := t.TempDir() + "/bundle"
+	command(t, 1, "dict", "import", there.URL(), t.TempDir())
+	if out := command(t, 0, "dict", "export", here.URL(), "--all", bundle); !strings.Contains(out, bundle+"/"+number+".dict") {
+		t.Errorf("it is not in the bundle:\n%s", out)
+	}
+	command(t, 0, "dict", "export", here.URL(), "--all", bundle) // once more
+	command(t, 0, "dict", "export", here.URL(), number, t.TempDir()+"/moved.dict")
+	command(t, 0, "dict", "import", there.URL(), bundle)
 	testenv.Eventually(t, "the gateway finds it", func() bool { return reads()["moved"] == nil })
 	for key, err := range reads() {
 		if err != nil {

@@ -21,6 +21,10 @@ type Authority struct {
 	File string         // its own certificate
 	Pool *x509.CertPool // trusts it
 
+	// Organization is in the subjects of what it signs: MongoDB takes those of one organization for
+	// members of one cluster. "": none.
+	Organization string
+
 	dir    string
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
@@ -61,8 +65,12 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Issued {
 	if len(hosts) == 0 {
 		hosts = []string{"127.0.0.1"}
 	}
+	subject := pkix.Name{CommonName: name}
+	if a.Organization != "" {
+		subject.Organization = []string{a.Organization}
+	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: subject, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, h := range hosts {
@@ -123,7 +131,12 @@ func (a *Authority) write(t testing.TB, name, kind string, der []byte) (file str
 func Certificate(t testing.TB) (file string, pool *x509.CertPool) {
 	t.Helper()
 	a := NewAuthority(t)
-	i := a.Issue(t, "server")
+	return a.Bundle(t, a.Issue(t, "server")), a.Pool
+}
+
+// Bundle writes a certificate, its key and the authority into one file, as MongoDB wants them.
+func (a *Authority) Bundle(t testing.TB, i Issued) (file string) {
+	t.Helper()
 	var all []byte
 	for _, name := range []string{i.Cert, i.Key, a.File} {
 		text, err := os.ReadFile(name)
@@ -132,9 +145,9 @@ func Certificate(t testing.TB) (file string, pool *x509.CertPool) {
 		}
 		all = append(all, text...)
 	}
-	file = filepath.Join(a.dir, "all.pem")
+	file = i.Cert + ".all"
 	if err := os.WriteFile(file, all, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file, a.Pool
+	return file
 }

@@ -3,8 +3,6 @@ package testenv
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -33,16 +31,6 @@ type RedisServer struct {
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return startRedis(t, Program(t, "redis-server"), args)
-}
-
-// Redis74 is Redis with version 7.4, whose hashes may have fields that expire.
-func Redis74(t testing.TB, args ...string) *RedisServer {
-	t.Helper()
-	path := filepath.Join(CacheDir(), "redis-7.4.1", "redis-server")
-	if _, err := os.Stat(path); err != nil {
-		missing(t, "Redis 7.4", "run: test/servers install redis74")
-	}
-	return startRedis(t, path, args)
 }
 
 func startRedis(t testing.TB, program string, args []string) *RedisServer {

@@ -16,8 +16,26 @@ type TarantoolServer struct {
 	Addr string // 127.0.0.1:port
 	Dir  string // its working directory, removed after the test
 
-	script string
-	proc   *process
+	script  string
+	program string
+	proc    *process
+}
+
+// NewerTarantool is the variable with the path of a Tarantool 3, which no registry has: where it is set
+// tests of what differs between versions run with that one too.
+const NewerTarantool = "CINCH_TARANTOOL3"
+
+// TarantoolProgram is a server to test with.
+type TarantoolProgram struct{ Name, Path string }
+
+// TarantoolPrograms are Debian's, and the newer one if there is one.
+func TarantoolPrograms(t testing.TB) []TarantoolProgram {
+	t.Helper()
+	all := []TarantoolProgram{{"packaged", Program(t, "tarantool")}}
+	if path := os.Getenv(NewerTarantool); path != "" {
+		all = append(all, TarantoolProgram{"newer", path})
+	}
+	return all
 }
 
 // Tarantool starts tarantool on a free port in a directory of the test's own and waits until
@@ -27,12 +45,17 @@ type TarantoolServer struct {
 // tarantool the test is skipped, or fails when CI=true.
 func Tarantool(t testing.TB, script string) *TarantoolServer {
 	t.Helper()
-	program := Program(t, "tarantool")
-	s := &TarantoolServer{Dir: t.TempDir(), script: script}
+	return TarantoolOf(t, Program(t, "tarantool"), script)
+}
+
+// TarantoolOf starts another program than the one that Debian's package has.
+func TarantoolOf(t testing.TB, program, script string) *TarantoolServer {
+	t.Helper()
+	s := &TarantoolServer{Dir: t.TempDir(), script: script, program: program}
 	var err error
 	for range startTries {
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
-		if err = s.start(program); err == nil {
+		if err = s.start(); err == nil {
 			t.Cleanup(func() { s.finish(t) })
 			return s
 		}
@@ -53,7 +76,7 @@ io.open(%[4]q, 'w'):close()
 require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
 `
 
-func (s *TarantoolServer) start(program string) error {
+func (s *TarantoolServer) start() error {
 	file, listens := filepath.Join(s.Dir, "init.lua"), filepath.Join(s.Dir, "listens")
 	if err := os.WriteFile(file, fmt.Appendf(nil, tarantoolScript, s.Dir, s.script, s.Addr, listens), 0o600); err != nil {
 		return err
@@ -61,7 +84,7 @@ func (s *TarantoolServer) start(program string) error {
 	if err := os.RemoveAll(listens); err != nil {
 		return err
 	}
-	p, err := startProcess(s.Dir, nil, program, file)
+	p, err := startProcess(s.Dir, nil, s.program, file)
 	if err != nil {
 		return err
 	}
@@ -106,5 +129,5 @@ func (s *TarantoolServer) Restart(t testing.TB) error {
 	if !s.proc.ended() {
 		return fmt.Errorf("tarantool %s still runs", s.Addr)
 	}
-	return s.start(Program(t, "tarantool"))
+	return s.start()
 }

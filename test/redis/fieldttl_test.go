@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// someday is when the fields of these tests expire, in milliseconds.
+const someday = "4102444800123"
+
+// putBack are commands that need sealed values put back, by the way in which that happens.
+var putBack = []struct{ name, before, command, inside string }{
+	{"script", "", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", ""},
+	{"script inside MULTI", "", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", "MULTI"},
+	{"script under WATCH", "", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", "WATCH other"},
+	{"script with tracking", "CLIENT TRACKING ON BCAST PREFIX none", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", ""},
+	{"script that reads", "", "EVAL_RO return(#redis.call('HGET',KEYS[1],'f')) 1 h", ""},
+	{"function", "", "FCALL length 1 h", ""},
+	{"long number", "", "HINCRBYFLOAT h n 1.5", ""},
+	{"long number inside MULTI", "", "HINCRBYFLOAT h n 1.5", "MULTI"},
+	{"sort", "", "SORT l BY *->f ALPHA", ""},
+	{"sort that stores", "", "SORT l BY *->f ALPHA GET *->g STORE out", ""},
+}
+
+// TestFieldsKeepTheirExpiry: putting the fields of a hash back takes nothing of when they expire.
+// Users that may not ask for that are served too, or refused before anything is changed.
+func TestFieldsKeepTheirExpiry(t *testing.T) {
+	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
+		s := startStack(t, l)
+		if !s.knows(t, "HPEXPIREAT") {
+			t.Skip("its fields don't expire")
+		}
+		if err := s.direct.FunctionLoad(t.Context(), "#!lua name=lib\nredis.register_function('length',function(k)return(#redis.call('HGET',k[1],'f'))end)").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, rights := range []string{"", "-eval", "-hpexpiretime", "-hpexpireat", "-watch", "-multi"} {
+			expect(t, s.direct, "ACL SETUSER app reset on >pw ~* &* +@all "+rights, "OK")
+			for _, test := range putBack {
+				t.Run(test.name+rights, func(t *testing.T) { s.keepsExpiry(t, test.before, test.command, test.inside, rights != "") })
+			}
+		}
+	})
+}
+
+func (s *stack) keepsExpiry(t *testing.T, before, command, inside string, mayRefuse bool) {
+	number := "0." + zeros + "5"
+	expect(t, s.through, "DEL h l out", do(t, s.direct, "EXISTS h l out"))
+	expect(t, s.through, "HSET h f {long} g {long} n "+number, "3")
+	expect(t, s.through, "RPUSH l h", "1")
+	expect(t, s.through, "HPEXPIREAT h "+someday+" FIELDS 2 f n", "[1 1]")
+	if !isSealed(do(t, s.direct, "HGET h f")) || !isSealed(do(t, s.direct, "HGET h n")) {
+		t.Fatal("nothing is sealed")
+	}
+	conn := connect(t, s.gateway.Addr, "app").Conn()
+	defer conn.Close()
+	for _, line := range []string{before, inside, command} {
+		if line != "" {
+			if got := do(t, conn, line); strings.HasPrefix(got, "error:") && !mayRefuse {
+				t.Error(line, got)
+			}
+		}
+	}
+	if inside == "MULTI" {
+		do(t, conn, "EXEC")
+	}
+	if got := do(t, s.direct, "HPEXPIRETIME h FIELDS 3 f n g"); got != "["+someday+" "+someday+" -1]" {
+		t.Errorf("fields expire at %s, and f is sealed: %v", got, isSealed(do(t, s.direct, "HGET h f")))
+	}
+	expect(t, s.through, "HSTRLEN h f", strconv.Itoa(len(long)))
+}
+
+// zeros make a number long enough to be sealed.
+var zeros = strings.Repeat("0", 200)
