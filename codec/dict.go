@@ -27,6 +27,7 @@ type Dict struct {
 	hash    [32]byte
 	number  uint32
 	id      uint32 // zstd's own number, in a trained dictionary's header; 0 for raw content
+	tags
 }
 
 // NewDict makes a dictionary of a copy of content, which is either a trained

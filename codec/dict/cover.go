@@ -53,9 +53,19 @@ func dmer(b []byte) uint32 {
 	return uint32(binary.LittleEndian.Uint64(b) * 0xcf1bbcdcb7a56463 >> (64 - countBits))
 }
 
-// content returns up to size bytes of segments that are up to k long. It uses
+// content returns size bytes, if there are as many, of segments that are up to k long. It uses
 // up the counts of what it selects, so it works on a copy.
 func (c *cover) content(size, k int) []byte {
+	return c.choose(size, k, func(s segment) int { return s.end - s.start })
+}
+
+// shared returns likewise what stays of them when what is rare was cut out.
+func (c *cover) shared(size, k int) []byte {
+	return shared(c.choose(size+size/8, k, c.kept), c.samples, size)
+}
+
+// choose lays out segments until they count as size bytes.
+func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
 	counts := slices.Clone(c.counts)
 	inWindow := make([]uint16, 1<<countBits)
 	var chosen []segment
@@ -69,7 +79,7 @@ func (c *cover) content(size, k int) []byte {
 			c.useUp(best, counts)
 			best.end = min(best.end, best.start+size-total)
 			chosen = append(chosen, best)
-			total += best.end - best.start
+			total += bytes(best)
 			found++
 		}
 	}
@@ -129,9 +139,9 @@ func leave(h uint32, counts, inWindow []uint16) int {
 	return 0
 }
 
-// worth of a dmer: what occurs in one sample only helps no other.
+// worth of a dmer: what few samples have is cut out, see shared.go.
 func worth(count uint16) int {
-	if count < 2 {
+	if count < leastSamples {
 		return 0
 	}
 	return int(count)
@@ -157,6 +167,18 @@ func (c *cover) useUp(s segment, counts []uint16) {
 	for at := s.start; at+dmerLen <= s.end; at++ {
 		counts[dmer(sample[at:])] = 0
 	}
+}
+
+// kept is how many bytes of a segment are in strings that enough samples have, as far as hashes tell.
+func (c *cover) kept(s segment) (n int) {
+	sample, until := c.samples[s.sample], s.start
+	for at := s.start; at+dmerLen <= s.end; at++ {
+		if c.counts[dmer(sample[at:])] >= leastSamples {
+			n += at + dmerLen - max(at, until)
+			until = at + dmerLen
+		}
+	}
+	return n
 }
 
 func (c *cover) layOut(chosen []segment, size int) []byte {

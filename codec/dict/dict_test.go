@@ -160,7 +160,7 @@ func TestTrainUsesSamplesFromAllOver(t *testing.T) {
 		if !bytes.Contains(samples[len(samples)-1], []byte("last")) && !bytes.Contains(samples[len(samples)-2], []byte("last")) {
 			t.Error("samples from the end are missing")
 		}
-		return bytes.Repeat([]byte("content "), 10), nil
+		return bytes.Join(samples, nil)[:size], nil
 	}
 	samples := codectest.Documents(30_000, 1)
 	for i := range samples[29_000:] {

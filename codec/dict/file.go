@@ -21,16 +21,23 @@ var ErrHash = errors.New("dictionary has another hash")
 // back. A file that holds another dictionary is left alone, with an error that
 // wraps fs.ErrExist: values may need it.
 func Save(path string, d *codec.Dict) error {
+	_, err := Create(path, d)
+	return err
+}
+
+// Create is [Save] for a caller that may have to take it back: it says whether the file is
+// new. One that held the dictionary before is somebody else's.
+func Create(path string, d *codec.Dict) (created bool, err error) {
 	switch old, err := readFile(path); {
 	case err == nil && bytes.Equal(old, d.Content()):
-		return os.Chmod(path, 0o600)
+		return false, os.Chmod(path, 0o600)
 	case err == nil || !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("save dictionary %08x: %s: %w", d.Number(), path, fs.ErrExist)
+		return false, fmt.Errorf("save dictionary %08x: %s: %w", d.Number(), path, fs.ErrExist)
 	}
 	if err := writeFile(path, d); err != nil {
-		return fmt.Errorf("save dictionary %08x: %w", d.Number(), err)
+		return false, fmt.Errorf("save dictionary %08x: %w", d.Number(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // writeFile goes through a temporary file in the same directory.

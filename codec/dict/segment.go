@@ -24,7 +24,8 @@ func trainCover(samples [][]byte, o TrainOptions) ([]byte, error) {
 	if k == 0 {
 		k = bestSegmentLen(samples, o)
 	}
-	return coverContent(newCover(samples), o, k)
+	c := newCover(samples)
+	return coverContent(c, o, k, c.shared)
 }
 
 func bestSegmentLen(samples [][]byte, o TrainOptions) int {
@@ -39,7 +40,7 @@ func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 		if k > o.Size {
 			continue
 		}
-		content, err := coverContent(c, o, k)
+		content, err := coverContent(c, o, k, c.content) // what is rare in it is not cut out, for the time it takes
 		if err != nil {
 			continue
 		}
@@ -50,11 +51,11 @@ func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 	return best
 }
 
-func coverContent(c *cover, o TrainOptions, k int) ([]byte, error) {
+func coverContent(c *cover, o TrainOptions, k int, choose func(size, k int) []byte) ([]byte, error) {
 	if o.Algorithm == Content {
-		return enough(c.content(o.Size, k))
+		return enough(choose(o.Size, k))
 	}
-	content, err := enough(c.content(o.Size-tableBytes, k))
+	content, err := enough(choose(o.Size-tableBytes, k))
 	if err != nil {
 		return nil, err
 	}

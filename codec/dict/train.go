@@ -166,7 +166,7 @@ func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
 	case Chains:
 		content, err = trainChains(samples, o)
 	case External:
-		content, err = o.External(samples, o.Size)
+		content, err = trainExternal(samples, o)
 	default:
 		return trainCover(samples, o)
 	}
@@ -177,7 +177,27 @@ func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
 }
 
 func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
-	content, err := kdict.BuildRawDict(samples, kdict.Options{MaxDictSize: o.Size - tableBytes, HashBytes: 6})
+	content, err := kdict.BuildRawDict(samples, kdict.Options{MaxDictSize: more(o.Size), HashBytes: 6})
+	if err != nil {
+		return nil, err
+	}
+	return sharedWithTables(content, samples, o)
+}
+
+// trainExternal takes the content of what External makes. Its tables are of the whole content.
+func trainExternal(samples [][]byte, o TrainOptions) ([]byte, error) {
+	trained, err := o.External(samples, more(o.Size))
+	if err != nil {
+		return nil, err
+	}
+	if d, err := zstd.InspectDictionary(trained); err == nil {
+		trained = d.Content()
+	}
+	return sharedWithTables(trained, samples, o)
+}
+
+func sharedWithTables(content []byte, samples [][]byte, o TrainOptions) ([]byte, error) {
+	content, err := enough(shared(content, samples, o.Size-tableBytes))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
@@ -58,4 +59,10 @@ func TestFrames(t *testing.T) {
 	t.Run("libzstd", func(t *testing.T) { codectest.Frames(t, lib, lib) })
 	t.Run("libzstd to go", func(t *testing.T) { codectest.Frames(t, lib, pure) })
 	t.Run("go to libzstd", func(t *testing.T) { codectest.Frames(t, pure, lib) })
+}
+
+// Messages of gRPC are single frames, as its A122 wants.
+func TestMessages(t *testing.T) {
+	set := grpccodec.NewSet(grpccodec.Options{Zstd: newCoder(t)})
+	codectest.Messages(t, func(m []byte) ([]byte, error) { return set.AppendCompress(nil, m, "zstd") })
 }

@@ -8,12 +8,14 @@ package backports.zstd. The block decoders are plain Python: meant for jobs that
 
 import base64
 import hashlib
+import hmac
 import struct
 import zlib
 from typing import Mapping, NamedTuple
 
 MAGIC = b"\xc1\xdd\xdc"
-MAX_HEADER_LEN = 78
+MAX_HEADER_LEN = 82
+TAG_LEN = 8
 DEFAULT_MAX_RAW = 32 << 20
 CODECS = ("raw", "snappy", "s2", "minlz", "lz4", "zstd", "zlib", "gzip")
 RAW, SNAPPY, S2, MINLZ, LZ4, ZSTD, ZLIB, GZIP = range(8)
@@ -43,7 +45,9 @@ class Header(NamedTuple):
     codec: int
     dictionary: int  # 0: none
     raw_len: int
-    checksum: int
+    checksum: int  # of the value, if there is no dictionary
+    tag: bytes  # of header and payload, if there is one
+    tag_at: int
     length: int  # bytes of the header
 
 
@@ -64,20 +68,21 @@ def parse_header(stored: bytes) -> Header:
         if flags & 0x70:
             raise Damaged("reserved flag is set")
         raw_len, at = _uvarint(stored, 5)
-        (checksum,) = struct.unpack_from("<I", stored, at)
-        at += 4
-        number = 0
+        tag_at, tag, number, checksum = at, b"", 0, 0
         if flags & 0x80:
-            (number,) = struct.unpack_from(">I", stored, at)
-            at += 4
+            tag, number = struct.unpack_from(f">{TAG_LEN}sI", stored, at)
+            at += TAG_LEN + 4
             if number == 0:
                 raise Damaged("dictionary number is 0")
             if codec < len(CODECS) and codec != ZSTD:
                 raise Damaged("only zstd takes a dictionary")
+        else:
+            (checksum,) = struct.unpack_from("<I", stored, at)
+            at += 4
         at += 4 * (flags & 15)
         if at > len(stored):
             raise Damaged("header is cut off")
-        return Header(codec, number, raw_len, checksum, at)
+        return Header(codec, number, raw_len, checksum, tag, tag_at, at)
     except (IndexError, struct.error):
         raise Damaged("header is cut off") from None
 
@@ -96,12 +101,21 @@ def open_value(stored: bytes, dictionaries: Mapping[int, bytes] = {}, max_raw: i
         dictionary = dictionaries.get(h.dictionary)
         if dictionary is None or dictionary_number(dictionary) != h.dictionary:
             raise DictionaryMissing(f"{h.dictionary:08x}")
+        if not hmac.compare_digest(_tag(h, stored, dictionary), h.tag):
+            raise Damaged("tag does not match")  # before anything is decoded: who has no dictionary makes no tag
     value = _decode(h, stored[h.length :], dictionary)
     if len(value) != h.raw_len:
         raise Damaged(f"{len(value)} bytes, {h.raw_len} declared")
-    if zlib.crc32(value) != h.checksum:
+    if not h.dictionary and zlib.crc32(value) != h.checksum:
         raise Damaged("checksum does not match")
     return bytes(value)
+
+
+def _tag(h: Header, stored: bytes, dictionary: bytes) -> bytes:
+    key = hashlib.sha256(b"cinch tag v1" + dictionary).digest()
+    mac = hmac.new(key, stored[: h.tag_at], hashlib.sha256)
+    mac.update(stored[h.tag_at + TAG_LEN :])
+    return mac.digest()[:TAG_LEN]
 
 
 def fetch_dictionary(client, number: int) -> bytes:

@@ -18,6 +18,14 @@ CLASSES = {
 }  # all others are Damaged
 
 
+def given(v):
+    """The dictionaries of a vector."""
+    if "dictionary" not in v:
+        return {}
+    content = (VECTORS / v["dictionary"]).read_bytes()
+    return {cinch.dictionary_number(content): content}
+
+
 class Vectors(unittest.TestCase):
     def test_vectors(self):
         vectors = json.loads((VECTORS / "index.json").read_text())
@@ -28,10 +36,7 @@ class Vectors(unittest.TestCase):
 
     def check(self, v):
         stored = (VECTORS / v["stored"]).read_bytes()
-        dictionaries = {}
-        if "dictionary" in v:
-            content = (VECTORS / v["dictionary"]).read_bytes()
-            dictionaries[cinch.dictionary_number(content)] = content
+        dictionaries = given(v)
         max_raw = v.get("max_raw", cinch.DEFAULT_MAX_RAW)
         if "error" in v:
             with self.assertRaises(CLASSES.get(v["error"], cinch.Damaged)):
@@ -46,8 +51,9 @@ class Damage(unittest.TestCase):
         """A flipped bit behind the magic gives an error or the right value."""
         vectors = json.loads((VECTORS / "index.json").read_text())
         for v in vectors:
-            if "error" in v or not v["name"].endswith("-order.json") or "dictionary" in v:
+            if "error" in v or not v["name"].endswith("-order.json"):
                 continue
+            dictionaries = given(v)
             stored = (VECTORS / v["stored"]).read_bytes()
             value = (VECTORS / v["value"]).read_bytes()
             for bit in range(24, 8 * len(stored)):
@@ -55,9 +61,23 @@ class Damage(unittest.TestCase):
                 damaged[bit // 8] ^= 1 << bit % 8
                 with self.subTest(v["name"], bit=bit):
                     try:
-                        self.assertEqual(cinch.open_value(bytes(damaged)), value)
+                        self.assertEqual(cinch.open_value(bytes(damaged), dictionaries), value)
+                        self.assertFalse(dictionaries, "under a tag all damage is found")
                     except cinch.EnvelopeError:
                         pass
+
+    def test_forged_is_not_decoded(self):
+        """What has a wrong tag never reaches a decoder."""
+        calls, decode = [], cinch._decode
+        cinch._decode = lambda *args: calls.append(args) or decode(*args)
+        try:
+            for v in json.loads((VECTORS / "index.json").read_text()):
+                if v.get("error") == "tag":
+                    with self.subTest(v["name"]), self.assertRaisesRegex(cinch.Damaged, "tag"):
+                        cinch.open_value((VECTORS / v["stored"]).read_bytes(), given(v))
+        finally:
+            cinch._decode = decode
+        self.assertEqual(calls, [])
 
 
 class FakeRedis:

@@ -1,0 +1,56 @@
+package codec
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"hash"
+	"sync"
+)
+
+// TagLen is the length in bytes of what [Dict.Tag] returns.
+const TagLen = 8
+
+// tagLabel stands before the content in what a dictionary's key is the hash of. So the key
+// can't be told from the dictionary's own hash, which is public.
+const tagLabel = "cinch tag v1"
+
+// Tag returns a keyed hash of the parts, one after the other: HMAC-SHA256 cut to its first
+// bytes. Only who has the dictionary's content has its key, the SHA-256 of a label and the content.
+func (d *Dict) Tag(parts ...[]byte) (tag [TagLen]byte) {
+	t, _ := d.taggers.Get().(*tagger)
+	if t == nil {
+		t = &tagger{mac: hmac.New(sha256.New, d.tagKey())}
+	}
+	for _, p := range parts {
+		t.mac.Write(p)
+	}
+	copy(tag[:], t.mac.Sum(t.sum[:0]))
+	t.mac.Reset()
+	d.taggers.Put(t)
+	return tag
+}
+
+// tagger is kept for the next tag of the same dictionary: its mac holds the hash's states behind
+// the key, which would take two blocks to compute again.
+type tagger struct {
+	mac hash.Hash
+	sum [sha256.Size]byte
+}
+
+// tagKey hashes the content once, and not before a tag is wanted: dictionaries of streams need none.
+func (d *Dict) tagKey() []byte {
+	d.keyed.Do(func() {
+		h := sha256.New()
+		h.Write([]byte(tagLabel))
+		h.Write(d.content)
+		d.key = h.Sum(nil)
+	})
+	return d.key
+}
+
+// tags is what a Dict keeps for its tags.
+type tags struct {
+	keyed   sync.Once
+	key     []byte
+	taggers sync.Pool // *tagger
+}
