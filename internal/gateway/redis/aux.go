@@ -50,9 +50,18 @@ func (s *session) beside() *goredis.Client {
 // dialAs returns a client of the server with one connection, which it opens when it is
 // first used. With readOnly it reads from a replica in a cluster.
 func (g *Gateway) dialAs(who *credentials, space string, readOnly bool) *goredis.Client {
+	return newAux(g.dial, who, space, readOnly)
+}
+
+// dialSelf is dialAs for the gateway's own user.
+func (g *Gateway) dialSelf(space string, readOnly bool) *goredis.Client {
+	return newAux(g.dialOwn, &credentials{g.cfg.Upstream.User, g.cfg.Upstream.Password}, space, readOnly)
+}
+
+func newAux(dial func(context.Context) (net.Conn, error), who *credentials, space string, readOnly bool) *goredis.Client {
 	db, _ := strconv.Atoi(space)
 	return goredis.NewClient(&goredis.Options{
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
 			if readOnly {
 				_ = c.ReadOnly(ctx).Err() // it may be no cluster
@@ -106,8 +115,7 @@ func (p *prober) ask(args ...any) (any, error) {
 		return v, err
 	}
 	if p.own == nil {
-		up := &p.s.g.cfg.Upstream
-		p.own = p.s.g.dialAs(&credentials{up.User, up.Password}, p.s.where(), p.s.reads)
+		p.own = p.s.g.dialSelf(p.s.where(), p.s.reads)
 	}
 	return p.s.askBeside(p.ctx, p.own, args...)
 }

@@ -154,8 +154,21 @@ func (g *Gateway) commandNames() []string {
 	return append(names, comparedSet.name)
 }
 
-// dial connects to the server.
+// dial connects to the server for a client, who has yet to log in.
 func (g *Gateway) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := g.dialOwn(ctx)
+	if err != nil || !showsCertificate(g.cfg.Upstream.TLS) {
+		return conn, err
+	}
+	if err := logOut(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// dialOwn connects to the server, which may take the gateway's certificate for a login.
+func (g *Gateway) dialOwn(ctx context.Context) (net.Conn, error) {
 	if g.cfg.Dial != nil {
 		return g.cfg.Dial(ctx)
 	}
@@ -174,8 +187,11 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 	if g.cfg.Dial == nil {
 		text := "-ERR cinch: upstream is unreachable\r\n"
-		if errors.Is(err, gateway.ErrDescriptors) {
+		switch {
+		case errors.Is(err, gateway.ErrDescriptors):
 			text = "-ERR cinch: out of file descriptors\r\n"
+		case errors.Is(err, errLent):
+			text = "-ERR cinch: " + errLent.Error() + "\r\n"
 		}
 		_ = client.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = client.Write([]byte(text))

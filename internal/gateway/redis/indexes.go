@@ -52,7 +52,7 @@ func newIndexes(g *Gateway) *indexes {
 	x := &indexes{
 		g: g, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
-		client: g.dialAs(&credentials{g.cfg.Upstream.User, g.cfg.Upstream.Password}, firstSpace, false), // when it is needed
+		client: g.dialSelf(firstSpace, false), // when it is needed
 	}
 	if g.cfg.member != nil { // sessions may begin before it serves
 		x.view.Store(&unasked)

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// certified is a gateway that shows a certificate to a Redis server which takes that for a login.
+type certified struct {
+	front   string // the gateway's socket
+	gateway *Gateway
+}
+
+// startCertified has a server with the users "gateway", who may do anything, and "alice", and what else
+// its configuration says. The gateway's certificate bears a name.
+func startCertified(t *testing.T, name string, config ...string) certified {
+	t.Helper()
+	ca := testenv.NewAuthority(t)
+	its, own, port := ca.Issue(t, "server"), ca.Issue(t, name), testenv.FreePort(t)
+	config = append(config,
+		"tls-port "+strconv.Itoa(port), "tls-cert-file "+its.Cert, "tls-key-file "+its.Key, "tls-ca-cert-file "+ca.File,
+		"tls-auth-clients yes", "tls-auth-clients-user CN",
+		"user gateway on >secret ~* &* +@all", "user alice on >pw ~a:* &* +@all")
+	file := filepath.Join(t.TempDir(), "conf")
+	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.RedisOf(t, "redis-8.6", "--include", file)
+	var c certified
+	c.front, c.gateway = startGateway(t, "", func(cfg *Config) {
+		shown := own.TLS(t)
+		shown.RootCAs = ca.Pool
+		cfg.Upstream = gateway.Upstream{Network: "tcp", Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Host: "127.0.0.1", TLS: shown}
+	})
+	return c
+}
+
+// lines are the first lines of the answers to inline commands on one connection.
+func (c certified) lines(t *testing.T, commands ...string) (lines []string) {
+	t.Helper()
+	conn, err := net.Dial("unix", c.front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	in := bufio.NewReader(conn)
+	for _, command := range commands {
+		_, _ = conn.Write([]byte(command + "\r\n"))
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return append(lines, err.Error())
+		}
+		if strings.HasPrefix(line, "$") && line != "$-1\r\n" {
+			line, _ = in.ReadString('\n')
+		}
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
+// A server that takes the gateway's certificate for a login must not take its clients for the gateway:
+// they are nobody until they log in, and again after RESET.
+func TestCertificateIsNoLoginForClients(t *testing.T) {
+	for what, c := range map[string]struct {
+		config string
+		nobody string // what the server says to one who has not logged in and asks who it is
+	}{
+		"password":  {"requirepass sesame", "-NOAUTH Authentication required."},
+		"few keys":  {"user default on nopass resetkeys ~open:* &* +@all", "default"},
+		"no whoami": {"user default on nopass resetkeys ~open:* &* +@all -acl", "-NOPERM User default has no permissions to run the 'acl|whoami' command"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := startCertified(t, "gateway", c.config)
+			got := s.lines(t, "ACL WHOAMI", "GET a:1", "AUTH alice pw", "ACL WHOAMI", "GET b:1", "RESET", "ACL WHOAMI", "GET a:1")
+			for at, want := range map[int]string{0: c.nobody, 1: "-NO", 2: "+OK", 3: "alice", 4: "-NOPERM", 5: "+RESET", 6: c.nobody, 7: "-NO"} {
+				if at >= len(got) || !strings.HasPrefix(got[at], want) {
+					t.Fatalf("answer %d should be %q: %q", at, want, got)
+				}
+			}
+			s.checkOthers(t, c.nobody)
+		})
+	}
+}
+
+// checkOthers looks at the connections that the gateway makes beside its clients'.
+func (c certified) checkOthers(t *testing.T, nobody string) {
+	t.Helper()
+	whoami := func(client *goredis.Client) string {
+		name, err := client.Do(ctx, "ACL", "WHOAMI").Text()
+		if err != nil {
+			return "-" + err.Error()
+		}
+		return name
+	}
+	g := c.gateway
+	beside := g.dialAs(&credentials{}, firstSpace, false)
+	defer beside.Close()
+	if got := whoami(beside); got != nobody {
+		t.Errorf("beside a client without a login: %s", got)
+	}
+	beside = g.dialAs(&credentials{"alice", "pw"}, firstSpace, false)
+	defer beside.Close()
+	if got := whoami(beside); got != "alice" {
+		t.Errorf("beside alice: %s", got)
+	}
+	if got := whoami(g.indexes.client); got != "gateway" {
+		t.Errorf("the gateway's own connection: %s", got)
+	}
+	closed, err := g.askClosed(t.Context())
+	if want := strings.HasPrefix(nobody, "-NOAUTH"); err != nil || closed != want {
+		t.Errorf("the server asks for a login: %v, %v", closed, err)
+	}
+}
+
+// Where the server has no RESET the gateway looks as whom it is connected, and serves nobody as itself.
+func TestCertificateThatNothingLogsOut(t *testing.T) {
+	const without = `rename-command RESET ""`
+	got := startCertified(t, "gateway", without).lines(t, "GET a:1")
+	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server takes the gateway's certificate for a login") {
+		t.Errorf("%q", got)
+	}
+	for name, config := range map[string]string{
+		"unknown": "",                   // the server has no such user
+		"other":   "requirepass sesame", // nor here, and asks for a login
+	} {
+		got := startCertified(t, name, without, config).lines(t, "PING")
+		if len(got) == 0 || got[0] != "+PONG" && !strings.HasPrefix(got[0], "-NOAUTH") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
