@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -25,11 +26,11 @@ func (p *replyPump) sealedArray() (bool, error) {
 		return false, err
 	}
 	off += len(line)
-	if h, err = resp.ParseHead(line); err != nil || h.N != int64(len(marker)) {
+	if h, err = resp.ParseHead(line); err != nil || h.N != int64(len(lua.Marker)) {
 		return false, err
 	}
-	b, err := p.in.Peek(off + len(marker))
-	return err == nil && string(b[off:]) == marker, err
+	b, err := p.in.Peek(off + len(lua.Marker))
+	return err == nil && string(b[off:]) == lua.Marker, err
 }
 
 // carryComputed answers a read on an envelope; anything else is the server's answer.

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // auxConn is a session's second connection to the server, for questions that can't be
@@ -168,13 +169,13 @@ func (p *prober) fetch(key, head []byte) {
 			p.found.fail(err)
 			return
 		}
-		p.found.parts = append(p.found.parts, part{key: bytes.Clone(key), known: known{sealed, value}})
+		p.found.parts = append(p.found.parts, part{key: bytes.Clone(key), Known: lua.Known{Sealed: sealed, Value: value}})
 	}
 }
 
 // fields adds the sealed fields of a key that is no string.
 func (p *prober) fields(key []byte) {
-	list, err := p.ask("EVAL", sealedFieldsScript, 1, key, cinch.Magic, 2*maxSealedFields)
+	list, err := p.ask("EVAL", lua.SealedFields, 1, key, cinch.Magic, 2*maxSealedFields)
 	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
 		length, _ := p.ask("HLEN", key)
 		if n, _ := length.(int64); n > maxSealedFields {

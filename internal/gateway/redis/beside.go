@@ -1,13 +1,10 @@
 package redis
 
 import (
-	"bytes"
-	"crypto/sha1"
-	"encoding/hex"
 	"slices"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // Scripts, and what else would run as a unit, while the client has a transaction open or
@@ -16,7 +13,7 @@ import (
 // client may seal a new value before that runs. So the client's script itself gets a
 // first line that looks at the keys and ends it at an envelope:
 //
-//	EVAL inflateScript keys …       its reply is hidden from the client
+//	EVAL lua.Inflate keys …       its reply is hidden from the client
 //	EVAL prologue+body keys args …  its reply is the client's, or an error of ours
 //	EVAL escapeScript keys          hidden, when it may be needed
 //
@@ -25,33 +22,6 @@ import (
 // A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
 // before an EVALSHA; bodies.go says what happens where it has not. Where there is no body (functions, unknown commands), the request is
 // refused if the policy may seal its keys: it could meet an envelope.
-
-// inflateScript puts known values back: KEYS; ARGV: how many of the keys are strings (the
-// rest are hashes), then envelope and value of each.
-const inflateScript = putFieldLua + `local n,known=tonumber(ARGV[1]),{} local function sealed(v) return type(v)=='string' and known[v] end
-for i=2,#ARGV,2 do known[ARGV[i]]=ARGV[i+1] end
-local function hidden(v) return type(v)=='table' and v.err and string.sub(v.err,1,9)~='WRONGTYPE' end
-for i,k in ipairs(KEYS) do if i<=n then local v=redis.pcall('GET',k) if hidden(v) then return v end
-if sealed(v) then redis.call('SET',k,known[v],'KEEPTTL') end
-else local h=redis.pcall('HGETALL',k) if hidden(h) then return h end if not h.err then for j=1,#h,2 do
-if sealed(h[j+1]) then local e=putfield(k,h[j],known[h[j+1]]) if e then return e end end end end end end
-return 1`
-
-// prologue stands in front of a client's script, on the same line so that line numbers in
-// its errors stay. It takes its own arguments off the end of ARGV: the magic, plain values
-// that begin with it, their number, whether hashes may hold envelopes, and whether what the user may not
-// look at is known to be plain.
-var prologue = `do local A=ARGV local function pop() local v=A[#A] A[#A]=nil return v end ` +
-	`local clear,hashes,n,plain=pop()=='1',pop(),tonumber(pop()),{} for i=1,n do plain[pop()]=true end local m=pop() ` +
-	`local function sealed(v) return type(v)=='string' and string.sub(v,1,#m)==m and not plain[v] end ` +
-	lookOneLine +
-	`for _,k in ipairs(KEYS) do local s,hidden,other=look(k) if hidden and not clear then return hidden end ` +
-	`if s and sealed(redis.call('GET',k)) then return {` + luaMarker + `,k} end ` +
-	`if other and hashes=='1' then local v=redis.pcall('HVALS',k) if not v.err then ` +
-	`for _,x in ipairs(v) do if sealed(x) then return {` + luaMarker + `,k} end end ` +
-	`elseif not clear and string.sub(v.err,1,9)~='WRONGTYPE' then return v end end end end `
-
-var lookOneLine = strings.ReplaceAll(lookLua, "\n", " ")
 
 // runBeside runs a request that would be a unit beside the client's transaction or WATCH.
 func (s *session) runBeside(r *request, keys [][]byte) error {
@@ -143,28 +113,18 @@ func (s *session) sendComposed(r *request, body []byte, keys [][]byte, found *se
 		e.op = &op{}
 	}
 	e.kind = kindAsk
-	text := compose(body)
-	e.op.renames = [2]string{shaOf(text), shaOf(body)}
+	text := lua.Compose(body)
+	e.op.renames = [2]string{lua.Name(text), lua.Name(body)}
 	if err := s.expect(e); err != nil {
 		return err
 	}
-	call := append([][]byte{[]byte(evalFor(r.cmd.name)), text}, r.args[2:]...)
-	call = append(call, []byte(cinch.Magic))
-	call = append(call, e.op.plainBytes...)
-	plain := found.unseen == "" && len(found.parts)+len(s.tx.known) == 0
-	return s.send(append(call, itoa(len(e.op.plainBytes)), s.hashFlag(keys), luaFlag(plain)))
+	clear := found.unseen == "" && len(found.parts)+len(s.tx.known) == 0
+	return s.send(lua.CallComposed(evalFor(r.cmd.name), text, r.args[2:], e.op.plainBytes, s.mayHoldHash(keys), clear))
 }
 
-// hashFlag tells a script whether a hash among the keys may hold envelopes.
-func (s *session) hashFlag(keys [][]byte) []byte {
-	return luaFlag(slices.ContainsFunc(keys, func(k []byte) bool { return s.rules().MayHoldHash(s.where(), k) }))
-}
-
-func luaFlag(on bool) []byte {
-	if on {
-		return []byte("1")
-	}
-	return []byte("0")
+// mayHoldHash reports whether a hash among the keys may hold envelopes.
+func (s *session) mayHoldHash(keys [][]byte) bool {
+	return slices.ContainsFunc(keys, func(k []byte) bool { return s.rules().MayHoldHash(s.where(), k) })
 }
 
 func evalFor(name string) string {
@@ -174,41 +134,17 @@ func evalFor(name string) string {
 	return "EVAL"
 }
 
-// compose puts the prologue in front of a script, behind its shebang line if it has one.
-func compose(body []byte) []byte {
-	at := 0
-	if bytes.HasPrefix(body, []byte("#!")) {
-		if at = bytes.IndexByte(body, '\n') + 1; at == 0 {
-			at = len(body)
-		}
-	}
-	text := make([]byte, 0, len(body)+len(prologue))
-	text = append(text, body[:at]...)
-	text = append(text, prologue...)
-	return append(text, body[at:]...)
-}
-
-func shaOf(script []byte) string {
-	sum := sha1.Sum(script) // the name that Redis gives to scripts
-	return hex.EncodeToString(sum[:])
-}
-
-// inflateArgs makes a call of inflateScript. A key may be looked at as a string and as a
-// hash; it is one of them.
+// inflateArgs makes the call that puts the parts, and what was set in the transaction, back.
 func (s *session) inflateArgs(keys [][]byte, parts []part) [][]byte {
-	pairs := [][]byte{itoa(len(keys))}
+	back := make([]lua.Known, 0, len(parts)+len(s.tx.known))
 	for i := range parts {
-		pairs = append(pairs, parts[i].sealed, parts[i].value)
+		back = append(back, parts[i].Known)
 	}
-	for _, k := range s.tx.known {
-		pairs = append(pairs, k.sealed, k.value)
-	}
-	all := append([][]byte(nil), keys...)
+	var hashes [][]byte
 	for _, k := range keys {
 		if s.rules().MayHoldHash(s.where(), k) {
-			all = append(all, k)
+			hashes = append(hashes, k)
 		}
 	}
-	call := [][]byte{[]byte("EVAL"), []byte(inflateScript), itoa(len(all))}
-	return append(append(call, all...), pairs...)
+	return lua.CallInflate(keys, hashes, append(back, s.tx.known...))
 }

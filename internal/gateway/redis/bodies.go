@@ -6,6 +6,8 @@ import (
 	"context"
 	"strings"
 	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
@@ -30,7 +32,7 @@ type body struct {
 const maxBodyBytes = 8 << 20
 
 func (b *bodies) learn(text []byte) {
-	sha := shaOf(text)
+	sha := lua.Name(text)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.touch(sha) != nil || len(text) > maxBodyBytes {
@@ -103,7 +105,7 @@ func (s *session) askBody(sha []byte) ([]byte, bool) {
 	defer cancel()
 	text, err := s.beside().Do(ctx, "SCRIPT", "SHOW", sha).Text()
 	switch {
-	case err == nil && shaOf([]byte(text)) == strings.ToLower(string(sha)):
+	case err == nil && lua.Name([]byte(text)) == strings.ToLower(string(sha)):
 		s.g.bodies.learn([]byte(text))
 		return []byte(text), true
 	case err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown subcommand"):

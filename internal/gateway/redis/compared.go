@@ -1,21 +1,11 @@
 package redis
 
+import "github.com/cinch-layer/cinch/internal/gateway/redis/lua"
+
 // Commands that compare the stored value with one of their own, or its digest, and then set or delete
 // it: SET with IFEQ, IFNE, IFDEQ or IFDNE, DELEX, DELIFEQ. The server compares what is stored, so a
 // sealed value is put back for that, in one step with the command. Where the comparison fails
 // the value is still there afterwards, and the envelope takes its place again.
-
-const (
-	compareScript = guardHead + `
-for k,v in pairs(was) do if redis.pcall('GET',k)==known[v] then redis.call('SET',k,v,'KEEPTTL') end end
-return r`
-
-	// compareWatched is compareScript for a client that watches keys: what is put back stays so, or its
-	// transaction would be aborted each time that it tries. Only what begins like an envelope can't stay.
-	compareWatched = guardHead + `
-for k,v in pairs(was) do if string.sub(known[v],1,#m)==m and redis.pcall('GET',k)==known[v] then redis.call('SET',k,v,'KEEPTTL') end end
-return r`
-)
 
 // comparedSet is the row of a SET that compares. What it answers with GET has been put back.
 var comparedSet = &command{name: "set", arity: -3, strategy: compared, keys: keyRange{first: 1, last: 1, step: 1}}
@@ -37,11 +27,11 @@ func (s *session) handleCompared(r *request) error {
 	case s.lua.denied || (s.tracking || s.reads) && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
-		return s.guardInTransaction(r, compareScript, keys)
+		return s.guardInTransaction(r, lua.Compare, keys)
 	case s.watched:
-		return s.guard(r, compareWatched, keys)
+		return s.guard(r, lua.CompareWatched, keys)
 	}
-	return s.guard(r, compareScript, keys)
+	return s.guard(r, lua.Compare, keys)
 }
 
 // sendRestored has the envelopes of values that were put back take their places again, where they are
@@ -71,5 +61,5 @@ func (s *session) compareBeside(r *request, found *sealedParts) error {
 
 // restored is the request that has the part's envelope take its place where its value is.
 func (p *part) restored() [][]byte {
-	return append(p.put(p.sealed)[:3:3], []byte("IFEQ"), p.value, []byte("KEEPTTL"))
+	return append(p.put(p.Sealed)[:3:3], []byte("IFEQ"), p.Value, []byte("KEEPTTL"))
 }

@@ -4,108 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
-
-// The scripts that guard commands. They run under the client's identity, see the keys
-// that the client named, and answer with an array of a marker and envelopes when they
-// met any: then nothing has been done.
-const (
-	// marker begins the answers of our scripts that hand out envelopes. No stored value of
-	// ours equals it, and it is longer than the magic, so a value of a client's that does
-	// has been wrapped.
-	marker    = cinch.Magic + "\x00cinch"
-	luaMarker = `m..'\0cinch'`
-
-	// peekScript runs a read on a plain value. KEYS[1]; ARGV: the magic, the last byte of
-	// an envelope that is wanted, the command.
-	peekScript = `local m,k=ARGV[1],KEYS[1] local h=redis.pcall('GETRANGE',k,0,#m-1)
-if h==m then return {` + luaMarker + `,redis.call('GETRANGE',k,0,ARGV[2])} end
-if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then h=redis.pcall('GET',k)
-if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then return h end
-if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]=='-1' and -1 or ARGV[2]+1)} end end
-return redis.pcall(unpack(ARGV,3))`
-
-	// peekFieldScript is peekScript for a hash field: ARGV[4] is the key, ARGV[5] the field.
-	peekFieldScript = `local m,h=ARGV[1],redis.pcall('HGET',KEYS[1],ARGV[5])
-if type(h)=='string' and string.sub(h,1,#m)==m then return {` + luaMarker + `,string.sub(h,1,ARGV[2]+1)} end
-if type(h)=='table' and string.sub(h.err,1,9)~='WRONGTYPE' then return h end
-return redis.pcall(unpack(ARGV,3))`
-
-	// guardScript puts known values back and runs the command in the same step.
-	// ARGV: the magic, the number of known values, envelope and value of each, the
-	// command. Afterwards a plain value that begins with the magic is wrapped, as
-	// docs/FORMAT.md asks (codec raw, CRC-32).
-	guardScript = guardHead + `
-for _,k in ipairs(KEYS) do if look(k) then
-local v=redis.call('GET',k) ` + escapeLua + ` redis.call('SET',k,v,'KEEPTTL') end end
-return r`
-
-	// guardReadScript is guardScript for a command that only reads: the envelopes return
-	// to their place.
-	guardReadScript = guardHead + `
-for k,v in pairs(was) do redis.call('SET',k,v,'KEEPTTL') end
-return r`
-
-	// lookLua defines look, which says whether a key's string begins with m. Users may lack the
-	// right to one of the commands that tell, or to both: what they may not see may be sealed, so
-	// the second result is an error then. The third says that the key is no string.
-	lookLua = `local function look(k) local v=redis.pcall('GETRANGE',k,0,#m-1)
-if type(v)=='table' and string.sub(v.err,1,9)~='WRONGTYPE' then v=redis.pcall('GET',k) end
-if type(v)~='table' then return v and string.sub(v,1,#m)==m end
-if string.sub(v.err,1,9)~='WRONGTYPE' then return false,v end return false,nil,true end `
-
-	guardHead = `local m,n=ARGV[1],tonumber(ARGV[2]) local known,unknown,found,was={},{` + luaMarker + `},{},{} ` + lookLua + `
-for i=1,n do known[ARGV[1+2*i]]=ARGV[2+2*i] end
-for _,k in ipairs(KEYS) do local sealed,hidden=look(k) if hidden then return hidden end
-if sealed then local v=redis.call('GET',k)
-if known[v] then found[k]=known[v] was[k]=v else unknown[#unknown+1]=v end end end
-if #unknown>1 then return unknown end
-for k,v in pairs(found) do local r=redis.pcall('SET',k,v,'KEEPTTL') if type(r)=='table' and r.err then return r end end
-local r=redis.pcall(unpack(ARGV,3+2*n))`
-
-	// guardFieldScript is guardScript for HINCRBYFLOAT: KEYS[1], and ARGV as above with
-	// the key and the field behind the command's name.
-	guardFieldScript = putFieldLua + `local m,n=ARGV[1],tonumber(ARGV[2]) local k,f=KEYS[1],ARGV[5+2*n]
-local v=redis.pcall('HGET',k,f) if type(v)=='table' and string.sub(v.err,1,9)~='WRONGTYPE' then return v end
-if type(v)=='string' and string.sub(v,1,#m)==m then local known
-for i=1,n do if ARGV[1+2*i]==v then known=ARGV[2+2*i] end end
-if not known then return {` + luaMarker + `,v} end local e=putfield(k,f,known) if e then return e end end
-local r=redis.pcall(unpack(ARGV,3+2*n))
-v=redis.pcall('HGET',k,f)
-if type(v)=='string' and string.sub(v,1,#m)==m then ` + escapeLua + ` putfield(k,f,v) end
-return r`
-
-	// escapeScript wraps what begins with the magic. KEYS; ARGV: the magic, how many of the
-	// keys are looked at as strings (the rest as hashes), plain bytes with the magic in them:
-	// in a hash, which may hold envelopes, only what is a part of those is wrapped.
-	escapeScript = putFieldLua + `local m=ARGV[1]
-local function plain(v) for i=3,#ARGV do if string.find(ARGV[i],v,1,true) then return true end end end
-local function wrap(v) ` + escapeLua + ` return v end
-for i,k in ipairs(KEYS) do if i<=tonumber(ARGV[2]) then
-if redis.pcall('GETRANGE',k,0,#m-1)==m then redis.call('SET',k,wrap(redis.call('GET',k)),'KEEPTTL') end
-else local h=redis.pcall('HGETALL',k) if not h.err then for j=1,#h,2 do
-if string.sub(h[j+1],1,#m)==m and plain(h[j+1]) then local e=putfield(k,h[j],wrap(h[j+1])) if e then return e end end end end end end`
-
-	// escapeLua turns the plain value v into an envelope with codec raw.
-	escapeLua = `local T={} for i=0,255 do local c=i
-for _=1,8 do if bit.band(c,1)==1 then c=bit.bxor(bit.rshift(c,1),0xEDB88320) else c=bit.rshift(c,1) end end T[i]=c end
-local c,len,xor,band,shift,byte=-1,#v,bit.bxor,bit.band,bit.rshift,string.byte
-for i=1,len do c=xor(shift(c,8),T[band(xor(c,byte(v,i)),255)]) end
-c=bit.bnot(c) local h=m..string.char(16,0)
-while len>127 do h=h..string.char(len%128+128) len=math.floor(len/128) end h=h..string.char(len)
-for i=0,3 do h=h..string.char(bit.band(bit.rshift(c,8*i),255)) end v=h..v`
-)
-
-// maxGuardArgs is how many arguments a guarded command may have: Lua's unpack is bounded.
-const maxGuardArgs = 7000
-
-// known is an envelope and the value it stands for.
-type known struct{ sealed, value []byte }
 
 // handleComputed sends a read behind a script that hands envelopes out; the reply pump
 // computes on them. Nothing waits, so pipelines keep flowing.
@@ -120,7 +24,7 @@ func (s *session) handleComputed(r *request) error {
 	if err != nil {
 		return err
 	}
-	o := &op{plain: verb == "" || isWide(r) || len(r.args) > maxGuardArgs}
+	o := &op{plain: verb == "" || isWide(r) || len(r.args) > lua.MaxArgs}
 	o.args, o.size = cloneArgs(r.args)
 	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
@@ -129,14 +33,14 @@ func (s *session) handleComputed(r *request) error {
 	if o.plain {
 		return s.send(plainRead(r))
 	}
-	last, script := "-1", peekScript
+	most, script := 0, lua.Peek
 	if isLength(r.args) {
-		last = strconv.Itoa(cinch.MaxHeaderLen - 1)
+		most = cinch.MaxHeaderLen
 	}
 	if r.cmd.name == "hstrlen" {
-		script = peekFieldScript
+		script = lua.PeekField
 	}
-	return s.send(evalArgs(verb, script, r.args[1:2], []byte(cinch.Magic), []byte(last), r.args))
+	return s.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
 }
 
 // bitcountFrom is the row of BITCOUNT with a start and no end, which means the last byte to Valkey and
@@ -170,25 +74,6 @@ func isLength(args [][]byte) bool {
 	return isWord(args[0], "strlen") || isWord(args[0], "hstrlen")
 }
 
-// evalArgs makes a call of a script with the arguments a, b and then args.
-func evalArgs(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]byte {
-	call := make([][]byte, 0, 5+len(keys)+len(args))
-	call = append(call, []byte(verb), []byte(script), strconv.AppendInt(nil, int64(len(keys)), 10))
-	call = append(call, keys...)
-	call = append(call, a, b)
-	return append(call, args...)
-}
-
-// guardArgs makes a call of guardScript or guardFieldScript.
-func guardArgs(script string, keys [][]byte, k []known, args [][]byte) [][]byte {
-	rest := make([][]byte, 0, 2*len(k)+len(args))
-	for _, kv := range k {
-		rest = append(rest, kv.sealed, kv.value)
-	}
-	rest = append(rest, args...)
-	return evalArgs("EVAL", script, keys, []byte(cinch.Magic), strconv.AppendInt(nil, int64(len(k)), 10), rest)
-}
-
 // handleInflated runs a command that needs the stored value itself.
 func (s *session) handleInflated(r *request) error {
 	keys, ok := r.cmd.keys.find(r.args)
@@ -197,7 +82,7 @@ func (s *session) handleInflated(r *request) error {
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > maxGuardArgs || s.lua.denied || isWide(r) || (s.tracking || s.reads) && !s.tx.open:
+	case len(r.args) > lua.MaxArgs || s.lua.denied || isWide(r) || (s.tracking || s.reads) && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, s.guardFor(r), keys)
@@ -211,9 +96,9 @@ func (s *session) handleInflated(r *request) error {
 // maps there must come to the script as such. While the client watches keys what a read puts back
 // stays so: to seal it again would abort the client's transaction, each time that it tries.
 func (s *session) guardFor(r *request) string {
-	script := guardReadScript
+	script := lua.GuardRead
 	if r.cmd.writes || s.watched {
-		script = guardScript
+		script = lua.Guard
 	}
 	if !r.cmd.writes && s.version.Load() == 3 {
 		return "redis.setresp(3) " + script
@@ -227,10 +112,10 @@ const maxGuardTries = 32
 // guard sends the command in a script and, each time that it meets an envelope, again
 // with the value. The server runs script and command in one step, so no write is lost.
 func (s *session) guard(r *request, script string, keys [][]byte) error {
-	var k []known
+	var k []lua.Known
 	for range maxGuardTries {
 		o := &op{done: make(chan struct{})}
-		if err := s.ask(entry{kind: kindAsk, op: o}, guardArgs(script, keys, k, r.args)); err != nil {
+		if err := s.ask(entry{kind: kindAsk, op: o}, lua.CallGuard(script, keys, k, r.args)); err != nil {
 			return err
 		}
 		if o.given {
@@ -273,7 +158,7 @@ func mayMakeMagic(args [][]byte) bool {
 	return true
 }
 
-func guardOutcome(k []known) string {
+func guardOutcome(k []lua.Known) string {
 	if len(k) > 0 {
 		return "inflated"
 	}
@@ -311,13 +196,13 @@ func distinct(keys [][]byte) [][]byte {
 func (a *answer) handedOut() [][]byte { return a.list[1:] }
 
 // openAll opens envelopes that a script handed out.
-func (s *session) openAll(sealed [][]byte) ([]known, error) {
-	k := make([]known, 0, len(sealed))
+func (s *session) openAll(sealed [][]byte) ([]lua.Known, error) {
+	k := make([]lua.Known, 0, len(sealed))
 	for _, env := range sealed {
 		if env == nil {
 			return nil, fmt.Errorf("%w: more than the memory budget allows at once", cinch.ErrTooLarge)
 		}
-		if slices.ContainsFunc(k, func(o known) bool { return bytes.Equal(o.sealed, env) }) {
+		if slices.ContainsFunc(k, func(o lua.Known) bool { return bytes.Equal(o.Sealed, env) }) {
 			continue
 		}
 		kv, err := s.openHeld(env)
@@ -330,16 +215,16 @@ func (s *session) openAll(sealed [][]byte) ([]known, error) {
 }
 
 // openHeld opens an envelope, which it holds with its value until the request has been handled.
-func (s *session) openHeld(env []byte) (known, error) {
+func (s *session) openHeld(env []byte) (lua.Known, error) {
 	h, err := cinch.ParseHeader(env)
 	if err == nil && h.RawLen <= s.g.maxOpen() {
 		err = s.hold(len(env) + h.RawLen)
 	}
 	if err != nil {
-		return known{}, err
+		return lua.Known{}, err
 	}
 	value, err := s.g.sealer.Open(nil, env)
-	return known{env, value}, err
+	return lua.Known{Sealed: env, Value: value}, err
 }
 
 // hold takes n bytes of the budget until the request at hand has been handled; small ones when they
@@ -395,9 +280,9 @@ func (s *session) handleFloat(r *request) error {
 	if s.excluded(keys) || s.lua.denied {
 		return s.forward(r, entry{})
 	}
-	script := guardScript
+	script := lua.Guard
 	if r.cmd.name == "hincrbyfloat" {
-		script = guardFieldScript
+		script = lua.GuardField
 	}
 	if s.tx.open {
 		return s.guardInTransaction(r, script, keys)

@@ -7,6 +7,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -57,7 +58,7 @@ func TestScriptsWithoutRules(t *testing.T) {
 func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
 	var b bodies
 	text := func(c byte) []byte { return []byte(strings.Repeat(string(c), maxBodyBytes/4)) }
-	has := func(c byte) bool { _, ok := b.find([]byte(strings.ToUpper(shaOf(text(c))))); return ok }
+	has := func(c byte) bool { _, ok := b.find([]byte(strings.ToUpper(lua.Name(text(c))))); return ok }
 	for c := byte('a'); c <= 'd'; c++ {
 		b.learn(text(c))
 	}

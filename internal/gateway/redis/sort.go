@@ -2,51 +2,13 @@ package redis
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // SORT reaches for keys that it builds from patterns: BY weights, which the server
 // compares, and GET values, which it returns or, with STORE, writes into a list.
-
-// sortScript runs SORT once nothing sealed is in its way. KEYS[1] is the sorted key;
-// ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", for each GET 1 or
-// for "#" 0, the number of known values,
-// envelope and value of each, the command without STORE. It answers with envelopes when
-// weights or values to be stored are sealed and unknown. Weights are put back while SORT
-// compares them; values go into the list opened, and nothing is stored before all of them
-// are known.
-const sortScript = putFieldLua + `local m,by,store,gets,n=ARGV[1],ARGV[2],ARGV[3],ARGV[4],tonumber(ARGV[5]) local known,unknown,weights,plain,field={},{` + luaMarker + `},{},{},nil
-for i=1,n do known[ARGV[4+2*i]]=ARGV[5+2*i] end
-` + lookLua + `
-local function check(v) if type(v)=='string' and string.sub(v,1,#m)==m then
-if known[v] then return known[v] end unknown[#unknown+1]=v end end
-if by~='' then local t=redis.call('TYPE',KEYS[1]).ok local e={}
-if t=='list' then e=redis.call('LRANGE',KEYS[1],0,-1) elseif t=='set' then e=redis.call('SMEMBERS',KEYS[1])
-elseif t=='zset' then e=redis.call('ZRANGE',KEYS[1],0,-1) end
-local star=string.find(by,'*',1,true) local pre,post=string.sub(by,1,star-1),string.sub(by,star+1)
-local arrow=string.find(post,'->',1,true)
-if arrow and arrow+2<=#post then field=string.sub(post,arrow+2) post=string.sub(post,1,arrow-1) end
-for _,x in ipairs(e) do local k=pre..x..post
-local v,hidden if field then v=redis.pcall('HGET',k,field) if type(v)=='table' then hidden=v end
-else v,hidden=look(k) if v then v=redis.call('GET',k) end end
-if hidden and string.find(hidden.err,"user executing the script can't",1,true) then return hidden end
-local w=check(v) if w then weights[#weights+1]={k,w,v} plain[w]=true end end end
-if #unknown>100 then return {unpack(unknown,1,100)} end
-if #unknown>1 then return unknown end
-local function put(i) for _,w in ipairs(weights) do if field then local e=putfield(w[1],field,w[i]) if e then return e end else redis.call('SET',w[1],w[i],'KEEPTTL') end end end
-local e=put(2) if e then return e end local r=redis.pcall(unpack(ARGV,6+2*n)) put(3)
-if store=='' or r.err then return r end store=string.sub(store,2)
-for i,v in ipairs(r) do if v==false then r[i]='' elseif not plain[v] and string.byte(gets,(i-1)%#gets+1)==49 then local w=check(v) if w then r[i]=w end end end
-if #unknown>100 then return {unpack(unknown,1,100)} end
-if #unknown>1 then return unknown end
-redis.call('DEL',store) for i=1,#r,1000 do redis.call('RPUSH',store,unpack(r,i,math.min(i+999,#r))) end
-return #r`
-
-// sortWatched is sortScript for a client that watches keys: weights that are put back stay so, or it
-// would abort the client's transaction each time that it tries.
-var sortWatched = strings.Replace(sortScript, " put(3)", "", 1)
 
 // sorting is what matters of a SORT request.
 type sorting struct {
@@ -145,10 +107,10 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 	if !stored {
 		store, cmd = nil, r.args
 	}
-	var k []known
-	script := sortScript
+	var k []lua.Known
+	script := lua.Sort
 	if s.watched {
-		script = sortWatched
+		script = lua.SortWatched
 	}
 	for range maxSortRounds {
 		e := o.entry()
@@ -158,8 +120,8 @@ func (s *session) sortGuarded(r *request, o *sorting, stored bool) error {
 		}
 		e.op.done = make(chan struct{})
 		for _, kv := range k {
-			if cinch.IsSealed(kv.value) { // a weight that GET fetches while it is put back
-				e.op.plainBytes = append(e.op.plainBytes, kv.value)
+			if cinch.IsSealed(kv.Value) { // a weight that GET fetches while it is put back
+				e.op.plainBytes = append(e.op.plainBytes, kv.Value)
 			}
 		}
 		if err := s.ask(e, o.scriptArgs(script, s.sortKeys(r.args[1], o.store), store, k, cmd)); err != nil || e.op.given {
@@ -189,20 +151,6 @@ func (s *session) sortKeys(key, store []byte) [][]byte {
 	return [][]byte{key, store}
 }
 
-func (o *sorting) scriptArgs(script string, keys [][]byte, store []byte, k []known, cmd [][]byte) [][]byte {
-	gets := make([]byte, len(o.gets))
-	for i, fetches := range o.gets {
-		if gets[i] = '0'; fetches {
-			gets[i] = '1'
-		}
-	}
-	if store != nil {
-		store = append([]byte("k"), store...)
-	}
-	call := append([][]byte{[]byte("EVAL"), []byte(script), itoa(len(keys))}, keys...)
-	call = append(call, []byte(cinch.Magic), o.by, store, gets, itoa(len(k)))
-	for _, kv := range k {
-		call = append(call, kv.sealed, kv.value)
-	}
-	return append(call, cmd...)
+func (o *sorting) scriptArgs(script string, keys [][]byte, store []byte, k []lua.Known, cmd [][]byte) [][]byte {
+	return lua.CallSort(script, keys, o.by, store, o.gets, k, cmd)
 }

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -176,7 +177,7 @@ func askSealed(ctx context.Context, c interface {
 	Eval(context.Context, string, []string, ...any) *goredis.Cmd
 }, key string, most int,
 ) *goredis.Cmd {
-	return c.Eval(ctx, sealedFieldsScript, []string{key}, cinch.Magic, 2*most)
+	return c.Eval(ctx, lua.SealedFields, []string{key}, cinch.Magic, 2*most)
 }
 
 // putBack puts back some sealed fields of one hash; pairs are fields and envelopes. It says how many, and
@@ -198,7 +199,7 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 		args = append(args, pairs[i], value)
 	}
 	if len(args) > 1 {
-		err = c.Eval(ctx, inflateScript, []string{key}, args...).Err()
+		err = c.Eval(ctx, lua.Inflate, []string{key}, args...).Err()
 	}
 	return len(args) / 2, bad, err
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // transaction is what the request pump knows of the client's MULTI.
@@ -12,7 +13,7 @@ type transaction struct {
 	open    bool
 	refused *atomic.Bool     // set by the answer to this MULTI: there is no transaction after all
 	budget  *gateway.Account // takes bytes
-	known   []known          // values sealed for SETs that are queued: a later command in the same transaction may need them back
+	known   []lua.Known      // values sealed for SETs that are queued: a later command in the same transaction may need them back
 	bytes   int
 	held    []int64
 	entries int     // bytes of what is queued for EXEC
@@ -37,7 +38,7 @@ func (t *transaction) remember(sealed, value []byte) {
 	}
 	t.held = append(t.held, int64(n))
 	t.bytes += n
-	t.known = append(t.known, known{bytes.Clone(sealed), bytes.Clone(value)})
+	t.known = append(t.known, lua.Known{Sealed: bytes.Clone(sealed), Value: bytes.Clone(value)})
 }
 
 // guardInTransaction queues a guarded command with every value that it may meet: those
@@ -47,9 +48,9 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 	if found.err != nil {
 		return s.refuseBroken(found.err)
 	}
-	k := append([]known(nil), s.tx.known...)
+	k := append([]lua.Known(nil), s.tx.known...)
 	for i := range found.parts {
-		k = append(k, found.parts[i].known)
+		k = append(k, found.parts[i].Known)
 	}
 	if len(k) > 0 {
 		s.g.cfg.Stats.Guarded(r.cmd.name, "in_transaction")
@@ -57,7 +58,7 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 	if err := s.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
 		return err
 	}
-	return s.send(guardArgs(script, keys, k, r.args))
+	return s.send(lua.CallGuard(script, keys, k, r.args))
 }
 
 func (s *session) multi(r *request) error {

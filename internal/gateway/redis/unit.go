@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // A unit runs one command on keys whose sealed values are put back first, without Lua
@@ -49,7 +50,7 @@ func (s *session) handleScript(r *request) error {
 }
 
 func beginsWithMagic(parts []part) bool {
-	return slices.ContainsFunc(parts, func(p part) bool { return cinch.IsSealed(p.value) })
+	return slices.ContainsFunc(parts, func(p part) bool { return cinch.IsSealed(p.Value) })
 }
 
 // echoing is the entry of a script's reply. What the script was given it may return: an
@@ -72,13 +73,13 @@ func (s *session) lookalikes(r *request, parts []part) (plain [][]byte) {
 		}
 	}
 	for i := range parts {
-		if cinch.IsSealed(parts[i].value) {
-			plain = append(plain, parts[i].value)
+		if cinch.IsSealed(parts[i].Value) {
+			plain = append(plain, parts[i].Value)
 		}
 	}
 	for i := range s.tx.known {
-		if cinch.IsSealed(s.tx.known[i].value) {
-			plain = append(plain, s.tx.known[i].value)
+		if cinch.IsSealed(s.tx.known[i].Value) {
+			plain = append(plain, s.tx.known[i].Value)
 		}
 	}
 	return plain
@@ -149,7 +150,7 @@ func (s *session) beginUnit() (ok bool, err error) {
 // part is one sealed value of a key: a string, or one field of a hash.
 type part struct {
 	key, field []byte // field is nil for a string
-	known
+	lua.Known
 	expires []byte // when the field does, in milliseconds; nil: it doesn't
 }
 
@@ -277,19 +278,13 @@ const maxSealedFields = 10_000
 
 var errHashTooLarge = fmt.Errorf("%w: the hash holds more sealed fields than are put back at once", cinch.ErrTooLarge)
 
-// sealedFieldsScript returns the sealed fields of a hash, and their values, as a flat
-// list. KEYS[1]; ARGV: the magic, how many elements are enough.
-const sealedFieldsScript = `local m,most,found=ARGV[1],tonumber(ARGV[2]),{} local h=redis.call('HGETALL',KEYS[1])
-for i=2,#h,2 do if string.sub(h[i],1,#m)==m then found[#found+1]=h[i-1] found[#found+1]=h[i]
-if #found>most then break end end end return found`
-
 // sealedFields asks for the sealed fields of a hash, or for all of them where the user may
 // run no scripts.
 func (s *session) sealedFields(key []byte) [][]byte {
 	if s.lua.denied {
 		return [][]byte{[]byte("HGETALL"), key}
 	}
-	return evalArgs("EVAL", sealedFieldsScript, [][]byte{key}, []byte(cinch.Magic), itoa(2*maxSealedFields), nil)
+	return lua.CallSealedFields(key, maxSealedFields)
 }
 
 func (s *session) askBytes(args ...[]byte) (*op, error) {
@@ -310,7 +305,7 @@ func (f *sealedParts) add(s *session, key, field, stored []byte) {
 		f.err = err
 		return
 	}
-	f.parts = append(f.parts, part{key: bytes.Clone(key), field: field, known: kv})
+	f.parts = append(f.parts, part{key: bytes.Clone(key), field: field, Known: kv})
 }
 
 func (f *sealedParts) fail(err error) {
@@ -374,7 +369,7 @@ func (s *session) execUnit(r *request, keys [][]byte, parts []part) (done bool, 
 // sendParts sends what puts the parts back.
 func (s *session) sendParts(parts []part) (queued []*op, err error) {
 	for i := range parts {
-		for _, args := range [][][]byte{parts[i].put(parts[i].value), parts[i].keep()} {
+		for _, args := range [][][]byte{parts[i].put(parts[i].Value), parts[i].keep()} {
 			if args == nil {
 				continue
 			}
@@ -416,7 +411,7 @@ func (s *session) sendAfter(r *request, keys [][]byte, parts []part) error {
 	}
 	if r.cmd.strategy == inflated && !r.cmd.writes {
 		for i := range parts {
-			if _, err := s.sendCapture(parts[i].put(parts[i].sealed)...); err != nil {
+			if _, err := s.sendCapture(parts[i].put(parts[i].Sealed)...); err != nil {
 				return err
 			}
 		}
@@ -456,10 +451,5 @@ func (s *session) leavesMagic(r *request, parts []part) bool {
 // escapeArgs makes a call of escapeScript. All sealed strings of the keys have been put
 // back, so whatever begins with the magic now is plain.
 func (s *session) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
-	plain := s.lookalikes(r, parts)
-	all := append([][]byte(nil), keys...)
-	if len(plain) > 0 {
-		all = append(all, keys...)
-	}
-	return evalArgs("EVAL", escapeScript, all, []byte(cinch.Magic), itoa(len(keys)), plain)
+	return lua.CallEscape(keys, s.lookalikes(r, parts))
 }

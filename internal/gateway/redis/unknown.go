@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // handleUnknown runs a command that the table does not know as if it computed on the
@@ -49,7 +50,7 @@ func (s *session) runInside(r *request, keys [][]byte) error {
 		return s.refuse(found.unseen)
 	case len(found.parts) == 0 && s.tx.open && !s.tx.brings && s.watching.covers(s.where(), keys):
 		return s.forward(r, s.echoing(r, nil)) // EXEC is aborted when they change from here on
-	case r.cmd.strategy == unknown && s.mayEval() && len(r.args) < maxGuardArgs:
+	case r.cmd.strategy == unknown && s.mayEval() && len(r.args) < lua.MaxArgs:
 		return s.runWrapped(r, keys)
 	}
 	return s.refuseFor(unknownHere(r))

@@ -1,0 +1,120 @@
+package lua
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// Known is an envelope and the value it stands for.
+type Known struct{ Sealed, Value []byte }
+
+// Call makes a call of a script with the arguments a, b and then args.
+func Call(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]byte {
+	call := make([][]byte, 0, 5+len(keys)+len(args))
+	call = append(call, []byte(verb), []byte(script), number(len(keys)))
+	call = append(call, keys...)
+	call = append(call, a, b)
+	return append(call, args...)
+}
+
+// CallPeek makes a call of Peek or PeekField for a read, of which most are the bytes of an envelope
+// that are wanted; 0: all.
+func CallPeek(verb, script string, key []byte, most int, args [][]byte) [][]byte {
+	return Call(verb, script, [][]byte{key}, []byte(cinch.Magic), number(most-1), args)
+}
+
+// CallGuard makes a call of Guard or one of its kin.
+func CallGuard(script string, keys [][]byte, known []Known, args [][]byte) [][]byte {
+	rest := appendKnown(make([][]byte, 0, 2*len(known)+len(args)), known)
+	return Call("EVAL", script, keys, []byte(cinch.Magic), number(len(known)), append(rest, args...))
+}
+
+// CallSort makes a call of Sort or SortWatched. by and store are nil where SORT has no such option;
+// fetches says of each GET whether it fetches a value, and args are those of SORT without STORE.
+func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, known []Known, args [][]byte) [][]byte {
+	gets := make([]byte, len(fetches))
+	for i, fetches := range fetches {
+		if gets[i] = '0'; fetches {
+			gets[i] = '1'
+		}
+	}
+	if store != nil {
+		store = append([]byte("k"), store...)
+	}
+	rest := appendKnown([][]byte{store, gets, number(len(known))}, known)
+	return Call("EVAL", script, keys, []byte(cinch.Magic), by, append(rest, args...))
+}
+
+// CallEscape makes a call of Escape. plain are bytes that hold the magic and are no envelopes; without
+// any no hash is looked at.
+func CallEscape(keys, plain [][]byte) [][]byte {
+	all := append([][]byte(nil), keys...)
+	if len(plain) > 0 {
+		all = append(all, keys...)
+	}
+	return Call("EVAL", Escape, all, []byte(cinch.Magic), number(len(keys)), plain)
+}
+
+// CallInflate makes a call of Inflate. A key may be looked at as a string and as a hash; it is one of
+// them.
+func CallInflate(strings, hashes [][]byte, known []Known) [][]byte {
+	call := [][]byte{[]byte("EVAL"), []byte(Inflate), number(len(strings) + len(hashes))}
+	call = append(append(call, strings...), hashes...)
+	return appendKnown(append(call, number(len(strings))), known)
+}
+
+// CallSealedFields makes a call of SealedFields, which answers with little more than most fields.
+func CallSealedFields(key []byte, most int) [][]byte {
+	return Call("EVAL", SealedFields, [][]byte{key}, []byte(cinch.Magic), number(2*most), nil)
+}
+
+// CallComposed makes a call of a client's script behind the prologue, which Compose has made. args are
+// those behind the script, plain are values that begin with the magic and may be met, hashes says
+// whether one among the keys may hold envelopes, and clear that what the user may not see is plain.
+func CallComposed(verb string, composed []byte, args, plain [][]byte, hashes, clear bool) [][]byte {
+	call := append([][]byte{[]byte(verb), composed}, args...)
+	call = append(call, []byte(cinch.Magic))
+	call = append(call, plain...)
+	return append(call, number(len(plain)), flag(hashes), flag(clear))
+}
+
+// Compose puts the prologue in front of a script, on the same line so that line numbers in its errors
+// stay, and behind its shebang line if it has one.
+func Compose(body []byte) []byte {
+	at := 0
+	if bytes.HasPrefix(body, []byte("#!")) {
+		if at = bytes.IndexByte(body, '\n') + 1; at == 0 {
+			at = len(body)
+		}
+	}
+	text := make([]byte, 0, len(body)+len(prologue))
+	text = append(text, body[:at]...)
+	text = append(text, prologue...)
+	return append(text, body[at:]...)
+}
+
+// Name is how Redis calls a script.
+func Name(script []byte) string {
+	sum := sha1.Sum(script)
+	return hex.EncodeToString(sum[:])
+}
+
+func appendKnown(dst [][]byte, known []Known) [][]byte {
+	for _, k := range known {
+		dst = append(dst, k.Sealed, k.Value)
+	}
+	return dst
+}
+
+func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
+
+func flag(on bool) []byte {
+	if on {
+		return []byte("1")
+	}
+	return []byte("0")
+}

@@ -1,0 +1,30 @@
+-- What begins with the magic is wrapped.
+-- KEYS; ARGV: the magic, how many of the keys are looked at as strings (the rest as hashes), plain
+-- bytes with the magic in them: in a hash, which may hold envelopes, only what is a part of those
+-- is wrapped.
+-- include putfield.lua
+local m = ARGV[1]
+local function plain(v)
+  for i = 3,#ARGV do
+    if string.find(ARGV[i], v, 1, true) then return true end
+  end
+end
+local function wrap(v)
+  -- include wrap.lua
+  return v
+end
+for i,k in ipairs(KEYS) do
+  if i <= tonumber(ARGV[2]) then
+    if redis.pcall('GETRANGE', k, 0, #m-1) == m then redis.call('SET', k, wrap(redis.call('GET', k)), 'KEEPTTL') end
+  else
+    local h = redis.pcall('HGETALL', k)
+    if not h.err then
+      for j = 1,#h,2 do
+        if string.sub(h[j+1], 1, #m) == m and plain(h[j+1]) then
+          local e = putfield(k, h[j], wrap(h[j+1]))
+          if e then return e end
+        end
+      end
+    end
+  end
+end

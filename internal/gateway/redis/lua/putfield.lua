@@ -1,0 +1,16 @@
+-- putfield sets a field of a hash and keeps its time. It returns an error, and has changed nothing,
+-- where the user may not ask for the time, or may not set it.
+local function putfield(k, f, v)
+  local t = redis.pcall('HPEXPIRETIME', k, 'FIELDS', 1, f)
+  local at = -1
+  if type(t) == 'table' then
+    if t.err then
+      if not string.find(string.lower(t.err), 'unknown', 1, true) then return t end
+    else at = t[1] end
+  end
+  if at < 0 then redis.call('HSET', k, f, v) return end
+  local r = redis.pcall('HPEXPIREAT', k, at, 'FIELDS', 1, f)
+  if r.err then return r end
+  redis.call('HSET', k, f, v)
+  redis.call('HPEXPIREAT', k, at, 'FIELDS', 1, f)
+end

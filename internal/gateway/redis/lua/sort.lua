@@ -1,0 +1,77 @@
+-- This runs SORT once nothing sealed is in its way. It answers with envelopes when weights or values
+-- to be stored are sealed and not known. Weights are put back while SORT compares them; values go
+-- into the list opened, and nothing is stored before all of them are known.
+-- KEYS[1] is the sorted key; ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", for
+-- each GET 1 or for "#" 0, the number of known values, envelope and value of each, the command
+-- without STORE.
+-- include putfield.lua
+local m, by, store, gets, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local known, unknown, weights, plain, field = {}, {m..'\0cinch'}, {}, {}, nil
+for i = 1,n do known[ARGV[4+2*i]] = ARGV[5+2*i] end
+-- include look.lua
+local function check(v)
+  if type(v) == 'string' and string.sub(v, 1, #m) == m then
+    if known[v] then return known[v] end
+    unknown[#unknown+1] = v
+  end
+end
+if by ~= '' then
+  local t = redis.call('TYPE', KEYS[1]).ok
+  local e = {}
+  if t == 'list' then e = redis.call('LRANGE', KEYS[1], 0, -1)
+  elseif t == 'set' then e = redis.call('SMEMBERS', KEYS[1])
+  elseif t == 'zset' then e = redis.call('ZRANGE', KEYS[1], 0, -1) end
+  local star = string.find(by, '*', 1, true)
+  local pre, post = string.sub(by, 1, star-1), string.sub(by, star+1)
+  local arrow = string.find(post, '->', 1, true)
+  if arrow and arrow+2 <= #post then
+    field = string.sub(post, arrow+2)
+    post = string.sub(post, 1, arrow-1)
+  end
+  for _,x in ipairs(e) do
+    local k = pre..x..post
+    local v, hidden
+    if field then
+      v = redis.pcall('HGET', k, field)
+      if type(v) == 'table' then hidden = v end
+    else
+      v, hidden = look(k)
+      if v then v = redis.call('GET', k) end
+    end
+    if hidden and string.find(hidden.err, "user executing the script can't", 1, true) then return hidden end
+    local w = check(v)
+    if w then
+      weights[#weights+1] = {k, w, v}
+      plain[w] = true
+    end
+  end
+end
+if #unknown > 100 then return {unpack(unknown, 1, 100)} end
+if #unknown > 1 then return unknown end
+local function put(i)
+  for _,w in ipairs(weights) do
+    if field then
+      local e = putfield(w[1], field, w[i])
+      if e then return e end
+    else redis.call('SET', w[1], w[i], 'KEEPTTL') end
+  end
+end
+local e = put(2)
+if e then return e end
+local r = redis.pcall(unpack(ARGV, 6+2*n))
+-- unless the client watches keys
+put(3)
+if store == '' or r.err then return r end
+store = string.sub(store, 2)
+for i,v in ipairs(r) do
+  if v == false then r[i] = ''
+  elseif not plain[v] and string.byte(gets, (i-1)%#gets+1) == 49 then
+    local w = check(v)
+    if w then r[i] = w end
+  end
+end
+if #unknown > 100 then return {unpack(unknown, 1, 100)} end
+if #unknown > 1 then return unknown end
+redis.call('DEL', store)
+for i = 1,#r,1000 do redis.call('RPUSH', store, unpack(r, i, math.min(i+999, #r))) end
+return #r
