@@ -12,6 +12,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -56,7 +57,7 @@ func (s *redisDicts) lookAround(ctx context.Context) error {
 		return err
 	}
 	for _, n := range s.cluster.Nodes() {
-		dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: n.Client(), Timeout: storeTimeout, AskAlways: true})
+		dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: n.Client(), Timeout: open.AnswerTimeout, AskAlways: true})
 		s.nodes = append(s.nodes, dictNode{n.Name(), dicts, s.scanOptions(n.Name())})
 	}
 	return nil

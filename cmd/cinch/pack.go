@@ -122,7 +122,7 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	}
 	task := &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
 	if w.tuples != nil {
-		task.Rule = w.tuples.rules(rules)
+		task.Rule = w.tuples.Rules(rules)
 	} else {
 		task.Indexed = w.store.Indexed
 		o.tellIndexes(w)

@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
@@ -138,11 +139,11 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	up.Stats = nil // not clients' traffic
 	if len(k.running.others) > 0 && k.running.dial == nil {
 		var err error
-		if up, err = firstAnswering(ctx, append([]gateway.Upstream{up}, k.running.others...)); err != nil {
+		if up, err = open.FirstAnswering(ctx, append([]gateway.Upstream{up}, k.running.others...)); err != nil {
 			return pack.Session{}, err
 		}
 	}
-	client := clientOptions(up)
+	client := open.ClientOptions(up)
 	if dial := k.running.dial; dial != nil {
 		client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	}
@@ -161,7 +162,7 @@ func (k *gatewayPacker) open(ctx context.Context, rules *policy.Policy) (pack.Se
 	}
 	return pack.Session{
 		Name:    up.Address,
-		Targets: targetsOf(s),
+		Targets: open.Targets(s),
 		Lease:   func(name string) pack.Lease { return s.Lease(name, k.holder) },
 		Seal: func(rules *policy.Policy) *pack.Seal {
 			task := k.seal(rules)
@@ -200,7 +201,7 @@ func (k *gatewayPacker) ready(number uint32) bool {
 	if k.dicts.Ready(number) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(k.ctx, open.AnswerTimeout)
 	defer cancel()
 	return k.dicts.Recheck(ctx) == nil && k.dicts.Ready(number)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -25,13 +23,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// walkTimeout bounds each answer to pack, unpack and verify: a page may be megabytes.
-const walkTimeout = 30 * time.Second
 
 // whereOptions say which store pack, unpack and verify go to, and by which rules.
 type whereOptions struct {
@@ -92,7 +88,7 @@ func (o *whereOptions) checkStore() error {
 
 // takeDB moves a database from the URL, where it is usual, to --db.
 func (o *whereOptions) takeDB() error {
-	if isSeveral(o.url) {
+	if open.IsSeveral(o.url) {
 		return nil
 	}
 	u, err := url.Parse(o.url)
@@ -140,7 +136,7 @@ type where struct {
 	layout string            // of a cluster, when it was opened
 	nodes  *nodeDicts
 
-	tuples *tupleStore // of Tarantool
+	tuples *open.Tuples // of Tarantool
 	group  *storetarantool.Group
 	others []shardStore // the shards that it belongs with, where all are meant
 	local  dict.Set
@@ -161,8 +157,8 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 		return nil, withCode(exitConfig, err)
 	}
 	w.name = up.String()
-	if isSeveral(w.gateway.Upstream) {
-		w.name = severalName(w.gateway.Upstream)
+	if open.IsSeveral(w.gateway.Upstream) {
+		w.name = open.SeveralName(w.gateway.Upstream)
 	}
 	w.upstream, w.files, w.dbs = up, files, o.dbs
 	if err := w.connect(ctx); err != nil {
@@ -180,13 +176,13 @@ func (w *where) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return withCode(exitConfig, err)
 	}
-	up, err := firstServer(ctx, servers, w.upstream)
+	up, err := open.FirstServer(ctx, servers, w.upstream)
 	if err != nil {
 		return w.failure(err)
 	}
 	var dicts atomic.Pointer[nodeDicts]
 	w.store, err = storeredis.Open(ctx, storeredis.OpenOptions{
-		Client: clientOptions(up), DBs: w.dbs,
+		Client: open.ClientOptions(up), DBs: w.dbs,
 		OnConnect: func(ctx context.Context, c *redis.Conn) error {
 			if d := dicts.Load(); d != nil {
 				return d.ensure(ctx, c)
@@ -228,7 +224,7 @@ func (w *where) moved(ctx context.Context) bool {
 func (w *where) close() {
 	w.stop()
 	if w.tuples != nil {
-		w.tuples.conn.Close()
+		w.tuples.Conn.Close()
 		w.group.Close()
 		return
 	}
@@ -311,23 +307,6 @@ func (w *where) loadDictionaries(more []string) ([]*codec.Dict, error) {
 	return all, nil
 }
 
-func clientOptions(up gateway.Upstream) redis.Options {
-	return redis.Options{
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if addr == up.Address {
-				return up.Dial(ctx)
-			}
-			other := up // another node of the cluster
-			other.Address = addr
-			other.Host, _, _ = net.SplitHostPort(addr)
-			return other.Dial(ctx)
-		},
-		Addr: up.Address, Username: up.User, Password: up.Password,
-		DialTimeout: storeTimeout, ReadTimeout: walkTimeout, WriteTimeout: walkTimeout,
-		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
-	}
-}
-
 // failure words an error of the store, and gives it its exit code.
 func (w *where) failure(err error) error {
 	if w.tuples != nil {
@@ -345,13 +324,13 @@ func (w *where) failure(err error) error {
 // targets are what a run walks over.
 func (w *where) targets() []pack.Target {
 	if w.tuples != nil {
-		targets := w.tuples.targets()
+		targets := w.tuples.Targets()
 		for _, s := range w.others {
-			targets = append(targets, s.tuples.targets()...)
+			targets = append(targets, s.tuples.Targets()...)
 		}
 		return targets
 	}
-	return targetsOf(w.store)
+	return open.Targets(w.store)
 }
 
 // unavailable reports that trying again makes sense.
@@ -368,16 +347,6 @@ func (w *where) memoryLimit() string {
 		return "memtx_memory"
 	}
 	return "maxmemory"
-}
-
-func targetsOf(s *storeredis.Store) []pack.Target {
-	var targets []pack.Target
-	for _, n := range s.Nodes() {
-		for _, s := range n.Spaces() {
-			targets = append(targets, pack.Target{Node: n, Space: s})
-		}
-	}
-	return targets
 }
 
 // sealer opens what was sealed with any limit.
@@ -404,7 +373,7 @@ func newNodeDicts(ctx context.Context, s *storeredis.Store, files []*codec.Dict)
 	}
 	for _, n := range s.Nodes() {
 		one := storeredis.NewDicts(storeredis.DictsOptions{
-			Client: n.Client(), Local: &d.local, Timeout: storeTimeout, AskAlways: true, Log: slog.New(slog.DiscardHandler),
+			Client: n.Client(), Local: &d.local, Timeout: open.AnswerTimeout, AskAlways: true, Log: slog.New(slog.DiscardHandler),
 		})
 		d.nodes = append(d.nodes, one)
 		go one.Run(ctx)
@@ -463,7 +432,7 @@ func (d *nodeDicts) ready(number uint32) bool {
 		if n.Ready(number) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), open.AnswerTimeout)
 		err := n.Recheck(ctx)
 		cancel()
 		if err != nil || !n.Ready(number) {

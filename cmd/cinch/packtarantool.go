@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -21,29 +21,23 @@ func isTarantoolURL(s string) bool {
 	return strings.HasPrefix(s, "tarantool://") || strings.HasPrefix(s, "tarantools://")
 }
 
-// tupleStore is a Tarantool server that pack, unpack or verify walks over.
-type tupleStore struct {
-	*storetarantool.Store
-	conn *storetarantool.Conn
-}
-
 // connectTarantool opens the store. Values are looked for in the fields that rules cover, or
 // in all of them where it is not about sealing.
 func (w *where) connectTarantool(ctx context.Context) error {
-	conn, err := storetarantool.Connect(ctx, tarantoolOptions(w.upstream))
+	conn, err := storetarantool.Connect(ctx, open.TarantoolOptions(w.upstream))
 	if err != nil {
 		return tarantoolFailure(w.name, err)
 	}
 	o := storetarantool.OpenOptions{Name: w.upstream.Address, ReadOnly: w.readOnly}
 	if w.sealing {
-		o.Wanted, o.Trusts = sealsField(w.policy), trustsField(w.policy)
+		o.Wanted, o.Trusts = open.SealsField(w.policy), open.TrustsField(w.policy)
 	}
 	s, err := storetarantool.Open(ctx, conn, o)
 	if err != nil {
 		conn.Close()
 		return tarantoolFailure(w.name, err)
 	}
-	w.tuples = &tupleStore{s, conn}
+	w.tuples = &open.Tuples{Store: s, Conn: conn}
 	if w.group, err = newTarantoolGroup(conn, w.upstream, &w.gateway, &w.local); err != nil {
 		conn.Close()
 		return err
@@ -69,25 +63,6 @@ func (w *where) connectTarantool(ctx context.Context) error {
 	return w.checkFields()
 }
 
-// sealsField reports that some rule seals a field, and nothing in the server computes on it.
-func sealsField(rules *policy.Policy) func(*storetarantool.Space, storetarantool.Field) bool {
-	return func(s *storetarantool.Space, f storetarantool.Field) bool {
-		for _, r := range s.Rules(rules, f) {
-			if !r.Raw() {
-				return s.Touched(f.Number, trustsField(rules)(s, f)) == ""
-			}
-		}
-		return false
-	}
-}
-
-// trustsField reports that a rule vouches for a field.
-func trustsField(rules *policy.Policy) func(*storetarantool.Space, storetarantool.Field) bool {
-	return func(s *storetarantool.Space, f storetarantool.Field) bool {
-		return storetarantool.Trusted(s.Rules(rules, f))
-	}
-}
-
 // openTuples connects once more, past the gateway's own connection, which requests wait for.
 func (k *gatewayPacker) openTuples(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
 	if err := k.prepared(rules); err != nil {
@@ -95,23 +70,23 @@ func (k *gatewayPacker) openTuples(ctx context.Context, rules *policy.Policy) (p
 	}
 	up := k.running.upstream
 	up.Stats = nil // not clients' traffic
-	conn, err := storetarantool.Connect(ctx, tarantoolOptions(up))
+	conn, err := storetarantool.Connect(ctx, open.TarantoolOptions(up))
 	if err != nil {
 		return pack.Session{}, err
 	}
-	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: sealsField(rules), Trusts: trustsField(rules)})
+	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: open.SealsField(rules), Trusts: open.TrustsField(rules)})
 	if err != nil {
 		conn.Close()
 		return pack.Session{}, err
 	}
-	tuples := &tupleStore{s, conn}
+	tuples := &open.Tuples{Store: s, Conn: conn}
 	return pack.Session{
 		Name:    up.Address,
-		Targets: tuples.targets(),
+		Targets: tuples.Targets(),
 		Lease:   func(name string) pack.Lease { return k.running.tarantool.dicts.Lease(name, k.holder) },
 		Seal: func(rules *policy.Policy) *pack.Seal {
 			task := k.seal(rules)
-			task.Rule = tuples.rules(rules)
+			task.Rule = tuples.Rules(rules)
 			return task
 		},
 		Close: conn.Close,
@@ -129,7 +104,7 @@ func (w *where) checkFields() error {
 	}
 	for _, s := range w.tuples.Schema().Spaces() {
 		for _, f := range s.Fields {
-			touched := s.Touched(f.Number, trustsField(w.policy)(s, f))
+			touched := s.Touched(f.Number, open.TrustsField(w.policy)(s, f))
 			for _, r := range s.Rules(w.policy, f) {
 				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
 					w.close()
@@ -144,28 +119,6 @@ func (w *where) checkFields() error {
 			"name one with --rule 'space=docs,field=body,setting=zstd-3'; the user must have the right to read the space")
 	}
 	return nil
-}
-
-func (t *tupleStore) targets() []pack.Target {
-	var targets []pack.Target
-	for _, s := range t.Spaces() {
-		targets = append(targets, pack.Target{Node: t, Space: s})
-	}
-	return targets
-}
-
-// rules finds the rule for a value by its space's and field's names.
-func (t *tupleStore) rules(p *policy.Policy) func(string, *store.Value, int) *policy.Rule {
-	type place struct{ space, field string }
-	covering := make(map[place][]*policy.Rule)
-	for _, s := range t.Spaces() {
-		for _, f := range s.Space().Fields {
-			covering[place{s.DB(), s.Space().FieldName(f.Number)}] = s.Space().Rules(p, f)
-		}
-	}
-	return func(space string, v *store.Value, size int) *policy.Rule {
-		return storetarantool.First(covering[place{space, string(v.Field)}], size)
-	}
 }
 
 // tupleDicts are the dictionaries in a Tarantool server.
@@ -198,7 +151,7 @@ func (d *tupleDicts) ready(number uint32) bool {
 	if d.Ready(number) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), open.AnswerTimeout)
 	defer cancel()
 	return d.Recheck(ctx) == nil && d.Ready(number)
 }

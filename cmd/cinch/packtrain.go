@@ -115,7 +115,7 @@ func (o *packOptions) learn(ctx context.Context, w *where, p pack.Options, rules
 	}
 	seal := &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: func(uint32) bool { return false }}
 	if w.tuples != nil {
-		seal.Rule = w.tuples.rules(w.policy)
+		seal.Rule = w.tuples.Rules(w.policy)
 	}
 	p.Task = &pack.Sampling{Seal: seal, See: func(r *policy.Rule, v *store.Value) {
 		if wanted[r.Name] {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -45,7 +46,7 @@ const adminTokenVariable = "CINCH_ADMIN_TOKEN_FILE"
 var errNotFound = errors.New("not found")
 
 func getJSON(ctx context.Context, address string, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, open.WalkTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

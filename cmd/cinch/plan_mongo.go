@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/plan"
 	storemongo "github.com/cinch-layer/cinch/internal/store/mongo"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -25,7 +26,7 @@ func (o *planOptions) collectMongo(ctx context.Context, p *plan.Options, l planL
 	case o.batch < 0:
 		return nil, errors.New("--batch can't be negative")
 	}
-	s, err := storemongo.Connect(ctx, o.from[0], storeTimeout)
+	s, err := storemongo.Connect(ctx, o.from[0], open.AnswerTimeout)
 	if err != nil {
 		return nil, mongoFailure(p.Source.Name, err)
 	}

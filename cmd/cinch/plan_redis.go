@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -21,11 +22,11 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 	}
 	defer access.Close()
 	dbs := o.dbs
-	if u, err := url.Parse(o.from[0]); err == nil && dbs == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isSeveral(o.from[0]) {
+	if u, err := url.Parse(o.from[0]); err == nil && dbs == nil && len(u.Path) > 1 && u.Scheme != "unix" && !open.IsSeveral(o.from[0]) {
 		dbs = []int{access.options.DB}
 	}
 	options := access.options
-	options.ReadTimeout, options.WriteTimeout = walkTimeout, walkTimeout
+	options.ReadTimeout, options.WriteTimeout = open.WalkTimeout, open.WalkTimeout
 	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: options, DBs: dbs, ReadOnly: true})
 	if err != nil {
 		return nil, planFailure(access, err)
@@ -64,7 +65,7 @@ func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planL
 		return nil, planFailure(access, err)
 	}
 	p.Source.Name = access.name
-	if !isSeveral(o.from[0]) {
+	if !open.IsSeveral(o.from[0]) {
 		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
 			return nil, planFailure(access, err)
 		}
@@ -95,7 +96,7 @@ func planFailure(s *storeAccess, err error) error {
 // withoutDatabase takes the database off a URL: clients of a gateway select their own.
 func withoutDatabase(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme == "unix" || isSeveral(rawURL) {
+	if err != nil || u.Scheme == "unix" || open.IsSeveral(rawURL) {
 		return rawURL
 	}
 	u.Path, u.RawQuery = "", ""

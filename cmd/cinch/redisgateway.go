@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -179,7 +180,7 @@ func (p *process) addRedis(l *loaded, g *config.Gateway, r *running, tls *tls.Co
 	if err != nil {
 		return err
 	}
-	hosts := alike(r.upstream, servers.Hosts)
+	hosts := open.Alike(r.upstream, servers.Hosts)
 	r.others = hosts[1:]
 	var made storeGateway
 	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }
@@ -235,14 +236,6 @@ func (p *process) sentinel(g *config.Gateway, r *running, servers *config.RedisS
 type storeGateway interface {
 	protocolGateway
 	SetPolicy(*policy.Policy)
-}
-
-// alike gives hosts the TLS settings and the statistics of up.
-func alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
-	for i := range hosts {
-		hosts[i].TLS, hosts[i].Stats = up.TLS, up.Stats
-	}
-	return hosts
 }
 
 // clusterDicts shows a node's dictionaries as the gateway wants them.

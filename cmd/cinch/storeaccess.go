@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// storeTimeout bounds the connection and each answer of a store that a command looks into.
-const storeTimeout = 5 * time.Second
 
 // storeAccess is a command's own connection to a store, past any gateway.
 // Close it after use.
@@ -39,7 +36,7 @@ func isStoreURL(s string) bool {
 			return true
 		}
 	}
-	return isSeveral(s)
+	return open.IsSeveral(s)
 }
 
 // noStore says what the URL of a store looks like.
@@ -55,14 +52,14 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = storeTimeout, storeTimeout, storeTimeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = open.AnswerTimeout, open.AnswerTimeout, open.AnswerTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
 	s := &storeAccess{name: name, options: *o} // NewClient fills in more, not to be shared
 	forDicts := *o
 	forDicts.DB = 0
 	s.client, s.dictClient = redis.NewClient(o), redis.NewClient(&forDicts)
-	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: storeTimeout, AskAlways: true})
+	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.dictClient, Timeout: open.AnswerTimeout, AskAlways: true})
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		s.Close()
 		return nil, s.failure(err)
@@ -72,16 +69,16 @@ func openStore(ctx context.Context, rawURL string) (*storeAccess, error) {
 
 // accessOptions say how to connect to the store.
 func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
-	if isSeveral(rawURL) {
-		servers, err := severalServers(rawURL)
+	if open.IsSeveral(rawURL) {
+		servers, err := open.SeveralServers(rawURL)
 		if err != nil {
 			return nil, err
 		}
-		up, err := firstServer(ctx, servers, servers.Hosts[0])
+		up, err := open.FirstServer(ctx, servers, servers.Hosts[0])
 		if err != nil {
 			return nil, withCode(exitUnreachable, ui.WithHint(err, "are the servers running, and can they be reached from here?"))
 		}
-		o := clientOptions(up)
+		o := open.ClientOptions(up)
 		return &o, nil
 	}
 	o, err := redis.ParseURL(rawURL)
@@ -93,8 +90,8 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 }
 
 func redactURL(rawURL string) string {
-	if _, shards := splitServers(rawURL); isSeveral(rawURL) || shards != nil {
-		return severalName(rawURL)
+	if _, shards := splitServers(rawURL); open.IsSeveral(rawURL) || shards != nil {
+		return open.SeveralName(rawURL)
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -115,15 +116,11 @@ func connectTarantool(ctx context.Context, rawURL string) (c *storetarantool.Con
 	if err != nil {
 		return nil, "", err
 	}
-	c, err = storetarantool.Connect(ctx, tarantoolOptions(up))
+	c, err = storetarantool.Connect(ctx, open.TarantoolOptions(up))
 	if err != nil {
 		return nil, up.String(), tarantoolFailure(up.String(), err)
 	}
 	return c, up.String(), nil
-}
-
-func tarantoolOptions(up gateway.Upstream) storetarantool.Options {
-	return storetarantool.Options{Dial: up.Dial, User: up.User, Password: up.Password, Timeout: walkTimeout}
 }
 
 // tarantoolFailure words an error of a Tarantool server, and gives it its exit code.

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
@@ -36,7 +37,7 @@ func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Ga
 type tarantoolKeeper struct {
 	conn   *storetarantool.Conn
 	local  dict.Set
-	shards *tarantoolShards
+	shards *open.Shards
 	dicts  *storetarantool.Group
 	log    *slog.Logger
 
@@ -52,13 +53,13 @@ func newTarantoolKeeper(up gateway.Upstream, log *slog.Logger) *tarantoolKeeper 
 	k.conn = storetarantool.NewConn(storetarantool.Options{
 		Dial: func(ctx context.Context) (net.Conn, error) { return up.Dial(ctx) },
 		User: up.User, Password: up.Password,
-		Timeout: storeTimeout,
+		Timeout: open.AnswerTimeout,
 	})
-	k.shards = &tarantoolShards{up: up, conn: k.conn, timeout: storeTimeout}
+	k.shards = open.NewShards(up, k.conn, open.AnswerTimeout)
 	own := storetarantool.NewDicts(k.conn, &k.local)
 	own.LimitLookups()
 	k.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
-		Find: k.shards.find, Connect: k.shards.connect, Log: log,
+		Find: k.shards.Find, Connect: k.shards.Connect, Log: log,
 	})
 	return k
 }
@@ -120,6 +121,13 @@ func (k *tarantoolKeeper) tryAdopt(ctx context.Context, files []*codec.Dict, oth
 	return nil
 }
 
+// reshard takes the shards of another configuration.
+func (k *tarantoolKeeper) reshard(g *config.Gateway) {
+	if err := k.shards.Name(g); err != nil {
+		k.log.Error("the shards can't be read, keeping the old ones", "err", err)
+	}
+}
+
 func (k *tarantoolKeeper) close() {
 	k.giveUp()
 	k.cancel()
@@ -160,7 +168,7 @@ var sqlModes = map[string]tarantool.SQLMode{
 // addTarantool makes r a gateway to a Tarantool server.
 func (p *process) addTarantool(l *loaded, g *config.Gateway, r *running, tls *tls.Config, log *slog.Logger) error {
 	k := newTarantoolKeeper(r.upstream, log)
-	if err := k.shards.name(g); err != nil {
+	if err := k.shards.Name(g); err != nil {
 		return err
 	}
 	var made *tarantool.Gateway

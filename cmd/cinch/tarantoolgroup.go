@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -35,11 +36,11 @@ func splitServers(rawURL string) (first string, all []string) {
 // newTarantoolGroup is the dictionaries of a server and of the shards that it belongs with: g says
 // which, or the server is asked.
 func newTarantoolGroup(conn *storetarantool.Conn, up gateway.Upstream, g *config.Gateway, local *dict.Set) (*storetarantool.Group, error) {
-	shards := &tarantoolShards{up: up, conn: conn, timeout: walkTimeout}
-	if err := shards.name(g); err != nil {
+	shards := open.NewShards(up, conn, open.WalkTimeout)
+	if err := shards.Name(g); err != nil {
 		return nil, withCode(exitConfig, err)
 	}
-	return storetarantool.NewGroup(storetarantool.NewDicts(conn, local), storetarantool.GroupOptions{Find: shards.find, Connect: shards.connect}), nil
+	return storetarantool.NewGroup(storetarantool.NewDicts(conn, local), storetarantool.GroupOptions{Find: shards.Find, Connect: shards.Connect}), nil
 }
 
 // notSharded reports that nobody may say who the shards are: then there may be none.

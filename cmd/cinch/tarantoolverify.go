@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
 // shardStore is another shard that a walk over all of them goes to.
 type shardStore struct {
 	storetarantool.Member
-	tuples *tupleStore
+	tuples *open.Tuples
 }
 
 // openShards opens the shards that the server belongs with. Where nobody may say who they are the
@@ -29,7 +30,7 @@ func (w *where) openShards(ctx context.Context) error {
 		if err != nil {
 			return tarantoolFailure(m.Name, err)
 		}
-		w.others = append(w.others, shardStore{m, &tupleStore{s, m.Conn}})
+		w.others = append(w.others, shardStore{m, &open.Tuples{Store: s, Conn: m.Conn}})
 	}
 	return nil
 }

@@ -104,6 +104,7 @@ var layers = [][]string{
 	{"internal/gateway"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
+	{"internal/store/open"},
 	{"cmd", "test", "bench", "examples", "internal/arrows"},
 }
 

@@ -1,4 +1,4 @@
-package main
+package open
 
 import (
 	"context"
@@ -20,21 +20,21 @@ import (
 // look into the store begin at one server: a node that answers, whose cluster is found from
 // there, or the primary that the Sentinels name.
 
-// isSeveral tells such a URL. Its path is no database.
-func isSeveral(rawURL string) bool {
+// IsSeveral tells such a URL. Its path is no database.
+func IsSeveral(rawURL string) bool {
 	scheme, _, found := strings.Cut(rawURL, "://")
 	base, _, several := strings.Cut(scheme, "+")
 	return found && several && (base == "redis" || base == "rediss")
 }
 
-// severalServers reads the URL.
-func severalServers(rawURL string) (config.RedisServers, error) {
+// SeveralServers reads the URL.
+func SeveralServers(rawURL string) (config.RedisServers, error) {
 	g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
 	return g.RedisServers()
 }
 
-// severalName is the URL without credentials.
-func severalName(rawURL string) string {
+// SeveralName is the URL without credentials.
+func SeveralName(rawURL string) string {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	rest, _, _ = strings.Cut(rest, "?")
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
@@ -43,20 +43,20 @@ func severalName(rawURL string) string {
 // lookTime bounds the questions to one server on the way to the store.
 const lookTime = 2 * time.Second
 
-// firstServer is where to begin. like has TLS settings for all.
-func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
-	hosts := alike(like, slices.Clone(servers.Hosts))
+// FirstServer is where to begin. like has TLS settings for all.
+func FirstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
+	hosts := Alike(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
 	case config.Sentinel:
 		return primaryOf(ctx, servers, hosts)
 	case config.Cluster:
-		return firstAnswering(ctx, hosts)
+		return FirstAnswering(ctx, hosts)
 	}
 	return hosts[0], nil // who goes on finds out
 }
 
-// firstAnswering is the first node of a cluster that works.
-func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
+// FirstAnswering is the first node of a cluster that works.
+func FirstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, up := range nodes {
 		up.Stats = nil
@@ -74,7 +74,7 @@ func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 func answers(ctx context.Context, up gateway.Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	o := clientOptions(up)
+	o := ClientOptions(up)
 	client := redis.NewClient(&o)
 	defer client.Close()
 	err := client.ClusterInfo(ctx).Err()
@@ -105,7 +105,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	sentinel.Stats, sentinel.User, sentinel.Password = nil, servers.SentinelUser, servers.SentinelPassword
-	o := clientOptions(sentinel)
+	o := ClientOptions(sentinel)
 	asked := redis.NewSentinelClient(&o)
 	defer asked.Close()
 	addr, err := asked.GetMasterAddrByName(ctx, servers.Master).Result()
@@ -118,7 +118,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	up = servers.Hosts[0]
 	up.TLS, up.Stats = sentinel.TLS, nil
 	up.Host, up.Address = addr[0], net.JoinHostPort(addr[0], addr[1])
-	po := clientOptions(up)
+	po := ClientOptions(up)
 	primary := redis.NewClient(&po)
 	defer primary.Close()
 	role, err := primary.Do(ctx, "ROLE").Slice()

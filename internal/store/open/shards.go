@@ -1,4 +1,4 @@
-package main
+package open
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// tarantoolShards says which servers a Tarantool server belongs with: those that the configuration
+// Shards say which servers a Tarantool server belongs with: those that the configuration
 // names, or those that the server itself knows.
-type tarantoolShards struct {
+type Shards struct {
 	up      gateway.Upstream
-	conn    *storetarantool.Conn // to the server
-	timeout time.Duration        // of each answer
+	conn    *tarantool.Conn // to the server
+	timeout time.Duration   // of each answer
 	named   atomic.Pointer[namedShards]
 }
 
@@ -29,8 +29,13 @@ type namedShards struct {
 	urls  []gateway.Upstream // none: the server is asked
 }
 
-// name takes what the configuration says, which has been checked.
-func (s *tarantoolShards) name(g *config.Gateway) error {
+// NewShards are those of the server at up, to which conn leads. Each answer takes timeout at most.
+func NewShards(up gateway.Upstream, conn *tarantool.Conn, timeout time.Duration) *Shards {
+	return &Shards{up: up, conn: conn, timeout: timeout}
+}
+
+// Name takes what the configuration says, which has been checked.
+func (s *Shards) Name(g *config.Gateway) error {
 	servers, err := g.ShardServers(s.up)
 	if err != nil {
 		return err
@@ -39,27 +44,27 @@ func (s *tarantoolShards) name(g *config.Gateway) error {
 	return nil
 }
 
-// find lists the shards.
-func (s *tarantoolShards) find(ctx context.Context) ([]storetarantool.Shard, error) {
+// Find lists the shards.
+func (s *Shards) Find(ctx context.Context) ([]tarantool.Shard, error) {
 	n := s.named.Load()
 	switch {
 	case n.alone:
 		return nil, nil
 	case len(n.urls) == 0:
-		return storetarantool.AskShards(ctx, s.conn)
+		return tarantool.AskShards(ctx, s.conn)
 	}
-	var all []storetarantool.Shard
+	var all []tarantool.Shard
 	for _, up := range n.urls {
-		all = append(all, storetarantool.Shard{ID: up.Address, Own: up.Address == s.up.Address, Addresses: []string{up.Address}})
+		all = append(all, tarantool.Shard{ID: up.Address, Own: up.Address == s.up.Address, Addresses: []string{up.Address}})
 	}
-	slices.SortFunc(all, func(a, b storetarantool.Shard) int { return strings.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(all, func(a, b storetarantool.Shard) bool { return a.ID == b.ID }), nil
+	slices.SortFunc(all, func(a, b tarantool.Shard) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(all, func(a, b tarantool.Shard) bool { return a.ID == b.ID }), nil
 }
 
-// connect makes a connection to a shard: to the master, or to the next of its servers that can be had.
-func (s *tarantoolShards) connect(shard storetarantool.Shard) *storetarantool.Conn {
+// Connect makes a connection to a shard: to the master, or to the next of its servers that can be had.
+func (s *Shards) Connect(shard tarantool.Shard) *tarantool.Conn {
 	first := s.server(firstOf(shard.Addresses))
-	return storetarantool.NewConn(storetarantool.Options{
+	return tarantool.NewConn(tarantool.Options{
 		Dial: func(ctx context.Context) (c net.Conn, err error) {
 			err = fmt.Errorf("%w: no address of shard %s is known", gateway.ErrUnreachable, shard.ID)
 			for _, address := range shard.Addresses {
@@ -82,7 +87,7 @@ func firstOf(addresses []string) string {
 }
 
 // server is how an address is reached: as the configuration says of it, or as the upstream is.
-func (s *tarantoolShards) server(address string) gateway.Upstream {
+func (s *Shards) server(address string) gateway.Upstream {
 	for _, up := range s.named.Load().urls {
 		if up.Address == address {
 			up.Stats = nil
@@ -97,11 +102,4 @@ func (s *tarantoolShards) server(address string) gateway.Upstream {
 	}
 	up.Host, _, _ = net.SplitHostPort(up.Address)
 	return up
-}
-
-// reshard takes the shards of another configuration.
-func (k *tarantoolKeeper) reshard(g *config.Gateway) {
-	if err := k.shards.name(g); err != nil {
-		k.log.Error("the shards can't be read, keeping the old ones", "err", err)
-	}
 }
