@@ -15,8 +15,6 @@ import (
 	"testing"
 )
 
-const module = "github.com/cinch-layer/cinch"
-
 // listed is what we need of `go list -json`.
 type listed struct {
 	ImportPath   string
@@ -30,13 +28,6 @@ type listed struct {
 
 // path is the import path below the module, "." for the module's root.
 func (p listed) path() string { return relative(p.ImportPath) }
-
-func relative(importPath string) string {
-	if importPath == module {
-		return "."
-	}
-	return strings.TrimPrefix(importPath, module+"/")
-}
 
 func ours(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")

@@ -1,0 +1,96 @@
+package arrows
+
+import (
+	"slices"
+	"testing"
+)
+
+// What a reader can hold. `go run ./internal/arrows/cmd -back` says where it is exceeded, and by what.
+const (
+	mostMethods = 40 // of a type
+	mostBack    = 14 // arrows of a package's files that run back up
+)
+
+// What exceeds that today, and by how much. These numbers may only shrink: whoever changes one of
+// these for the better writes the new number here, and removes the line in the end.
+var (
+	manyMethods = map[string]int{
+		"internal/gateway/redis.session":     165,
+		"internal/gateway/redis.replyPump":   73,
+		"internal/gateway/redis.Cluster":     43,
+		"internal/gateway/tarantool.session": 46,
+		"internal/store/redis.Dicts":         51,
+	}
+	manyBack = map[string]int{
+		"cmd/cinch":                  55,
+		"internal/autodict":          24,
+		"internal/config":            35,
+		"internal/gateway":           23,
+		"internal/gateway/grpc":      42,
+		"internal/gateway/mongo":     74,
+		"internal/gateway/redis":     123,
+		"internal/gateway/tarantool": 81,
+		"internal/gateway/tunnel":    21,
+		"internal/pack":              25,
+		"internal/plan":              54,
+		"internal/store/tarantool":   46,
+	}
+	// sharedNames are names of types in several gateways that mean several things.
+	sharedNames = []string{
+		"answer: grpc, redis", "finder: grpc, redis", "held: grpc, redis", "link: mongo, tunnel",
+		"pending: mongo, tarantool, tunnel", "plan: grpc, tarantool", "shape: mongo, redis", "watching: grpc, redis",
+	}
+)
+
+func TestHouseRules(t *testing.T) {
+	all, err := Measure("../..", Product...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods, back := map[string]int{}, map[string]int{}
+	for _, p := range all {
+		back[p.Path] = len(p.Back)
+		for _, one := range p.Types {
+			methods[p.Path+"."+one.Name] = one.Methods
+		}
+	}
+	within(t, methods, mostMethods, manyMethods, "methods")
+	within(t, back, mostBack, manyBack, "arrows between its files that run back up")
+	for _, name := range Homonyms(all) {
+		if !slices.Contains(sharedNames, name) {
+			t.Errorf("one name, several meanings: %s", name)
+		}
+	}
+}
+
+// within reports what exceeds most, or what is excepted, and exceptions that are needed no more.
+func within(t *testing.T, counts map[string]int, most int, except map[string]int, what string) {
+	t.Helper()
+	for name, n := range counts {
+		if n > max(most, except[name]) {
+			t.Errorf("%s has %d %s, more than %d", name, n, what, max(most, except[name]))
+		}
+	}
+	for name, n := range except {
+		if counts[name] <= most {
+			t.Errorf("%s has %d %s: its exception can go", name, counts[name], what)
+		} else if counts[name] < n {
+			t.Logf("%s has %d %s: write that in place of %d", name, counts[name], what, n)
+		}
+	}
+}
+
+// The arrows of a small package: the comment names a and c, b goes where least runs back.
+func TestOrderAndBack(t *testing.T) {
+	arrows := []Arrow{{"a", "b"}, {"b", "c"}, {"c", "a"}}
+	files := order([]string{"a", "b", "c"}, []string{"a", "c"}, arrows)
+	if !slices.Equal(files, []string{"a", "b", "c"}) {
+		t.Errorf("read as %v", files)
+	}
+	if up := back(files, arrows); len(up) != 1 || up[0] != (Arrow{"c", "a"}) {
+		t.Errorf("back up: %v", up)
+	}
+	if !apart([][]string{{"x", "y"}, {"y"}, {"z"}}) || apart([][]string{{"x", "y"}, {"y", "z"}}) {
+		t.Error("types are told apart by their members")
+	}
+}
