@@ -97,12 +97,8 @@ type Session struct {
 	Close   func()
 }
 
-// Lease says whose turn it is; internal/store/redis says what its methods promise.
-type Lease interface {
-	Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error)
-	Keep(ctx context.Context, hold time.Duration) (bool, error)
-	Finish(ctx context.Context, pause time.Duration) error
-}
+// Lease says whose turn it is.
+type Lease = store.Lease
 
 // BackgroundStatus is what a Background does and has done.
 type BackgroundStatus struct {

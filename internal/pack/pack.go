@@ -11,34 +11,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Node is one server.
-type Node interface {
-	Name() string
-	RunID(ctx context.Context) (string, error) // changes when positions lose their meaning
-	Memory(ctx context.Context) (store.Memory, error)
-	Ping(ctx context.Context) error
-}
-
-// Space is one database of a node, or one space of its tuples. internal/store/redis says what
-// the methods promise.
-type Space interface {
-	Name() string
-	DB() string
-	Keys(ctx context.Context) (int64, error)
-	Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error)
-	Share(cursor string) float64 // of the space that a cursor has behind it
-	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
-	Again(ctx context.Context, values []*store.Value) ([]*store.Value, error)
-	Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error)
-	Rebuild(ctx context.Context, keys [][]byte) (int, error)
-	Usage(ctx context.Context, keys [][]byte) ([]int64, error)
-}
-
-// Target is a space and the node that it is on.
-type Target struct {
-	Node  Node
-	Space Space
-}
+// What is walked, see internal/store.
+type (
+	Node   = store.Node
+	Space  = store.Space
+	Target = store.Target
+)
 
 // Options describe a run. Targets and Task are needed.
 type Options struct {
@@ -107,9 +85,8 @@ var (
 	ErrNoRoom = errors.New("not enough memory left on the server")
 	// ErrNoDictionary: a dictionary that values were to name is not in the server.
 	ErrNoDictionary = errors.New("the server does not hold the dictionary")
-	// ErrNotAsked: whether a value opens is not known, as the store does not say whether
-	// it has the dictionary. Dictionaries that are handed in wrap it.
-	ErrNotAsked = errors.New("the store can't be asked for a dictionary")
+	// ErrNotAsked: whether a value opens is not known.
+	ErrNotAsked = store.ErrDictUnknown
 
 	errSampled = errors.New("the sample is complete")
 )

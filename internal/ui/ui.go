@@ -12,7 +12,8 @@ import (
 )
 
 // hinted adds what to do about an error. Packages below the command line do
-// not give hints; they return errors that callers can tell apart.
+// not give hints; they return errors that callers can tell apart. Stores explain
+// theirs, see internal/store: what helps there is theirs to know.
 type hinted struct {
 	error
 	hint string

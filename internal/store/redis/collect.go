@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // CollectOptions say how to collect. Nodes are required.
@@ -31,18 +32,13 @@ type CollectNode struct {
 }
 
 // DefaultWait is DefaultLease and half a minute for commands that were under way.
-const DefaultWait = DefaultLease + 30*time.Second
+const DefaultWait = store.DefaultWait
 
 // ErrMoved: slots have moved while a cluster was scanned, so values may have slipped past.
 var ErrMoved = errors.New("slots of the cluster moved during the scan")
 
 // Outcome says what became of a dictionary that was to be collected.
-type Outcome struct {
-	Number   uint32
-	Archived bool
-	Values   int    // that name it; then it stays live
-	Reason   string // why it stays, beside that
-}
+type Outcome = store.Collected
 
 // Collect archives those of the dictionaries that no value of any node names. A first scan
 // finds those that are in use, which stay as they are. The others are retired; when no

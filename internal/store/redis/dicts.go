@@ -45,9 +45,12 @@ type DictsOptions struct {
 
 // DefaultLease is for how long a gateway that is cut off may go on naming a dictionary
 // that was retired meanwhile.
-const DefaultLease = 2 * time.Minute
+const DefaultLease = store.DefaultLease
 
-const defaultPeriod = 30 * time.Second
+const (
+	defaultTimeout = 5 * time.Second
+	defaultPeriod  = 30 * time.Second
+)
 
 // Dicts finds dictionaries in a server and keeps there what values may name. It is safe
 // for concurrent use and implements cinch.Dictionaries.
@@ -93,7 +96,7 @@ func NewDicts(o DictsOptions) *Dicts {
 		archive:   newArchive(o.Client),
 		local:     o.Local,
 		log:       o.Log,
-		timeout:   orDefault(o.Timeout, 5*time.Second),
+		timeout:   orDefault(o.Timeout, defaultTimeout),
 		period:    orDefault(o.Period, defaultPeriod),
 		lease:     orDefault(o.Lease, DefaultLease),
 		started:   time.Now(),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // leasePrefix begins the keys, in database 0, by which packers in the background take
@@ -15,18 +17,15 @@ const leasePrefix = "cinch:pack:"
 // pauseMark is what a key holds while it is nobody's turn.
 const pauseMark = "done"
 
-// A Lease lets one of several do something in a store at a time, and pause together
-// between. It is no lock: who is cut off from the store, or whose key is evicted, may go
-// on for a while beside another. So it is only for work that may be done twice.
+// A Lease implements store.Lease. A holder whose key is evicted may go on for a while beside another.
 type Lease struct {
 	client goredis.UniversalClient
 	key    string
 	holder string
 }
 
-// Lease returns the lease called name, to be taken in the name of holder, which nobody
-// else has.
-func (s *Store) Lease(name, holder string) *Lease {
+// Lease implements store.Store.
+func (s *Store) Lease(name, holder string) store.Lease {
 	l := &Lease{client: s.cluster, key: leasePrefix + name, holder: holder}
 	if s.cluster == nil {
 		l.client = s.nodes[0].client
@@ -34,8 +33,7 @@ func (s *Store) Lease(name, holder string) *Lease {
 	return l
 }
 
-// Take makes it the holder's turn for a time, and returns 0. While it is another's turn,
-// or there is a pause, it returns after what time to ask again.
+// Take implements store.Lease.
 func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
 	taken, err := l.client.SetNX(ctx, l.key, l.holder, hold).Result()
 	if err != nil {
@@ -51,8 +49,7 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	return max(left, time.Millisecond), nil // negative: it has gone, or somebody else's key never will
 }
 
-// Keep makes the turn last for a time from now. It reports false when it is no longer
-// the holder's.
+// Keep implements store.Lease.
 func (l *Lease) Keep(ctx context.Context, hold time.Duration) (bool, error) {
 	mine, err := l.mine(ctx)
 	if err != nil || !mine {
@@ -62,7 +59,7 @@ func (l *Lease) Keep(ctx context.Context, hold time.Duration) (bool, error) {
 	return kept, classify(err)
 }
 
-// Finish ends the turn. With a pause nobody's turn begins before that is over.
+// Finish implements store.Lease.
 func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
 	mine, err := l.mine(ctx)
 	if err != nil || !mine {

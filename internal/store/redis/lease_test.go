@@ -6,6 +6,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -16,7 +17,7 @@ func TestLease(t *testing.T) {
 	defer s.Close()
 	ctx := t.Context()
 	a, b, other := s.Lease("x", "a"), s.Lease("x", "b"), s.Lease("y", "b")
-	take := func(l *Lease, hold time.Duration, want bool) {
+	take := func(l store.Lease, hold time.Duration, want bool) {
 		t.Helper()
 		wait, err := l.Take(ctx, hold)
 		must(t, err)

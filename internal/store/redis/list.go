@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // Place says where in a server a dictionary is.
@@ -34,13 +35,13 @@ type Info struct {
 }
 
 // State says what a dictionary is for.
-type State string
+type State = store.State
 
 // The states.
 const (
-	Live     State = "live"
-	Retired  State = "retired"  // kept, but no new value shall name it
-	Archived State = "archived" // moved away, and found by readers still
+	Live     = store.Live
+	Retired  = store.Retired
+	Archived = store.Archived
 )
 
 // List returns the dictionaries that the server holds, by number: the libraries, read

@@ -152,12 +152,12 @@ func (d *Dicts) checkEviction(ctx context.Context) error {
 	err := d.keys.evictionPolicy(ctx)
 	switch {
 	case err == nil || isUnknownCommand(err):
-		d.settled(policy)
+		d.settled(eviction)
 		return nil
 	case errors.Is(err, ErrEvictable) || !isAnswer(err):
 		return err
 	}
-	if d.isNews(policy, "unknown") {
+	if d.isNews(eviction, "unknown") {
 		d.log.Warn("can't see whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
 	}
 	return nil
@@ -271,9 +271,9 @@ func (d *Dicts) unreachable(ctx context.Context, err error) error {
 
 // What isNews and settled keep apart, beside the single dictionaries.
 const (
-	denied = "permission"
-	server = "server"
-	policy = "eviction policy"
+	denied   = "permission"
+	server   = "server"
+	eviction = "eviction policy"
 )
 
 func name(x *codec.Dict) string { return fmt.Sprintf("%08x", x.Number()) }

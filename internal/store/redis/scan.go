@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -8,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -27,8 +30,13 @@ type Store struct {
 	nodes   []*Node
 	ready   prepared
 
+	name     string
 	readOnly bool
 	indexes  indexView
+	opened   string // its layout then
+	dicts    atomic.Pointer[Nodes]
+	kept     store.Dicts // see OpenOptions.Dicts
+	stop     context.CancelFunc
 }
 
 // A Node is one primary.
@@ -57,30 +65,56 @@ type OpenOptions struct {
 	// ReadOnly promises that nothing is going to be replaced: then a replica will do, and
 	// nothing is tried out on the server.
 	ReadOnly bool
+	Name     string // what the store is called in messages, without credentials; "": the address
+
+	// Local are dictionaries beside those that are in the store, and those that are found; nil: none.
+	Local *dict.Set
+	// Tend looks after what is published and found as long as the store is open.
+	Tend bool
+	// Dicts are kept by somebody else, in the place of the store's own; nil: they are not.
+	Dicts store.Dicts
 }
 
 // Open connects to the server and looks at what it is. A replica is refused with
 // ErrReplica, since nothing could be replaced there.
 func Open(ctx context.Context, o OpenOptions) (*Store, error) {
-	s := &Store{base: o.Client, readOnly: o.ReadOnly}
-	s.base.DB, s.base.OnConnect = 0, onConnect(o.OnConnect)
+	s := &Store{base: o.Client, readOnly: o.ReadOnly, name: cmp.Or(o.Name, o.Client.Addr), kept: o.Dicts, stop: func() {}}
+	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
 	first := s.newNode(s.base.Addr)
 	s.nodes = []*Node{first}
 	err := s.look(ctx, o.DBs)
+	if err == nil {
+		s.opened, err = s.Layout(ctx)
+	}
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
+	if o.Local == nil {
+		o.Local = new(dict.Set)
+	}
+	d := newNodes(s, o.Local)
+	s.dicts.Store(d)
+	if o.Tend {
+		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+		go d.Run(ctx)
+	}
 	return s, nil
 }
 
-func onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
-	if next == nil {
-		return dontTouch
-	}
+// onConnect also puts there what was published: a node may be new, or restored from an old backup.
+func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
 	return func(ctx context.Context, c *goredis.Conn) error {
 		if err := dontTouch(ctx, c); err != nil {
 			return err
+		}
+		if d := s.dicts.Load(); d != nil {
+			if err := d.Ensure(ctx, c); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
 		}
 		return next(ctx, c)
 	}
@@ -220,6 +254,7 @@ func (s *Store) Cluster() bool { return s.cluster != nil }
 
 // Close ends all connections.
 func (s *Store) Close() {
+	s.stop()
 	if s.cluster != nil {
 		_ = s.cluster.Close()
 	}

@@ -13,11 +13,8 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
 )
-
-// DefaultWait is how long gateways may name a dictionary that was retired: their lease, and
-// half a minute for requests that were under way.
-const DefaultWait = dictLease + 30*time.Second
 
 // ErrNotArchived: what is to be erased is live or retired, or not there.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")
@@ -114,18 +111,10 @@ func (c *Census) values(b []byte, depth int) (rest []byte, err error) {
 }
 
 // CollectOptions say how to collect.
-type CollectOptions struct {
-	Wait time.Duration                    // see DefaultWait
-	Tell func(format string, args ...any) // what happens
-}
+type CollectOptions = store.CollectOptions
 
 // Outcome says what became of a dictionary that was to be collected.
-type Outcome struct {
-	Number   uint32
-	Archived bool
-	Values   int    // that name it; then it stays live
-	Reason   string // why it stays, beside that
-}
+type Outcome = store.Collected
 
 // members are the servers that values move between, or one that stands alone.
 type members []*Dicts

@@ -22,13 +22,13 @@ import (
 var ErrForeign = errors.New("not the dictionary of that number")
 
 // State says what a dictionary is for. All of them open values.
-type State string
+type State = store.State
 
 // The states.
 const (
-	Live     State = "live"
-	Retired  State = "retired" // no new value shall name it
-	Archived State = "archived"
+	Live     = store.Live
+	Retired  = store.Retired
+	Archived = store.Archived
 )
 
 // DictInfo describes a dictionary in the server.
@@ -42,9 +42,9 @@ type DictInfo struct {
 
 const (
 	dictTimeout = 5 * time.Second
-	dictPeriod  = 30 * time.Second // between checks that all are still there
-	dictLease   = 2 * time.Minute  // for which a check lets new values name what it found
-	missTTL     = 2 * time.Second  // for which a missing one is not asked for again
+	dictPeriod  = 30 * time.Second   // between checks that all are still there
+	dictLease   = store.DefaultLease // for which a check lets new values name what it found
+	missTTL     = 2 * time.Second    // for which a missing one is not asked for again
 )
 
 // Dicts are the dictionaries in a space of the server whose values name them, so that they

@@ -17,9 +17,8 @@ var errContended = errors.New("the record of turns keeps changing")
 
 const leaseTries = 10
 
-// A Lease lets one of several do something in a server at a time, and pause together
-// between. It is no lock, and goes by the clocks of those who take turns: one that is wrong makes two
-// work beside each other, or pause for longer. So it is only for work that may be done twice.
+// A Lease implements store.Lease. It goes by the clocks of those who take turns: one that is wrong
+// makes two work beside each other, or pause for longer.
 type Lease struct {
 	dicts        *Dicts
 	name, holder string
@@ -34,8 +33,7 @@ type turn struct {
 // Lease returns the lease called name, to be taken in the name of holder, which nobody else has.
 func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d, name, holder} }
 
-// Take makes it the holder's turn for a time, and returns 0. While it is another's turn, or
-// there is a pause, it returns after what time to ask again.
+// Take implements store.Lease.
 func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
 	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
 		if wait = 0; there {
@@ -47,7 +45,7 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	return wait, err
 }
 
-// Keep makes the turn last for a time from now. It reports false when it is no longer the holder's.
+// Keep implements store.Lease.
 func (l *Lease) Keep(ctx context.Context, hold time.Duration) (kept bool, err error) {
 	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
 		kept = there && now.Holder == l.holder
@@ -56,7 +54,7 @@ func (l *Lease) Keep(ctx context.Context, hold time.Duration) (kept bool, err er
 	return kept && err == nil, err
 }
 
-// Finish ends the turn. With a pause nobody's turn begins before that is over.
+// Finish implements store.Lease.
 func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
 	return l.change(ctx, func(now turn, there bool) (turn, bool) {
 		return turn{"", time.Now().Add(pause)}, there && now.Holder == l.holder

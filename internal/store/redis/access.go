@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Access is a connection to a server, past any gateway, that takes rights only for what is asked of
+// it. It implements store.Access; the other primaries of a cluster are looked for when they are
+// needed. Close it after use.
+type Access struct {
+	client  *goredis.Client
+	name    string          // without credentials
+	options goredis.Options // of client, for more of its kind
+
+	local      dict.Set
+	dictClient *goredis.Client // dictionaries are not in the database of client; it connects when used
+	own        *Dicts
+
+	mu      sync.Mutex
+	nodes   *Nodes // nil: nobody has looked yet
+	cluster *Store // nil: it is a server, or that too
+}
+
+var _ store.Access = (*Access)(nil)
+
+// NewAccess connects to the server.
+func NewAccess(ctx context.Context, name string, o goredis.Options) (*Access, error) {
+	client, forDicts := o, o // each fills in more
+	forDicts.DB = 0
+	a := &Access{name: name, options: o, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
+	a.own = toolDicts(a.dictClient, &a.local)
+	if err := a.client.Ping(ctx).Err(); err != nil {
+		a.Close()
+		return nil, a.Explain(err)
+	}
+	return a, nil
+}
+
+// Name implements store.Access.
+func (a *Access) Name() string { return a.name }
+
+// Options are those of the connection, for more of its kind.
+func (a *Access) Options() goredis.Options { return a.options }
+
+// Explain implements store.Access.
+func (a *Access) Explain(err error) error { return Explain(a.name, err) }
+
+// Close implements store.Access.
+func (a *Access) Close() {
+	_ = a.client.Close()
+	_ = a.dictClient.Close()
+	if a.cluster != nil {
+		a.cluster.Close()
+	}
+}
+
+// Shelf implements store.Access.
+func (a *Access) Shelf() store.Shelf {
+	return &shelf{name: a.name, nodes: a.lookAround, first: a.own, explain: a.Explain}
+}
+
+// lookAround finds the other primaries of a cluster.
+func (a *Access) lookAround(ctx context.Context) (*Nodes, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nodes != nil {
+		return a.nodes, nil
+	}
+	info, err := a.client.Info(ctx, "cluster").Result()
+	var answer goredis.Error
+	if err != nil && !errors.As(err, &answer) {
+		return nil, err
+	}
+	if !strings.Contains(info, "cluster_enabled:1") { // or nobody may know: then nothing can be counted either
+		scan := a.options
+		scan.PoolSize = 1
+		a.nodes = &Nodes{local: &a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
+		return a.nodes, nil
+	}
+	if a.cluster, err = Open(ctx, OpenOptions{Client: a.options, Local: &a.local}); err != nil {
+		return nil, err
+	}
+	a.nodes = a.cluster.dicts.Load()
+	return a.nodes, nil
+}
+
+// Value implements store.Access: the string at a key, or a field of the hash there.
+func (a *Access) Value(ctx context.Context, at store.Address) ([]byte, error) {
+	b, err := readValue(ctx, a.client, a.name, at)
+	if addr, moved := goredis.IsMovedError(err); moved { // a node of a cluster, which knows whose it is
+		o := a.options
+		o.Addr = addr
+		owner := goredis.NewClient(&o)
+		defer owner.Close()
+		return readValue(ctx, owner, a.name, at)
+	}
+	return b, err
+}
+
+// CheckAddress says what is missing of an address.
+func CheckAddress(at store.Address) error {
+	if at.Key != "" {
+		return nil
+	}
+	return &store.Explained{Err: errors.New("which key?"), Class: store.ErrUsage, Help: "cinch inspect redis://host:6379 KEY"}
+}
+
+func readValue(ctx context.Context, c goredis.UniversalClient, name string, at store.Address) (b []byte, err error) {
+	what := fmt.Sprintf("key %q", at.Key)
+	if at.Field != "" {
+		what = fmt.Sprintf("field %q of key %q", at.Field, at.Key)
+		b, err = c.HGet(ctx, at.Key, at.Field).Bytes()
+	} else {
+		b, err = c.Get(ctx, at.Key).Bytes()
+	}
+	switch {
+	case errors.Is(err, goredis.Nil):
+		return nil, &store.Explained{Server: name, Err: fmt.Errorf("no %s", what), Help: "the database is the number at the end of the URL: redis://host:6379/0"}
+	case goredis.HasErrorPrefix(err, "WRONGTYPE") && at.Field == "":
+		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is not a string", what), Help: "name a field of a hash with --field"}
+	}
+	return b, Explain(name, err)
+}

@@ -1,0 +1,56 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Explain names the server in an error of it, and tells an answer from a server that gives none.
+func Explain(name string, err error) error {
+	var answer goredis.Error
+	e := &store.Explained{Server: name, Err: err}
+	switch {
+	case err == nil, store.IsExplained(err):
+		return err
+	case errors.Is(err, ErrDenied):
+		e.Help = "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md says what else takes what"
+	case goredis.HasErrorPrefix(err, "NOPERM"):
+		e.Help = "give the user in the URL that right; docs/DICTIONARIES.md and docs/PACK.md say what takes what"
+	case goredis.HasErrorPrefix(err, "READONLY"):
+		e.Help = primaryHelp
+	case errors.Is(err, ErrForeign):
+	case goredis.HasErrorPrefix(err, "NOAUTH"), goredis.HasErrorPrefix(err, "WRONGPASS"):
+		e.Help = "name the user in the URL, redis://user@host:6379, and the password in a file: --password-file, or CINCH_PASSWORD_FILE"
+	case errors.As(err, &answer):
+	default:
+		e.Class, e.Help = store.ErrUnreachable, "is the server running, and can it be reached from here?"
+	}
+	return e
+}
+
+const primaryHelp = "give the address of the primary"
+
+// ExplainWalk is Explain for what goes over all values.
+func ExplainWalk(name string, err error) error {
+	switch {
+	case store.IsExplained(err):
+		return err
+	case errors.Is(err, ErrReplica):
+		return &store.Explained{Server: name, Err: err, Help: primaryHelp}
+	case errors.Is(err, ErrDenied):
+		return &store.Explained{Server: name, Err: err, Help: "docs/PACK.md lists under Rights what the user in the URL needs; where values name dictionaries also +function|list"}
+	}
+	return Explain(name, err)
+}
+
+// unasked marks errors that leave open whether the server has a dictionary.
+func unasked(err error) error {
+	if Unavailable(err) || errors.Is(err, ErrDenied) {
+		return fmt.Errorf("%w: %w", store.ErrDictUnknown, err)
+	}
+	return err
+}

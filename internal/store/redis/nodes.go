@@ -1,0 +1,366 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Nodes are the dictionaries of a server, or of all primaries of a cluster as they were when it was
+// opened: found in any, put into all. It is for tools, which somebody has started; a gateway has
+// Dicts or ClusterDicts. It implements store.Dicts.
+type Nodes struct {
+	local  *dict.Set
+	nodes  []dictNode
+	layout func(context.Context) (string, error) // of a cluster, see CollectOptions; nil: it is a server
+
+	mu        sync.Mutex
+	published []uint32 // what values may be about to name
+}
+
+type dictNode struct {
+	name  string
+	dicts *Dicts
+	scan  *goredis.Options // for connections of their own to every database
+}
+
+var _ store.Dicts = (*Nodes)(nil)
+
+// newNodes makes those of a store. What is found is added to local.
+func newNodes(s *Store, local *dict.Set) *Nodes {
+	d := &Nodes{local: local}
+	if s.Cluster() {
+		d.layout = s.Layout
+	}
+	for _, n := range s.nodes {
+		scan := s.base
+		scan.Addr, scan.PoolSize, scan.OnConnect = n.addr, 1, nil
+		d.nodes = append(d.nodes, dictNode{n.addr, toolDicts(n.client, local), &scan})
+	}
+	return d
+}
+
+// toolDicts has no limit to questions, and no log: errors are shown.
+func toolDicts(client *goredis.Client, local *dict.Set) *Dicts {
+	return NewDicts(DictsOptions{Client: client, Local: local, AskAlways: true, Log: slog.New(slog.DiscardHandler)})
+}
+
+// Dictionary implements cinch.Dictionaries. What leaves open whether there is one wraps
+// store.ErrDictUnknown.
+func (d *Nodes) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := d.find(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		err = unasked(err)
+	}
+	return x, err
+}
+
+func (d *Nodes) find(number uint32) (*codec.Dict, error) {
+	missing := error(cinch.ErrDictMissing)
+	for _, n := range d.nodes {
+		x, err := n.dicts.Dictionary(number)
+		if err == nil {
+			return x, nil
+		}
+		if !errors.Is(err, cinch.ErrDictMissing) {
+			missing = err
+		}
+	}
+	return nil, missing
+}
+
+// Publish puts dictionaries into every node, before any value names them, and from now on
+// into whatever else is connected to, see Ensure: a node may be new, or restored from an old backup.
+func (d *Nodes) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	for _, x := range dicts {
+		if err := d.local.Add(x); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.published = append(d.published, x.Number())
+		d.mu.Unlock()
+		for _, n := range d.nodes {
+			if err := n.dicts.Publish(ctx, x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Ensure is for new connections, see Dicts.
+func (d *Nodes) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error {
+	d.mu.Lock()
+	numbers = append(slices.Clone(d.published), numbers...)
+	d.mu.Unlock()
+	return d.nodes[0].dicts.Ensure(ctx, c, numbers...)
+}
+
+// Ready implements store.Dicts.
+func (d *Nodes) Ready(number uint32) bool {
+	return !slices.ContainsFunc(d.nodes, func(n dictNode) bool { return !n.dicts.Ready(number) })
+}
+
+// Retired implements store.Dicts.
+func (d *Nodes) Retired(number uint32) bool {
+	return slices.ContainsFunc(d.nodes, func(n dictNode) bool { return n.dicts.Retired(number) })
+}
+
+// Recheck implements store.Dicts.
+func (d *Nodes) Recheck(ctx context.Context) error {
+	var errs []error
+	for _, n := range d.nodes {
+		errs = append(errs, n.dicts.Recheck(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Run implements store.Dicts.
+func (d *Nodes) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, n := range d.nodes {
+		all.Go(func() { n.dicts.Run(ctx) })
+	}
+	all.Wait()
+}
+
+// Record implements store.Dicts.
+func (d *Nodes) Record(ctx context.Context, name string) (text string, version uint64, err error) {
+	_, text, version, err = d.record(ctx, name)
+	return text, version, err
+}
+
+// record finds the node that has a record: gateways keep it in the first that they know. Where none
+// has it, that is the first one.
+func (d *Nodes) record(ctx context.Context, name string) (at *Dicts, text string, version uint64, err error) {
+	for _, n := range d.nodes {
+		if text, version, err = n.dicts.Record(ctx, name); err != nil || text != "" {
+			return n.dicts, text, version, err
+		}
+	}
+	return d.nodes[0].dicts, "", 0, nil
+}
+
+// ReplaceRecord implements store.Dicts.
+func (d *Nodes) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
+	at, _, _, err := d.record(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	return at.ReplaceRecord(ctx, name, version, text)
+}
+
+func (d *Nodes) dicts() (all []*Dicts) {
+	for _, n := range d.nodes {
+		all = append(all, n.dicts)
+	}
+	return all
+}
+
+// shelf is what the dictionaries are to an administrator. It implements store.Shelf.
+type shelf struct {
+	name    string
+	nodes   func(context.Context) (*Nodes, error) // as they are found when they are first needed
+	first   *Dicts                                // of the server that was named, in which to look first; or nil
+	explain func(error) error
+}
+
+var _ store.Shelf = (*shelf)(nil)
+
+// Name implements store.Shelf.
+func (s *shelf) Name() string { return s.name }
+
+// each does something with every node, and explains what goes wrong.
+func (s *shelf) each(ctx context.Context, do func(i int, n dictNode) error) error {
+	all, err := s.nodes(ctx)
+	if err != nil {
+		return s.explain(err)
+	}
+	for i, n := range all.nodes {
+		if err := do(i, n); err != nil {
+			return s.explain(err)
+		}
+	}
+	return nil
+}
+
+// Dictionary finds a dictionary in any node.
+func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
+	if s.first != nil {
+		if x, err := s.first.Dictionary(number); !errors.Is(err, cinch.ErrDictMissing) {
+			return x, s.explain(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
+	defer cancel()
+	all, err := s.nodes(ctx)
+	if err != nil {
+		return nil, cinch.ErrDictMissing // in the node that could be asked
+	}
+	x, err := all.find(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		err = s.explain(err)
+	}
+	return x, err
+}
+
+func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
+	var lists []store.NodeDicts
+	err := s.each(ctx, func(_ int, n dictNode) error {
+		infos, err := n.dicts.List(ctx)
+		var list []store.DictInfo
+		for _, i := range infos {
+			list = append(list, i.shown())
+		}
+		lists = append(lists, store.NodeDicts{Name: n.name, List: list})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store.MergeDicts("nodes", lists), nil
+}
+
+func (i Info) shown() store.DictInfo {
+	d := store.DictInfo{Number: i.Number, Bytes: i.Bytes, Place: string(i.Place), State: i.State, Problem: i.Problem}
+	if i.Hash != [32]byte{} {
+		d.SHA256 = fmt.Sprintf("%x", i.Hash)
+	}
+	return d
+}
+
+func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
+	err = s.each(ctx, func(i int, n dictNode) error {
+		texts, err := n.dicts.Records(ctx)
+		for name, text := range texts {
+			all = append(all, store.Record{Name: name, Text: text, Node: i})
+		}
+		return err
+	})
+	return all, err
+}
+
+func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
+	err = s.each(ctx, func(i int, n dictNode) error {
+		if i != r.Node {
+			return nil
+		}
+		text, version, err := n.dicts.Record(ctx, r.Name)
+		if err == nil && still(text) {
+			deleted, err = n.dicts.DeleteRecord(ctx, r.Name, version)
+		}
+		return err
+	})
+	return deleted, err
+}
+
+// collecting is what Collect needs to know of the store.
+func (s *shelf) collecting(ctx context.Context) (CollectOptions, error) {
+	all, err := s.nodes(ctx)
+	if err != nil {
+		return CollectOptions{}, s.explain(err)
+	}
+	o := CollectOptions{Layout: all.layout}
+	for _, n := range all.nodes {
+		o.Nodes = append(o.Nodes, CollectNode{Dicts: n.dicts, Scan: n.scan})
+	}
+	return o, nil
+}
+
+func (s *shelf) Count(ctx context.Context) (map[uint32]int, error) {
+	o, err := s.collecting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	census, err := o.Count(ctx)
+	return census.ByDict, s.explain(err)
+}
+
+func (s *shelf) Collect(ctx context.Context, how store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
+	o, err := s.collecting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Wait, o.Tell = how.Wait, how.Tell
+	all, err := Collect(ctx, o, numbers)
+	return all, s.explain(err)
+}
+
+func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
+	return s.each(ctx, func(_ int, n dictNode) error { return n.dicts.Restore(ctx, d) })
+}
+
+// Forget erases an archived dictionary from all nodes that have it. What it says against that is no
+// trouble of the server.
+func (s *shelf) Forget(ctx context.Context, number uint32) error {
+	all, err := s.nodes(ctx)
+	if err != nil {
+		return s.explain(err)
+	}
+	failure := error(ErrNotStored)
+	for _, n := range all.nodes {
+		err := n.dicts.Forget(ctx, number)
+		switch {
+		case err == nil && errors.Is(failure, ErrNotStored):
+			failure = nil
+		case err != nil && !errors.Is(err, ErrNotStored):
+			return err
+		}
+	}
+	if failure != nil {
+		return fmt.Errorf("forget dictionary %08x: %w", number, failure)
+	}
+	return nil
+}
+
+func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
+	all, err := s.nodes(ctx)
+	if err != nil {
+		return "", s.explain(err)
+	}
+	held, err := Held(ctx, all.dicts())
+	if err != nil {
+		return "", s.explain(err)
+	}
+	copied, err := Spread(ctx, all.dicts(), held, all.find, func(x *codec.Dict, node int) { tell(x.Number(), all.nodes[node].name) })
+	switch {
+	case err != nil:
+		return "", s.explain(err)
+	case copied == 0 && len(held) == 1:
+		return "there is one primary", nil
+	case copied == 0:
+		return fmt.Sprintf("each of %d primaries holds the same dictionaries", len(held)), nil
+	}
+	return "", nil
+}
+
+// Lacking tells of readers that ask a value's own node alone, or of another cluster that the node is
+// restored to: they would not find it.
+func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
+	all, err := s.nodes(ctx)
+	if err != nil || all.layout == nil || len(numbers) == 0 {
+		return nil, s.explain(err)
+	}
+	held, err := Held(ctx, all.dicts())
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	for _, number := range numbers {
+		for i, of := range held {
+			if _, there := of[number]; !there {
+				lacks = append(lacks, store.Lack{Node: all.nodes[i].name, Number: number})
+			}
+		}
+	}
+	return lacks, nil
+}

@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"context"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// What Store is as a store.Store.
+var _ store.Store = (*Store)(nil)
+
+// Name implements store.Access.
+func (s *Store) Name() string { return s.name }
+
+// Explain implements store.Access.
+func (s *Store) Explain(err error) error { return ExplainWalk(s.name, err) }
+
+// Shelf implements store.Access.
+func (s *Store) Shelf() store.Shelf {
+	return &shelf{name: s.name, nodes: func(context.Context) (*Nodes, error) { return s.dicts.Load(), nil }, explain: s.Explain}
+}
+
+// Value implements store.Access, for keys of database 0.
+func (s *Store) Value(ctx context.Context, a store.Address) ([]byte, error) {
+	if s.cluster != nil {
+		return readValue(ctx, s.cluster, s.name, a)
+	}
+	return readValue(ctx, s.nodes[0].client, s.name, a)
+}
+
+// Dicts implements store.Store.
+func (s *Store) Dicts() store.Dicts {
+	if s.kept != nil {
+		return s.kept
+	}
+	return s.dicts.Load()
+}
+
+// Targets implements store.Store.
+func (s *Store) Targets() (all []store.Target) {
+	for _, n := range s.nodes {
+		for _, space := range n.spaces {
+			all = append(all, store.Target{Node: n, Space: space})
+		}
+	}
+	return all
+}
+
+// Moved implements store.Store: slots are with others than when it was opened.
+func (s *Store) Moved(ctx context.Context) bool {
+	layout, err := s.Layout(ctx)
+	return err == nil && layout != s.opened
+}
+
+// Sealing implements store.Store.
+func (s *Store) Sealing(*policy.Policy) store.Sealing {
+	return store.Sealing{Indexed: s.Indexed, Doubt: s.IndexesUnknown()}
+}
+
+// SeveralUsers implements store.Store: there are users beside the default one, or there may be.
+func (s *Store) SeveralUsers(ctx context.Context) bool {
+	for _, n := range s.nodes {
+		users, err := n.client.Do(ctx, "ACL", "USERS").StringSlice()
+		if len(users) > 1 || goredis.HasErrorPrefix(err, "NOPERM") {
+			return true
+		}
+	}
+	return false
+}
+
+// CanRead implements store.Store.
+func (s *Store) CanRead(store.ReadOptions) error { return nil }
+
+// Unavailable implements store.Store.
+func (s *Store) Unavailable(err error) bool { return Unavailable(err) }
+
+// MemorySetting implements store.Store.
+func (s *Store) MemorySetting() string { return "maxmemory" }

@@ -1,0 +1,121 @@
+package tarantool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Access is a connection to a server, past any gateway. It implements store.Access; the shards that the
+// server belongs with are looked for when they are needed.
+type Access struct {
+	conn  *Conn
+	name  string
+	shelf *shelf
+}
+
+var _ store.Access = (*Access)(nil)
+
+// NewAccess takes a connection over, and the dictionaries of its server with those of other shards.
+func NewAccess(conn *Conn, group *Group, name string) *Access {
+	return &Access{conn, name, &shelf{group: group, name: name}}
+}
+
+// Name implements store.Access.
+func (a *Access) Name() string { return a.name }
+
+// Explain implements store.Access.
+func (a *Access) Explain(err error) error { return Explain(a.name, err) }
+
+// Shelf implements store.Access.
+func (a *Access) Shelf() store.Shelf { return a.shelf }
+
+// Close implements store.Access.
+func (a *Access) Close() {
+	a.conn.Close()
+	a.shelf.group.Close()
+}
+
+// CheckAddress says what is missing of an address.
+func CheckAddress(at store.Address) error {
+	if at.Space != "" && at.Key != "" && at.Field != "" {
+		_, err := tupleKey(at.Key)
+		return err
+	}
+	return &store.Explained{Err: errors.New("which field of which tuple?"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
+}
+
+// Value implements store.Access: a field of a tuple.
+func (a *Access) Value(ctx context.Context, at store.Address) ([]byte, error) {
+	s, err := Open(ctx, a.conn, OpenOptions{Name: a.name, ReadOnly: true})
+	if err != nil {
+		return nil, a.Explain(err)
+	}
+	return readField(ctx, s, at)
+}
+
+func readField(ctx context.Context, s *Store, at store.Address) ([]byte, error) {
+	key, err := tupleKey(at.Key)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.spaces {
+		if t.DB() != at.Space {
+			continue
+		}
+		field, err := t.space.fieldNumber(at.Field)
+		if err != nil {
+			return nil, err
+		}
+		stored, err := t.Field(ctx, key, field)
+		if err == nil && stored == nil {
+			err = fmt.Errorf("space %s has no tuple %s with a string or binary in field %s", at.Space, at.Key, at.Field)
+		}
+		return stored, Explain(s.name, err)
+	}
+	return nil, fmt.Errorf("%s: there is no space %s that the user may read", s.name, at.Space)
+}
+
+// fieldNumber takes a field's name, or its number from 1.
+func (s *Space) fieldNumber(name string) (int, error) {
+	if n, ok := s.FieldNumber(name); ok {
+		return n, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 {
+		return n - 1, nil
+	}
+	return 0, fmt.Errorf("space %s has no field %s", s.Name, name)
+}
+
+// tupleKey reads a key as JSON: a list of its parts, or the only one; what is no JSON is a string.
+func tupleKey(text string) ([]any, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil || d.More() {
+		return []any{text}, nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for i, part := range list {
+		n, ok := part.(json.Number)
+		if !ok {
+			continue
+		}
+		if whole, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+			list[i] = whole
+		} else if natural, err := strconv.ParseUint(n.String(), 10, 64); err == nil {
+			list[i] = natural
+		} else if list[i], err = n.Float64(); err != nil {
+			return nil, fmt.Errorf("key %s: %w", text, err)
+		}
+	}
+	return list, nil
+}

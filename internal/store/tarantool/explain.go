@@ -1,0 +1,30 @@
+package tarantool
+
+import (
+	"errors"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Explain names the server in an error of it, and says what helps.
+func Explain(name string, err error) error {
+	if err == nil || store.IsExplained(err) {
+		return err
+	}
+	e := &store.Explained{Server: name, Err: err}
+	switch {
+	case errors.Is(err, ErrLogin):
+		e.Help = "put user and password into the URL: tarantool://user:password@host:3301"
+	case errors.Is(err, ErrNoInit):
+		e.Help = "an administrator runs 'cinch tarantool init' on the master, once"
+	case errors.Is(err, store.ErrReadOnly):
+		e.Help = "give the address of the master"
+	case errors.Is(err, ErrSchemaChanged):
+		e.Help = "what is done stays done; run it again, by the schema that there is now"
+	case errors.Is(err, ErrDenied):
+		e.Help = "docs/TARANTOOL.md lists the rights that the user in the URL needs"
+	case errors.Is(err, ErrUnreachable):
+		e.Class, e.Help = store.ErrUnreachable, "is the server running, and can it be reached from here?"
+	}
+	return e
+}

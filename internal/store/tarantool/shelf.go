@@ -1,0 +1,219 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// shelf is the dictionaries of a server and of the shards that it belongs with, each with dictionaries
+// of its own: the masters, as replicas receive what is stored there. It implements store.Shelf.
+type shelf struct {
+	group *Group
+	name  string
+
+	mu      sync.Mutex
+	members []Member // the server itself first; nil: nobody has looked yet
+	alone   error    // why it can't be known whether there are others; nil: it is
+}
+
+var _ store.Shelf = (*shelf)(nil)
+
+// lookAround finds the other shards. Where nobody may say who they are there may be none.
+func (s *shelf) lookAround(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.members != nil {
+		return nil
+	}
+	members, err := s.group.Members(ctx, s.name)
+	if errors.Is(err, ErrNoInit) || errors.Is(err, ErrDenied) {
+		s.alone, err = err, nil
+	}
+	if err == nil {
+		s.members = members
+	}
+	return Explain(s.name, err)
+}
+
+// each does something with every shard, and explains what goes wrong.
+func (s *shelf) each(ctx context.Context, do func(i int, m Member) error) error {
+	if err := s.lookAround(ctx); err != nil {
+		return err
+	}
+	for i, m := range s.members {
+		if err := do(i, m); err != nil {
+			return Explain(m.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *shelf) dicts() (all []*Dicts) {
+	for _, m := range s.members {
+		all = append(all, m.Dicts)
+	}
+	return all
+}
+
+// look sees what all shards hold.
+func (s *shelf) look(ctx context.Context) error {
+	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Look(ctx) })
+}
+
+// Name implements store.Shelf.
+func (s *shelf) Name() string {
+	var names []string
+	for _, m := range s.members {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Dictionary finds a dictionary in any shard.
+func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := s.group.Dictionary(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		return nil, Explain(s.name, err)
+	}
+	return x, err
+}
+
+func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
+	var lists []store.NodeDicts
+	err := s.each(ctx, func(_ int, m Member) error {
+		infos, err := m.Dicts.List(ctx)
+		var list []store.DictInfo
+		for _, i := range infos {
+			list = append(list, store.DictInfo{Number: i.Number, SHA256: i.Hash, Bytes: i.Bytes, Place: "space", State: i.State})
+		}
+		lists = append(lists, store.NodeDicts{Name: m.Name, List: list})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store.MergeDicts("shards", lists), nil
+}
+
+func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
+	err = s.each(ctx, func(i int, m Member) error {
+		texts, err := m.Dicts.Records(ctx)
+		for name, text := range texts {
+			all = append(all, store.Record{Name: name, Text: text, Node: i})
+		}
+		return err
+	})
+	return all, err
+}
+
+func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
+	err = s.each(ctx, func(i int, m Member) error {
+		if i != r.Node {
+			return nil
+		}
+		text, version, err := m.Dicts.Record(ctx, r.Name)
+		if err == nil && still(text) {
+			deleted, err = m.Dicts.DeleteRecord(ctx, r.Name, version)
+		}
+		return err
+	})
+	return deleted, err
+}
+
+func (s *shelf) Count(ctx context.Context) (map[uint32]int, error) {
+	if err := s.lookAround(ctx); err != nil {
+		return nil, err
+	}
+	census, err := CountAll(ctx, s.dicts())
+	return census.ByDict, Explain(s.name, err)
+}
+
+func (s *shelf) Collect(ctx context.Context, o store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
+	if err := s.lookAround(ctx); err != nil {
+		return nil, err
+	}
+	all, err := Collect(ctx, s.dicts(), o, numbers)
+	return all, Explain(s.name, err)
+}
+
+func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
+	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Restore(ctx, d) })
+}
+
+// Forget erases it from all shards that have it, again if a gateway has put it back from one that still
+// had it.
+func (s *shelf) Forget(ctx context.Context, number uint32) error {
+	for erased := false; ; erased = true {
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		left := 0
+		for _, m := range s.members {
+			if m.Dicts.Has(number) {
+				left++
+			}
+		}
+		if left == 0 && erased {
+			return nil
+		}
+		err := s.each(ctx, func(_ int, m Member) error {
+			if left > 0 && !m.Dicts.Has(number) {
+				return nil
+			}
+			return m.Dicts.Forget(ctx, number)
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
+	if err := s.lookAround(ctx); err != nil {
+		return "", err
+	}
+	if s.alone != nil {
+		return "", &store.Explained{
+			Server: s.name, Err: s.alone,
+			Help: "an administrator runs 'cinch tarantool init … --user NAME', or name the masters of all shards: tarantool://user:password@one,two,three",
+		}
+	}
+	if err := s.look(ctx); err != nil {
+		return "", err
+	}
+	copied, err := Spread(ctx, s.dicts(), func(x *codec.Dict, to int) { tell(x.Number(), s.members[to].Name) })
+	switch {
+	case err != nil:
+		return "", Explain(s.name, err)
+	case copied == 0 && len(s.members) == 1:
+		return "the server belongs to no group of shards, and replicas receive dictionaries by themselves", nil
+	case copied == 0:
+		return fmt.Sprintf("each of %d shards holds the same dictionaries", len(s.members)), nil
+	}
+	return "", nil
+}
+
+// Lacking tells of shards to which values that name them may move.
+func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	if err := s.look(ctx); err != nil {
+		return nil, err
+	}
+	for _, m := range s.members {
+		for _, n := range numbers {
+			if !m.Dicts.Has(n) {
+				lacks = append(lacks, store.Lack{Node: m.Name, Number: n})
+			}
+		}
+	}
+	return lacks, nil
+}

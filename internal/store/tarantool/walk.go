@@ -1,0 +1,224 @@
+package tarantool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// WalkOptions say what is walked.
+type WalkOptions struct {
+	Name string // what the server is called in messages, without credentials
+	Node string // what it is called beside other shards
+	// Rules choose fields: those that they seal, and on which nothing in the server computes. Nil:
+	// all fields are walked.
+	Rules      *policy.Policy
+	ReadOnly   bool // nothing is replaced, so a replica will do
+	Everywhere bool // the masters of all shards, not the one server
+	// Dicts are kept by somebody else; nil: those of the group, which are looked after while the
+	// walk goes on unless it is read-only.
+	Dicts store.Dicts
+	// Close ends what the walk was given: connections.
+	Close func()
+}
+
+// Walk is a master, or the masters of all shards, whose tuples are walked. It implements store.Store.
+type Walk struct {
+	o       WalkOptions
+	shelf   *shelf
+	masters []*Store // the server itself first
+	stop    context.CancelFunc
+}
+
+var _ store.Store = (*Walk)(nil)
+
+// OpenWalk looks at the server behind conn, and at the shards that it belongs with. What it fails with is
+// explained.
+func OpenWalk(ctx context.Context, conn *Conn, group *Group, o WalkOptions) (*Walk, error) {
+	w := &Walk{o: o, stop: func() {}, shelf: &shelf{group: group, name: o.Name}}
+	if err := w.open(ctx, conn); err != nil {
+		w.Close()
+		return nil, w.Explain(err)
+	}
+	if o.Dicts == nil && !o.ReadOnly {
+		ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+		go group.Run(ctx)
+	}
+	if err := w.check(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Walk) open(ctx context.Context, conn *Conn) error {
+	o := OpenOptions{Name: w.o.Node, ReadOnly: w.o.ReadOnly}
+	if w.o.Rules != nil {
+		o.Wanted, o.Trusts = sealsField(w.o.Rules), trustsField(w.o.Rules)
+	}
+	own, err := Open(ctx, conn, o)
+	if err != nil {
+		return err
+	}
+	w.masters = []*Store{own}
+	if !w.o.Everywhere {
+		return nil
+	}
+	if err := w.shelf.lookAround(ctx); err != nil {
+		return err
+	}
+	for _, m := range w.shelf.members[1:] {
+		s, err := Open(ctx, m.Conn, OpenOptions{Name: m.Name, ReadOnly: w.o.ReadOnly})
+		if err != nil {
+			return Explain(m.Name, err)
+		}
+		w.masters = append(w.masters, s)
+	}
+	return nil
+}
+
+// sealsField reports that some rule seals a field, and nothing in the server computes on it.
+func sealsField(rules *policy.Policy) func(*Space, Field) bool {
+	return func(s *Space, f Field) bool {
+		for _, r := range s.Rules(rules, f) {
+			if !r.Raw() {
+				return s.Touched(f.Number, trustsField(rules)(s, f)) == ""
+			}
+		}
+		return false
+	}
+}
+
+// trustsField reports that a rule vouches for a field.
+func trustsField(rules *policy.Policy) func(*Space, Field) bool {
+	return func(s *Space, f Field) bool { return Trusted(s.Rules(rules, f)) }
+}
+
+// check refuses a rule that names a field which must not be sealed, and a walk over nothing.
+func (w *Walk) check() error {
+	own := w.masters[0]
+	if w.o.Rules == nil {
+		if len(own.spaces) == 0 {
+			return w.refused("there is no space that the user may read", "grant read on the spaces to the user in the URL")
+		}
+		return nil
+	}
+	if w.o.Dicts != nil {
+		return nil // a gateway says elsewhere what its rules don't cover
+	}
+	for _, s := range own.schema.Spaces() {
+		for _, f := range s.Fields {
+			touched := s.Touched(f.Number, trustsField(w.o.Rules)(s, f))
+			for _, r := range s.Rules(w.o.Rules, f) {
+				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
+					return &store.Explained{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrRules}
+				}
+			}
+		}
+	}
+	if len(own.spaces) == 0 {
+		return w.refused("no rule covers a field that may be sealed",
+			"name one with --rule 'space=docs,field=body,setting=zstd-3'; the user must have the right to read the space")
+	}
+	return nil
+}
+
+func (w *Walk) refused(why, help string) error {
+	return &store.Explained{Server: w.o.Name, Err: errors.New(why), Help: help}
+}
+
+// Name implements store.Access.
+func (w *Walk) Name() string { return w.o.Name }
+
+// Explain implements store.Access.
+func (w *Walk) Explain(err error) error { return Explain(w.o.Name, err) }
+
+// Shelf implements store.Access.
+func (w *Walk) Shelf() store.Shelf { return w.shelf }
+
+// Value implements store.Access.
+func (w *Walk) Value(ctx context.Context, at store.Address) ([]byte, error) {
+	b, err := readField(ctx, w.masters[0], at)
+	return b, w.Explain(err)
+}
+
+// Close implements store.Access.
+func (w *Walk) Close() {
+	w.stop()
+	if w.o.Close != nil {
+		w.o.Close()
+	}
+}
+
+// Dicts implements store.Store.
+func (w *Walk) Dicts() store.Dicts {
+	if w.o.Dicts != nil {
+		return w.o.Dicts
+	}
+	return walkDicts{w.shelf.group}
+}
+
+// walkDicts tells a dictionary that is missing from one for which nobody may be asked.
+type walkDicts struct{ *Group }
+
+func (d walkDicts) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := d.Group.Dictionary(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrForeign) {
+		err = fmt.Errorf("%w: %w", store.ErrDictUnknown, err)
+	}
+	return x, err
+}
+
+// Targets implements store.Store.
+func (w *Walk) Targets() (all []store.Target) {
+	for _, m := range w.masters {
+		for _, s := range m.spaces {
+			all = append(all, store.Target{Node: m, Space: s})
+		}
+	}
+	return all
+}
+
+// Moved implements store.Store: what moves is found where it comes to, as a walk of its masters goes by
+// their own order of keys.
+func (w *Walk) Moved(context.Context) bool { return false }
+
+// Sealing implements store.Store: the rule for a value is found by its space's and field's names, and a
+// space's own format may ask for one.
+func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
+	type place struct{ space, field string }
+	covering := make(map[place][]*policy.Rule)
+	for _, s := range w.masters[0].spaces {
+		for _, f := range s.space.Fields {
+			covering[place{s.DB(), s.space.FieldName(f.Number)}] = s.space.Rules(p, f)
+		}
+	}
+	return store.Sealing{Rule: func(space string, v *store.Value, size int) *policy.Rule {
+		return First(covering[place{space, string(v.Field)}], size)
+	}}
+}
+
+// Lease implements store.Store.
+func (w *Walk) Lease(name, holder string) store.Lease { return w.shelf.group.Lease(name, holder) }
+
+// SeveralUsers implements store.Store: gateways for Tarantool don't tell who writes either.
+func (w *Walk) SeveralUsers(context.Context) bool { return false }
+
+// CanRead implements store.Store.
+func (w *Walk) CanRead(o store.ReadOptions) error {
+	if o.IdleBelow > 0 || o.FreqAbove > 0 {
+		return errors.New("Tarantool does not count the use of tuples")
+	}
+	return nil
+}
+
+// Unavailable implements store.Store.
+func (w *Walk) Unavailable(err error) bool { return Unavailable(err) }
+
+// MemorySetting implements store.Store.
+func (w *Walk) MemorySetting() string { return "memtx_memory" }
