@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -55,11 +56,11 @@ func (p *replyPump) carryComputed(o *op) error {
 	switch {
 	case err != nil:
 		return err
-	case h.IsNull() && isWord(o.args[0], "digest"): // which has none of a key that is not there
+	case h.IsNull() && resp.IsWord(o.args[0], "digest"): // which has none of a key that is not there
 		return p.copy(shapeNone, nil)
 	case h.IsNull():
 		p.in.Discard(len(line))
-		return p.emit(compute(nil, o.args, nil, false))
+		return p.emit(compute.Answer(nil, o.args, nil, false))
 	case h.Kind != resp.Bulk:
 		return p.carryRefusal(o, line)
 	}
@@ -71,7 +72,7 @@ func (p *replyPump) carryComputed(o *op) error {
 // look at their arguments before they look at the kind of key. What else a server refuses, such as
 // keys of another node, it refuses before a command looks at anything.
 func (p *replyPump) carryRefusal(o *op, line []byte) error {
-	first := compute(nil, o.args, nil, false)
+	first := compute.Answer(nil, o.args, nil, false)
 	if !o.plain || first[0] != resp.Error || !bytes.HasPrefix(line, []byte("-WRONGTYPE ")) {
 		return p.copy(shapeNone, nil)
 	}
@@ -83,7 +84,7 @@ func (p *replyPump) carryRefusal(o *op, line []byte) error {
 
 // computeOn answers a read on the bulk string of n bytes at hand.
 func (p *replyPump) computeOn(o *op, n int64) error {
-	if isLength(o.args) && !o.plain {
+	if compute.IsLength(o.args) && !o.plain {
 		return p.lengthOf(n)
 	}
 	raw, err := p.rawLength(n)
@@ -102,7 +103,7 @@ func (p *replyPump) computeOn(o *op, n int64) error {
 		return p.broken(err)
 	}
 	p.opened(stored.buf, raw, time.Since(start))
-	return p.emitHeld(compute(nil, o.args, value, true), stored.n > 0)
+	return p.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
 }
 
 // rawLength is the length of the value that the n bytes at hand stand for.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
@@ -119,7 +120,7 @@ func (s *session) askBody(sha []byte) ([]byte, bool) {
 func (s *session) script(r *request) error {
 	var after func(answer)
 	switch {
-	case len(r.args) == 3 && isWord(r.args[1], "load"):
+	case len(r.args) == 3 && resp.IsWord(r.args[1], "load"):
 		text := bytes.Clone(r.args[2])
 		after = func(a answer) {
 			if !a.isError() {
@@ -129,9 +130,9 @@ func (s *session) script(r *request) error {
 		if s.tx.open { // EVALSHA may be queued behind it
 			s.g.bodies.learn(text)
 		}
-	case isWord(r.args[1], "flush"):
+	case resp.IsWord(r.args[1], "flush"):
 		after = func(answer) { s.g.bodies.forget() }
-	case isWord(r.args[1], "exists") && !s.rules().SealsNothing():
+	case resp.IsWord(r.args[1], "exists") && !s.rules().SealsNothing():
 		return s.forward(r, entry{kind: kindLoaded, op: s.loaded(r.args[2:])})
 	default:
 		return s.forward(r, entry{})

@@ -3,6 +3,8 @@ package redis
 import (
 	"strconv"
 	"strings"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // strategy says what the gateway does with a command.
@@ -14,7 +16,7 @@ const (
 	// values: some arguments are values to seal, or elements of the reply to open, or both.
 	values
 	// computed: a read whose answer depends on the value's content; on an envelope it is
-	// answered here (compute.go).
+	// answered here (package compute).
 	computed
 	// inflated: it computes on, or changes part of, the value that is stored; on an
 	// envelope the value is put back first, in one step with the command (guard.go).
@@ -295,7 +297,7 @@ func (c *command) accepts(argc int) bool {
 func (k keyRange) find(args [][]byte) (keys [][]byte, ok bool) {
 	last := k.last
 	if k.numKeys > 0 {
-		n, good := parseCount(args[k.numKeys])
+		n, good := resp.ParseCount(args[k.numKeys])
 		if !good || n > len(args)-k.first {
 			return nil, false
 		}

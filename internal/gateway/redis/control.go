@@ -69,10 +69,10 @@ func (s *session) hello(r *request) error {
 func helloCredentials(args [][]byte) (who *credentials) {
 	for i := 2; i < len(args); i++ {
 		switch {
-		case isWord(args[i], "auth") && i+2 < len(args):
+		case resp.IsWord(args[i], "auth") && i+2 < len(args):
 			who = &credentials{string(args[i+1]), string(args[i+2])}
 			i += 2
-		case isWord(args[i], "setname") && i+1 < len(args):
+		case resp.IsWord(args[i], "setname") && i+1 < len(args):
 			i++
 		default:
 			return nil
@@ -121,26 +121,26 @@ func (s *session) where() string {
 
 // client handles CLIENT REPLY itself: it drops the replies that the client does not want.
 func (s *session) client(r *request) error {
-	if len(r.args) > 2 && isWord(r.args[1], "tracking") {
-		s.tracking = isWord(r.args[2], "on")
+	if len(r.args) > 2 && resp.IsWord(r.args[1], "tracking") {
+		s.tracking = resp.IsWord(r.args[2], "on")
 	}
-	if isWord(r.args[1], "capa") {
+	if resp.IsWord(r.args[1], "capa") {
 		return s.capabilities(r)
 	}
-	if len(r.args) != 3 || !isWord(r.args[1], "reply") || s.subscribed() { // to a subscriber the server refuses it
+	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || s.subscribed() { // to a subscriber the server refuses it
 		return s.forward(r, entry{})
 	}
 	if s.tx.open {
 		return s.refuse("ERR cinch: CLIENT REPLY inside MULTI is not supported")
 	}
 	switch {
-	case isWord(r.args[2], "off"):
+	case resp.IsWord(r.args[2], "off"):
 		s.replies.off = true
 		return nil
-	case isWord(r.args[2], "skip"):
+	case resp.IsWord(r.args[2], "skip"):
 		s.replies.skipNext = !s.replies.off
 		return nil
-	case isWord(r.args[2], "on"):
+	case resp.IsWord(r.args[2], "on"):
 		s.replies = muting{}
 	}
 	return s.forward(r, entry{})
@@ -209,7 +209,7 @@ func (s *session) monitor(r *request) error {
 func (s *session) replconf(r *request) error {
 	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
 		switch {
-		case !isWord(r.args[i], "ack") && !isWord(r.args[i], "getack"):
+		case !resp.IsWord(r.args[i], "ack") && !resp.IsWord(r.args[i], "getack"):
 		case i > 1 || s.tx.open:
 			return s.refuse("ERR cinch: REPLCONF ACK and GETACK have no reply, so they come by themselves")
 		default:
@@ -256,16 +256,10 @@ func (s *session) flush(r *request) error {
 }
 
 func (s *session) command(r *request) error {
-	if s.g.cfg.NoCommandDocs && len(r.args) > 1 && isWord(r.args[1], "docs") {
+	if s.g.cfg.NoCommandDocs && len(r.args) > 1 && resp.IsWord(r.args[1], "docs") {
 		return s.refuse("ERR unknown subcommand 'DOCS'")
 	}
 	return s.forward(r, entry{})
 }
 
 func itoa(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
-
-// parseCount reads a number of keys.
-func parseCount(b []byte) (int, bool) {
-	n, ok := resp.ParseInt(b)
-	return int(n), ok && n >= 0 && n < 1<<31
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // indexPatience is how long FT.CREATE waits until what is sealed under the index has been put back.
@@ -102,14 +103,14 @@ func (s *session) awaitSweep(w *sweep, deadline time.Time) error {
 // indexedPrefixes are what FT.CREATE is told of the keys of hashes; none where the index is over
 // something else, or the server will refuse it.
 func indexedPrefixes(args [][]byte) (prefixes []string) {
-	for i := 2; i < len(args) && !isWord(args[i], "schema"); i++ {
+	for i := 2; i < len(args) && !resp.IsWord(args[i], "schema"); i++ {
 		switch {
-		case isWord(args[i], "on") && i+1 < len(args):
-			if i++; !isWord(args[i], "hash") {
+		case resp.IsWord(args[i], "on") && i+1 < len(args):
+			if i++; !resp.IsWord(args[i], "hash") {
 				return nil
 			}
-		case isWord(args[i], "prefix") && i+1 < len(args):
-			n, ok := parseCount(args[i+1])
+		case resp.IsWord(args[i], "prefix") && i+1 < len(args):
+			n, ok := resp.ParseCount(args[i+1])
 			if i++; !ok || n > len(args)-i-1 {
 				return nil
 			}
@@ -131,7 +132,7 @@ func indexedPrefixes(args [][]byte) (prefixes []string) {
 // takesWord reports an option of FT.CREATE with one argument, which might read like another option.
 func takesWord(option []byte) bool {
 	for _, w := range []string{"filter", "language", "language_field", "score", "score_field", "payload_field", "temporary", "indexall"} {
-		if isWord(option, w) {
+		if resp.IsWord(option, w) {
 			return true
 		}
 	}

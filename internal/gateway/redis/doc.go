@@ -11,7 +11,7 @@
 //	replies.go   replies: which elements are opened
 //
 // and then, by the kind of command: guard.go (commands that compute on a stored value,
-// run by one guarded script), compute.go (reads computed here on the opened value),
+// run by one guarded script), package compute (reads answered here on the opened value),
 // unit.go (scripts and commands that the table does not know, run in a transaction
 // under WATCH), transaction.go (MULTI), control.go (what changes the conversation),
 // large.go (requests larger than the buffer), passing.go (long values that are not sealed),

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
-	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // handleComputed sends a read behind a script that hands envelopes out; the reply pump
@@ -24,7 +24,7 @@ func (s *session) handleComputed(r *request) error {
 	if err != nil {
 		return err
 	}
-	o := &op{plain: verb == "" || isWide(r) || len(r.args) > lua.MaxArgs}
+	o := &op{plain: verb == "" || compute.IsWide(r.args) || len(r.args) > lua.MaxArgs}
 	o.args, o.size = cloneArgs(r.args)
 	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *session) handleComputed(r *request) error {
 		return s.send(plainRead(r))
 	}
 	most, script := 0, lua.Peek
-	if isLength(r.args) {
+	if compute.IsLength(r.args) {
 		most = cinch.MaxHeaderLen
 	}
 	if r.cmd.name == "hstrlen" {
@@ -47,31 +47,12 @@ func (s *session) handleComputed(r *request) error {
 // nothing to Redis: the server has to say.
 var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
 
-// isWide reports BITFIELD or BITFIELD_RO with fields above 53 bits: their values would be
-// rounded on their way through Lua, whose numbers are doubles.
-func isWide(r *request) bool {
-	if !strings.HasPrefix(r.cmd.name, "bitfield") {
-		return false
-	}
-	for _, a := range r.args[2:] {
-		if len(a) == 3 && (a[0]|0x20 == 'i' || a[0]|0x20 == 'u') && (a[1] == '5' && a[2] > '3' || a[1] >= '6') {
-			return true
-		}
-	}
-	return false
-}
-
 // plainRead reads the whole value, for users without scripts.
 func plainRead(r *request) [][]byte {
 	if r.cmd.name == "hstrlen" {
 		return [][]byte{[]byte("HGET"), r.args[1], r.args[2]}
 	}
 	return [][]byte{[]byte("GET"), r.args[1]}
-}
-
-// isLength reports a command that the envelope's header answers.
-func isLength(args [][]byte) bool {
-	return isWord(args[0], "strlen") || isWord(args[0], "hstrlen")
 }
 
 // handleInflated runs a command that needs the stored value itself.
@@ -82,7 +63,7 @@ func (s *session) handleInflated(r *request) error {
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > lua.MaxArgs || s.lua.denied || isWide(r) || (s.tracking || s.reads) && !s.tx.open:
+	case len(r.args) > lua.MaxArgs || s.lua.denied || compute.IsWide(r.args) || (s.tracking || s.reads) && !s.tx.open:
 		return s.runUnit(r, keys)
 	case s.tx.open:
 		return s.guardInTransaction(r, s.guardFor(r), keys)
@@ -125,7 +106,7 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 		if o.answer.isError() {
 			s.lua.denied = s.lua.denied || isNoLua(o.answer.text)
 			r.unguarded = isNoRight(o.answer.text) && !s.lua.denied
-			if r.unguarded && r.cmd.writes && mayMakeMagic(r.args) {
+			if r.unguarded && r.cmd.writes && compute.MayMakeMagic(r.args) {
 				return s.refuse(o.answer.text)
 			}
 			return s.runUnit(r, keys)
@@ -139,23 +120,6 @@ func (s *session) guard(r *request, script string, keys [][]byte) error {
 		s.inflating(keys)
 	}
 	return s.refuse("ERR cinch: other clients kept changing the value; try again")
-}
-
-// mayMakeMagic reports that a command could make a value that does not begin with the magic do so.
-func mayMakeMagic(args [][]byte) bool {
-	switch {
-	case isWord(args[0], "append"):
-		for n := range len(cinch.Magic) {
-			if bytes.HasPrefix(args[2], []byte(cinch.Magic[n:])) {
-				return true
-			}
-		}
-		return false
-	case isWord(args[0], "setrange"):
-		at, ok := resp.ParseInt(args[2])
-		return ok && at < int64(len(cinch.Magic)) && bytes.ContainsFunc(args[3][:min(len(args[3]), len(cinch.Magic))], func(r rune) bool { return r >= 0x80 })
-	}
-	return true
 }
 
 func guardOutcome(k []lua.Known) string {

@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"bytes"
-
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -40,24 +38,4 @@ func (s *session) readsExcluded(r *request) bool {
 		return false
 	}
 	return s.excluded(r.args[1:2]) || r.cmd.name[0] == 'h' && s.g.indexes.cover(r.args[1])
-}
-
-// carriesMagic reports that a script was given the magic somewhere: what it writes may begin with it.
-func carriesMagic(r *request) bool {
-	for _, a := range r.args[1:] {
-		if bytes.Contains(a, []byte(cinch.Magic)) {
-			return true
-		}
-	}
-	return false
-}
-
-// partOfAny reports that b is a part of one of list.
-func partOfAny(list [][]byte, b []byte) bool {
-	for _, x := range list {
-		if bytes.Contains(x, b) {
-			return true
-		}
-	}
-	return false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -48,7 +49,7 @@ func (p *replyPump) openBulk(n int64, computed bool) error {
 	}
 	out := gateway.GetBuffer(raw + 64)
 	defer func() { gateway.PutBuffer(out) }()
-	if partOfAny(p.plain, stored.buf) {
+	if compute.PartOfAny(p.plain, stored.buf) {
 		return p.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	start := time.Now()

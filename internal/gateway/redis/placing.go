@@ -1,5 +1,7 @@
 package redis
 
+import "github.com/cinch-layer/cinch/internal/wire/resp"
+
 // Where the values of a request are. Most commands have them at fixed places; for those whose options
 // come first, their row names a function that reads the options.
 
@@ -51,7 +53,7 @@ type option struct {
 // optionOf finds an option by its word; n is -1 where it is not known.
 func optionOf(options []option, word []byte) (o option, n int) {
 	for _, o := range options {
-		if isWord(word, o.word) {
+		if resp.IsWord(word, o.word) {
 			return o, o.arguments
 		}
 	}
@@ -115,7 +117,7 @@ var storeOptions = []option{
 // findHashFields finds the values of HSETEX key [options] FIELDS n field value …
 func findHashFields(args [][]byte, argc int) (p places, is placing) {
 	for i := 2; i < len(args); i++ {
-		if !isWord(args[i], "fields") {
+		if !resp.IsWord(args[i], "fields") {
 			_, n := optionOf(storeOptions, args[i])
 			if n < 0 {
 				return p, strange
@@ -151,7 +153,7 @@ func findPairs(args [][]byte, argc int) (p places, is placing) {
 
 // counted are the values of so many pairs from argument at on.
 func (p places) counted(count []byte, at, argc int) (places, placing) {
-	n, ok := parseCount(count)
+	n, ok := resp.ParseCount(count)
 	if !ok || n == 0 || n > (argc-at)/2 {
 		return p, refused
 	}

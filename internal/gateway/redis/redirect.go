@@ -20,7 +20,7 @@ func (s *session) clusterCommand(r *request) error {
 		return s.forward(r, entry{})
 	}
 	for _, sub := range [...]string{"slots", "shards", "nodes", "replicas", "slaves"} {
-		if isWord(r.args[1], sub) {
+		if resp.IsWord(r.args[1], sub) {
 			return s.forward(r, entry{kind: kindCluster, op: &op{text: sub}})
 		}
 	}
@@ -84,7 +84,7 @@ func (s *session) capabilities(r *request) error {
 	}
 	args := append([][]byte(nil), r.args...)
 	for i := 2; i < len(args); i++ {
-		if isWord(args[i], "redirect") {
+		if resp.IsWord(args[i], "redirect") {
 			args[i] = []byte("none") // the server passes over what it does not know
 		}
 	}
@@ -208,7 +208,7 @@ var askingRequest = []byte("*1\r\n$6\r\nASKING\r\n")
 // readOnly watches READONLY and READWRITE: a client may read from a replica, and so must the
 // second connection.
 func (s *session) readOnly(r *request) error {
-	s.setReadOnly(isWord(r.args[0], "readonly"))
+	s.setReadOnly(resp.IsWord(r.args[0], "readonly"))
 	return s.forward(r, entry{})
 }
 

@@ -62,7 +62,7 @@ func setOptions(opts [][]byte) (known, compares bool) {
 			continue
 		}
 		_, n := optionOf(storeOptions, opts[i])
-		if n < 0 && !isWord(opts[i], "get") {
+		if n < 0 && !resp.IsWord(opts[i], "get") {
 			return false, false
 		}
 		i += max(n, 0)
@@ -78,11 +78,11 @@ func replyShape(r *request) shape {
 			return shapeNone
 		}
 	case shapeScanPairs:
-		if isWord(r.args[len(r.args)-1], "novalues") {
+		if resp.IsWord(r.args[len(r.args)-1], "novalues") {
 			return shapeNone
 		}
 	case shapeStreamInfo:
-		if !isWord(r.args[1], "stream") {
+		if !resp.IsWord(r.args[1], "stream") {
 			return shapeNone
 		}
 	}

@@ -179,11 +179,11 @@ func (s *session) sentinelCommand(r *request) error {
 	if !s.g.cfg.sentinel {
 		return s.forward(r, entry{})
 	}
-	if isWord(r.args[1], "replicas") || isWord(r.args[1], "slaves") {
+	if resp.IsWord(r.args[1], "replicas") || resp.IsWord(r.args[1], "slaves") {
 		return s.forward(r, entry{kind: kindCluster, op: &op{text: "replicas of"}})
 	}
 	for _, sub := range [...]string{"get-master-addr-by-name", "master", "masters", "sentinels"} {
-		if isWord(r.args[1], sub) {
+		if resp.IsWord(r.args[1], sub) {
 			return s.forward(r, entry{kind: kindCluster, op: &op{text: sub}})
 		}
 	}

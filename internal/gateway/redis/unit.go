@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
@@ -41,7 +42,7 @@ func (s *session) handleScript(r *request) error {
 	}
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || s.excluded(keys) {
-		if carriesMagic(r) {
+		if compute.CarriesMagic(r.args[1:]) {
 			s.g.cfg.Stats.Guarded(r.cmd.name, "unseen_magic")
 		}
 		return s.forward(r, s.echoing(r, nil))

@@ -1,7 +1,6 @@
-package redis
+package compute
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/zeebo/xxh3"
@@ -21,7 +20,7 @@ const (
 	errBitOffset  = "ERR bit offset is not an integer or out of range"
 )
 
-// compute appends to dst the RESP reply that Redis gives to the command args (args[0]
+// Answer appends to dst the RESP reply that Redis gives to the command args (args[0]
 // is the name, in any letter case) for a string value, or for a hash field's value;
 // exists is false when there is no such key or field. RESP2 and RESP3 have the same form
 // for all of them. It allocates only to grow dst and keeps nothing of its arguments.
@@ -29,7 +28,7 @@ const (
 // It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and DIGEST (of a
 // value that exists).
 // The limit on bit offsets is that of a server whose proto-max-bulk-len is the default.
-func compute(dst []byte, args [][]byte, value []byte, exists bool) []byte {
+func Answer(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	if !exists {
 		value = nil
 	}
@@ -127,37 +126,12 @@ func lowerName(buf *[16]byte, name []byte) []byte {
 		return nil
 	}
 	for i, c := range name {
-		buf[i] = lowerByte(c)
+		buf[i] = resp.Lower(c)
 	}
 	return buf[:len(name)]
 }
 
-// isWord reports whether arg is the keyword word (lower case) in any letter case. The
-// server compares C strings there, so whatever follows a zero byte counts for nothing.
-func isWord(arg []byte, word string) bool {
-	arg = cString(arg)
-	if len(arg) != len(word) {
-		return false
-	}
-	for i, c := range arg {
-		if lowerByte(c) != word[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// cString cuts b at its first zero byte.
-func cString(b []byte) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		return b[:i]
-	}
-	return b
-}
-
-func lowerByte(c byte) byte {
-	if c >= 'A' && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
+// IsLength reports a command that an envelope's header answers.
+func IsLength(args [][]byte) bool {
+	return resp.IsWord(args[0], "strlen") || resp.IsWord(args[0], "hstrlen")
 }

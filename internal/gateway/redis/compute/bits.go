@@ -1,4 +1,4 @@
-package redis
+package compute
 
 import (
 	"encoding/binary"
@@ -124,9 +124,9 @@ func bitPosRange(args [][]byte, value []byte) (first, last int64, errText string
 // bitsInUnit reads the keyword that says what a range counts.
 func bitsInUnit(arg []byte) (int64, bool) {
 	switch {
-	case isWord(arg, "bit"):
+	case resp.IsWord(arg, "bit"):
 		return 1, true
-	case isWord(arg, "byte"):
+	case resp.IsWord(arg, "byte"):
 		return 8, true
 	}
 	return 0, false

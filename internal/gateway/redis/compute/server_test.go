@@ -1,4 +1,4 @@
-package redis
+package compute
 
 import (
 	"bufio"
@@ -52,7 +52,7 @@ func compareBatch(t *testing.T, c *computeConn, g computeGen, n int) {
 	c.write(t, out)
 	for _, args := range batch {
 		want := c.reply(t)
-		if got := compute(nil, args, value, exists); string(got) != string(want) {
+		if got := Answer(nil, args, value, exists); string(got) != string(want) {
 			t.Fatalf("%q on %d bytes %.80q (exists %v): %q, the server says %q", args, len(value), value, exists, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package redis
+package compute
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ func computeOn(line, value string, exists bool) string {
 	for _, a := range strings.Fields(line) {
 		args = append(args, []byte(a))
 	}
-	return string(compute(nil, args, []byte(value), exists))
+	return string(Answer(nil, args, []byte(value), exists))
 }
 
 func TestComputeAnswersLikeRedis(t *testing.T) {
@@ -93,7 +93,7 @@ func TestComputeDoesNotAllocate(t *testing.T) {
 		for _, a := range strings.Fields(line) {
 			args = append(args, []byte(a))
 		}
-		if n := testing.AllocsPerRun(50, func() { compute(dst, args, value, true) }); n != 0 {
+		if n := testing.AllocsPerRun(50, func() { Answer(dst, args, value, true) }); n != 0 {
 			t.Errorf("%s allocates %v times", line, n)
 		}
 	}

@@ -1,4 +1,4 @@
-package redis
+package compute
 
 import "github.com/cinch-layer/cinch/internal/wire/resp"
 
@@ -57,11 +57,11 @@ func checkBitField(args [][]byte) (gets int, writes bool, errText string) {
 func parseFieldOp(args [][]byte, i int) (op fieldOp, errText string) {
 	left := len(args) - i - 1
 	switch name := args[i]; {
-	case isWord(name, "get") && left >= 2:
+	case resp.IsWord(name, "get") && left >= 2:
 		op.next = i + 3
-	case (isWord(name, "set") || isWord(name, "incrby")) && left >= 3:
+	case (resp.IsWord(name, "set") || resp.IsWord(name, "incrby")) && left >= 3:
 		op.next, op.writes = i+4, true
-	case isWord(name, "overflow") && left >= 1:
+	case resp.IsWord(name, "overflow") && left >= 1:
 		return fieldOp{none: true, next: i + 2}, checkOverflow(args[i+1])
 	default:
 		return op, errSyntax
@@ -82,7 +82,7 @@ func parseFieldOp(args [][]byte, i int) (op fieldOp, errText string) {
 }
 
 func checkOverflow(arg []byte) string {
-	if isWord(arg, "wrap") || isWord(arg, "sat") || isWord(arg, "fail") {
+	if resp.IsWord(arg, "wrap") || resp.IsWord(arg, "sat") || resp.IsWord(arg, "fail") {
 		return ""
 	}
 	return "ERR Invalid OVERFLOW type specified"
@@ -90,7 +90,7 @@ func checkOverflow(arg []byte) string {
 
 // parseFieldType reads "u1" to "u63" and "i1" to "i64".
 func parseFieldType(arg []byte) (signed bool, width int64, ok bool) {
-	arg = cString(arg)
+	arg = resp.CString(arg)
 	if len(arg) == 0 || arg[0] != 'i' && arg[0] != 'u' {
 		return false, 0, false
 	}
@@ -129,4 +129,18 @@ func readField(value []byte, op fieldOp) int64 {
 		return int64(u) << shift >> shift
 	}
 	return int64(u)
+}
+
+// IsWide reports BITFIELD or BITFIELD_RO with fields above 53 bits: their values would be rounded on
+// their way through Lua, whose numbers are doubles.
+func IsWide(args [][]byte) bool {
+	if !resp.IsWord(args[0], "bitfield") && !resp.IsWord(args[0], "bitfield_ro") {
+		return false
+	}
+	for _, a := range args[2:] {
+		if len(a) == 3 && (a[0]|0x20 == 'i' || a[0]|0x20 == 'u') && (a[1] == '5' && a[2] > '3' || a[1] >= '6') {
+			return true
+		}
+	}
+	return false
 }

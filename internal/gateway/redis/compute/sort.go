@@ -1,0 +1,66 @@
+package compute
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// SORT reaches for keys that it builds from patterns: BY weights, which the server compares, and GET
+// values, which it returns or, with STORE, writes into a list.
+
+// Sort is what matters of a SORT request.
+type Sort struct {
+	By, Store []byte   // nil: none, of BY also where it has no asterisk
+	Gets      []bool   // of each GET: it fetches a value (not "#")
+	Rest      [][]byte // the request without STORE
+	Broken    bool     // the server will refuse it
+}
+
+// ParseSort reads the options of SORT or SORT_RO.
+func ParseSort(args [][]byte) (o Sort) {
+	o.Rest = append(o.Rest, args[0], args[1])
+	readOnly := resp.IsWord(args[0], "sort_ro")
+	for i := 2; i < len(args); i++ {
+		n := 0
+		switch {
+		case resp.IsWord(args[i], "asc"), resp.IsWord(args[i], "desc"), resp.IsWord(args[i], "alpha"):
+		case resp.IsWord(args[i], "limit"):
+			n = 2
+		case resp.IsWord(args[i], "by"), resp.IsWord(args[i], "get"), resp.IsWord(args[i], "store") && !readOnly:
+			n = 1
+		default:
+			o.Broken = true
+		}
+		if o.Broken = o.Broken || i+n >= len(args); o.Broken {
+			return o
+		}
+		if resp.IsWord(args[i], "store") {
+			o.Store = args[i+1]
+		} else {
+			o.note(args[i : i+1+n])
+		}
+		i += n
+	}
+	return o
+}
+
+// note takes one option and its arguments.
+func (o *Sort) note(opt [][]byte) {
+	o.Rest = append(o.Rest, opt...)
+	switch {
+	case resp.IsWord(opt[0], "by"):
+		o.By = nil
+		if bytes.IndexByte(opt[1], '*') >= 0 {
+			o.By = opt[1]
+		}
+	case resp.IsWord(opt[0], "get"):
+		o.Gets = append(o.Gets, len(opt[1]) != 1 || opt[1][0] != '#')
+	}
+}
+
+// Fetches reports that a GET fetches a value.
+func (o *Sort) Fetches() bool {
+	return slices.Contains(o.Gets, true)
+}
