@@ -58,7 +58,7 @@ func TestHeapGoal(t *testing.T) {
 // like.
 func goalSettles() (live, goal uint64, ok bool) {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
-	for range 50 {
+	for range 500 {
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 		metrics.Read(sample)

@@ -30,7 +30,7 @@ func packed(t *testing.T, args ...string) (out string) {
 // know as theirs.
 func TestPackTrainsFirst(t *testing.T) {
 	server := testenv.Redis(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
 	defer client.Close()
 	d, raw := documents{random: rand.New(rand.NewPCG(1, 1))}, 0
 	const n = 1000

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -52,19 +51,15 @@ func (c *dictConfig) sealsWith(t *testing.T, gateway int, d *codec.Dict, about s
 	t.Helper()
 	client := dial(t, c.sockets[gateway])
 	value := strings.Repeat(fmt.Sprintf(`{"order":%q,"state":"open"} `, about), 5)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	testenv.Eventually(t, fmt.Sprintf("something is sealed with %08x", d.Number()), func() bool {
 		client.do("SET", "k", value)
 		stored, err := c.stores[gateway].Get("k")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, err := cinch.ParseHeader([]byte(stored)); err == nil && h.Dict == d.Number() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing is sealed with %08x: %q", d.Number(), stored)
-		}
-	}
+		h, err := cinch.ParseHeader([]byte(stored))
+		return err == nil && h.Dict == d.Number()
+	})
 	if got := client.do("GET", "k"); got != value {
 		t.Errorf("GET: %q", got)
 	}

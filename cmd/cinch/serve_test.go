@@ -64,10 +64,13 @@ func startServe(t *testing.T, o serveOptions) *served {
 	return s
 }
 
+// patience is how long something may take on a busy machine before it is taken to hang.
+const patience = 3 * time.Minute
+
 // logged waits for a line of the log.
 func (s *served) logged(text string) {
 	s.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for !strings.Contains(s.log.String(), text) {
 		select {
 		case <-s.log.wrote:
@@ -84,7 +87,7 @@ func (s *served) wait() error {
 	select {
 	case err := <-s.done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		s.t.Fatalf("serve does not end:\n%s", s.log.String())
 		return nil
 	}
@@ -132,7 +135,7 @@ func dial(t *testing.T, path string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	return &client{t, c, bufio.NewReader(c)}
 }
 

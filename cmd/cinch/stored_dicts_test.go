@@ -20,7 +20,7 @@ import (
 
 func connectTo(t *testing.T, addr string) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: addr, DisableIdentity: true})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: patience})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

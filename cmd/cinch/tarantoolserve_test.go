@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
@@ -28,7 +27,7 @@ type tuples struct {
 // tuplesAt connects as a user, as guest if none is named.
 func tuplesAt(t *testing.T, addr, user, password string) *tuples {
 	t.Helper()
-	c, err := tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: 20 * time.Second})
+	c, err := tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,13 +273,12 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	g := startTarantoolServe(t, upstream, fastTraining, rules)
 	d := &documents{random: rand.New(rand.NewPCG(1, 2))}
 	g.putMany(t, d, 0, 4000)
-	for i, deadline := 0, time.Now().Add(60*time.Second); g.log.count("dictionary rolled out") == 0; i++ {
-		if time.Now().After(deadline) {
-			t.Fatalf("no dictionary:\n%s", g.log.String())
-		}
-		g.putMany(t, d, 4000+100*i, 100)
-		time.Sleep(20 * time.Millisecond)
-	}
+	next := 4000
+	testenv.Eventually(t, "a dictionary is rolled out", func() bool {
+		g.putMany(t, d, next, 100)
+		next += 100
+		return g.log.count("dictionary rolled out") > 0
+	})
 	share, numbers := g.measure(t, direct, d)
 	t.Logf("held-out documents take %.3f of what zstd alone stores, with %v", share, numbers)
 	if share > 0.5 || len(numbers) != 1 || numbers[0] > 0 {

@@ -198,7 +198,7 @@ func (f *faultTest) run(t *testing.T, round int, how fault, after int64) {
 	}
 	found := map[uint32]bool{0: true}
 	agreed := 0
-	for deadline := time.Now().Add(10 * time.Second); agreed < 20; time.Sleep(time.Millisecond) {
+	testenv.Eventually(t, "the others agree", func() bool {
 		var numbers [3]uint32
 		for i, g := range gateways {
 			numbers[i] = g.write(f.samples[0])
@@ -210,10 +210,8 @@ func (f *faultTest) run(t *testing.T, round int, how fault, after int64) {
 		if agreed++; numbers[1] != numbers[2] || numbers[1] == 0 {
 			agreed = 0
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the others don't agree: %08x\n%+v", numbers, gateways[1].Status())
-		}
-	}
+		return agreed == 8
+	})
 }
 
 // Where nothing goes wrong one gateway trains, and the others adopt.
@@ -234,15 +232,10 @@ func TestGatewaysConverge(t *testing.T) {
 		gateways = append(gateways, g)
 		all.Go(func() { g.Run(ctx) })
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testenv.Eventually(t, "they agree", func() bool {
 		a, b, c := gateways[0].write(f.samples[0]), gateways[1].write(f.samples[0]), gateways[2].write(f.samples[0])
-		if a == b && b == c && a != 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%08x %08x %08x", a, b, c)
-		}
-	}
+		return a == b && b == c && a != 0
+	})
 	var rollouts, adopted uint64
 	for _, g := range gateways {
 		s := g.Status()[0]

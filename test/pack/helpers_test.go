@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -31,7 +32,7 @@ func must(t testing.TB, err error) {
 
 func connect(t testing.TB, addr string) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

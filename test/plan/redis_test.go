@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -57,7 +58,7 @@ func report(t testing.TB, args ...string) plan.Report {
 }
 
 func connect(t testing.TB, addr string) *goredis.Client {
-	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

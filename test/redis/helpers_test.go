@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -27,10 +28,13 @@ func startStack(t *testing.T, l testenv.RedisLine, args ...string) *stack {
 	return s
 }
 
+// patience is how long clients wait on a busy machine.
+const patience = time.Minute
+
 // connect returns a client with one connection that repeats nothing.
 func connect(t *testing.T, addr, user string) *goredis.Client {
 	t.Helper()
-	o := &goredis.Options{Addr: addr, Protocol: 2, PoolSize: 1, MaxRetries: -1, DisableIdentity: true}
+	o := &goredis.Options{Addr: addr, Protocol: 2, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true}
 	if user != "" {
 		o.Username, o.Password = user, "pw"
 	}

@@ -249,7 +249,7 @@ func knowsAny(t *testing.T, server *testenv.RedisServer, commands string) bool {
 // speak returns one connection that speaks a version of the protocol.
 func speak(t *testing.T, addr string, protocol int) *goredis.Conn {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1, DisableIdentity: true})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
 	conn := c.Conn()
 	t.Cleanup(func() { _, _ = conn.Close(), c.Close() })
 	return conn

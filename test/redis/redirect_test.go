@@ -70,7 +70,7 @@ func gatewaysByRole(t *testing.T, g *testenv.GatewayServer) map[string]string {
 	testenv.Eventually(t, "each server has a port", func() bool {
 		for i := 1; i <= 2; i++ {
 			addr := fmt.Sprint(host, ":", first+i)
-			c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, MaxRetries: -1})
+			c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, ReadTimeout: patience})
 			role, _ := c.Do(t.Context(), "ROLE").Slice()
 			_ = c.Close()
 			if len(role) > 0 {

@@ -98,7 +98,7 @@ func tntConnect(t *testing.T, addr string) *tnt.Connection {
 	var c *tnt.Connection
 	testenv.Eventually(t, "the server has what its description needs", func() (ok bool) { // newer ones listen before
 		var err error
-		c, err = tnt.Connect(t.Context(), tnt.NetDialer{Address: addr}, tnt.Opts{Timeout: 30 * time.Second})
+		c, err = tnt.Connect(t.Context(), tnt.NetDialer{Address: addr}, tnt.Opts{Timeout: 2 * time.Minute})
 		return err == nil
 	})
 	t.Cleanup(func() { _ = c.Close() })

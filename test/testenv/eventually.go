@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Eventually waits until ok, for up to a minute; then it ends the test. It looks often at first.
+// Eventually waits until ok, for up to three minutes, as machines may be busy; then it ends the test. It
+// looks often at first.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for i := range 3010 {
+	for i := range 9010 {
 		if ok() {
 			return
 		}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	startTimeout = 15 * time.Second
-	stopTimeout  = 10 * time.Second
+	startTimeout = time.Minute // on a busy machine
+	stopTimeout  = 30 * time.Second
 	startTries   = 3 // a free port may be taken between the look and the bind
 	maxTailBytes = 256 << 10
 )

@@ -130,7 +130,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	}
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})
@@ -153,7 +153,7 @@ func connect(t testing.TB, addr string, options ...grpc.DialOption) *grpc.Client
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

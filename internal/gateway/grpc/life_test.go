@@ -37,11 +37,14 @@ func TestDrain(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() { done <- g.Shutdown(within(t)) }()
-	time.Sleep(50 * time.Millisecond)
+	testenv.Eventually(t, "new calls are refused", func() bool {
+		_, err := unary(within(t), c, "Unary", nil)
+		if err != nil && status.Code(err) != codes.Unavailable {
+			t.Errorf("a new call: %v", err)
+		}
+		return err != nil
+	})
 	exchange(t, s) // the stream goes on
-	if _, err := unary(within(t), c, "Unary", nil); status.Code(err) != codes.Unavailable {
-		t.Errorf("a new call: %v", err)
-	}
 	select {
 	case err := <-done:
 		t.Fatalf("ended with a call in flight: %v", err)
@@ -88,14 +91,14 @@ func exchange(t *testing.T, s grpc.ClientStream) {
 // An upstream that ends its connections again and again, as servers with a maximal age do,
 // costs no call.
 func TestUpstreamGoesAway(t *testing.T) {
-	server := startServer(t, echo, grpc.KeepaliveParams(keepalive.ServerParameters{
-		MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: time.Second,
+	seen := &recorder{}
+	server := startServer(t, echo, grpc.StatsHandler(seen), grpc.KeepaliveParams(keepalive.ServerParameters{
+		MaxConnectionAge: 100 * time.Millisecond, MaxConnectionAgeGrace: time.Minute,
 	}))
 	g := startGateway(t, "grpc://"+server, nil)
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
 	c := connect(t, g.addr)
-	ends := time.Now().Add(600 * time.Millisecond)
-	for time.Now().Before(ends) {
+	for seen.conns.Load() < 8 {
 		mustEcho(t, c, payload(20_000))
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // events are small messages as services send them: the same fields, other values.
@@ -69,7 +70,7 @@ func autoRule(t testing.TB) policy.MessageRule {
 // converse sends n messages through a stream that echoes them, each checked.
 func converse(t testing.TB, c *grpc.ClientConn, e *events, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s := stream(ctx, t, c, "Both")
 	for range n {
@@ -93,20 +94,15 @@ func untilPaired(t testing.TB, c *grpc.ClientConn, near, far rig, e *events) {
 		talk()
 		return near.pairs.sealed.Load() > before[0] && far.pairs.sealed.Load() > before[1]
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	testenv.Eventually(t, "messages go with dictionaries", func() bool {
 		streams := paired(func() { converse(t, c, e, 100) })
 		unary := paired(func() {
 			for range 100 {
 				mustEcho(t, c, e.next())
 			}
 		})
-		if streams && unary {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no dictionaries: near %+v, far %+v", near.kinds.Status(), far.kinds.Status())
-		}
-	}
+		return streams && unary
+	})
 }
 
 func between(far rig) gateway.Traffic { return far.stats.Snapshot().Wire.Client }
@@ -278,12 +274,15 @@ func TestBalancerBetweenGateways(t *testing.T) {
 	}
 	c := connect(t, near.addr)
 	e := newEvents(1)
-	for end := time.Now().Add(30 * time.Second); near.pairs.missing.Load() < maxMissing; {
-		mustEcho(t, c, e.next())
-		if time.Now().After(end) {
-			t.Fatalf("near %+v", near.kinds.Status())
+	testenv.Eventually(t, "dictionaries were missing", func() bool {
+		for range 100 {
+			mustEcho(t, c, e.next())
+			if near.pairs.missing.Load() >= maxMissing {
+				return true
+			}
 		}
-	}
+		return false
+	})
 	for range 100 {
 		mustEcho(t, c, e.next())
 	}
@@ -470,13 +469,13 @@ func TestMoreDictionariesThanPlaces(t *testing.T) {
 	far.SetPolicy(rulesOf(t, rules...))
 	c := connect(t, near.addr)
 	in := payload(300)
-	for end := time.Now().Add(20 * time.Second); near.pairs.sent.Load() < maxSent && time.Now().Before(end); {
+	testenv.Eventually(t, "all places are taken", func() bool {
 		for i := range n {
 			var out []byte
 			_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i), &in, &out) // the server knows no such method
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return near.pairs.sent.Load() >= maxSent
+	})
 	for i := range 5 * n {
 		var out []byte
 		_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i%n), &in, &out)

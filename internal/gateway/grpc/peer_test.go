@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // tell makes a call between gateways, with a body as it is.
@@ -160,18 +160,12 @@ func TestHostilePeer(t *testing.T) {
 			t.Errorf("%x: status %s, %s", bad, got, text)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testenv.Eventually(t, "nothing outlives the connection", func() bool {
 		c.CloseIdleConnections() // once its last stream has ended for the client too
 		far.shelf.mu.Lock()
-		left := far.shelf.bytes + len(far.shelf.dicts)
-		far.shelf.mu.Unlock()
-		if left == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes outlive the connection", left)
-		}
-	}
+		defer far.shelf.mu.Unlock()
+		return far.shelf.bytes+len(far.shelf.dicts) == 0
+	})
 }
 
 // One connection's dictionaries mean nothing on another, and all together are bounded.

@@ -1,16 +1,17 @@
 package grpc
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Each connection finds out for itself, and the calls that it was opened for wait for that: streams stay as they begin.
@@ -81,16 +82,11 @@ func startOld(t *testing.T) (addr string, reset *atomic.Int64) {
 // waitForConns waits until the gateway has so many connections to the upstream.
 func waitForConns(t *testing.T, g rig, n int) {
 	t.Helper()
-	for range 2000 {
+	testenv.Eventually(t, fmt.Sprint(n, " connections"), func() bool {
 		g.pool.mu.Lock()
-		conns := len(g.pool.hops)
-		g.pool.mu.Unlock()
-		if conns >= n {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("there are no %d connections", n)
+		defer g.pool.mu.Unlock()
+		return len(g.pool.hops) >= n
+	})
 }
 
 // Behind one name there may be servers that read an encoding and others that don't: what the first ones say is not

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -36,6 +37,7 @@ type recorder struct {
 	encodings map[string]int // of clients' calls
 	own       map[string]int // of the gateway's
 	wire      int            // bytes of messages as they came
+	conns     atomic.Int64
 }
 
 // isOwn reports whether a call that a server got is a gateway's own.
@@ -46,7 +48,12 @@ func isOwn(ctx context.Context) bool {
 
 func (r *recorder) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
 func (r *recorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (r *recorder) HandleConn(context.Context, stats.ConnStats)                       {}
+
+func (r *recorder) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, begins := s.(*stats.ConnBegin); begins {
+		r.conns.Add(1)
+	}
+}
 
 func (r *recorder) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	r.mu.Lock()

@@ -20,7 +20,7 @@ func TestWindowThatIsNotKnownYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	var out bytes.Buffer // written at once, before anything is read
 	out.WriteString(http2.ClientPreface)
 	fr := http2.NewFramer(&out, c)

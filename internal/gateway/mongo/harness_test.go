@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +110,13 @@ func (p *tap) take() (requests, replies []frame) {
 	return requests, replies
 }
 
+// hasSeen says whether a request holds a text, since take was called.
+func (p *tap) hasSeen(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.requests, func(f frame) bool { return bytes.Contains(f.bytes, []byte(text)) })
+}
+
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,7 +163,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -175,7 +183,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 // connect returns a driver's client.
 func connect(t testing.TB, uri string, compressors ...string) *mongo.Client {
 	t.Helper()
-	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(time.Minute)
 	if len(compressors) > 0 {
 		o.SetCompressors(compressors)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -138,13 +139,7 @@ func huntClients(t *testing.T) {
 // settled waits for goroutines of connections that are gone.
 func settled(t *testing.T, most int) {
 	t.Helper()
-	for range 200 {
-		if runtime.NumGoroutine() <= most {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines are left, %d were expected at most", runtime.NumGoroutine(), most)
+	testenv.Eventually(t, fmt.Sprint(most, " goroutines at most"), func() bool { return runtime.NumGoroutine() <= most })
 }
 
 // liar is a server whose next reply is given beforehand.

@@ -36,7 +36,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	codecs := NewGateway(Config{Engine: codec.New(codec.Options{})})
 	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, g: codecs}
 }
@@ -505,12 +505,7 @@ func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	} else if errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
 		t.Fatalf("the connection was not closed: %v", err)
 	}
-	for range 100 {
-		if s.stats.Snapshot().Errors[class] > 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Eventually(t, "an error is counted", func() bool { return s.stats.Snapshot().Errors[class] > 0 })
 	if got := s.stats.Snapshot().Errors; got[class] != 1 || len(got) != 1 {
 		t.Errorf("errors counted: %v, want one %s", got, class)
 	}

@@ -194,7 +194,7 @@ func dialRaw(t *testing.T, sock string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	return c
 }
 

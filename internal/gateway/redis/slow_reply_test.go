@@ -30,7 +30,7 @@ func slowly(t *testing.T, change func(*Config)) (client net.Conn, server *script
 		<-ended
 	})
 	for _, c := range []net.Conn{client, down} {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	}
 	return client, &scriptedServer{t: t, conn: down, in: bufio.NewReader(down)}
 }

@@ -33,7 +33,7 @@ func TestPipelineWrittenBeforeReading(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 			var request []byte
 			const n = 20
 			for range n {
@@ -114,7 +114,7 @@ func TestStalledClient(t *testing.T) {
 			t.Fatalf("another client: %d bytes, %v", len(got), err)
 		}
 	}
-	_ = lazy.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = lazy.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if n, err := io.Copy(io.Discard, lazy); err != nil || n > 19<<20 {
 		t.Errorf("the stalled client was not disconnected: %d bytes, %v", n, err)
 	}

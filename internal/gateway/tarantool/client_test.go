@@ -12,7 +12,7 @@ import (
 // connectAs connects with a driver.
 func connectAs(t *testing.T, addr, user, password string) (*tnt.Connection, error) {
 	t.Helper()
-	return tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: 10 * time.Second})
+	return tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: time.Minute})
 }
 
 // updateDoc splices a document's first byte.

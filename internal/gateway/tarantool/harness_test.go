@@ -43,7 +43,8 @@ function put_table(t) return box.space.docs:replace{t.id, 'tag', t.doc} end
 function get(id) local t = box.space.docs:get(id) return {found = {{t}}, deep = {{{t}}}}, t end
 function push(id) box.session.push(box.space.docs:get(id)) return 'done' end
 function stored(id) return #box.space.docs:get(id).doc end
-function slow(seconds) require('fiber').sleep(seconds) return 'slept' end
+asleep, awake = 0, false
+function slow() asleep = asleep + 1 while not awake do require('fiber').sleep(0.01) end return 'slept' end
 `
 
 // rules cover the field doc of docs, and the functions.
@@ -101,7 +102,7 @@ func newBedOf(t *testing.T, program string, o policy.Options, change func(*Confi
 	served := make(chan error, 1)
 	go func() { served <- b.g.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = b.g.Shutdown(ctx)
 		if err := <-served; err != nil {
@@ -123,7 +124,7 @@ func (b *bed) install() {
 
 // conn is a connection of the store's, past the gateway.
 func (b *bed) conn() *store.Conn {
-	return store.NewConn(store.Options{Timeout: 10 * time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+	return store.NewConn(store.Options{Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", b.server.Addr)
 	}})
@@ -135,6 +136,17 @@ func (b *bed) schema() func(context.Context) (*store.Schema, error) {
 	b.t.Cleanup(c.Close)
 	return func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, c) }
 }
+
+// asleep waits until the server carries out a call of slow, which lasts until wake.
+func (b *bed) asleep() {
+	b.t.Helper()
+	direct := b.direct()
+	testenv.Eventually(b.t, "the server sleeps", func() bool {
+		return fmt.Sprint(direct.must(wire.Eval, 0x27, "return asleep", 0x21, []any{})) == "[1]"
+	})
+}
+
+func (b *bed) wake() { b.t.Helper(); b.direct().must(wire.Eval, 0x27, "awake = true", 0x21, []any{}) }
 
 type testLog struct{ t *testing.T }
 
@@ -159,7 +171,7 @@ func dial(t *testing.T, addr string) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	greeting := make([]byte, wire.GreetingLen)
 	if _, err := io.ReadFull(c, greeting); err != nil {
 		t.Fatal(err)

@@ -105,9 +105,11 @@ func TestRepliesComeInAnyOrder(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
 	b.put(c, 1, document(1))
-	slow := c.send(wire.Call, 0x22, "slow", 0x21, []any{0.3})
+	slow := c.send(wire.Call, 0x22, "slow", 0x21, []any{})
 	fast := c.send(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
-	first, second := c.read(), c.read()
+	first := c.read()
+	b.wake()
+	second := c.read()
 	if first.sync != fast || second.sync != slow {
 		t.Errorf("%d before %d", first.sync, second.sync)
 	}
@@ -306,13 +308,14 @@ func TestDrain(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	idle, busy := b.client(), b.client()
 	b.put(busy, 1, document(1))
-	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{0.4})
-	time.Sleep(50 * time.Millisecond)
+	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{})
+	b.asleep()
 	ended := make(chan error, 1)
 	go func() { ended <- b.g.Shutdown(context.Background()) }()
 	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
 		t.Errorf("an idle client: %v", err)
 	}
+	b.wake()
 	if a := busy.read(); a.sync != sync || a.code != wire.OK {
 		t.Errorf("%#x", a.code)
 	}

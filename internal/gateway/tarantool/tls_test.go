@@ -31,7 +31,7 @@ func TestClientsOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 		r := &raw{t: t, c: c}
 		if _, err := io.ReadFull(c, make([]byte, wire.GreetingLen)); err != nil {
 			t.Fatal(err)
@@ -75,10 +75,14 @@ func TestClientsOverTLS(t *testing.T) {
 		t.Errorf("after a half-close: %v", err)
 	}
 	busy := overTLS()
-	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{0.4})
-	time.Sleep(50 * time.Millisecond)
+	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{})
+	b.asleep()
 	ended := make(chan error, 1)
 	go func() { ended <- b.g.Shutdown(t.Context()) }()
+	if _, err := c.tryRead(); err == nil {
+		t.Error("an idle client is answered")
+	}
+	b.wake()
 	if a := busy.read(); a.sync != sync || !reflect.DeepEqual(a.data, []any{"slept"}) {
 		t.Errorf("while it drains: %#x %v", a.code, a.data)
 	}

@@ -229,7 +229,7 @@ func TestUnseenSpace(t *testing.T) {
 	b.put(b.client(), 1, document(1))
 	stored := b.direct().selectOne(docs, 1)[2]
 	b.direct().must(wire.Eval, 0x27, `box.schema.user.create('blind', {password = 'blind'})`, 0x21, []any{})
-	conn := store.NewConn(store.Options{User: "blind", Password: "blind", Timeout: 10 * time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+	conn := store.NewConn(store.Options{User: "blind", Password: "blind", Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", b.server.Addr)
 	}})
 	t.Cleanup(conn.Close)

@@ -21,7 +21,7 @@ func newCarrier(t *testing.T, name string) *Carrier {
 	t.Helper()
 	c := NewCarrier(Config{
 		Name: name, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Engine: codec.New(codec.Options{}),
-		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 2 * time.Second,
+		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 20 * time.Second,
 	})
 	t.Cleanup(func() {
 		c.Close()
@@ -43,7 +43,7 @@ func wires(t *testing.T) (a, b net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	_ = b.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = b.SetDeadline(time.Now().Add(3 * time.Minute))
 	return a, b
 }
 

@@ -22,7 +22,7 @@ func seen(addr string) error {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	_, err = io.Copy(io.Discard, c)
 	return err
 }
@@ -152,7 +152,7 @@ func TestUnreachable(t *testing.T) {
 
 // Whatever an exit hears instead of a hello, it refuses, says so once and counts.
 func TestHostileHello(t *testing.T) {
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 200 * time.Millisecond })
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Second })
 	good := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends, Window: 17}.Append(nil)
 	newer := wire.Hello{Lowest: 7, Highest: 9, Codecs: sends}.Append(nil)
 	random := make([]byte, 100)

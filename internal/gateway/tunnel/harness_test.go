@@ -119,7 +119,7 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	return c.(*net.TCPConn)
 }
 

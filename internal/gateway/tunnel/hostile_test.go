@@ -13,7 +13,8 @@ import (
 
 // Hellos of other versions, with extensions, in pieces.
 func TestStrangeHellos(t *testing.T) {
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
+	patient := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Minute })
+	hasty := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
 	hello := func(lowest, highest byte, extensions int) []byte {
 		b := wire.Hello{Lowest: lowest, Highest: highest, Codecs: sends, Window: 17}.Append(nil)
 		b[wire.HelloLen-1] = byte(extensions)
@@ -32,6 +33,10 @@ func TestStrangeHellos(t *testing.T) {
 		"future header": {hello(2, 9, 30), false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			exit := patient
+			if !c.good {
+				exit = hasty
+			}
 			conn := dial(t, exit.addr)
 			for _, b := range c.hello { // a byte at a time
 				if _, err := conn.Write([]byte{b}); err != nil {

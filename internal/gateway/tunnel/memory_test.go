@@ -23,7 +23,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	all := make([]net.Conn, connections)
 	for i := range all {
 		c := dial(t, entry.addr)
-		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+		_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 		exchange(t, c, message)
 		all[i] = c
 	}

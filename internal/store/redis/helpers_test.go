@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -83,6 +84,9 @@ func (a *asked) count(name string) int {
 func connect(t testing.TB, o goredis.Options) *goredis.Client {
 	t.Helper()
 	o.MaxRetries, o.DialerRetries = -1, 1
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = time.Minute
+	}
 	c := goredis.NewClient(&o)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -54,7 +54,7 @@ func (s *shards) group(own int) *Group {
 		Connect: func(shard Shard) *Conn {
 			return NewConn(Options{Dial: func(ctx context.Context) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "tcp", shard.Addresses[0])
-			}, Timeout: 5 * time.Second})
+			}, Timeout: time.Minute})
 		},
 	})
 	s.t.Cleanup(g.Close)

@@ -14,7 +14,7 @@ import (
 // connect is a connection to the test's server.
 func connect(t *testing.T, addr, user, password string) (*Conn, error) {
 	t.Helper()
-	c, err := Connect(t.Context(), Options{User: user, Password: password, Timeout: 10 * time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
+	c, err := Connect(t.Context(), Options{User: user, Password: password, Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", addr)
 	}})
