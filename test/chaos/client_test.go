@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds everything that must come at some time; nothing should come near it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // client is one raw connection, used by one goroutine at a time.
 type client struct {

@@ -36,11 +36,14 @@ func drainUnderLoad(t *testing.T, server *testenv.RedisServer, depth int) {
 	idle := mustDial(t, g.Addr)
 	idle.must(t, "PING")
 	var signalled atomic.Bool
-	results := make([]drained, 8)
+	results, rounds := make([]drained, 8), make([]atomic.Int64, 8)
 	var all sync.WaitGroup
 	for i := range results {
 		c := mustDial(t, g.Addr)
-		all.Go(func() { results[i] = load(c, i, depth, &signalled) })
+		all.Go(func() { results[i] = load(c, i, depth, &rounds[i], &signalled) })
+	}
+	for i := range rounds {
+		testenv.Eventually(t, "all are answered", func() bool { return rounds[i].Load() > 0 })
 	}
 	time.Sleep(150 * time.Millisecond)
 	signalled.Store(true) // what was written before this was sent before the signal
@@ -69,7 +72,7 @@ func drainUnderLoad(t *testing.T, server *testenv.RedisServer, depth int) {
 
 // load sends pipelines until the connection ends. It stops sending once the signal is
 // out, but goes on reading.
-func load(c *client, id, depth int, signalled *atomic.Bool) (r drained) {
+func load(c *client, id, depth int, rounds *atomic.Int64, signalled *atomic.Bool) (r drained) {
 	value := strings.Repeat(fmt.Sprintf("value of client %d; ", id), 40)
 	key := fmt.Sprintf("drain:%d", id)
 	for !signalled.Load() {
@@ -101,6 +104,7 @@ func load(c *client, id, depth int, signalled *atomic.Bool) (r drained) {
 		if r.err != nil {
 			return r
 		}
+		rounds.Add(1)
 	}
 	_, r.err = c.frame()
 	return r

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-const runTimeout = 3 * time.Minute
+const runTimeout = 6 * time.Minute
 
 // client is one library with one version of the protocol.
 type client struct {

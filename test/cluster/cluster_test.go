@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -65,7 +66,7 @@ func throughEach(t *testing.T, gateway *testenv.GatewayServer, nodes []*testenv.
 // connect returns a client whose commands all go over one connection.
 func connect(t *testing.T, addr string, protocol int) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, PoolSize: 1, MaxRetries: -1, DisableIdentity: true})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute, DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

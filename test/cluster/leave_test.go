@@ -61,7 +61,7 @@ func TestShardedSubscriptionMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 		in := bufio.NewReader(c)
 		_, _ = io.WriteString(c, hello+"SSUBSCRIBE channel\r\n")
 		awaitLine(t, in, "ssubscribe")

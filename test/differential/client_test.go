@@ -11,7 +11,7 @@ import (
 )
 
 // replyTimeout is how long a reply may take: the slowest are LCS and scripts on megabytes.
-const replyTimeout = 10 * time.Second
+const replyTimeout = time.Minute
 
 // client is one raw connection. It is used by one goroutine at a time.
 type client struct {
@@ -55,7 +55,7 @@ func (c *client) pipeline(requests []byte, n int) ([][]byte, error) {
 
 // lastWords sends raw bytes and returns everything up to the end of the stream.
 func (c *client) lastWords(raw []byte) ([]byte, error) {
-	_ = c.conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
 	if _, err := c.conn.Write(raw); err != nil {
 		return nil, err
 	}

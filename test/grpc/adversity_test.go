@@ -27,7 +27,7 @@ import (
 var long = flag.Bool("long", false, "run what takes minutes too")
 
 // patience is how long anything may take that has to happen at all.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // echoServer is a server with one method of streams that echoes. It may be stopped and
 // started again on the same port.

@@ -51,7 +51,7 @@ func TestDictionariesBetweenProcesses(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if status.Code(err) != codes.Unavailable || time.Since(start) > 10*time.Second {
+		if status.Code(err) != codes.Unavailable || time.Since(start) > patience {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn,
 	sealed := func() [2]float64 {
 		return [2]float64{near.Metric(t, "cinch_grpc_dictionary_messages_total"), far.Metric(t, "cinch_grpc_dictionary_messages_total")}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	const messages = 200
 	for {

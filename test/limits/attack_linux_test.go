@@ -24,7 +24,7 @@ import (
 
 // answered is how long a victim waits on the busiest machine. The seconds that it takes for slow
 // peers to be found out are in it.
-const answered = 45 * time.Second
+const answered = 2 * time.Minute
 
 // lineup is one process with a gateway for each protocol.
 type lineup struct {

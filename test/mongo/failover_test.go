@@ -147,17 +147,14 @@ func (w *writers) counts() (n []int) {
 func (w *writers) goOn(t *testing.T) {
 	t.Helper()
 	before := w.counts()
-	for range 600 {
-		done := true
+	testenv.Eventually(t, "all writers go on", func() bool {
 		for i, n := range w.counts() {
-			done = done && n >= before[i]+20
+			if n < before[i]+20 {
+				return false
+			}
 		}
-		if done {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("the writers got stuck: %v documents before, %v now", before, w.counts())
+		return true
+	})
 }
 
 func (w *writers) stop() {
@@ -201,7 +198,7 @@ func (w *writers) check(t *testing.T, server *testenv.MongodServer) {
 // primaryOf waits until a server calls itself primary.
 func primaryOf(t *testing.T, servers []*testenv.MongodServer) int {
 	t.Helper()
-	for range 300 {
+	for range 1800 {
 		for i, s := range servers {
 			var hello struct {
 				Primary bool `bson:"isWritablePrimary"`
@@ -221,7 +218,7 @@ func primaryOf(t *testing.T, servers []*testenv.MongodServer) int {
 func waitForWrites(t *testing.T, uri string, killed int) {
 	t.Helper()
 	coll := connect(t, uri).Database("shop").Collection("after")
-	for range 12 {
+	for range 36 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, err := coll.InsertOne(ctx, bson.D{{Key: "killed", Value: killed}})
 		cancel()

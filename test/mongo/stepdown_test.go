@@ -264,7 +264,7 @@ func (w *programWriters) stop(t *testing.T) (ids, errors []string) {
 	_ = w.input.Close()
 	select {
 	case <-w.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the program does not end")
 	}
 	return w.last.IDs, w.last.Errors

@@ -84,7 +84,7 @@ func TestBackgroundResumes(t *testing.T) {
 	fill(t, c, 6000, 0, 300)
 	before := contents(t, c, newSealer(nil))
 	position := filepath.Join(t.TempDir(), "position")
-	g := serving(t, server.URL(), fmt.Sprintf("{background: true, state: %q, keys_per_second: 1000}", position), someRules)
+	g := serving(t, server.URL(), fmt.Sprintf("{background: true, state: %q, keys_per_second: 200}", position), someRules)
 	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	must(t, g.Signal(syscall.SIGTERM))
 	if err := g.Wait(); err != nil {

@@ -63,7 +63,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 	before := contents(t, c, newSealer(nil))
 	state := filepath.Join(t.TempDir(), "state")
 	args := []string{"pack", server.URL(), "--state", state}
-	cmd := exec.Command(testenv.Cinch(t), append(args, "--keys-per-second", "1000")...)
+	cmd := exec.Command(testenv.Cinch(t), append(args, "--keys-per-second", "500")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
@@ -103,7 +103,7 @@ func TestServerRestarts(t *testing.T) {
 	c := connect(t, server.Addr)
 	fill(t, c, 4000, 0, 500)
 	before := contents(t, c, newSealer(nil))
-	cmd := exec.Command(testenv.Cinch(t), "pack", server.URL(), "--keys-per-second", "2000")
+	cmd := exec.Command(testenv.Cinch(t), "pack", server.URL(), "--keys-per-second", "1000")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())

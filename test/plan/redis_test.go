@@ -316,7 +316,7 @@ func TestWrongUpstreams(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	fill(t, nodes[0].Addr)
 	for addr, want := range map[string]string{primary.Addr: "", replica.Addr: "replica", nodes[1].Addr: "redis+cluster://"} {
-		r := report(t, "redis://"+addr, "--share", "90%", "--candidates", "lz4", "--dictionaries", "none", "--max-time", "3s")
+		r := report(t, "redis://"+addr, "--share", "90%", "--candidates", "lz4", "--dictionaries", "none", "--max-time", "30s")
 		if got := strings.Join(r.Notes, ""); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("notes %q, want %q in them", got, want)
 		}

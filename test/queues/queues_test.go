@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-const runTimeout = 2 * time.Minute
+const runTimeout = 5 * time.Minute
 
 var full = flag.Bool("queues", false, "run the queues; they take a minute or two")
 

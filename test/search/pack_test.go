@@ -27,7 +27,7 @@ func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
 	all(t, direct, documents("other:", 100)...)
 	want := answers(t, direct, "idx", 100)
 
-	text := cli(t, "plan", server.URL(), "--reads", "1000", "--writes", "1000", "--max-time", "4s")
+	text := cli(t, "plan", server.URL(), "--reads", "1000", "--writes", "1000", "--max-time", "30s")
 	if !strings.Contains(text, "under a search index") {
 		t.Errorf("the plan does not say why doc:* is left alone:\n%s", text)
 	}

@@ -115,7 +115,7 @@ func try(t testing.TB, n *RedisServer, args ...any) error {
 // admin is the test environment's own connection to a server.
 func (s *RedisServer) admin(t testing.TB) *goredis.Client {
 	s.connect.Do(func() {
-		s.client = goredis.NewClient(&goredis.Options{Addr: s.Addr})
+		s.client = goredis.NewClient(&goredis.Options{Addr: s.Addr, ReadTimeout: startTimeout})
 		t.Cleanup(func() { _ = s.client.Close() })
 	})
 	return s.client

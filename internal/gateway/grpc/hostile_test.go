@@ -97,8 +97,8 @@ func TestHostileBodies(t *testing.T) {
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxOpen = limit })
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "raw")}))
 	c := rawClient(t, g.addr)
-	bomb := pack(t, "gzip-9", make([]byte, 40<<20))
-	zbomb := pack(t, "zstd-3", make([]byte, 40<<20))
+	bomb := pack(t, "gzip-1", make([]byte, 32<<20))
+	zbomb := pack(t, "zstd-1", make([]byte, 32<<20))
 	good := pack(t, "zstd-1", payload(1000))
 	declared := wire.AppendHeader(nil, true, math.MaxUint32)
 	for _, test := range []struct {

@@ -298,7 +298,7 @@ func TestNamedDictionary(t *testing.T) {
 	for e := newEvents(1); len(samples) < 1000; {
 		samples = append(samples, e.next())
 	}
-	d, err := dict.Train(samples, dict.TrainOptions{Size: 8 << 10})
+	d, err := dict.Train(samples, dict.TrainOptions{Size: 8 << 10, Segment: 128})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,8 +223,9 @@ type recorded struct{ up, down [][]byte }
 func record(t *testing.T) (p pair, c recorded) {
 	t.Helper()
 	server := testenv.Mongod(t, testenv.MongodConfig{})
-	p = servePair(t, server.Addr, training)
-	p.warm(t, server, 1)
+	p.far = serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
+	p.between = startTap(t, p.far.addr)
+	p.near = serve(t, p.between.addr, withDict(dictOf(t, 2))) // none is trained, which takes long on busy machines
 	p.between.take()
 	raw := dialRaw(t, p.near.addr)
 	raw.run(plain, hello())
@@ -233,6 +234,9 @@ func record(t *testing.T) (p pair, c recorded) {
 		raw.run(plain, command("insert", "people", bson.E{Key: "documents", Value: bson.A{person(r)}}))
 		raw.run(plain, command("find", "people", bson.E{Key: "limit", Value: 3}))
 		raw.run(plain, command("ping", 1))
+	}
+	if !p.exchanged() {
+		t.Fatal("no dictionaries were sent")
 	}
 	requests, replies := p.between.take()
 	for _, f := range requests {

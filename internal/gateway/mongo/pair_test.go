@@ -111,7 +111,7 @@ func (p pair) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
 			}
 			return
 		}
-		if round == 1000 { // on a busy machine training takes its time
+		if round == 5000 { // on a busy machine training takes its time
 			t.Fatal("no dictionaries")
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -121,6 +121,9 @@ func (p pair) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
 // TestPairSizes compares bytes on the link with those of a driver alone, headers and all, on
 // documents that no dictionary was made of.
 func TestPairSizes(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is about sizes only")
+	}
 	server := testenv.Mongod(t, testenv.MongodConfig{})
 	p := servePair(t, server.Addr, trainingAsServed)
 	p.warm(t, server, 1)
@@ -180,6 +183,9 @@ func find(t testing.TB, coll *mongo.Collection, n, from int) {
 
 // Messages of 100 KB gain from a dictionary as small ones do, if less.
 func TestPairDictionaryForLongMessages(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is about sizes only")
+	}
 	r, texts := rand.New(rand.NewPCG(1, 1)), phrases()
 	var samples [][]byte
 	for range 1000 {

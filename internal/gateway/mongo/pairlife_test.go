@@ -513,6 +513,10 @@ func TestPairStreams(t *testing.T) {
 	if all := append(came(requests), came(replies)...); slices.Contains(all, wire.BetweenGateways) {
 		t.Errorf("hellos went as %v", all)
 	}
+	_ = raw.conn.Close() // the stream goes on until then
+	for _, s := range []*served{near, far} {
+		testenv.Eventually(t, "it is closed", func() bool { return s.stats.Snapshot().Connections.Open == 0 })
+	}
 	raw = dialRaw(t, near.addr)
 	raw.run(plain, hello())
 	cursor := raw.run(plain, command("find", "users", bson.E{Key: "batchSize", Value: 2})).doc.Lookup("cursor", "id").Int64()

@@ -62,14 +62,12 @@ func TestStrangersGetNoDictionary(t *testing.T) {
 	if _, err := coll.InsertMany(t.Context(), users(0, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	for round := 0; p.far.dictionaries() < 1; round++ {
-		if round == 50 {
-			t.Fatal("no dictionary")
-		}
+	testenv.Eventually(t, "a dictionary", func() bool {
 		for i := range 40 {
 			find(t, coll, 5, i*20)
 		}
-	}
+		return p.far.dictionaries() > 0
+	})
 	s := meetStranger(t, p.far)
 	for range 600 {
 		s.ask(command("find", "users"))
