@@ -48,7 +48,7 @@ func TestWaitersFindLostTurns(t *testing.T) {
 	turns := newTurns(1)
 	turns.patient = 5 * time.Millisecond
 	turns.take()
-	turns.take() // goes ahead without, after a while
+	turns.take()       // goes ahead without, after a while
 	for range 12_000 { // a minute
 		if turns.inUse() == 0 {
 			return
