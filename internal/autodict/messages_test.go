@@ -53,6 +53,9 @@ func (m *Messages) stepAll(t *testing.T) {
 
 // A rule that leaves the choice to the gateway means zstd.
 func TestMessagesOfAutoRules(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
 	m, _ := calls(t, 8<<20)
 	p, err := policy.NewMessages([]policy.MessageRule{{Name: "a", Auto: true, AutoDict: true}})
 	if err != nil {
@@ -69,6 +72,9 @@ func TestMessagesOfAutoRules(t *testing.T) {
 }
 
 func TestMessagesGetADictionary(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
 	m, now := calls(t, 8<<20)
 	r := rand.New(rand.NewPCG(1, 2))
 	rule := wireRule("a")

@@ -68,8 +68,11 @@ func randomGroup(p *planner, r *rand.Rand) *GroupPlan {
 func TestChoiceIsOnTheFront(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	link, _ := ParseLink("100mbit,1ms")
-	chosen := 0
-	for range 4000 {
+	groups, chosen := 4000, 0
+	if underRace {
+		groups = 400
+	}
+	for range groups {
 		p := &planner{Options: options(t), now: 1 << 30}
 		p.Minimize = []Objective{Balance, MinCost, MinLatency, MinBytes}[r.IntN(4)]
 		p.Links = []Link{link}
@@ -99,8 +102,8 @@ func TestChoiceIsOnTheFront(t *testing.T) {
 			}
 		}
 	}
-	if chosen < 500 {
-		t.Errorf("only %d of 4000 have a choice", chosen)
+	if chosen < groups/8 {
+		t.Errorf("only %d of %d have a choice", chosen, groups)
 	}
 }
 

@@ -81,6 +81,9 @@ func group(t testing.TB, r *Report, start string) *GroupPlan {
 // Small documents get a dictionary, noise and short columns are left alone; the total of
 // what is there is exact, and what comes out loads as a configuration.
 func TestFilesToConfig(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and other plans run with the detector")
+	}
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines, table strings.Builder
 	table.WriteString("id,about\n")
