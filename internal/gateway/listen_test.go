@@ -36,7 +36,7 @@ func TestUnixSocket(t *testing.T) {
 		"dialer": func() Traffic { return up.Stats.Snapshot().Wire.Upstream },
 	} {
 		want := Traffic{6, 6}
-		for range 500 { // the peer may have the bytes before they are counted
+		for range 12_000 { // the peer may have the bytes before they are counted
 			if counted() == want {
 				break
 			}

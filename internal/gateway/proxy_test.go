@@ -73,7 +73,7 @@ func answerTo(t *testing.T, addr string, sent ...[]byte) string {
 	for _, b := range sent {
 		_, _ = c.Write(b) // it may have been closed already
 	}
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(c)
 	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 		t.Fatal("the connection stays open")

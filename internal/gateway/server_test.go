@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds waits for what must happen; nothing is asserted about it.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // lineSession answers each line with the same line. "hold" is answered when
 // release is closed, "panic" panics, "panic-elsewhere" does so in a goroutine of

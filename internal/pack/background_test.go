@@ -102,7 +102,7 @@ func rulesFor(t *testing.T, key string) *policy.Policy {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 5000 {
+	for range 120_000 {
 		if ok() {
 			return
 		}

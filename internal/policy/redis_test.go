@@ -46,7 +46,7 @@ func realRedis(t *testing.T) *redis.Client {
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	awaitReady(t, out)
 	c := redis.NewClient(&redis.Options{
-		Network: "unix", Addr: socket, PoolSize: 1,
+		Network: "unix", Addr: socket, PoolSize: 1, ReadTimeout: time.Minute,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, network, addr)
@@ -73,7 +73,7 @@ func awaitReady(t *testing.T, out interface{ Read([]byte) (int, error) }) {
 		if !ok {
 			t.Fatal("redis-server ended")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("redis-server does not get ready")
 	}
 }

@@ -40,7 +40,7 @@ func (l *late) Replace(ctx context.Context, changes []store.Change) ([]store.Out
 // that are not in the store yet: the first scan finds none. What arrives as late as can be
 // has to be found by the second, and the packer must stop naming it by itself.
 func TestCollectedWhilePacking(t *testing.T) {
-	const lease = 500 * time.Millisecond
+	const lease = 2 * time.Second
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
 	fill(t, c, 3000, 0, 300)
@@ -79,7 +79,7 @@ func TestCollectedWhilePacking(t *testing.T) {
 	operator := storeredis.NewDicts(storeredis.DictsOptions{Client: c})
 	scans := 0
 	outcomes, err := storeredis.Collect(t.Context(), storeredis.CollectOptions{
-		Nodes: []storeredis.CollectNode{{Dicts: operator, Scan: &goredis.Options{Addr: server.Addr}}}, Wait: lease + 300*time.Millisecond,
+		Nodes: []storeredis.CollectNode{{Dicts: operator, Scan: &goredis.Options{Addr: server.Addr}}}, Wait: lease + 3*time.Second,
 		Tell: func(format string, args ...any) {
 			t.Logf(format, args...)
 			if strings.HasPrefix(format, "scanning") {

@@ -301,10 +301,15 @@ func TestKilledPacker(t *testing.T) {
 		return s
 	}
 	stop := make(chan struct{})
-	first, err := run(t.Context(), c, false, func(o *pack.Options) {
-		o.State, o.Stop, o.KeysPerSecond = open(), stop, 2000
-		time.AfterFunc(300*time.Millisecond, func() { close(stop) })
-	})
+	go func() {
+		defer close(stop)
+		var begun []bool
+		for t.Context().Err() == nil && (len(begun) == 0 || !begun[0]) {
+			time.Sleep(10 * time.Millisecond)
+			_ = c.eval(t.Context(), `for _, d in box.space.docs:pairs() do if #d.body < 200 then return true end end return false`, nil, &begun)
+		}
+	}()
+	first, err := run(t.Context(), c, false, func(o *pack.Options) { o.State, o.Stop, o.KeysPerSecond = open(), stop, 1000 })
 	if !errors.Is(err, pack.ErrInterrupted) || first.Replaced == 0 || first.Replaced == 2000 {
 		t.Fatalf("%d replaced, %v", first.Replaced, err)
 	}
