@@ -89,7 +89,11 @@ func handOn(ctx context.Context, t *testing.T, state *turns, sentinel string) {
 			return
 		}
 		state.begin()
-		if err := s.Do(ctx, "sentinel", "failover", "mymaster").Err(); err != nil {
+		for err = s.Do(ctx, "sentinel", "failover", "mymaster").Err(); err != nil && ctx.Err() == nil; {
+			time.Sleep(100 * time.Millisecond) // it does not know the replicas yet, perhaps
+			err = s.Do(ctx, "sentinel", "failover", "mymaster").Err()
+		}
+		if err != nil {
 			t.Errorf("failover: %v", err)
 		}
 		awaitReplica(ctx, net.JoinHostPort(before[0], before[1]))

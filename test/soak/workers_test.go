@@ -226,6 +226,6 @@ func hear(ctx context.Context, t *testing.T, turns *turns, addr string, turn int
 
 func connect(addr string) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, PoolSize: 3, ReadTimeout: 15 * time.Second, WriteTimeout: 15 * time.Second,
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, PoolSize: 3, ReadTimeout: time.Minute,
 	})
 }

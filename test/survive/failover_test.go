@@ -58,6 +58,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 	inherited := replica.DBSize(t.Context()).Val()
 	p.front.cut()
 	time.Sleep(1500 * time.Millisecond)
+	l.goOn(400)
 	l.end()
 	gateway.Kill()
 	p.primary.Kill()

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func must(t testing.TB, err error) {
 
 func connect(t testing.TB, addr string) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -137,6 +138,7 @@ type load struct {
 	addr    string
 	db      int
 	losing  bool // values may vanish, and connections break
+	written atomic.Int64
 	stop    chan struct{}
 	clients sync.WaitGroup
 }
@@ -156,6 +158,13 @@ func startLoad(t testing.TB, addr string, db int, losing bool) *load {
 	return l
 }
 
+// goOn waits until so many values more were written.
+func (l *load) goOn(n int64) {
+	l.t.Helper()
+	before := l.written.Load()
+	testenv.Eventually(l.t, "values are written", func() bool { return l.written.Load() >= before+n || l.t.Failed() })
+}
+
 func (l *load) end() {
 	close(l.stop)
 	l.clients.Wait()
@@ -164,7 +173,7 @@ func (l *load) end() {
 func (l *load) client(number int) {
 	c := goredis.NewClient(&goredis.Options{
 		Addr: l.addr, DB: l.db, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
-		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: time.Second,
+		DialTimeout: time.Minute, ReadTimeout: time.Minute,
 	})
 	defer c.Close()
 	r := rand.New(rand.NewPCG(uint64(number), 1))
@@ -180,6 +189,7 @@ func (l *load) client(number int) {
 			v := valueOf(key, n)
 			err := l.write(c, number, key, v)
 			if err == nil {
+				l.written.Add(1)
 				last[key] = v
 			} else if !l.losing {
 				l.t.Errorf("%s: %v", key, err)

@@ -76,6 +76,7 @@ func (x disaster) test(t *testing.T) {
 	}
 	waitForUse(t, connect(t, gateway.Addr), direct, d) // in new values again
 	time.Sleep(300 * time.Millisecond)
+	l.goOn(400)
 	l.end()
 	gateway.Kill() // what only it knew is lost
 	values, naming := l.readAll(freshGateway(t, server.Addr).Addr, server.Addr, d)
