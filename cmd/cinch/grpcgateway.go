@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
-	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
+	"github.com/cinch-layer/cinch/internal/link"
 )
 
 // grpcGateways are the gateways that --grpc or its variable asks for.
@@ -56,18 +56,16 @@ const (
 	linkIdleTimeout  = 5 * time.Minute
 )
 
-// grpcLinks makes what carries connections with other gateways; nil where there are none to be.
-func (p *process) grpcLinks(g *config.Gateway, r *running, log *slog.Logger) grpc.Links {
+// grpcLinks is about the connections with other gateways; nil where there are none to be.
+func grpcLinks(g *config.Gateway) *link.Config {
 	if !g.WantsLink() {
 		return nil
 	}
 	o, setting, window := g.LinkOptions()
-	c := tunnel.NewCarrier(tunnel.Config{
-		Name: g.Name, Upstream: r.upstream, Setting: setting.Setting, Auto: setting.Auto, Window: window,
-		History: int64(o.Memory), HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout, Engine: p.engine, Stats: r.stats, Log: log,
-	})
-	p.tunnels = append(p.tunnels, c.Gateway())
-	return c
+	return &link.Config{
+		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory),
+		HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout,
+	}
 }
 
 // addGRPC makes r a gateway for gRPC.
@@ -88,7 +86,7 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 		Codecs:        codecs,
 		Engine:        p.engine,
 		Peers:         g.Peers,
-		Links:         p.grpcLinks(g, r, log),
+		Links:         grpcLinks(g),
 		Link:          linkModes[historyOf(g)],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,
@@ -105,6 +103,9 @@ func (p *process) addGRPC(l *loaded, g *config.Gateway, r *running, tls *tls.Con
 	}
 	r.gateway, r.messages = made, made
 	p.grpc = append(p.grpc, made)
+	if e := made.Links(); e != nil {
+		p.links = append(p.links, e)
+	}
 	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
 		log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
-	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
+	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -52,7 +52,7 @@ type process struct {
 
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
-	tunnels  []*tunnel.Gateway
+	links    []*link.Endpoint
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
 	grpcCache *grpc.Cache
@@ -299,7 +299,7 @@ func (p *process) addAdmin(cfg *config.Config) error {
 	if p.grpcCache != nil {
 		registry.MustRegister(p.grpcCache, &grpc.Metrics{Gateways: p.grpc})
 	}
-	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo}), registry.Register(&tunnel.Metrics{Gateways: p.tunnels})); err != nil {
+	if err := errors.Join(metrics.Register(registry), registry.Register(dictionaries), registry.Register(p.packMetrics()), registry.Register(&mongo.Metrics{Gateways: p.mongo}), registry.Register(&link.Metrics{Endpoints: p.links})); err != nil {
 		return err
 	}
 	access, err := p.listenAdmin(cfg)

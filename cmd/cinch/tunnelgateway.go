@@ -49,7 +49,7 @@ func (p *process) addTunnel(g *config.Gateway, r *running, tls *tls.Config, log 
 		Log:      log,
 	})
 	r.gateway, r.tunnelSetting = made, setting.String()
-	p.tunnels = append(p.tunnels, made)
+	p.links = append(p.links, made.Links())
 	if g.Protocol == config.TunnelExit && (g.TLS == nil || g.TLS.ClientCA == "") && !isLoopback(r.listener.Addr()) {
 		log.Warn("tunnel-exit without tls.client_ca: whoever reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 	}

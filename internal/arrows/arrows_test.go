@@ -93,6 +93,7 @@ var layers = [][]string{
 	{"internal/policy", "internal/wire", "internal/store"},
 	{"internal/autodict"},
 	{"internal/gateway"},
+	{"internal/link"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
 	{"internal/store/open"},
@@ -347,7 +348,7 @@ func TestTheTablesSee(t *testing.T) {
 			t.Errorf("%s -> %s: forbidden %v, want %v", c.from, c.imported, got, c.want)
 		}
 	}
-	if layerOf("internal/gateway/redis") <= layerOf("internal/gateway") || layerOf("internal/nowhere") != -1 {
+	if layerOf("internal/gateway/redis") <= layerOf("internal/link") || layerOf("internal/link") <= layerOf("internal/gateway") || layerOf("internal/nowhere") != -1 {
 		t.Error("layers are mixed up")
 	}
 }

@@ -31,15 +31,14 @@ var (
 		"internal/gateway/mongo":     80,
 		"internal/gateway/redis":     130,
 		"internal/gateway/tarantool": 90,
-		"internal/gateway/tunnel":    30,
 		"internal/pack":              30,
 		"internal/plan":              60,
 		"internal/store/tarantool":   50,
 	}
 	// sharedNames are names of types in several gateways that mean several things.
 	sharedNames = []string{
-		"answer: grpc, redis", "finder: grpc, redis", "held: grpc, redis", "link: mongo, tunnel",
-		"pending: mongo, tarantool, tunnel", "plan: grpc, tarantool", "shape: mongo, redis", "watching: grpc, redis",
+		"answer: grpc, redis", "finder: grpc, redis", "held: grpc, redis",
+		"pending: mongo, tarantool", "plan: grpc, tarantool", "shape: mongo, redis", "watching: grpc, redis",
 	}
 )
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 	Engine            *codec.Engine      // for messages with a dictionary; nil: in pure Go
 	Cache             *Cache             // shared by the gateways of a process; nil: one of its own
 	Peers             bool               // clients are gateways, and may have dictionaries and links
-	Links             Links              // carries connections with other gateways; nil: none are carried
+	Links             *link.Config       // of connections with other gateways: codec, memory and times; nil: there are none
 	Link              LinkMode           // with the upstream, should it turn out to be a gateway
 	Sample            bool               // all messages are measured
 	Kinds             *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
@@ -52,6 +53,8 @@ type Config struct {
 	Requests, Replies *gateway.Budget    // of the bytes of messages held
 	Stats             *gateway.Stats
 	Log               *slog.Logger
+
+	linker linker // of tests, in place of an endpoint
 }
 
 func (c *Config) setDefaults() {
@@ -88,6 +91,9 @@ type Gateway struct {
 	server gateway.Server
 	pool   *pool
 
+	endpoint *link.Endpoint // nil: there are no links
+	links    linker         // that; nil likewise
+
 	requests, replies *gateway.Share
 
 	replays *gateway.Budget // of what is kept of requests for another attempt
@@ -106,7 +112,12 @@ func NewGateway(c Config) *Gateway {
 	c.setDefaults()
 	g := &Gateway{config: c, kinds: c.Kinds, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
-	g.pool = newPool(&g.config, &g.pairs)
+	g.links = c.linker
+	if c.Links != nil {
+		g.endpoint = newEndpoint(&g.config)
+		g.links = g.endpoint
+	}
+	g.pool = newPool(&g.config, g.links, &g.pairs)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
@@ -145,5 +156,8 @@ func (g *Gateway) Serve(l net.Listener) error {
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
 	g.pool.close()
+	if g.endpoint != nil {
+		g.endpoint.Close()
+	}
 	return err
 }

@@ -4,26 +4,33 @@ import (
 	"net"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Links carries connections between gateways in streams with history, both ways; package tunnel
-// has one. Messages go over such a connection uncompressed or as columns, and what passes is
-// compressed with all that has passed before.
-type Links interface {
-	// Enter makes a link of a connection to a gateway that takes them. On an error the connection
-	// is the caller's to close.
+// linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as columns, and
+// what passes is compressed with all that has passed before.
+type linker interface {
 	Enter(net.Conn) (net.Conn, error)
-	// IsHello reports whether a client whose first byte that is wants a link.
 	IsHello(first byte) bool
-	// Accept makes a link of a connection whose client wants one, and of which ahead was read.
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }
+
+// newEndpoint makes the endpoint of a gateway's links.
+func newEndpoint(c *Config) *link.Endpoint {
+	o := *c.Links
+	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
+	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+	return link.NewEndpoint(o)
+}
+
+// Links is where the gateway's links end, for metrics; nil if it has none.
+func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
 // LinkMode says whose calls share a link, and with it a history: see docs/GRPC.md.
 type LinkMode int
 
-// The modes. NoLink takes links of others, as all do that have Links and Peers.
+// The modes. NoLink takes links of others, as all do that have Config.Links and Peers.
 const (
 	NoLink LinkMode = iota
 	LinkPerClient
@@ -39,7 +46,7 @@ const firstByteTime = 10 * time.Second
 // meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
 // nothing, and what has been read of it.
 func (g *Gateway) meetLink(conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
-	if g.config.Links == nil || !g.config.Peers {
+	if g.links == nil || !g.config.Peers {
 		return conn, nil, false
 	}
 	ahead = make([]byte, 1)
@@ -48,10 +55,10 @@ func (g *Gateway) meetLink(conn net.Conn) (c net.Conn, ahead []byte, carried boo
 		return nil, nil, false
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	if !g.config.Links.IsHello(ahead[0]) {
+	if !g.links.IsHello(ahead[0]) {
 		return conn, ahead, false
 	}
-	c, err := g.config.Links.Accept(conn, ahead)
+	c, err := g.links.Accept(conn, ahead)
 	if err != nil {
 		return nil, nil, false
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tags is a carrier that says hello and no more, and counts. Package tunnel's is in test/grpc.
+// tags is a linker that says hello and no more, and counts. With package link's it is linkcuts_test.go, and test/grpc.
 type tags struct {
 	refuse            atomic.Bool
 	entered, accepted atomic.Int64
@@ -69,12 +69,12 @@ func linked(t *testing.T, mode LinkMode, seen *recorder, change func(near, far *
 	l = &tags{}
 	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
 	far = startGateway(t, "grpc://"+startServer(t, echo, grpc.StatsHandler(seen)), func(c *Config) {
-		c.Links, c.Peers = l, true
+		c.linker, c.Peers = l, true
 		change(nil, c)
 	})
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
 	near = startGateway(t, "grpc://"+far.addr, func(c *Config) {
-		c.Links, c.Link = l, mode
+		c.linker, c.Link = l, mode
 		change(c, nil)
 	})
 	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000}, zstd))
@@ -199,7 +199,7 @@ func TestLinkNotOffered(t *testing.T) {
 		},
 		"without links": func(_, far *Config) {
 			if far != nil {
-				far.Links = nil
+				far.linker = nil
 			}
 		},
 		"a server": func(near, _ *Config) {

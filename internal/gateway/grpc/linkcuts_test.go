@@ -23,7 +23,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
+	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -73,16 +73,16 @@ func cutRound(t *testing.T, seed uint64) {
 		withTLS = testenv.NewAuthority(t).Issue(t, "far").TLS(t)
 		scheme = "grpcs"
 	}
-	farLinks := &countedLinks{Links: realLinks(t, "far")}
+	farLinks := &countedLinks{linker: realLinks(t, "far")}
 	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
 	far := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {
-		c.Links, c.Peers, c.Window, c.TLS = farLinks, true, window, withTLS
+		c.linker, c.Peers, c.Window, c.TLS = farLinks, true, window, withTLS
 		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
 	})
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
 	rough := newRough(t, far.addr, *cutsPiece, seed)
 	near := startGateway(t, scheme+"://"+rough.addr, func(c *Config) {
-		c.Links, c.Link, c.Window = realLinks(t, "near"), mode, window
+		c.Links, c.Link, c.Window = &link.Config{Setting: zstd1, HelloTimeout: 5 * time.Second}, mode, window
 		if withTLS != nil {
 			c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true}
 		}
@@ -124,25 +124,27 @@ func cutRound(t *testing.T, seed uint64) {
 
 // countedLinks counts those that are made.
 type countedLinks struct {
-	Links
+	linker
 	accepted atomic.Int64
 }
 
 func (l *countedLinks) Accept(c net.Conn, ahead []byte) (net.Conn, error) {
-	carried, err := l.Links.Accept(c, ahead)
+	carried, err := l.linker.Accept(c, ahead)
 	if err == nil {
 		l.accepted.Add(1)
 	}
 	return carried, err
 }
 
-func realLinks(t *testing.T, name string) Links {
-	c := tunnel.NewCarrier(tunnel.Config{
-		Name: name, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Engine: codec.New(codec.Options{}),
+var zstd1 = codec.Setting{Codec: codec.Zstd, Level: 1}
+
+func realLinks(t *testing.T, name string) linker {
+	e := link.NewEndpoint(link.Config{
+		Name: name, Setting: zstd1, Engine: codec.New(codec.Options{}),
 		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second,
 	})
-	t.Cleanup(c.Close)
-	return c
+	t.Cleanup(e.Close)
+	return e
 }
 
 // cutCalls makes calls, and judges how they end.

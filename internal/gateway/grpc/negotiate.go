@@ -225,7 +225,7 @@ func (n *negotiation) tell(h http.Header, p plan) {
 		list = append(append(list, gatewayToken), ownNames...)
 		if n.pair.peer != nil {
 			list = append(list, pairEncoding)
-			if n.pair.peer.g.config.Links != nil {
+			if n.pair.peer.g.links != nil {
 				list = append(list, linkToken)
 			}
 		}

@@ -55,7 +55,7 @@ type pool struct {
 	transport *http2.Transport
 	max       int
 	reads     []string // encodings that all servers read
-	links     Links    // for connections to gateways; nil: they get none
+	links     linker   // for connections to gateways; nil: they get none
 	watching  watching
 	presumes  *presumption // what connections learn of links, for the next ones
 	reach     *gateway.Reach
@@ -78,7 +78,7 @@ type dial struct {
 	err  error // valid after done
 }
 
-func newPool(c *Config, totals *pairTotals) *pool {
+func newPool(c *Config, links linker, totals *pairTotals) *pool {
 	p := &pool{
 		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
 		log: c.Log, totals: totals, patience: patienceAsks, codecs: c.Codecs, reach: &gateway.Reach{},
@@ -87,7 +87,7 @@ func newPool(c *Config, totals *pairTotals) *pool {
 		p.spoke = &atomic.Bool{}
 	}
 	if c.Link != NoLink {
-		p.links = c.Links
+		p.links = links
 	}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()

@@ -45,7 +45,7 @@ func newSession(g *Gateway, conn net.Conn) gateway.Session {
 	batch.ahead = ahead
 	s := &session{conn: gathered, pool: g.pool, client: g.newClient(conn), done: make(chan struct{})}
 	s.peer = g.newPeer(s.client)
-	if s.own = c.Links != nil && c.Link == LinkPerClient; s.own {
+	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = g.pool.another()
 	}
 	s.base = &http.Server{

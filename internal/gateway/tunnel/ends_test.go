@@ -153,8 +153,8 @@ func TestUnreachable(t *testing.T) {
 // Whatever an exit hears instead of a hello, it refuses, says so once and counts.
 func TestHostileHello(t *testing.T) {
 	exit := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Second })
-	good := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends, Window: 17}.Append(nil)
-	newer := wire.Hello{Lowest: 7, Highest: 9, Codecs: sends}.Append(nil)
+	good := hello(17).Append(nil)
+	newer := wire.Hello{Lowest: 7, Highest: 9, Codecs: 1}.Append(nil)
 	random := make([]byte, 100)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range random {
@@ -231,7 +231,7 @@ func TestHostileFrames(t *testing.T) {
 			}
 			exit := serve(t, server(t, stays), true, nil)
 			conn := dial(t, exit.addr)
-			send := append(wire.Hello{Lowest: 1, Highest: 1, Codecs: sends, Window: 17}.Append(nil), byte(wire.Open))
+			send := append(hello(17).Append(nil), byte(wire.Open))
 			if _, err := conn.Write(append(send, c.send...)); err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestHostileFrames(t *testing.T) {
 			fake := server(t, func(conn *net.TCPConn) {
 				defer conn.Close()
 				_, _ = io.ReadFull(conn, make([]byte, wire.HelloLen))
-				_, _ = conn.Write(append(wire.Hello{Lowest: 1, Highest: 1, Codecs: sends, Window: 17}.Append(nil), c.send...))
+				_, _ = conn.Write(append(hello(17).Append(nil), c.send...))
 				_ = conn.CloseWrite()
 				_, _ = io.Copy(io.Discard, conn)
 			})

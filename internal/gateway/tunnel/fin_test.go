@@ -41,11 +41,19 @@ func TestPeerClosesAfterFin(t *testing.T) {
 	_ = local.SetWriteBuffer(1 << 20)
 	g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
 	gateway.ResetWhenCut(local, true)
-	s := g.newSession(local, &link{g: g, conn: lateConn{conn}, codecs: sends})
+	go func() { _, _ = peer.Write(append(hello(0).Append(nil), byte(wire.Open))) }()
+	l, err := g.links.Answer(lateConn{conn}, nil, time.Minute)
+	if err == nil {
+		_, err = readHello(peer)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(g, local, l)
 	ran := make(chan struct{})
 	go func() { defer close(ran); s.Run() }()
 
-	const size, block = 120_000, sampleBytes / 2 // the link's speed isn't told
+	const size, block = 120_000, 2 << 10 // the link's speed isn't told of frames as small as that
 	send := append(wire.AppendRaw(nil, block), make([]byte, block)...)
 	said := 0
 	for ; said < size; said += block {

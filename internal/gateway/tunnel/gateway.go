@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/link"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -38,42 +38,30 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-const (
-	defaultWindow       = codec.MaxStreamWindow
-	defaultHistory      = 256 << 20
-	defaultHelloTimeout = 10 * time.Second
-	defaultOpenTimeout  = 2 * time.Minute
-	defaultIdleTimeout  = time.Minute
-)
+const defaultOpenTimeout = 2 * time.Minute
 
 // Gateway is one end of tunnels.
 type Gateway struct {
 	cfg     Config
-	rule    string // of everything, for metrics
-	growth  growth
 	server  gateway.Server
-	history history
-	speeds  speeds
-	reach   gateway.Reach
-	bad     occasional // hellos and frames
-	refused occasional // connections that the peer refused
+	links   *link.Endpoint
 	spares  spares
-	counts  counts
-
-	mu       sync.Mutex
-	sessions map[*session]struct{}
+	reach   gateway.Reach
+	refused link.Occasional // connections that the peer refused
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
-	tend   sync.Once
 }
 
 // NewGateway returns a gateway that serves nothing yet.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, rule: "tunnel", growth: tunnelGrowth, sessions: map[*session]struct{}{}}
-	g.history.limit = cfg.History
-	g.spares.most = cfg.Links
+	g := &Gateway{cfg: cfg, spares: spares{most: cfg.Links}}
+	g.links = link.NewEndpoint(link.Config{
+		Name: cfg.Name, Rule: "tunnel", Setting: cfg.Setting, Auto: cfg.Auto, Window: cfg.Window, History: cfg.History,
+		Growth: link.ClientGrowth, Latency: true, HelloTimeout: cfg.HelloTimeout, IdleTimeout: cfg.IdleTimeout,
+		Spares: g.spares.len, Engine: cfg.Engine, Stats: cfg.Stats, Log: cfg.Log,
+	})
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newEntrySession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
@@ -90,36 +78,25 @@ func NewGateway(cfg Config) *Gateway {
 }
 
 func (c *Config) setDefaults() {
-	if c.Window == 0 {
-		c.Window = defaultWindow
-	}
-	if c.History == 0 {
-		c.History = defaultHistory
-	}
-	if c.HelloTimeout == 0 {
-		c.HelloTimeout = defaultHelloTimeout
-	}
 	if c.OpenTimeout == 0 {
 		c.OpenTimeout = defaultOpenTimeout
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = defaultIdleTimeout
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 }
 
+// Links is where the gateway's links end, for metrics.
+func (g *Gateway) Links() *link.Endpoint { return g.links }
+
 // Serve accepts connections on l until Shutdown.
-func (g *Gateway) Serve(l net.Listener) error {
-	g.tend.Do(func() { go g.tendHistories() })
-	return g.server.Serve(l)
-}
+func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
 // Shutdown stops accepting and waits for the connections to end by themselves: nobody can
 // tell where a protocol that we don't know may be interrupted. When ctx ends they are reset.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.cancel()
+	g.links.Close()
 	g.spares.close()
 	return g.server.Shutdown(ctx)
 }
@@ -129,107 +106,87 @@ func (g *Gateway) newEntrySession(client net.Conn) gateway.Session {
 	gateway.ResetWhenCut(client, true)
 	l, err := g.link()
 	if err != nil {
-		g.reach.Failed(g.cfg.Log, g.cfg.Stats, linkErrorClass(err), g.cfg.Upstream.String(), err)
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, link.HelloErrorClass(err), g.cfg.Upstream.String(), err)
 		_ = gateway.Abort(client)
 		return nil
 	}
 	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
-	return g.newSession(client, l)
-}
-
-func linkErrorClass(err error) string {
-	switch {
-	case errors.Is(err, wire.ErrVersion):
-		return "version"
-	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrMalformed):
-		return "bad_hello"
-	case errors.Is(err, errRefused):
-		return "refused"
-	}
-	return "upstream_unreachable"
+	return newSession(g, client, l)
 }
 
 // newExitSession answers an entry's hello and connects upstream when the link is opened.
 func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
-	l, err := g.answerAndWait(c, nil, g.cfg.OpenTimeout)
+	l, err := g.links.Answer(c, nil, g.cfg.OpenTimeout)
 	if err != nil {
-		g.sayBad(c, err)
+		g.links.HelloFailed(c, err)
 		return nil
 	}
 	upstream, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
-		l.free()
+		l.Free()
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 		_, _ = c.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonUnreachable}))
 		return nil
 	}
 	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 	gateway.ResetWhenCut(upstream, true)
-	return g.newSession(upstream, l)
-}
-
-// sayBad logs and counts what came instead of a hello. A link that nobody used is neither.
-func (g *Gateway) sayBad(c net.Conn, err error) {
-	if errors.Is(err, errUnused) {
-		return
-	}
-	class := linkErrorClass(err)
-	if class == "upstream_unreachable" {
-		class = "bad_hello" // it ended or fell silent
-	}
-	g.cfg.Stats.Error(class)
-	if n, say := g.bad.happens(time.Now()); say {
-		g.cfg.Log.Warn("not an entry's hello, disconnected", "remote", c.RemoteAddr().String(), "others", n, "err", err)
-	}
+	return newSession(g, upstream, l)
 }
 
 func (g *Gateway) sayBadTLS(c net.Conn, err error) {
 	if errors.Is(err, io.EOF) {
 		return // a look at the port
 	}
-	if n, say := g.bad.happens(time.Now()); say {
-		g.cfg.Log.Warn("no entry that we trust, disconnected", "remote", c.RemoteAddr().String(), "others", n, "err", err)
+	g.links.Disconnected("no entry that we trust, disconnected", c, err)
+}
+
+// link returns an open link, made in advance if there is one.
+func (g *Gateway) link() (*link.Link, error) {
+	for {
+		l := g.spares.take()
+		spare := l != nil
+		if !spare {
+			var err error
+			if l, err = g.connect(g.ctx); err != nil {
+				return nil, err
+			}
+		}
+		err := l.Open()
+		if err == nil {
+			g.refill()
+			return l, nil
+		}
+		l.Abort()
+		if !spare {
+			return nil, err
+		}
 	}
 }
 
-func (g *Gateway) newSession(local net.Conn, l *link) gateway.Session {
-	s := &session{g: g, local: local, link: l.conn}
-	g.enroll(s, l)
-	return s
-}
-
-func (g *Gateway) enroll(s *session, l *link) {
-	s.in.init(s, l)
-	s.out.init(s, l)
-	g.mu.Lock()
-	g.sessions[s] = struct{}{}
-	g.mu.Unlock()
-}
-
-func (g *Gateway) forget(s *session) {
-	g.mu.Lock()
-	delete(g.sessions, s)
-	g.mu.Unlock()
-}
-
-// occasional lets one of many equal events through to the log.
-type occasional struct {
-	mu     sync.Mutex
-	said   time.Time
-	unsaid int
-}
-
-const occasion = 10 * time.Second
-
-// happens reports whether to log the event, and how many were not since the last that was.
-func (o *occasional) happens(now time.Time) (unsaid int, say bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.said.IsZero() && now.Sub(o.said) < occasion {
-		o.unsaid++
-		return 0, false
+// connect makes a link to the exit.
+func (g *Gateway) connect(ctx context.Context) (*link.Link, error) {
+	c, err := g.cfg.Upstream.Dial(ctx)
+	if err != nil {
+		return nil, err
 	}
-	unsaid, o.unsaid = o.unsaid, 0
-	o.said = now
-	return unsaid, true
+	l, err := g.links.Greet(c)
+	if err != nil {
+		_ = gateway.Abort(c)
+		return nil, err
+	}
+	return l, nil
+}
+
+// refill makes links in advance, as many as are missing, without waiting for them. A failure
+// is left to the next client to find out.
+func (g *Gateway) refill() {
+	for g.spares.wants() {
+		go func() {
+			l, err := g.connect(g.ctx)
+			if err != nil {
+				l = nil
+			}
+			g.spares.put(l)
+		}()
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -59,22 +60,14 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 			t.Errorf("%s: %v", name, err)
 		}
 		waitFor(t, func() bool { return e.Shutdown(context.Background()) == nil })
-		e.history.wantNone(t, name)
+		if s := e.links.State(); s.Used != 0 || s.Promised != 0 || s.Unused != 0 {
+			t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, by nobody", name, s.Used, s.Promised, s.Unused)
+		}
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", name, e.log)
 		}
 	})
 	return e
-}
-
-// wantNone checks that nobody has kept anything.
-func (h *history) wantNone(t testing.TB, name string) {
-	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.used != 0 || h.promised != 0 || h.unused != 0 {
-		t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, by nobody", name, h.used, h.promised, h.unused)
-	}
 }
 
 // pair starts both ends in front of a server; change works on both.
@@ -121,6 +114,33 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	return c.(*net.TCPConn)
+}
+
+// opened says hello to an exit, as an entry that opens everything, and opens the link.
+func opened(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	c := dial(t, addr)
+	if _, err := c.Write(append(hello(17).Append(nil), byte(wire.Open))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readHello(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// hello is that of a peer which opens everything and keeps so much.
+func hello(window byte) wire.Hello {
+	return wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: 0xffff, Window: window}
+}
+
+// readHello reads one without extensions.
+func readHello(c io.Reader) (wire.Hello, error) {
+	b := make([]byte, wire.HelloLen)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return wire.Hello{}, err
+	}
+	return wire.ParseHello(b)
 }
 
 func waitFor(t testing.TB, done func() bool) {

@@ -16,7 +16,7 @@ func TestStrangeHellos(t *testing.T) {
 	patient := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Minute })
 	hasty := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
 	hello := func(lowest, highest byte, extensions int) []byte {
-		b := wire.Hello{Lowest: lowest, Highest: highest, Codecs: sends, Window: 17}.Append(nil)
+		b := wire.Hello{Lowest: lowest, Highest: highest, Codecs: 1, Window: 17}.Append(nil)
 		b[wire.HelloLen-1] = byte(extensions)
 		return append(b, bytes.Repeat([]byte{0xee}, extensions)...)
 	}

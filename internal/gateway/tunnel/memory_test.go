@@ -1,10 +1,12 @@
 package tunnel
 
 import (
+	"bytes"
 	"net"
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -28,11 +30,11 @@ func TestMemoryOfManyConnections(t *testing.T) {
 		all[i] = c
 	}
 	for _, e := range []*end{entry, exit} {
-		if _, peak := e.history.use(); peak > limit {
-			t.Errorf("histories of %d bytes, the limit is %d", peak, limit)
+		if h := e.links.State(); h.Most > limit {
+			t.Errorf("histories of %d bytes, the limit is %d", h.Most, limit)
 		}
-		waitFor(t, func() bool { used, _ := e.history.use(); return used == 0 })
-		if e.counts.dropped.Load() == 0 {
+		waitFor(t, func() bool { return e.links.State().Used == 0 })
+		if e.links.State().Dropped == 0 {
 			t.Error("no history was forgotten")
 		}
 	}
@@ -44,4 +46,16 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	for _, c := range all { // and they all still work
 		exchange(t, c, message[:100])
 	}
+}
+
+// What a peer was granted, and never makes use of because its own memory is short, it gives back.
+func TestUnusedGrantsAreGivenBack(t *testing.T) {
+	_, first := codec.New(codec.Options{}).StreamBytes(1, 17)
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // which promises nothing
+	entry := serve(t, exit.addr, false, func(c *Config) { c.History, c.IdleTimeout = 1, 50*time.Millisecond })
+	c := dial(t, entry.addr)
+	exchange(t, c, bytes.Repeat([]byte("something that is said "), 300))
+	waitFor(t, func() bool { return exit.links.State().Most > 0 })
+	waitFor(t, func() bool { return exit.links.State().Used == 0 })
+	exchange(t, c, []byte("and goes on"))
 }

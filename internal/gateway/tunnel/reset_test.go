@@ -20,9 +20,8 @@ func TestResetReasons(t *testing.T) {
 	exit := serve(t, server(t, echo), true, nil)
 	for _, reason := range []wire.Reason{wire.ReasonUnreachable, wire.ReasonRefused, 0, 255} {
 		before := exit.stats.Snapshot().Errors["malformed"]
-		c := dial(t, exit.addr)
-		b := append(wire.Hello{Lowest: 1, Highest: 1, Codecs: sends}.Append(nil), byte(wire.Open))
-		if _, err := c.Write(wire.AppendPlain(b, wire.Frame{Kind: wire.Reset, Reason: reason})); err != nil {
+		c := opened(t, exit.addr)
+		if _, err := c.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: reason})); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.Copy(io.Discard, c)
@@ -72,7 +71,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 	})
 	exit := serve(t, upstream, true, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
 	running <- exit
-	entry := meet(t, exit.addr)
+	entry := opened(t, exit.addr)
 	<-isReset
 	if _, err := entry.Write([]byte{byte(wire.Fin)}); err != nil {
 		t.Fatal(err)

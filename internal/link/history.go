@@ -1,11 +1,11 @@
-package tunnel
+package link
 
 import (
 	"sync"
 	"time"
 )
 
-// history bounds the bytes that all streams of a gateway remember, both ways. Who gets none
+// history bounds the bytes that all streams of an endpoint remember, both ways. A stream that gets none
 // goes without: pieces that stand for themselves are larger, and nothing waits.
 //
 // What a hello promises to a connection is set aside for as long as that lasts, and most connections
@@ -89,11 +89,15 @@ func (h *history) tight() bool {
 	return h.used+h.unused > h.limit/8*7
 }
 
-func (h *history) use() (used, most int64) {
+func (h *history) state() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.used, h.most
+	return State{Limit: h.limit, Used: h.used, Most: h.most, Promised: h.promised, Unused: h.unused}
 }
+
+// firstWindow is what a connection may remember from its first piece on. It grows with the
+// bytes that come.
+const firstWindow = 17
 
 // nextWindow is what a stream grows to, by factors of eight.
 func nextWindow(window byte, most int) byte {
@@ -103,20 +107,20 @@ func nextWindow(window byte, most int) byte {
 	return byte(min(int(window)+3, most))
 }
 
-// growth says when a stream's window is made larger. What it has learnt is lost then.
-type growth struct {
+// Growth says when a stream's window is made larger. What it has learnt is lost then.
+type Growth struct {
 	fills uint // log2 of how many times it has been filled
 	turn  uint // pieces between two looks
 }
 
-// Links are kept for long, and what goes over them comes from fewer bytes than it stands for.
+// Links that many share are kept for long, and what goes over them comes from fewer bytes than it stands for.
 var (
-	tunnelGrowth = growth{fills: 2, turn: 64}
-	linkGrowth   = growth{fills: 0, turn: 8}
+	ClientGrowth = Growth{fills: 2, turn: 64}
+	SharedGrowth = Growth{fills: 0, turn: 8}
 )
 
-// worth is how many bytes a stream carries first. Who has none gets one with the first piece that is compressed.
-func (g growth) worth(window byte) int64 {
+// worth is how many bytes a stream carries first. One without a window gets it with the first piece that is compressed.
+func (g Growth) worth(window byte) int64 {
 	if window == 0 {
 		return 1
 	}
@@ -125,34 +129,3 @@ func (g growth) worth(window byte) int64 {
 
 // tightIdle is after how long a history is forgotten when memory is short.
 const tightIdle = 5 * time.Second
-
-// tendHistories makes connections that carry nothing forget, until Shutdown.
-func (g *Gateway) tendHistories() {
-	t := time.NewTicker(min(g.cfg.IdleTimeout, tightIdle) / 2)
-	defer t.Stop()
-	for {
-		select {
-		case <-g.ctx.Done():
-			return
-		case <-t.C:
-		}
-		idle := g.cfg.IdleTimeout
-		if g.history.tight() {
-			idle = min(idle, tightIdle)
-		}
-		g.forgetIdle(idle)
-		g.spares.expire()
-	}
-}
-
-func (g *Gateway) forgetIdle(idle time.Duration) {
-	g.mu.Lock()
-	all := make([]*session, 0, len(g.sessions))
-	for s := range g.sessions {
-		all = append(all, s)
-	}
-	g.mu.Unlock()
-	for _, s := range all {
-		s.out.forgetIdle(idle)
-	}
-}

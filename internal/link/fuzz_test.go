@@ -1,4 +1,4 @@
-package tunnel
+package link
 
 import (
 	"bytes"
@@ -61,24 +61,22 @@ func FuzzReceive(f *testing.F) {
 	if lib, ok := libzstd.New(); ok {
 		engines = append(engines, codec.New(codec.Options{Zstd: lib}))
 	}
-	var all []*Gateway
+	var all []*Endpoint
 	for _, e := range engines {
 		f.Add(conversation(f, e))
-		g := NewGateway(Config{Name: "fuzz", Engine: e, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, History: limit, Stats: gateway.NewStats("fuzz", "tunnel")})
+		g := NewEndpoint(Config{Name: e.ZstdName(), Engine: e, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, History: limit, Stats: gateway.NewStats("fuzz", "tunnel")})
 		all = append(all, g)
 	}
 	f.Add([]byte{0x05, 4, 4, 0, 0, 0, 0, 1, 2, 3, 4})
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var heard [][]byte
-		for _, g := range all {
-			l := &link{g: g, conn: spoken{bytes.NewReader(said)}, codecs: sends, window: firstWindow, own: firstWindow, kept: g.readerBytes(firstWindow)}
-			if !g.history.promise(l.kept) {
-				l.own, l.kept = 0, 0
-			}
-			c := (&Carrier{g}).carry(l)
+		for _, e := range all {
+			l, _ := e.newLink(spoken{bytes.NewReader(said)})
+			l.out.init(l, wire.Hello{Window: firstWindow, Codecs: sends})
+			c := carry(l)
 			got, err := io.ReadAll(c)
 			_ = c.Close()
-			g.history.wantNone(t, g.cfg.Engine.ZstdName())
+			wantNone(t, e)
 			if err == nil {
 				heard = append(heard, got)
 			}
@@ -86,8 +84,8 @@ func FuzzReceive(f *testing.F) {
 		if len(heard) == 2 && !bytes.Equal(heard[0], heard[1]) {
 			t.Errorf("%q and %q", heard[0], heard[1])
 		}
-		for _, g := range all {
-			if n := g.cfg.Stats.Snapshot().Errors["panic"]; n > 0 {
+		for _, e := range all {
+			if n := e.cfg.Stats.Snapshot().Errors["panic"]; n > 0 {
 				t.Errorf("%d panics", n)
 			}
 		}

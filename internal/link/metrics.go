@@ -1,21 +1,12 @@
-package tunnel
+package link
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are the gateway's own, beside those of all gateways.
-type counts struct {
-	begun   atomic.Uint64 // streams
-	dropped atomic.Uint64
-	without atomic.Uint64
-}
-
-// Metrics shows what the gateways of a process remember and have measured. It reads when
+// Metrics shows what the endpoints of a process remember and have measured. It reads when
 // asked and keeps nothing itself.
-type Metrics struct{ Gateways []*Gateway }
+type Metrics struct{ Endpoints []*Endpoint }
 
 var (
 	descSpeed   = desc("cinch_tunnel_link_bytes_per_second", "Speed at which large frames arrive at the peer, of several peers in the last hour the slowest; 0 if there was none.")
@@ -41,22 +32,37 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, g := range m.Gateways {
-		g.collect(ch)
+	for _, e := range m.Endpoints {
+		e.collect(ch)
 	}
 }
 
-func (g *Gateway) collect(ch chan<- prometheus.Metric) {
+func (e *Endpoint) collect(ch chan<- prometheus.Metric) {
 	show := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, kind, v, g.cfg.Name)
+		ch <- prometheus.MustNewConstMetric(d, kind, v, e.cfg.Name)
 	}
-	used, most := g.history.use()
-	show(descSpeed, prometheus.GaugeValue, g.speeds.slowest())
-	show(descSpares, prometheus.GaugeValue, float64(g.spares.len()))
-	show(descUsed, prometheus.GaugeValue, float64(used))
-	show(descMost, prometheus.GaugeValue, float64(most))
-	show(descLimit, prometheus.GaugeValue, float64(g.history.limit))
-	show(descBegun, prometheus.CounterValue, float64(g.counts.begun.Load()))
-	show(descDropped, prometheus.CounterValue, float64(g.counts.dropped.Load()))
-	show(descWithout, prometheus.CounterValue, float64(g.counts.without.Load()))
+	now := e.State()
+	show(descSpeed, prometheus.GaugeValue, e.speeds.slowest())
+	show(descSpares, prometheus.GaugeValue, float64(e.cfg.Spares()))
+	show(descUsed, prometheus.GaugeValue, float64(now.Used))
+	show(descMost, prometheus.GaugeValue, float64(now.Most))
+	show(descLimit, prometheus.GaugeValue, float64(now.Limit))
+	show(descBegun, prometheus.CounterValue, float64(now.Begun))
+	show(descDropped, prometheus.CounterValue, float64(now.Dropped))
+	show(descWithout, prometheus.CounterValue, float64(now.Without))
+}
+
+// State is what an endpoint's histories take, in bytes, and how many there were.
+type State struct {
+	Limit, Used, Most int64
+	Promised, Unused  int64 // by hellos, to links that there are; unused: of that
+
+	Begun, Dropped, Without uint64 // streams; without: those that could not begin for want of memory
+}
+
+// State returns the state at this moment.
+func (e *Endpoint) State() State {
+	s := e.history.state()
+	s.Begun, s.Dropped, s.Without = e.counts.begun.Load(), e.counts.dropped.Load(), e.counts.without.Load()
+	return s
 }

@@ -1,7 +1,6 @@
-package tunnel
+package link
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"net"
@@ -15,29 +14,13 @@ import (
 // readBytes is what a busy link holds to read into, in bytes; an idle one holds none.
 const readBytes = 32 << 10
 
-// outBytes is how much is gathered for the local side from frames that are there already.
-const outBytes = 64 << 10
-
-// What a peer's frames may be wrong with, beside wire.ErrMalformed and codec.ErrCorrupt.
-var (
-	errOrder = fmt.Errorf("%w: a frame out of order", wire.ErrMalformed)
-	errSum   = fmt.Errorf("%w: wrong checksum", codec.ErrCorrupt)
-	errReset = errors.New("tunnel: reset by the peer")
-)
-
-// resetError is what a RESET becomes.
-type resetError struct{ reason wire.Reason }
-
-func (e resetError) Error() string { return fmt.Sprintf("reset by the peer, reason %d", e.reason) }
-func (e resetError) Unwrap() error { return errReset }
-
 // receiver reads frames from the link. It belongs to the pump that does.
 type receiver struct {
-	g    *Gateway
-	s    *session
-	link net.Conn
+	e    *Endpoint
+	l    *Link
+	conn net.Conn
 	own  byte  // window that our hello granted
-	kept int64 // of the gateway's history, for own
+	kept int64 // of the endpoint's history, for own
 
 	buf     []byte // nil while nothing is there
 	at, end int    // what has been read and not handed out
@@ -45,7 +28,7 @@ type receiver struct {
 	stream  codec.StreamReader
 	window  byte  // of stream
 	granted byte  // that the peer may use
-	held    int64 // of the gateway's history, for granted; 0 while nothing is remembered
+	held    int64 // of the endpoint's history, for granted; 0 while nothing is remembered
 	carried int64 // raw bytes of stream
 	grow    int64 // carried at which to look for memory again
 	epoch   byte  // DROPs received
@@ -54,9 +37,9 @@ type receiver struct {
 	speed arrival
 }
 
-func (r *receiver) init(s *session, l *link) {
-	r.g, r.s, r.link, r.own, r.granted, r.kept = s.g, s, l.conn, l.own, l.own, l.kept
-	r.grow = r.g.growth.worth(r.own)
+func (r *receiver) init(l *Link, window byte, kept int64) {
+	r.e, r.l, r.conn, r.own, r.granted, r.kept = l.e, l, l.conn, window, window, kept
+	r.grow = r.e.cfg.Growth.worth(window)
 }
 
 // next returns a frame, whose payload lives until the next call. Before it waits for the
@@ -103,12 +86,12 @@ func (r *receiver) missing() int {
 // read reads once, with room for a frame of size bytes.
 func (r *receiver) read(size int) error {
 	if r.buf == nil {
-		buf, n, err := gateway.ReadFirst(r.link, readBytes)
+		buf, n, err := gateway.ReadFirst(r.conn, readBytes)
 		r.buf, r.at, r.end = buf, 0, n
 		return err
 	}
 	r.makeRoom(size)
-	n, err := r.link.Read(r.buf[r.end:])
+	n, err := r.conn.Read(r.buf[r.end:])
 	r.end += n
 	if n > 0 {
 		return nil // the error comes again
@@ -140,7 +123,7 @@ func (r *receiver) release() {
 // arrived tells the peer how fast the link is, now and then.
 func (r *receiver) arrived(size, rest int, took time.Duration) {
 	if speed, tell := r.speed.add(size, rest, took, time.Now()); tell {
-		r.s.out.note(wire.Frame{Kind: wire.Speed, Speed: speed})
+		r.l.out.note(wire.Frame{Kind: wire.Speed, Speed: speed})
 	}
 }
 
@@ -157,7 +140,7 @@ func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
 		if sends&(1<<f.Codec) == 0 {
 			return dst, fmt.Errorf("%w: codec %d was not offered", wire.ErrMalformed, f.Codec)
 		}
-		dst, err = r.g.cfg.Engine.Decompress(dst, f.Payload, id, f.RawLen, nil)
+		dst, err = r.e.cfg.Engine.Decompress(dst, f.Payload, id, f.RawLen, nil)
 	} else {
 		dst, err = r.openPiece(dst, f)
 	}
@@ -168,7 +151,7 @@ func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
 		return dst[:start], errSum
 	}
 	took := time.Since(began)
-	r.g.cfg.Stats.Opened(id, len(f.Payload), f.RawLen, took)
+	r.e.cfg.Stats.Opened(id, len(f.Payload), f.RawLen, took)
 	if id == codec.Zstd {
 		r.offerMore(f.RawLen)
 	}
@@ -194,22 +177,16 @@ func (r *receiver) begin(window byte) error {
 	}
 	r.closeStream()
 	if r.held == 0 {
-		r.g.history.redeem(r.kept)
+		r.e.history.redeem(r.kept)
 		r.held = r.kept
 	}
-	stream, err := r.g.cfg.Engine.StreamReader(int(window))
+	stream, err := r.e.cfg.Engine.StreamReader(int(window))
 	if err != nil {
 		return err
 	}
 	r.stream, r.window = stream, window
-	r.carried, r.grow = 0, r.g.growth.worth(window)
+	r.carried, r.grow = 0, r.e.cfg.Growth.worth(window)
 	return nil
-}
-
-// readerBytes is what a stream of that window keeps for who reads it.
-func (g *Gateway) readerBytes(window byte) int64 {
-	_, n := g.cfg.Engine.StreamBytes(1, int(window))
-	return int64(n)
 }
 
 // offerMore grants the peer a larger window once it has sent what makes that worth it, when
@@ -219,27 +196,27 @@ func (r *receiver) offerMore(rawLen int) {
 	if r.carried < r.grow || r.granted > r.window {
 		return
 	}
-	next := nextWindow(r.granted, r.g.cfg.Window)
+	next := nextWindow(r.granted, r.e.cfg.Window)
 	if next <= r.granted {
 		return
 	}
-	n := r.g.readerBytes(next)
-	if !r.g.history.grab(n - r.held) {
+	n := r.e.readerBytes(next)
+	if !r.e.history.grab(n - r.held) {
 		r.grow = 2 * r.carried
 		return
 	}
 	r.held, r.granted = n, next
-	r.s.out.note(wire.Frame{Kind: wire.Grant, Window: next, Epoch: r.epoch})
+	r.l.out.note(wire.Frame{Kind: wire.Grant, Window: next, Epoch: r.epoch})
 }
 
 // drop forgets the peer's history, and what was granted for it.
 func (r *receiver) drop() {
 	r.closeStream()
 	if r.held > 0 {
-		r.g.history.restore(r.held, r.kept)
+		r.e.history.restore(r.held, r.kept)
 	}
 	r.held, r.granted, r.window = 0, r.own, 0
-	r.carried, r.grow = 0, r.g.growth.worth(r.own)
+	r.carried, r.grow = 0, r.e.cfg.Growth.worth(r.own)
 	r.epoch++
 }
 
@@ -254,19 +231,6 @@ func (r *receiver) closeStream() {
 func (r *receiver) free() {
 	r.release()
 	r.drop()
-	r.g.history.withdraw(r.kept)
+	r.e.history.withdraw(r.kept)
 	r.kept = 0
-}
-
-// errorClass names what a peer did wrong; an ordinary end has none.
-func errorClass(err error) string {
-	switch {
-	case errors.Is(err, errSum):
-		return "checksum"
-	case errors.Is(err, codec.ErrCorrupt), errors.Is(err, codec.ErrUnknownCodec):
-		return "corrupt"
-	case errors.Is(err, wire.ErrMalformed):
-		return "malformed"
-	}
-	return ""
 }

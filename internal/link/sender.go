@@ -1,9 +1,10 @@
-package tunnel
+package link
 
 import (
 	"hash/crc32"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -12,6 +13,9 @@ import (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// PieceBytes is the most that a piece holds.
+const PieceBytes = wire.MaxRaw
 
 // headRoom is what is left free in front of a piece for its header and for other frames that
 // go with it, in bytes.
@@ -29,19 +33,21 @@ const maxStoredHeaders = wire.MaxRaw / rawFrameBytes * 4
 // is none, by a goroutine of their own. So the pump that reads the link never waits for the
 // link to take bytes: two peers that both did would wait for ever.
 type sender struct {
-	g      *Gateway
-	s      *session
-	link   net.Conn
-	hello  byte // window that the peer's hello granted
-	codecs uint16
+	e      *Endpoint
+	l      *Link
+	conn   net.Conn
+	hello  byte   // window that the peer's hello granted
+	codecs uint16 // that the peer opens
 	speed  *speed // of the link to this peer
+
+	finished atomic.Bool // FIN is being sent, or was
 
 	mu       sync.Mutex // held while writing
 	stream   codec.StreamWriter
 	window   byte // of stream
 	setting  codec.Setting
 	carried  int64     // raw bytes of stream
-	held     int64     // of the gateway's history
+	held     int64     // of the endpoint's history
 	lastUsed time.Time // for what is compressed
 	epoch    byte      // DROPs sent
 	choice   choice
@@ -61,9 +67,8 @@ type notes struct {
 	busy    bool       // somebody is about to send them
 }
 
-func (o *sender) init(s *session, l *link) {
-	o.g, o.s, o.link, o.hello, o.codecs = s.g, s, l.conn, l.window, l.codecs
-	o.speed = s.g.speeds.to(l.conn)
+func (o *sender) init(l *Link, theirs wire.Hello) {
+	o.e, o.l, o.conn, o.hello, o.codecs = l.e, l, l.conn, theirs.Window, theirs.Codecs
 }
 
 // piece sends what the local side wrote. It owns buf, of which n bytes are the piece.
@@ -78,13 +83,13 @@ func (o *sender) piece(buf []byte, n int) error {
 	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
 	out, at := o.encode(out[:headRoom], buf[:n])
 	gateway.PutBuffer(buf)
-	if o.s.local != nil { // who carries messages counts what they take
-		o.g.cfg.Stats.Latency(time.Since(began))
+	if o.e.cfg.Latency {
+		o.e.cfg.Stats.Latency(time.Since(began))
 	}
 	head := o.takeNotes(make([]byte, 0, headRoom))
 	at -= len(head)
 	copy(out[at:], head)
-	_, err := o.link.Write(out[at:])
+	_, err := o.conn.Write(out[at:])
 	gateway.PutBuffer(out)
 	return err
 }
@@ -100,7 +105,7 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 		how.reason = "error"
 	}
 	if err != nil || f.RawLen == 0 {
-		o.g.cfg.Stats.Left(o.g.rule, how.reason, len(raw))
+		o.e.cfg.Stats.Left(o.e.cfg.Rule, how.reason, len(raw))
 		return o.store(out[:headRoom], raw), headRoom
 	}
 	var header [wire.MaxHeader]byte
@@ -108,7 +113,7 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 	at := headRoom - len(head)
 	copy(out[at:], head)
 	took := time.Since(began)
-	o.g.cfg.Stats.Sealed(o.g.rule, how.setting.Codec, len(raw), len(out)-at, took)
+	o.e.cfg.Stats.Sealed(o.e.cfg.Rule, how.setting.Codec, len(raw), len(out)-at, took)
 	o.speed.sealed(how.setting, len(raw), len(out)-at, took)
 	return out, at
 }
@@ -142,7 +147,7 @@ func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, err
 		o.carried += int64(len(raw))
 	default:
 		f.Kind, f.Codec = wire.Block, byte(how.setting.Codec)
-		out, err = o.g.cfg.Engine.Compress(out, raw, how.setting, nil)
+		out, err = o.e.cfg.Engine.Compress(out, raw, how.setting, nil)
 		if len(out)-headRoom >= len(raw) {
 			how.reason = "no_gain"
 			return wire.Frame{}, out, err
@@ -160,10 +165,10 @@ func (o *sender) ready(want codec.Setting) bool {
 		o.endStream()
 		return false
 	case o.stream == nil:
-		return (o.pieces%o.g.growth.turn == 1 || !o.g.history.tight()) && o.begin(want, granted)
+		return (o.pieces%o.e.cfg.Growth.turn == 1 || !o.e.history.tight()) && o.begin(want, granted)
 	case want != o.setting && o.carried >= changeBytes:
 		return o.begin(want, granted)
-	case granted > o.window && o.pieces%o.g.growth.turn == 0:
+	case granted > o.window && o.pieces%o.e.cfg.Growth.turn == 0:
 		return o.begin(want, granted)
 	}
 	return true
@@ -178,7 +183,7 @@ func (o *sender) granted() byte {
 	if n.granted != 0 && n.epoch == o.epoch {
 		window = max(window, n.granted)
 	}
-	return min(window, byte(o.g.cfg.Window))
+	return min(window, byte(o.e.cfg.Window))
 }
 
 // begin starts a stream with the largest window that there is memory for, in place of the one
@@ -189,23 +194,23 @@ func (o *sender) begin(want codec.Setting, window byte) bool {
 		if o.stream != nil && want == o.setting && window <= o.window {
 			return true // it would not be larger
 		}
-		n, _ := o.g.cfg.Engine.StreamBytes(level, int(window))
-		if !o.g.history.grab(int64(n)) {
+		n, _ := o.e.cfg.Engine.StreamBytes(level, int(window))
+		if !o.e.history.grab(int64(n)) {
 			continue
 		}
-		stream, err := o.g.cfg.Engine.StreamWriter(level, int(window))
+		stream, err := o.e.cfg.Engine.StreamWriter(level, int(window))
 		if err != nil {
-			o.g.history.free(int64(n))
-			o.g.cfg.Stats.Error("codec")
+			o.e.history.free(int64(n))
+			o.e.cfg.Stats.Error("codec")
 			return o.stream != nil
 		}
 		o.endStream()
 		o.stream, o.window, o.setting, o.held, o.carried = stream, window, want, int64(n), 0
-		o.g.counts.begun.Add(1)
+		o.e.counts.begun.Add(1)
 		return true
 	}
 	if o.stream == nil {
-		o.g.counts.without.Add(1)
+		o.e.counts.without.Add(1)
 	}
 	return o.stream != nil
 }
@@ -216,7 +221,7 @@ func (o *sender) endStream() {
 		return
 	}
 	o.stream.Close()
-	o.g.history.free(o.held)
+	o.e.history.free(o.held)
 	o.stream, o.held, o.carried, o.window = nil, 0, 0, 0
 }
 
@@ -239,22 +244,22 @@ func (o *sender) forgetIdle(idle time.Duration) {
 	}
 	if o.stream != nil {
 		o.endStream()
-		o.g.counts.dropped.Add(1)
+		o.e.counts.dropped.Add(1)
 	}
 	go o.drop()
 }
 
 // drop tells the peer, in a goroutine of its own: the link may take a while.
 func (o *sender) drop() {
-	defer gateway.CatchPanic(o.g.cfg.Log, o.g.cfg.Stats, o.s.abort)
+	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || o.stream != nil {
 		return // too late, or there is a new one already
 	}
 	o.epoch++
-	if _, err := o.link.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Drop})); err != nil {
-		o.s.abort()
+	if _, err := o.conn.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Drop})); err != nil {
+		o.l.abort()
 	}
 }
 
@@ -290,15 +295,15 @@ func (o *sender) note(f wire.Frame) {
 }
 
 func (o *sender) sendNotes() {
-	defer gateway.CatchPanic(o.g.cfg.Log, o.g.cfg.Stats, o.s.abort)
+	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.takeNotes(nil)
 	if len(b) == 0 || o.over {
 		return
 	}
-	if _, err := o.link.Write(b); err != nil {
-		o.s.abort()
+	if _, err := o.conn.Write(b); err != nil {
+		o.l.abort()
 	}
 }
 
@@ -319,8 +324,8 @@ func (o *sender) finish() error {
 		return net.ErrClosed
 	}
 	o.endStream()
-	o.s.sentFin.Store(true)
-	_, err := o.link.Write([]byte{byte(wire.Fin)})
+	o.finished.Store(true)
+	_, err := o.conn.Write([]byte{byte(wire.Fin)})
 	return err
 }
 
@@ -334,6 +339,6 @@ func (o *sender) end(last []byte) {
 	}
 	o.over = true
 	if len(last) > 0 {
-		_, _ = o.link.Write(last)
+		_, _ = o.conn.Write(last)
 	}
 }

@@ -1,4 +1,4 @@
-package tunnel
+package link
 
 import (
 	"bytes"
@@ -15,19 +15,28 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-func newCarrier(t *testing.T, name string) *Carrier {
+func newEndpoint(t *testing.T, name string) *Endpoint {
 	t.Helper()
-	c := NewCarrier(Config{
+	e := NewEndpoint(Config{
 		Name: name, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Engine: codec.New(codec.Options{}),
 		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 20 * time.Second,
 	})
 	t.Cleanup(func() {
-		c.Close()
-		c.g.history.wantNone(t, name)
+		e.Close()
+		wantNone(t, e)
 	})
-	return c
+	return e
+}
+
+// wantNone checks that nobody has kept anything.
+func wantNone(t testing.TB, e *Endpoint) {
+	t.Helper()
+	if s := e.State(); s.Used != 0 || s.Promised != 0 || s.Unused != 0 {
+		t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, by nobody", e.cfg.Name, s.Used, s.Promised, s.Unused)
+	}
 }
 
 // wires returns two ends of a TCP connection.
@@ -38,17 +47,21 @@ func wires(t *testing.T) (a, b net.Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	a = dial(t, l.Addr().String())
+	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
 	if b, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Close() })
-	_ = b.SetDeadline(time.Now().Add(3 * time.Minute))
+	for _, c := range []net.Conn{a, b} {
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
+	}
 	return a, b
 }
 
-// carry makes a link of a new connection. The connections below it are returned too.
-func carry(t *testing.T, near, far *Carrier) (n, f net.Conn, below [2]net.Conn) {
+// carryNew makes a link of a new connection. The connections below it are returned too.
+func carryNew(t *testing.T, near, far *Endpoint) (n, f net.Conn, below [2]net.Conn) {
 	t.Helper()
 	a, b := wires(t)
 	met := make(chan error, 1)
@@ -73,8 +86,8 @@ func carry(t *testing.T, near, far *Carrier) (n, f net.Conn, below [2]net.Conn) 
 
 // Both ways at once, in pieces of any size, everything comes as it was, and an end is an end.
 func TestCarriedBytes(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
-	n, f, _ := carry(t, near, far)
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	n, f, _ := carryNew(t, near, far)
 	var all sync.WaitGroup
 	for seed, ends := range [][2]net.Conn{{n, f}, {f, n}} {
 		rng := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -100,7 +113,7 @@ func TestCarriedBytes(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s := near.g.cfg.Stats.Snapshot(); len(s.Rules) == 0 || s.Rules[0].Rule != "link" || s.Rules[0].StoredBytes*2 > s.Rules[0].RawBytes {
+	if s := near.cfg.Stats.Snapshot(); len(s.Rules) == 0 || s.Rules[0].Rule != "link" || s.Rules[0].StoredBytes*2 > s.Rules[0].RawBytes {
 		t.Errorf("%+v", s.Rules)
 	}
 	_ = n.Close()
@@ -114,8 +127,8 @@ func TestCarriedBytes(t *testing.T) {
 
 // What was sent before a connection broke may come; then there is an error, and no end.
 func TestCarriedCut(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
-	n, f, below := carry(t, near, far)
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	n, f, below := carryNew(t, near, far)
 	if _, err := n.Write([]byte("something")); err != nil {
 		t.Fatal(err)
 	}
@@ -124,15 +137,15 @@ func TestCarriedCut(t *testing.T) {
 	if err == nil || string(got) != "something" && len(got) > 0 {
 		t.Errorf("%q, %v", got, err)
 	}
-	if e := far.g.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["link_lost"] != 1 {
+	if e := far.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["link_lost"] != 1 {
 		t.Errorf("%v", e)
 	}
 }
 
 // Damage is an error before any of the damaged bytes is handed out.
 func TestCarriedDamage(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
-	_, f, below := carry(t, near, far)
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	_, f, below := carryNew(t, near, far)
 	frame := []byte{0x05, 4, 4, 0, 0, 0, 0, 1, 2, 3, 4} // a block of zstd that is none
 	if _, err := below[0].Write(frame); err != nil {
 		t.Fatal(err)
@@ -141,30 +154,31 @@ func TestCarriedDamage(t *testing.T) {
 	if k, err := f.Read(got); k > 0 || err == nil {
 		t.Errorf("%x, %v", got[:k], err)
 	}
-	if far.g.cfg.Stats.Snapshot().Errors["corrupt"] == 0 {
-		t.Errorf("%v", far.g.cfg.Stats.Snapshot().Errors)
+	if far.cfg.Stats.Snapshot().Errors["corrupt"] == 0 {
+		t.Errorf("%v", far.cfg.Stats.Snapshot().Errors)
 	}
 }
 
-// A carrier says no RESET, so one is a mistake of the peer, and tells nothing about an exit.
+// A link that is carried says no RESET, so one is a mistake of the peer, and tells nothing about an exit.
 func TestCarriedReset(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
-	_, f, below := carry(t, near, far)
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	_, f, below := carryNew(t, near, far)
 	if _, err := below[0].Write([]byte{byte(wire.Reset), byte(wire.ReasonUnreachable)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, errReset) {
+	var reset ResetError
+	if _, err := f.Read(make([]byte, 1)); !errors.As(err, &reset) {
 		t.Error(err)
 	}
-	if e := far.g.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["malformed"] != 1 {
+	if e := far.cfg.Stats.Snapshot().Errors; len(e) != 1 || e["malformed"] != 1 {
 		t.Errorf("%v", e)
 	}
 }
 
 // Close ends a Read that waits, from another goroutine, and a deadline does.
 func TestCarriedClose(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
-	n, f, _ := carry(t, near, far)
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	n, f, _ := carryNew(t, near, far)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := n.Read(make([]byte, 1))
@@ -179,15 +193,15 @@ func TestCarriedClose(t *testing.T) {
 	if _, err := f.Read(make([]byte, 1)); err != io.EOF {
 		t.Error(err)
 	}
-	_, f, _ = carry(t, near, far)
+	_, f, _ = carryNew(t, near, far)
 	_ = f.SetReadDeadline(time.Now().Add(-time.Second))
 	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}
-	waitFor(t, func() bool {
-		near.g.mu.Lock()
-		defer near.g.mu.Unlock()
-		return len(near.g.sessions) <= 1
+	testenv.Eventually(t, "it is forgotten", func() bool {
+		near.mu.Lock()
+		defer near.mu.Unlock()
+		return len(near.links) <= 1
 	})
 }
 
@@ -210,7 +224,7 @@ func (w *afterFailure) Write(p []byte) (int, error) {
 // A connection whose peer takes nothing is closed without a word, which nobody would wait for and which would
 // lie within a frame.
 func TestCarriedStuck(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	a, b := wires(t)
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -239,7 +253,7 @@ func TestCarriedStuck(t *testing.T) {
 
 // Who does not answer as a gateway is told from one that does.
 func TestCarriedStrangers(t *testing.T) {
-	near, far := newCarrier(t, "near"), newCarrier(t, "far")
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	for _, answer := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80\x00\x04\x00\x01\x00\x00"} {
 		a, b := wires(t)
 		go func() {
@@ -255,7 +269,7 @@ func TestCarriedStrangers(t *testing.T) {
 	if _, err := far.Accept(b, []byte{0}); err == nil {
 		t.Error("accepted")
 	}
-	if far.g.cfg.Stats.Snapshot().Errors["bad_hello"] == 0 {
+	if far.cfg.Stats.Snapshot().Errors["bad_hello"] == 0 {
 		t.Error("not counted")
 	}
 }

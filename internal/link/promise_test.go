@@ -1,14 +1,15 @@
-package tunnel
+package link
 
 import (
 	"bytes"
 	"hash/crc32"
 	"io"
 	"net"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -19,12 +20,21 @@ type stranger struct {
 	stream  codec.StreamWriter
 }
 
-// meet exchanges hellos with an exit, and opens the link.
-func meet(t *testing.T, addr string) *stranger {
+// meet exchanges hellos with an endpoint, and opens the link, of which read gets the other end.
+func meet(t *testing.T, e *Endpoint, read func(net.Conn)) *stranger {
 	t.Helper()
-	s := &stranger{Conn: dial(t, addr)}
-	b := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends}.Append(nil)
-	if _, err := s.Write(append(b, byte(wire.Open))); err != nil {
+	a, b := wires(t)
+	s := &stranger{Conn: a}
+	go func() {
+		c, err := e.Accept(b, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		read(c)
+	}()
+	hello := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends}.Append(nil)
+	if _, err := s.Write(append(hello, byte(wire.Open))); err != nil {
 		t.Fatal(err)
 	}
 	theirs, err := readHello(s)
@@ -63,18 +73,25 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 	e := codec.New(codec.Options{})
 	_, first := e.StreamBytes(1, firstWindow)
 	limit := int64(24 * first)
+	far := NewEndpoint(Config{Name: "far", Engine: e, History: limit, Stats: gateway.NewStats("far", "grpc")})
+	t.Cleanup(far.Close)
 	arrived := make(chan struct{}, 100)
-	exit := serve(t, server(t, func(c *net.TCPConn) {
+	var reading sync.WaitGroup
+	read := func(c net.Conn) {
+		reading.Add(1)
+		defer reading.Done()
 		defer c.Close()
 		if _, err := io.ReadFull(c, make([]byte, 5000)); err == nil {
 			arrived <- struct{}{}
 		}
-		_, _ = io.Copy(io.Discard, c)
-	}), true, func(c *Config) { c.History = limit })
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Error(err)
+		}
+	}
 	all := make([]*stranger, 60)
 	promised := 0
 	for i := range all {
-		all[i] = meet(t, exit.addr)
+		all[i] = meet(t, far, read)
 		if all[i].granted != 0 {
 			promised++
 		}
@@ -87,8 +104,8 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 		all[len(all)-1-i].begin(t, e, piece)
 		<-arrived
 	}
-	if used, peak := exit.history.use(); peak > limit || used == 0 {
-		t.Errorf("histories of %d bytes, and of %d at a time, the limit is %d", used, peak, limit)
+	if h := far.State(); h.Most > limit || h.Used == 0 {
+		t.Errorf("histories of %d bytes, and of %d at a time, the limit is %d", h.Used, h.Most, limit)
 	}
 	// Who was promised something, has it and drops it, has it again.
 	for _, s := range all {
@@ -106,13 +123,14 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return exit.stats.Snapshot().Connections.Open == 0 })
-	if e := exit.stats.Snapshot().Errors; len(e) > 0 {
+	reading.Wait()
+	if e := far.cfg.Stats.Snapshot().Errors; len(e) > 0 {
 		t.Errorf("%v", e)
 	}
-	if _, peak := exit.history.use(); peak > limit {
-		t.Errorf("histories of %d bytes at a time, the limit is %d", peak, limit)
+	if h := far.State(); h.Most > limit {
+		t.Errorf("histories of %d bytes at a time, the limit is %d", h.Most, limit)
 	}
+	wantNone(t, far)
 }
 
 // finish ends what a stranger says, and waits for the other end.
@@ -123,17 +141,4 @@ func (s *stranger) finish() error {
 	}
 	_ = s.Close()
 	return err
-}
-
-// What a peer was granted, and never makes use of because its own memory is short, it gives back.
-func TestUnusedGrantsAreGivenBack(t *testing.T) {
-	e := codec.New(codec.Options{})
-	_, first := e.StreamBytes(1, firstWindow)
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // which promises nothing
-	entry := serve(t, exit.addr, false, func(c *Config) { c.History, c.IdleTimeout = 1, 50*time.Millisecond })
-	c := dial(t, entry.addr)
-	exchange(t, c, bytes.Repeat([]byte("something that is said "), 300))
-	waitFor(t, func() bool { _, peak := exit.history.use(); return peak > 0 })
-	waitFor(t, func() bool { used, _ := exit.history.use(); return used == 0 })
-	exchange(t, c, []byte("and goes on"))
 }

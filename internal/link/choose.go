@@ -1,4 +1,4 @@
-package tunnel
+package link
 
 import "github.com/cinch-layer/cinch/codec"
 
@@ -19,9 +19,9 @@ const (
 
 // choose decides about a piece. o.mu is held.
 func (o *sender) choose(raw []byte) *choice {
-	o.choice = choice{setting: o.g.cfg.Setting, reason: "setting"}
+	o.choice = choice{setting: o.e.cfg.Setting, reason: "setting"}
 	c := &o.choice
-	if o.g.cfg.Auto {
+	if o.e.cfg.Auto {
 		c.setting, c.reason = o.speed.choose()
 	}
 	switch {

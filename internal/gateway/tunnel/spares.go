@@ -1,0 +1,94 @@
+package tunnel
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/link"
+)
+
+// spares are links that wait for a client. They save it the handshakes.
+type spares struct {
+	most int
+
+	mu     sync.Mutex
+	links  []spare // oldest first
+	coming int     // being made
+	closed bool
+}
+
+type spare struct {
+	*link.Link
+	made time.Time
+}
+
+// maxSpareAge is well below the time after which an exit closes what isn't used.
+const maxSpareAge = time.Minute
+
+// wants reports whether one more is to be made, which put has to follow.
+func (p *spares) wants() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.links)+p.coming >= p.most {
+		return false
+	}
+	p.coming++
+	return true
+}
+
+// put takes what became of a wanted link, nil if nothing.
+func (p *spares) put(l *link.Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.coming--
+	switch {
+	case l == nil:
+	case p.closed:
+		l.Abort()
+	default:
+		p.links = append(p.links, spare{l, time.Now()})
+		time.AfterFunc(maxSpareAge, p.expire)
+	}
+}
+
+// take returns the newest link that is good, or nil.
+func (p *spares) take() *link.Link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.links) > 0 {
+		l := p.links[len(p.links)-1]
+		p.links = p.links[:len(p.links)-1]
+		if time.Since(l.made) < maxSpareAge && !gateway.PeerClosed(l.Conn()) {
+			return l.Link
+		}
+		l.Abort()
+	}
+	return nil
+}
+
+// expire closes links that have become too old.
+func (p *spares) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.links) > 0 && time.Since(p.links[0].made) >= maxSpareAge {
+		p.links[0].Abort()
+		p.links = p.links[1:]
+	}
+}
+
+func (p *spares) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.links {
+		l.Abort()
+	}
+	p.links = nil
+}
+
+func (p *spares) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}

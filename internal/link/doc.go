@@ -1,0 +1,20 @@
+// Package link carries connections between two Cinches as streams with history: what goes over one is compressed with
+// what has gone over it before, one history a direction. docs/TUNNEL.md has the protocol. Tunnels carry their clients'
+// connections over links, gateways for gRPC those between them.
+//
+//	bytes -> Link.Send -> sender.encode ==> peer          Link.Next, Link.Open <- receiver.next <== peer
+//
+// In reading order:
+//
+//	carried.go   a link as a net.Conn
+//	hello.go     how a connection becomes a link
+//	link.go      one link, as its owner sees it
+//	gathered.go  bytes on their way to a connection on our side
+//	sender.go    pieces into frames, and who may write to a link when
+//	choose.go    which codec a piece gets
+//	receiver.go  frames into bytes, and when to grant a larger window
+//	metrics.go   what is shown of all that
+//	endpoint.go  what all links of a gateway share: configuration, memory, what is known of peers
+//	speed.go     the setting "auto"
+//	history.go   the bound on what all streams remember
+package link

@@ -1,0 +1,71 @@
+package link
+
+import (
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// gatherBytes is how much is gathered for a connection on our side from frames that are there already.
+const gatherBytes = 64 << 10
+
+// Gathered are bytes of a link that go on to a connection on our side.
+type Gathered struct {
+	of *Link
+	to net.Conn
+	b  []byte
+}
+
+// Gather returns an empty one. It belongs to the goroutine that calls Next.
+func (l *Link) Gather(to net.Conn) *Gathered { return &Gathered{of: l, to: to} }
+
+// LocalError is one of the connection on our side.
+type LocalError struct{ Err error }
+
+func (e LocalError) Error() string { return e.Err.Error() }
+func (e LocalError) Unwrap() error { return e.Err }
+
+// Add appends a frame's bytes, and may flush before.
+func (g *Gathered) Add(f wire.Frame) (err error) {
+	if err := g.room(f.RawLen); err != nil {
+		return err
+	}
+	g.b, err = g.of.in.open(g.b, f)
+	return err
+}
+
+// room makes sure that n more bytes fit.
+func (g *Gathered) room(n int) error {
+	if len(g.b) > 0 && len(g.b)+n > gatherBytes {
+		if err := g.Flush(); err != nil {
+			return err
+		}
+	}
+	if g.b == nil {
+		g.b = gateway.GetBuffer(max(n, gatherBytes))
+	}
+	return nil
+}
+
+// Flush writes what has been gathered, and keeps no buffer.
+func (g *Gathered) Flush() error {
+	if g.b == nil {
+		return nil
+	}
+	var err error
+	if len(g.b) > 0 {
+		_, err = g.to.Write(g.b)
+	}
+	g.Free()
+	if err != nil {
+		return LocalError{Err: err}
+	}
+	return nil
+}
+
+// Free forgets what has been gathered.
+func (g *Gathered) Free() {
+	gateway.PutBuffer(g.b)
+	g.b = nil
+}

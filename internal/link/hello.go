@@ -1,0 +1,156 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+var (
+	errRefused = errors.New("tunnel: the exit is full or about to end")
+	errUnused  = errors.New("tunnel: nothing came")
+)
+
+// HelloErrorClass names what is wrong with a peer that does not become a link; empty: nothing came, or not all.
+func HelloErrorClass(err error) string {
+	switch {
+	case errors.Is(err, wire.ErrVersion):
+		return "version"
+	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrMalformed):
+		return "bad_hello"
+	case errors.Is(err, errRefused):
+		return "refused"
+	}
+	return ""
+}
+
+// sends are the codecs of pieces. What the format has beside them compresses less at more CPU.
+const sends = 1<<codec.Raw | 1<<codec.Snappy | 1<<codec.S2 | 1<<codec.MinLZ | 1<<codec.LZ4 | 1<<codec.Zstd
+
+// ourHello grants nothing yet.
+var ourHello = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
+
+// newLink sets aside what our hello is to grant, where there is memory for it.
+func (e *Endpoint) newLink(c net.Conn) (*Link, wire.Hello) {
+	ours, window := ourHello, byte(min(firstWindow, e.cfg.Window))
+	kept := e.readerBytes(window)
+	if !e.history.promise(kept) {
+		window, kept = 0, 0
+	}
+	ours.Window = window
+	l := &Link{e: e, conn: c}
+	l.in.init(l, window, kept)
+	return l, ours
+}
+
+// answer reads an entry's hello, of which ahead has been read already, and answers it.
+func (e *Endpoint) answer(c net.Conn, ahead []byte) (*Link, error) {
+	_ = c.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
+	theirs, err := readHello(io.MultiReader(bytes.NewReader(ahead), c))
+	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
+		return nil, err
+	}
+	if errors.Is(err, wire.ErrVersion) {
+		refusal := ourHello
+		refusal.Status = wire.StatusVersion
+		_, _ = c.Write(refusal.Append(nil))
+	}
+	if err != nil {
+		return nil, err
+	}
+	l, ours := e.newLink(c)
+	l.out.init(l, theirs)
+	_, err = c.Write(ours.Append(nil))
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		l.Free()
+		return nil, err
+	}
+	return l, nil
+}
+
+// readHello reads no byte beyond it. A connection that ends before its first byte gives errUnused.
+func readHello(c io.Reader) (wire.Hello, error) {
+	b := make([]byte, wire.HelloLen, wire.MaxHello)
+	if n, err := io.ReadFull(c, b); n == 0 && err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: %w", errUnused, err)
+	} else if err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: %d bytes, then %w", wire.ErrMagic, n, err)
+	}
+	n, err := wire.HelloSize(b)
+	if err != nil {
+		return wire.Hello{}, err
+	}
+	b = b[:n]
+	if _, err := io.ReadFull(c, b[wire.HelloLen:]); err != nil {
+		return wire.Hello{}, fmt.Errorf("%w: hello cut short: %w", wire.ErrMalformed, err)
+	}
+	return wire.ParseHello(b)
+}
+
+// Answer answers the hello that an entry says on c, of which ahead has been read already, and waits until the link gets a
+// client: it may have been made in advance. An error leaves c to the caller.
+func (e *Endpoint) Answer(c net.Conn, ahead []byte, timeout time.Duration) (*Link, error) {
+	l, err := e.answer(c, ahead)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.awaitOpen(timeout); err != nil {
+		l.Free()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Link) awaitOpen(timeout time.Duration) error {
+	_ = l.conn.SetReadDeadline(time.Now().Add(timeout))
+	var b [1]byte
+	if _, err := io.ReadFull(l.conn, b[:]); err != nil {
+		return fmt.Errorf("%w: %w", errUnused, err)
+	}
+	if wire.Kind(b[0]) != wire.Open {
+		return fmt.Errorf("%w: %02x before the link is open", wire.ErrMalformed, b[0])
+	}
+	return l.conn.SetReadDeadline(time.Time{})
+}
+
+// Greet says hello on c and waits for the answer. An error leaves c to the caller.
+func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
+	_ = c.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
+	l, ours := e.newLink(c)
+	theirs, err := exchangeHellos(c, ours)
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		l.Free()
+		return nil, err
+	}
+	l.out.init(l, theirs)
+	return l, nil
+}
+
+func exchangeHellos(c net.Conn, ours wire.Hello) (theirs wire.Hello, err error) {
+	if _, err := c.Write(ours.Append(nil)); err != nil {
+		return theirs, fmt.Errorf("hello: %w", err)
+	}
+	if theirs, err = readHello(c); err != nil {
+		return theirs, fmt.Errorf("hello: %w", err)
+	}
+	switch theirs.Status {
+	case wire.StatusOK:
+		return theirs, nil
+	case wire.StatusVersion:
+		return theirs, fmt.Errorf("%w, says the exit", wire.ErrVersion)
+	default:
+		return theirs, errRefused
+	}
+}

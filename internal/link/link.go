@@ -1,0 +1,161 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+)
+
+// What a peer's frames may be wrong with, beside wire.ErrMalformed and codec.ErrCorrupt.
+var (
+	errOrder = fmt.Errorf("%w: a frame out of order", wire.ErrMalformed)
+	errSum   = fmt.Errorf("%w: wrong checksum", codec.ErrCorrupt)
+)
+
+// ResetError is what a RESET becomes.
+type ResetError struct{ Reason wire.Reason }
+
+func (e ResetError) Error() string { return fmt.Sprintf("reset by the peer, reason %d", e.Reason) }
+
+// Owner is the connection that a link is for.
+type Owner struct {
+	Local net.Addr // of the connection on our side, for the log; nil: there is none
+	Abort func()   // ends all of it, when the link turns out to be lost
+}
+
+// Link is a connection to a peer after the hellos. It begins with Start and ends with End and Leave; one that was not
+// started ends with Abort. One goroutine at a time calls Next and Append, and Free behind them; the other methods may
+// be called from any.
+type Link struct {
+	e     *Endpoint
+	conn  net.Conn
+	owner Owner
+	out   sender
+	in    receiver
+}
+
+// Conn is the connection below.
+func (l *Link) Conn() net.Conn { return l.conn }
+
+// Open makes the link, which may have been made in advance, a client's.
+func (l *Link) Open() error {
+	_, err := l.conn.Write([]byte{byte(wire.Open)})
+	return err
+}
+
+// Start begins the care for the link's histories.
+func (l *Link) Start(o Owner) {
+	l.owner = o
+	l.out.speed = l.e.speeds.to(l.conn)
+	l.e.enroll(l)
+}
+
+// Leave ends what Start began.
+func (l *Link) Leave() { l.e.forget(l) }
+
+// Abort is for links that become nobody's.
+func (l *Link) Abort() {
+	_ = gateway.Abort(l.conn)
+	l.Free()
+}
+
+// Send sends n bytes, which are in front of buf. It owns buf.
+func (l *Link) Send(buf []byte, n int) error { return l.out.piece(buf, n) }
+
+// Finish says that no bytes follow.
+func (l *Link) Finish() error { return l.out.finish() }
+
+// Finished reports whether Finish has been called: from before the peer can know.
+func (l *Link) Finished() bool { return l.out.finished.Load() }
+
+// Reset says that the connection is over, and End is the end of what is sent.
+func (l *Link) Reset() {
+	l.out.end(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonReset}))
+}
+
+// End is called when nothing is to be sent any more.
+func (l *Link) End() { l.out.end(nil) }
+
+// Next returns the next frame with bytes, or a Fin; the first lives until the next call. It calls flush before it waits for
+// the link, and before it returns a ResetError: bytes that came before are to be passed on.
+func (l *Link) Next(flush func() error) (wire.Frame, error) {
+	for {
+		f, err := l.in.next(flush)
+		if err != nil {
+			return f, err
+		}
+		switch f.Kind {
+		case wire.Block, wire.Piece, wire.Begin, wire.Fin:
+			if l.in.over {
+				return f, errOrder
+			}
+			l.in.over = f.Kind == wire.Fin
+			return f, nil
+		case wire.Reset:
+			_ = flush()
+			return f, ResetError{f.Reason}
+		case wire.Grant:
+			l.out.take(f)
+		case wire.Drop:
+			l.in.drop()
+		case wire.Speed:
+			l.out.speed.told(f.Speed)
+		default:
+			return f, errOrder
+		}
+	}
+}
+
+// Append appends the bytes of a frame.
+func (l *Link) Append(dst []byte, f wire.Frame) ([]byte, error) { return l.in.open(dst, f) }
+
+// Free gives back what is kept for receiving.
+func (l *Link) Free() { l.in.free() }
+
+// abort ends the connection because of the link.
+func (l *Link) abort() { l.owner.Abort() }
+
+// LogEnd counts why a link ended too early, and logs it where that is somebody's mistake.
+func (l *Link) LogEnd(err error) {
+	var reset ResetError
+	switch class := errorClass(err); {
+	case errors.As(err, &reset):
+		if reset.Reason != wire.ReasonReset { // only an exit can say that
+			l.e.cfg.Stats.Error("malformed")
+		}
+	case class != "":
+		l.e.cfg.Stats.Error(class)
+		l.e.sayBadFrame(l.conn, err)
+	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
+	default:
+		l.e.cfg.Stats.Error("link_lost")
+		l.Debug("link lost", err)
+	}
+}
+
+// Debug says why a connection was reset.
+func (l *Link) Debug(why string, err error) {
+	local := ""
+	if l.owner.Local != nil {
+		local = l.owner.Local.String()
+	}
+	l.e.cfg.Log.Debug("connection reset: "+why, "local", local, "peer", l.conn.RemoteAddr().String(), "err", err)
+}
+
+// errorClass names what a peer did wrong; an ordinary end has none.
+func errorClass(err error) string {
+	switch {
+	case errors.Is(err, errSum):
+		return "checksum"
+	case errors.Is(err, codec.ErrCorrupt), errors.Is(err, codec.ErrUnknownCodec):
+		return "corrupt"
+	case errors.Is(err, wire.ErrMalformed):
+		return "malformed"
+	}
+	return ""
+}
