@@ -27,7 +27,7 @@ type Options struct {
 	Drift      float64       // 0: 0.15
 	Interval   time.Duration // between trainings for a rule; 0: 10 min
 	Poll       time.Duration // between looks at the records; 0: 15 s
-	Lease      time.Duration // for one training; 0: 5 min
+	Lease      time.Duration // of a training, renewed while it goes on; 0: 5 min
 	Timeout    time.Duration // for one question to the store; 0: 10 s
 
 	// For tests.

@@ -17,13 +17,9 @@ import (
 func calls(t *testing.T, memory int) (*Messages, *time.Time) {
 	t.Helper()
 	now := time.Unix(1e9, 0)
-	budget := 2 * time.Second
-	if underRace {
-		budget = 5 * time.Second // for as many candidates
-	}
 	m := NewMessages(MessagesOptions{
 		Memory: memory, MinSamples: 100, Interval: time.Minute,
-		Trainer: NewTrainer(TrainerOptions{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1, Budget: budget}),
+		Trainer: NewTrainer(TrainerOptions{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1}),
 	})
 	m.o.now = func() time.Time { return now }
 	return m, &now

@@ -22,11 +22,21 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 		return
 	}
 	m.update(r, func(t *tally) { t.Trainings[reason]++ })
-	result := m.o.train(ctx, m.task(r))
+	k := m.task(r)
+	k.going = func() { m.keepLease(ctx, r) }
+	result := m.o.train(ctx, k)
 	if result.refused == "" {
 		result.refused = m.rollOut(ctx, r, result)
 	}
 	m.finish(ctx, r, result)
+}
+
+// keepLease makes others wait while a training goes on, however slow the machine is. Should
+// another gateway have taken over, the rollout will find out.
+func (m *Manager) keepLease(ctx context.Context, r *managed) {
+	if now := m.o.now(); r.record.Lease != nil && r.record.Lease.Until.Sub(now) < m.o.Lease/2 {
+		m.replace(ctx, r, r.record.leasedTo(m.o.By, now.Add(m.o.Lease)))
+	}
 }
 
 // rollOut makes the dictionary the rule's, step by step, and returns why it could not.

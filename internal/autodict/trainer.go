@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -21,14 +22,15 @@ type TrainerOptions struct {
 	// NewEngine makes the engine of one training, which is thrown away with everything
 	// that it prepared for dictionaries that were not chosen.
 	NewEngine func() *codec.Engine
-	External  dict.Trainer  // such as libzstd's; nil: none
-	Share     float64       // of one core that training may take; 0: 0.5
-	Budget    time.Duration // of CPU for one training; then the best so far counts. 0: 1 min
+	External  dict.Trainer // such as libzstd's; nil: none
+	Share     float64      // of one core that training may take; 0: 0.5
 }
 
-// Trainer makes dictionaries, one at a time. The gateways of a process share one. It works
-// in steps of at most some seconds, each followed by a rest, so that it takes no more than
-// its share of a core. (Threads with a lower priority would be worse: one that waits for
+// Trainer makes dictionaries, one at a time. The gateways of a process share one. What comes
+// out depends on the samples only: a training is bounded by the bytes that it learns from and
+// judges by, never by time, so that a busy machine gets the same dictionary later. It works in
+// steps of at most some seconds of CPU, each followed by a rest, so that it takes no more than its
+// share of a core. (Threads with a lower priority would be worse: one that waits for
 // the processor holds up the garbage collector of the whole process.)
 type Trainer struct {
 	o    TrainerOptions
@@ -43,9 +45,6 @@ func NewTrainer(o TrainerOptions) *Trainer {
 	if o.Share <= 0 || o.Share > 1 {
 		o.Share = 0.5
 	}
-	if o.Budget <= 0 {
-		o.Budget = time.Minute
-	}
 	return &Trainer{o: o, turn: make(chan struct{}, 1)}
 }
 
@@ -59,7 +58,8 @@ func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
 // times its size for a function library (the source in base64, kept twice).
 const dictCost = 3
 
-// Bounds on the values of one training, in bytes. More make dictionaries hardly better.
+// Bounds on the values of one training, in bytes. More make dictionaries hardly better. There are
+// at most 22 steps: three ways to make each of five sizes, six levels, and what is in use.
 const (
 	maxLearnBytes = 4 << 20
 	maxJudgeBytes = 2 << 20
@@ -74,6 +74,7 @@ type task struct {
 	saving  float64                    // least share of what is stored now that has to be saved
 	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
 	maxDict int                        // bytes of the dictionary; 0: no limit
+	going   func()                     // called after each step, if not nil
 }
 
 // result is the best that was found. Ratios are of stored to raw values in the bytes that
@@ -107,7 +108,7 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 		return result{refused: refusedStopped}
 	}
 	defer func() { <-t.turn }()
-	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), left: t.o.Budget, late: time.Now().Add(t.patience())}
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	var inMemory int64
 	s.learn, s.judge, inMemory = divide(k.samples)
 	t.inMemory.Store(inMemory)
@@ -121,7 +122,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 		return 0, 0, false
 	}
 	defer func() { <-t.turn }()
-	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine(), left: t.o.Budget, late: time.Now().Add(t.patience())}
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	s.judge = bounded(k.samples, maxJudgeBytes)
 	s.work(func() {
 		current, with = s.ratio(k.current), s.ratio(other)
@@ -149,14 +150,14 @@ const (
 // one side only: to have seen them would not be learning. Among what is learned from each
 // counts once, or the strings of a value that is written all the time would look common.
 func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
-	seed, of := maphash.MakeSeed(), uint64(judgedOf)
+	of := uint64(judgedOf)
 	if len(samples) < fewSamples {
 		of = 2
 	}
 	seen := map[uint64]struct{}{}
 	for _, s := range samples {
 		inMemory += int64(len(s))
-		sum := maphash.Bytes(seed, s)
+		sum := xxh3.Hash(s)
 		if sum%of == 0 {
 			judge = append(judge, s)
 		} else if _, again := seen[sum]; !again {
@@ -183,28 +184,21 @@ type search struct {
 	task         task
 	ctx          context.Context
 	engine       *codec.Engine
-	left         time.Duration // of the budget
-	late         time.Time     // on a machine that is too busy to spend it: others wait
 	learn, judge [][]byte
 }
 
 // work runs f and rests, so that both together take the trainer's share of a core.
 func (s *search) work(f func()) {
 	d := cputime.Of(f)
-	s.left -= d
 	s.trainer.worked.Add(int64(d))
+	if s.task.going != nil {
+		s.task.going()
+	}
 	select {
 	case <-s.ctx.Done():
 	case <-time.After(time.Duration(float64(d) * (1/s.trainer.o.Share - 1))):
 	}
 }
-
-// patience is how long a training may take on the clock: rests, and four times as long on a
-// busy machine. It is within the lease that others wait for.
-func (t *Trainer) patience() time.Duration { return 4 * t.o.Budget }
-
-// over reports that the best so far has to do.
-func (s *search) over() bool { return s.left <= 0 || time.Now().After(s.late) }
 
 func (s *search) run() result {
 	if len(s.judge) == 0 || len(s.learn) == 0 {
@@ -219,7 +213,7 @@ func (s *search) run() result {
 		}
 		before := s.cost(best)
 		for _, o := range s.candidates(size) {
-			if s.over() || s.ctx.Err() != nil {
+			if s.ctx.Err() != nil {
 				break
 			}
 			s.work(func() { s.try(o, &best) })
@@ -227,7 +221,7 @@ func (s *search) run() result {
 		if worse++; s.cost(best) < before {
 			worse = 0
 		}
-		if worse == 2 || s.over() || s.ctx.Err() != nil {
+		if worse == 2 || s.ctx.Err() != nil {
 			break
 		}
 	}
@@ -254,7 +248,7 @@ func (s *search) tryLevels(best *result) {
 		if level >= s.task.rule.Setting.Level {
 			continue
 		}
-		if s.over() || s.ctx.Err() != nil {
+		if s.ctx.Err() != nil {
 			return
 		}
 		s.work(func() {

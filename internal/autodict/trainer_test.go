@@ -3,6 +3,7 @@ package autodict
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -161,24 +162,35 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 	}
 }
 
-// What a training waits for others on a busy machine takes nothing off its budget, but for a
-// bound on all of it, as others wait for the lease.
-func TestBudgetIsOfCPU(t *testing.T) {
+// What comes out depends on the samples only: a trainer that rests half of the time and waits on
+// a busy machine makes the same dictionary.
+func TestTrainingDependsOnSamplesOnly(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
+	k := taskFor(t, documents(400, 0))
+	one := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}).train(t.Context(), k)
+	steps := 0
+	k.going = func() { steps++; runtime.Gosched() }
+	other := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 0.7}).train(t.Context(), k)
+	if one.dict == nil || other.dict == nil || one.dict.Number() != other.dict.Number() {
+		t.Fatalf("%+v, and then %+v", one, other)
+	}
+	one.dict, other.dict = nil, nil
+	if one != other || steps < 3 {
+		t.Errorf("%+v, and then in %d steps %+v", one, steps, other)
+	}
+}
+
+// Rests are for the CPU that a step took, not for what it waited.
+func TestRestsAreForCPU(t *testing.T) {
 	const wait = 30 * time.Millisecond
 	if cputime.Of(func() { time.Sleep(wait) }) > wait/2 {
 		t.Skip("threads have no account of their own")
 	}
-	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1, Budget: wait})
-	s := search{trainer: trainer, ctx: t.Context(), left: wait, late: time.Now().Add(time.Hour)}
-	s.work(func() { time.Sleep(wait) })
-	if s.over() || s.left < wait/2 || trainer.Worked() > wait/2 {
-		t.Errorf("of %v %v are left after waiting, %v were work", wait, s.left, trainer.Worked())
-	}
-	s.late = time.Now().Add(-time.Second)
-	if !s.over() {
-		t.Error("others wait for ever")
-	}
-	if p := NewTrainer(TrainerOptions{}).patience(); p >= 5*time.Minute {
-		t.Errorf("%v are beyond the lease", p)
+	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
+	s := search{trainer: trainer, ctx: t.Context()}
+	if s.work(func() { time.Sleep(wait) }); trainer.Worked() > wait/2 {
+		t.Errorf("%v of %v waiting were work", trainer.Worked(), wait)
 	}
 }

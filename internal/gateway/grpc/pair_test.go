@@ -50,10 +50,10 @@ func (e *events) next() []byte {
 // training makes dictionaries fast enough for a test.
 func training() *autodict.Messages {
 	t := autodict.NewTrainer(autodict.TrainerOptions{
-		NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1, Budget: 300 * time.Millisecond,
+		NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1,
 	})
 	return autodict.NewMessages(autodict.MessagesOptions{
-		Trainer: t, MinSamples: 250, Interval: time.Minute, Poll: 20 * time.Millisecond,
+		Trainer: t, MaxDict: 16 << 10, MinSamples: 250, Interval: time.Minute, Poll: 20 * time.Millisecond,
 	})
 }
 

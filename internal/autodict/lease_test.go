@@ -1,0 +1,59 @@
+package autodict
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// recordsOnly is a store with records and no dictionaries.
+type recordsOnly struct {
+	text    string
+	version uint64
+}
+
+func (s *recordsOnly) Dictionary(uint32) (*codec.Dict, error)        { return nil, errOther }
+func (s *recordsOnly) Publish(context.Context, ...*codec.Dict) error { return errCut }
+func (s *recordsOnly) Ready(uint32) bool                             { return false }
+func (s *recordsOnly) Retired(uint32) bool                           { return false }
+
+func (s *recordsOnly) Record(context.Context, string) (string, uint64, error) {
+	return s.text, s.version, nil
+}
+
+func (s *recordsOnly) ReplaceRecord(_ context.Context, _ string, version uint64, text string) (uint64, error) {
+	if version != s.version {
+		return 0, nil
+	}
+	s.text, s.version = text, version+1
+	return s.version, nil
+}
+
+// A training that takes long, since the machine is busy, is not begun by others meanwhile.
+func TestLeaseIsKeptWhileTraining(t *testing.T) {
+	const lease = 5 * time.Minute
+	now, store, steps := time.Unix(1e9, 0), &recordsOnly{}, 0
+	m := New(Options{By: "a", Store: store, Lease: lease, MinSamples: 100, now: func() time.Time { return now }, Apply: func(*policy.Policy) {}})
+	m.o.train = func(_ context.Context, k task) result {
+		for range 20 {
+			now = now.Add(time.Minute)
+			k.going()
+			if r, err := ParseRecord(store.text); err != nil || !r.leasedByAnother("b", now.Add(time.Minute), lease) {
+				t.Fatalf("after %d steps others begin: %+v, %v", steps, r.Lease, err)
+			}
+			steps++
+		}
+		return result{refused: refusedSaving}
+	}
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	for _, v := range documents(300, 0) {
+		m.Sample(autoPolicy(t).Rules()[0], "", []byte("doc:1"), v, len(v))
+	}
+	m.step(t.Context(), m.all()[0])
+	if r, err := ParseRecord(store.text); err != nil || steps != 20 || r.Lease != nil {
+		t.Errorf("%d steps, then %+v, %v", steps, r.Lease, err)
+	}
+}
