@@ -8,7 +8,6 @@ package main
 import (
 	"io"
 	"os"
-	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
@@ -60,7 +59,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 	addPasswords(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(unknownFlag)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 120 "))
+	root.SetUsageTemplate(wide(root.UsageTemplate()))
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newPlanCommand(),

@@ -110,38 +110,47 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
 }
 
 func (o *planOptions) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
-	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
-	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
-	f.StringVar(&o.match, "match", "", "only keys, spaces or namespaces that match `PATTERN`")
-	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
-	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
-	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
-	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
-	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` holds them: files beside the configuration, auto for ones that gateways train, or none")
-	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` is to be small: balance saves bytes while CPU is small; or cost, latency or bytes")
-	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
-	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
-	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
-	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
-	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N`")
-	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
-	f.StringVar(&o.cloud, "cloud", "aws", "whose prices between zones count: aws (0.01 dollars a GB on either side), gcp (0.01 for who sends) or azure (none)")
-	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
-	f.IntVar(&o.layout.Copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
-	f.IntVar(&o.layout.Zones, "zones", 1, "`N` availability zones that applications and copies are spread over")
-	f.Float64Var(&o.layout.WriteAmplification, "write-amplification", 1, "`FACTOR` by which writes to copies grow")
-	f.BoolVar(&o.asJSON, "json", false, "write JSON")
-	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
-	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
+	g := flagGroups{cmd: cmd}
+	defer g.done()
+	f := g.group("What comes out")
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
 	f.StringVar(&o.listen, "listen", "", "with --write: `ADDRESS` of the gateway (default: on 127.0.0.1, the protocol's port and 1)")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
+	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` holds them: files beside the configuration, auto for ones that gateways train, or none")
+	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
+	f.BoolVar(&o.asJSON, "json", false, "write JSON")
+	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
+	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
+
+	f = g.group("What is wanted")
+	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` is to be small: balance saves bytes while CPU is small; or cost, latency or bytes")
+	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
+	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
+	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
+
+	f = g.group("What it costs")
+	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N` (default: what the server has counted, or an assumption that the plan names)")
+	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
+	f.IntVar(&o.layout.Copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
+	f.IntVar(&o.layout.Zones, "zones", 1, "`N` availability zones that applications and copies are spread over")
+	f.StringVar(&o.cloud, "cloud", "aws", "`CLOUD` whose prices between zones count: aws (0.01 dollars a GB on either side), gcp (0.01 for the sender) or azure (none)")
+	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
+
+	f = g.group("What is read of the source, and for how long")
+	f.StringVar(&o.match, "match", "", "only keys, spaces or namespaces that match `PATTERN`")
+	f.IntSliceVar(&o.dbs, "db", nil, "Redis: `NUMBER` of a database (may be repeated; default: all)")
+	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
+	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
+	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
+	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
+	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.BoolVar(&o.pair, "pair", false, "MongoDB: there may be a gateway beside the server, too")
 	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted on average)")
-	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE` instead of a source")
-	o.disk.flags(f)
+
+	f = g.group("Instead of a source: a cloud bill")
+	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE`, and say where to look first")
+	o.disk.flags(g.group("Instead of a store: what a filesystem would keep of a directory"))
 }
 
 func runPlan(ctx context.Context, o planOptions) error {
@@ -284,7 +293,7 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	default:
 		return ui.WithHint(fmt.Errorf("--dictionaries %q", o.dictionaries), "write files, auto or none")
 	}
-	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.layout.Copies - 1), float64(o.layout.Zones - 1), o.layout.WriteAmplification} {
+	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.layout.Copies - 1), float64(o.layout.Zones - 1)} {
 		if !(n >= 0) {
 			return errors.New("rates can't be negative, and there is at least one copy in one zone")
 		}

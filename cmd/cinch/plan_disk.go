@@ -26,14 +26,14 @@ type diskOptions struct {
 }
 
 func (o *diskOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.filesystem, "disk", "", "compute what the filesystem `FS`, zfs or btrfs, would store of a directory")
-	f.StringSliceVar(&o.compression, "compression", nil, "with --disk: `LIST` of settings, as in lz4,zstd-3 or zstd:1,zlib:3 (default: usual ones)")
-	f.StringSliceVar(&o.recordsize, "recordsize", []string{"8KiB", "16KiB", "64KiB", "128KiB"}, "with --disk zfs: `LIST` of record sizes")
-	f.IntVar(&o.ashift, "ashift", 12, "with --disk zfs: sectors of 2^`N` bytes")
-	f.StringVar(&o.raidz, "raidz", "", "with --disk zfs: `PARITY/DISKS`, as in 1/3, for what blocks take with their parity")
-	f.BoolVar(&o.force, "force", false, "with --disk btrfs: compress-force")
-	f.IntVar(&o.sample, "sample", 4000, "with --disk: compute `N` records, spread over all; 0 for all of them")
-	f.StringVar(&o.growth, "growth", "", "with --disk: `SIZE` by which the data grows each day, for the days until 80% are in use")
+	f.StringVar(&o.filesystem, "disk", "", "compute what the filesystem `FS`, zfs or btrfs, would store of the directory that is named as the source")
+	f.StringSliceVar(&o.compression, "compression", nil, "`LIST` of settings, as in lz4,zstd-3 or zstd:1,zlib:3 (default: usual ones)")
+	f.StringSliceVar(&o.recordsize, "recordsize", []string{"8KiB", "16KiB", "64KiB", "128KiB"}, "ZFS: `LIST` of record sizes")
+	f.IntVar(&o.ashift, "ashift", 12, "ZFS: sectors of 2^`N` bytes")
+	f.StringVar(&o.raidz, "raidz", "", "ZFS: `PARITY/DISKS`, as in 1/3, for what blocks take with their parity")
+	f.BoolVar(&o.force, "force", false, "btrfs: compress-force")
+	f.IntVar(&o.sample, "sample", 4000, "compute `N` records, spread over all; 0 for all of them")
+	f.StringVar(&o.growth, "growth", "", "`SIZE` by which the data grows each day, for the days until 80% are in use")
 }
 
 func runDisk(ctx context.Context, o planOptions) error {

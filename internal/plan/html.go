@@ -343,7 +343,7 @@ func (r *Report) assumptions() page.Section {
 	} else {
 		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second on all of it.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
 	}
-	s.List = append(s.List, fmt.Sprintf("%s in %s, write amplification %g.", plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"), r.Layout.WriteAmplification))
+	s.List = append(s.List, fmt.Sprintf("%s in %s.", plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones")))
 	if len(r.Links) > 0 {
 		s.List = append(s.List, "Latency is that of a value of average length: less time on the link against the CPU. TCP's slow start is left out.")
 	}

@@ -58,9 +58,8 @@ type Seconds float64
 
 // LayoutInfo is price.Layout in JSON.
 type LayoutInfo struct {
-	Copies             int     `json:"copies"`
-	Zones              int     `json:"zones"`
-	WriteAmplification float64 `json:"write_amplification"`
+	Copies int `json:"copies"`
+	Zones  int `json:"zones"`
 }
 
 // Rest is what is in no group of the plan.
@@ -139,7 +138,7 @@ func (p *planner) newReport(c *Collector) *Report {
 	r := &Report{
 		Source: p.Source.Name, Protocol: p.Source.Protocol, Medium: p.Source.Medium, Minimize: p.Minimize,
 		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
-		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1), max(p.Layout.WriteAmplification, 1)},
+		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1)},
 		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
 		Assumed:  p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
 		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},

@@ -14,10 +14,6 @@ const (
 type Layout struct {
 	Copies int // of every value, 0 is 1: a primary and two replicas are 3
 	Zones  int // availability zones, 0 and 1: nothing crosses between zones
-
-	// WriteAmplification is how many bytes reach the medium, or a replica, for each byte
-	// that is written; 0 is 1.
-	WriteAmplification float64
 }
 
 func (l Layout) copies() float64 { return float64(max(l.Copies, 1)) }
@@ -29,13 +25,6 @@ func (l Layout) Crossing() float64 {
 		return 0
 	}
 	return float64(l.Zones-1) / float64(l.Zones)
-}
-
-func (l Layout) amplification() float64 {
-	if l.WriteAmplification <= 0 {
-		return 1
-	}
-	return l.WriteAmplification
 }
 
 // CrossZone is the price of a GB that goes from one zone to another: whoever sends pays,
@@ -105,12 +94,11 @@ func (l Load) Cores() float64 {
 
 // WireRate is bytes a second between application, store and the other copies.
 func (l Load) WireRate(at Layout) float64 {
-	copied := (at.copies() - 1) * at.amplification()
-	return l.Wire * (l.ReadsPerSecond + l.WritesPerSecond*(1+copied))
+	return l.Wire * (l.ReadsPerSecond + l.WritesPerSecond*at.copies())
 }
 
 // Month prices a load. A write goes to the store and from there to the other copies;
-// each of these ways crosses zones as the layout says, and copies get it amplified.
+// each of these ways crosses zones as the layout says.
 func (t Table) Month(m Medium, l Load, at Layout) Bill {
 	var b Bill
 	switch m {

@@ -70,8 +70,6 @@ func TestReplication(t *testing.T) {
 	about(t, "storage", three.Storage, 3*0.08, 1e-9)
 	about(t, "traffic", three.Traffic, p.Traffic(1000*(500+3*1000)*2/3.0), 1e-9)
 	about(t, "cpu", three.CPU, p.CPU(0.011), 1e-9)
-	twice := p.Month(OnDisk, l, Layout{Copies: 3, Zones: 3, WriteAmplification: 2})
-	about(t, "amplified", twice.Traffic, p.Traffic(1000*(500+5*1000)*2/3.0), 1e-9)
 	about(t, "total", three.Total(), three.Storage+three.Traffic+three.CPU, 1e-9)
 	if p.Month(OnWire, l, Layout{}).Storage != 0 {
 		t.Error("a wire holds something")
