@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -32,7 +33,7 @@ var (
 const (
 	zones    = 3 // a request goes to one receiver in each, as with a replication factor of three
 	senders  = 8
-	callTime = 20 * time.Second
+	callTime = 2 * time.Minute
 )
 
 // receiver takes requests as an ingester does: unary, and with an empty answer. It checks each, and counts how often it got it.
@@ -214,10 +215,15 @@ func (f *lossField) send(t *testing.T, n int, fresh bool) {
 
 func (f *lossField) dial(t *testing.T) (conns [zones]*grpc.ClientConn) {
 	for z := range zones {
-		conns[z] = (*certificates)(nil).dial(t, f.addrs[z], rawCalls)
+		conns[z] = (*certificates)(nil).dial(t, f.addrs[z], rawCalls, soonAgain)
 	}
 	return conns
 }
+
+// soonAgain: by default clients wait ever longer until they connect again, at last longer than calls do.
+var soonAgain = grpc.WithConnectParams(grpc.ConnectParams{
+	Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: callTime,
+})
 
 func closeAll(conns [zones]*grpc.ClientConn) {
 	for _, c := range conns {

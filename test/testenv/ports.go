@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Ports of tests lie below those that Linux gives to connections (32768 and up,
@@ -31,20 +32,31 @@ type block struct {
 	next int // offset of the port to try next
 }
 
-// takeBlock locks the first block that no other test process has.
+// takeBlock locks the first block that no other test process has. Where several test runs share a machine
+// it may take until one of their processes ends.
 func takeBlock() (*block, error) {
-	for i := range blocks {
-		path := filepath.Join(os.TempDir(), fmt.Sprintf("cinch-test-ports.%d", i))
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
-		if err != nil {
-			return nil, err
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		for i := range blocks {
+			b, err := lockBlock(i)
+			if b != nil || err != nil {
+				return b, err
+			}
 		}
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			return &block{lock: f, first: firstPort + i*blockPorts}, nil
-		}
-		_ = f.Close()
 	}
 	return nil, fmt.Errorf("%d test processes hold all ports", blocks)
+}
+
+// lockBlock returns nothing if another process has the block.
+func lockBlock(i int) (*block, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("cinch-test-ports.%d", i))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return nil, f.Close()
+	}
+	return &block{lock: f, first: firstPort + i*blockPorts}, nil
 }
 
 // FreePort returns a TCP port of 127.0.0.1 that nothing listens on and that no other test is
