@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -58,4 +59,77 @@ func (o serveOptions) tunnelPairs(getenv func(string) string) (entries, exits []
 func (o serveOptions) hasTargets(getenv func(string) string) bool {
 	entries, exits := o.tunnelPairs(getenv)
 	return len(entries)+len(exits)+len(o.redisPairs(getenv))+len(o.grpcPairs(getenv))+len(o.mongoPairs(getenv))+len(o.tarantoolPairs(getenv)) > 0
+}
+
+// grpcGateways are the gateways that --grpc or its variable asks for.
+func (o serveOptions) grpcGateways(getenv func(string) string) ([]config.Gateway, error) {
+	rules := []config.Rule{config.DefaultGRPCRule()}
+	if len(o.rules) > 0 {
+		rules, _ = o.givenRules() // load has checked them
+	}
+	targets, err := readGatewayFlags("grpc", o.grpcPairs(getenv), "LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317")
+	var list []config.Gateway
+	for _, t := range targets {
+		list = append(list, config.GRPCGateway(t.name, t.listen, t.upstream, rules))
+	}
+	return list, err
+}
+
+// mongoGateways are the gateways that --mongo or its variable asks for.
+func (o serveOptions) mongoGateways(getenv func(string) string) ([]config.Gateway, error) {
+	rules := []config.Rule{config.DefaultMongoRule()}
+	if len(o.rules) > 0 {
+		rules, _ = o.givenRules() // load has checked them
+	}
+	const example = "LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017"
+	targets, err := readGatewayFlags("mongo", o.mongoPairs(getenv), example)
+	if err != nil {
+		return nil, err
+	}
+	var list []config.Gateway
+	for i, t := range targets {
+		if i > 0 { // a URI of several hosts has made several
+			t.name = fmt.Sprintf("mongo-%d", len(list)+1)
+		}
+		gateways, err := config.MongoGateways(t.name, t.listen, t.upstream, rules)
+		if err != nil {
+			return nil, withCode(exitConfig, ui.WithHint(fmt.Errorf("--mongo: %w", err), "write %s", example))
+		}
+		list = append(list, gateways...)
+	}
+	return list, nil
+}
+
+// tarantoolGateways are the gateways that --tarantool or its variable asks for.
+func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Gateway, error) {
+	rules, err := o.ruleList()
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	targets, err := readGatewayFlags("tarantool", o.tarantoolPairs(getenv), "LISTEN=URL, as in 127.0.0.1:3302=tarantool://host:3301")
+	var list []config.Gateway
+	for _, t := range targets {
+		list = append(list, config.TarantoolGateway(t.name, t.listen, t.upstream, rules))
+	}
+	return list, err
+}
+
+// tunnelGateways are the ends of tunnels that flags or variables ask for.
+func (o serveOptions) tunnelGateways(getenv func(string) string) ([]config.Gateway, error) {
+	entries, exits := o.tunnelPairs(getenv)
+	list, err := tunnelEnds(config.Tunnel, "peer.zone-b:9480", entries)
+	if err != nil {
+		return nil, err
+	}
+	more, err := tunnelEnds(config.TunnelExit, "db.internal:5432", exits)
+	return append(list, more...), err
+}
+
+func tunnelEnds(protocol, example string, pairs []string) ([]config.Gateway, error) {
+	ends, err := readGatewayFlags(protocol, pairs, "LISTEN=HOST:PORT, as in 127.0.0.1:5432="+example)
+	var list []config.Gateway
+	for _, e := range ends {
+		list = append(list, config.TunnelGateway(e.name, protocol, e.listen, e.upstream))
+	}
+	return list, err
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/heap"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -128,7 +128,7 @@ func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, er
 func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	relaxCollector()
+	heap.Relax()
 	o.stop = o.stopOnSignal(cancel)
 	show := &shower{o: o, bar: ui.NewProgress(o.errs)}
 	var all *pack.Report
@@ -158,21 +158,6 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 		show.event(map[string]any{"event": "end", "report": reportJSON(all), "error": errorText(err)})
 	}
 	return all, w.runFailure(err, o.stateFile)
-}
-
-// With the few MiB that live in a walk over small values, the collector would run dozens
-// of times a second. It may wait for more garbage, up to a limit that large values reach.
-const (
-	relaxedPercent = 400
-	relaxedLimit   = 96 << 20 // bytes
-)
-
-// relaxCollector leaves alone what the environment has set.
-func relaxCollector() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(relaxedPercent)
-		debug.SetMemoryLimit(relaxedLimit)
-	}
 }
 
 // maxPasses bounds the walks over a cluster whose slots keep moving.

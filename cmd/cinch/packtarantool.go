@@ -10,7 +10,6 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -61,36 +60,6 @@ func (w *where) connectTarantool(ctx context.Context) error {
 		go d.Run(ctx)
 	}
 	return w.checkFields()
-}
-
-// openTuples connects once more, past the gateway's own connection, which requests wait for.
-func (k *gatewayPacker) openTuples(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
-	if err := k.prepared(rules); err != nil {
-		return pack.Session{}, err
-	}
-	up := k.running.upstream
-	up.Stats = nil // not clients' traffic
-	conn, err := storetarantool.Connect(ctx, open.TarantoolOptions(up))
-	if err != nil {
-		return pack.Session{}, err
-	}
-	s, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{Name: up.Address, Wanted: open.SealsField(rules), Trusts: open.TrustsField(rules)})
-	if err != nil {
-		conn.Close()
-		return pack.Session{}, err
-	}
-	tuples := &open.Tuples{Store: s, Conn: conn}
-	return pack.Session{
-		Name:    up.Address,
-		Targets: tuples.Targets(),
-		Lease:   func(name string) pack.Lease { return k.running.tarantool.dicts.Lease(name, k.holder) },
-		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := k.seal(rules)
-			task.Rule = tuples.Rules(rules)
-			return task
-		},
-		Close: conn.Close,
-	}, nil
 }
 
 // checkFields refuses a rule that names a field which must not be sealed, and a walk over nothing.

@@ -90,8 +90,8 @@ func (w *where) newManager(dryRun bool) *autodict.Manager {
 	}
 	zstd := w.cfg.Zstd
 	m := autodict.New(autodict.Options{
-		By: gatewayID("pack"), Store: w.trainingStore(dryRun), Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
-		MaxSample: int(w.cfg.Training.MaxSample), MinSaving: max(float64(w.cfg.Training.MinSaving)/100, nearZero),
+		By: pack.Holder("pack"), Store: w.trainingStore(dryRun), Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
+		MaxSample: int(w.cfg.Training.MaxSample), MinSaving: w.cfg.Training.MinSaving.Share(),
 		Trainer: autodict.NewTrainer(autodict.TrainerOptions{
 			NewEngine: func() *codec.Engine {
 				e, err := engineWith(zstd)

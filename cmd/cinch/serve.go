@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/serve"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -226,41 +230,89 @@ func (o serveOptions) givenRules() ([]config.Rule, error) {
 
 func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) error {
 	if o.embedded(os.Getenv) {
-		store, err := startEmbedded()
+		store, err := serve.StartEmbedded()
 		if err != nil {
 			return err
 		}
-		defer store.stop()
-		o.storeURL = store.url()
+		defer store.Stop()
+		o.storeURL = store.URL()
 	}
-	cfg, err := o.load(os.Getenv)
-	if err != nil {
-		return err
-	}
-	p, err := newProcess(cfg, processOptions{
-		load:  func() (*config.Config, error) { return o.load(os.Getenv) },
-		pprof: o.pprof, force: o.testForce, toy: o.storeURL != "", logTo: errs,
+	b := readBuild()
+	p, err := serve.New(serve.Options{
+		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: errs,
+		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: libzstd.Train},
+		Version: b.version, Revision: b.revision,
+		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "",
 	})
 	if err != nil {
-		return err
+		return serveFailure(err)
 	}
 	if o.storeURL != "" {
-		p.sayWhatToTry(out)
+		sayWhatToTry(out, p)
 	}
-	return p.run(signals)
+	return runProcess(p, signals)
+}
+
+// runProcess has the first signal drain the process and the second end it. SIGHUP is neither.
+func runProcess(p *serve.Process, signals <-chan os.Signal) error {
+	ctx, drain := context.WithCancelCause(context.Background())
+	now, stop := context.WithCancelCause(context.Background())
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case sig := <-signals:
+				switch {
+				case sig == syscall.SIGHUP:
+					p.Reload()
+				case ctx.Err() == nil:
+					drain(errors.New(sig.String()))
+				default:
+					stop(errors.New(sig.String()))
+				}
+			}
+		}
+	}()
+	err := p.Run(ctx, now)
+	if errors.Is(err, serve.ErrCutOff) {
+		err = withCode(exitInterrupted, fmt.Errorf("stopped by a second signal (%w) while draining", context.Cause(now)))
+	}
+	return err
+}
+
+// serveFailure words what kept a process from starting, and gives it its exit code.
+func serveFailure(err error) error {
+	var occupied *serve.ListenError
+	if errors.As(err, &occupied) {
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, gateway.ErrAddressInUse):
+			err = ui.WithHint(err, "another process serves that address, perhaps another cinch: choose a different one")
+		case errors.Is(err, os.ErrPermission):
+			err = ui.WithHint(err, "ports below 1024, and sockets in others' directories, need rights that this user lacks")
+		}
+	}
+	var invalid *serve.ConfigError
+	if errors.As(err, &invalid) {
+		return withCode(exitConfig, err)
+	}
+	return err
 }
 
 // sayWhatToTry prints the three lines that greet whoever runs serve alone.
-func (p *process) sayWhatToTry(out io.Writer) {
-	host, port, _ := net.SplitHostPort(p.gateways[0].listener.Addr().String())
+func sayWhatToTry(out io.Writer, p *serve.Process) {
+	gateways, page := p.Addresses()
+	host, port, _ := net.SplitHostPort(gateways[0].String())
 	admin := "the admin page is off"
-	if p.adminListener != nil {
-		admin = "open http://" + p.adminListener.Addr().String() + "/"
+	if page != nil {
+		admin = "open http://" + page.String() + "/"
 	}
 	client := "redis-cli -p " + port
 	if host != "127.0.0.1" {
 		client = "redis-cli -h " + host + " -p " + port
 	}
 	fmt.Fprintf(out, "try it    %s SET numbers \"$(seq 2000)\"\nwatch it  %s\nuse it    cinch serve --redis %s=redis://HOST:6379\n",
-		client, admin, p.gateways[0].listener.Addr())
+		client, admin, gateways[0])
 }

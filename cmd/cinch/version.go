@@ -8,9 +8,6 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-
-	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -57,12 +54,4 @@ func readBuild() build {
 		b.revision += modified
 	}
 	return b
-}
-
-// defaultZstd is what --zstd=auto takes: libzstd where cgo was there to build it.
-func defaultZstd() string {
-	if z, ok := libzstd.New(); ok {
-		return z.Name()
-	}
-	return codec.NewGoZstd().Name()
 }

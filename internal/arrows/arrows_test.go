@@ -89,7 +89,7 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/cputime", "internal/ui", "internal/samples", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
+	{"internal/cputime", "internal/heap", "internal/ui", "internal/samples", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
 	{"internal/policy", "internal/wire", "internal/store"},
 	{"internal/autodict"},
 	{"internal/gateway"},
@@ -97,6 +97,7 @@ var layers = [][]string{
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
 	{"internal/store/open"},
+	{"internal/serve"},
 	{"cmd", "test", "bench", "examples", "internal/arrows"},
 }
 

@@ -84,6 +84,12 @@ func (b Bytes) MarshalYAML() (any, error) {
 // Percent is a share, 10 for "10%".
 type Percent float64
 
+// nearZero is what 0% means to whoever takes zero for the default.
+const nearZero = 1e-9
+
+// Share is 0.1 for 10%, and never zero.
+func (p Percent) Share() float64 { return max(float64(p)/100, nearZero) }
+
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Percent) UnmarshalText(text []byte) error {
 	number, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "%")

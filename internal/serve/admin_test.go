@@ -1,8 +1,9 @@
-package main
+package serve
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,15 +28,14 @@ func startAdmin(t *testing.T, section string) (port string, log *testenv.Log) {
 		t.Fatal(err)
 	}
 	log = &testenv.Log{}
-	p := &process{log: log.Logger()}
-	access, err := p.listenAdmin(cfg)
+	l, access, err := listenAdmin(cfg, log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := admin.New(admin.Options{Metrics: &gateway.Metrics{}, Access: access, Log: p.log})
-	go func() { _ = s.Serve(p.adminListener) }()
+	s := admin.New(admin.Options{Metrics: &gateway.Metrics{}, Access: access, Log: log.Logger()})
+	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
-	_, port, _ = net.SplitHostPort(p.adminListener.Addr().String())
+	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return port, log
 }
 
@@ -118,8 +118,8 @@ func TestAdminTokenThatCannotBe(t *testing.T) {
 	for _, file := range []string{short, short + ".missing"} {
 		cfg := config.Default()
 		cfg.Admin = config.Admin{Listen: "127.0.0.1:0", TokenFile: file}
-		p := &process{log: (&testenv.Log{}).Logger()}
-		if _, err := p.listenAdmin(cfg); err == nil || exitCode(err) != exitConfig {
+		var invalid *ConfigError
+		if _, _, err := listenAdmin(cfg, (&testenv.Log{}).Logger()); !errors.As(err, &invalid) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

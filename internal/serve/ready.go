@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type judge interface {
 }
 
 // ready reports whether clients would be served: we are not draining, and so says each gateway.
-func (p *process) ready() (notes []string, err error) {
+func (p *Process) ready() (notes []string, err error) {
 	if p.draining.Load() {
 		return nil, errDraining
 	}
@@ -53,7 +53,7 @@ func (p *process) ready() (notes []string, err error) {
 }
 
 // probe asks all gateways at a time.
-func (p *process) probe(timeout time.Duration) (notes []string, err error) {
+func (p *Process) probe(timeout time.Duration) (notes []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	errs, found := make([]error, len(p.gateways)), make([][]string, len(p.gateways))
@@ -98,9 +98,14 @@ func (r *running) missingDicts() (notes []string) {
 	return notes
 }
 
+// servers are the upstream, and those that do as well.
+func (r *running) servers() []gateway.Upstream {
+	return append([]gateway.Upstream{r.upstream}, r.others...)
+}
+
 // reach connects to the upstream; of several servers one has to answer.
 func (r *running) reach(ctx context.Context) (err error) {
-	for _, up := range append([]gateway.Upstream{r.upstream}, r.others...) {
+	for _, up := range r.servers() {
 		up.Stats = nil // not a client's traffic
 		var c net.Conn
 		if c, err = up.Dial(ctx); err == nil {
@@ -113,7 +118,7 @@ func (r *running) reach(ctx context.Context) (err error) {
 
 // warnUnreachable tells early what clients would find out. It is no reason not
 // to start: the store may come up after us.
-func (p *process) warnUnreachable() {
+func (p *Process) warnUnreachable() {
 	if _, err := p.probe(startTimeout); err != nil {
 		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)
 	}

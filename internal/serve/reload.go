@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -6,9 +6,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// reload reads the configuration again and puts into force what can change
-// while connections last. When anything is wrong nothing changes.
-func (p *process) reload() {
+// Reload has the process read its configuration again, once it serves and as long as it does not
+// drain. It doesn't wait for that; the log tells.
+func (p *Process) Reload() {
+	select {
+	case p.reloads <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// reload puts into force what can change while connections last. When anything is wrong nothing
+// changes.
+func (p *Process) reload() {
 	if err := p.tryReload(); err != nil {
 		var invalid *config.Error
 		if errors.As(err, &invalid) {
@@ -21,12 +30,12 @@ func (p *process) reload() {
 	}
 }
 
-func (p *process) tryReload() error {
-	cfg, err := p.options.load()
+func (p *Process) tryReload() error {
+	cfg, err := p.options.Load()
 	if err != nil {
 		return err
 	}
-	l, err := p.loadFiles(cfg)
+	l, err := loadFiles(cfg, p.options.Force)
 	if err != nil {
 		return err
 	}
@@ -46,7 +55,7 @@ func (p *process) tryReload() error {
 }
 
 // putInForce gives a gateway the rules of l, or leaves it those it has when it is not in there.
-func (p *process) putInForce(r *running, l *loaded) bool {
+func (p *Process) putInForce(r *running, l *loaded) bool {
 	old := p.current.Load()
 	switch {
 	case r.messages != nil && l.messages[r.name] != nil:
@@ -55,10 +64,8 @@ func (p *process) putInForce(r *running, l *loaded) bool {
 			r.kinds.Resize(l.kindMemory(r.name))
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
-		if r.tarantool != nil {
-			r.tarantool.reshard(l.cfg.Gateway(r.name))
-		}
-		r.adopt(l.named(r.name)) // no value names one before it is there
+		r.keeper.store.reconfigure(l.cfg.Gateway(r.name))
+		r.keeper.adopt(l.named(r.name)) // no value names one before it is there
 		r.auto.SetRules(l.rules(r.name))
 	default:
 		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // describe tells the admin page what is configured right now.
-func (p *process) describe() admin.Description {
+func (p *Process) describe() admin.Description {
 	l := p.current.Load()
 	var d admin.Description
 	for _, r := range p.gateways {
@@ -27,7 +27,7 @@ func (p *process) describe() admin.Description {
 		} else {
 			describeMessages(&info, l.messages[r.name])
 		}
-		info.Pack = p.describePacking(r)
+		info.Pack = r.packer.describe()
 		if r.kinds != nil {
 			info.Messages = describeKinds(r.kinds)
 		}
@@ -82,7 +82,7 @@ func describeSizes(from, to int) []string {
 
 // describeDicts lists the dictionaries of files, those that gateways made and use, and then
 // others that came from stores.
-func (p *process) describeDicts(l *loaded) []admin.Dictionary {
+func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 	var list []admin.Dictionary
 	listed := map[uint32]bool{}
 	add := func(name string, d *codec.Dict) {
@@ -97,7 +97,7 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 			continue
 		}
 		for _, s := range r.auto.Status() {
-			if d, ok := r.localDicts().Get(s.Number); ok {
+			if d, ok := r.keeper.local.Get(s.Number); ok {
 				add("", d)
 				in := &list[len(list)-1]
 				in.Gateway, in.Rule = r.name, s.Rule
@@ -109,7 +109,7 @@ func (p *process) describeDicts(l *loaded) []admin.Dictionary {
 		if r.auto == nil {
 			continue
 		}
-		for _, d := range r.localDicts().All() {
+		for _, d := range r.keeper.local.All() {
 			if !listed[d.Number()] {
 				add("", d)
 			}

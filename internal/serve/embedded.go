@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -9,25 +9,26 @@ import (
 
 const embeddedTick = 100 * time.Millisecond
 
-// embeddedStore is an in-memory store to play with, on a port of its own. It
+// Embedded is an in-memory store to play with, on a port of its own. It
 // keeps nothing beyond the process.
-type embeddedStore struct {
+type Embedded struct {
 	server  *miniredis.Miniredis
 	stopped chan struct{}
 }
 
-func startEmbedded() (*embeddedStore, error) {
+// StartEmbedded starts one.
+func StartEmbedded() (*Embedded, error) {
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("embedded store: %w", err)
 	}
-	s := &embeddedStore{server: server, stopped: make(chan struct{})}
+	s := &Embedded{server: server, stopped: make(chan struct{})}
 	go s.passTime()
 	return s, nil
 }
 
 // passTime lets keys expire: the store was made for tests and has no clock.
-func (s *embeddedStore) passTime() {
+func (s *Embedded) passTime() {
 	tick := time.NewTicker(embeddedTick)
 	defer tick.Stop()
 	last := time.Now()
@@ -42,9 +43,11 @@ func (s *embeddedStore) passTime() {
 	}
 }
 
-func (s *embeddedStore) url() string { return "redis://" + s.server.Addr() }
+// URL is where it listens.
+func (s *Embedded) URL() string { return "redis://" + s.server.Addr() }
 
-func (s *embeddedStore) stop() {
+// Stop ends it.
+func (s *Embedded) Stop() {
 	close(s.stopped)
 	s.server.Close()
 }

@@ -1,7 +1,6 @@
-package main
+package heap
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -39,7 +38,7 @@ type floor struct {
 // raiseFloor begins to tune GOGC, unless the operator has set it, until the returned function
 // is called.
 func raiseFloor() (stop func()) {
-	if os.Getenv("GOGC") != "" {
+	if given(gogc) {
 		return func() {}
 	}
 	f := &floor{set: mostGOGC, samples: []metrics.Sample{

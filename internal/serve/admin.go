@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/pack"
+)
+
+// adminPage is the admin server with where it listens.
+type adminPage struct {
+	server   *admin.Server
+	listener net.Listener
+}
+
+func (p *Process) newAdminPage(cfg *config.Config) (*adminPage, error) {
+	metrics := &gateway.Metrics{
+		Requests: p.shared.requests, Replies: p.shared.replies, Codec: p.shared.engine.InFlight,
+		Version: p.options.Version, Revision: p.options.Revision,
+	}
+	for _, r := range p.gateways {
+		metrics.Gateways = append(metrics.Gateways, r.stats)
+	}
+	registry, err := p.register(metrics)
+	if err != nil {
+		return nil, err
+	}
+	l, access, err := listenAdmin(cfg, p.log)
+	if err != nil {
+		return nil, err
+	}
+	return &adminPage{listener: l, server: admin.New(admin.Options{
+		Access:  access,
+		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
+		Messages: p.describeMessageKinds, PProf: p.options.PProf, Log: p.log,
+	})}, nil
+}
+
+// register collects what there is to measure.
+func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, error) {
+	dictionaries, packing := &autodict.Metrics{Trainer: p.shared.trainer}, &pack.Metrics{}
+	for _, r := range p.gateways {
+		if r.auto != nil {
+			dictionaries.Managers = append(dictionaries.Managers, autodict.NamedManager{Gateway: r.name, Manager: r.auto})
+		}
+		if r.packer != nil {
+			packing.Packers = append(packing.Packers, pack.NamedBackground{Gateway: r.name, Background: r.packer.Background})
+		}
+	}
+	all := []prometheus.Collector{
+		dictionaries, packing, &mongo.Metrics{Gateways: p.shared.mongo}, &link.Metrics{Endpoints: p.shared.links},
+	}
+	if p.shared.grpcCache != nil {
+		all = append(all, p.shared.grpcCache, &grpc.Metrics{Gateways: p.shared.grpc})
+	}
+	registry := prometheus.NewRegistry()
+	errs := []error{metrics.Register(registry)}
+	for _, c := range all {
+		errs = append(errs, registry.Register(c))
+	}
+	return registry, errors.Join(errs...)
+}
+
+// listenAdmin opens the listener of the admin page, and says who may read there.
+func listenAdmin(cfg *config.Config, log *slog.Logger) (_ net.Listener, access admin.Access, err error) {
+	secure, err := cfg.AdminTLS(log)
+	if err != nil {
+		return nil, access, invalid(err)
+	}
+	var token *admin.Token
+	if file := cfg.AdminToken(); file != "" {
+		if token, err = admin.ReadToken(file, log); err != nil {
+			return nil, access, invalid(err)
+		}
+	}
+	l, err := listen(cfg.Admin.Listen, "admin")
+	if err != nil {
+		return nil, access, err
+	}
+	access = admin.AccessOn(l.Addr(), token, cfg.Admin.Hosts)
+	certificates := secure != nil && cfg.Admin.TLS.ClientCA != ""
+	switch {
+	case !access.Open && token == nil && !certificates:
+		log.Warn("the admin page is not on loopback: without admin.token_file or admin.tls.client_ca it answers probes only, and no metrics", "address", l.Addr().String())
+	case !access.Open && secure == nil:
+		log.Warn("the admin page is not on loopback, and its token travels as it is: give it admin.tls", "address", l.Addr().String())
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	return l, access, nil
+}

@@ -1,0 +1,29 @@
+package serve
+
+import "errors"
+
+// ErrCutOff reports that a drain was ended before its time, with connections cut off.
+var ErrCutOff = errors.New("stopped while draining")
+
+// ConfigError reports a configuration that can't be put to work.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// invalid is a ConfigError, or nil for nil.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ConfigError{err}
+}
+
+// ListenError reports an address that can't be listened on.
+type ListenError struct {
+	For string // "gateway cache", "admin"
+	Err error
+}
+
+func (e *ListenError) Error() string { return e.For + ": " + e.Err.Error() }
+func (e *ListenError) Unwrap() error { return e.Err }

@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// shared is what all gateways of a process share, and makes them.
+type shared struct {
+	options *Options
+	started *config.Config
+	log     *slog.Logger
+	engine  *codec.Engine
+
+	// One budget a direction: a request that waits for bytes never keeps a
+	// reply from leaving, nor the reverse.
+	requests, replies *gateway.Budget
+
+	trainer *autodict.Trainer // of dictionaries
+
+	topology mongo.Topology // which gateways stand for which members of replica sets
+	mongo    []*mongo.Gateway
+	links    []*link.Endpoint
+
+	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
+	grpcCache *grpc.Cache
+	grpc      []*grpc.Gateway
+}
+
+func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error) {
+	engine, err := o.Zstd.Engine(cfg.Zstd)
+	if err != nil {
+		return nil, err
+	}
+	half := int64(cfg.Memory.Budget) / 2
+	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: gateway.NewBudget(half), replies: gateway.NewBudget(half)}
+	s.trainer = s.newTrainer()
+	return s, nil
+}
+
+// running is one gateway at work.
+type running struct {
+	name     string
+	upstream gateway.Upstream
+	others   []gateway.Upstream // servers that do as well
+	sentinel net.Listener       // for clients of Sentinels; or nil
+	listener net.Listener
+	stats    *gateway.Stats
+	log      *slog.Logger
+	gateway  protocolGateway
+
+	// Of a gateway to a store; nil for others.
+	keeper *keeper
+	auto   *autodict.Manager // says which policy is in force
+	packer *packer
+
+	tunnelSetting string // of an end of a tunnel; "" for others
+
+	// Of a gateway that compresses messages on the wire; nil for others.
+	messages messageGateway
+	kinds    *autodict.Messages
+}
+
+// protocolGateway is what the gateways of all protocols offer.
+type protocolGateway interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+}
+
+// valueGateway is a gateway with rules for values, messageGateway one with rules for messages.
+type (
+	valueGateway interface {
+		protocolGateway
+		SetPolicy(*policy.Policy)
+	}
+	messageGateway interface {
+		SetPolicy(*policy.Messages)
+	}
+)
+
+// newGateway listens where the gateway is to, and makes it.
+func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
+	stats := gateway.NewStats(g.Name, g.Protocol)
+	log := s.log.With("gateway", g.Name)
+	up, err := l.cfg.UpstreamOf(g, log)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	up.Stats = stats
+	secure, err := l.cfg.ServerTLS(g, log)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	listener, err := listen(g.Listen, "gateway "+g.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{name: g.Name, upstream: up, listener: behindProxy(g, listener), stats: stats, log: log}
+	if err := s.fill(l, g, r, secure); err != nil {
+		r.close()
+		return nil, invalid(err)
+	}
+	return r, nil
+}
+
+// fill makes r what its protocol wants.
+func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
+	switch g.Protocol {
+	case config.GRPC:
+		s.addGRPC(l, g, r, secure)
+	case config.Mongo:
+		s.addMongo(l, g, r, secure)
+	case config.Tarantool:
+		return s.addTarantool(l, g, r, secure)
+	case config.Tunnel, config.TunnelExit:
+		s.addTunnel(g, r, secure)
+	default:
+		return s.addRedis(l, g, r, secure)
+	}
+	return nil
+}
+
+// close frees what is left of a gateway that has ended, or never began.
+func (r *running) close() {
+	_ = r.listener.Close()
+	if r.sentinel != nil {
+		_ = r.sentinel.Close()
+	}
+	if r.keeper != nil {
+		r.keeper.close()
+	}
+}
+
+// behindProxy is a listener whose connections begin with PROXY headers, if they are to.
+func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
+	if !g.ProxyProtocol {
+		return l
+	}
+	trusted, _ := g.ProxyTrusted() // was validated
+	return &gateway.Proxied{Listener: l, Trusted: trusted}
+}
+
+func listen(addr, who string) (net.Listener, error) {
+	l, err := gateway.Listen(addr)
+	if err != nil {
+		return nil, &ListenError{who, err}
+	}
+	return l, nil
+}

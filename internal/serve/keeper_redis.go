@@ -1,0 +1,160 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// nodesPoll is between looks whether a cluster's nodes are known.
+const nodesPoll = 20 * time.Millisecond
+
+// redisStore is the Redis server of a gateway, or its cluster.
+type redisStore struct {
+	keeper  *keeper
+	hosts   []gateway.Upstream                      // one of them answers
+	dial    func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
+	dicts   redisDicts
+	cluster bool // the dictionaries are in every node
+	end     func()
+}
+
+// redisDicts are the dictionaries of a server or of a cluster.
+type redisDicts interface {
+	keptDicts
+	open.Ensurer
+}
+
+// keepRedis makes the keeper of one server, and returns its dictionaries for the gateway too.
+func keepRedis(r *running) *storeredis.Dicts {
+	k := newKeeper(r.log)
+	dicts, end := open.KeptDicts(r.upstream, &k.local, r.log)
+	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, end: end}
+	r.keeper = k
+	return dicts
+}
+
+// keepCluster makes that of a cluster, likewise.
+func keepCluster(r *running) (*redisStore, *storeredis.ClusterDicts) {
+	k := newKeeper(r.log)
+	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log)
+	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, cluster: true, end: dicts.Close}
+	k.dicts, k.store = dicts, s
+	r.keeper = k
+	return s, dicts
+}
+
+func (s *redisStore) close() { s.end() }
+
+// reconfigure has nothing to do: who belongs to a cluster, its nodes know.
+func (s *redisStore) reconfigure(*config.Gateway) {}
+
+func (s *redisStore) unavailable(err error) bool { return storeredis.Unavailable(err) }
+
+func (s *redisStore) formats() bool { return false }
+
+func (s *redisStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
+	if len(files) > 0 {
+		_ = s.dicts.Publish(s.keeper.ctx, files...) // Dicts logs trouble, and its Run tries again
+	}
+	s.fetch(ctx, others)
+}
+
+// fetch looks for dictionaries in the server until all are found.
+func (s *redisStore) fetch(ctx context.Context, numbers []uint32) {
+	told := map[uint32]string{}
+	s.awaitNodes(ctx, numbers)
+	for wait := firstRefetch; ; wait = min(2*wait, lastRefetch) {
+		numbers = slices.DeleteFunc(slices.Clone(numbers), func(n uint32) bool { return s.has(ctx, n, told) })
+		if len(numbers) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// awaitNodes gives a gateway that starts the moment that it takes to find a cluster's nodes.
+func (s *redisStore) awaitNodes(ctx context.Context, numbers []uint32) {
+	if len(numbers) == 0 {
+		return
+	}
+	for began := time.Now(); time.Since(began) < firstRefetch; {
+		if _, err := s.dicts.Dictionary(numbers[0]); !errors.Is(err, storeredis.ErrNoNode) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(nodesPoll):
+		}
+	}
+}
+
+// has reports whether the dictionary was found, and says in the log what is new about that.
+func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]string) bool {
+	name := fmt.Sprintf("%08x", number)
+	_, err := s.dicts.Dictionary(number)
+	switch {
+	case err == nil && told[number] != "":
+		s.keeper.log.Info("dictionary was found in the server", "dictionary", name)
+	case err != nil && err.Error() != told[number] && ctx.Err() == nil:
+		told[number] = err.Error()
+		s.keeper.log.Warn("a dictionary that rules name can't be fetched, so values are sealed without it", "dictionary", name, "err", err)
+	}
+	return err == nil
+}
+
+// errCluster: dictionaries would have to be in every node, and the gateway keeps them in one.
+var errCluster = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
+
+// open connects past the gateway's own few connections.
+func (s *redisStore) open(ctx context.Context, rules *policy.Policy, by *packer) (pack.Session, error) {
+	up, err := s.answering(ctx)
+	if err != nil {
+		return pack.Session{}, err
+	}
+	walked, err := open.Again(ctx, up, s.dial, s.dicts, rules.Dictionaries())
+	if err != nil {
+		return pack.Session{}, err
+	}
+	if walked.Cluster() && !s.cluster {
+		walked.Close()
+		return pack.Session{}, errCluster
+	}
+	return pack.Session{
+		Name:    up.Address,
+		Targets: open.Targets(walked),
+		Lease:   func(name string) pack.Lease { return walked.Lease(name, by.holder) },
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			task := by.seal(rules)
+			task.Indexed = walked.Indexed
+			return task
+		},
+		Close: walked.Close,
+	}, nil
+}
+
+// answering is where to begin.
+func (s *redisStore) answering(ctx context.Context) (gateway.Upstream, error) {
+	if len(s.hosts) > 1 && s.dial == nil {
+		return open.FirstAnswering(ctx, s.hosts)
+	}
+	up := s.hosts[0]
+	up.Stats = nil // not clients' traffic
+	return up, nil
+}

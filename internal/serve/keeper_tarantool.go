@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
+	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+)
+
+// tarantoolStore is the Tarantool server of a gateway, where it also reads the schema.
+type tarantoolStore struct {
+	keeper   *keeper
+	upstream gateway.Upstream
+	conn     *storetarantool.Conn
+	shards   *open.Shards
+	dicts    *storetarantool.Group
+}
+
+// keepTarantool makes the keeper of a server and of the shards that it belongs with.
+func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
+	k := newKeeper(r.log)
+	s := &tarantoolStore{keeper: k, upstream: r.upstream}
+	s.upstream.Stats = nil // not clients' traffic
+	o := open.TarantoolOptions(s.upstream)
+	o.Timeout = open.AnswerTimeout
+	s.conn = storetarantool.NewConn(o)
+	s.shards = open.NewShards(s.upstream, s.conn, open.AnswerTimeout)
+	own := storetarantool.NewDicts(s.conn, &k.local)
+	own.LimitLookups()
+	s.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
+		Find: s.shards.Find, Connect: s.shards.Connect, Log: r.log,
+	})
+	k.dicts, k.store = s.dicts, s
+	r.keeper = k
+	return s, s.shards.Name(g)
+}
+
+// schema reads the server's schema.
+func (s *tarantoolStore) schema(ctx context.Context) (*storetarantool.Schema, error) {
+	return storetarantool.Load(ctx, s.conn)
+}
+
+// look reads a tuple.
+func (s *tarantoolStore) look(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
+	return storetarantool.Fetch(ctx, s.conn, space, index, key)
+}
+
+// reconfigure takes the shards.
+func (s *tarantoolStore) reconfigure(g *config.Gateway) {
+	if err := s.shards.Name(g); err != nil {
+		s.keeper.log.Error("the shards can't be read, keeping the old ones", "err", err)
+	}
+}
+
+func (s *tarantoolStore) unavailable(err error) bool { return storetarantool.Unavailable(err) }
+
+func (s *tarantoolStore) formats() bool { return true }
+
+func (s *tarantoolStore) close() {
+	s.conn.Close()
+	s.dicts.Close()
+}
+
+func (s *tarantoolStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
+	told := ""
+	for wait := firstRefetch; ; wait = min(2*wait, lastRefetch) {
+		err := s.tryAdopt(ctx, files, others)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.keeper.log.Info("the dictionaries that rules name are in the server", "dictionaries", len(files)+len(others))
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			s.keeper.log.Warn("a dictionary that rules name can't be used, so values are sealed without it", "err", err, "hint", "'cinch tarantool init' installs what keeps dictionaries")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (s *tarantoolStore) tryAdopt(ctx context.Context, files []*codec.Dict, others []uint32) error {
+	if err := s.dicts.Publish(ctx, files...); err != nil {
+		return err
+	}
+	for _, n := range others {
+		if _, err := s.dicts.Dictionary(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open connects past the gateway's own connection, which requests wait for.
+func (s *tarantoolStore) open(ctx context.Context, rules *policy.Policy, by *packer) (pack.Session, error) {
+	conn, err := storetarantool.Connect(ctx, open.TarantoolOptions(s.upstream))
+	if err != nil {
+		return pack.Session{}, err
+	}
+	walked, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{
+		Name: s.upstream.Address, Wanted: open.SealsField(rules), Trusts: open.TrustsField(rules),
+	})
+	if err != nil {
+		conn.Close()
+		return pack.Session{}, err
+	}
+	tuples := &open.Tuples{Store: walked, Conn: conn}
+	return pack.Session{
+		Name:    s.upstream.Address,
+		Targets: tuples.Targets(),
+		Lease:   func(name string) pack.Lease { return s.dicts.Lease(name, by.holder) },
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			task := by.seal(rules)
+			task.Rule = tuples.Rules(rules)
+			return task
+		},
+		Close: conn.Close,
+	}, nil
+}

@@ -1,0 +1,41 @@
+package serve
+
+// What we allow ourselves to hold, beside the budget of values:
+//
+//	fixed + per connection + samples and training of dictionaries + packing
+const (
+	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
+	trainingBytes   = 64 << 20 // tables and garbage of a training
+	connectionBytes = 32 << 10 // both sides' buffers and stacks
+)
+
+// memoryLimit is what the process may hold now, in bytes.
+func (p *Process) memoryLimit() int64 {
+	connections, samples, packing := int64(0), p.shared.trainer.InMemory(), int64(0)
+	for _, r := range p.gateways {
+		connections += r.stats.Snapshot().Connections.Open
+		samples += r.sampleBytes()
+		if r.packer != nil {
+			packing += r.packer.bytes()
+		}
+	}
+	if samples > 0 {
+		samples += trainingBytes
+	}
+	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes + samples + packing
+}
+
+// sampleBytes are what the gateway's samples take.
+func (r *running) sampleBytes() (n int64) {
+	if r.kinds != nil {
+		for _, s := range r.kinds.Status() {
+			n += int64(s.SampleBytes)
+		}
+	}
+	if r.auto != nil {
+		for _, s := range r.auto.Status() {
+			n += int64(s.SampleBytes)
+		}
+	}
+	return n
+}

@@ -1,0 +1,53 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/autodict"
+)
+
+// describeKinds tells the admin page what is known of messages, which is numbers only.
+func describeKinds(k *autodict.Messages) []admin.Kind {
+	var list []admin.Kind
+	for _, s := range k.Status() {
+		kind := admin.Kind{
+			KindStatus: s, PromisedRatio: autodict.Ratio(s.Promised), ObservedRatio: autodict.Ratio(s.Observed),
+		}
+		if s.Dict != nil {
+			kind.Dictionary, kind.DictionaryBytes = fmt.Sprintf("%08x", s.Dict.Number()), len(s.Dict.Content())
+		}
+		list = append(list, kind)
+	}
+	return list
+}
+
+// estimated are the settings that messages are tried with for /api/messages.
+var estimated = []string{"s2", "zstd-1", "zstd-3"}
+
+// describeMessageKinds answers /api/messages.
+func (p *Process) describeMessageKinds() []admin.GatewayKinds {
+	var all []admin.GatewayKinds
+	for _, r := range p.gateways {
+		if r.kinds == nil {
+			continue
+		}
+		g := admin.GatewayKinds{Gateway: r.name, Messages: []admin.MeasuredKind{}}
+		for _, k := range describeKinds(r.kinds) {
+			estimates := r.kinds.Estimates(k.KindStatus, estimated, p.shared.estimate)
+			g.Messages = append(g.Messages, admin.MeasuredKind{Kind: k, Estimates: estimates})
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// estimate compresses with the engine, whose turns bound it.
+func (s *shared) estimate(dst, src []byte, setting string) ([]byte, error) {
+	to, err := codec.ParseSetting(setting)
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.Compress(dst, src, to, nil)
+}

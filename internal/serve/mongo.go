@@ -1,0 +1,41 @@
+package serve
+
+import (
+	"crypto/tls"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+)
+
+// addMongo makes r a gateway for MongoDB.
+func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
+	r.kinds = s.newKinds(l, g, r)
+	made := mongo.NewGateway(mongo.Config{
+		Name:      g.Name,
+		Upstream:  r.upstream,
+		Members:   g.MongoMembers(r.upstream),
+		TLS:       secure,
+		Policy:    l.messages[g.Name],
+		MaxConns:  g.MaxConnections,
+		Advertise: g.Advertise,
+		Standby:   g.Standby,
+		Topology:  &s.topology,
+		Engine:    s.engine,
+		Peers:     g.Peers,
+		Sample:    g.Sample,
+		Kinds:     r.kinds,
+		Requests:  s.requests,
+		Replies:   s.replies,
+		Stats:     r.stats,
+		Log:       r.log,
+	})
+	r.gateway, r.messages = made, made
+	s.mongo = append(s.mongo, made)
+	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
+		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	}
+	if len(g.Standby) > 0 {
+		return
+	}
+	r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr()))
+}

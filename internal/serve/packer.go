@@ -1,0 +1,186 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
+)
+
+// packer packs the store of one gateway in the background, while the configuration wants that.
+type packer struct {
+	*pack.Background
+	process *Process
+	of      *running
+	engine  *codec.Engine // its own: clients don't wait for its turns
+	holder  string        // of the lease
+
+	stop  chan struct{} // closed: finish
+	ended chan struct{} // closed when it has
+}
+
+// addPacker gives one to every gateway to a store: a reload may want it at any time.
+func (p *Process) addPacker(r *running) error {
+	if r.keeper == nil {
+		return nil
+	}
+	engine, err := p.options.Zstd.Engine(p.started.Zstd)
+	if err != nil {
+		return err
+	}
+	k := &packer{
+		process: p, of: r, engine: engine, holder: pack.Holder(r.name),
+		stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+	k.Background = pack.NewBackground(pack.BackgroundOptions{
+		Current: k.job, Open: k.open, Unavailable: r.keeper.store.unavailable, Log: r.log,
+	})
+	r.packer = k
+	return nil
+}
+
+func (p *Process) startPacking() {
+	for k := range p.packers() {
+		go func() {
+			defer close(k.ended)
+			k.Run(k.of.keeper.ctx, k.stop)
+		}()
+	}
+}
+
+// stopPacking lets pages under way finish, until ctx ends.
+func (p *Process) stopPacking(ctx context.Context) {
+	for k := range p.packers() {
+		close(k.stop)
+	}
+	for k := range p.packers() {
+		select {
+		case <-k.ended:
+		case <-ctx.Done():
+			if !k.packing().Background {
+				continue // it had nothing to do
+			}
+			p.log.Warn("packing in the background was cut off", "gateway", k.of.name)
+		}
+	}
+}
+
+func (p *Process) packers() iter.Seq[*packer] {
+	return func(yield func(*packer) bool) {
+		for _, r := range p.gateways {
+			if r.packer != nil && !yield(r.packer) {
+				return
+			}
+		}
+	}
+}
+
+// packing is what the configuration says of it now.
+func (k *packer) packing() config.Pack {
+	cfg := k.process.current.Load().cfg
+	if g := cfg.Gateway(k.of.name); g != nil {
+		return cfg.Packing(g)
+	}
+	return config.Pack{}
+}
+
+func (k *packer) maxSeal() int {
+	return int(k.process.started.Gateway(k.of.name).MaxSeal) // a reload doesn't change it
+}
+
+func (k *packer) dicts() keptDicts { return k.of.keeper.dicts }
+
+// job is what there is to do now.
+func (k *packer) job() pack.Job {
+	c := k.packing()
+	if !c.Background {
+		return pack.Job{}
+	}
+	cfg := k.process.current.Load().cfg
+	return pack.Job{
+		Formats: k.of.keeper.store.formats(),
+		Policy:  k.of.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.of.name).Exclude, "\n"),
+		DryRun: c.Mode == config.PackEstimate, Every: time.Duration(c.Every), Parallel: c.Parallel, MaxBytes: k.maxSeal(),
+		KeysPerSecond: float64(c.KeysPerSecond), BytesPerSecond: float64(c.BytesPerSecond), MaxLatency: time.Duration(c.MaxLatency),
+		IdleBelow: time.Duration(c.SkipIdleBelow), FreqAbove: c.SkipFreqAbove, StateFile: c.State,
+	}
+}
+
+func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
+	if err := k.prepared(rules); err != nil {
+		return pack.Session{}, err
+	}
+	return k.of.keeper.store.open(ctx, rules, k)
+}
+
+// prepared returns an error as long as values would be sealed without the dictionaries that
+// they are to have.
+func (k *packer) prepared(rules *policy.Policy) error {
+	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
+		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
+	}
+	for _, number := range rules.Dictionaries() {
+		if !k.ready(number) {
+			return fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
+		}
+		if _, err := k.dicts().Dictionary(number); err != nil {
+			return fmt.Errorf("%w: dictionary %08x: %w", pack.ErrNotYet, number, err)
+		}
+	}
+	return nil
+}
+
+func (k *packer) seal(rules *policy.Policy) *pack.Seal {
+	return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
+		Engine: k.engine, Dicts: k.dicts(), MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
+	})}
+}
+
+// ready reports that the server holds a dictionary, and looks again before it says no.
+func (k *packer) ready(number uint32) bool {
+	if k.dicts().Ready(number) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(k.of.keeper.ctx, open.AnswerTimeout)
+	defer cancel()
+	return k.dicts().Recheck(ctx) == nil && k.dicts().Ready(number)
+}
+
+// describe is nil unless the gateway was told to pack.
+func (k *packer) describe() *admin.Packing {
+	if k == nil || !k.packing().Background {
+		return nil
+	}
+	s := k.Status()
+	d := &admin.Packing{
+		Wanted: s.Wanted, Running: s.Running, Estimate: s.DryRun, Done: s.Done, Duty: s.Duty, Trouble: s.Trouble,
+		Passes: s.Passes[pack.PassDone], Keys: s.Report.Keys, Values: s.Report.Replaced,
+		BeforeBytes: s.Report.CostBefore, AfterBytes: s.Report.CostAfter, Problems: s.Report.Problems,
+	}
+	if !s.Last.IsZero() {
+		d.LastPass = &s.Last
+	}
+	return d
+}
+
+// What packing in the background may hold, beside values: a page as it was read, what waits
+// to be replaced, and their replies, for each page in work.
+const packPageBytes = 16 << 20
+
+// bytes is what the packer may hold now.
+func (k *packer) bytes() int64 {
+	c := k.packing()
+	if !c.Background {
+		return 0
+	}
+	return int64(c.Parallel) * (packPageBytes + 3*int64(k.maxSeal()))
+}

@@ -1,0 +1,218 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/heap"
+)
+
+// Options say what to serve, and hand over what the binary was built with.
+type Options struct {
+	Load func() (*config.Config, error) // reads the configuration: at the start, and for each Reload
+	Log  io.Writer
+	Zstd Zstd
+
+	Version, Revision string // of the program
+
+	PProf bool // profiles on the admin page
+	Force bool // for tests: every policy gets Force
+	Toy   bool // the store is the embedded one
+}
+
+// Zstd is what there is of zstd's implementations.
+type Zstd struct {
+	Engine func(name string) (*codec.Engine, error) // by the configuration's name
+	Native func() codec.ZstdCoder                   // libzstd; nil where it was not built in
+	Train  dict.Trainer                             // libzstd's; or nil
+}
+
+// native reports that an engine works with libzstd.
+func native(e *codec.Engine) bool { return e.ZstdName() == "libzstd" }
+
+// Process is everything that a running serve holds. Make it with New.
+type Process struct {
+	options *Options
+	log     *slog.Logger
+	level   *slog.LevelVar
+
+	started *config.Config // what can't change while we run
+	current atomic.Pointer[loaded]
+
+	shared   *shared
+	gateways []*running
+	admin    *adminPage // nil when it is off
+
+	draining atomic.Bool
+	probes   probes
+	reloads  chan struct{}
+}
+
+// New listens on every address before anything is served, so that a start either succeeds as a
+// whole or leaves nothing behind.
+func New(o Options) (_ *Process, err error) {
+	cfg, err := o.Load()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{options: &o, started: cfg, level: new(slog.LevelVar), reloads: make(chan struct{}, 1)}
+	p.log = newLogger(cfg.Log, p.level, o.Log)
+	if p.shared, err = newShared(&o, cfg, p.log); err != nil {
+		return nil, err
+	}
+	l, err := loadFiles(cfg, o.Force)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	p.current.Store(l)
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	for i := range cfg.Gateways {
+		r, err := p.shared.newGateway(l, &cfg.Gateways[i])
+		if err != nil {
+			return nil, err
+		}
+		p.gateways = append(p.gateways, r)
+	}
+	for _, r := range p.gateways {
+		if err := p.addPacker(r); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Admin.Listen == config.Off {
+		return p, nil
+	}
+	p.admin, err = p.newAdminPage(cfg)
+	return p, err
+}
+
+func newLogger(cfg config.Log, level *slog.LevelVar, to io.Writer) *slog.Logger {
+	setLevel(level, cfg.Level)
+	options := &slog.HandlerOptions{Level: level}
+	var lines slog.Handler = slog.NewTextHandler(to, options)
+	if cfg.Format == "json" {
+		lines = slog.NewJSONHandler(to, options)
+	}
+	return slog.New(gateway.SparseLog(lines))
+}
+
+func setLevel(level *slog.LevelVar, name string) {
+	_ = level.UnmarshalText([]byte(name)) // the configuration has checked it
+}
+
+// Addresses are where the gateways listen, and the admin page; nil when that is off.
+func (p *Process) Addresses() (gateways []net.Addr, admin net.Addr) {
+	for _, r := range p.gateways {
+		gateways = append(gateways, r.listener.Addr())
+	}
+	if p.admin != nil {
+		admin = p.admin.listener.Addr()
+	}
+	return gateways, admin
+}
+
+// close frees what New made. Listeners that were served are closed already.
+func (p *Process) close() {
+	for _, r := range p.gateways {
+		r.close()
+	}
+	if p.admin != nil {
+		_ = p.admin.listener.Close()
+	}
+}
+
+// Run serves until ctx ends, whose cause the log names, and then drains: it stops accepting, and
+// waits until clients have gone, for at most the drain timeout. It returns nil after a drain, and
+// ErrCutOff when now ended that. A Process runs once.
+func (p *Process) Run(ctx, now context.Context) error {
+	p.log.Info("starting", "version", p.options.Version, "zstd", p.shared.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
+	defer p.close()
+	defer heap.Follow(p.memoryLimit)()
+	failed := p.start()
+	go p.warnUnreachable()
+	p.startPacking()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-p.reloads:
+			p.reload()
+		case <-ctx.Done():
+			return p.drain(context.Cause(ctx), now)
+		}
+	}
+}
+
+// start serves on all listeners. What ends one of them is sent.
+func (p *Process) start() (failed chan error) {
+	failed = make(chan error, len(p.gateways)+1)
+	for _, r := range p.gateways {
+		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
+		if r.keeper != nil {
+			r.keeper.adopt(p.current.Load().named(r.name))
+			go r.keeper.dicts.Run(r.keeper.ctx)
+			go r.auto.Run(r.keeper.ctx)
+		}
+		go func() { failed <- r.gateway.Serve(r.listener) }()
+	}
+	if p.admin != nil {
+		p.log.Info("admin page listens", "address", p.admin.listener.Addr().String())
+		go func() { failed <- p.admin.server.Serve(p.admin.listener) }()
+	}
+	return failed
+}
+
+// drain ends all gateways, by force when the time is up or now has come. The admin page stays
+// until they have ended: whoever asks it learns, during a delay too, that clients should go
+// elsewhere.
+func (p *Process) drain(cause error, now context.Context) error {
+	p.draining.Store(true)
+	timeout := time.Duration(p.started.DrainTimeout)
+	delay := time.Duration(p.started.DrainDelay)
+	p.log.Info("draining; another signal stops at once", "signal", cause.Error(), "delay", delay, "timeout", timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), delay+timeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		time.Sleep(delay)
+		p.shutdown(ctx)
+		close(done)
+	}()
+	select {
+	case <-done:
+		p.log.Info("stopped")
+		return nil
+	case <-now.Done():
+		return ErrCutOff
+	}
+}
+
+func (p *Process) shutdown(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { p.stopPacking(ctx) })
+	for _, r := range p.gateways {
+		all.Go(func() {
+			if err := r.gateway.Shutdown(ctx); err != nil {
+				p.log.Warn("connections cut off", "gateway", r.name, "err", err)
+			}
+		})
+	}
+	all.Wait()
+	if p.admin != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.admin.server.Shutdown(ctx)
+	}
+}

@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/redis"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// addRedis makes r a gateway to a Redis server, or to several.
+func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
+	servers, err := g.RedisServers()
+	if err != nil {
+		return err
+	}
+	hosts := open.Alike(r.upstream, servers.Hosts)
+	r.others = hosts[1:]
+	var made valueGateway
+	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }
+	cfg := s.redisConfig(g, r, secure)
+	switch servers.Kind {
+	case config.Cluster, config.Sentinel:
+		store, dicts := keepCluster(r)
+		r.auto = s.newAutodict(r, apply)
+		cfg.Sampler = r.auto
+		cluster := redis.ClusterConfig{
+			Config: cfg, Seeds: hosts, Dicts: clusterDicts{dicts}, Advertise: g.Advertise, Nodes: g.Nodes,
+		}
+		if cluster.Sentinel, err = sentinel(g, r, &servers); err != nil {
+			return err
+		}
+		several := redis.NewCluster(cluster)
+		if made = several; servers.Kind == config.Sentinel {
+			store.dial = several.DialPrimary
+		}
+	default:
+		dicts := keepRedis(r)
+		r.auto = s.newAutodict(r, apply)
+		cfg.Dicts, cfg.Sampler = dicts, r.auto
+		made = redis.NewGateway(cfg)
+	}
+	r.gateway = made
+	r.auto.SetRules(l.rules(g.Name))
+	return nil
+}
+
+// sentinel is nil for a cluster.
+func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*redis.SentinelConfig, error) {
+	if servers.Kind != config.Sentinel {
+		return nil, nil
+	}
+	s := &redis.SentinelConfig{
+		Sentinels: servers.Hosts, User: servers.SentinelUser, Password: servers.SentinelPassword, Master: servers.Master,
+	}
+	if g.Sentinel == "" {
+		return s, nil
+	}
+	l, err := listen(g.Sentinel, "gateway "+g.Name+": sentinel")
+	if err == nil {
+		l = behindProxy(g, l)
+	}
+	s.Listener, r.sentinel = l, l
+	return s, err
+}
+
+// clusterDicts shows a node's dictionaries as the gateway wants them.
+type clusterDicts struct{ *storeredis.ClusterDicts }
+
+func (c clusterDicts) Join(id string, dial func(context.Context) (net.Conn, error)) redis.Dicts {
+	return c.ClusterDicts.Join(id, dial)
+}
+
+func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
+	return redis.Config{
+		Name:     g.Name,
+		Upstream: r.upstream,
+		TLS:      secure,
+		Engine:   s.engine,
+		MaxSeal:  int(g.MaxSeal),
+		MaxOpen:  int(*g.MaxOpen),
+		MaxConns: g.MaxConnections,
+		Requests: s.requests,
+		Replies:  s.replies,
+		Stats:    r.stats,
+		Log:      r.log,
+
+		NoCommandDocs: s.options.Toy,
+	}
+}

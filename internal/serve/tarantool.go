@@ -1,0 +1,45 @@
+package serve
+
+import (
+	"crypto/tls"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+var sqlModes = map[string]tarantool.SQLMode{
+	config.SQLProjection: tarantool.SQLProjection,
+	config.SQLPass:       tarantool.SQLPass,
+}
+
+// addTarantool makes r a gateway to a Tarantool server.
+func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
+	store, err := keepTarantool(r, g)
+	if err != nil {
+		return err
+	}
+	var made *tarantool.Gateway
+	r.auto = s.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) })
+	made = tarantool.NewGateway(tarantool.Config{
+		Name:     g.Name,
+		Upstream: r.upstream,
+		TLS:      secure,
+		Engine:   s.engine,
+		Schema:   store.schema,
+		Look:     store.look,
+		Dicts:    store.dicts,
+		Sampler:  r.auto,
+		MaxSeal:  int(g.MaxSeal),
+		MaxOpen:  int(*g.MaxOpen),
+		MaxConns: g.MaxConnections,
+		SQL:      sqlModes[g.SQL],
+		Requests: s.requests,
+		Replies:  s.replies,
+		Stats:    r.stats,
+		Log:      r.log,
+	})
+	r.gateway = made
+	r.auto.SetRules(l.rules(g.Name))
+	return nil
+}

@@ -1,0 +1,69 @@
+package open
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// keeperConns is how many connections to its upstream a gateway has for itself.
+const keeperConns = 2
+
+// KeptDicts are the dictionaries of the Redis server at up, which a gateway keeps there, until end.
+func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
+	up.Stats = nil // not clients' traffic
+	client := keeperClient(up, up.Dial)
+	dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: local, Log: log})
+	return dicts, func() { _ = client.Close() }
+}
+
+// KeptClusterDicts are those of a cluster. Close them after use.
+func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) *storeredis.ClusterDicts {
+	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
+		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client { return keeperClient(up, dial) },
+		Local:     local, Log: log,
+	})
+}
+
+// keeperClient is a gateway's own client of a server.
+func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		Addr:            up.Address, // for its errors
+		Username:        up.User,
+		Password:        up.Password,
+		PoolSize:        keeperConns,
+		DisableIdentity: true,
+
+		// A server that is down is noticed at once: Dicts tries again by itself.
+		ContextTimeoutEnabled: true,
+		DialerRetries:         1,
+		MaxRetries:            1,
+		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
+	})
+}
+
+// Ensurer puts dictionaries into the server of a new connection.
+type Ensurer interface {
+	Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
+}
+
+// Again opens the store of a gateway once more, for a walk: at up, or where dial leads if it is
+// not nil. Each server that it connects to, which may have taken over just now, has the
+// dictionaries first.
+func Again(ctx context.Context, up gateway.Upstream, dial func(context.Context) (net.Conn, error), dicts Ensurer, numbers []uint32) (*storeredis.Store, error) {
+	client := ClientOptions(up)
+	if dial != nil {
+		client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	}
+	return storeredis.Open(ctx, storeredis.OpenOptions{
+		Client:    client,
+		OnConnect: func(ctx context.Context, c *redis.Conn) error { return dicts.Ensure(ctx, c, numbers...) },
+	})
+}
