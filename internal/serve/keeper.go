@@ -7,10 +7,10 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // Between two questions about a dictionary that rules name and the server lacks. It
@@ -29,20 +29,13 @@ const (
 // and read pieces of the values there.
 type keeper struct {
 	local dict.Set
-	dicts keptDicts
+	dicts store.Dicts
 	store keptStore
 	log   *slog.Logger
 
 	ctx    context.Context // ends the work in the background
 	cancel context.CancelFunc
 	giveUp context.CancelFunc // ends the search for what the last policy named
-}
-
-// keptDicts are the dictionaries of a store.
-type keptDicts interface {
-	autodict.Store
-	Recheck(ctx context.Context) error
-	Run(ctx context.Context)
 }
 
 // keptStore is what stores do differently for a gateway.

@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
@@ -32,7 +33,7 @@ type redisStore struct {
 
 // redisDicts are the dictionaries of a server or of a cluster.
 type redisDicts interface {
-	keptDicts
+	store.Dicts
 	open.Ensurer
 }
 

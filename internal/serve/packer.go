@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
@@ -97,7 +98,7 @@ func (k *packer) maxSeal() int {
 	return int(k.process.started.Gateway(k.of.name).MaxSeal) // a reload doesn't change it
 }
 
-func (k *packer) dicts() keptDicts { return k.of.keeper.dicts }
+func (k *packer) dicts() store.Dicts { return k.of.keeper.dicts }
 
 // job is what there is to do now.
 func (k *packer) job() pack.Job {
@@ -147,12 +148,7 @@ func (k *packer) seal(rules *policy.Policy) *pack.Seal {
 
 // ready reports that the server holds a dictionary, and looks again before it says no.
 func (k *packer) ready(number uint32) bool {
-	if k.dicts().Ready(number) {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(k.of.keeper.ctx, open.AnswerTimeout)
-	defer cancel()
-	return k.dicts().Recheck(ctx) == nil && k.dicts().Ready(number)
+	return store.ReadyNow(k.of.keeper.ctx, k.dicts(), number, open.AnswerTimeout)
 }
 
 // describe is nil unless the gateway was told to pack.
