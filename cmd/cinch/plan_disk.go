@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/disk/report"
 	"github.com/cinch-layer/cinch/internal/ui"
-	"github.com/spf13/pflag"
 )
 
 type diskOptions struct {
@@ -43,8 +45,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 	}
 	progress := ui.NewProgress(o.errs)
 	defer progress.Clear()
-	r := diskReport{Path: o.from[0], Filesystem: o.disk.filesystem}
-	r.Space, r.OnBtrfs = spaceOf(r.Path)
+	r := report.New(o.from[0], o.disk.filesystem)
 	for _, run := range runs {
 		run.Engine, run.Sample, run.Seed, run.Progress = newEngine(), o.disk.sample, o.seed, progress.Show
 		result, err := disk.Compute(ctx, r.Path, run)
@@ -65,15 +66,17 @@ func runDisk(ctx context.Context, o planOptions) error {
 		r.Results = append(r.Results, result)
 	}
 	progress.Clear()
-	r.Advice = o.disk.advice(r.Path, r.Results[0])
-	r.days(perDay)
-	if err := o.writePage(new(planFiles), r.html); err != nil {
+	r.Advise(report.Given{
+		Recordsizes: o.disk.recordsize, Ashift: o.disk.ashift, Force: o.disk.force, GoZstd: nativeZstd() == nil,
+	})
+	r.Grow(int64(perDay))
+	if err := o.writePage(new(planFiles), r.HTML); err != nil {
 		return err
 	}
 	if o.asJSON {
 		return writeJSON(o.out, r)
 	}
-	return r.print(o.out)
+	return r.Print(o.out)
 }
 
 func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err error) {

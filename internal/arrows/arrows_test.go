@@ -95,7 +95,7 @@ var layers = [][]string{
 	{"internal/gateway"},
 	{"internal/link"},
 	{"internal/gateway/"},
-	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow"},
+	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
 	{"internal/store/open"},
 	{"internal/serve"},
 	{"cmd", "test", "bench", "examples", "internal/arrows"},

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// html writes the report as a web page.
-func (r *diskReport) html(w io.Writer) error {
+// HTML writes the report as a web page.
+func (r *Report) HTML(w io.Writer) error {
 	first := r.Results[0]
 	tool := map[string]string{"zfs": "zfs get compressratio", "btrfs": "compsize"}[r.Filesystem]
 	bars := &page.Bars{}
@@ -34,7 +34,7 @@ func (r *diskReport) html(w io.Writer) error {
 			table.Rows = append(table.Rows, page.Row{Cells: row})
 		}
 	}
-	p := &page.Page{Title: "What " + r.Filesystem + " would store", Subject: r.Path, Lead: fmt.Sprintf("%s, %s long.", count(int(first.Files), "file", "files"), ui.Size(first.Bytes))}
+	p := &page.Page{Title: "What " + r.Filesystem + " would store", Subject: r.Path, Lead: fmt.Sprintf("%s, %s long.", count(first.Files, "file", "files"), ui.Size(first.Bytes))}
 	if best != "" {
 		p.Lead += fmt.Sprintf(" With %s, the least, they would take %s.", best, ui.Size(least))
 	}
@@ -43,7 +43,7 @@ func (r *diskReport) html(w io.Writer) error {
 		words = fmt.Sprintf("%d of %d records were computed; margins are of 95%%.", first.Computed, first.Records)
 	}
 	if first.Unread > 0 {
-		words += fmt.Sprintf(" %s could not be read and are not in it.", count(int(first.Unread), "file", "files"))
+		words += fmt.Sprintf(" %s could not be read and are not in it.", count(first.Unread, "file", "files"))
 	}
 	p.Sections = []page.Section{{Title: "What the files would take, by setting", Bars: bars}, {Words: []string{words}, Table: table}}
 	if len(r.Advice) > 0 {

@@ -1,0 +1,80 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Given is what was asked for, as far as advice depends on it.
+type Given struct {
+	Recordsizes []string // of ZFS, as they were written
+	Ashift      int
+	Force       bool // compress-force of btrfs
+	GoZstd      bool // computed without libzstd
+}
+
+// Advise adds what experience says about the directory's database on the filesystem.
+func (r *Report) Advise(g Given) {
+	postgres, first := postgresVersion(r.Path), r.Results[0]
+	list := g.zfs()
+	if r.Filesystem == "btrfs" {
+		list = btrfsAdvice(postgres)
+	}
+	if r.Filesystem == "btrfs" && first.Computed < first.Records && !g.Force {
+		list = append(list, "without --force btrfs gives up on a whole file when one part of it gains nothing, which a sample can't see: --sample 0 is exact")
+	}
+	if g.GoZstd {
+		list = append(list, "computed with zstd in Go, as this binary was built without libzstd: what the filesystem's own takes may differ by some percent")
+	}
+	if postgres > 0 {
+		list = append(list, "PostgreSQL: on a filesystem that copies on write (and files without nodatacow) pages can't be torn, if its records are not smaller than a page: full_page_writes = off saves most of the WAL; wal_init_zero = off and wal_recycle = off, too")
+	}
+	r.Advice = append(list, "above 80% in use filesystems that copy on write get slow: plan for less")
+}
+
+func (g Given) zfs() (list []string) {
+	sector := 1 << g.Ashift
+	for _, text := range g.Recordsizes {
+		var size config.Bytes
+		if size.UnmarshalText([]byte(text)) != nil {
+			continue
+		}
+		switch int(size) / sector {
+		case 0, 1:
+			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't be compressed: a block takes whole sectors, but for the few that come out at 112 bytes or less", text, ui.Size(int64(sector))))
+		case 2:
+			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't get above 2.0, whatever compresses them, but for the few that come out at 112 bytes or less", text, ui.Size(int64(sector))))
+		}
+	}
+	return append(list,
+		"the ARC holds blocks compressed: the ratio multiplies what fits into memory, too",
+		"a change of compression or recordsize affects what is written from then on: 'zfs rewrite' (2.3.4 and newer) compresses what is there anew, in place, but for the recordsize, and snapshots keep the old blocks; replacing a node does both",
+		"zstd here is newer than the 1.4.5 in ZFS: where blocks come out just at a sector's border that can make 2%")
+}
+
+func btrfsAdvice(postgres int) []string {
+	list := []string{
+		"this is the state after a restore: random writes leave parts of old extents behind, and the ratio falls with time (5.8 to 3.6 after 80 s of pgbench)",
+		"files that were extended with fallocate, and those with nodatacow, are never compressed",
+	}
+	if postgres >= 16 {
+		list = append(list, "PostgreSQL 16 and newer extends files with fallocate: set file_extend_method = write_zeros where the version has it, and mount with compress-force")
+	}
+	return list
+}
+
+// postgresVersion is of a data directory; 0: it is none.
+func postgresVersion(path string) int {
+	text, err := os.ReadFile(filepath.Join(path, "PG_VERSION"))
+	if err != nil {
+		return 0
+	}
+	version, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return version
+}

@@ -1,0 +1,170 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Report is what filesystems would store of a directory. Its JSON is a contract: fields are added, never renamed.
+type Report struct {
+	Path       string             `json:"path"`
+	Filesystem string             `json:"filesystem"`
+	Results    []*disk.Result     `json:"results"` // one for each recordsize
+	Space      *Space             `json:"space,omitempty"`
+	Advice     []string           `json:"advice"`
+	OnBtrfs    bool               `json:"on_btrfs,omitempty"`              // now: then what it takes is known to compsize only
+	Days       map[string]float64 `json:"days_until_80_percent,omitempty"` // by setting; "now": uncompressed, as it is
+}
+
+// Space is the filesystem that the directory is on now, in bytes.
+type Space struct {
+	Total int64 `json:"total_bytes"`
+	Used  int64 `json:"used_bytes"`
+}
+
+// New is a report on a directory, without results yet.
+func New(path, filesystem string) *Report {
+	r := &Report{Path: path, Filesystem: filesystem}
+	r.Space, r.OnBtrfs = spaceOf(path)
+	return r
+}
+
+const btrfsMagic = 0x9123683e
+
+// spaceOf is the filesystem that a path is on. btrfs tells of files how long they are, never
+// what they take, so nothing can be said of how much would be in use without them.
+func spaceOf(path string) (space *Space, onBtrfs bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil || st.Blocks == 0 {
+		return nil, false
+	}
+	if uint32(st.Type) == btrfsMagic {
+		return nil, true
+	}
+	total := int64(st.Blocks) * int64(st.Bsize)
+	return &Space{Total: total, Used: total - int64(st.Bfree)*int64(st.Bsize)}, false
+}
+
+// used is how much would be in use if the files took so much in place of what they take now.
+func (s *Space) used(r *disk.Result, takes int64) int64 {
+	return max(s.Used-r.Allocated+takes, 0)
+}
+
+// fullShare is from where on copy-on-write filesystems get slow.
+const fullShare = 0.80
+
+// Grow computes when the data, which grows by so much a day, fills 80 % of a filesystem of
+// the size of the present one, if nothing else does.
+func (r *Report) Grow(perDay int64) {
+	if perDay == 0 || r.Space == nil {
+		return
+	}
+	left := func(used int64, ratio float64) float64 {
+		return max(fullShare*float64(r.Space.Total)-float64(used), 0) / (float64(perDay) / ratio)
+	}
+	r.Days = map[string]float64{"now": left(r.Space.Used, 1)}
+	for _, result := range r.Results {
+		for _, e := range result.Estimates {
+			r.Days[e.Setting] = left(r.Space.used(result, e.Takes()), e.Ratio)
+		}
+	}
+}
+
+// Print writes the report for a terminal.
+func (r *Report) Print(out io.Writer) error {
+	first := r.Results[0]
+	fmt.Fprintf(out, "%s: %s, %s\n\n", r.Path, count(first.Files, "file", "files"), ui.Size(first.Bytes))
+	if err := ui.Table(out, r.header(), r.rows()); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if r.Space != nil {
+		fmt.Fprintf(out, "The filesystem that it is on now: %s, %.0f%% in use", ui.Size(r.Space.Total), 100*float64(r.Space.Used)/float64(r.Space.Total))
+		if r.Days != nil {
+			fmt.Fprintf(out, ", and 80%% in %.0f days as it is", r.Days["now"])
+		}
+		fmt.Fprintln(out, ".")
+	}
+	if first.Computed < first.Records {
+		fmt.Fprintln(out, "Computed on a sample (--sample 0 for all); margins are of 95%.")
+	}
+	if r.OnBtrfs {
+		fmt.Fprintln(out, "It is on btrfs now: what it takes there is known to compsize, so nothing is said of space in use.")
+	}
+	for _, line := range leftOut(first) {
+		fmt.Fprintln(out, line)
+	}
+	for _, a := range r.Advice {
+		fmt.Fprintf(out, "- %s\n", a)
+	}
+	return nil
+}
+
+func (r *Report) parity() bool { return r.Results[0].Estimates[0].RaidBytes > 0 }
+
+func (r *Report) header() []string {
+	tool := map[string]string{"zfs": "zfs get compressratio", "btrfs": "compsize"}[r.Filesystem]
+	header := []string{"setting", "takes", "ratio", "+-", tool}
+	if r.Space != nil {
+		header = append(header, "in use")
+	}
+	if r.Days != nil {
+		header = append(header, "days to 80%")
+	}
+	if r.parity() {
+		header = append(header, "with parity")
+	}
+	return header
+}
+
+func (r *Report) rows() (rows [][]string) {
+	for _, result := range r.Results {
+		for _, e := range result.Estimates {
+			row := []string{e.Setting, ui.Size(e.Takes()), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
+			if r.Space != nil {
+				row = append(row, fmt.Sprintf("%.0f%%", 100*float64(r.Space.used(result, e.Takes()))/float64(r.Space.Total)))
+			}
+			if r.Days != nil {
+				row = append(row, fmt.Sprintf("%.0f", r.Days[e.Setting]))
+			}
+			if r.parity() {
+				row = append(row, ui.Size(e.RaidBytes))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// leftOut says what the figures don't hold, or not as one may think.
+func leftOut(r *disk.Result) (lines []string) {
+	for _, l := range []struct {
+		n              int64
+		one, more, say string
+	}{
+		{r.Unread, "file or directory", "files or directories", "that could not be read"},
+		{r.Changed, "file", "files", "that vanished meanwhile"},
+		{r.Links, "symbolic link", "symbolic links", "(pg_wal and tablespaces often are): give their targets to have them"},
+		{r.Mounts, "other filesystem", "other filesystems", "mounted below"},
+	} {
+		if l.n > 0 {
+			lines = append(lines, fmt.Sprintf("Left out: %s %s.", count(l.n, l.one, l.more), l.say))
+		}
+	}
+	if r.Fixed > 0 {
+		lines = append(lines, fmt.Sprintf("Never compressed by btrfs: %s with nodatacow or once fallocated, %s.", count(r.Fixed, "file", "files"), ui.Size(r.FixedSize)))
+	}
+	return lines
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
