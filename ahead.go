@@ -30,9 +30,8 @@ const MinAhead = 512 << 10
 // Ahead begins to seal value, whose bytes have yet to arrive, into buf, which may be nil. It is nil
 // where that can't be done ahead, or would not pay: see AheadBytes.
 //
-// Until Close the value's memory must stay as it is but for the bytes that arrive. The caller, who
-// has seen its beginning, knows whether codec.Incompressible is true of that: then it should not
-// come here.
+// Until Close the value's memory must stay as it is but for the bytes that arrive. The caller
+// has seen its beginning; where codec.Incompressible is true of that it should not come here.
 func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
 	if s.AheadBytes(len(value), st) == 0 {
 		return nil

@@ -34,8 +34,8 @@ var (
 	ErrHeader    = fmt.Errorf("%w: header is not canonical", ErrDamaged)
 	ErrPayload   = fmt.Errorf("%w: payload does not decode", ErrDamaged)
 	ErrChecksum  = fmt.Errorf("%w: checksum does not match", ErrDamaged)
-	// ErrTag: the envelope names a dictionary, and was damaged or made by one who does not have it.
-	// Nothing was decoded.
+	// ErrTag: the envelope names a dictionary, and was damaged or made without it. Nothing
+	// was decoded.
 	ErrTag = fmt.Errorf("%w: tag does not match", ErrDamaged)
 )
 
@@ -68,8 +68,8 @@ type SealerOptions struct {
 	// 0: DefaultMaxRaw.
 	MaxRaw int
 	// MaxOpen bounds what is opened, in bytes: compressed envelopes that declare
-	// more are refused. 0: the larger of MaxRaw and DefaultMaxRaw, so that who
-	// lowers MaxRaw still opens what was sealed before. If it is below MaxRaw,
+	// more are refused. 0: the larger of MaxRaw and DefaultMaxRaw, so that a
+	// process that lowers MaxRaw still opens what was sealed before. If it is below MaxRaw,
 	// values that are longer than it are not compressed either.
 	MaxOpen int
 }

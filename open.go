@@ -68,7 +68,7 @@ func (s *Sealer) decode(dst, stored []byte, h Header) ([]byte, error) {
 }
 
 // entitled returns the dictionary that an envelope names, nil if it names none, after it has shown
-// by its tag that it was made by one who has it.
+// by its tag that its writer had that.
 func (s *Sealer) entitled(stored []byte, h Header) (*codec.Dict, error) {
 	if !h.HasDict {
 		return nil, nil

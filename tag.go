@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// An envelope that names a dictionary is made only by who has the dictionary. Otherwise a client
+// An envelope that names a dictionary is made only with the dictionary at hand. Otherwise a client
 // without a right to it could plant one whose payload copies pieces of the dictionary, and have
 // a reader that has the right hand them out. So the tag is compared before anything is decoded.
 

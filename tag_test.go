@@ -17,8 +17,8 @@ func countingSealer(dicts Dictionaries) (s *Sealer, decoded *atomic.Int64) {
 	return NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: zstd}), Dicts: dicts}), &zstd.Decoded
 }
 
-// Whatever is changed in an envelope that names a dictionary, and whatever tag it is given by one
-// who does not have that: the decoder never sees it.
+// Whatever is changed in an envelope that names a dictionary, and whatever tag it is given without
+// that dictionary, the decoder never sees it.
 func TestForgedIsNeverDecoded(t *testing.T) {
 	set := newDictSet(t, orders(4<<10), orders(9 << 10)[5<<10:])
 	s, decoded := countingSealer(set)

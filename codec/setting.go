@@ -20,7 +20,7 @@ type Setting struct {
 }
 
 // Stored is the level of cinch-proto at which the columns of a message are not
-// compressed: whoever carries the messages does that, with the history of others.
+// compressed: a link that carries the messages does that, with the history of others.
 const Stored = -1
 
 // storedSuffix is how Stored is written.

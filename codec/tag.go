@@ -15,7 +15,8 @@ const TagLen = 8
 const tagLabel = "cinch tag v1"
 
 // Tag returns a keyed hash of the parts, one after the other: HMAC-SHA256 cut to its first
-// bytes. Only who has the dictionary's content has its key, the SHA-256 of a label and the content.
+// bytes. Its key is the SHA-256 of a label and the dictionary's
+// content, so nobody without the content can make one.
 func (d *Dict) Tag(parts ...[]byte) (tag [TagLen]byte) {
 	t, _ := d.taggers.Get().(*tagger)
 	if t == nil {

@@ -31,7 +31,7 @@ func patients(n int) (samples [][]byte, secrets []string) {
 // even over the places where something was cut out.
 func TestDictionariesHoldNothingRare(t *testing.T) {
 	samples, secrets := patients(600)
-	// A trainer that takes everything, whoever it belongs to.
+	// A trainer that takes everything, whatever tenant it belongs to.
 	greedy := func(samples [][]byte, size int) ([]byte, error) {
 		all := bytes.Join(samples, nil)
 		return all[:min(len(all), size)], nil

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto"
 )
 
-// newEngine returns the engine that compresses columns. Its turns are taken by who has one of
-// the set's already.
+// newEngine returns the engine that compresses columns. It bounds nothing itself: a
+// caller has one of the set's turns already.
 func newEngine(zstd codec.ZstdCoder, n int) *codec.Engine {
 	if zstd == nil {
 		return proto.NewEngine(n)

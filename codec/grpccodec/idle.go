@@ -8,7 +8,7 @@ import (
 // idle keeps states that are not in use, the one used last on top. Those that
 // were not needed for a while are dropped, so that a burst leaves nothing
 // behind. How many there are is bounded by the turns: a state is only put back
-// by one who holds a turn.
+// by a caller that holds a turn.
 type idle[S any] struct {
 	max   int
 	every time.Duration // between two looks at what was needed

@@ -58,7 +58,7 @@ func TestWaitersFindLostTurns(t *testing.T) {
 	t.Error("the turn is still lost")
 }
 
-// Whoever holds all turns waits for the one who waits for a turn.
+// A goroutine that holds all turns waits for one that waits for a turn.
 func TestNobodyWaitsForEver(t *testing.T) {
 	turns := newTurns(1)
 	turns.patient = 5 * time.Millisecond

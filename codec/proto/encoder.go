@@ -14,8 +14,8 @@ type Options struct {
 	// what is best for a message of its length, is for messages that stay whole; columns are compressed
 	// at level 1.
 	Setting codec.Setting
-	// Stored leaves out the general codec: for who compresses all messages together, with a history,
-	// and would learn nothing from what is compressed already.
+	// Stored leaves out the general codec: for a caller that compresses all messages together, with a
+	// history, which would learn nothing from what is compressed already.
 	Stored bool
 	// Engine carries settings out. nil: one in pure Go of its own; share one between many.
 	Engine *codec.Engine

@@ -28,7 +28,7 @@ var (
 	ErrCorrupt = errors.New("corrupt cinch-proto message")
 	// ErrTooLarge: the message would be longer than the limit.
 	ErrTooLarge = errors.New("cinch-proto message too large")
-	// ErrStream: the message is a zstd frame behind its first byte, for who reads those in pieces.
+	// ErrStream: the message is a zstd frame behind its first byte; the caller can read that in pieces.
 	ErrStream = errors.New("cinch-proto message is a stream")
 )
 

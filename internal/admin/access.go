@@ -69,7 +69,7 @@ func (a *Access) proven(r *http.Request) bool {
 	return strings.EqualFold(scheme, "bearer") && a.Token.is(strings.TrimSpace(token))
 }
 
-// ours reports whether a host means this machine, whoever's browser asks. A name that
+// ours reports whether a host means this machine. A name that
 // somebody else has chosen, and leads here, could be that of a page that wants to read ours.
 func (a *Access) ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -115,7 +115,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// probe answers /healthz and /readyz to those who may not read: nothing tells them what is
+// probe answers /healthz and /readyz to clients that may not read: nothing tells them what is
 // amiss, or where upstreams are.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

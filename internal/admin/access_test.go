@@ -173,7 +173,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Which listeners are open to whoever is on the machine.
+// Which listeners are open to everybody on the machine.
 func TestAccessOn(t *testing.T) {
 	for addr, open := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false} {
 		l, err := net.Listen("tcp", addr)

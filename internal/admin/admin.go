@@ -179,7 +179,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 }
 
 // measureInterval is how long an answer about messages counts. It costs some compressing,
-// and whoever asks shall not make it cost more.
+// and clients that ask often shall not make it cost more.
 const measureInterval = 5 * time.Second
 
 func (s *Server) serveMessages(w http.ResponseWriter, _ *http.Request) {

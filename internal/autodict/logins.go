@@ -8,13 +8,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A dictionary shows pieces of the values that it was made of to whoever has values sealed with it,
+// A dictionary shows pieces of the values that it was made of to every login whose values are sealed with it,
 // so each login that writes under a rule has samples and a dictionary of its own, unless the rule
 // says that they may be shared. There is one managed for each: the first is that of the server's
 // default user, or of all, whose login is "". Others join when they first write.
 
-// who is a login under a rule.
-type who struct{ rule, login string }
+// ruleLogin is a login under a rule.
+type ruleLogin struct{ rule, login string }
 
 // maxLogins have dictionaries of their own under one rule, so that neither memory nor training nor
 // labels of metrics grow with the number of users. Values of others are sealed without.
@@ -60,7 +60,7 @@ func (m *Manager) join(rule *policy.Rule, login string) *sampler {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := *m.samplers.Load()
-	if s, known := before[who{rule.Name, login}]; known {
+	if s, known := before[ruleLogin{rule.Name, login}]; known {
 		return s
 	}
 	ours := m.ours(rule.Name)
@@ -78,7 +78,7 @@ func (m *Manager) join(rule *policy.Rule, login string) *sampler {
 			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give it a rule of its own, or write share_samples: true if they may know each other's values")
 	}
 	next := maps.Clone(before)
-	next[who{rule.Name, login}] = s
+	next[ruleLogin{rule.Name, login}] = s
 	m.samplers.Store(&next)
 	select {
 	case m.wake <- struct{}{}:
@@ -112,8 +112,8 @@ func (m *Manager) reapply() {
 	m.apply()
 }
 
-// choiceFor is what a rule seals with. Values of which nobody knows who wrote them, as the packer
-// finds them, get the dictionary of the only login that writes there. m.mu is held.
+// choiceFor is what a rule seals with. Values whose login is not known, as the packer finds
+// them, get the dictionary of the only login that writes there. m.mu is held.
 func (m *Manager) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
 	all := m.of(rule)
 	if len(all) == 0 {

@@ -68,7 +68,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// Each login seals with its own dictionary; of whom nobody knows with one only while one login writes.
+// Each login seals with its own dictionary; values whose login is not known, with one only while one login writes.
 func TestChoicesOfLogins(t *testing.T) {
 	d, err := dictForTest()
 	if err != nil {
@@ -88,7 +88,7 @@ func TestChoicesOfLogins(t *testing.T) {
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("two write: alice %v, bob %v, anybody %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}
-	// A reload keeps who has joined, and forgets them where samples are shared.
+	// A reload keeps the logins that have joined, and forgets them where samples are shared.
 	m.SetRules(m.rules)
 	if n := len(m.all()); n != 3 || in("alice") != with {
 		t.Errorf("after a reload %d, alice %v", n, in("alice"))

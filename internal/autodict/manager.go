@@ -74,7 +74,7 @@ const defaultRuleMemory = 8 << 20
 // force: the rules given last, with the dictionaries that were chosen meanwhile.
 type Manager struct {
 	o        Options
-	samplers atomic.Pointer[map[who]*sampler] // never changed, only replaced; nil: none for them
+	samplers atomic.Pointer[map[ruleLogin]*sampler] // never changed, only replaced; nil: none for them
 	wake     chan struct{}                    // capacity 1: somebody joined
 
 	mu      sync.Mutex // guards what follows
@@ -119,7 +119,7 @@ func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number()
 func New(o Options) *Manager {
 	o.setDefaults()
 	m := &Manager{o: o, wake: make(chan struct{}, 1), managed: map[string]*managed{}, tallies: map[string]*tally{}}
-	m.samplers.Store(&map[who]*sampler{})
+	m.samplers.Store(&map[ruleLogin]*sampler{})
 	return m
 }
 
@@ -133,7 +133,7 @@ func (m *Manager) Sample(rule *policy.Rule, login string, key, value []byte, sto
 	if rule.Shared {
 		login = ""
 	}
-	s, known := (*m.samplers.Load())[who{rule.Name, login}]
+	s, known := (*m.samplers.Load())[ruleLogin{rule.Name, login}]
 	if !known {
 		s = m.join(rule, login)
 	}
@@ -153,7 +153,7 @@ func (m *Manager) SetRules(rules Rules) {
 	m.rules = rules
 	before := m.managed
 	m.managed = map[string]*managed{}
-	samplers := map[who]*sampler{}
+	samplers := map[ruleLogin]*sampler{}
 	for _, rule := range rules.Policy.Rules() {
 		if !rule.Auto || m.managed[Fingerprint(rule)] != nil { // the second of two can't be reached
 			continue
@@ -161,7 +161,7 @@ func (m *Manager) SetRules(rules Rules) {
 		for _, login := range loginsOf(before, rule) {
 			r := m.managedFor(before, rule, login)
 			m.managed[r.fingerprint] = r
-			samplers[who{rule.Name, login}] = r.sampler
+			samplers[ruleLogin{rule.Name, login}] = r.sampler
 		}
 		m.divideMemory(rule)
 	}
@@ -278,7 +278,7 @@ func (m *Manager) looked(r *managed, times int) {
 }
 
 // Looked reports whether Policy has what others have announced before, as far as that can
-// be had: who would seal a whole store with it should wait until then.
+// be had. A job that seals a whole store with it should wait until then.
 func (m *Manager) Looked() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -318,7 +318,7 @@ func (m *Manager) readRecord(ctx context.Context, r *managed) bool {
 // refreshed is how old a record's Seen may get.
 const refreshed = 24 * time.Hour
 
-// refresh tells those who collect dictionaries that the rule is there still. It reports
+// refresh tells the collection of dictionaries that the rule is there still. It reports
 // false when the record is another one by now.
 func (m *Manager) refresh(ctx context.Context, r *managed) bool {
 	if r.version == 0 || m.o.now().Sub(r.record.Seen) < refreshed {

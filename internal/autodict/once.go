@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// leastOnce is how many values a dictionary is trained of by who sees no more.
+// leastOnce is how many values a dictionary is trained of by a job that sees no more.
 const leastOnce = minValuesInSample / 2
 
 // Once trains dictionaries for rules that have none of what was sampled so far, rolls them out, and

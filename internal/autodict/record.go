@@ -11,15 +11,15 @@ import (
 )
 
 // Record is what the gateways in front of one store tell each other about a rule. It is
-// kept in the store as JSON, under the rule's fingerprint, and replaced as a whole by
-// whoever has seen the last version. Fields are added, never renamed; unknown ones are
+// kept in the store as JSON, under the rule's fingerprint, and replaced as a whole by a
+// gateway that has seen the last version. Fields are added, never renamed; unknown ones are
 // lost when an older version of Cinch replaces it.
 type Record struct {
 	Rule    string    `json:"rule"`            // its name where it was trained
 	Login   string    `json:"login,omitempty"` // whose values it is about; "": the default user's, or everybody's
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
-	Older   []Number  `json:"older,omitempty"`  // those before, for who collects dictionaries
+	Older   []Number  `json:"older,omitempty"`  // those before, for their collection
 	Lease   *Lease    `json:"lease,omitempty"`
 	Seen    time.Time `json:"seen,omitzero"` // when a gateway that has the rule last wrote it: once a day at least
 }

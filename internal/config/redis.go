@@ -23,7 +23,7 @@ type RedisServers struct {
 	Kind  string             // "": one server; Cluster: Hosts are nodes; Sentinel: they are Sentinels
 	Hosts []gateway.Upstream // one at least
 
-	// With Sentinel: whom to ask for, and the credentials of the Sentinels themselves. Those
+	// With Sentinel: the name of the master, and the credentials of the Sentinels themselves. Those
 	// of Hosts are for the servers.
 	Master           string
 	SentinelUser     string

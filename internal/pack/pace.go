@@ -10,7 +10,7 @@ import (
 // pace keeps a run within its limits, and out of the way of a server that slows down.
 //
 // Limits: every page takes time on an imaginary clock, as long as the limits want it to
-// take; who is ahead of the real clock waits.
+// take; a worker that is ahead of the real clock waits.
 //
 // Slowing down: duty is the share of the time that workers work. After a page they rest
 // so long that the page is that share of work and rest together. It halves when the

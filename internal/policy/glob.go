@@ -18,7 +18,7 @@ import "bytes"
 // Redis backtracks. Here a pattern is cut at its stars into pieces; the first
 // is tied to the front, the last to the back, and each one between is taken at
 // the leftmost place where it fits, which is never worse than a later one. So
-// a match takes time linear in the key, whoever chose the key.
+// a match takes time linear in the key, even if an attacker chose the key.
 //
 //	"a*b?c*d"  ->  prefix "a", inner "b?c", suffix "d"
 type Pattern struct {
@@ -206,7 +206,7 @@ func (p *Pattern) Match(key []byte) bool {
 }
 
 // UnclosedClass returns where a '[' stands in glob that no ']' closes, or -1.
-// Such a pattern works, see Pattern, but whoever wrote it probably meant another.
+// Such a pattern works, see Pattern, but its author probably meant another.
 func UnclosedClass(glob string) int {
 	for rest := glob; rest != ""; {
 		if rest[0] != '[' {

@@ -53,7 +53,7 @@ type MessageRule struct {
 	Setting   codec.Setting
 	Auto      bool // the gateway chooses codec and level, and whether to compress at all
 
-	// What messages are compressed with towards those who have it; the codec is zstd then.
+	// What messages to peers that have it are compressed with; the codec is zstd then.
 	Dict     *codec.Dict // nil: none
 	AutoDict bool        // the gateway trains them
 

@@ -226,7 +226,7 @@ type Choice struct {
 	Level int // 0: the rule's own
 
 	// Logins has the choices for values of logins, where these have their own. Then what is above is for
-	// values of which nobody knows who wrote them.
+	// values whose login is not known.
 	Logins map[string]Choice
 }
 

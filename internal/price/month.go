@@ -27,8 +27,8 @@ func (l Layout) Crossing() float64 {
 	return float64(l.Zones-1) / float64(l.Zones)
 }
 
-// CrossZone is the price of a GB that goes from one zone to another: whoever sends pays,
-// and whoever receives pays.
+// CrossZone is the price of a GB that goes from one zone to another: the sender pays, and
+// so does the receiver.
 func (t Table) CrossZone() float64 { return t[CrossZoneOut].Price + t[CrossZoneIn].Price }
 
 // Traffic is dollars a month for bytes that go from zone to zone.

@@ -42,7 +42,7 @@ var clouds embed.FS
 // Clouds are the names that For knows.
 var Clouds = []string{"aws", "azure", "gcp"}
 
-// Entry is one price. Source and date are for people, who have to be able to check it.
+// Entry is one price. Source and date let people check it.
 type Entry struct {
 	Price  float64 `yaml:"price" json:"price"` // in US dollars
 	Unit   string  `yaml:"unit" json:"unit"`

@@ -183,7 +183,7 @@ func (l *rowLimit) Read(p []byte) (int, error) {
 }
 
 // readParquet reads the few columns that are needed. The library panics on some damaged
-// files; to whoever asks that is an error like others.
+// files; the caller gets an error for that as for others.
 func readParquet(ctx context.Context, f *os.File, size int64, a *adder) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -42,7 +42,7 @@ func AppendPaired(dst []byte, number uint32) []byte {
 // Paired is a message taken apart. It refers to the bytes that it was parsed from.
 type Paired struct {
 	Number uint32 // of the dictionary; 0: Frame is a whole zstd frame, and Len is not known
-	Len    uint64 // of the message as the frame declares it; whoever opens it must check that
+	Len    uint64 // of the message as the frame declares it; the caller must check it when it opens the frame
 	Frame  []byte
 }
 

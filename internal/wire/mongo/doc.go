@@ -16,7 +16,7 @@
 // All numbers are little endian. A length counts itself, and a message's counts its header;
 // the uncompressed size does not.
 //
-// The parsers are as strict as mongod: who disagrees with the server about where a message
-// or a section ends can be made to smuggle one. Declared lengths are checked against limits
+// The parsers are as strict as mongod: a parser that disagrees with the server about where a
+// message or a section ends can be made to smuggle one. Declared lengths are checked against limits
 // before anybody allocates by them.
 package mongo

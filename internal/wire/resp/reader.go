@@ -9,7 +9,7 @@ import (
 type Source interface {
 	io.Reader
 	// Settle is called before the Reader waits for bytes, and before it moves its buffer or
-	// gives it back: who has kept slices of it uses them now.
+	// gives it back: a source that has kept slices of it uses them now.
 	Settle() error
 	// ReadNext waits for bytes and only then takes a buffer of at least size bytes to
 	// read them into, so that an idle connection holds none. The Reader gives the

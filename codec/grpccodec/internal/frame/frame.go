@@ -1,6 +1,6 @@
 // Package frame holds the compressed streams that gRPC's peers exchange: how
 // each is written and read, by a state that is made once and used for many
-// messages. It knows neither gRPC nor who bounds the states.
+// messages. It does not know gRPC, and does not bound the number of states.
 //
 //	snappy  snappy's framing format, chunks of 64 KiB
 //	s2      the same with s2's blocks, of 1 MiB here and up to 4 MiB elsewhere
