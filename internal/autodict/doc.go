@@ -4,7 +4,7 @@
 //
 //	reservoir.go  a uniform sample of a stream within a number of bytes
 //	sampler.go    what the data path calls: one counter, and rarely a copy
-//	pace.go       when to train; pure
+//	schedule.go   when to train; pure
 //	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
 //	record.go     what the gateways of a store tell each other about a rule
 //	logins.go     samples and dictionaries of each login of a rule

@@ -75,7 +75,7 @@ const defaultRuleMemory = 8 << 20
 type Manager struct {
 	o        Options
 	samplers atomic.Pointer[map[ruleLogin]*sampler] // never changed, only replaced; nil: none for them
-	wake     chan struct{}                    // capacity 1: somebody joined
+	wake     chan struct{}                          // capacity 1: somebody joined
 
 	mu      sync.Mutex // guards what follows
 	rules   Rules
@@ -97,8 +97,8 @@ type managed struct {
 	tally   *tally
 	looks   int // at the record; see Looked
 
-	pace     pace
-	counted  seen      // up to where pace has observed
+	schedule schedule
+	counted  seen      // up to where schedule has observed
 	begun    time.Time // of the counting for the volume, see volume
 	begunAt  seen
 	whole    float64 // values that there are for each that was seen, where that is known; 0: it is not
@@ -176,7 +176,7 @@ func (m *Manager) managedFor(known map[string]*managed, rule *policy.Rule, login
 	if r == nil || !slices.Equal(r.noSample, noSample) {
 		fresh := &managed{fingerprint: fingerprint, login: login, noSample: noSample, begun: m.o.now()}
 		fresh.sampler = newSampler(m.rules.RuleMemory, m.o.MaxSample, noSample)
-		fresh.pace = pace{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
+		fresh.schedule = schedule{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
 		if r != nil {
 			fresh.current = r.current
 		}
@@ -244,12 +244,12 @@ func (m *Manager) step(ctx context.Context, r *managed) {
 	m.adopt(ctx, r)
 	m.looked(r, enoughLooks)
 	samples, _ := r.sampler.size()
-	if reason := r.pace.due(m.o.now(), samples, r.sampler.isFull()); reason != "" {
+	if reason := r.schedule.due(m.o.now(), samples, r.sampler.isFull()); reason != "" {
 		m.renew(ctx, r, reason)
 	}
 }
 
-// observe tells the pace what was stored since the last time, with the dictionary in force.
+// observe tells the schedule what was stored since the last time, with the dictionary in force.
 func (m *Manager) observe(r *managed) {
 	now := r.sampler.seen()
 	delta := now.minus(r.counted)
@@ -257,11 +257,11 @@ func (m *Manager) observe(r *managed) {
 	if r.current.dict != nil && !m.o.Store.Ready(r.current.dict.Number()) {
 		return // sealed without, until the store has it
 	}
-	began := r.pace.observe(delta)
-	m.update(r, func(t *tally) { t.Observed, t.Promised = r.pace.observed, r.pace.promised })
+	began := r.schedule.observe(delta)
+	m.update(r, func(t *tally) { t.Observed, t.Promised = r.schedule.observed, r.schedule.promised })
 	if began {
 		m.log(r).Info("values no longer fit the dictionary; collecting new samples",
-			"promised", r.pace.promised, "observed", r.pace.observed)
+			"promised", r.schedule.promised, "observed", r.schedule.observed)
 		r.sampler.reset()
 		r.rejected = 0
 		m.beginVolume(r)
@@ -333,15 +333,15 @@ func (m *Manager) dropRetired(r *managed) {
 		return
 	}
 	m.log(r).Info("dictionary was retired; values are sealed without one until the next training", "dictionary", name(r.current.dict))
-	r.pace.lost()
+	r.schedule.lost()
 	m.use(r, choice{})
 }
 
 // resume finds out what the dictionary in force has promised, after rules were changed.
 func (m *Manager) resume(r *managed) {
 	v := r.record.Current
-	if v != nil && r.pace.promised == 0 && r.current.is(uint32(v.Dict)) {
-		r.pace.rolledOut(v.At, v.Promised)
+	if v != nil && r.schedule.promised == 0 && r.current.is(uint32(v.Dict)) {
+		r.schedule.rolledOut(v.At, v.Promised)
 	}
 }
 
@@ -381,7 +381,7 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	if v.At.Before(at) {
 		at = v.At
 	}
-	r.pace.rolledOut(at, promised)
+	r.schedule.rolledOut(at, promised)
 	r.sampler.reset()
 	m.use(r, announced)
 	m.update(r, func(t *tally) { t.Adopted++; t.Version = *v; t.Promised, t.Observed = promised, 0 })

@@ -60,7 +60,7 @@ type KindName struct {
 }
 
 // Kind is the messages of one method and direction. Its methods may be called from any
-// goroutine, but what pace has a comment for.
+// goroutine, but what schedule has a comment for.
 type Kind struct {
 	name    KindName
 	rule    *policy.MessageRule // as last asked for; guarded by Messages.mu
@@ -73,10 +73,10 @@ type Kind struct {
 	used atomic.Int64 // unix seconds
 
 	// Run's goroutine alone uses these:
-	pace    pace
-	counted seen
-	begun   time.Time
-	begunAt seen
+	schedule schedule
+	counted  seen
+	begun    time.Time
+	begunAt  seen
 
 	ratios atomic.Pointer[ratios]
 	train  atomic.Uint64
@@ -150,7 +150,7 @@ func (m *Messages) newKind(name KindName, now time.Time) *Kind {
 	memory := min(maxKindMemory, m.memory/m.most())
 	k.sampler = &sampler{maxSample: min(MaxMessageSample, memory/minValuesInSample)}
 	k.sampler.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
-	k.pace = pace{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
+	k.schedule = schedule{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
 	return k
 }
 
@@ -265,14 +265,14 @@ func (m *Messages) step(ctx context.Context, k *Kind) {
 	now := k.sampler.seen()
 	delta := now.minus(k.counted)
 	k.counted = now
-	if k.pace.observe(delta) {
+	if k.schedule.observe(delta) {
 		m.o.Log.Info("messages no longer fit the dictionary; collecting new samples", k.attrs()...)
 		k.sampler.reset()
 		k.begun, k.begunAt = m.o.now(), now
 	}
-	k.ratios.Store(&ratios{k.pace.promised, k.pace.observed})
+	k.ratios.Store(&ratios{k.schedule.promised, k.schedule.observed})
 	samples, _ := k.sampler.size()
-	if k.pace.due(m.o.now(), samples, k.sampler.isFull()) == "" || ctx.Err() != nil {
+	if k.schedule.due(m.o.now(), samples, k.sampler.isFull()) == "" || ctx.Err() != nil {
 		return
 	}
 	k.train.Add(1)
@@ -307,7 +307,7 @@ func (m *Messages) task(k *Kind) task {
 // defaultWireLevel is meant by "zstd" without a level.
 const defaultWireLevel = 3
 
-// finish puts a dictionary into use if one was found, and sets the pace.
+// finish puts a dictionary into use if one was found, and sets the schedule.
 func (m *Messages) finish(k *Kind, got result) {
 	now := m.o.now()
 	log := m.o.Log.With(k.attrs()...).With("before", got.before, "promised", got.promised, "samples", got.values)
@@ -315,16 +315,16 @@ func (m *Messages) finish(k *Kind, got result) {
 	case "":
 		log.Info("messages have a dictionary", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)
 		k.current.Store(&choice{got.dict, got.level})
-		k.pace.rolledOut(now, got.promised)
+		k.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)
-		k.pace.refused(now)
+		k.schedule.refused(now)
 	default:
-		k.pace.failed(now)
+		k.schedule.failed(now)
 		return
 	}
 	k.sampler.reset()
 	k.counted = k.sampler.seen()
 	k.begun, k.begunAt = now, k.counted
-	k.ratios.Store(&ratios{k.pace.promised, k.pace.observed})
+	k.ratios.Store(&ratios{k.schedule.promised, k.schedule.observed})
 }

@@ -92,20 +92,20 @@ func (m *Manager) replace(ctx context.Context, r *managed, next Record) bool {
 	return true
 }
 
-// finish sets the pace for the next training, and gives back the lease.
+// finish sets the schedule for the next training, and gives back the lease.
 func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	now := m.o.now()
 	log := m.log(r).With("before", got.before, "promised", got.promised, "values", got.values)
 	switch got.refused {
 	case "":
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(m.ruleOf(r)))
-		r.pace.rolledOut(now, got.promised)
+		r.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)
-		r.pace.refused(now)
+		r.schedule.refused(now)
 	default:
 		log.Info("training came to nothing", "reason", got.refused)
-		r.pace.failed(now)
+		r.schedule.failed(now)
 	}
 	if got.refused != "" {
 		m.update(r, func(t *tally) { t.Refused[got.refused]++ })

@@ -314,7 +314,7 @@ func (s *search) ratio(c choice) float64 {
 	st, o := s.task.rule.Setting, cinch.SealerOptions{Engine: s.engine}
 	st.Dict = 0
 	if c.dict != nil {
-		st.Dict, o.Dicts = c.dict.Number(), only{c.dict}
+		st.Dict, o.Dicts = c.dict.Number(), onlyDict{c.dict}
 	}
 	if c.level > 0 && c.level < st.Level {
 		st.Level = c.level
@@ -349,12 +349,12 @@ func valueType(r *policy.Rule) policy.Type {
 	return policy.Stream
 }
 
-// only is the one dictionary there is.
-type only struct{ d *codec.Dict }
+// onlyDict is the one dictionary there is.
+type onlyDict struct{ d *codec.Dict }
 
 var errOther = errors.New("another dictionary")
 
-func (o only) Dictionary(number uint32) (*codec.Dict, error) {
+func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if number != o.d.Number() {
 		return nil, errOther
 	}

@@ -22,7 +22,7 @@ const (
 // names have been offered.
 func (c *Collector) Settle(e *codec.Engine) {
 	for _, t := range c.trees {
-		s := &settler{tree: t, engine: e, prints: make(map[*Group]*print)}
+		s := &settler{tree: t, engine: e, known: make(map[*Group]*traits)}
 		s.settle(&t.root)
 	}
 }
@@ -30,7 +30,7 @@ func (c *Collector) Settle(e *codec.Engine) {
 type settler struct {
 	tree   *tree
 	engine *codec.Engine
-	prints map[*Group]*print
+	known  map[*Group]*traits
 }
 
 func (s *settler) settle(n *node) {
@@ -150,15 +150,15 @@ func (s *settler) compare(a, b *node) (both int, same bool) {
 	return both, true
 }
 
-// print is what tells a group's values from others'.
-type print struct {
+// traits are what tells a group's values from others'.
+type traits struct {
 	mean       float64
 	some       [][]byte
 	text       []byte // all of these
 	compressed float64
 }
 
-// What fingerprints are made of, and how far they may be apart.
+// What traits are made of, and how far they may be apart.
 const (
 	printValues = 8
 	printBytes  = 2 << 10 // of each
@@ -169,11 +169,11 @@ const (
 	inCommon    = 0.65 // of what a value takes by itself, behind others of its kind
 )
 
-func (s *settler) print(g *Group) *print {
-	if p := s.prints[g]; p != nil {
+func (s *settler) traits(g *Group) *traits {
+	if p := s.known[g]; p != nil {
 		return p
 	}
-	p := &print{mean: g.sizes.mean()}
+	p := &traits{mean: g.sizes.mean()}
 	step := max(len(g.sample.values)/printValues, 1)
 	for i := 0; i < len(g.sample.values) && len(p.some) < printValues; i += step {
 		v := g.sample.values[i]
@@ -181,7 +181,7 @@ func (s *settler) print(g *Group) *print {
 	}
 	p.text = slices.Concat(p.some...)
 	p.compressed = s.compressed(p.text)
-	s.prints[g] = p
+	s.known[g] = p
 	return p
 }
 
@@ -196,7 +196,7 @@ func (s *settler) compressed(text []byte) float64 {
 // sameKind compares how long values are, how well they compress, and how much less a value takes
 // behind those of the other, which is little when they have a structure in common.
 func (s *settler) sameKind(a, b *Group) bool {
-	x, y := s.print(a), s.print(b)
+	x, y := s.traits(a), s.traits(b)
 	if len(x.text) == 0 || len(y.text) == 0 {
 		return true
 	}
@@ -211,7 +211,7 @@ func (s *settler) sameKind(a, b *Group) bool {
 }
 
 // behind is the share of what values of y take by themselves that they take behind those of x.
-func (s *settler) behind(x, y *print) float64 {
+func (s *settler) behind(x, y *traits) float64 {
 	var alone, more float64
 	for _, v := range y.some[:min(len(y.some), tried)] {
 		alone += s.compressed(v)

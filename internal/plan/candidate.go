@@ -118,10 +118,10 @@ func (p production) seal(dst, value []byte, worth func(raw, sealed int) bool) []
 
 func (p production) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
 
-// one is the only dictionary there is.
-type one struct{ d *codec.Dict }
+// onlyDict is the only dictionary there is.
+type onlyDict struct{ d *codec.Dict }
 
-func (o one) Dictionary(number uint32) (*codec.Dict, error) {
+func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if o.d == nil || o.d.Number() != number {
 		return nil, cinch.ErrDictMissing
 	}
@@ -143,7 +143,7 @@ func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
 	if c.Dictionary {
 		st.Dict = d.values.Number()
 	}
-	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: one{d.values}}), st}
+	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: onlyDict{d.values}}), st}
 }
 
 // compared is Brotli, with as many bytes before it as an envelope would have.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-func TestPace(t *testing.T) {
+func TestSchedule(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
-	p := pace{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
 	due := func(samples int, full bool, want string) {
 		t.Helper()
 		if got := p.due(now, samples, full); got != want {
@@ -74,7 +74,7 @@ func TestPace(t *testing.T) {
 
 // A few odd values among many are no drift; half of them odd is.
 func TestDriftForgetsSlowly(t *testing.T) {
-	p := pace{drift: 0.15}
+	p := schedule{drift: 0.15}
 	p.rolledOut(time.Unix(1, 0), 0.3)
 	p.observe(seen{1000, 1_000_000, 300_000})
 	if p.observe(seen{20, 20_000, 20_000}) {
@@ -93,7 +93,7 @@ func TestDriftForgetsSlowly(t *testing.T) {
 // that looks every quarter of a minute, and returns when dictionaries were rolled out.
 func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
 	const look = 15
-	p := pace{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
 	start := time.Unix(1_790_000_000, 0)
 	samples, shape, trained := 0, 0, -1
 	for at := look; at <= seconds; at += look {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// pace decides when a rule's dictionary is trained: first when there are samples enough,
+// schedule decides when a rule's dictionary is trained: first when there are samples enough,
 // then when values are stored in more bytes than the dictionary promised. That may be soon after
 // the last time, once; values that change their shape again and again get a dictionary no more
 // often than once an interval, for each is kept for good. Training that did not pay is
 // tried again after twice the time. It knows no clock and does no I/O.
-type pace struct {
+type schedule struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
 	minSamples int
@@ -44,7 +44,7 @@ const (
 
 // observe takes in what was stored since the last call, and reports whether the
 // dictionary turns out not to fit any more: the sample must then begin anew.
-func (p *pace) observe(s seen) (began bool) {
+func (p *schedule) observe(s seen) (began bool) {
 	if s.rawBytes == 0 {
 		return false
 	}
@@ -64,7 +64,7 @@ func (p *pace) observe(s seen) (began bool) {
 
 // due says why training is due, "" if it is not. full means that the sample has as many
 // bytes as it may have, so that waiting would bring no more values.
-func (p *pace) due(now time.Time, samples int, full bool) string {
+func (p *schedule) due(now time.Time, samples int, full bool) string {
 	if samples < p.minSamples && !(full && samples >= minValuesInSample/2) {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (p *pace) due(now time.Time, samples int, full bool) string {
 
 // rolledOut begins again with a dictionary that promises a ratio. One that did not last is a sign
 // that the next won't either.
-func (p *pace) rolledOut(now time.Time, promised float64) {
+func (p *schedule) rolledOut(now time.Time, promised float64) {
 	wait := time.Duration(soonest * float64(p.interval))
 	if p.drifted && now.Sub(p.last) < lasting*p.interval {
 		wait = min(2*max(p.wait, wait), p.interval)
@@ -92,7 +92,7 @@ func (p *pace) rolledOut(now time.Time, promised float64) {
 }
 
 // refused accepts what is observed: nothing better is to be had for a while.
-func (p *pace) refused(now time.Time) {
+func (p *schedule) refused(now time.Time) {
 	p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
 	if p.promised > 0 {
 		p.promised = max(p.observed, p.promised)
@@ -101,10 +101,10 @@ func (p *pace) refused(now time.Time) {
 }
 
 // failed leaves everything as it is and waits for the next turn.
-func (p *pace) failed(now time.Time) { p.last, p.wait = now, p.interval }
+func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
 
 // lost means that there is no dictionary any more.
-func (p *pace) lost() {
+func (p *schedule) lost() {
 	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
 	p.wait = max(p.wait, p.interval)
 }
