@@ -243,23 +243,35 @@ func (p *replyPump) capture(o *op) error {
 }
 
 func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
-	if n > int64(p.s.g.maxOpen()+cinch.MaxHeaderLen) {
-		return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
+	switch {
+	case n > int64(p.s.g.maxOpen()+cinch.MaxHeaderLen):
+		return nil, p.in.CopyTo(n+2, swallow)
+	case n <= freeBytes:
+		b := make([]byte, n+2)
+		err := p.in.ReadFull(b)
+		return b[:n], err
 	}
-	if n > freeBytes {
-		if o.held > 0 && !p.s.replyRoom.TryAcquire(n) { // who holds must not wait
-			return nil, p.in.CopyTo(n+2, func([]byte) error { return nil })
-		}
-		if o.held == 0 {
-			if err := p.reserve(n); err != nil {
-				return nil, err
-			}
-		}
-		o.held += n
+	h := held{budget: p.s.replyRoom}
+	take := p.reserve
+	if o.held > 0 {
+		take = p.tryReserve
 	}
-	b := make([]byte, n+2)
-	err := p.in.ReadFull(b)
-	return b[:n], err
+	err := p.readHeld(&h, n, 0, take)
+	if errors.Is(err, errNoRoom) {
+		left := n + 2 - int64(len(h.buf))
+		h.free()
+		return nil, p.in.CopyTo(left, swallow)
+	}
+	o.held += h.n
+	return h.buf[:min(n, int64(len(h.buf)))], err
+}
+
+// tryReserve is reserve for an answer that holds something already, which must not wait for more.
+func (p *replyPump) tryReserve(n, claim int64) error {
+	if !p.s.replyRoom.TryGrow(n, claim) {
+		return errNoRoom
+	}
+	return nil
 }
 
 // maxListBytes bounds a captured list.

@@ -98,7 +98,7 @@ func (p *replyPump) skipBroken(n int64, cause error) error {
 	if !isOpenError(cause) {
 		return cause // of the connection
 	}
-	if err := p.in.CopyTo(n+2, func([]byte) error { return nil }); err != nil {
+	if err := p.in.CopyTo(n+2, swallow); err != nil {
 		return err
 	}
 	return p.broken(cause)
@@ -143,14 +143,13 @@ func (p *replyPump) opened(stored []byte, raw int, d time.Duration) {
 // them and extra more.
 func (p *replyPump) stage(n, extra int64) (held, error) {
 	h := held{budget: p.s.replyRoom}
-	if n+extra > freeBytes {
-		if err := p.reserve(n + extra); err != nil {
-			return held{}, err
+	err := p.fetch(&h, n, extra)
+	if more := n + extra - h.n; err == nil && n+extra > freeBytes && more > 0 {
+		if err = p.reserve(more, more); err == nil {
+			h.n += more
 		}
-		h.n = n + extra
 	}
-	h.buf = gateway.GetBuffer(int(n) + 2)[:n+2]
-	if err := p.in.ReadFull(h.buf); err != nil {
+	if err != nil {
 		h.free()
 		return held{}, err
 	}
@@ -158,16 +157,58 @@ func (p *replyPump) stage(n, extra int64) (held, error) {
 	return h, nil
 }
 
-// reserve takes n bytes of the reply budget. What was gathered for the client goes out
-// first, so that nobody waits for it in the meantime.
-func (p *replyPump) reserve(n int64) error {
-	if p.s.replyRoom.TryAcquire(n) {
+// fetch is the part of stage that reads.
+func (p *replyPump) fetch(h *held, n, extra int64) error {
+	if n > freeBytes {
+		return p.readHeld(h, n, extra, p.reserve)
+	}
+	h.buf = gateway.GetBuffer(int(n) + len(crlf))[:int(n)+len(crlf)]
+	return p.in.ReadFull(h.buf)
+}
+
+// readHeld reads the n bytes and the line break at hand. It takes memory for them as they come, of a claim
+// that has extra more. When it gets none h has the beginning.
+func (p *replyPump) readHeld(h *held, n, extra int64, take func(n, claim int64) error) error {
+	total := int(n) + len(crlf)
+	for have := 0; have < total; have = len(h.buf) {
+		size := min(total, max(firstPiece, growth*have))
+		piece := int64(size - have)
+		if err := take(piece, int64(total-have)+extra); err != nil {
+			return err
+		}
+		h.n += piece
+		grown := append(gateway.GetBuffer(size), h.buf...)
+		gateway.PutBuffer(h.buf)
+		h.buf = grown[:size]
+		if err := p.readPiece(h.buf[have:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPiece reads len(b) bytes, for which memory is held: the server is judged while it lets us wait.
+func (p *replyPump) readPiece(b []byte) error {
+	if len(p.in.Buffered()) < len(b) {
+		if err := p.to.flush(); err != nil { // which may wait for the client
+			return err
+		}
+		p.s.replyRoom.Await(gateway.FromUpstream)
+		defer p.s.replyRoom.Awaited()
+	}
+	return p.in.ReadFull(b)
+}
+
+// reserve takes n bytes of the reply budget, of claim that will be needed. What was gathered for the client
+// goes out first, so that nobody waits for it in the meantime.
+func (p *replyPump) reserve(n, claim int64) error {
+	if p.s.replyRoom.TryGrow(n, claim) {
 		return nil
 	}
 	if err := p.to.flush(); err != nil {
 		return err
 	}
-	return p.s.replyRoom.Acquire(p.s.ctx, n)
+	return p.s.replyRoom.Grow(p.s.ctx, n, claim)
 }
 
 // emitHeld sends a large piece. A client that takes too little of it while others wait for the

@@ -18,15 +18,21 @@ import (
 // slowly returns a client of a session whose server the test plays itself.
 func slowly(t *testing.T, change func(*Config)) (client net.Conn, server *scriptedServer) {
 	t.Helper()
-	client, side := socketPair(t)
-	up, down := socketPair(t)
 	cfg := Config{}
 	change(&cfg)
-	g := NewGateway(cfg)
+	return slowlyAt(t, NewGateway(cfg))
+}
+
+// slowlyAt is slowly at a gateway that others use too.
+func slowlyAt(t *testing.T, g *Gateway) (client net.Conn, server *scriptedServer) {
+	t.Helper()
+	client, side := socketPair(t)
+	up, down := socketPair(t)
 	ended := make(chan struct{})
-	go func() { defer close(ended); newSession(g, side, up).Run() }()
+	s := newSession(g, side, up)
+	go func() { defer close(ended); s.Run() }()
 	t.Cleanup(func() {
-		_, _ = client.Close(), down.Close()
+		_, _, _ = client.Close(), down.Close(), s.Close()
 		<-ended
 	})
 	for _, c := range []net.Conn{client, down} {

@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// sealedNoise is the sealed form of a value of n bytes that does not become much shorter.
+func sealedNoise(n int) (sealed, value string) {
+	var b strings.Builder
+	for i := uint64(1); b.Len() < n; i++ {
+		fmt.Fprintf(&b, "{\"id\": \"%016x\", \"kind\": \"menu\"}\n", i*0x9E3779B97F4A7C15)
+	}
+	value = b.String()[:n]
+	st := codec.Setting{Codec: codec.Zstd, Level: 1}
+	sealed = string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(value), st, nil))
+	if !cinch.IsSealed([]byte(sealed)) {
+		panic("nothing was gained")
+	}
+	return sealed, value
+}
+
+// declaring returns the beginning of replies that declare a long sealed value, by what the gateway
+// does with it.
+func declaring(sealed string) map[string][2]string {
+	bulk := fmt.Sprintf("$%d\r\n%s", len(sealed), sealed[:100])
+	return map[string][2]string{
+		"opened":      {"GET k", bulk},
+		"computed on": {"GETBIT k 1", fmt.Sprintf("*2\r\n$%d\r\n%s\r\n%s", len(marker), marker, bulk)},
+		"captured":    {"APPEND k x", fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$1\r\nk\r\n%s", len(marker), marker, bulk)},
+	}
+}
+
+// A server that declares long sealed values and goes on byte by byte gets no memory for what has
+// not come, which others have meanwhile.
+func TestRepliesHoldWhatCame(t *testing.T) {
+	sealed, value := sealedNoise(3 << 20)
+	for name, c := range declaring(sealed) {
+		t.Run(name, func(t *testing.T) {
+			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(8 << 20), Stall: time.Hour})
+			const dripping = 8
+			for range dripping {
+				client, server := slowlyAt(t, g)
+				write(t, client, string(resp.AppendCommand(nil, strings.Fields(c[0])...)))
+				server.next()
+				server.say(c[1])
+			}
+			use := g.cfg.Replies
+			testenv.Eventually(t, "the replies have begun", func() bool { return use.InUse() >= dripping*firstPiece || use.Waiting() > 0 })
+			if n := use.InUse(); n > dripping*firstPiece {
+				t.Errorf("%d bytes are held for %d replies that have not come", n, dripping)
+			}
+			client, server := slowlyAt(t, g)
+			write(t, client, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+			server.next()
+			go func() { _, _ = io.WriteString(server.conn, string(resp.AppendBulk(nil, sealed))) }()
+			if got := readBulk(t, bufio.NewReader(client)); got != value {
+				t.Errorf("another client: %d bytes", len(got))
+			}
+		})
+	}
+}
+
+// A server that stops within a reply is cut off when others wait for the memory that this holds, and not
+// before.
+func TestServerThatStopsInAReply(t *testing.T) {
+	sealed, _ := sealedNoise(3 << 20)
+	for name, c := range declaring(sealed) {
+		t.Run(name, func(t *testing.T) {
+			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+			client, server := slowlyAt(t, g)
+			write(t, client, string(resp.AppendCommand(nil, strings.Fields(c[0])...)))
+			server.next()
+			server.say(c[1])
+			use := g.cfg.Replies
+			testenv.Eventually(t, "the reply has begun", func() bool { return use.InUse() > 0 })
+			others := [3]*gateway.Account{}
+			for i := range others { // the last one has to wait
+				others[i] = g.replies.Account(nil, nil)
+				go func() { _ = others[i].Acquire(t.Context(), 16<<20) }()
+				defer others[i].Close()
+			}
+			testenv.Eventually(t, "others wait", func() bool { return use.Waiting() > 0 })
+			if _, err := client.Read(make([]byte, 1)); err == nil {
+				t.Error("the client has something to read")
+			}
+			if n := g.cfg.Stats.Snapshot().Errors["stalled"]; n == 0 {
+				t.Error("nobody was cut off")
+			}
+		})
+	}
+}
