@@ -38,6 +38,7 @@ type Conn struct {
 	received, sent atomic.Int64 // of what the kernel doesn't tell more of: unix sockets
 
 	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
+	believed      bool     // the header is from somebody who is named as trusted
 }
 
 // newConn wraps c. Go has set TCP_NODELAY on it already.

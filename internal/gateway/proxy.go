@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,8 +27,8 @@ import (
 type Proxied struct {
 	net.Listener
 
-	// Trusted are those who may send one; others are disconnected. Empty: all. Whoever connects by a
-	// unix socket is trusted.
+	// Trusted are those who may send one; others are disconnected. Empty: all, whose headers are good
+	// for logs but not for shares of memory (see PayerOf). Whoever connects by a unix socket is trusted.
 	Trusted []netip.Prefix
 	Timeout time.Duration // for the header; 0: 5 s
 }
@@ -93,7 +94,22 @@ func (p *proxiedConn) greet(c *Conn) error {
 	if c.remote, c.local, err = parseProxyHeader(b); err != nil {
 		return err
 	}
+	c.believed = len(p.by.Trusted) > 0 || p.Conn.RemoteAddr().Network() == "unix"
 	return p.Conn.SetReadDeadline(time.Time{})
+}
+
+// PayerOf is the address whose share of a budget a connection's messages take. A client that could choose it in a
+// PROXY header would have as many shares as it likes, so what a header says counts only from those who are
+// named as trusted.
+func PayerOf(c net.Conn) net.Addr {
+	below := c
+	if t, ok := c.(*tls.Conn); ok {
+		below = t.NetConn()
+	}
+	if wrapped, ok := below.(*Conn); ok && !wrapped.believed {
+		return wrapped.Conn.RemoteAddr()
+	}
+	return c.RemoteAddr()
 }
 
 func (p *Proxied) trusts(a net.Addr) bool {

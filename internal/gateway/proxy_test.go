@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -122,6 +123,47 @@ func TestProxiedByOthers(t *testing.T) {
 		if got := answerTo(t, addr, v2(t, proxyproto.PROXY, 0), []byte("hello")); (got != "") != c.want {
 			t.Errorf("from %s: %q", c.trusted, got)
 		}
+	}
+}
+
+// Whose share of the memory a connection takes is what a header says only if it comes from somebody who
+// is named as trusted: else each connection could name an address of its own.
+func TestProxiedShares(t *testing.T) {
+	for name, c := range map[string]struct {
+		trusted []netip.Prefix
+		headers []string
+		secure  bool
+		shares  int
+	}{
+		"anybody's headers": {nil, []string{"192.0.2.7", "192.0.2.8"}, false, 1},
+		"below TLS":         {nil, []string{"192.0.2.7", "192.0.2.8"}, true, 1},
+		"the balancer's":    {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, false, 2},
+		"and below TLS":     {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			payers := map[string]bool{}
+			for _, ip := range c.headers {
+				near, far := tcpPair(t)
+				if _, err := fmt.Fprintf(far, "PROXY TCP4 %s 198.51.100.1 1234 6379\r\n", ip); err != nil {
+					t.Fatal(err)
+				}
+				conn := newConn(near, nil)
+				if err := (&proxiedConn{near, &Proxied{Trusted: c.trusted}}).greet(conn); err != nil {
+					t.Fatal(err)
+				}
+				var client net.Conn = conn
+				if c.secure {
+					client = tls.Server(conn, nil)
+				}
+				if got := addressOf(client.RemoteAddr()); got != ip {
+					t.Errorf("logged as %s, said to be %s", got, ip)
+				}
+				payers[addressOf(PayerOf(client))] = true
+			}
+			if len(payers) != c.shares {
+				t.Errorf("%d shares: %v", len(payers), payers)
+			}
+		})
 	}
 }
 

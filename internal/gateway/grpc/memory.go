@@ -14,14 +14,13 @@ import (
 // and of their metadata.
 type client struct {
 	g                 *Gateway
-	addr              net.Addr
+	addr              net.Addr // in logs
 	requests, replies *gateway.Client
 	metadata          gateway.Account
 }
 
-func (g *Gateway) newClient(conn net.Conn) *client {
-	c := &client{g: g, addr: conn.RemoteAddr()}
-	c.requests, c.replies = g.requests.Client(c.addr), g.replies.Client(c.addr)
+func (g *Gateway) newClient(addr, payer net.Addr) *client {
+	c := &client{g: g, addr: addr, requests: g.requests.Client(payer), replies: g.replies.Client(payer)}
 	c.metadata.Open(c.requests, nil) // never waited for, so never judged
 	return c
 }

@@ -37,13 +37,14 @@ type session struct {
 
 func newSession(g *Gateway, conn net.Conn) gateway.Session {
 	c := &g.config
+	addr, payer := conn.RemoteAddr(), gateway.PayerOf(conn)
 	conn, ahead, carried := g.meetLink(conn)
 	if conn == nil {
 		return nil
 	}
 	gathered, batch := gather(conn)
 	batch.ahead = ahead
-	s := &session{conn: gathered, pool: g.pool, client: g.newClient(conn), done: make(chan struct{})}
+	s := &session{conn: gathered, pool: g.pool, client: g.newClient(addr, payer), done: make(chan struct{})}
 	s.peer = g.newPeer(s.client)
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = g.pool.another()

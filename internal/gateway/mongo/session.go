@@ -68,9 +68,9 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
 	s.door.Keeper = &g.keeper
 	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door}, pair: &s.fromClient}
-	s.in.Account = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
+	s.in.Account = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
 	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx}, pair: &s.fromServer, pace: gateway.PaceOf(upstream)}
-	s.out.Account = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
+	s.out.Account = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
 	return s
 }
 

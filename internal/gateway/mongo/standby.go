@@ -180,7 +180,7 @@ var nobodysDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, er
 func (g *Gateway) newWatcher(client net.Conn) gateway.Session {
 	in := gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: g.ctx, Door: &gateway.Door{Keeper: &nobodysDoor}}
 	stream := &gateway.Stream{From: client, To: client, Client: client, Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log}
-	in.Account = g.requests.Account(client.RemoteAddr(), stream)
+	in.Account = g.requests.Account(gateway.PayerOf(client), stream)
 	return &watcher{g: g, client: client, in: reader{Inbound: in}}
 }
 

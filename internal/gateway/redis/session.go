@@ -92,8 +92,8 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g, conn: client, upstream: upstream, dead: make(chan struct{})}
 	s.space.Store(&firstSpace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.requestRoom = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
-	s.replyRoom = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
+	s.requestRoom = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
+	s.replyRoom = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
 	s.door.Keeper = &g.keeper
 	s.queue.init(s.replyRoom)
 	s.tx.budget = s.requestRoom

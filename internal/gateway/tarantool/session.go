@@ -52,10 +52,10 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.door.Keeper = &g.keeper
 	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door, Idle: s.toServer.flush}, copies: 2}
-	s.in.Account = g.requests.Account(client.RemoteAddr(), s.stream(client, upstream))
+	s.in.Account = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
 	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.in.Account}
 	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx, Idle: s.toClient.flush}, copies: 1}
-	s.out.Account = g.replies.Account(client.RemoteAddr(), s.stream(upstream, client))
+	s.out.Account = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
 	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.out.Account}
 	s.pending.init(s.in.Account, s.out.Account)
 	return s
