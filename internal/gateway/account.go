@@ -22,7 +22,6 @@ type Account struct {
 	promised int64 // of the reserve
 	claim    int64 // for which it may go beyond the share
 	credit   int64 // of claim, not used yet
-	rest     int64 // that the message at hand will still need
 	closed   bool
 	trial    trial
 	prev     *Account // holders
@@ -47,10 +46,7 @@ func (a *Account) budget() *Budget { return a.client.of.budget }
 func (a *Account) unbounded() bool { return a == nil || a.client == nil }
 
 // TryAcquire takes n bytes if they are to be had at once.
-func (a *Account) TryAcquire(n int64) bool { return a.TryGrow(n, n) }
-
-// TryGrow is Grow if that does not have to wait.
-func (a *Account) TryGrow(n, claim int64) bool {
+func (a *Account) TryAcquire(n int64) bool {
 	if a.unbounded() || n <= 0 {
 		return true
 	}
@@ -58,7 +54,6 @@ func (a *Account) TryGrow(n, claim int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a.take(n) {
-		a.rest = claim - n
 		return true
 	}
 	b.press(a)
@@ -78,7 +73,6 @@ func (a *Account) Grow(ctx context.Context, n, claim int64) error {
 	b := a.budget()
 	claim = max(claim, n)
 	b.mu.Lock()
-	a.rest = claim - n
 	if a.take(n) {
 		b.mu.Unlock()
 		return nil

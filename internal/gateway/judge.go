@@ -1,10 +1,15 @@
 package gateway
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // While somebody wants more of a budget than there is, the peers of all who hold some are judged,
 // all of them at once: who has moved less than a minimum for some seconds is cut off, and so is who
-// has been let go beyond its share and takes much longer than a claim like its own should.
+// has been let go beyond its share and takes much longer than a claim like its own should, in coming or
+// in going. Of such a turn only that time counts in which somebody waited for it: a client may read as
+// slowly as it likes, at more than the minimum, until then.
 //
 // What counts is what the other machine has sent, or has said that it has got, as the kernel knows
 // it (progress_linux.go), and the time in which it was waited for. So neither a byte now and then
@@ -14,7 +19,7 @@ const (
 	// MinPace is what a peer has to move while others wait, in bytes a second.
 	MinPace = 16 << 10
 	// turnPace and turnTime bound how long a message that is let beyond the share of its connection
-	// may take to come: turnTime, and its claim at turnPace, in bytes a second.
+	// may have others wait for their turn: turnTime, and its claim at turnPace, in bytes a second.
 	turnPace = 1 << 20
 	turnTime = 10 * time.Second
 	// judgePeriod is the time between two looks.
@@ -47,7 +52,7 @@ type trial struct {
 	base   int64         // progress when the stretch began
 	waited time.Duration // since then
 	slow   bool          // the stretch before was
-	turn   time.Duration // of waiting for the peer, since the account was let beyond its share
+	turn   time.Duration // of waiting for the peer while others waited for the turn that the account has
 }
 
 // add takes notice of a look, after a time in which the peer was waited for. It reports whether the
@@ -58,7 +63,6 @@ func (t *trial) add(progress int64, waited, patience time.Duration) (slow bool) 
 		return false
 	}
 	t.waited += waited
-	t.turn += waited
 	slow = progress-t.base < int64(MinPace*t.waited.Seconds())
 	if t.waited < patience {
 		return slow && t.slow
@@ -169,6 +173,23 @@ func (b *Budget) waitedFor() (looks []look) {
 	return looks
 }
 
+// turnAwaited reports whether somebody waits for what a has beyond its share: a part of the reserve, or the place
+// of an oversize one. b.mu is held.
+func (b *Budget) turnAwaited(a *Account) bool {
+	oversize := b.isOversize(a)
+	for _, s := range b.shares {
+		if oversize && s != a.client.of && slices.Contains(b.oversize[:], nil) {
+			continue // it waits for another one of its own gateway
+		}
+		for _, w := range s.waiters {
+			if w.account != a && oversize == (w.claim > b.largeness || w.account.promised > 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // verdict says whether the peer is to be cut off. The budget's mu is held.
 func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
 	a := l.account
@@ -177,6 +198,9 @@ func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
 	}
 	v = Verdict{Peer: l.peer, Held: a.shared + a.extra, Moved: l.progress - a.trial.base, In: a.trial.waited + passed}
 	slow := a.trial.add(l.progress, passed, a.flow.Patience())
-	v.Turn = !slow && a.rest > 0 && a.claim > 0 && a.trial.lingers(a.claim)
+	if a.claim > 0 && a.budget().turnAwaited(a) {
+		a.trial.turn += passed
+		v.Turn = !slow && a.trial.lingers(a.claim)
+	}
 	return v, slow || v.Turn
 }

@@ -115,17 +115,27 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 	}
 }
 
-// Who was let beyond its share must not make a day of it, however steadily it moves.
+// A message that was let beyond its share must not make others wait for ever, however steadily it moves. It
+// may as long as nobody waits for its turn.
 func TestTurnsEnd(t *testing.T) {
+	const long, short = 2 << 20, 8 << 10
 	for name, c := range map[string]struct {
-		rest  int64 // of the message that is still to come
-		pace  int64 // bytes a look
-		moved time.Duration
-		cut   bool
+		rest    int64 // of the message that is still to come
+		pace    int64 // bytes a look
+		alone   time.Duration
+		waiting int64 // what another client wants then; 0: there is none that waits
+		at      string
+		awaited time.Duration
+		cut     bool
 	}{
-		"slow":            {8 << 20, MinPace, 30 * time.Second, true},
-		"fast":            {8 << 20, 1 << 20, 10 * time.Second, false},
-		"all is here now": {0, MinPace, 30 * time.Second, false},
+		"slow":                          {8 << 20, MinPace, 0, long, "g", 30 * time.Second, true},
+		"fast":                          {8 << 20, 1 << 20, 0, long, "g", 10 * time.Second, false},
+		"a slow reader":                 {0, MinPace, 0, long, "g", 15 * time.Second, true},
+		"nobody waits":                  {0, MinPace, 10 * time.Minute, 0, "g", time.Minute, false},
+		"nobody waited yet":             {0, MinPace, 10 * time.Minute, long, "g", 10 * time.Second, false},
+		"another waits for the reserve": {0, MinPace, 0, short, "g", time.Minute, false},
+		"another gateway's has its own": {0, MinPace, 0, long, "other", time.Minute, false},
+		"another gateway's has none":    {0, MinPace, 0, long, "third", 15 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
@@ -136,13 +146,25 @@ func TestTurnsEnd(t *testing.T) {
 			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.isOversize(a) {
 				t.Fatal(err)
 			}
+			if c.at == "third" {
+				second := b.Share("second").Account(addrOf("192.0.2.2"), &still{})
+				defer second.Close()
+				if err := second.Acquire(t.Context(), 2<<20); err != nil {
+					t.Fatal(err)
+				}
+			}
 			a.Await(FromClient)
-			pass(b, c.moved, func(int) {
-				b.pressed.by = &Account{}
+			slowly := func(int) {
+				b.pressed = pressure{by: &Account{}} // somebody wants memory, and need not wait for it
 				f.progress += c.pace
-			})
+			}
+			pass(b, c.alone, slowly)
+			if other := b.Share(c.at).Account(addrOf("192.0.2.3"), &still{}); c.waiting > 0 {
+				b.enqueue(other, c.waiting, c.waiting)
+			}
+			pass(b, c.awaited, slowly)
 			if cut := f.verdict != nil && f.verdict.Turn; cut != c.cut {
-				t.Errorf("%+v", f.verdict)
+				t.Errorf("cut off: %v, %+v", cut, f.verdict)
 			}
 		})
 	}

@@ -265,7 +265,7 @@ func (w *rewriter) gather(n int) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if more := 2*int64(size) - w.held; w.account.TryGrow(more, 2*int64(n)-w.held) {
+		if more := 2*int64(size) - w.held; w.account.TryAcquire(more) {
 			w.held += more
 		} else {
 			return in, nil

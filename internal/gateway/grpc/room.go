@@ -16,7 +16,7 @@ func (w *rewriter) waitForRoom(n, claim int64) error {
 	if w.bigHeld {
 		return nil
 	}
-	if w.account.TryGrow(n, claim) {
+	if w.account.TryAcquire(n) {
 		w.held += n
 		return nil
 	}

@@ -267,8 +267,8 @@ func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
 }
 
 // tryReserve is reserve for an answer that holds something already, which must not wait for more.
-func (p *replyPump) tryReserve(n, claim int64) error {
-	if !p.s.replyRoom.TryGrow(n, claim) {
+func (p *replyPump) tryReserve(n, _ int64) error {
+	if !p.s.replyRoom.TryAcquire(n) {
 		return errNoRoom
 	}
 	return nil

@@ -389,7 +389,7 @@ func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
 
 // acquire takes n bytes of the request budget, of claim that will be needed.
 func (s *session) acquire(n, claim int64, patience time.Duration) bool {
-	if s.requestRoom.TryGrow(n, claim) {
+	if s.requestRoom.TryAcquire(n) {
 		return true
 	}
 	if s.up.flush() != nil {

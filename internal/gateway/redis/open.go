@@ -202,7 +202,7 @@ func (p *replyPump) readPiece(b []byte) error {
 // reserve takes n bytes of the reply budget, of claim that will be needed. What was gathered for the client
 // goes out first, so that nobody waits for it in the meantime.
 func (p *replyPump) reserve(n, claim int64) error {
-	if p.s.replyRoom.TryGrow(n, claim) {
+	if p.s.replyRoom.TryAcquire(n) {
 		return nil
 	}
 	if err := p.to.flush(); err != nil {

@@ -95,7 +95,7 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 // it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
 // not while it waits.
 func (o *spill) roomFor(n, claim int) bool {
-	if o.s.replyRoom.TryGrow(int64(n), int64(claim)) {
+	if o.s.replyRoom.TryAcquire(int64(n)) {
 		return true
 	}
 	o.mu.Unlock()
