@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -37,8 +38,8 @@ func declaring(sealed string) map[string][2]string {
 	bulk := fmt.Sprintf("$%d\r\n%s", len(sealed), sealed[:100])
 	return map[string][2]string{
 		"opened":      {"GET k", bulk},
-		"computed on": {"GETBIT k 1", fmt.Sprintf("*2\r\n$%d\r\n%s\r\n%s", len(marker), marker, bulk)},
-		"captured":    {"APPEND k x", fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$1\r\nk\r\n%s", len(marker), marker, bulk)},
+		"computed on": {"GETBIT k 1", fmt.Sprintf("*2\r\n$%d\r\n%s\r\n%s", len(lua.Marker), lua.Marker, bulk)},
+		"captured":    {"APPEND k x", fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$1\r\nk\r\n%s", len(lua.Marker), lua.Marker, bulk)},
 	}
 }
 
