@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strings"
 )
 
@@ -32,7 +33,21 @@ func (s *session) forbidden() string {
 // to log in first, may not run it, or there is no such command.
 func (s *session) refusedAtOnce() bool {
 	err := s.queued()
+	if errors.Is(err, errNoMulti) {
+		err = s.incomplete()
+	}
 	return err != nil && (isNoRight(err.Error()) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
+}
+
+// errNoMulti reports that the client has no right to MULTI.
+var errNoMulti = errors.New("redis: the user may not begin a transaction")
+
+// incomplete is how the server answers to the name of the command at hand alone, which it has to refuse. Commands
+// of modules check their arguments themselves, behind the check of rights.
+func (s *session) incomplete() error {
+	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+	defer cancel()
+	return s.beside().Do(ctx, s.req.args[0]).Err()
 }
 
 // queued is how the server answers to the request at hand in a transaction that is discarded. Where
@@ -51,7 +66,7 @@ func (s *session) queued() error {
 	defer conn.Close()
 	if err := conn.Do(ctx, "MULTI").Err(); err != nil { // without MULTI it would be run
 		if isNoRight(err.Error()) { // of MULTI, and not of the request
-			return nil
+			return errNoMulti
 		}
 		return err
 	}

@@ -36,7 +36,7 @@ func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte,
 		if size == total {
 			err = l.fillLast(buf, have, at)
 		} else {
-			err = l.fill(buf[have:])
+			err = l.s.in.ReadFull(buf[have:])
 		}
 		if err != nil {
 			gateway.PutBuffer(buf)
@@ -65,11 +65,11 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 	const step = codec.FrameBlock
 	value := buf[:len(buf)-len(crlf)]
 	if at == nil || have < step || !l.sealAhead(value, have, at) {
-		return l.fill(buf[have:])
+		return l.s.in.ReadFull(buf[have:])
 	}
 	for have < len(buf) {
 		to := min(have+step, len(buf))
-		if err := l.fill(buf[have:to]); err != nil {
+		if err := l.s.in.ReadFull(buf[have:to]); err != nil {
 			return err
 		}
 		have = to

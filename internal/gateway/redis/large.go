@@ -338,20 +338,11 @@ func (s *session) failWith(text string) error {
 // read reads a short argument into a pooled buffer.
 func (l *largeRequest) read(n int) ([]byte, error) {
 	buf := gateway.GetBuffer(n + 2)[:n+2]
-	if err := l.fill(buf); err != nil {
+	if err := l.s.in.ReadFull(buf); err != nil {
 		gateway.PutBuffer(buf)
 		return nil, err
 	}
 	return buf[:n], nil
-}
-
-// fill reads len(buf) bytes.
-func (l *largeRequest) fill(buf []byte) error {
-	if l.held > 0 {
-		l.s.requestRoom.Await(gateway.FromClient)
-		defer l.s.requestRoom.Awaited()
-	}
-	return l.s.in.ReadFull(buf)
 }
 
 // leave marks the end of a request that a drain has to wait for.
@@ -474,7 +465,7 @@ func (l *largeRequest) takeSmall(n int) error {
 	arg := l.arena[: n+2 : n+2]
 	l.arena = l.arena[n+2:]
 	l.args = append(l.args, arg[:n:n])
-	return l.fill(arg)
+	return l.s.in.ReadFull(arg)
 }
 
 const (

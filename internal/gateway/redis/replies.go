@@ -215,6 +215,9 @@ func (p *replyPump) carry(e *entry) error {
 	case kindUnsubscribe:
 		return p.carrySubscribe(p.subscriptions(e.op.class))
 	case kindExec:
+		if e.op != nil {
+			defer e.op.after(answer{})
+		}
 		return p.carryExec()
 	case kindUnit:
 		return p.carryUnit(e)

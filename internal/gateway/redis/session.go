@@ -99,7 +99,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.tx.budget = s.requestRoom
 	s.version.Store(2)
 	s.up.conn, s.up.before = upstream, s.pushCounted
-	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush, goOn: s.finishes}, bufferBytes)
+	s.in = resp.NewReader(&source{conn: client, idle: s.up.flush, room: s.requestRoom, goOn: s.finishes}, bufferBytes)
 	s.out.init(s)
 	return s
 }
@@ -235,10 +235,6 @@ func (s *session) nextRequest() error {
 		}
 		return s.failed
 	}
-	if len(s.tx.held) > 0 { // for who leaves a transaction open
-		s.requestRoom.Await(gateway.FromClient)
-		defer s.requestRoom.Awaited()
-	}
 	return s.in.Fill()
 }
 
@@ -338,6 +334,10 @@ func (s *session) handle(r *request) error {
 	}
 	if s.tx.entries > maxTransactionBytes && r.cmd.strategy != controls {
 		return s.refuse("ERR cinch: the transaction has too many commands that need care")
+	}
+	if !s.tx.fits() && r.cmd.strategy != controls {
+		s.g.cfg.Stats.Error("budget")
+		return s.refuse("ERR cinch: " + errNoRoom.Error())
 	}
 	if r.cmd.recent && !s.serverKnows(r.cmd) {
 		return s.handled(s.handleUnknown(r))

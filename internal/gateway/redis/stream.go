@@ -16,6 +16,7 @@ const bufferBytes = 32 << 10
 type source struct {
 	conn net.Conn
 	idle func() error
+	room *gateway.Account // what it holds while it waits for bytes of the client has the client judged; nil upstream
 	// goOn, when set, is asked about a read that found nothing: true tries again.
 	goOn func(error) bool
 }
@@ -24,7 +25,9 @@ func (s *source) Settle() error { return s.idle() }
 
 func (s *source) Read(p []byte) (int, error) {
 	for {
+		s.room.Await(gateway.FromClient)
 		n, err := s.conn.Read(p)
+		s.room.Awaited()
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return n, err
 		}
@@ -33,7 +36,9 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
+		s.room.Await(gateway.FromClient)
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
+		s.room.Awaited()
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return buf, n, err
 		}

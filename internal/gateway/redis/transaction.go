@@ -17,6 +17,7 @@ type transaction struct {
 	bytes   int
 	held    []int64
 	entries int     // bytes of what is queued for EXEC
+	queued  int     // of the budget, for that
 	space   *string // selected in the transaction
 	changes bool    // EXEC changes what the next request depends on
 	login   bool    // as whom the client is logged in, too
@@ -61,6 +62,17 @@ func (s *session) guardInTransaction(r *request, script string, keys [][]byte) e
 	return s.send(lua.CallGuard(script, keys, k, r.args))
 }
 
+// fits takes memory for what is queued for EXEC, but for the first bytes. It reports whether there was some.
+func (t *transaction) fits() bool {
+	for t.entries > freeQueueBytes+t.queued {
+		if !t.budget.TryAcquire(queuePieceBytes) {
+			return false
+		}
+		t.queued += queuePieceBytes
+	}
+	return true
+}
+
 func (s *session) multi(r *request) error {
 	if s.tx.open && !s.settle() { // whether there is one
 		return errGone
@@ -78,8 +90,13 @@ func (s *session) multi(r *request) error {
 // exec: whatever the server answers, the transaction is over, unless there was none.
 func (s *session) exec(r *request) error {
 	changes, login := s.tx.changes || s.tx.login, s.tx.login
+	e := entry{kind: kindExec}
+	if n := int64(s.tx.queued); n > 0 { // until its replies have been carried
+		e.op = &op{after: func(answer) { s.requestRoom.Release(n) }}
+		s.tx.queued = 0
+	}
 	s.endTransaction()
-	err := s.forward(r, entry{kind: kindExec})
+	err := s.forward(r, e)
 	if changes && err == nil && !s.settle() {
 		err = errGone
 	}
@@ -106,5 +123,6 @@ func (s *session) endTransaction() {
 	for _, n := range s.tx.held {
 		s.tx.budget.Release(n)
 	}
+	s.tx.budget.Release(int64(s.tx.queued))
 	s.tx = transaction{budget: s.requestRoom}
 }

@@ -1,0 +1,98 @@
+package redis
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// What a transaction queues here for the replies of EXEC takes the budget until those have come, or it is
+// given up; without memory its commands are refused.
+func TestQueuedCommandsTakeBudget(t *testing.T) {
+	sock := startServer(t)
+	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(8 << 20) })
+	use := g.cfg.Requests
+	const commands, size = 1000, entryBytes + opBytes
+	queue := func(c interface{ Write([]byte) (int, error) }, n int) {
+		all := resp.AppendCommand(nil, "MULTI")
+		for range n {
+			all = resp.AppendCommand(all, "GETBIT", "k", "0")
+		}
+		if _, err := c.Write(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end, answer := range map[string]string{"EXEC": fmt.Sprintf("*%d\r\n", commands) + strings.Repeat(":0\r\n", commands), "DISCARD": "+OK\r\n"} {
+		c := dialRaw(t, front)
+		queue(c, commands)
+		readExactly(t, c, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands))
+		if n := use.InUse(); n < (commands-1)*size-freeQueueBytes {
+			t.Errorf("%s: %d bytes are taken for %d commands of %d", end, n, commands, size)
+		}
+		write(t, c, string(resp.AppendCommand(nil, end)))
+		readExactly(t, c, answer)
+		testenv.Eventually(t, "the memory is given back", func() bool { return use.InUse() == 0 })
+	}
+	scarce, _ := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(queuePieceBytes) })
+	c := dialRaw(t, scarce)
+	queue(c, commands)
+	write(t, c, string(resp.AppendCommand(nil, "EXEC")))
+	r := bufio.NewReader(c)
+	refused := 0
+	for range commands + 2 {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "no memory is free") {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+// A client that stops within a value that is not sealed, and has a transaction open that holds memory
+// which others wait for, is cut off.
+func TestTransactionThatStopsInAValue(t *testing.T) {
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGateway(Config{
+		Policy: rules, Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond,
+		Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis"),
+	})
+	client, server := slowlyAt(t, g)
+	_, value := sealedNoise(300 << 10)
+	begin := resp.AppendCommand(resp.AppendCommand(nil, "MULTI"), "SET", "k", value)
+	go func() { _, _ = client.Write(append(begin, "*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$1000000\r\nabc"...)) }()
+	server.next()
+	server.next()
+	server.say("+OK\r\n+QUEUED\r\n")
+	readExactly(t, client, "+OK\r\n+QUEUED\r\n")
+	if g.cfg.Requests.InUse() < 300<<10 {
+		t.Fatal("the transaction holds nothing")
+	}
+	defer useUp(t, g)()
+	other := g.requests.Account(nil, nil)
+	defer other.Close()
+	go func() { _ = other.Acquire(t.Context(), usedUp) }()
+	testenv.Eventually(t, "somebody waits", func() bool { return g.cfg.Requests.Waiting() > 0 })
+	if _, err := client.Read(make([]byte, 1)); err == nil {
+		t.Error("the client has something to read")
+	}
+	if g.cfg.Stats.Snapshot().Errors["stalled"] == 0 {
+		t.Error("it was not cut off")
+	}
+}
