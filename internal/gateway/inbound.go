@@ -80,7 +80,7 @@ func (r *Inbound) take(n int64) error {
 	if n <= r.held {
 		return nil
 	}
-	if !r.Account.TryAcquire(n-r.held) {
+	if !r.Account.TryAcquire(n - r.held) {
 		if err := r.goIdle(); err != nil {
 			return err
 		}
