@@ -251,12 +251,8 @@ func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
 		err := p.in.ReadFull(b)
 		return b[:n], err
 	}
-	h := held{budget: p.s.replyRoom}
-	take := p.reserve
-	if o.held > 0 {
-		take = p.tryReserve
-	}
-	err := p.readHeld(&h, n, 0, take)
+	h := held{p: p, impatient: o.held > 0} // holding some, an answer must not wait for more
+	err := h.read(n, 0)
 	if errors.Is(err, errNoRoom) {
 		left := n + 2 - int64(len(h.buf))
 		h.free()
@@ -264,14 +260,6 @@ func (p *replyPump) captureBulk(o *op, n int64) ([]byte, error) {
 	}
 	o.held += h.n
 	return h.buf[:min(n, int64(len(h.buf)))], err
-}
-
-// tryReserve is reserve for an answer that holds something already, which must not wait for more.
-func (p *replyPump) tryReserve(n, _ int64) error {
-	if !p.s.replyRoom.TryAcquire(n) {
-		return errNoRoom
-	}
-	return nil
 }
 
 // maxListBytes bounds a captured list.

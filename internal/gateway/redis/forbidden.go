@@ -33,22 +33,16 @@ func (s *session) forbidden() string {
 // to log in first, may not run it, or there is no such command.
 func (s *session) refusedAtOnce() bool {
 	err := s.queued()
-	if errors.Is(err, errNoMulti) {
-		err = s.incomplete()
+	if errors.Is(err, errNoMulti) { // a module checks arguments itself, behind the check of rights: the bare name is never run
+		ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
+		defer cancel()
+		err = s.beside().Do(ctx, s.req.args[0]).Err()
 	}
 	return err != nil && (isNoRight(err.Error()) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
 }
 
 // errNoMulti reports that the client has no right to MULTI.
 var errNoMulti = errors.New("redis: the user may not begin a transaction")
-
-// incomplete is how the server answers to the name of the command at hand alone, which it has to refuse. Commands
-// of modules check their arguments themselves, behind the check of rights.
-func (s *session) incomplete() error {
-	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
-	defer cancel()
-	return s.beside().Do(ctx, s.req.args[0]).Err()
-}
 
 // queued is how the server answers to the request at hand in a transaction that is discarded. Where
 // that could not be found out it is nil, or another error than the server has for a request.

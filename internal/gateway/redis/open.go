@@ -17,14 +17,17 @@ const freeBytes = bufferBytes
 
 // held is a staged piece of a reply: a pooled buffer and the budget that it takes.
 type held struct {
-	buf    []byte
-	budget *gateway.Account
-	n      int64
+	p         *replyPump
+	buf       []byte
+	n         int64
+	impatient bool // does without memory that it would have to wait for
 }
 
 func (h *held) free() {
 	gateway.PutBuffer(h.buf)
-	h.budget.Release(h.n)
+	if h.n > 0 {
+		h.p.s.replyRoom.Release(h.n)
+	}
 	*h = held{}
 }
 
@@ -142,12 +145,10 @@ func (p *replyPump) opened(stored []byte, raw int, d time.Duration) {
 // stage reads the n bytes and the line break at hand into a buffer, under the budget for
 // them and extra more.
 func (p *replyPump) stage(n, extra int64) (held, error) {
-	h := held{budget: p.s.replyRoom}
-	err := p.fetch(&h, n, extra)
+	h := held{p: p}
+	err := h.read(n, extra)
 	if more := n + extra - h.n; err == nil && n+extra > freeBytes && more > 0 {
-		if err = p.reserve(more, more); err == nil {
-			h.n += more
-		}
+		err = h.reserve(more, more)
 	}
 	if err != nil {
 		h.free()
@@ -157,38 +158,32 @@ func (p *replyPump) stage(n, extra int64) (held, error) {
 	return h, nil
 }
 
-// fetch is the part of stage that reads.
-func (p *replyPump) fetch(h *held, n, extra int64) error {
-	if n > freeBytes {
-		return p.readHeld(h, n, extra, p.reserve)
-	}
-	h.buf = gateway.GetBuffer(int(n) + len(crlf))[:int(n)+len(crlf)]
-	return p.in.ReadFull(h.buf)
-}
-
-// readHeld reads the n bytes and the line break at hand. It takes memory for them as they come, of a claim
+// read reads the n bytes and the line break at hand. It takes memory for what is long as it comes, of a claim
 // that has extra more. When it gets none h has the beginning.
-func (p *replyPump) readHeld(h *held, n, extra int64, take func(n, claim int64) error) error {
+func (h *held) read(n, extra int64) error {
 	total := int(n) + len(crlf)
+	if n <= freeBytes {
+		h.buf = gateway.GetBuffer(total)[:total]
+		return h.p.in.ReadFull(h.buf)
+	}
 	for have := 0; have < total; have = len(h.buf) {
 		size := min(total, max(firstPiece, growth*have))
-		piece := int64(size - have)
-		if err := take(piece, int64(total-have)+extra); err != nil {
+		if err := h.reserve(int64(size-have), int64(total-have)+extra); err != nil {
 			return err
 		}
-		h.n += piece
 		grown := append(gateway.GetBuffer(size), h.buf...)
 		gateway.PutBuffer(h.buf)
 		h.buf = grown[:size]
-		if err := p.readPiece(h.buf[have:]); err != nil {
+		if err := h.fill(h.buf[have:]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readPiece reads len(b) bytes, for which memory is held: the server is judged while it lets us wait.
-func (p *replyPump) readPiece(b []byte) error {
+// fill reads len(b) bytes, for which memory is held: the server is judged while it lets us wait.
+func (h *held) fill(b []byte) error {
+	p := h.p
 	if len(p.in.Buffered()) < len(b) {
 		if err := p.to.flush(); err != nil { // which may wait for the client
 			return err
@@ -201,14 +196,21 @@ func (p *replyPump) readPiece(b []byte) error {
 
 // reserve takes n bytes of the reply budget, of claim that will be needed. What was gathered for the client
 // goes out first, so that nobody waits for it in the meantime.
-func (p *replyPump) reserve(n, claim int64) error {
-	if p.s.replyRoom.TryAcquire(n) {
-		return nil
+func (h *held) reserve(n, claim int64) error {
+	p := h.p
+	if !p.s.replyRoom.TryAcquire(n) {
+		if h.impatient {
+			return errNoRoom
+		}
+		if err := p.to.flush(); err != nil {
+			return err
+		}
+		if err := p.s.replyRoom.Grow(p.s.ctx, n, claim); err != nil {
+			return err
+		}
 	}
-	if err := p.to.flush(); err != nil {
-		return err
-	}
-	return p.s.replyRoom.Grow(p.s.ctx, n, claim)
+	h.n += n
+	return nil
 }
 
 // emitHeld sends a large piece. A client that takes too little of it while others wait for the
