@@ -291,6 +291,7 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	}
 
 	other := startTarantoolServe(t, upstream, fastTraining, rules)
+	other.client.put(999_999, string(d.next())) // dictionaries are those of who writes
 	other.logged("dictionary adopted")
 	last := g.client.get(1_000_000)
 	if got := other.client.get(1_000_000); got != last {
@@ -307,6 +308,7 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	if got := g.client.get(1_000_007); got != last {
 		t.Errorf("a gateway that was started anew reads %q, not %q", got, last)
 	}
+	g.client.put(999_999, string(d.next()))
 	g.logged("dictionary adopted")
 	if _, again := g.measure(t, direct, d); fmt.Sprint(again) != fmt.Sprint(numbers) {
 		t.Errorf("a gateway that was started anew seals with %v, not %v", again, numbers)

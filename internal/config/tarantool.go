@@ -122,7 +122,6 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	not("db", r.DB != nil)
 	not("type", !slices.Equal(r.Type, other.Type))
 	not("no_sample", len(r.NoSample) > 0)
-	not("share_samples", r.ShareSamples)
 	v.glob(path+".space", r.TupleSpace)
 	v.glob(path+".function", r.Function)
 	switch {

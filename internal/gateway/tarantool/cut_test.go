@@ -36,7 +36,7 @@ var severalSplices = []struct {
 // operationsFor gives the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
-	envelope := g.seal(nil, []byte(abc), g.catalog.plan.Load().spaces[600].fields[1].rules[0])
+	envelope := g.seal(nil, []byte(abc), g.catalog.plan.Load().spaces[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
 	if err != nil || !cinch.IsSealed(envelope) {
 		t.Fatal(err)

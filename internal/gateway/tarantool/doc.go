@@ -12,6 +12,7 @@
 //	catalog.go   the schema as the server describes it, and when it is read again
 //	plan.go      rules and schema together: what happens to which field of which space
 //	request.go   one request on its way to the server
+//	login.go     as whom the client has logged in
 //	rewrite.go   values of a request sealed
 //	update.go    operations of UPDATE and UPSERT
 //	arguments.go arguments of stored functions

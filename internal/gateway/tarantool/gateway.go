@@ -26,8 +26,7 @@ type Dicts interface {
 // Sampler sees values on their way into the store, to make dictionaries of them.
 type Sampler interface {
 	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
-	// user. It keeps neither key nor value, and is quick.
+	// many bytes it takes, sealed or not, and login who writes it, "" for guest. It keeps neither key nor value, and is quick.
 	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }
 

@@ -467,7 +467,7 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) ([]byte, *refu
 			return dst, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 	}
-	sealed := o.u.g.seal(nil, value, rule)
+	sealed := o.u.g.seal(nil, value, rule, o.u.r.login)
 	defer gateway.PutBuffer(sealed)
 	return msgp.AppendStringFromBytes(dst, sealed), nil
 }

@@ -79,6 +79,9 @@ func (s *session) handleReply(f *frame) error {
 		return nil
 	}
 	s.passDoor(e.kind, r.header.Type)
+	if e.kind == wire.Auth {
+		s.logins.answered(r.header.Sync, r.header.Type)
+	}
 	defer s.pending.drop(&e)
 	if e.broken != "" {
 		return s.toClient.write(s.errorReply(e.broken))

@@ -234,7 +234,7 @@ func (g *Gateway) apply(r *request, stamp uint64) []byte {
 	for i := range r.edits {
 		e := &r.edits[i]
 		value := e.content.Of(r.bytes)
-		sealed := g.seal(r.seal[:0], value, e.rule)
+		sealed := g.seal(r.seal[:0], value, e.rule, r.login)
 		r.seal = sealed
 		if !cinch.IsSealed(sealed) {
 			continue
@@ -265,15 +265,15 @@ func stamped(r *request, stamp uint64) []byte {
 // maxIdleEdits is what a session keeps room for.
 const maxIdleEdits = 64
 
-// seal appends the envelope of a value, or the value itself.
-func (g *Gateway) seal(dst, value []byte, rule *policy.Rule) []byte {
+// seal appends the envelope of a value that a login writes, or the value itself.
+func (g *Gateway) seal(dst, value []byte, rule *policy.Rule, login string) []byte {
 	if dst == nil {
 		dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
 	}
 	var st codec.Setting
 	var worth func(raw, sealed int) bool
 	if rule != nil {
-		st, worth = rule.Setting, rule.WorthFunc(policy.Tuple)
+		st, worth = rule.SettingFor(login), rule.WorthFunc(policy.Tuple)
 		if st.Dict != 0 && (g.cfg.Dicts == nil || !g.cfg.Dicts.Ready(st.Dict)) {
 			st.Dict = 0
 		}
@@ -281,8 +281,8 @@ func (g *Gateway) seal(dst, value []byte, rule *policy.Rule) []byte {
 	began := time.Now()
 	out := g.sealer.Seal(dst, value, st, worth)
 	g.countSeal(rule, st.Codec, len(value), out, time.Since(began))
-	if rule != nil && g.cfg.Sampler != nil {
-		g.cfg.Sampler.Sample(rule, "", nil, value, len(out)) // who writes is not told apart
+	if rule != nil && g.cfg.Sampler != nil && login != notSure {
+		g.cfg.Sampler.Sample(rule, login, nil, value, len(out))
 	}
 	return out
 }

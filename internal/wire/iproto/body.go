@@ -15,6 +15,7 @@ type Body struct {
 	SQLText, StmtID    Span
 	Data, Error        Span
 	Features           Span
+	User               Span
 }
 
 // Parse finds the parts of the body at frame[at:]. A frame that ends there has an empty one.
@@ -77,6 +78,8 @@ func (b *Body) part(key uint64) *Span {
 		return &b.Error
 	case keyFeatures:
 		return &b.Features
+	case keyUser:
+		return &b.User
 	}
 	return nil
 }

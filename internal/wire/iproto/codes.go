@@ -83,6 +83,7 @@ const (
 	keyKey       = 0x20
 	keyTuple     = 0x21
 	keyFunction  = 0x22
+	keyUser      = 0x23
 	keyExpr      = 0x27
 	keyOps       = 0x28
 	keyData      = 0x30

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// loginsScript makes two tenants of one space.
+const loginsScript = docsScript + `
+	for _, user in ipairs{'alice', 'bob'} do
+		box.schema.user.create(user, {password = 'pw'})
+		box.schema.user.grant(user, 'read,write', 'space', 'docs')
+	end`
+
+// As on Redis, users who write under one rule have samples and dictionaries of their own.
+func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
+	if underRace {
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+	}
+	server := testenv.Tarantool(t, loginsScript)
+	if code, out, errs := cli("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
+		t.Fatal(out, errs)
+	}
+	direct := tuplesAt(t, server.Addr, "", "")
+	g := startTarantoolServe(t, "tarantool://cinch:secret@"+server.Addr, fastTraining, "{name: docs, space: docs, field: body, setting: zstd-3, dictionary: auto}")
+	defer g.stop(t)
+	users := map[string]*tuples{"alice": tuplesAt(t, g.addr, "alice", "pw"), "bob": tuplesAt(t, g.addr, "bob", "pw")}
+	worlds := map[string]*documents{"alice": {rand.New(rand.NewPCG(1, 1)), 0}, "bob": {rand.New(rand.NewPCG(2, 2)), 1}}
+	number, id := map[string]uint32{}, 0
+	write := func(n int) {
+		for range n {
+			for user, c := range users {
+				id++
+				c.put(id, string(worlds[user].next()))
+				if h, err := cinch.ParseHeader([]byte(direct.get(id))); err == nil && h.HasDict {
+					number[user] = h.Dict
+				}
+			}
+		}
+	}
+	write(1600)
+	testenv.Eventually(t, "both have a dictionary", func() bool {
+		write(5)
+		return len(number) == len(users)
+	})
+	if number["alice"] == number["bob"] {
+		t.Fatalf("both have %08x", number["bob"])
+	}
+	for user, foreign := range map[string]string{"alice": "sensorSerial", "bob": "customer"} {
+		content := direct.eval("return string.hex(box.space.cinch_dictionaries:get(...)[3])", number[user])
+		d, err := hex.DecodeString(fmt.Sprint(content[0]))
+		if err != nil || len(d) < 100 {
+			t.Fatal(err, len(d))
+		}
+		if bytes.Contains(d, []byte(foreign)) {
+			t.Errorf("%s's dictionary holds %q, which is another's", user, foreign)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package tarantool
+
+import (
+	"sync"
+	"sync/atomic"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// notSure is in place of a login while the answer to an AUTH is awaited: others' requests may be behind
+// it already. No user has such a name.
+const notSure = "\x00"
+
+// logins knows as whom a client has logged in. Dictionaries are made of, and for, the values of one user.
+type logins struct {
+	who      atomic.Pointer[string] // nil: the client is guest
+	awaiting atomic.Int32           // AUTHs without an answer
+
+	mu   sync.Mutex
+	sent []login // in their order
+}
+
+// login is an AUTH without an answer.
+type login struct {
+	sync uint64
+	user string
+}
+
+// login is who writes what the request at hand brings, "" for guest.
+func (l *logins) login() string {
+	if l.awaiting.Load() > 0 {
+		return notSure
+	}
+	if who := l.who.Load(); who != nil && *who != "guest" {
+		return *who
+	}
+	return ""
+}
+
+// asked notes the AUTH at hand, which is about to be sent.
+func (l *logins) asked(r *request) {
+	user := notSure
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err == nil {
+		if name, ok := wire.Text(r.body.User.Of(r.bytes)); ok {
+			user = string(name)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent = append(l.sent, login{r.header.Sync, user})
+	l.awaiting.Add(1)
+}
+
+// answered takes the answer to an AUTH. A refused one leaves the user who was before.
+func (l *logins) answered(sync uint64, answer wire.Type) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.sent {
+		if l.sent[i].sync != sync {
+			continue
+		}
+		if user := l.sent[i].user; answer == wire.OK {
+			l.who.Store(&user)
+		}
+		l.sent = append(l.sent[:i], l.sent[i+1:]...)
+		l.awaiting.Add(-1)
+		return
+	}
+}

@@ -1,0 +1,100 @@
+package tarantool
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// writers is a sampler that keeps who wrote.
+type writers struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (w *writers) Sample(_ *policy.Rule, login string, _, _ []byte, _ int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, login)
+}
+
+func (w *writers) take() (seen []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, w.seen = w.seen, nil
+	return seen
+}
+
+// authBody is the body of an AUTH by password.
+func authBody(salt []byte, user, password string) keyed {
+	hash := func(parts ...[]byte) []byte { h := sha1.Sum(slices.Concat(parts...)); return h[:] }
+	first := hash([]byte(password))
+	scramble := hash(salt, hash(first))
+	for i := range scramble {
+		scramble[i] ^= first[i]
+	}
+	return keyed{0x23, user, 0x21, []any{"chap-sha1", string(scramble)}}
+}
+
+// Whose the values of a request are is what the server has said last: guest's, then those of the user
+// of an AUTH that it took. As long as it has not answered one, nobody knows.
+func TestWhoWrites(t *testing.T) {
+	seen := &writers{}
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Sampler = seen })
+	for _, user := range []string{"alice", "bob"} {
+		b.direct().must(wire.Eval, 0x27, `local u = ... box.session.su('admin', function() box.schema.user.create(u, {password = 'pw'}) box.schema.user.grant(u, 'read,write,execute', 'universe') end)`, 0x21, []any{user})
+	}
+	conn, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	greeting := make([]byte, wire.GreetingLen)
+	if _, err := io.ReadFull(conn, greeting); err != nil {
+		t.Fatal(err)
+	}
+	salt, err := base64.StdEncoding.DecodeString(string(greeting[64:108]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &raw{t: t, c: conn}
+	auth := func(user, password string) answer { return c.do(wire.Auth, authBody(salt[:20], user, password)...) }
+	wrote := func(what string, want ...string) {
+		t.Helper()
+		b.put(c, 1, document(1))
+		c.must(wire.Call, 0x22, "put", 0x21, []any{2, document(2)})
+		for _, got := range seen.take() {
+			if !slices.Contains(want, got) {
+				t.Errorf("%s: %q wrote, not one of %q", what, got, want)
+			}
+		}
+	}
+	wrote("at first", "")
+	auth("alice", "pw")
+	wrote("alice has logged in", "alice")
+	auth("bob", "wrong")
+	wrote("a refused login", "alice")
+	auth("bob", "pw")
+	wrote("bob has logged in", "bob")
+	auth("nobody", "pw")
+	wrote("a login of nobody's", "bob")
+
+	c.write(append(encode(t, wire.Auth, 900, nil, authBody(salt[:20], "alice", "pw")),
+		encode(t, wire.Replace, 901, nil, keyed{0x10, docs, 0x21, tuple(3, document(3))})...))
+	for range 2 {
+		c.read()
+	}
+	if got := seen.take(); slices.Contains(got, "bob") {
+		t.Errorf("behind an AUTH: %q", got)
+	}
+	wrote("behind it", "alice")
+}
