@@ -11,8 +11,8 @@ import (
 // it already. No user has such a name.
 const notSure = "\x00"
 
-// logins knows as whom a client has logged in. Dictionaries are made of, and for, the values of one user.
-type logins struct {
+// identity knows as whom a client has logged in. Dictionaries are made of, and for, the values of one user.
+type identity struct {
 	who      atomic.Pointer[string] // nil: the client is guest
 	awaiting atomic.Int32           // AUTHs without an answer
 
@@ -27,7 +27,7 @@ type login struct {
 }
 
 // login is who writes what the request at hand brings, "" for guest.
-func (l *logins) login() string {
+func (l *identity) login() string {
 	if l.awaiting.Load() > 0 {
 		return notSure
 	}
@@ -38,7 +38,7 @@ func (l *logins) login() string {
 }
 
 // asked notes the AUTH at hand, which is about to be sent.
-func (l *logins) asked(r *request) {
+func (l *identity) asked(r *request) {
 	user := notSure
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err == nil {
 		if name, ok := wire.Text(r.body.User.Of(r.bytes)); ok {
@@ -52,7 +52,7 @@ func (l *logins) asked(r *request) {
 }
 
 // answered takes the answer to an AUTH. A refused one leaves the user who was before.
-func (l *logins) answered(sync uint64, answer wire.Type) {
+func (l *identity) answered(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.sent {

@@ -80,7 +80,7 @@ func (s *session) handleReply(f *frame) error {
 	}
 	s.passDoor(e.kind, r.header.Type)
 	if e.kind == wire.Auth {
-		s.logins.answered(r.header.Sync, r.header.Type)
+		s.identity.answered(r.header.Sync, r.header.Type)
 	}
 	defer s.pending.drop(&e)
 	if e.broken != "" {

@@ -20,7 +20,7 @@ type request struct {
 	spans  []wire.Span // of an operation's parts
 	seal   []byte      // a sealed value before its place is known
 	magic  bool        // something in it begins like an envelope, perhaps
-	login  string      // whose values are in it; see logins
+	login  string      // whose values are in it; see identity
 }
 
 // refusal is an answer of ours in place of the server's.
@@ -66,7 +66,7 @@ func (s *session) pass(f *frame, began time.Time) error {
 		}
 	}
 	if r.header.Type == wire.Auth {
-		s.logins.asked(r)
+		s.identity.asked(r)
 	}
 	return s.passStamped(f, stamp, began)
 }
@@ -157,7 +157,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 	if !ok {
 		return net.ErrClosed
 	}
-	r.login = s.logins.login()
+	r.login = s.identity.login()
 	w, no := s.g.rewrite(s.ctx, r, h, stamp)
 	if no != nil {
 		return s.refuse(no)

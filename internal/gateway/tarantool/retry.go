@@ -47,7 +47,7 @@ func (s *session) sendOne(r *parked) (done bool, err error) {
 	began := time.Now()
 	e := &r.exchange
 	original := frame{bytes: e.original, prefix: int(e.prefix)}
-	req := request{bytes: original.body(), login: s.logins.login()}
+	req := request{bytes: original.body(), login: s.identity.login()}
 	if req.header.Parse(req.bytes) != nil || req.body.Parse(req.bytes, req.header.Map.End()) != nil {
 		return false, wire.ErrMalformed // can't be: it was parsed before
 	}

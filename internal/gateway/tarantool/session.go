@@ -31,7 +31,7 @@ type session struct {
 	ended      atomic.Bool  // the client has ended its side
 	piped      atomic.Bool  // the connection is another protocol's from here on
 	door       gateway.Door // that the client passes by logging in, or by what guests may do
-	logins     logins
+	identity   identity
 	closing    sync.Once
 	background sync.WaitGroup // requests that are sent again, or in several steps
 	submitting sync.Mutex     // held while a request is noted and written
