@@ -13,7 +13,6 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/samples"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -159,11 +158,7 @@ func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOpti
 	if st.Codec != codec.Zstd || st.Dict != 0 {
 		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
 	}
-	var external dict.Trainer
-	if _, ok := libzstd.New(); ok {
-		external = libzstd.Train
-	}
-	candidates = dict.Candidates(st.Level, external)
+	candidates = dict.Candidates(st.Level, nativeTrainer())
 	if o.size == "auto" {
 		return st, candidates, nil
 	}
@@ -187,15 +182,6 @@ func oneSize(candidates []dict.TrainOptions, size int) []dict.TrainOptions {
 		}
 	}
 	return all
-}
-
-// newEngine takes libzstd where cgo was there to build it.
-func newEngine() *codec.Engine {
-	o := codec.Options{}
-	if z, ok := libzstd.New(); ok {
-		o.Zstd = z
-	}
-	return codec.New(o)
 }
 
 // minDictSize in bytes: below, zstd's tables leave no room for content.

@@ -1,135 +1,117 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// gatewayFlag is a gateway that --redis, --grpc and the like ask for.
-type gatewayFlag struct{ name, listen, upstream string }
+// gatewayFlag is a flag, and a variable, with pairs LISTEN=UPSTREAM that ask for gateways of a
+// protocol.
+type gatewayFlag struct {
+	protocol, variable, help string
+	example                  string // of a pair
+	pairs                    func(*serveOptions) *[]string
+	rule                     func() config.Rule // for want of --rule; nil: the protocol has none
+	make                     func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error)
+}
 
-// readGatewayFlags takes LISTEN=URL pairs apart. The gateways are called redis, redis-2 and so on.
-func readGatewayFlags(protocol string, pairs []string, example string) ([]gatewayFlag, error) {
-	list := make([]gatewayFlag, len(pairs))
-	for i, pair := range pairs {
+// gatewayFlags are in the order in which their gateways start.
+var gatewayFlags = []gatewayFlag{
+	{
+		"redis", "CINCH_REDIS", "a gateway to a Redis server, `LISTEN=URL`",
+		"LISTEN=URL, as in 127.0.0.1:6380=redis://host:6379",
+		func(o *serveOptions) *[]string { return &o.redis }, config.DefaultRule, one(config.RedisGateway),
+	},
+	{
+		"grpc", "CINCH_GRPC", "a gateway to a gRPC server, `LISTEN=URL`",
+		"LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317",
+		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
+	},
+	{
+		"mongo", "CINCH_MONGO", "a gateway to a MongoDB server or to another gateway, `LISTEN=URI`; several hosts get a port each from LISTEN on; with ?peers=true clients may be gateways",
+		"LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017",
+		func(o *serveOptions) *[]string { return &o.mongo }, config.DefaultMongoRule, config.MongoGateways,
+	},
+	{
+		"tarantool", "CINCH_TARANTOOL", "a gateway to a Tarantool server, `LISTEN=URL`, whose user reads the schema",
+		"LISTEN=URL, as in 127.0.0.1:3302=tarantool://host:3301",
+		func(o *serveOptions) *[]string { return &o.tarantool }, config.DefaultRule, one(config.TarantoolGateway),
+	},
+	{
+		config.Tunnel, "CINCH_TUNNEL", "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit",
+		"LISTEN=HOST:PORT, as in 127.0.0.1:5432=peer.zone-b:9480",
+		func(o *serveOptions) *[]string { return &o.tunnel }, nil, tunnelEnd(config.Tunnel),
+	},
+	{
+		config.TunnelExit, "CINCH_TUNNEL_EXIT", "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there",
+		"LISTEN=HOST:PORT, as in 127.0.0.1:5432=db.internal:5432",
+		func(o *serveOptions) *[]string { return &o.tunnelExit }, nil, tunnelEnd(config.TunnelExit),
+	},
+}
+
+// one is for protocols where a pair is a gateway.
+func one(made func(name, listen, upstream string, rules []config.Rule) config.Gateway) func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error) {
+	return func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error) {
+		return []config.Gateway{made(name, listen, upstream, rules)}, nil
+	}
+}
+
+func tunnelEnd(protocol string) func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error) {
+	return one(func(name, listen, upstream string, _ []config.Rule) config.Gateway {
+		return config.TunnelGateway(name, protocol, listen, upstream)
+	})
+}
+
+func (o *serveOptions) addGatewayFlags(f *pflag.FlagSet) {
+	for _, flag := range gatewayFlags {
+		f.StringArrayVar(flag.pairs(o), flag.protocol, nil, flag.help+" (may be repeated); variable "+flag.variable)
+	}
+}
+
+// of are the pairs of the flag, else of the environment.
+func (f *gatewayFlag) of(o *serveOptions, getenv func(string) string) []string {
+	if given := *f.pairs(o); len(given) > 0 {
+		return given
+	}
+	return strings.Fields(getenv(f.variable))
+}
+
+// hasTargets reports that a flag or variable asks for a gateway.
+func (o *serveOptions) hasTargets(getenv func(string) string) bool {
+	return slices.ContainsFunc(gatewayFlags, func(f gatewayFlag) bool { return len(f.of(o, getenv)) > 0 })
+}
+
+// gateways are those that the flag or variable asks for: redis, redis-2 and so on.
+func (f *gatewayFlag) gateways(o *serveOptions, getenv func(string) string) (list []config.Gateway, err error) {
+	rules, err := o.givenRules()
+	if len(rules) == 0 && f.rule != nil {
+		rules = []config.Rule{f.rule()}
+	}
+	for _, pair := range f.of(o, getenv) {
 		listen, upstream, ok := strings.Cut(pair, "=")
 		if !ok {
-			err := fmt.Errorf("--%s: there is no = in it", protocol) // not shown: it may hold a password
-			return nil, withCode(exitConfig, ui.WithHint(err, "write %s", example))
+			return nil, f.wrong(errors.New("there is no = in it")) // not shown: it may hold a password
 		}
-		list[i] = gatewayFlag{protocol, listen, upstream}
-		if i > 0 {
-			list[i].name = fmt.Sprintf("%s-%d", protocol, i+1)
+		name := f.protocol
+		if len(list) > 0 { // a URI of several hosts may have made several
+			name = fmt.Sprintf("%s-%d", f.protocol, len(list)+1)
 		}
-	}
-	return list, nil
-}
-
-// flagsOr are the pairs of the flags, else of the environment.
-func flagsOr(flags []string, environment string) []string {
-	if len(flags) > 0 {
-		return flags
-	}
-	return strings.Fields(environment)
-}
-
-func (o serveOptions) redisPairs(getenv func(string) string) []string {
-	return flagsOr(o.redis, getenv(redisVariable))
-}
-
-func (o serveOptions) grpcPairs(getenv func(string) string) []string {
-	return flagsOr(o.grpc, getenv(grpcVariable))
-}
-
-func (o serveOptions) mongoPairs(getenv func(string) string) []string {
-	return flagsOr(o.mongo, getenv(mongoVariable))
-}
-
-func (o serveOptions) tarantoolPairs(getenv func(string) string) []string {
-	return flagsOr(o.tarantool, getenv(tarantoolVariable))
-}
-
-func (o serveOptions) tunnelPairs(getenv func(string) string) (entries, exits []string) {
-	return flagsOr(o.tunnel, getenv(tunnelVariable)), flagsOr(o.tunnelExit, getenv(tunnelExitVariable))
-}
-
-func (o serveOptions) hasTargets(getenv func(string) string) bool {
-	entries, exits := o.tunnelPairs(getenv)
-	return len(entries)+len(exits)+len(o.redisPairs(getenv))+len(o.grpcPairs(getenv))+len(o.mongoPairs(getenv))+len(o.tarantoolPairs(getenv)) > 0
-}
-
-// grpcGateways are the gateways that --grpc or its variable asks for.
-func (o serveOptions) grpcGateways(getenv func(string) string) ([]config.Gateway, error) {
-	rules := []config.Rule{config.DefaultGRPCRule()}
-	if len(o.rules) > 0 {
-		rules, _ = o.givenRules() // load has checked them
-	}
-	targets, err := readGatewayFlags("grpc", o.grpcPairs(getenv), "LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317")
-	var list []config.Gateway
-	for _, t := range targets {
-		list = append(list, config.GRPCGateway(t.name, t.listen, t.upstream, rules))
-	}
-	return list, err
-}
-
-// mongoGateways are the gateways that --mongo or its variable asks for.
-func (o serveOptions) mongoGateways(getenv func(string) string) ([]config.Gateway, error) {
-	rules := []config.Rule{config.DefaultMongoRule()}
-	if len(o.rules) > 0 {
-		rules, _ = o.givenRules() // load has checked them
-	}
-	const example = "LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017"
-	targets, err := readGatewayFlags("mongo", o.mongoPairs(getenv), example)
-	if err != nil {
-		return nil, err
-	}
-	var list []config.Gateway
-	for i, t := range targets {
-		if i > 0 { // a URI of several hosts has made several
-			t.name = fmt.Sprintf("mongo-%d", len(list)+1)
-		}
-		gateways, err := config.MongoGateways(t.name, t.listen, t.upstream, rules)
+		made, err := f.make(name, listen, upstream, rules)
 		if err != nil {
-			return nil, withCode(exitConfig, ui.WithHint(fmt.Errorf("--mongo: %w", err), "write %s", example))
+			return nil, f.wrong(err)
 		}
-		list = append(list, gateways...)
-	}
-	return list, nil
-}
-
-// tarantoolGateways are the gateways that --tarantool or its variable asks for.
-func (o serveOptions) tarantoolGateways(getenv func(string) string) ([]config.Gateway, error) {
-	rules, err := o.ruleList()
-	if err != nil {
-		return nil, withCode(exitConfig, err)
-	}
-	targets, err := readGatewayFlags("tarantool", o.tarantoolPairs(getenv), "LISTEN=URL, as in 127.0.0.1:3302=tarantool://host:3301")
-	var list []config.Gateway
-	for _, t := range targets {
-		list = append(list, config.TarantoolGateway(t.name, t.listen, t.upstream, rules))
+		list = append(list, made...)
 	}
 	return list, err
 }
 
-// tunnelGateways are the ends of tunnels that flags or variables ask for.
-func (o serveOptions) tunnelGateways(getenv func(string) string) ([]config.Gateway, error) {
-	entries, exits := o.tunnelPairs(getenv)
-	list, err := tunnelEnds(config.Tunnel, "peer.zone-b:9480", entries)
-	if err != nil {
-		return nil, err
-	}
-	more, err := tunnelEnds(config.TunnelExit, "db.internal:5432", exits)
-	return append(list, more...), err
-}
-
-func tunnelEnds(protocol, example string, pairs []string) ([]config.Gateway, error) {
-	ends, err := readGatewayFlags(protocol, pairs, "LISTEN=HOST:PORT, as in 127.0.0.1:5432="+example)
-	var list []config.Gateway
-	for _, e := range ends {
-		list = append(list, config.TunnelGateway(e.name, protocol, e.listen, e.upstream))
-	}
-	return list, err
+func (f *gatewayFlag) wrong(err error) error {
+	return withCode(exitConfig, ui.WithHint(fmt.Errorf("--%s: %w", f.protocol, err), "write %s", f.example))
 }

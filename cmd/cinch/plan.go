@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/price"
@@ -242,9 +241,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime * 7 / 10)}
 	p.MeasureDeadline = now.Add(o.maxTime)
 	p.Engine, p.Rates, p.Layout, p.MaxLatency, p.MaxGroups = newEngine(), o.rates, o.layout, o.maxLatency, max(o.groups, 0)
-	if _, ok := libzstd.New(); ok {
-		p.Train = libzstd.Train
-	}
+	p.Train = nativeTrainer()
 	return p, l, o.parseWishes(&p)
 }
 

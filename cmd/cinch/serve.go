@@ -8,29 +8,17 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/serve"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-const (
-	configVariable = "CINCH_CONFIG"
-	redisVariable  = "CINCH_REDIS"
-	grpcVariable   = "CINCH_GRPC"
-	mongoVariable  = "CINCH_MONGO"
-
-	tarantoolVariable = "CINCH_TARANTOOL"
-
-	tunnelVariable     = "CINCH_TUNNEL"
-	tunnelExitVariable = "CINCH_TUNNEL_EXIT"
-)
+const configVariable = "CINCH_CONFIG"
 
 type serveOptions struct {
 	configFile string
@@ -94,12 +82,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.configFile, "config", "", "configuration `FILE`; variable "+configVariable)
-	f.StringArrayVar(&o.redis, "redis", nil, "a gateway to a Redis server, `LISTEN=URL` (may be repeated); variable "+redisVariable)
-	f.StringArrayVar(&o.grpc, "grpc", nil, "a gateway to a gRPC server, `LISTEN=URL` (may be repeated); variable "+grpcVariable)
-	f.StringArrayVar(&o.mongo, "mongo", nil, "a gateway to a MongoDB server or to another gateway, `LISTEN=URI`; several hosts get a port each from LISTEN on; with ?peers=true clients may be gateways (may be repeated); variable "+mongoVariable)
-	f.StringArrayVar(&o.tarantool, "tarantool", nil, "a gateway to a Tarantool server, `LISTEN=URL`, whose user reads the schema (may be repeated); variable "+tarantoolVariable)
-	f.StringArrayVar(&o.tunnel, "tunnel", nil, "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit (may be repeated); variable "+tunnelVariable)
-	f.StringArrayVar(&o.tunnelExit, "tunnel-exit", nil, "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there (may be repeated); variable "+tunnelExitVariable)
+	o.addGatewayFlags(f)
 	f.StringVar(&o.listen, "listen", "", "`ADDR` of the gateway to the embedded store (default "+config.DefaultListen+")")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule for the gateways of flags and the embedded store, `KEY=VALUE,...` with the keys of a rule in the file (may be repeated, the first match decides)")
 	for _, flag := range overrideFlags {
@@ -158,30 +141,13 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	if o.embedded(getenv) {
 		more = append(more, o.embeddedGateway(rules))
 	}
-	redis, err := readGatewayFlags("redis", o.redisPairs(getenv), "LISTEN=URL, as in 127.0.0.1:6380=redis://host:6379")
-	if err != nil {
-		return nil, err
+	for _, flag := range gatewayFlags {
+		gateways, err := flag.gateways(&o, getenv)
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, gateways...)
 	}
-	for _, t := range redis {
-		more = append(more, config.RedisGateway(t.name, t.listen, t.upstream, rules))
-	}
-	grpc, err := o.grpcGateways(getenv)
-	if err != nil {
-		return nil, err
-	}
-	mongo, err := o.mongoGateways(getenv)
-	if err != nil {
-		return nil, err
-	}
-	tarantool, err := o.tarantoolGateways(getenv)
-	if err != nil {
-		return nil, err
-	}
-	tunnels, err := o.tunnelGateways(getenv)
-	if err != nil {
-		return nil, err
-	}
-	more = slices.Concat(more, grpc, mongo, tarantool, tunnels)
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }
@@ -240,7 +206,7 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 	b := readBuild()
 	p, err := serve.New(serve.Options{
 		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: errs,
-		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: libzstd.Train},
+		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
 		Version: b.version, Revision: b.revision,
 		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "",
 	})

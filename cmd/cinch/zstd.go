@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -11,14 +12,14 @@ func engineWith(zstd string) (*codec.Engine, error) {
 	if zstd == "go" {
 		return codec.New(codec.Options{}), nil
 	}
-	if z := nativeZstd(); z != nil {
-		return codec.New(codec.Options{Zstd: z}), nil
-	}
-	if zstd == "libzstd" {
+	if zstd == "libzstd" && nativeZstd() == nil {
 		return nil, withCode(exitConfig, ui.WithHint(libzstd.ErrUnavailable, "build with CGO_ENABLED=1 and a C compiler, or use zstd: go"))
 	}
-	return codec.New(codec.Options{}), nil
+	return newEngine(), nil
 }
+
+// newEngine makes one with the best there is.
+func newEngine() *codec.Engine { return codec.New(codec.Options{Zstd: nativeZstd()}) }
 
 // nativeZstd is libzstd, nil where cgo was not there to build it.
 func nativeZstd() codec.ZstdCoder {
@@ -28,10 +29,13 @@ func nativeZstd() codec.ZstdCoder {
 	return nil
 }
 
-// defaultZstd is what --zstd=auto takes: libzstd where it was built in.
-func defaultZstd() string {
-	if z := nativeZstd(); z != nil {
-		return z.Name()
+// nativeTrainer is libzstd's, likewise.
+func nativeTrainer() dict.Trainer {
+	if nativeZstd() == nil {
+		return nil
 	}
-	return codec.NewGoZstd().Name()
+	return libzstd.Train
 }
+
+// defaultZstd is what --zstd=auto takes.
+func defaultZstd() string { return newEngine().ZstdName() }
