@@ -20,7 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/inspect"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -69,15 +70,11 @@ func describeDict(d *codec.Dict, source string) dictInfo {
 	}
 }
 
-func describeStored(i storeredis.Info, source string) dictInfo {
-	d := dictInfo{
-		Number: fmt.Sprintf("%08x", i.Number), Bytes: i.Bytes, Place: string(i.Place), State: string(i.State),
+func describeStored(i store.DictInfo, source string) dictInfo {
+	return dictInfo{
+		Number: fmt.Sprintf("%08x", i.Number), SHA256: i.SHA256, Bytes: i.Bytes, Place: i.Place, State: string(i.State),
 		Problem: i.Problem, Source: source,
 	}
-	if i.Hash != [32]byte{} {
-		d.SHA256 = fmt.Sprintf("%x", i.Hash)
-	}
-	return d
 }
 
 func (i dictInfo) kind() string {
@@ -183,7 +180,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 		return err
 	}
 	columns := []string{"number", "bytes", "kind", "place", "source", "problem"}
-	stored := slices.ContainsFunc(o.from, holdsDicts)
+	stored := slices.ContainsFunc(o.from, open.Holds)
 	if stored {
 		columns = slices.Insert(columns, 4, "state", "rule", "age", "gain", "values")
 	}
@@ -201,7 +198,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 func names(sources []string) []string {
 	all := make([]string, len(sources))
 	for i, s := range sources {
-		all[i] = redactURL(s)
+		all[i] = open.Redact(s)
 	}
 	return all
 }
@@ -216,7 +213,7 @@ func (i dictInfo) storeColumns(now time.Time) []string {
 }
 
 func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, error) {
-	if holdsDicts(source) || strings.Contains(source, "://") {
+	if open.Holds(source) || strings.Contains(source, "://") {
 		return o.listStore(ctx, source)
 	}
 	files := []string{source}
@@ -237,32 +234,32 @@ func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, e
 }
 
 func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictInfo, error) {
-	store, err := openDictStore(ctx, rawURL)
+	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	found, err := store.listDictionaries(ctx)
+	defer s.Close()
+	found, err := s.Shelf().List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records, err := store.records(ctx)
+	records, err := recordsOf(ctx, s.Shelf())
 	if err != nil {
 		return nil, err
 	}
 	made := managed(records)
 	var census map[uint32]int
 	if o.count {
-		if census, err = store.count(ctx); err != nil {
+		if census, err = s.Shelf().Count(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var all []dictInfo
 	for _, i := range found {
-		d := i.info
-		d.Managed = made[i.number]
+		d := describeStored(i, s.Name())
+		d.Managed = made[i.Number]
 		if o.count {
-			values := census[i.number]
+			values := census[i.Number]
 			d.Values = &values
 		}
 		all = append(all, d)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -49,12 +50,12 @@ Of a cluster or shards these are the dictionaries of all of them. Files that are
 
 // runDictExportAll writes what it can, and fails if that was not all.
 func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) error {
-	store, err := openDictStore(ctx, rawURL)
+	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	list, err := store.listDictionaries(ctx)
+	defer s.Close()
+	list, err := s.Shelf().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,11 +64,12 @@ func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) er
 	}
 	var errs []error
 	for _, i := range list {
-		file := filepath.Join(dir, i.info.Number+".dict")
-		d, err := store.Dictionary(i.number)
+		number := fmt.Sprintf("%08x", i.Number)
+		file := filepath.Join(dir, number+".dict")
+		d, err := s.Shelf().Dictionary(i.Number)
 		switch {
 		case errors.Is(err, cinch.ErrDictMissing):
-			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", store.label(), err, i.info.Number))
+			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", s.Shelf().Name(), err, number))
 		case err == nil:
 			err = dict.Save(file, d)
 		}
@@ -75,10 +77,10 @@ func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) er
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d bytes written to %s\n", i.info.Number, len(d.Content()), file)
+		fmt.Fprintf(out, "%s: %d bytes written to %s\n", number, len(d.Content()), file)
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(out, "no dictionaries in %s\n", store.label())
+		fmt.Fprintf(out, "no dictionaries in %s\n", s.Shelf().Name())
 	}
 	return errors.Join(errs...)
 }

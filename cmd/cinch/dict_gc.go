@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/autodict"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -58,7 +59,7 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 			return runDictCollect(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.wait, "wait", storeredis.DefaultWait, "`TIME` that gateways may take to hear that a dictionary is retired")
+	cmd.Flags().DurationVar(&o.wait, "wait", store.DefaultWait, "`TIME` that gateways may take to hear that a dictionary is retired")
 	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "`TIME` that no gateway must have had a rule for until what it left behind goes, too")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and say what would be archived")
 	cmd.Flags().BoolVar(&o.forget, "forget", false, "erase archived dictionaries; give their numbers")
@@ -82,29 +83,30 @@ type collected struct {
 }
 
 func runDictCollect(ctx context.Context, o dictCollectOptions) error {
-	store, err := openDictStore(ctx, o.url)
+	access, err := open.Look(ctx, o.url)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	numbers, abandoned, err := o.chosen(ctx, store)
+	defer access.Close()
+	s := access.Shelf()
+	numbers, abandoned, err := o.chosen(ctx, s)
 	if err != nil {
 		return err
 	}
 	var all []collected
 	switch {
 	case o.forget:
-		all, err = o.forgetAll(ctx, store, numbers)
+		all, err = o.forgetAll(ctx, s, numbers)
 	case len(numbers) == 0:
 		fmt.Fprintln(o.notes, "nothing to collect: no gateway has replaced a dictionary here; name others by their numbers")
 	case o.dryRun:
-		all, err = o.look(ctx, store, numbers)
+		all, err = o.look(ctx, s, numbers)
 	default:
-		all, err = o.collect(ctx, store, numbers)
+		all, err = o.collect(ctx, s, numbers)
 	}
 	if err == nil && !o.dryRun {
 		var removed []collected
-		removed, err = o.removeRecords(ctx, store, abandoned)
+		removed, err = o.removeRecords(ctx, s, abandoned)
 		all = append(all, removed...)
 	}
 	return errors.Join(o.write(all), err)
@@ -112,7 +114,7 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 
 // chosen are the dictionaries named, or those that gateways have made and replaced, or
 // left behind with a rule. The records of such rules are abandoned.
-func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (numbers []uint32, abandoned []storedRecord, err error) {
+func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers []uint32, abandoned []storedRecord, err error) {
 	for _, text := range o.numbers {
 		n, err := parseNumber(text)
 		if err != nil {
@@ -123,7 +125,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (number
 	if len(numbers) > 0 || o.forget {
 		return numbers, nil, nil
 	}
-	records, err := store.records(ctx)
+	records, err := recordsOf(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,7 +137,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (number
 			kept = append(kept, r)
 		}
 	}
-	stored, err := store.listDictionaries(ctx)
+	stored, err := s.List(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,9 +148,9 @@ func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (number
 		}
 	}
 	for _, i := range stored {
-		m := inRule[i.number]
-		if (m == nil && left[i.number] || m != nil && !m.Current) && !i.archived {
-			numbers = append(numbers, i.number)
+		m := inRule[i.Number]
+		if (m == nil && left[i.Number] || m != nil && !m.Current) && !i.PutAway() {
+			numbers = append(numbers, i.Number)
 		}
 	}
 	slices.Sort(numbers)
@@ -157,26 +159,29 @@ func (o dictCollectOptions) chosen(ctx context.Context, store dictStore) (number
 
 // removeRecords deletes those of the abandoned records whose dictionaries are all put away:
 // as long as one is not, the record says where it comes from.
-func (o dictCollectOptions) removeRecords(ctx context.Context, store dictStore, abandoned []storedRecord) ([]collected, error) {
+func (o dictCollectOptions) removeRecords(ctx context.Context, s store.Shelf, abandoned []storedRecord) ([]collected, error) {
 	if len(abandoned) == 0 {
 		return nil, nil
 	}
-	stored, err := store.listDictionaries(ctx)
+	stored, err := s.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	inPlace := map[uint32]bool{}
 	for _, i := range stored {
-		inPlace[i.number] = inPlace[i.number] || !i.archived
+		inPlace[i.Number] = inPlace[i.Number] || !i.PutAway()
 	}
 	var all []collected
 	for _, r := range abandoned {
 		if slices.ContainsFunc(r.Dictionaries(), func(n autodict.Number) bool { return inPlace[uint32(n)] }) {
 			continue
 		}
-		removed, err := r.remove(ctx, o.unused)
+		removed, err := s.DeleteRecord(ctx, r.at, func(text string) bool { // unless a gateway has written it meanwhile
+			now, err := autodict.ParseRecord(text)
+			return err == nil && now.Abandoned(time.Now(), o.unused)
+		})
 		if err != nil {
-			return all, store.failure(err)
+			return all, err
 		}
 		if removed {
 			all = append(all, collected{Rule: r.Rule, Outcome: "removed", Reason: "no gateway has had the rule since " + r.LastSeen().Format(time.DateOnly)})
@@ -185,8 +190,8 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, store dictStore, 
 	return all, nil
 }
 
-func (o dictCollectOptions) look(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
-	census, err := store.count(ctx)
+func (o dictCollectOptions) look(ctx context.Context, s store.Shelf, numbers []uint32) ([]collected, error) {
+	census, err := s.Count(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -201,29 +206,26 @@ func (o dictCollectOptions) look(ctx context.Context, store dictStore, numbers [
 	return all, nil
 }
 
-func (o dictCollectOptions) collect(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
-	all, err := store.collect(ctx, o.wait, func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }, numbers)
-	if err != nil {
-		return all, store.failure(err)
+func (o dictCollectOptions) collect(ctx context.Context, s store.Shelf, numbers []uint32) (all []collected, err error) {
+	how := store.CollectOptions{Wait: o.wait, Tell: func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }}
+	outcomes, err := s.Collect(ctx, how, numbers)
+	for _, out := range outcomes {
+		c := collected{Number: fmt.Sprintf("%08x", out.Number), Outcome: "kept", Values: out.Values, Reason: out.Reason}
+		switch {
+		case out.Archived:
+			c.Outcome = "archived"
+		case out.Values > 0:
+			c.Outcome = "in use"
+		}
+		all = append(all, c)
 	}
-	return all, nil
-}
-
-func newCollected(number uint32, archived bool, values int, reason string) collected {
-	c := collected{Number: fmt.Sprintf("%08x", number), Outcome: "kept", Values: values, Reason: reason}
-	switch {
-	case archived:
-		c.Outcome = "archived"
-	case values > 0:
-		c.Outcome = "in use"
-	}
-	return c
+	return all, err
 }
 
 const forgetWarning = "erasing a dictionary can't be undone: values that still name it, in this store or in any backup, can never be read again"
 
 // forgetAll erases what is archived and what no value names, as far as a scan can see.
-func (o dictCollectOptions) forgetAll(ctx context.Context, store dictStore, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) forgetAll(ctx context.Context, s store.Shelf, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
 		return nil, wrongUsage(errors.New("--forget takes the numbers of archived dictionaries"))
 	}
@@ -231,7 +233,7 @@ func (o dictCollectOptions) forgetAll(ctx context.Context, store dictStore, numb
 	if !o.yes {
 		return nil, ui.WithHint(errors.New("nothing was erased"), "add --yes to erase; cinch dict export keeps a file of each")
 	}
-	census, err := store.count(ctx)
+	census, err := s.Count(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +243,7 @@ func (o dictCollectOptions) forgetAll(ctx context.Context, store dictStore, numb
 		c := collected{Number: fmt.Sprintf("%08x", n), Outcome: "in use", Values: census[n]}
 		if c.Values == 0 {
 			c.Outcome = "forgotten"
-			if err := store.forget(ctx, n); err != nil {
+			if err := s.Forget(ctx, n); err != nil {
 				c.Outcome, c.Reason = "kept", err.Error()
 				errs = append(errs, err)
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -83,6 +85,23 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 	return all
 }
 
+// storedRecord is what gateways have written about a rule.
+type storedRecord struct {
+	autodict.Record
+	at store.Record
+}
+
+// recordsOf are those that can be read: others tell nothing.
+func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err error) {
+	texts, err := s.Records(ctx)
+	for _, at := range texts {
+		if r, err := autodict.ParseRecord(at.Text); err == nil {
+			all = append(all, storedRecord{r, at})
+		}
+	}
+	return all, err
+}
+
 func parseNumber(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 16, 32)
 	if err != nil || len(text) != 8 || n == 0 {
@@ -96,14 +115,14 @@ func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string
 	if err != nil {
 		return err
 	}
-	store, err := openDictStore(ctx, rawURL)
+	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	d, err := store.Dictionary(number)
+	defer s.Close()
+	d, err := s.Shelf().Dictionary(number)
 	if errors.Is(err, cinch.ErrDictMissing) {
-		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", store.label(), err, number))
+		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.Shelf().Name(), err, number))
 	}
 	if err != nil {
 		return err
@@ -120,14 +139,14 @@ func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) erro
 	if err != nil {
 		return err
 	}
-	store, err := openDictStore(ctx, rawURL)
+	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	if err := store.restore(ctx, d); err != nil {
+	defer s.Close()
+	if err := s.Shelf().Restore(ctx, d); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), store.label())
+	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), s.Shelf().Name())
 	return err
 }

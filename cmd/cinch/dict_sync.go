@@ -2,20 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/pack"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 func newDictSyncCommand() *cobra.Command {
@@ -40,76 +32,14 @@ no harm at any other time.`,
 }
 
 func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
-	if isTarantoolURL(rawURL) {
-		return runTarantoolSync(ctx, out, rawURL)
-	}
-	o := whereOptions{}
-	if err := o.take([]string{rawURL}); err != nil {
-		return err
-	}
-	w, err := o.open(ctx)
+	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	held, err := storeredis.Held(ctx, w.nodes.nodes)
-	if err != nil {
-		return w.failure(err)
+	defer s.Close()
+	nothing, err := s.Shelf().Spread(ctx, func(number uint32, node string) { fmt.Fprintf(out, "%08x: put onto %s\n", number, node) })
+	if nothing != "" {
+		fmt.Fprintln(out, "nothing to do: "+nothing)
 	}
-	copied, err := storeredis.Spread(ctx, w.nodes.nodes, held, w.nodes.Dictionary, func(d *codec.Dict, node int) {
-		fmt.Fprintf(out, "%08x: put onto %s\n", d.Number(), w.store.Nodes()[node].Name())
-	})
-	if err != nil {
-		return w.failure(err)
-	}
-	switch {
-	case copied == 0 && len(held) == 1:
-		fmt.Fprintln(out, "nothing to do: there is one primary")
-	case copied == 0:
-		fmt.Fprintf(out, "nothing to do: each of %d primaries holds the same dictionaries\n", len(held))
-	}
-	return nil
-}
-
-// lacking lists the nodes of a cluster without a dictionary that values of the cluster
-// name: readers that ask a value's own node alone, or another cluster that the node is
-// restored to, would not find it.
-func (w *where) lacking(ctx context.Context, r *pack.Report) (missing []string, err error) {
-	if w.tuples != nil {
-		return w.lackingShards(ctx, r)
-	}
-	if !w.store.Cluster() {
-		return nil, nil
-	}
-	held, err := storeredis.Held(ctx, w.nodes.nodes)
-	if err != nil {
-		return nil, w.failure(err)
-	}
-	for _, number := range namedBy(r) {
-		for i, of := range held {
-			if _, there := of[number]; !there {
-				missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", w.store.Nodes()[i].Name(), number))
-			}
-		}
-	}
-	return missing, nil
-}
-
-// namedBy lists the dictionaries that values were found to name.
-func namedBy(r *pack.Report) (numbers []uint32) {
-	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
-		_, text, named := strings.Cut(setting, "@")
-		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
-			numbers = append(numbers, uint32(number))
-		}
-	}
-	return numbers
-}
-
-// lackingError says what to do about it.
-func (w *where) lackingError(missing []string) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	return withCode(exitDictMissing, ui.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -90,7 +91,7 @@ func dictsOf(t *testing.T, text string) map[string]dictInfo {
 // announceToTarantool says what gateways would: current has taken the place of former.
 func announceToTarantool(t *testing.T, url string, current, former *codec.Dict) {
 	t.Helper()
-	conn, _, err := connectTarantool(t.Context(), url)
+	conn, _, err := open.ConnectTarantool(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

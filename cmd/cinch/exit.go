@@ -1,6 +1,10 @@
 package main
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
 
 // Exit codes. They are documented and stable: scripts branch on them.
 const (
@@ -41,6 +45,12 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &e):
 		return e.code
+	case errors.Is(err, store.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, store.ErrConfig):
+		return exitConfig
+	case errors.Is(err, store.ErrUsage):
+		return exitUsage
 	}
 	return exitFailed
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/inspect"
-	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -84,19 +84,17 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	return inspectFailure(r, dicts.store != nil || dicts.tuples != nil)
+	return inspectFailure(r, dicts.store != nil)
 }
 
 // read fetches the stored value. A store is left open in dicts, for its dictionaries.
-func (o inspectOptions) read(ctx context.Context, dicts *dictSources) ([]byte, error) {
-	if isTarantoolURL(o.target) {
-		return o.readTuple(ctx, dicts)
-	}
-	if isStoreURL(o.target) {
-		return o.readStore(ctx, dicts)
+func (o inspectOptions) read(ctx context.Context, dicts *dictSources) (stored []byte, err error) {
+	if open.Holds(o.target) {
+		stored, dicts.store, err = open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field})
+		return stored, err
 	}
 	if o.key != "" || o.field != "" {
-		return nil, noStore(o.target)
+		return nil, open.NoStore(o.target)
 	}
 	if o.target == "-" {
 		return readLimited(o.in, "standard input")
@@ -118,18 +116,6 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: more than %d MiB are no stored value", name, maxInspectBytes>>20)
 	}
 	return b, nil
-}
-
-func (o inspectOptions) readStore(ctx context.Context, dicts *dictSources) ([]byte, error) {
-	if o.key == "" {
-		return nil, wrongUsage(ui.WithHint(errors.New("which key?"), "cinch inspect redis://host:6379 KEY"))
-	}
-	store, err := openStore(ctx, o.target)
-	if err != nil {
-		return nil, err
-	}
-	dicts.store = store
-	return store.value(ctx, o.key, o.field)
 }
 
 func (o inspectOptions) write(r inspect.Report) error {
@@ -168,18 +154,12 @@ func inspectFailure(r inspect.Report, storeAsked bool) error {
 // dictSources looks for dictionaries in files first, then in a store.
 type dictSources struct {
 	files dict.Set
-	store *storeAccess // nil: there is none
-
-	conn   *storetarantool.Conn // of Tarantool; nil: there is none
-	tuples *storetarantool.Dicts
+	store store.Access // nil: there is none
 }
 
 func (s *dictSources) close() {
 	if s.store != nil {
 		s.store.Close()
-	}
-	if s.conn != nil {
-		s.conn.Close()
 	}
 }
 
@@ -203,10 +183,7 @@ func (s *dictSources) Dictionary(number uint32) (*codec.Dict, error) {
 		return d, nil
 	}
 	if s.store != nil {
-		return s.store.Dictionary(number)
-	}
-	if s.tuples != nil {
-		return s.tuples.Dictionary(number)
+		return s.store.Shelf().Dictionary(number)
 	}
 	return nil, cinch.ErrDictMissing
 }

@@ -85,7 +85,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { w.store.Close() }() // another, if it has moved
 	if err := o.checkPolicy(w); err != nil {
 		return err
 	}
@@ -116,31 +116,21 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 			return p, err
 		}
 	}
-	ready := w.dicts.ready
+	ready := ready(w.store.Dicts())
 	if o.dryRun {
 		ready = func(uint32) bool { return true }
 	}
-	task := &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always}
-	if w.tuples != nil {
-		task.Rule = w.tuples.Rules(rules)
-	} else {
-		task.Indexed = w.store.Indexed
-		o.tellIndexes(w)
+	sealing := w.store.Sealing(rules)
+	if sealing.Doubt != nil {
+		fmt.Fprintln(os.Stderr, sealing.Doubt)
 	}
-	p.Task = task
+	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always, Rule: sealing.Rule, Indexed: sealing.Indexed}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
 	var err error
 	p.State, err = o.packState(w)
 	return p, err
-}
-
-// tellIndexes says why hashes are left alone, when it is because nobody knows which are indexed.
-func (o *packOptions) tellIndexes(w *where) {
-	if err := w.store.IndexesUnknown(); err != nil {
-		fmt.Fprintf(os.Stderr, "no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %v\n", err)
-	}
 }
 
 func (o *packOptions) checkFlags() (to codec.Setting, err error) {
@@ -167,8 +157,8 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 }
 
 func (o *packOptions) checkPolicy(w *where) error {
-	if w.tuples != nil && (o.idleBelow > 0 || o.freqAbove > 0) {
-		return wrongUsage(errors.New("--skip-idle-below and --skip-freq-above are for Redis: Tarantool does not count the use of tuples"))
+	if err := w.store.CanRead(store.ReadOptions{IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}); err != nil {
+		return wrongUsage(fmt.Errorf("--skip-idle-below and --skip-freq-above are for Redis: %w", err))
 	}
 	if w.policy.Off {
 		return ui.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")
@@ -187,13 +177,13 @@ func (o *packOptions) publish(ctx context.Context, w *where, to codec.Setting) e
 	}
 	if o.dryRun {
 		for _, n := range numbers {
-			if _, err := w.dicts.Dictionary(n); err != nil {
+			if _, err := w.store.Dicts().Dictionary(n); err != nil {
 				return w.dictFailure(fmt.Errorf("dictionary %08x: %w", n, err))
 			}
 		}
 		return nil
 	}
-	return w.dictFailure(w.dicts.publish(ctx, numbers))
+	return w.dictFailure(publish(ctx, w.store.Dicts(), numbers))
 }
 
 func (w *where) dictFailure(err error) error {
@@ -201,7 +191,7 @@ func (w *where) dictFailure(err error) error {
 		return withCode(exitDictMissing, ui.WithHint(err, "neither the store nor a file has it: give its file with --dict"))
 	}
 	if err != nil {
-		return w.failure(err)
+		return w.store.Explain(err)
 	}
 	return nil
 }
@@ -210,7 +200,7 @@ func (o *packOptions) packState(w *where) (*pack.State, error) {
 	if o.dryRun {
 		return nil, nil
 	}
-	more := append([]string{o.to, fmt.Sprint(o.always), fmt.Sprint(o.dbs)}, w.gateway.Exclude...)
+	more := append([]string{o.to, fmt.Sprint(o.always), fmt.Sprint(o.at.Databases)}, w.gateway.Exclude...)
 	return o.state(w, "pack", pack.Fingerprint(w.policy, more...))
 }
 

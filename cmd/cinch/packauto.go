@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 // withManaged is the policy with the dictionaries that gateways have made for its rules
@@ -16,7 +19,7 @@ func (w *where) withManaged(ctx context.Context, dryRun bool) *policy.Policy {
 		if !r.Auto {
 			continue
 		}
-		if number := w.dicts.managed(ctx, autodict.Fingerprint(r), dryRun); number != 0 {
+		if number := w.managed(ctx, autodict.Fingerprint(r), dryRun); number != 0 {
 			choose[r.Name] = policy.Choice{Dict: number}
 		}
 	}
@@ -25,25 +28,43 @@ func (w *where) withManaged(ctx context.Context, dryRun bool) *policy.Policy {
 
 // managed is the dictionary in force for a rule, by its fingerprint; 0 if there is none
 // that may be named. A dry run puts nothing into the store, also not what should be there.
-func (d *nodeDicts) managed(ctx context.Context, fingerprint string, dryRun bool) uint32 {
-	for _, n := range d.nodes {
-		text, _, err := n.Record(ctx, fingerprint)
-		if err != nil || text == "" {
-			continue
+func (w *where) managed(ctx context.Context, fingerprint string, dryRun bool) uint32 {
+	d := w.store.Dicts()
+	text, _, err := d.Record(ctx, fingerprint)
+	if err != nil || text == "" {
+		return 0
+	}
+	record, err := autodict.ParseRecord(text)
+	if err != nil || record.Current == nil {
+		return 0
+	}
+	number := uint32(record.Current.Dict)
+	if dryRun {
+		_, err = d.Dictionary(number)
+	} else if err = publish(ctx, d, []uint32{number}); err == nil && !ready(d)(number) {
+		return 0
+	}
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// publish puts dictionaries where values are about to name them.
+func publish(ctx context.Context, d store.Dicts, numbers []uint32) error {
+	for _, number := range numbers {
+		x, err := d.Dictionary(number)
+		if err != nil {
+			return fmt.Errorf("dictionary %08x: %w", number, err)
 		}
-		record, err := autodict.ParseRecord(text)
-		if err != nil || record.Current == nil {
-			continue
-		}
-		number := uint32(record.Current.Dict)
-		if dryRun {
-			_, err = d.Dictionary(number)
-		} else if err = d.publish(ctx, []uint32{number}); err == nil && !d.ready(number) {
-			continue
-		}
-		if err == nil {
-			return number
+		if err := d.Publish(ctx, x); err != nil {
+			return err
 		}
 	}
-	return 0
+	return nil
+}
+
+// ready reports that values may name a dictionary. It may ask the server.
+func ready(d store.Dicts) func(uint32) bool {
+	return func(number uint32) bool { return store.ReadyNow(context.Background(), d, number, open.AnswerTimeout) }
 }

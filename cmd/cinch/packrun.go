@@ -101,9 +101,9 @@ func (o *walkOptions) checkWorker() error {
 // options are the run's, without what only one of the commands has.
 func (o *walkOptions) options(w *where) pack.Options {
 	return pack.Options{
-		Targets: w.targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
+		Targets: w.store.Targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
 		Worker: o.part, Workers: o.parts,
-		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.unavailable, Stop: o.stop,
+		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.store.Unavailable, Stop: o.stop,
 	}
 }
 
@@ -112,7 +112,7 @@ func (o *walkOptions) state(w *where, verb, fingerprint string) (*pack.State, er
 	if o.stateFile == "" {
 		return nil, nil
 	}
-	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.name, o.worker), fingerprint)
+	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.store.Name(), o.worker), fingerprint)
 	if errors.Is(err, pack.ErrOtherState) {
 		err = ui.WithHint(err, "give another --state FILE, or delete this one to begin anew")
 	}
@@ -145,7 +145,7 @@ func (o *walkOptions) run(ctx context.Context, w *where, make func() (pack.Optio
 		} else {
 			all.Join(&report)
 		}
-		if pack.Final(err) || p.Sample > 0 || err != nil && !w.unavailable(err) || !w.moved(ctx) {
+		if pack.Final(err) || p.Sample > 0 || err != nil && !w.store.Unavailable(err) || !w.moved(ctx) {
 			break
 		}
 		show.tell(pack.Event{Notice: "slots of the cluster have moved meanwhile, so once more"})
@@ -200,17 +200,17 @@ func (w *where) runFailure(err error, stateFile string) error {
 	case errors.Is(err, pack.ErrNoDictionary):
 		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
 	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
-		return ui.WithHint(err, "raise %s; what is done stays done", w.memoryLimit())
+		return ui.WithHint(err, "raise %s; what is done stays done", w.store.MemorySetting())
 	case errors.Is(err, store.ErrReadOnly):
 		return ui.WithHint(err, "it was the primary before: give the address of the new one")
 	}
 	if strings.Contains(err.Error(), "DB index is out of range") {
-		return ui.WithHint(w.failure(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
+		return ui.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
 	}
 	if strings.Contains(err.Error(), "LFU maxmemory policy") { // which one it has, the server's error says
-		return ui.WithHint(w.failure(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
+		return ui.WithHint(w.store.Explain(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
 	}
-	return w.failure(err)
+	return w.store.Explain(err)
 }
 
 // shower writes events for people, or as JSON.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -116,7 +117,7 @@ func TestServePacksTarantoolWithDictionary(t *testing.T) {
 
 func publishToTarantool(t *testing.T, url string, dicts ...*codec.Dict) {
 	t.Helper()
-	conn, _, err := connectTarantool(t.Context(), url)
+	conn, _, err := open.ConnectTarantool(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

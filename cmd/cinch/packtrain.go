@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
@@ -57,7 +55,7 @@ func (o *packOptions) withTrained(ctx context.Context, w *where, p pack.Options,
 // ofOneLogin leaves out rules under which several users may write, unless they share their samples: a
 // dictionary shows pieces of what it was made of, and nobody knows who wrote what is stored.
 func (o *packOptions) ofOneLogin(ctx context.Context, w *where, rules []*policy.Rule) (some []*policy.Rule) {
-	several := w.severalUsers(ctx)
+	several := w.store.SeveralUsers(ctx)
 	for _, r := range rules {
 		if !several || r.Shared {
 			some = append(some, r)
@@ -66,20 +64,6 @@ func (o *packOptions) ofOneLogin(ctx context.Context, w *where, rules []*policy.
 		}
 	}
 	return some
-}
-
-// severalUsers reports that the Redis server has users beside the default one, or may have.
-func (w *where) severalUsers(ctx context.Context) bool {
-	if w.nodes == nil {
-		return false // gateways for Tarantool don't tell who writes either
-	}
-	for _, n := range w.store.Nodes() {
-		users, err := n.Client().Do(ctx, "ACL", "USERS").StringSlice()
-		if len(users) > 1 || redis.HasErrorPrefix(err, "NOPERM") {
-			return true
-		}
-	}
-	return false
 }
 
 // newManager makes what trains, for this one run.
@@ -113,10 +97,7 @@ func (o *packOptions) learn(ctx context.Context, w *where, p pack.Options, rules
 	for _, r := range rules {
 		wanted[r.Name] = true
 	}
-	seal := &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: func(uint32) bool { return false }}
-	if w.tuples != nil {
-		seal.Rule = w.tuples.Rules(w.policy)
-	}
+	seal := &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: func(uint32) bool { return false }, Rule: w.store.Sealing(w.policy).Rule}
 	p.Task = &pack.Sampling{Seal: seal, See: func(r *policy.Rule, v *store.Value) {
 		if wanted[r.Name] {
 			m.Sample(r, "", v.Key, v.Stored, len(v.Stored)) // who wrote it nobody knows
@@ -138,7 +119,7 @@ func (o *packOptions) tellTrained(w *where, rules []*policy.Rule, choose map[str
 	}
 	for _, r := range rules {
 		c := choose[r.Name]
-		d, err := w.dicts.Dictionary(c.Dict)
+		d, err := w.store.Dicts().Dictionary(c.Dict)
 		if c.Dict == 0 || err != nil {
 			fmt.Fprintf(o.errs, "rule %s: no dictionary that is worth it could be trained; values are sealed without\n", r.Name)
 			continue
@@ -149,71 +130,8 @@ func (o *packOptions) tellTrained(w *where, rules []*policy.Rule, choose map[str
 
 // trainingStore is where dictionaries go.
 func (w *where) trainingStore(dryRun bool) autodict.Store {
-	local := &w.local
-	if w.nodes != nil {
-		local = &w.nodes.local
-	}
 	if dryRun {
-		return &drySet{storeDicts: w.dicts, local: local}
+		return store.DryRun(w.store.Dicts(), &w.local)
 	}
-	return w.dicts
-}
-
-// drySet keeps dictionaries for one run, and tells nobody.
-type drySet struct {
-	storeDicts
-	local *dict.Set
-}
-
-func (d *drySet) Publish(_ context.Context, dicts ...*codec.Dict) error {
-	for _, x := range dicts {
-		if err := d.local.Add(x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *drySet) Ready(uint32) bool   { return true }
-func (d *drySet) Retired(uint32) bool { return false }
-
-func (d *drySet) Record(context.Context, string) (string, uint64, error) { return "", 0, nil }
-
-func (d *drySet) ReplaceRecord(_ context.Context, _ string, version uint64, _ string) (uint64, error) {
-	return version + 1, nil
-}
-
-// Publish implements autodict.Store: into every node, before any value names them.
-func (d *nodeDicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
-	var numbers []uint32
-	for _, x := range dicts {
-		if err := d.local.Add(x); err != nil {
-			return err
-		}
-		numbers = append(numbers, x.Number())
-	}
-	return d.publish(ctx, numbers)
-}
-
-// Ready implements autodict.Store.
-func (d *nodeDicts) Ready(number uint32) bool { return d.ready(number) }
-
-// Retired implements autodict.Store.
-func (d *nodeDicts) Retired(number uint32) bool {
-	for _, n := range d.nodes {
-		if n.Retired(number) {
-			return true
-		}
-	}
-	return false
-}
-
-// Record implements autodict.Store: that of the first node, as gateways have it.
-func (d *nodeDicts) Record(ctx context.Context, name string) (text string, version uint64, err error) {
-	return d.nodes[0].Record(ctx, name)
-}
-
-// ReplaceRecord implements autodict.Store.
-func (d *nodeDicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
-	return d.nodes[0].ReplaceRecord(ctx, name, version, text)
+	return w.store.Dicts()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -323,6 +324,11 @@ func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 	return ui.WithHint(fmt.Errorf("--max-cpu %q", o.maxCPU), "write a time for one value, as in 50us, or a number of cores, as in 0.5")
 }
 
+// storeSources read what a plan needs from servers, by the kind of store: what is measured of each differs.
+var storeSources = map[string]func(*planOptions, context.Context, *plan.Options, planLimits) (*plan.Collector, error){
+	open.Redis: (*planOptions).collectRedis, open.Tarantool: (*planOptions).collectTarantool, open.Mongo: (*planOptions).collectMongo,
+}
+
 // collect reads the source.
 func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	for _, from := range o.from {
@@ -335,14 +341,10 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 			return nil, err
 		}
 	}
-	switch scheme, _, found := strings.Cut(o.from[0], "://"); {
-	case isStoreURL(o.from[0]):
-		return o.collectRedis(ctx, p, l)
-	case isTarantoolURL(o.from[0]):
-		return o.collectTarantool(ctx, p, l)
-	case isMongoURL(o.from[0]):
-		return o.collectMongo(ctx, p, l)
-	case found:
+	if collect := storeSources[open.Kind(o.from[0])]; collect != nil {
+		return collect(o, ctx, p, l)
+	}
+	if scheme, _, found := strings.Cut(o.from[0], "://"); found {
 		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})

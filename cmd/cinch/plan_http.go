@@ -19,7 +19,7 @@ import (
 // planMessages makes the plan of what a running gateway has measured.
 func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.Report, error) {
 	base := strings.TrimRight(o.from[0], "/")
-	p.Source.Name = redactURL(o.from[0])
+	p.Source.Name = open.Redact(o.from[0])
 	var status struct {
 		Uptime float64 `json:"uptime_seconds"`
 	}

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cinch-layer/cinch/internal/plan"
 	storemongo "github.com/cinch-layer/cinch/internal/store/mongo"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-func isMongoURL(s string) bool {
-	return strings.HasPrefix(s, "mongodb://") || strings.HasPrefix(s, "mongodb+srv://")
-}
 
 // collectMongo models what crosses the wire to a MongoDB deployment.
 func (o *planOptions) collectMongo(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
@@ -61,32 +56,4 @@ func mongoFailure(name string, err error) error {
 		return withCode(exitUnreachable, ui.WithHint(err, "is the server running, and can it be reached from here? For one member of a replica set add /?directConnection=true"))
 	}
 	return err
-}
-
-// mongoUpstream is a gateway's upstream for what a driver's URL names: without user and
-// database, and all members behind one gateway.
-func mongoUpstream(uri string) (string, error) {
-	rest, ok := strings.CutPrefix(uri, "mongodb://")
-	if !ok {
-		return "", ui.WithHint(errors.New("a gateway can't look up mongodb+srv://"), "name the members with --upstream mongodb://db1,db2,db3/?loadBalanced=true")
-	}
-	rest, options, _ := strings.Cut(rest, "?")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
-	}
-	hosts, _, _ := strings.Cut(rest, "/")
-	var keep []string
-	for option := range strings.SplitSeq(options, "&") {
-		switch strings.ToLower(option) {
-		case "tls=true", "ssl=true":
-			keep = append(keep, "tls=true")
-		}
-	}
-	if strings.Contains(hosts, ",") {
-		keep = append(keep, "loadBalanced=true")
-	}
-	if len(keep) == 0 {
-		return "mongodb://" + hosts, nil
-	}
-	return "mongodb://" + hosts + "/?" + strings.Join(keep, "&"), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -15,7 +16,7 @@ func (o *planOptions) collectTarantool(ctx context.Context, p *plan.Options, l p
 	if len(o.dbs) > 0 {
 		return nil, wrongUsage(ui.WithHint(errors.New("--db is for Redis"), "choose spaces with --match"))
 	}
-	conn, name, err := connectTarantool(ctx, o.from[0])
+	conn, name, err := open.ConnectTarantool(ctx, o.from[0])
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func (o *planOptions) collectTarantool(ctx context.Context, p *plan.Options, l p
 	case errors.Is(err, storetarantool.ErrDenied):
 		return nil, ui.WithHint(fmt.Errorf("%s: %w", name, err), "planning takes the right to read the spaces; --match chooses some")
 	case err != nil:
-		return nil, tarantoolFailure(name, err)
+		return nil, storetarantool.Explain(name, err)
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -101,12 +102,8 @@ func (o *planOptions) planUpstream() (string, error) {
 		return o.upstream, nil
 	case isAdminURL(o.from[0]):
 		return "", ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, or mongodb://host")
-	case isStoreURL(o.from[0]):
-		return withoutDatabase(from), nil
-	case isTarantoolURL(o.from[0]):
-		return from, nil
-	case isMongoURL(o.from[0]):
-		return mongoUpstream(from)
+	case open.Kind(from) != "":
+		return open.UpstreamOf(from)
 	}
 	return "redis://127.0.0.1:6379", nil
 }

@@ -8,15 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// tarantoolPort is the port of a Tarantool server that names none.
-const tarantoolPort = "3301"
 
 func newTarantoolCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -85,18 +80,14 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	if o.url == "" {
 		return wrongUsage(ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301"))
 	}
-	if !isTarantoolURL(o.url) {
-		err := fmt.Errorf("%q is no URL of a Tarantool server", redactURL(o.url))
-		return wrongUsage(ui.WithHint(err, "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301"))
-	}
-	c, name, err := connectTarantool(ctx, o.url)
+	c, name, err := open.ConnectTarantool(ctx, o.url)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	did, err := storetarantool.Install(ctx, c, storetarantool.InstallOptions{Users: o.users, DryRun: o.dryRun, Remove: o.remove})
 	if err != nil {
-		return tarantoolFailure(name, err)
+		return storetarantool.Explain(name, err)
 	}
 	for _, step := range did {
 		if o.dryRun {
@@ -108,37 +99,4 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 		fmt.Fprintf(o.out, "%s: nothing to do\n", name)
 	}
 	return nil
-}
-
-// connectTarantool connects to the server at the URL. name is without credentials.
-func connectTarantool(ctx context.Context, rawURL string) (c *storetarantool.Conn, name string, err error) {
-	up, err := gateway.ParseUpstream(rawURL, tarantoolPort)
-	if err != nil {
-		return nil, "", err
-	}
-	c, err = storetarantool.Connect(ctx, open.TarantoolOptions(up))
-	if err != nil {
-		return nil, up.String(), tarantoolFailure(up.String(), err)
-	}
-	return c, up.String(), nil
-}
-
-// tarantoolFailure words an error of a Tarantool server, and gives it its exit code.
-func tarantoolFailure(name string, err error) error {
-	named := fmt.Errorf("%s: %w", name, err)
-	switch {
-	case errors.Is(err, storetarantool.ErrLogin):
-		return ui.WithHint(named, "put user and password into the URL: tarantool://user:password@host:3301")
-	case errors.Is(err, storetarantool.ErrNoInit):
-		return ui.WithHint(named, "an administrator runs 'cinch tarantool init' on the master, once")
-	case errors.Is(err, store.ErrReadOnly):
-		return ui.WithHint(named, "give the address of the master")
-	case errors.Is(err, storetarantool.ErrSchemaChanged):
-		return ui.WithHint(named, "what is done stays done; run it again, by the schema that there is now")
-	case errors.Is(err, storetarantool.ErrDenied):
-		return ui.WithHint(named, "docs/TARANTOOL.md lists the rights that the user in the URL needs")
-	case errors.Is(err, storetarantool.ErrUnreachable), errors.Is(err, gateway.ErrUnreachable):
-		return withCode(exitUnreachable, ui.WithHint(named, "is the server running, and can it be reached from here?"))
-	}
-	return named
 }

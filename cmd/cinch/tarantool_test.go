@@ -57,13 +57,3 @@ func TestTarantoolFromInitToUnpack(t *testing.T) {
 	step(exitSkipped, "max_tuple_size", "unpack", url) // 2 MB do not fit any more
 	step(exitOK, fmt.Sprintf("%d", 501), "verify", url)
 }
-
-func TestTupleKeys(t *testing.T) {
-	for text, want := range map[string]string{
-		"7": "[7]", `"7"`: "[7]", "name": "[name]", `[1, "a", 2.5]`: "[1 a 2.5]", "18446744073709551615": "[18446744073709551615]",
-	} {
-		if got, err := tupleKey(text); err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
-}

@@ -66,7 +66,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { w.store.Close() }() // another, if it has moved
 	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.unpackOptions(ctx, w) })
 	if report == nil {
 		return err
@@ -95,7 +95,7 @@ func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Optio
 		p.Room = true
 	}
 	var err error
-	p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.dbs)))
+	p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.at.Databases)))
 	return p, err
 }
 
@@ -124,14 +124,14 @@ func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
 		}
 		m, err := n.Memory(ctx)
 		if err != nil {
-			return w.failure(err)
+			return w.store.Explain(err)
 		}
 		saved, margin := report.Estimate()
 		need, limit := -saved+margin, pack.Limit(m)
 		if limit > 0 && need > 0 && m.Used+need > limit {
 			return ui.WithHint(fmt.Errorf("%s: %w: unpacking takes about %s more, and %s of %s are in use",
 				n.Name(), pack.ErrNoRoom, ui.Size(need), ui.Size(m.Used), ui.Size(limit)),
-				"raise %s, unpack a part with --key, or try it with --force", w.memoryLimit())
+				"raise %s, unpack a part with --key, or try it with --force", w.store.MemorySetting())
 		}
 	}
 	return nil

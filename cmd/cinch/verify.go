@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +66,7 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { w.store.Close() }() // another, if it has moved
 	report, err := o.run(ctx, w, func() (pack.Options, error) {
 		p := o.options(w)
 		p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
@@ -79,11 +83,32 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if err := o.verdict(report); err != nil || o.before {
 		return err
 	}
-	missing, err := w.lacking(ctx, report)
-	if err != nil {
+	return w.lacking(ctx, report)
+}
+
+// lacking is an error that lists the nodes without a dictionary that values of others name: readers that
+// ask a value's own node alone, or another cluster that the node is restored to, would not find it.
+func (w *where) lacking(ctx context.Context, r *pack.Report) error {
+	lacks, err := w.store.Shelf().Lacking(ctx, namedBy(r))
+	if err != nil || len(lacks) == 0 {
 		return err
 	}
-	return w.lackingError(missing)
+	var missing []string
+	for _, l := range lacks {
+		missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", l.Node, l.Number))
+	}
+	return withCode(exitDictMissing, ui.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
+}
+
+// namedBy lists the dictionaries that values were found to name.
+func namedBy(r *pack.Report) (numbers []uint32) {
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		_, text, named := strings.Cut(setting, "@")
+		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
+			numbers = append(numbers, uint32(number))
+		}
+	}
+	return numbers
 }
 
 func (o *verifyOptions) verdict(r *pack.Report) error {

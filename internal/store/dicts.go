@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -96,7 +97,11 @@ type DictInfo struct {
 	Place   string // what holds it
 	State   State
 	Problem string // not empty: it can't be used, or not everywhere, and why
+	Mixed   bool   // other nodes have it in another state
 }
+
+// PutAway reports that the dictionary is archived in all nodes that have it.
+func (i *DictInfo) PutAway() bool { return i.State == Archived && !i.Mixed }
 
 // NodeDicts are what one node lists.
 type NodeDicts struct {
@@ -116,8 +121,9 @@ func MergeDicts(kind string, nodes []NodeDicts) []DictInfo {
 			if first, listed := at[i.Number]; !listed {
 				at[i.Number] = len(all)
 				all = append(all, i)
-			} else if d := &all[first]; d.State != i.State && d.Problem == "" {
-				d.Problem = fmt.Sprintf("%s in %s", i.State, n.Name)
+			} else if d := &all[first]; d.State != i.State {
+				d.Mixed = true
+				d.Problem = cmp.Or(d.Problem, fmt.Sprintf("%s in %s", i.State, n.Name))
 			}
 			holders[i.Number]++
 		}

@@ -8,8 +8,8 @@ var (
 	ErrUnreachable = errors.New("the store can't be reached")
 	// ErrUsage: what was asked for is no store, or no value of it.
 	ErrUsage = errors.New("not what the store has")
-	// ErrRules: the rules don't fit what the store holds.
-	ErrRules = errors.New("the rules don't fit the store")
+	// ErrConfig: rules, or what else is configured, don't fit the store.
+	ErrConfig = errors.New("the configuration does not fit the store")
 )
 
 // ErrDictUnknown: whether the store has a dictionary is not known, so neither is whether values that

@@ -2,12 +2,17 @@ package open
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"net/url"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -46,4 +51,111 @@ func Targets(s *storeredis.Store) []pack.Target {
 		}
 	}
 	return targets
+}
+
+// errOneNode: dictionaries would have to be in every node, and the gateway keeps them in one.
+var errOneNode = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
+
+// openRedis opens the server, or all primaries of the cluster that it belongs to.
+func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, error) {
+	g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
+	servers, err := g.RedisServers()
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	up := servers.Hosts[0]
+	if o.Upstream != nil {
+		up = *o.Upstream
+	}
+	name := up.String()
+	if isSeveral(rawURL) {
+		name = withoutUser(rawURL)
+	}
+	if o.Dial == nil {
+		if up, err = FirstServer(ctx, servers, up); err != nil {
+			return nil, storeredis.ExplainWalk(name, err)
+		}
+	}
+	up.Stats = nil // not clients' traffic
+	s, err := storeredis.Open(ctx, redisWalk(name, up, o))
+	if err != nil {
+		return nil, storeredis.ExplainWalk(name, err)
+	}
+	if _, whole := o.Dicts.(*storeredis.ClusterDicts); o.Dicts != nil && s.Cluster() && !whole {
+		s.Close()
+		return nil, errOneNode
+	}
+	return s, nil
+}
+
+func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptions {
+	w := storeredis.OpenOptions{Client: ClientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Tend: o.Dicts == nil, Dicts: o.Dicts}
+	if o.Dicts == nil {
+		return w
+	}
+	w.Name = up.Address
+	if o.Dial != nil {
+		w.Client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Dial(ctx) }
+	}
+	if kept, ok := o.Dicts.(interface {
+		Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
+	}); ok {
+		w.OnConnect = func(ctx context.Context, c *redis.Conn) error { // to a server that has taken over, perhaps
+			return kept.Ensure(ctx, c, o.Rules.Dictionaries()...)
+		}
+	}
+	return w
+}
+
+// LookRedis connects to a Redis server, or to one of several.
+func LookRedis(ctx context.Context, rawURL string) (*storeredis.Access, error) {
+	name := Redact(rawURL)
+	o, err := accessOptions(ctx, rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = AnswerTimeout, AnswerTimeout, AnswerTimeout
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
+	return storeredis.NewAccess(ctx, name, *o)
+}
+
+// accessOptions say how to connect to the store.
+func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
+	if isSeveral(rawURL) {
+		g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
+		servers, err := g.RedisServers()
+		if err != nil {
+			return nil, err
+		}
+		up, err := FirstServer(ctx, servers, servers.Hosts[0])
+		if err != nil {
+			return nil, &store.Explained{Err: err, Class: store.ErrUnreachable, Help: "are the servers running, and can they be reached from here?"}
+		}
+		o := ClientOptions(up)
+		return &o, nil
+	}
+	o, err := redis.ParseURL(rawURL)
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // the outer error repeats the URL with its password
+	}
+	return o, err
+}
+
+// Sample opens a Redis server, or all primaries of a cluster, for a plan: of one server the database that
+// the URL names, unless others are named.
+func Sample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
+	access, err := LookRedis(ctx, rawURL)
+	if err != nil {
+		return nil, err
+	}
+	defer access.Close()
+	o := access.Options()
+	if u, err := url.Parse(rawURL); err == nil && databases == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isSeveral(rawURL) {
+		databases = []int{o.DB}
+	}
+	o.ReadTimeout, o.WriteTimeout = WalkTimeout, WalkTimeout
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: o, DBs: databases, ReadOnly: true, Name: access.Name()})
+	return s, storeredis.ExplainPlan(access.Name(), err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,30 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A store may be written as several servers, as the upstream of a gateway may:
-// redis+cluster://node,node,… and redis+sentinel://sentinel,sentinel,…/name. Commands that
-// look into the store begin at one server: a node that answers, whose cluster is found from
-// there, or the primary that the Sentinels name.
-
-// IsSeveral tells such a URL. Its path is no database.
-func IsSeveral(rawURL string) bool {
-	scheme, _, found := strings.Cut(rawURL, "://")
-	base, _, several := strings.Cut(scheme, "+")
-	return found && several && (base == "redis" || base == "rediss")
-}
-
-// SeveralServers reads the URL.
-func SeveralServers(rawURL string) (config.RedisServers, error) {
-	g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
-	return g.RedisServers()
-}
-
-// SeveralName is the URL without credentials.
-func SeveralName(rawURL string) string {
-	scheme, rest, _ := strings.Cut(rawURL, "://")
-	rest, _, _ = strings.Cut(rest, "?")
-	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
-}
+// Where a URL names several Redis servers, commands that look into the store begin at one: a node
+// that answers, whose cluster is found from there, or the primary that the Sentinels name.
 
 // lookTime bounds the questions to one server on the way to the store.
 const lookTime = 2 * time.Second

@@ -8,6 +8,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
+// Activity is that of all nodes.
+func (s *Store) Activity(ctx context.Context) (sum store.Activity, err error) {
+	for _, n := range s.nodes {
+		a, err := n.Activity(ctx)
+		if err != nil {
+			return sum, err
+		}
+		sum.Reads += a.Reads
+		sum.Writes += a.Writes
+		sum.Uptime = max(sum.Uptime, a.Uptime)
+	}
+	return sum, nil
+}
+
+// CPU is that of all nodes.
+func (s *Store) CPU(ctx context.Context) (sum float64, err error) {
+	for _, n := range s.nodes {
+		seconds, err := n.CPU(ctx)
+		if err != nil {
+			return sum, err
+		}
+		sum += seconds
+	}
+	return sum, nil
+}
+
 // Activity is the node's own account of what it does.
 func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	info, err := n.info(ctx)

@@ -47,6 +47,14 @@ func ExplainWalk(name string, err error) error {
 	return Explain(name, err)
 }
 
+// ExplainPlan is Explain for what samples values.
+func ExplainPlan(name string, err error) error {
+	if goredis.HasErrorPrefix(err, "NOPERM") {
+		return &store.Explained{Server: name, Err: err, Help: "planning takes +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
+	}
+	return Explain(name, err)
+}
+
 // unasked marks errors that leave open whether the server has a dictionary.
 func unasked(err error) error {
 	if Unavailable(err) || errors.Is(err, ErrDenied) {

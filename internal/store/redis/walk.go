@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -57,7 +58,11 @@ func (s *Store) Moved(ctx context.Context) bool {
 
 // Sealing implements store.Store.
 func (s *Store) Sealing(*policy.Policy) store.Sealing {
-	return store.Sealing{Indexed: s.Indexed, Doubt: s.IndexesUnknown()}
+	sealing := store.Sealing{Indexed: s.Indexed}
+	if err := s.IndexesUnknown(); err != nil {
+		sealing.Doubt = fmt.Errorf("no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %w", err)
+	}
+	return sealing
 }
 
 // SeveralUsers implements store.Store: there are users beside the default one, or there may be.

@@ -116,7 +116,7 @@ func (w *Walk) check() error {
 			touched := s.Touched(f.Number, trustsField(w.o.Rules)(s, f))
 			for _, r := range s.Rules(w.o.Rules, f) {
 				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
-					return &store.Explained{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrRules}
+					return &store.Explained{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrConfig}
 				}
 			}
 		}
@@ -212,6 +212,7 @@ func (w *Walk) SeveralUsers(context.Context) bool { return false }
 // CanRead implements store.Store.
 func (w *Walk) CanRead(o store.ReadOptions) error {
 	if o.IdleBelow > 0 || o.FreqAbove > 0 {
+		//lint:ignore ST1005 a name
 		return errors.New("Tarantool does not count the use of tuples")
 	}
 	return nil

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// whereOptions say which store pack, unpack and verify go to, and by which rules.
+type whereOptions struct {
+	configFile string
+	gateway    string
+	rules      []string
+	dbs        []int
+	dictFiles  []string
+	zstd       string
+	sealing    bool // it is about what rules cover, not about all that is stored
+	readOnly   bool // nothing is replaced, so a replica will do
+	everywhere bool // all shards are meant, not one only
+
+	at open.Location
+}
+
+func (o *whereOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.configFile, "config", "", "configuration `FILE`, with the gateway whose upstream is meant; variable "+configVariable)
+	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in it (needed if it has several)")
+	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
+	f.StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary `FILE`, beside those in the store and the configuration (may be repeated)")
+	f.StringVar(&o.zstd, "zstd", "", "`NAME` of the implementation: libzstd, go or auto (default auto)")
+}
+
+// take reads URL and environment.
+func (o *whereOptions) take(args []string) error {
+	url := ""
+	if len(args) == 1 {
+		url = args[0]
+	}
+	if o.configFile == "" && url == "" {
+		o.configFile = os.Getenv(configVariable)
+	}
+	if url == "" && o.configFile == "" {
+		return wrongUsage(ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE"))
+	}
+	var err error
+	if o.at, err = open.Locate(url, o.dbs); err != nil {
+		return err
+	}
+	switch {
+	case o.gateway != "" && o.configFile == "":
+		err = ui.WithHint(errors.New("--gateway is the name of a gateway in a configuration file"), "give the file with --config")
+	case len(o.rules) > 0 && o.configFile != "":
+		err = ui.WithHint(errors.New("--rule is for a store that no configuration file describes"), "leave out --rule or --config")
+	}
+	return wrongUsage(err)
+}
+
+// where is an opened store with what is known of how it is used.
+type where struct {
+	cfg     *config.Config
+	gateway config.Gateway
+	policy  *policy.Policy
+	engine  *codec.Engine
+
+	options open.Options // to open it again
+	local   dict.Set     // dictionaries of files, and what was found
+	store   store.Store
+}
+
+// open reads the configuration and connects.
+func (o *whereOptions) open(ctx context.Context) (*where, error) {
+	w := &where{}
+	if err := o.configure(w); err != nil {
+		return nil, err
+	}
+	if err := w.loadDictionaries(o.dictFiles); err != nil {
+		return nil, err
+	}
+	up, err := w.cfg.UpstreamOf(&w.gateway, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	w.options = open.Options{
+		Kind: w.gateway.Protocol, Upstream: &up, Shards: w.gateway.Shards, Databases: o.at.Databases,
+		ReadOnly: o.readOnly, Everywhere: o.everywhere, Local: &w.local,
+	}
+	if o.sealing {
+		w.options.Rules = w.policy
+	}
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// connect opens the store at all nodes that it has now.
+func (w *where) connect(ctx context.Context) error {
+	s, err := open.Open(ctx, w.gateway.Upstream, w.options)
+	if err == nil {
+		w.store = s
+	}
+	return err
+}
+
+// moved reports whether the store's values are with other nodes than when it was opened, and
+// connects to those.
+func (w *where) moved(ctx context.Context) bool {
+	if !w.store.Moved(ctx) {
+		return false
+	}
+	w.store.Close()
+	return w.connect(ctx) == nil
+}
+
+// configure finds the gateway that stands for the store.
+func (o *whereOptions) configure(w *where) error {
+	var more []config.Gateway
+	if o.configFile == "" {
+		rules, err := serveOptions{rules: o.rules}.ruleList()
+		if err != nil {
+			return withCode(exitConfig, err)
+		}
+		more = []config.Gateway{o.at.Gateway(rules)}
+	}
+	overrides := config.FromEnvironment(os.Getenv)
+	if o.zstd != "" {
+		overrides = append(overrides, config.Override{From: "--zstd", Key: "zstd", Value: o.zstd})
+	}
+	var err error
+	if w.cfg, err = loadConfig(o.configFile, more, overrides); err != nil {
+		return err
+	}
+	if w.gateway, err = o.choose(w.cfg.Gateways); err != nil {
+		return withCode(exitConfig, err)
+	}
+	if o.at.URL != "" {
+		w.gateway.Upstream = o.at.URL
+	}
+	if o.at.Shards != nil {
+		w.gateway.Shards = o.at.Shards
+	}
+	w.engine, err = engineWith(w.cfg.Zstd)
+	return err
+}
+
+func (o *whereOptions) choose(gateways []config.Gateway) (config.Gateway, error) {
+	var names []string
+	for _, g := range gateways {
+		if g.Name == o.gateway || o.gateway == "" && len(gateways) == 1 {
+			return g, nil
+		}
+		names = append(names, g.Name)
+	}
+	if o.gateway == "" {
+		return config.Gateway{}, ui.WithHint(fmt.Errorf("%s has %d gateways", o.configFile, len(gateways)), "choose one with --gateway: %s", strings.Join(names, ", "))
+	}
+	err := fmt.Errorf("%s has no gateway %q", o.configFile, o.gateway)
+	if near := ui.Nearest(o.gateway, names); near != "" {
+		return config.Gateway{}, ui.WithHint(err, "did you mean %s?", near)
+	}
+	return config.Gateway{}, ui.WithHint(err, "it has %s", strings.Join(names, ", "))
+}
+
+// loadDictionaries reads all files and builds the policy, which needs their numbers.
+func (w *where) loadDictionaries(more []string) error {
+	named, err := w.cfg.LoadDictionaries()
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	if w.policy, err = w.gateway.Policy(config.Numbers(named)); err != nil {
+		return withCode(exitConfig, err)
+	}
+	all := slices.Collect(maps.Values(named))
+	for _, file := range more {
+		d, err := loadDict(file)
+		if err != nil {
+			return err
+		}
+		all = append(all, d)
+	}
+	for _, d := range all {
+		if err := w.local.Add(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sealer opens what was sealed with any limit.
+func (w *where) sealer() *cinch.Sealer {
+	return cinch.NewSealer(cinch.SealerOptions{Engine: w.engine, Dicts: w.store.Dicts(), MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
+}
