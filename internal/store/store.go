@@ -39,13 +39,12 @@ type Reason string
 
 // The reasons that a store has itself.
 const (
-	Gone        Reason = "gone or empty"
-	Hot         Reason = "in use"            // see ReadOptions
-	OtherType   Reason = "other type"        // lists, sets, modules' types
-	TooLarge    Reason = "too large"         // over ReadOptions.MaxBytes
-	FieldExpiry Reason = "field has expiry"  // replacing it would clear the expiry
-	Immutable   Reason = "stream"            // entries can't be changed
-	Denied      Reason = "no right to do so" // the user may not
+	Gone      Reason = "gone or empty"
+	Hot       Reason = "in use"            // see ReadOptions
+	OtherType Reason = "other type"        // lists, sets, modules' types
+	TooLarge  Reason = "too large"         // over ReadOptions.MaxBytes
+	Immutable Reason = "stream"            // entries can't be changed
+	Denied    Reason = "no right to do so" // the user may not
 )
 
 // ReadOptions say what Read leaves out.

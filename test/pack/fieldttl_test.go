@@ -29,68 +29,77 @@ func expireField(t *testing.T, c *goredis.Client, key, field string) {
 	must(t, c.HPExpireAt(t.Context(), key, time.UnixMilli(someday), field).Err())
 }
 
-// TestFieldsThatExpire needs Redis 7.4: HSET would clear the expiry of a field, and a
-// rebuilt hash would lose those of all.
+// linesWithFieldExpiry are those whose fields of hashes may expire.
+var linesWithFieldExpiry = []string{"redis-7.4", "redis-8.2", "redis-8.6", "valkey-9.1"}
+
+// TestFieldsThatExpire: HSET would clear the expiry of a field, and a rebuilt hash would lose those
+// of all.
 func TestFieldsThatExpire(t *testing.T) {
-	for name, user := range map[string]string{
-		"with EVAL":    "",
-		"without EVAL": "limited:secret@",
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := testenv.Redis74(t)
-			c := connect(t, server.Addr)
-			ctx := t.Context()
-			must(t, c.Do(ctx, "acl", "setuser", "limited", "on", ">secret", "~*", "+@all", "-eval", "-evalsha", "-fcall").Err())
-			url := "redis://" + user + server.Addr
-			for i := range 50 {
-				key := fmt.Sprint("hash:", i)
-				must(t, c.HSet(ctx, key, "stays", document(i, 600), "goes", document(i+1, 600)).Err())
-				must(t, c.Do(ctx, "pexpireat", key, someday+int64(i)+1).Err())
-				expireField(t, c, key, "goes")
-			}
-			// All of one size, so that the hash is a listpack once they are sealed, were it
-			// not for one that expires.
-			must(t, c.HSet(ctx, "dense", "a", document(5, 100), "b", document(5, 100), "c", "short").Err())
-			expireField(t, c, "dense", "c")
-			before := contents(t, c, newSealer(nil))
-
-			args := []string{"pack", url, "--rule", "setting=zstd-3,min_gain=0%"}
-			expect(t, 0, args, "left: field has expiry              50", "values packed                       52")
-			sameContents(t, "packed", contents(t, c, newSealer(nil)), before)
-			for i := range 50 {
-				key := fmt.Sprint("hash:", i)
-				if at := fieldExpiry(t, c, key, "goes"); at != someday {
-					t.Fatalf("%s: goes expires at %d", key, at)
-				}
-				if v := c.HGet(ctx, key, "goes").Val(); cinch.IsSealed([]byte(v)) {
-					t.Fatalf("%s: the field that expires was replaced", key)
-				}
-				if v := c.HGet(ctx, key, "stays").Val(); !cinch.IsSealed([]byte(v)) || fieldExpiry(t, c, key, "stays") != -1 {
-					t.Fatalf("%s: stays is %.20q", key, v)
-				}
-			}
-			if at := fieldExpiry(t, c, "dense", "c"); at != someday {
-				t.Errorf("dense: c expires at %d", at)
-			}
-
-			// A sealed field that was given an expiry afterwards can't go back without losing it.
-			expireField(t, c, "hash:7", "stays")
-			expect(t, 3, []string{"unpack", url}, "1 value was not put back", `key "hash:7" field "stays": not put back: field has expiry`)
-			if at := fieldExpiry(t, c, "hash:7", "stays"); at != someday {
-				t.Errorf("unpack changed the expiry to %d", at)
-			}
-			sameContents(t, "unpacked", contents(t, c, newSealer(nil)), before)
-		})
+	for _, line := range linesWithFieldExpiry {
+		for name, user := range map[string]string{"with EVAL": "", "without EVAL": "limited:secret@"} {
+			t.Run(line+" "+name, func(t *testing.T) { packFieldsThatExpire(t, testenv.RedisOf(t, line), user) })
+		}
 	}
 }
 
-// TestExpirySetMeanwhile: a field gets its expiry after it was read.
-func TestExpirySetMeanwhile(t *testing.T) {
-	server := testenv.Redis74(t)
+func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string) {
 	c := connect(t, server.Addr)
 	ctx := t.Context()
-	must(t, c.HSet(ctx, "h", "f", document(1, 600), "g", document(2, 600)).Err())
-	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: goredis.Options{Addr: server.Addr}})
+	must(t, c.Do(ctx, "acl", "setuser", "limited", "on", ">secret", "~*", "+@all", "-eval", "-evalsha", "-fcall").Err())
+	url := "redis://" + user + server.Addr
+	for i := range 50 {
+		key := fmt.Sprint("hash:", i)
+		must(t, c.HSet(ctx, key, "stays", document(i, 600), "goes", document(i+1, 600)).Err())
+		must(t, c.Do(ctx, "pexpireat", key, someday+int64(i)+1).Err())
+		expireField(t, c, key, "goes")
+	}
+	// All of one size, so that the hash is a listpack once they are sealed, were it not for one
+	// that expires.
+	must(t, c.HSet(ctx, "dense", "a", document(5, 100), "b", document(5, 100), "c", "short").Err())
+	expireField(t, c, "dense", "c")
+	before := contents(t, c, newSealer(nil))
+	check := func(when string, sealed bool) {
+		t.Helper()
+		sameContents(t, when, contents(t, c, newSealer(nil)), before)
+		for i := range 50 {
+			for field, want := range map[string]int64{"goes": someday, "stays": -1} {
+				key := fmt.Sprint("hash:", i)
+				v := c.HGet(ctx, key, field).Val()
+				if at := fieldExpiry(t, c, key, field); at != want || cinch.IsSealed([]byte(v)) != sealed {
+					t.Fatalf("%s: %s of %s expires at %d, and is %.20q", when, field, key, at, v)
+				}
+			}
+		}
+		if at := fieldExpiry(t, c, "dense", "c"); at != someday {
+			t.Errorf("%s: dense: c expires at %d", when, at)
+		}
+	}
+	expect(t, 0, []string{"pack", url, "--rule", "setting=zstd-3,min_gain=0%"}, "values packed                       102")
+	check("packed", true)
+	expect(t, 0, []string{"unpack", url})
+	check("unpacked", false)
+}
+
+// TestExpirySetMeanwhile: fields get their expiry after they were read. One of them is over at once.
+func TestExpirySetMeanwhile(t *testing.T) {
+	for _, line := range linesWithFieldExpiry {
+		for _, user := range []string{"default", "limited", "timeless"} {
+			t.Run(line+" "+user, func(t *testing.T) { replaceWhatExpires(t, testenv.RedisOf(t, line), user) })
+		}
+	}
+}
+
+func replaceWhatExpires(t *testing.T, server *testenv.RedisServer, user string) {
+	c := connect(t, server.Addr)
+	ctx := t.Context()
+	must(t, c.Do(ctx, "acl", "setuser", "limited", "on", ">pw", "~*", "+@all", "-eval").Err())
+	must(t, c.Do(ctx, "acl", "setuser", "timeless", "on", ">pw", "~*", "+@all", "-hpexpireat").Err())
+	must(t, c.HSet(ctx, "h", "f", document(1, 600), "g", document(2, 600), "over", document(3, 600)).Err())
+	o := goredis.Options{Addr: server.Addr}
+	if user != "default" {
+		o.Username, o.Password = user, "pw"
+	}
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: o})
 	must(t, err)
 	defer s.Close()
 	space := s.Nodes()[0].Spaces()[0]
@@ -101,21 +110,27 @@ func TestExpirySetMeanwhile(t *testing.T) {
 		return nil
 	}))
 	expireField(t, c, "h", "f")
+	must(t, c.HPExpire(ctx, "h", time.Millisecond, "over").Err())
+	testenv.Eventually(t, "a field is over", func() bool { return c.HGet(ctx, "h", "over").Err() == goredis.Nil })
 	outcomes, err := space.Replace(ctx, changes)
 	must(t, err)
 	for i, o := range outcomes {
-		switch string(changes[i].Value.Field) {
-		case "f":
-			if o.Replaced || o.Skip != store.FieldExpiry {
-				t.Errorf("f: %+v", o)
-			}
-		case "g":
-			if !o.Replaced {
-				t.Errorf("g: %+v", o)
-			}
+		field := string(changes[i].Value.Field)
+		want := store.Outcome{Replaced: field != "over"}
+		if user == "timeless" && field == "f" {
+			want = store.Outcome{Skip: store.Denied}
+		}
+		if v := c.HGet(ctx, "h", field).Val(); o != want || cinch.IsSealed([]byte(v)) != want.Replaced {
+			t.Errorf("%s: %+v, want %+v, and is %.20q", field, o, want, v)
 		}
 	}
 	if at := fieldExpiry(t, c, "h", "f"); at != someday {
 		t.Errorf("f expires at %d", at)
+	}
+	if at := fieldExpiry(t, c, "h", "g"); at != -1 {
+		t.Errorf("g expires at %d", at)
+	}
+	if c.HExists(ctx, "h", "over").Val() {
+		t.Error("what was over is back")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -34,7 +35,7 @@ const (
 type prepared struct {
 	lua           bool // the user may run scripts
 	flags         bool // scripts may say that they run on a full server (Redis 7)
-	fieldExpiry   bool // fields of hashes may expire, and HSET would clear that
+	fieldExpiry   bool // fields of hashes may expire, which HSET would end
 	listpackCount int  // limits within which a hash is a listpack; 0: unknown
 	listpackBytes int
 }
@@ -173,7 +174,6 @@ func (c *call) add(i int, change *store.Change, size int) {
 const (
 	doneChanged  = 0 // the value is another by now
 	doneReplaced = 1
-	doneExpiring = 2
 )
 
 // read turns the answer of a call into outcomes.
@@ -200,13 +200,7 @@ func (c *call) read(out []store.Outcome) error {
 func outcome(reply any) store.Outcome {
 	switch r := reply.(type) {
 	case int64:
-		switch r {
-		case doneReplaced:
-			return store.Outcome{Replaced: true}
-		case doneExpiring:
-			return store.Outcome{Skip: store.FieldExpiry}
-		}
-		return store.Outcome{}
+		return store.Outcome{Replaced: r == doneReplaced}
 	case error:
 		return refusedBy(r)
 	case string:
@@ -242,21 +236,18 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 		if err != nil || string(now) != string(v.Stored) {
 			return err
 		}
-		if v.Type == store.Hash && s.node.store.ready.fieldExpiry {
-			ttl, err := tx.HPTTL(ctx, key, string(v.Field)).Result()
-			if err != nil {
-				return err
-			}
-			if len(ttl) == 1 && ttl[0] != -1 {
-				o.Skip = store.FieldExpiry
-				return nil
-			}
+		expiry, err := s.fieldExpiry(ctx, tx, v)
+		if err != nil {
+			return err
 		}
 		_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
 			if v.Type == store.Hash {
 				p.HSet(ctx, key, v.Field, c.New)
 			} else {
 				p.Set(ctx, key, c.New, goredis.KeepTTL)
+			}
+			if expiry >= 0 { // which HSET has ended; once it is over the field goes
+				p.HPExpireAt(ctx, key, time.UnixMilli(expiry), string(v.Field))
 			}
 			return nil
 		})
@@ -272,6 +263,18 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 		return refusedBy(err), nil
 	}
 	return o, err
+}
+
+// fieldExpiry is when a field expires, in milliseconds; below 0: never.
+func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value) (int64, error) {
+	if v.Type != store.Hash || !s.node.store.ready.fieldExpiry {
+		return -1, nil
+	}
+	at, err := tx.HPExpireTime(ctx, string(v.Key), string(v.Field)).Result()
+	if err != nil || len(at) != 1 {
+		return -1, err
+	}
+	return at[0], nil
 }
 
 // abortedBy finds out why the server did not take the command of a transaction, which

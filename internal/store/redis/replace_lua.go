@@ -36,12 +36,8 @@ const replaceFields = `local call, key, args, done = redis.pcall, KEYS[1], ARGV,
 for i = 1, #args, 3 do
   local now, at = call('HGET', key, args[i]), #done + 1
   if now == args[i + 1] then
-    if expires(key, args[i]) then
-      done[at] = 2
-    else
-      local set = call('HSET', key, args[i], args[i + 2])
-      done[at] = type(set) == 'table' and set.err or 1
-    end
+    local set = put(key, args[i], args[i + 2])
+    done[at] = type(set) == 'table' and set.err or 1
   elseif type(now) == 'table' and now.err and string.sub(now.err, 1, 9) ~= 'WRONGTYPE' then
     done[at] = now.err
   else
@@ -86,11 +82,28 @@ return 1
 `
 
 const (
-	fieldsExpire = `local function expires(key, field)
-  return redis.call('HPTTL', key, 'FIELDS', 1, field)[1] ~= -1
+	// HSET ends a field's expiry, so it is set again. Before, it is set to what it is: where that is
+	// refused nothing has changed yet.
+	fieldsExpire = `local function expiry(key, field)
+  local at = redis.pcall('HPEXPIRETIME', key, 'FIELDS', 1, field)
+  if at.err then return at end
+  return at[1] >= 0 and at[1] or nil
+end
+local function expires(key, field) return expiry(key, field) ~= nil end
+local function put(key, field, new)
+  local at = expiry(key, field)
+  if type(at) == 'table' then return at end
+  if at then
+    local again = redis.pcall('HPEXPIREAT', key, string.format('%.0f', at), 'FIELDS', 1, field)
+    if again.err then return again end
+  end
+  local set = redis.pcall('HSET', key, field, new)
+  if at then redis.pcall('HPEXPIREAT', key, string.format('%.0f', at), 'FIELDS', 1, field) end
+  return set
 end
 `
 	fieldsStay = `local function expires() return false end
+local function put(key, field, new) return redis.pcall('HSET', key, field, new) end
 `
 )
 
