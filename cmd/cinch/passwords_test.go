@@ -64,7 +64,7 @@ func TestPasswordsOfCommands(t *testing.T) {
 		t.Errorf("verify: %d %s", code, out)
 	}
 	made := filepath.Join(dir, "cinch.yaml")
-	if code, out := runCommand(t, "plan", url, "--max-time", "2s", "--reads", "1000", "--write", made); code != exitOK {
+	if code, out := runCommand(t, "plan", url, "--max-time", "15m", "--reads", "1000", "--write", made); code != exitOK {
 		t.Errorf("plan: %d %s", code, out)
 	}
 	if text, err := os.ReadFile(made); err != nil || (strings.Contains(string(text), "secret") || !strings.Contains(string(text), "default@")) {

@@ -49,7 +49,7 @@ func cinch(t testing.TB, args ...string) ended {
 
 func report(t testing.TB, args ...string) plan.Report {
 	t.Helper()
-	e := cinch(t, append([]string{"plan", "--json"}, args...)...)
+	e := cinch(t, append([]string{"plan", "--json", "--max-time", "15m"}, args...)...)
 	var r plan.Report
 	if err := json.Unmarshal([]byte(e.out), &r); e.code != 0 || err != nil {
 		t.Fatalf("cinch plan %q ended with %d: %v\n%s%s", args, e.code, err, e.out, e.err)
