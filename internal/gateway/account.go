@@ -45,6 +45,17 @@ func (a *Account) budget() *Budget { return a.client.of.budget }
 // unbounded reports that nothing is counted.
 func (a *Account) unbounded() bool { return a == nil || a.client == nil }
 
+// TakeSpare is TryAcquire for what goes on without those bytes as well: nobody is hurried for them.
+func (a *Account) TakeSpare(n int64) bool {
+	if a.unbounded() || n <= 0 {
+		return true
+	}
+	b := a.budget()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return a.take(n)
+}
+
 // TryAcquire takes n bytes if they are to be had at once.
 func (a *Account) TryAcquire(n int64) bool {
 	if a.unbounded() || n <= 0 {

@@ -2,30 +2,37 @@ package gateway
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"syscall"
 )
 
-// ReadReady reads what is there already, until p is full, and does not wait. It is for TLS, which gives a record
-// at a time, and small ones at first. Like any read it belongs to one goroutine at a time; deadlines stay as they
-// are. An end or an error comes again, with the next read.
-func ReadReady(c *tls.Conn, p []byte) (n int) {
-	below, ok := c.NetConn().(*Conn)
-	if !ok || below.first == nil && !below.canWait() {
-		return 0
+// ReadReady reads what is there already, until p is full, and does not wait. Like any read it belongs to one goroutine at
+// a time; deadlines stay as they are. What it returns an error with need not come again.
+func ReadReady(c net.Conn, p []byte) (n int, err error) {
+	below, records := c, false
+	if t, ok := c.(*tls.Conn); ok { // which gives a record at a time, and small ones at first
+		below, records = t.NetConn(), true
 	}
-	below.noWait = true
-	defer func() { below.noWait = false }()
-	for n < len(p) {
-		k, err := c.Read(p[n:])
-		n += k
-		if err != nil {
+	wrapped, ok := below.(*Conn)
+	if !ok || wrapped.first == nil && !wrapped.canWait() {
+		return 0, nil
+	}
+	wrapped.noWait = true
+	defer func() { wrapped.noWait = false }()
+	for n < len(p) && err == nil {
+		var k int
+		k, err = c.Read(p[n:])
+		if n += k; !records {
 			break
 		}
 	}
-	return n
+	if errors.Is(err, os.ErrDeadlineExceeded) { // nothing is there
+		err = nil
+	}
+	return n, err
 }
 
 // readNow reads once. Where there is nothing it says what TLS takes for no end of the connection.

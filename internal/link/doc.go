@@ -2,7 +2,7 @@
 // what has gone over it before, one history a direction. docs/TUNNEL.md has the protocol. Tunnels carry their clients'
 // connections over links, gateways for gRPC those between them.
 //
-//	bytes -> Link.Send -> sender.encode ==> peer          Link.Next, Link.Open <- receiver.next <== peer
+//	bytes -> Link.Collect, Link.Send -> sender.encode ==> peer ==> Link.Next, Gathered.Add -> bytes
 //
 // In reading order:
 //

@@ -15,10 +15,14 @@ type Gathered struct {
 	of *Link
 	to net.Conn
 	b  []byte
+
+	memory memory // of b, beyond freePiece
 }
 
 // Gather returns an empty one. It belongs to the goroutine that calls Next.
-func (l *Link) Gather(to net.Conn) *Gathered { return &Gathered{of: l, to: to} }
+func (l *Link) Gather(to net.Conn) *Gathered {
+	return &Gathered{of: l, to: to, memory: memory{account: l.owner.Received, awaits: l.owner.Near}}
+}
 
 // LocalError is one of the connection on our side.
 type LocalError struct{ Err error }
@@ -37,16 +41,41 @@ func (g *Gathered) Add(f wire.Frame) (err error) {
 
 // room makes sure that n more bytes fit.
 func (g *Gathered) room(n int) error {
-	if len(g.b) > 0 && len(g.b)+n > gatherBytes {
+	need := len(g.b) + n
+	switch {
+	case g.b != nil && need <= cap(g.b):
+		return nil
+	case len(g.b) > 0 && (need > gatherBytes || !g.grow()):
 		if err := g.Flush(); err != nil {
 			return err
 		}
 	}
-	if g.b == nil {
-		g.b = gateway.GetBuffer(max(n, gatherBytes))
+	switch {
+	case g.b != nil:
+		return nil
+	case n <= freePiece:
+		g.b = gateway.GetBuffer(freePiece)
+		return nil
 	}
+	if err := g.memory.take(g.of.waiting, gatherBytes, gatherBytes, nothing); err != nil {
+		return err
+	}
+	g.b = gateway.GetBuffer(gatherBytes)
 	return nil
 }
+
+// grow makes room for all that may be gathered, if there is memory.
+func (g *Gathered) grow() bool {
+	if !g.memory.try(gatherBytes) {
+		return false
+	}
+	grown := append(gateway.GetBuffer(gatherBytes), g.b...)
+	gateway.PutBuffer(g.b)
+	g.b = grown
+	return true
+}
+
+func nothing() error { return nil }
 
 // Flush writes what has been gathered, and keeps no buffer.
 func (g *Gathered) Flush() error {
@@ -55,7 +84,9 @@ func (g *Gathered) Flush() error {
 	}
 	var err error
 	if len(g.b) > 0 {
+		g.memory.wait()
 		_, err = g.to.Write(g.b)
+		g.memory.waited()
 	}
 	g.Free()
 	if err != nil {
@@ -68,4 +99,5 @@ func (g *Gathered) Flush() error {
 func (g *Gathered) Free() {
 	gateway.PutBuffer(g.b)
 	g.b = nil
+	g.memory.keep(0)
 }

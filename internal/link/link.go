@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,9 @@ func (e ResetError) Error() string { return fmt.Sprintf("reset by the peer, reas
 type Owner struct {
 	Local net.Addr // of the connection on our side, for the log; nil: there is none
 	Abort func()   // ends all of it, when the link turns out to be lost
+
+	Near, Far      gateway.Peer     // who is on our side, and at the other end of the link
+	Sent, Received *gateway.Account // for what is under way; nil: no bound
 }
 
 // Link is a connection to a peer after the hellos. It begins with Start and ends with End and Leave; one that was not
@@ -37,6 +41,9 @@ type Link struct {
 	owner Owner
 	out   sender
 	in    receiver
+
+	waiting   context.Context // for memory; ends with Interrupt
+	interrupt context.CancelFunc
 }
 
 // Conn is the connection below.
@@ -51,17 +58,45 @@ func (l *Link) Open() error {
 // Start begins the care for the link's histories.
 func (l *Link) Start(o Owner) {
 	l.owner = o
+	l.out.memory = memory{account: o.Sent, awaits: o.Far}
+	l.in.memory = memory{account: o.Received, awaits: o.Far}
+	if o.Received != nil {
+		l.waiting, l.interrupt = context.WithCancel(context.Background())
+	}
 	l.out.speed = l.e.speeds.to(l.conn)
 	l.e.enroll(l)
 }
 
+// Interrupt ends waiting for memory, now and from now on.
+func (l *Link) Interrupt() {
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+}
+
 // Leave ends what Start began.
-func (l *Link) Leave() { l.e.forget(l) }
+func (l *Link) Leave() {
+	l.Interrupt()
+	l.e.forget(l)
+}
 
 // Abort is for links that become nobody's.
 func (l *Link) Abort() {
 	_ = gateway.Abort(l.conn)
 	l.Free()
+}
+
+// Collect waits for bytes of c, a connection on our side, and returns those that are there, as Send takes them. It belongs
+// to one goroutine, which calls Send behind it.
+func (l *Link) Collect(c net.Conn) (buf []byte, n int, err error) {
+	if l.out.failed != nil {
+		return nil, 0, l.out.failed
+	}
+	buf, n, err = gateway.ReadFirst(c, freePiece) // as few calls deep as can be: its stack lasts while the connection is idle
+	if err != nil {
+		return nil, 0, err
+	}
+	return l.out.collectMore(c, buf, n)
 }
 
 // Send sends n bytes, which are in front of buf. It owns buf.
@@ -80,36 +115,6 @@ func (l *Link) Reset() {
 
 // End is called when nothing is to be sent any more.
 func (l *Link) End() { l.out.end(nil) }
-
-// Next returns the next frame with bytes, or a Fin; the first lives until the next call. It calls flush before it waits for
-// the link, and before it returns a ResetError: bytes that came before are to be passed on.
-func (l *Link) Next(flush func() error) (wire.Frame, error) {
-	for {
-		f, err := l.in.next(flush)
-		if err != nil {
-			return f, err
-		}
-		switch f.Kind {
-		case wire.Block, wire.Piece, wire.Begin, wire.Fin:
-			if l.in.over {
-				return f, errOrder
-			}
-			l.in.over = f.Kind == wire.Fin
-			return f, nil
-		case wire.Reset:
-			_ = flush()
-			return f, ResetError{f.Reason}
-		case wire.Grant:
-			l.out.take(f)
-		case wire.Drop:
-			l.in.drop()
-		case wire.Speed:
-			l.out.speed.told(f.Speed)
-		default:
-			return f, errOrder
-		}
-	}
-}
 
 // Append appends the bytes of a frame.
 func (l *Link) Append(dst []byte, f wire.Frame) ([]byte, error) { return l.in.open(dst, f) }

@@ -11,9 +11,6 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// readBytes is what a busy link holds to read into, in bytes; an idle one holds none.
-const readBytes = 32 << 10
-
 // receiver reads frames from the link. It belongs to the pump that does.
 type receiver struct {
 	e    *Endpoint
@@ -24,6 +21,7 @@ type receiver struct {
 
 	buf     []byte // nil while nothing is there
 	at, end int    // what has been read and not handed out
+	memory  memory // of buf, beyond readBytes
 
 	stream  codec.StreamReader
 	window  byte  // of stream
@@ -42,9 +40,10 @@ func (r *receiver) init(l *Link, window byte, kept int64) {
 	r.grow = r.e.cfg.Growth.worth(window)
 }
 
-// next returns a frame, whose payload lives until the next call. Before it waits for the
-// link it calls flush.
-func (r *receiver) next(flush func() error) (wire.Frame, error) {
+// Next returns the next frame with bytes, or a Fin; the first lives until the next call. It calls flush before it waits for
+// the link, and before it returns a ResetError: bytes that came before are to be passed on.
+func (l *Link) Next(flush func() error) (wire.Frame, error) {
+	r := &l.in // no call deeper than need be: the stack lasts while the link is idle
 	var began time.Time
 	rest := 0
 	for {
@@ -57,7 +56,12 @@ func (r *receiver) next(flush func() error) (wire.Frame, error) {
 				r.arrived(size, rest, time.Since(began))
 			}
 			r.at += size
-			return f, nil
+			if own, err := r.notice(f, flush); own {
+				rest = 0
+				continue
+			} else {
+				return f, err
+			}
 		}
 		if err := flush(); err != nil {
 			return f, err
@@ -65,13 +69,37 @@ func (r *receiver) next(flush func() error) (wire.Frame, error) {
 		if r.at == r.end {
 			r.release()
 		}
-		if err := r.read(size); err != nil {
+		if err := r.read(size, flush); err != nil {
 			return f, err
 		}
 		if rest == 0 { // the first bytes of a frame may have been under way for any time
 			began, rest = time.Now(), r.missing()
 		}
 	}
+}
+
+// notice acts on a frame that holds nothing to pass on. The others are the caller's.
+func (r *receiver) notice(f wire.Frame, flush func() error) (own bool, err error) {
+	switch f.Kind {
+	case wire.Block, wire.Piece, wire.Begin, wire.Fin:
+		if r.over {
+			return false, errOrder
+		}
+		r.over = f.Kind == wire.Fin
+		return false, nil
+	case wire.Reset:
+		_ = flush()
+		return false, ResetError{f.Reason}
+	case wire.Grant:
+		r.l.out.take(f)
+	case wire.Drop:
+		r.drop()
+	case wire.Speed:
+		r.l.out.speed.told(f.Speed)
+	default:
+		return false, errOrder
+	}
+	return true, nil
 }
 
 // missing is how many bytes of a large frame are still to come.
@@ -83,15 +111,19 @@ func (r *receiver) missing() int {
 	return max(size-(r.end-r.at), 0)
 }
 
-// read reads once, with room for a frame of size bytes.
-func (r *receiver) read(size int) error {
+// read reads once, with room for a frame of size bytes, or for what has come of it.
+func (r *receiver) read(size int, flush func() error) error {
 	if r.buf == nil {
 		buf, n, err := gateway.ReadFirst(r.conn, readBytes)
 		r.buf, r.at, r.end = buf, 0, n
 		return err
 	}
-	r.makeRoom(size)
+	if err := r.makeRoom(size, flush); err != nil {
+		return err
+	}
+	r.memory.wait()
 	n, err := r.conn.Read(r.buf[r.end:])
+	r.memory.waited()
 	r.end += n
 	if n > 0 {
 		return nil // the error comes again
@@ -99,25 +131,34 @@ func (r *receiver) read(size int) error {
 	return err
 }
 
-func (r *receiver) makeRoom(size int) {
+// makeRoom sees to it that more of a frame of size bytes can be read. A larger buffer is taken only when this one is full:
+// memory follows what comes, not what is declared.
+func (r *receiver) makeRoom(size int, flush func() error) error {
 	switch {
 	case r.at+size <= len(r.buf):
-		return
-	case size <= len(r.buf):
+		return nil
+	case size <= len(r.buf), r.end-r.at < len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
+		// With the frame's bytes, which follow, so that who has waited once need not wait again.
+		if err := r.memory.take(r.l.waiting, bufferBytes(size), bufferBytes(size)+gatherBytes, flush); err != nil {
+			return err
+		}
 		grown := gateway.GetBuffer(size)
 		grown = grown[:cap(grown)]
 		copy(grown, r.buf[r.at:r.end])
 		gateway.PutBuffer(r.buf)
 		r.buf = grown
+		r.memory.keep(bufferBytes(size))
 	}
 	r.at, r.end = 0, r.end-r.at
+	return nil
 }
 
 func (r *receiver) release() {
 	gateway.PutBuffer(r.buf)
 	r.buf, r.at, r.end = nil, 0, 0
+	r.memory.keep(0)
 }
 
 // arrived tells the peer how fast the link is, now and then.

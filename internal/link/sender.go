@@ -1,6 +1,7 @@
 package link
 
 import (
+	"crypto/tls"
 	"hash/crc32"
 	"net"
 	"sync"
@@ -28,6 +29,9 @@ const rawFrameBytes = 16 << 10
 // maxStoredHeaders is what the headers of a stored piece take, in bytes.
 const maxStoredHeaders = wire.MaxRaw / rawFrameBytes * 4
 
+// pieceMemory is what the longest piece takes: as it is read and, larger by its headers, as it is sent.
+const pieceMemory = PieceBytes + 2*PieceBytes
+
 // sender writes frames to the link. The pump that reads the local side calls piece; whoever
 // else has something to say leaves it in notes, which go with the next piece or, when there
 // is none, by a goroutine of their own. So the pump that reads the link never waits for the
@@ -41,6 +45,9 @@ type sender struct {
 	speed  *speed // of the link to this peer
 
 	finished atomic.Bool // FIN is being sent, or was
+
+	memory memory // of a piece, from Collect until it is sent
+	failed error  // that came with bytes, for the next Collect
 
 	mu       sync.Mutex // held while writing
 	stream   codec.StreamWriter
@@ -71,10 +78,32 @@ func (o *sender) init(l *Link, theirs wire.Hello) {
 	o.e, o.l, o.conn, o.hello, o.codecs = l.e, l, l.conn, theirs.Window, theirs.Codecs
 }
 
+// collectMore adds to n bytes in buf what else is there, up to PieceBytes, or less where there is no memory for that.
+func (o *sender) collectMore(c net.Conn, buf []byte, n int) ([]byte, int, error) {
+	if _, records := c.(*tls.Conn); records {
+		n += o.more(c, buf[n:])
+	}
+	if n < len(buf) || !o.memory.try(pieceMemory) {
+		return buf, n, nil
+	}
+	large := gateway.GetBuffer(PieceBytes)[:PieceBytes]
+	copy(large, buf)
+	gateway.PutBuffer(buf)
+	n += o.more(c, large[n:])
+	return large, n, nil
+}
+
+// more reads what is there already.
+func (o *sender) more(c net.Conn, p []byte) (n int) {
+	n, o.failed = gateway.ReadReady(c, p)
+	return n
+}
+
 // piece sends what the local side wrote. It owns buf, of which n bytes are the piece.
 func (o *sender) piece(buf []byte, n int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	defer o.memory.keep(0)
 	if o.over {
 		gateway.PutBuffer(buf)
 		return net.ErrClosed
@@ -89,7 +118,10 @@ func (o *sender) piece(buf []byte, n int) error {
 	head := o.takeNotes(make([]byte, 0, headRoom))
 	at -= len(head)
 	copy(out[at:], head)
+	o.memory.keep(int64(cap(out)))
+	o.memory.wait()
 	_, err := o.conn.Write(out[at:])
+	o.memory.waited()
 	gateway.PutBuffer(out)
 	return err
 }

@@ -7,13 +7,18 @@ const (
 	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
 	trainingBytes   = 64 << 20 // tables and garbage of a training
 	connectionBytes = 32 << 10 // both sides' buffers and stacks
+	tunnelBytes     = 80 << 10 // beside that, under way on a tunnel's connection
 )
 
 // memoryLimit is what the process may hold now, in bytes.
 func (p *Process) memoryLimit() int64 {
 	connections, samples, packing := int64(0), p.shared.trainer.InMemory(), int64(0)
 	for _, r := range p.gateways {
-		connections += r.stats.Snapshot().Connections.Open
+		open := r.stats.Snapshot().Connections.Open
+		connections += open * connectionBytes
+		if r.tunnelSetting != "" {
+			connections += open * tunnelBytes
+		}
 		samples += r.sampleBytes()
 		if r.packer != nil {
 			packing += r.packer.bytes()
@@ -22,7 +27,13 @@ func (p *Process) memoryLimit() int64 {
 	if samples > 0 {
 		samples += trainingBytes
 	}
-	return int64(p.started.Memory.Budget) + fixedBytes + connections*connectionBytes + samples + packing
+	histories := int64(0)
+	if !native(p.shared.engine) { // libzstd's are no business of the collector
+		for _, e := range p.shared.links {
+			histories += e.State().Used
+		}
+	}
+	return int64(p.started.Memory.Budget) + fixedBytes + connections + samples + packing + histories
 }
 
 // sampleBytes are what the gateway's samples take.

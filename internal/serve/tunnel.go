@@ -24,6 +24,8 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 		History:  int64(g.History),
 		Links:    g.SpareLinks(),
 		Engine:   s.engine,
+		Requests: s.requests,
+		Replies:  s.replies,
 		Stats:    r.stats,
 		Log:      r.log,
 	})

@@ -33,9 +33,10 @@ type Config struct {
 	OpenTimeout  time.Duration // for a link to be used; 0: 2 min
 	IdleTimeout  time.Duration // after which a history is forgotten; 0: 1 min
 
-	Engine *codec.Engine
-	Stats  *gateway.Stats
-	Log    *slog.Logger
+	Engine            *codec.Engine
+	Requests, Replies *gateway.Budget // of the bytes under way
+	Stats             *gateway.Stats
+	Log               *slog.Logger
 }
 
 const defaultOpenTimeout = 2 * time.Minute
@@ -49,6 +50,8 @@ type Gateway struct {
 	reach   gateway.Reach
 	refused link.Occasional // connections that the peer refused
 
+	requests, replies *gateway.Share
+
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
 }
@@ -56,7 +59,7 @@ type Gateway struct {
 // NewGateway returns a gateway that serves nothing yet.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, spares: spares{most: cfg.Links}}
+	g := &Gateway{cfg: cfg, spares: spares{most: cfg.Links}, requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
 	g.links = link.NewEndpoint(link.Config{
 		Name: cfg.Name, Rule: "tunnel", Setting: cfg.Setting, Auto: cfg.Auto, Window: cfg.Window, History: cfg.History,
 		Growth: link.ClientGrowth, Latency: true, HelloTimeout: cfg.HelloTimeout, IdleTimeout: cfg.IdleTimeout,

@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -22,6 +21,8 @@ type session struct {
 	link  *link.Link
 	conn  net.Conn // below the link
 
+	sent, received *gateway.Account // nil: no bound
+
 	gotFin     atomic.Bool
 	localEnded atomic.Bool // we close the local side for writing, or have done so
 	outBroken  atomic.Bool // pumpOut can't write to the link
@@ -33,8 +34,23 @@ type session struct {
 
 func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 	s := &session{g: g, local: local, link: l, conn: l.Conn()}
-	l.Start(link.Owner{Local: local.RemoteAddr(), Abort: s.abort})
+	o := link.Owner{Local: local.RemoteAddr(), Abort: s.abort, Near: gateway.FromClient, Far: gateway.FromUpstream}
+	out, in, client := g.requests, g.replies, local
+	if g.cfg.Exit {
+		o.Near, o.Far = o.Far, o.Near
+		out, in, client = in, out, s.conn
+	}
+	s.sent, s.received = s.account(out, local, s.conn, client), s.account(in, s.conn, local, client)
+	o.Sent, o.Received = s.sent, s.received
+	l.Start(o)
 	return s
+}
+
+// account is for what is under way in one direction.
+func (s *session) account(of *gateway.Share, from, to, client net.Conn) *gateway.Account {
+	return of.Account(gateway.PayerOf(client), &gateway.Stream{
+		From: from, To: to, Client: client, Limit: gateway.DefaultStall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log,
+	})
 }
 
 // goodbye is how long a peer has to take a last frame.
@@ -42,6 +58,8 @@ const goodbye = 5 * time.Second
 
 // Run pumps until both directions have ended, or the whole connection has.
 func (s *session) Run() {
+	defer s.sent.Close()
+	defer s.received.Close()
 	defer s.link.Leave()
 	defer s.Close()
 	done := make(chan struct{})
@@ -75,6 +93,7 @@ func (s *session) Close() error {
 	s.closing.Do(func() {
 		_ = gateway.Abort(s.local)
 		_ = gateway.Abort(s.conn)
+		s.link.Interrupt()
 	})
 	return nil
 }
@@ -87,7 +106,7 @@ func (s *session) pumpOut() {
 		if s.inBroken.Load() {
 			s.hurry()
 		}
-		buf, n, err := readAll(s.local)
+		buf, n, err := s.link.Collect(s.local)
 		switch {
 		case errors.Is(err, io.EOF) && !s.wasReset():
 			s.sendFin()
@@ -152,15 +171,6 @@ func (s *session) wasReset() bool {
 	return reset && (!s.localEnded.Load() || !isPlain(s.local))
 }
 
-// readAll waits for bytes and returns all that are there, up to link.PieceBytes.
-func readAll(c net.Conn) (buf []byte, n int, err error) {
-	buf, n, err = gateway.ReadFirst(c, link.PieceBytes)
-	if t, ok := c.(*tls.Conn); ok && err == nil {
-		n += gateway.ReadReady(t, buf[n:])
-	}
-	return buf, n, err
-}
-
 func isPlain(c net.Conn) bool {
 	_, ok := c.(*gateway.Conn)
 	return ok
@@ -198,6 +208,7 @@ func (s *session) reset() {
 		_ = gateway.Abort(s.local)
 		s.link.Reset()
 		_ = gateway.CloseWrite(s.conn)
+		s.link.Interrupt()
 		_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
 	})
 }
@@ -208,18 +219,21 @@ func (s *session) pumpIn() {
 	defer out.Free()
 	for {
 		f, err := s.link.Next(out.Flush)
-		switch {
-		case err != nil:
-		case f.Kind == wire.Fin:
-			err = s.receiveFin(out)
-		default:
-			err = out.Add(f)
+		if err == nil {
+			err = s.handle(out, f)
 		}
 		if err != nil {
 			s.endIn(err)
 			return
 		}
 	}
+}
+
+func (s *session) handle(out *link.Gathered, f wire.Frame) error {
+	if f.Kind == wire.Fin {
+		return s.receiveFin(out)
+	}
+	return out.Add(f)
 }
 
 func (s *session) receiveFin(out *link.Gathered) error {

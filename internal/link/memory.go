@@ -1,0 +1,63 @@
+package link
+
+import (
+	"context"
+	"math/bits"
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// What is under way on a link takes memory of a budget, but for what each connection may have without asking: so small
+// messages cost no look at the budget, and where it is used up everything goes on in small pieces.
+const (
+	freePiece = 16 << 10 // that is sent, or gathered for our side
+	readBytes = 32 << 10 // that a busy link holds to read into; an idle one holds none
+)
+
+// memory is what one half of a link holds of a budget. It belongs to one goroutine at a time.
+type memory struct {
+	account *gateway.Account
+	awaits  gateway.Peer // who has to take or send something before it is given back
+	held    int64
+}
+
+// try takes n bytes more if they are to be had at once.
+func (m *memory) try(n int64) bool {
+	if !m.account.TakeSpare(n) {
+		return false
+	}
+	m.held += n
+	return true
+}
+
+// take takes n bytes more, of claim that the frame at hand will need from now on. If that has to wait it calls idle before,
+// which gives back what it can.
+func (m *memory) take(ctx context.Context, n, claim int64, idle func() error) error {
+	if !m.account.TryAcquire(n) {
+		if err := idle(); err != nil {
+			return err
+		}
+		if m.account.Grow(ctx, n, claim) != nil { // the connection is over
+			return net.ErrClosed
+		}
+	}
+	m.held += n
+	return nil
+}
+
+// keep gives back all but n bytes.
+func (m *memory) keep(n int64) {
+	if n < m.held {
+		m.account.Release(m.held - n)
+		m.held = n
+	}
+}
+
+// wait marks that the peer is waited for, until waited. As long as something is held for it, it may be judged.
+func (m *memory) wait() { m.account.Await(m.awaits) }
+
+func (m *memory) waited() { m.account.Awaited() }
+
+// bufferBytes is what a buffer for n bytes takes.
+func bufferBytes(n int) int64 { return 1 << bits.Len(uint(n-1)) }

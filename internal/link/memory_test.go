@@ -1,0 +1,170 @@
+package link
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// stuck is a connection that says the same thing for ever, and takes no byte until it is closed.
+type stuck struct {
+	spoken
+	says   []byte
+	at     int
+	taking *sync.WaitGroup // done by the first Write; nil: nobody waits for that
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *stuck) Read(p []byte) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	n := copy(p, c.says[c.at:])
+	c.at = (c.at + n) % len(c.says)
+	return n, nil
+}
+
+func (c *stuck) Write([]byte) (int, error) {
+	if c.taking != nil {
+		c.once.Do(c.taking.Done)
+	}
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+// flow is one whose peers are never too slow.
+type flow struct{}
+
+func (flow) Progress() int64         { return time.Now().UnixNano() }
+func (flow) Patience() time.Duration { return time.Hour }
+func (flow) Cut(gateway.Verdict)     {}
+
+// What links hold that are stuck both ways is what the budget allows and, for each, a little that is free. Those that get
+// nothing of the budget wait, and go on or end.
+func TestMemoryOfStuckLinks(t *testing.T) {
+	const links, budget, free = 400, 8 << 20, 2*freePiece + readBytes + freePiece
+	noise := make([]byte, wire.MaxRaw)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	frame := append(wire.AppendRaw(nil, len(noise)), noise...)
+	e := NewEndpoint(Config{Engine: codec.New(codec.Options{}), Setting: codec.Setting{Codec: codec.S2}, Stats: gateway.NewStats("g", "tunnel")})
+	defer e.Close()
+	requests, replies := gateway.NewBudget(budget), gateway.NewBudget(budget)
+	server := sayers(t, noise)
+	before := testenv.InUse()
+	var writing, ended sync.WaitGroup
+	closed := make(chan struct{})
+	var all []*Link
+	for range links {
+		local, peer, says := &stuck{closed: closed}, &stuck{says: frame, taking: &writing, closed: closed}, speaker(t, server, noise)
+		l, _ := e.newLink(peer)
+		l.out.init(l, wire.Hello{Codecs: sends})
+		sent, received := requests.Share("g").Account(&net.TCPAddr{}, flow{}), replies.Share("g").Account(&net.TCPAddr{}, flow{})
+		l.Start(Owner{Abort: func() {}, Sent: sent, Received: received, Near: gateway.FromClient, Far: gateway.FromUpstream})
+		all = append(all, l)
+		writing.Add(1)
+		ended.Go(func() {
+			defer sent.Close()
+			buf, n, err := l.Collect(says)
+			if err == nil {
+				err = l.Send(buf, n)
+			}
+			if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		ended.Go(func() {
+			defer received.Close()
+			defer l.Free()
+			if err := receiveAll(l, local); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	writing.Wait()
+	testenv.Eventually(t, "the rest waits for memory", func() bool { return replies.Waiting() > links/2 })
+	held := testenv.InUse() - before
+	t.Logf("%d links hold %d bytes of heap each, %d and %d of the budgets in all, %d wait", links, held/links, requests.InUse(), replies.InUse(), replies.Waiting())
+	if limit := int64(2*budget + links*(free+8<<10)); int64(held) > limit && !raceEnabled {
+		t.Errorf("%d bytes in all, more than %d", held, limit)
+	}
+	for _, l := range all[:links/2] {
+		l.Interrupt()
+	}
+	close(closed)
+	ended.Wait()
+	for _, b := range []*gateway.Budget{requests, replies} {
+		if u := b.Use(); u.InUse != 0 || u.Waiting != 0 || u.Peak > budget+256<<10 {
+			t.Errorf("%+v", u)
+		}
+	}
+	for _, l := range all {
+		l.End()
+		l.Leave()
+	}
+	wantNone(t, e)
+}
+
+// sayers is the address of a server that says so much and no more.
+func sayers(t *testing.T, says []byte) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write(says)
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+	return l.Addr().String()
+}
+
+// speaker is a connection to that server, on which everything is there.
+func speaker(t *testing.T, server string, says []byte) net.Conn {
+	t.Helper()
+	up, err := gateway.ParseUpstream(server, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := up.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	peek := make([]byte, len(says))
+	testenv.Eventually(t, "it is there", func() bool { return waiting(t, c, peek) == len(says) })
+	return c
+}
+
+func receiveAll(l *Link, to net.Conn) error {
+	out := l.Gather(to)
+	defer out.Free()
+	for {
+		f, err := l.Next(out.Flush)
+		if err == nil {
+			err = out.Add(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

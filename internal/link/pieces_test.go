@@ -1,0 +1,111 @@
+package link
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// waiting is how many bytes the system has for c, up to the length of buf.
+func waiting(t *testing.T, c net.Conn, buf []byte) (n int) {
+	if s, ok := c.(*tls.Conn); ok {
+		c = s.NetConn()
+	}
+	raw, err := c.(*gateway.Conn).Conn.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			n, _, _ = syscall.Recvfrom(int(fd), buf, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// said dials a server that says so much, after a few bytes, and waits until all of it is there.
+func said(t *testing.T, size int, secret bool) net.Conn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ca, scheme := testenv.NewAuthority(t), ""
+	if secret {
+		l, scheme = tls.NewListener(l, ca.Issue(t, "server").TLS(t)), "tls://"
+	}
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(make([]byte, 100))
+		_, _ = c.Write(make([]byte, size))
+		<-t.Context().Done()
+		_ = c.Close()
+	}()
+	up, err := gateway.ParseUpstream(scheme+l.Addr().String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if secret {
+		up.TLS.RootCAs = ca.Pool
+	}
+	c, err := up.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	peek := make([]byte, 2*size+1000)
+	testenv.Eventually(t, "it is there", func() bool { return waiting(t, c, peek) >= size+100 })
+	return c
+}
+
+// What is there goes in one piece, with TLS too, whose records are of 16 KiB.
+func TestPieces(t *testing.T) {
+	const size = 60_000
+	for name, secret := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			c, l := said(t, size, secret), &Link{}
+			total := 0
+			for pieces := 1; total < size+100; pieces++ {
+				buf, n, err := l.Collect(c)
+				if err != nil || pieces > 2 {
+					t.Fatalf("piece %d: %d bytes, %v", pieces, n, err)
+				}
+				total += n
+				gateway.PutBuffer(buf)
+			}
+		})
+	}
+}
+
+// Where no memory is to be had for long pieces, everything goes in short ones, and nobody is asked to hurry.
+func TestPiecesWithoutMemory(t *testing.T) {
+	const size = 60_000
+	b := gateway.NewBudget(1 << 20)
+	a := b.Share("g").Account(&net.TCPAddr{}, nil)
+	defer a.Close()
+	taken := int64(0)
+	for a.TakeSpare(16 << 10) {
+		taken += 16 << 10
+	}
+	c, l := said(t, size, false), &Link{}
+	l.out.memory.account = a
+	for total := 0; total < size+100; {
+		buf, n, err := l.Collect(c)
+		if err != nil || n > freePiece {
+			t.Fatalf("a piece of %d bytes, %v", n, err)
+		}
+		total += n
+		gateway.PutBuffer(buf)
+	}
+	if u := b.Use(); u.InUse != taken || u.Waits > 0 {
+		t.Errorf("%+v", u)
+	}
+}

@@ -1,0 +1,154 @@
+package limits
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// peakOfTunnel is the promise of docs/TUNNEL.md: beside a budget, what all streams may remember, and what connections hold
+// that are stuck.
+func peakOfTunnel(budget, history, connections int) int64 {
+	return int64(budget+budget/4+history+connections*(80<<10)) + 96*mb + int64(connections)*(32<<10)
+}
+
+// narrow keeps the kernel from holding megabytes for a connection.
+func narrow(_, _ string, raw syscall.RawConn) error {
+	return raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1400)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 16<<10)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 16<<10)
+	})
+}
+
+func dialNarrow(addr string) (net.Conn, error) {
+	d := net.Dialer{Control: narrow}
+	return d.Dial("tcp", addr)
+}
+
+// serveNarrow gives each connection to handle, which owns it.
+func serveNarrow(t *testing.T, handle func(net.Conn)) string {
+	t.Helper()
+	lc := net.ListenConfig{Control: narrow}
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { handle(c) })
+		}
+	}()
+	return l.Addr().String()
+}
+
+// saidByBoth is what each side of a connection says, and wants to hear, before it floods the other.
+var saidByBoth = bytes.Repeat([]byte("what both ends remember of each other, "), 1000)
+
+// converse says that and hears it.
+func converse(c net.Conn) error {
+	said := make(chan error, 1)
+	go func() {
+		_, err := c.Write(saidByBoth)
+		said <- err
+	}()
+	_, err := io.ReadFull(c, make([]byte, len(saidByBoth)))
+	return errors.Join(err, <-said)
+}
+
+// flood writes noise and reads nothing, until nothing has moved for a while.
+func flood(c net.Conn, seed uint64) error {
+	rng, noise := rand.New(rand.NewPCG(seed, 1)), make([]byte, 64<<10)
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	for {
+		_ = c.SetWriteDeadline(time.Now().Add(3 * time.Second))
+		if n, err := c.Write(noise); n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		} else if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+}
+
+// Connections through a pair that remember much, and are then stuck in both directions with as much under way as fits, take
+// no more of either process than is promised. Others get through beside them.
+func TestPeakOfATunnel(t *testing.T) {
+	const budget, history, connections = 16, 32, 1000
+	over := make(chan struct{})
+	upstream := serveNarrow(t, func(c net.Conn) {
+		defer c.Close()
+		if converse(c) == nil && flood(c, 1) == nil {
+			<-over
+		}
+	})
+	t.Cleanup(func() { close(over) })
+	args, settings := []string{"--memory", fmt.Sprintf("%dMiB", budget)}, fmt.Sprintf("history: %dMiB", history)
+	exit := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel-exit", Upstream: "tcp://" + upstream, Settings: settings, Args: args})
+	between := serveNarrow(t, func(c net.Conn) {
+		defer c.Close()
+		up, err := dialNarrow(exit.Addr)
+		if err != nil {
+			return
+		}
+		defer up.Close()
+		go func() { <-over; _ = c.Close(); _ = up.Close() }()
+		go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
+		_, _ = io.Copy(c, up)
+	})
+	entry := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tcp://" + between, Settings: settings, Args: args})
+	var all errgroup.Group
+	for i := range connections {
+		all.Go(func() error {
+			c, err := dialNarrow(entry.Addr)
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))
+			if err := converse(c); err != nil {
+				return fmt.Errorf("connection %d: %w", i, err)
+			}
+			if err := flood(c, uint64(i)); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				return fmt.Errorf("connection %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	c, err := dialNarrow(entry.Addr)
+	if err == nil {
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+		err = converse(c)
+	}
+	if err != nil {
+		t.Errorf("beside those that are stuck: %v", err)
+	}
+	for _, g := range []*testenv.GatewayServer{entry, exit} {
+		mustStayUnder(t, g.Pid(), peakOfTunnel(budget*mb, history*mb, connections))
+	}
+}
