@@ -7,7 +7,7 @@ const (
 	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
 	trainingBytes   = 64 << 20 // tables and garbage of a training
 	connectionBytes = 32 << 10 // both sides' buffers and stacks
-	tunnelBytes     = 80 << 10 // beside that, under way on a tunnel's connection
+	tunnelBytes     = 64 << 10 // beside that, under way on a tunnel's connection
 )
 
 // memoryLimit is what the process may hold now, in bytes.

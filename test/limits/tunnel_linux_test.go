@@ -23,7 +23,7 @@ import (
 // peakOfTunnel is the promise of docs/TUNNEL.md: beside a budget, what all streams may remember, and what connections hold
 // that are stuck.
 func peakOfTunnel(budget, history, connections int) int64 {
-	return int64(budget+budget/4+history+connections*(80<<10)) + 96*mb + int64(connections)*(32<<10)
+	return int64(budget+budget/4+history+connections*(96<<10)) + 96*mb
 }
 
 // narrow keeps the kernel from holding megabytes for a connection.
@@ -83,7 +83,7 @@ func flood(c net.Conn, seed uint64) error {
 		noise[i] = byte(rng.Uint32())
 	}
 	for {
-		_ = c.SetWriteDeadline(time.Now().Add(3 * time.Second))
+		_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
 		if n, err := c.Write(noise); n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		} else if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -95,7 +95,7 @@ func flood(c net.Conn, seed uint64) error {
 // Connections through a pair that remember much, and are then stuck in both directions with as much under way as fits, take
 // no more of either process than is promised. Others get through beside them.
 func TestPeakOfATunnel(t *testing.T) {
-	const budget, history, connections = 16, 32, 1000
+	const budget, history, connections = 8, 8, 2000
 	over := make(chan struct{})
 	upstream := serveNarrow(t, func(c net.Conn) {
 		defer c.Close()
