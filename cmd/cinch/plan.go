@@ -185,11 +185,11 @@ func runPlan(ctx context.Context, o planOptions) error {
 	}
 	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
 	progress.Clear()
-	var made planFiles
+	var made plan.Made
 	if err := o.writeFiles(&made, report); err != nil { // half a plan would be in the way of the next try
-		return errors.Join(err, made.remove())
+		return errors.Join(err, made.Remove())
 	}
-	return o.show(report, made.names)
+	return o.show(report, made.Names)
 }
 
 // report reads the source and makes the plan.
@@ -384,6 +384,6 @@ func (o *planOptions) keepSamples(c *plan.Collector) error {
 		return err
 	}
 	return c.Samples(func(group string, i int, value []byte) error {
-		return createPrivate(filepath.Join(o.keep, fmt.Sprintf("%s-%05d", group, i)), value)
+		return plan.CreatePrivate(filepath.Join(o.keep, fmt.Sprintf("%s-%05d", group, i)), value)
 	})
 }

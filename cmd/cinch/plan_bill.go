@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/cinch-layer/cinch/internal/page"
+	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/price/bill"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -18,7 +19,7 @@ func runBill(ctx context.Context, o planOptions) error {
 	case err != nil:
 		return err
 	}
-	if err := o.writePage(new(planFiles), func(w io.Writer) error { return page.Write(w, r.Page(o.bill)) }); err != nil {
+	if err := o.writePage(new(plan.Made), func(w io.Writer) error { return page.Write(w, r.Page(o.bill)) }); err != nil {
 		return err
 	}
 	if o.asJSON {

@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/disk"
 	"github.com/cinch-layer/cinch/internal/disk/report"
+	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -70,7 +71,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 		Recordsizes: o.disk.recordsize, Ashift: o.disk.ashift, Force: o.disk.force, GoZstd: nativeZstd() == nil,
 	})
 	r.Grow(int64(perDay))
-	if err := o.writePage(new(planFiles), r.HTML); err != nil {
+	if err := o.writePage(new(plan.Made), r.HTML); err != nil {
 		return err
 	}
 	if o.asJSON {

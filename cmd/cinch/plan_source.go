@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -53,4 +57,21 @@ func schemeMissing(source string) error {
 		}
 	}
 	return ui.WithHint(err, "for a server at that address write redis://%s, mongodb://%s or tarantool://%s", address, address, address)
+}
+
+// askRates asks who sits at the terminal for rates that what the server has counted does not
+// tell. Without a terminal the report says which flags do.
+func (o *planOptions) askRates(ctx context.Context, c *plan.Collector, p *plan.Options) {
+	warning := p.WeighRates(c)
+	if p.Source.Doubt != "" && p.Rates == (plan.Rates{}) {
+		warning = p.Source.Doubt
+	}
+	if warning == "" || o.asJSON || !ui.IsTerminal(o.in) || !ui.IsTerminal(o.errs) {
+		return
+	}
+	o.clear()
+	asked := time.Now()
+	answers := plan.Question{Lines: bufio.NewScanner(o.in), Ask: func(s string) { fmt.Fprint(o.errs, s) }}
+	answers.Rates(ctx, p, warning)
+	p.MeasureDeadline = p.MeasureDeadline.Add(time.Since(asked))
 }

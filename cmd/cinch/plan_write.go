@@ -11,42 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// planFiles are the files that this run has made. Only these may be taken back: a dictionary
-// that was there before may be named by another configuration, whatever it holds.
-type planFiles struct{ names []string }
-
-// create writes a file that must not exist, for its owner only: an upstream's URL may hold a
-// password.
-func (p *planFiles) create(name string, content []byte) error {
-	if err := createPrivate(name, content); err != nil {
-		return err
-	}
-	p.names = append(p.names, name)
-	return nil
-}
-
-func (p *planFiles) dictionary(name string, f plan.DictionaryFile) error {
-	created, err := dict.Create(name, f.Dict)
-	if created {
-		p.names = append(p.names, name)
-	}
-	return err
-}
-
-func (p *planFiles) remove() (err error) {
-	for _, name := range p.names {
-		err = errors.Join(err, os.Remove(name))
-	}
-	p.names = nil
-	return err
-}
 
 // namesAreFree says before the work what would fail after it.
 func (o *planOptions) namesAreFree() error {
@@ -61,7 +30,7 @@ func (o *planOptions) namesAreFree() error {
 	return nil
 }
 
-func (o *planOptions) writeFiles(made *planFiles, r *plan.Report) error {
+func (o *planOptions) writeFiles(made *plan.Made, r *plan.Report) error {
 	if err := o.writeConfig(made, r); err != nil {
 		return err
 	}
@@ -70,7 +39,7 @@ func (o *planOptions) writeFiles(made *planFiles, r *plan.Report) error {
 
 // writeConfig writes the configuration and its dictionaries. The configuration comes first: its
 // name decides which of two plans at a time is the one that goes on.
-func (o *planOptions) writeConfig(made *planFiles, r *plan.Report) error {
+func (o *planOptions) writeConfig(made *plan.Made, r *plan.Report) error {
 	if o.write == "" {
 		return nil
 	}
@@ -83,11 +52,11 @@ func (o *planOptions) writeConfig(made *planFiles, r *plan.Report) error {
 	if err != nil {
 		return err
 	}
-	if err := made.create(o.write, text); err != nil {
+	if err := made.Create(o.write, text); err != nil {
 		return ui.WithHint(err, "choose another name for --write")
 	}
 	for _, f := range files {
-		if err := made.dictionary(filepath.Join(filepath.Dir(o.write), f.FileName(base)), f); err != nil {
+		if err := made.Dictionary(filepath.Join(filepath.Dir(o.write), f.FileName(base)), f); err != nil {
 			return ui.WithHint(err, "choose another name for --write")
 		}
 	}
@@ -109,7 +78,7 @@ func (o *planOptions) planUpstream() (string, error) {
 }
 
 // writePage writes the report as a web page, if somebody asked for it.
-func (o *planOptions) writePage(made *planFiles, write func(io.Writer) error) error {
+func (o *planOptions) writePage(made *plan.Made, write func(io.Writer) error) error {
 	if o.html == "" {
 		return nil
 	}
@@ -117,7 +86,7 @@ func (o *planOptions) writePage(made *planFiles, write func(io.Writer) error) er
 	if err := write(&b); err != nil {
 		return err
 	}
-	if err := made.create(o.html, b.Bytes()); err != nil {
+	if err := made.Create(o.html, b.Bytes()); err != nil {
 		return ui.WithHint(err, "choose another name for --html, on a disk with room")
 	}
 	return nil
@@ -134,18 +103,4 @@ func defaultListen(protocol string) string {
 		return "127.0.0.1:50052"
 	}
 	return "127.0.0.1:6380"
-}
-
-// createPrivate writes a file that must not exist, for its owner only: an upstream's URL
-// may hold a password.
-func createPrivate(name string, content []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
 }

@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Question puts a question for rates to somebody, and takes the answers, a line each.
+type Question struct {
+	Lines *bufio.Scanner
+	Ask   func(string)
+}
+
+// Rates asks for those of all of the source, and says why. Without an answer p keeps what it has.
+func (q *Question) Rates(ctx context.Context, p *Options, why string) {
+	otherwise := "one write and ten reads a day for each value"
+	if p.Rates != (Rates{}) {
+		otherwise = "what was given"
+	}
+	q.Ask(fmt.Sprintf("%s: %s.\n", p.Source.Name, why))
+	reads, ok := q.number(ctx, fmt.Sprintf("How many reads a second does it serve? (Enter: %s) ", otherwise))
+	if !ok {
+		return
+	}
+	if writes, ok := q.number(ctx, "And how many writes a second? "); ok {
+		p.Rates = Rates{Reads: reads, Writes: writes}
+	}
+}
+
+// number reads one as people write them, 20000 or 20k, and asks again for what is none.
+func (q *Question) number(ctx context.Context, text string) (n float64, ok bool) {
+	for ctx.Err() == nil {
+		if q.Ask(text); !q.Lines.Scan() {
+			return 0, false
+		}
+		line := strings.ToLower(strings.NewReplacer(",", "", "_", "", " ", "").Replace(q.Lines.Text()))
+		if line == "" {
+			return 0, false
+		}
+		factor := 1.0
+		for suffix, f := range map[string]float64{"k": 1e3, "m": 1e6} {
+			if short, found := strings.CutSuffix(line, suffix); found {
+				line, factor = short, f
+			}
+		}
+		if n, err := strconv.ParseFloat(line, 64); err == nil && n >= 0 && n*factor < 1e12 {
+			return n * factor, true
+		}
+		q.Ask("That is no number. ")
+	}
+	return 0, false
+}
