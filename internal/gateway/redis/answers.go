@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -183,7 +184,7 @@ func (p *replyPump) copyRenamed(e *entry) error {
 		return err
 	}
 	ran, own := e.op.renames[0], e.op.renames[1]
-	if h.Kind != resp.Error || ran == "" || isRedirection(line) || !bytes.HasSuffix(line, crlf) {
+	if h.Kind != resp.Error || ran == "" || cluster.IsRedirection(line) || !bytes.HasSuffix(line, crlf) {
 		return p.copyFor(e)
 	}
 	err = p.emit(bytes.ReplaceAll(line, []byte(ran), []byte(own)))

@@ -16,6 +16,9 @@ import (
 // gateway's own user. Its own connections may; those that serve clients must not, so they log out first:
 // RESET makes a connection that of somebody who has shown no certificate. No user can be denied it.
 
+// maxLoginAnswer is the longest answer about a login that is looked at.
+const maxLoginAnswer = 512
+
 // errLent reports a server whose connections can't be had without the gateway's login.
 var errLent = errors.New("the server takes the gateway's certificate for a login, which its clients must not have, and RESET is refused")
 
@@ -27,7 +30,7 @@ func logOut(ctx context.Context, conn net.Conn) error {
 		deadline = time.Now().Add(auxTimeout)
 	}
 	_ = conn.SetDeadline(deadline)
-	in := bufio.NewReaderSize(conn, maxPong)
+	in := bufio.NewReaderSize(conn, maxLoginAnswer)
 	reset, err := askLine(conn, in, "*1\r\n$5\r\nRESET\r\n")
 	if err != nil {
 		return err

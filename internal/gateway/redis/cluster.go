@@ -2,23 +2,12 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
-	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 )
-
-// DefaultNodes is how many nodes of a cluster get a listener.
-const DefaultNodes = 32
 
 // ClusterConfig is what a gateway to a Redis Cluster needs.
 type ClusterConfig struct {
@@ -28,282 +17,55 @@ type ClusterConfig struct {
 	Seeds     []gateway.Upstream // where to begin; they have Upstream's credentials and TLS
 	Dicts     ClusterDicts       // nil: no dictionaries
 	Advertise string             // host:port by which clients reach the first listener; "": its address
-	Nodes     int                // most nodes with a listener; 0: DefaultNodes
+	Nodes     int                // most nodes with a listener; 0: cluster.DefaultNodes
 	Sentinel  *SentinelConfig    // nil: it is a cluster
 }
 
+// SentinelConfig is that of servers which Sentinels watch.
+type SentinelConfig = cluster.SentinelConfig
+
 // ClusterDicts keeps the dictionaries of a cluster; see internal/store/redis.
 type ClusterDicts interface {
+	cluster.Dicts
 	// Join is told of a node, and returns what keeps its dictionaries. Leave ends that.
 	Join(id string, dial func(context.Context) (net.Conn, error)) Dicts
-	Leave(id string)
-	// Lead says which nodes are primaries, the one with slot 0 first.
-	Lead(primaries []string)
 }
 
-// Cluster serves clients of a Redis Cluster: one listener where they begin, whose
-// connections lead to any node, and one for each node, primary or replica, on the ports
-// behind it. Nodes are found by asking them; those that join later get a listener too. In
-// what nodes say of each other clients see the listeners' addresses.
-//
-//	LISTEN      any node
-//	LISTEN+1 …  the seeds, in their order, if there are several
-//	…           the others, by address; a node keeps its port as long as the process lives
-//
-// So gateways that are given the same seeds agree about these ports, whenever they were started.
-//
-// Servers that Sentinels watch are served in the same way, but that LISTEN leads to the
-// primary alone (sentinel.go).
-type Cluster struct {
-	cfg    ClusterConfig
-	log    *slog.Logger
-	entry  gateway.Server
-	ctx    context.Context // ends the looking around
-	cancel context.CancelFunc
-	serves sync.WaitGroup // of the members' listeners
-
-	// table is what sessions look addresses up in. It is replaced as a whole.
-	table atomic.Pointer[nodeTable]
-	turn  atomic.Uint32 // of the members to connect to
-	round rounds
-	odd   unknownNodes
-	reach gateway.Reach // any of the nodes
-
-	begun entrySessions
-	asked *Gateway // for clients of Sentinels; nil: none
-
-	mu        sync.Mutex       // guards what follows; it is not held while anything is awaited
-	listening net.Addr         // of the entry; nil until it serves
-	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
-	members   map[string]*member
-	seeded    []string     // ids of the seeds; "": not known
-	ports     map[int]bool // distances from the entry's port that are taken
-	policy    *policy.Policy
-	trouble   string // that was logged
-	closed    bool
-}
-
-// member is a node with a gateway.
-type member struct {
-	id         string
-	gateway    *Gateway
-	listener   net.Listener
-	advertised gateway.Advertised
-	distance   int // of its port from the entry's
-	node       atomic.Pointer[clusterNode]
-	seen       time.Time   // last in what a node knows; guarded by Cluster.mu
-	unheard    atomic.Bool // that was a while ago: the node was removed, perhaps
-}
-
-// nodeTable maps the addresses of nodes to members.
-type nodeTable struct {
-	byAddress map[string]*member
-	byPort    map[string]*member // nil for a port that several have
-	all       []*member          // primaries that work first
-}
-
-// NewCluster returns a gateway that serves nothing yet.
-func NewCluster(cfg ClusterConfig) *Cluster {
-	if cfg.Nodes <= 0 {
-		cfg.Nodes = DefaultNodes
-	}
+// NewCluster returns a gateway to all nodes of a cluster that serves nothing yet.
+func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{cfg: cfg, log: cfg.Log, members: map[string]*member{}, ports: map[int]bool{}, policy: cfg.Policy}
-	if len(cfg.Seeds) > 1 && cfg.Sentinel == nil {
-		c.seeded = make([]string, len(cfg.Seeds))
-		c.cfg.Nodes = max(cfg.Nodes, len(cfg.Seeds))
+	c := cluster.Config{
+		Name: cfg.Name, Upstream: cfg.Upstream, Seeds: cfg.Seeds, TLS: cfg.TLS, Policy: cfg.Policy, MaxConns: cfg.MaxConns,
+		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Stats: cfg.Stats, Log: cfg.Log,
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.table.Store(&nodeTable{})
-	c.round.init()
-	if s := cfg.Sentinel; s != nil && s.Listener != nil {
-		c.asked = c.newAsked()
+	if cfg.Dicts != nil {
+		c.Dicts = cfg.Dicts
 	}
-	c.entry = gateway.Server{
-		Name: cfg.Name, NewSession: c.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
-		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
+	if cfg.Sentinel != nil {
+		watched := *cfg.Sentinel
+		watched.New = cfg.newAsked
+		c.Sentinel = &watched
 	}
-	return c
+	return cluster.New(c)
 }
 
-// Serve accepts clients on l, and on the ports behind it, until Shutdown.
-func (c *Cluster) Serve(l net.Listener) error {
-	c.mu.Lock()
-	c.listening = l.Addr()
-	c.proxied, _ = l.(*gateway.Proxied)
-	c.mu.Unlock()
-	go c.lookAround()
-	if c.cfg.Sentinel != nil {
-		go c.hearSentinels()
-		c.serveSentinel()
+// newNode is the gateway of a node.
+func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
+	own := cfg.Config
+	own.Upstream.Address, own.Dial, own.Policy, own.view = site.Address, site.Dial, site.Policy, site.View
+	if cfg.Dicts != nil {
+		own.Dicts = cfg.Dicts.Join(site.ID, site.DialOwn)
 	}
-	return c.entry.Serve(l)
+	return NewGateway(own)
 }
 
-// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx ends.
-func (c *Cluster) Shutdown(ctx context.Context) error {
-	c.cancel()
-	c.mu.Lock()
-	c.closed = true
-	members := slices.Collect(maps.Values(c.members))
-	c.mu.Unlock()
-	errs := make([]error, len(members)+2)
-	var all sync.WaitGroup
-	if c.asked != nil {
-		all.Go(func() { errs[len(members)+1] = c.asked.Shutdown(ctx) })
-	}
-	all.Go(func() { errs[0] = c.entry.Shutdown(ctx) })
-	for i, m := range members {
-		all.Go(func() { errs[i+1] = m.gateway.Shutdown(ctx) })
-	}
-	all.Wait()
-	c.serves.Wait()
-	return errors.Join(errs...)
-}
-
-// SetPolicy replaces the rules for every command from now on.
-func (c *Cluster) SetPolicy(p *policy.Policy) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.policy = p
-	for _, m := range c.members {
-		m.gateway.SetPolicy(p)
-	}
-}
-
-// connectTime bounds how long a client of the entry waits for a node that answers.
-const connectTime = 5 * time.Second
-
-// newSession connects a client of the entry to any node.
-func (c *Cluster) newSession(client net.Conn) gateway.Session {
-	ctx, cancel := context.WithTimeout(c.ctx, connectTime)
-	defer cancel()
-	if len(c.table.Load().all) == 0 {
-		c.round.await(ctx, nil)
-	}
-	err := errNoNodes
-	for _, m := range c.pick() {
-		dialed := time.Now()
-		up, dialErr := m.gateway.dial(ctx)
-		if dialErr == nil {
-			c.reach.Answered(c.log, c.cfg.Upstream.String())
-			return c.begun.add(m, m.gateway.sessionOn(client, up, dialed))
-		}
-		err = dialErr
-	}
-	c.reach.Failed(c.log, c.cfg.Stats, "", c.cfg.Upstream.String(), err)
-	return nil
-}
-
-// pick returns the members in the order in which to try them: those that work take turns.
-func (c *Cluster) pick() []*member {
-	all := slices.Clone(c.table.Load().all)
-	if c.cfg.Sentinel != nil {
-		return slices.DeleteFunc(all, func(m *member) bool { return !m.node.Load().primary })
-	}
-	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary || m.unheard.Load() })
-	if working < 0 {
-		working = len(all)
-	}
-	if working > 1 {
-		first := int(c.turn.Add(1)) % working
-		all = slices.Concat(all[first:working], all[:first], all[working:])
-	}
-	return all
-}
-
-// dial connects to the node at its present address; stats are nil for what is not clients'
-// traffic.
-func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
-		n := m.node.Load()
-		up := c.cfg.Upstream
-		up.Stats = stats
-		up.Network, up.Address, up.Host = "tcp", net.JoinHostPort(n.dialHost(), n.port), n.certName()
-		return up.Dial(ctx)
-	}
-}
-
-// join makes a gateway for a node. c.mu is held.
-func (c *Cluster) join(n *clusterNode) error {
-	m := &member{id: n.id}
-	m.node.Store(n)
-	if err := c.listen(m, n); err != nil {
-		return err
-	}
-	cfg := c.cfg.Config
-	cfg.Dial, cfg.member, cfg.Policy, cfg.peers = c.dial(m, c.cfg.Stats), m, c.policy, c
-	if c.cfg.Sentinel == nil {
-		cfg.cluster = c
-	}
-	cfg.Upstream.Address = net.JoinHostPort(n.dialHost(), n.port)
-	if c.cfg.Dicts != nil {
-		cfg.Dicts = c.cfg.Dicts.Join(n.id, c.dial(m, nil))
-	}
-	m.gateway = NewGateway(cfg)
-	c.members[n.id] = m
-	c.serves.Go(func() { c.serve(m) })
-	c.log.Info("a node of the cluster has a gateway", "node", cfg.Upstream.Address, "id", n.id, "listen", m.listener.Addr().String())
-	return nil
-}
-
-func (c *Cluster) serve(m *member) {
-	if err := m.gateway.Serve(m.listener); err != nil {
-		c.log.Error("the gateway of a node has ended", "id", m.id, "err", err)
-	}
-}
-
-var errNoPort = errors.New("no port is left for another node; set nodes higher")
-
-// listen takes the seed's port, or the first behind those of seeds that is free. c.mu is held.
-func (c *Cluster) listen(m *member, n *clusterNode) (err error) {
-	host, port, err := net.SplitHostPort(c.listening.String())
-	first, noNumber := strconv.Atoi(port)
-	if err != nil || noNumber != nil {
-		return fmt.Errorf("listen behind %s: not host:port", c.listening)
-	}
-	err = errNoPort
-	seed := c.seedOf(n)
-	for _, d := range c.distances(seed) {
-		if m.listener, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err != nil {
-			continue
-		}
-		m.listener = c.proxied.Like(m.listener)
-		c.ports[d], m.distance = true, d
-		m.advertised = c.advertisedAt(d)
-		if seed > 0 && d != seed {
-			c.log.Warn("the port of a node is taken, so that it gets another than with other gateways", "node", addressKey(n.dialHost(), n.port), "port", first+d)
-		}
-		return nil
-	}
-	return err
-}
-
-// advertisedAt is where clients reach the listener at a distance from the entry.
-func (c *Cluster) advertisedAt(distance int) gateway.Advertised {
-	a, _ := gateway.AdvertisedAs(c.cfg.Advertise, c.listening)
-	if c.proxied != nil && c.cfg.Advertise == "" {
-		a.Host = "" // clients know the balancer's, which is in its headers
-	}
-	if port, err := strconv.Atoi(a.Port); err == nil {
-		a.Port = strconv.Itoa(port + distance)
-	}
-	return a
-}
-
-// leave ends the gateway of a node that is no more. c.mu is held.
-func (c *Cluster) leave(m *member) {
-	delete(c.members, m.id)
-	delete(c.ports, m.distance)
-	c.log.Info("a node has left the cluster, and its gateway ends", "id", m.id, "listen", m.listener.Addr().String())
-	go func() {
-		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
-		defer cancel()
-		_ = m.gateway.Shutdown(ctx)
-		if c.cfg.Dicts != nil {
-			c.cfg.Dicts.Leave(m.id)
-		}
-	}()
+// newAsked is the gateway for clients that ask Sentinels.
+func (cfg *ClusterConfig) newAsked(site cluster.Site) cluster.Gateway {
+	own := cfg.Config
+	own.Name += " (sentinel)"
+	own.Policy, own.Dicts, own.Sampler = nil, nil, nil
+	own.Dial, own.view = site.Dial, site.View
+	return NewGateway(own)
 }

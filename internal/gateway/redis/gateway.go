@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -66,10 +67,21 @@ type Config struct {
 	Stats *gateway.Stats
 	Log   *slog.Logger
 
-	cluster  *Cluster // of which the server is the member; nil: of none
-	peers    *Cluster // which knows the gateways of other servers, of a cluster or watched by Sentinels; nil: none are known
-	member   *member
-	sentinel bool // the servers are Sentinels, which watch the cluster's members
+	view topology // of other servers, of a cluster or watched by Sentinels; nil: none are known
+}
+
+// topology knows other servers, and where their gateways are; see cluster.View.
+type topology interface {
+	// InCluster says whether the servers are a cluster's, OfSentinels whether this one is a Sentinel.
+	InCluster() bool
+	OfSentinels() bool
+	// Find is where clients reach the server that is called so, Look waits until the servers have been
+	// asked again.
+	Find(host, port string) (gateway.Advertised, bool)
+	Look(context.Context)
+	// Renamer gives the addresses that a client must see, KnownRenamer those that are known for sure.
+	Renamer(local net.Addr) cluster.Renamer
+	KnownRenamer(local net.Addr) cluster.Renamer
 }
 
 // Gateway serves clients of one Redis server.
@@ -123,7 +135,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	if !g.cfg.sentinel {
+	if !g.ofSentinels() {
 		g.indexes.start()
 	}
 	return g.server.Serve(l)
@@ -178,11 +190,10 @@ func (g *Gateway) dialOwn(ctx context.Context) (net.Conn, error) {
 // newSession connects upstream. A client whose upstream cannot be reached is told so, unless
 // it is one that looks for another node when a connection ends, and not when it gets an error.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
-	dialed := time.Now()
-	up, err := g.dial(context.Background())
+	s, err := g.Connect(context.Background(), client)
 	if err == nil {
 		g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
-		return g.sessionOn(client, up, dialed)
+		return s
 	}
 	g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 	if g.cfg.Dial == nil {
@@ -198,6 +209,23 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	}
 	return nil
 }
+
+// Connect connects a client to the server.
+func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session, error) {
+	dialed := time.Now()
+	up, err := g.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.sessionOn(client, up, dialed), nil
+}
+
+// inCluster says whether the server is a node of a cluster, ofSentinels whether it is a Sentinel.
+func (g *Gateway) inCluster() bool {
+	return g.cfg.view != nil && g.cfg.view.InCluster() && !g.ofSentinels()
+}
+
+func (g *Gateway) ofSentinels() bool { return g.cfg.view != nil && g.cfg.view.OfSentinels() }
 
 // sessionOn makes the session of a client and a connection upstream.
 func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) *session {

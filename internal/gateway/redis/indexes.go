@@ -54,7 +54,7 @@ func newIndexes(g *Gateway) *indexes {
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
 		client: g.dialSelf(firstSpace, false), // when it is needed
 	}
-	if g.cfg.member != nil { // sessions may begin before it serves
+	if g.cfg.view != nil && !g.ofSentinels() { // sessions may begin before it serves
 		x.view.Store(&unasked)
 	}
 	return x

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // How a session to a node of a cluster treats what names other nodes; see
-// cluster_replies.go for what that is.
+// package cluster for what that is.
 
 // maxNodesBytes bounds what is held of a reply that is rewritten: all of CLUSTER NODES, or
 // one element of the others.
@@ -16,7 +17,7 @@ const maxNodesBytes = 16 << 20
 
 // clusterCommand rewrites the addresses in what CLUSTER answers.
 func (s *session) clusterCommand(r *request) error {
-	if s.g.cfg.cluster == nil {
+	if !s.g.inCluster() {
 		return s.forward(r, entry{})
 	}
 	for _, sub := range [...]string{"slots", "shards", "nodes", "replicas", "slaves"} {
@@ -27,41 +28,26 @@ func (s *session) clusterCommand(r *request) error {
 	return s.forward(r, entry{})
 }
 
-// renamer gives the addresses of nodes as the client must see them. A node of a cluster without a
-// gateway has the entry's: who goes there is told so (emitErrorLine).
-func (p *replyPump) renamer() renamer {
-	g, local := p.s.g, p.s.conn.LocalAddr()
-	return func(host, port string) (string, string, bool) {
-		a, ok := g.cfg.peers.find(g.cfg.member, host, port)
-		switch {
-		case ok:
-		case g.cfg.sentinel:
-			return "", "", false // a server that is none of ours
-		default:
-			a = g.cfg.peers.advertisedAt(0)
-		}
-		if a.Host == "" && host == "" { // the host that the client has dialled
-			return "", a.Port, true
-		}
-		return a.HostFor(local), a.Port, true
-	}
+// renamer gives the addresses of nodes as the client must see them.
+func (p *replyPump) renamer() cluster.Renamer {
+	return p.s.g.cfg.view.Renamer(p.s.conn.LocalAddr())
 }
 
 // emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere, but not past
 // the gateways, where it would read envelopes.
 func (p *replyPump) emitErrorLine(line []byte) error {
-	g := p.s.g
-	_, host, port, _, ok := splitRedirection(line)
-	if !ok || g.cfg.peers == nil || p.mute {
+	view := p.s.g.cfg.view
+	_, host, port, _, ok := cluster.SplitRedirection(line)
+	if !ok || view == nil || p.mute {
 		return p.emitLine(line)
 	}
-	out := appendRedirection(nil, line, p.renamer())
-	if _, known := g.cfg.peers.find(g.cfg.member, string(host), string(port)); !known && !g.cfg.sentinel {
+	out := cluster.AppendRedirection(nil, line, p.renamer())
+	if _, known := view.Find(string(host), string(port)); !known && !view.OfSentinels() {
 		text := noGateway
-		if bytes.HasPrefix(line, redirectHead) {
+		if bytes.HasPrefix(line, []byte("-REDIRECT ")) {
 			text = noPrimary
 		}
-		out = resp.AppendError(nil, fmt.Sprintf(text, addressKey(string(host), string(port))))
+		out = resp.AppendError(nil, fmt.Sprintf(text, cluster.Address(string(host), string(port))))
 	}
 	err := p.emit(out)
 	p.in.Discard(len(line))
@@ -79,7 +65,7 @@ const noPrimary = "READONLY cinch: no gateway stands for the primary %s (yet); s
 // gateway is known for the primary: it would go past the gateways, and read envelopes. The replica
 // serves it then as any other client.
 func (s *session) capabilities(r *request) error {
-	if s.g.cfg.peers != nil {
+	if s.g.cfg.view != nil {
 		return s.forward(r, entry{})
 	}
 	args := append([][]byte(nil), r.args...)
@@ -91,24 +77,25 @@ func (s *session) capabilities(r *request) error {
 	return s.forward(&request{cmd: r.cmd, args: args}, entry{})
 }
 
-// carryCluster carries an answer of CLUSTER.
-func (p *replyPump) carryCluster(sub string) error {
-	to := p.renamer()
-	rename := func(t *tree) { t.renameText(to) }
-	switch sub {
-	case "slots":
-		rename = func(t *tree) { t.renameSlots(to) }
-	case "shards":
-		rename = func(t *tree) { t.renameShards(to) }
-	case "get-master-addr-by-name":
-		return p.carryPrimary(to)
-	case "sentinels":
-		return p.carrySentinels()
-	case "masters", "replicas of":
-		rename = func(t *tree) { t.renameServer(to) }
-	case "master":
-		return p.carryWhole(func(t *tree) { t.renameServer(to) })
+// sentinelCommand rewrites the addresses in what a Sentinel answers.
+func (s *session) sentinelCommand(r *request) error {
+	if !s.g.ofSentinels() {
+		return s.forward(r, entry{})
 	}
+	if resp.IsWord(r.args[1], "replicas") || resp.IsWord(r.args[1], "slaves") {
+		return s.forward(r, entry{kind: kindCluster, op: &op{text: "replicas of"}})
+	}
+	for _, sub := range [...]string{"get-master-addr-by-name", "master", "masters", "sentinels"} {
+		if resp.IsWord(r.args[1], sub) {
+			return s.forward(r, entry{kind: kindCluster, op: &op{text: sub}})
+		}
+	}
+	return s.forward(r, entry{})
+}
+
+// carryCluster carries the answer to a subcommand of CLUSTER or SENTINEL.
+func (p *replyPump) carryCluster(subcommand string) error {
+	w := cluster.RewritingOf(subcommand)
 	line, h, err := p.peek()
 	if err != nil {
 		return err
@@ -117,42 +104,49 @@ func (p *replyPump) carryCluster(sub string) error {
 	switch {
 	case h.Kind == resp.Error:
 		return p.copy(shapeNone, nil)
-	case h.Kind == resp.Array:
+	case w.Hidden:
+		if err := p.skip(); err != nil {
+			return err
+		}
+		return p.emit(resp.AppendArray(nil, 0))
+	case !w.Whole && h.Kind == resp.Array:
 		if err := p.emitLine(line); err != nil {
 			return err
 		}
 		n = max(h.N, 0)
 	}
 	for range n {
-		if err := p.carryRenamed(rename); err != nil {
+		if err := p.carryRenamed(w, p.renamer()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// carryWhole is carryRenamed, but that errors pass.
-func (p *replyPump) carryWhole(rename func(*tree)) error {
-	_, h, err := p.peek()
-	if err != nil {
-		return err
-	}
-	if h.Kind == resp.Error {
-		return p.copy(shapeNone, nil)
-	}
-	return p.carryRenamed(rename)
-}
-
-func (p *replyPump) carryRenamed(rename func(*tree)) error {
+func (p *replyPump) carryRenamed(w cluster.Rewriting, to cluster.Renamer) error {
 	b, err := p.gather()
 	if err != nil {
 		return err
 	}
-	out, err := rewriteElement(nil, b, rename)
+	out, err := w.Append(nil, b, to)
 	if err != nil {
 		return fmt.Errorf("%w: %w", resp.ErrReply, err)
 	}
 	return p.emit(out)
+}
+
+// carrySentinelMessage carries what nobody asked for: Sentinels publish addresses.
+func (p *replyPump) carrySentinelMessage() error {
+	name, err := p.firstWord()
+	if err != nil {
+		return err
+	}
+	if name != "message" && name != "pmessage" {
+		return p.copy(shapeNone, nil)
+	}
+	view := p.s.g.cfg.view
+	look := func() { view.Look(p.s.ctx) }
+	return p.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(p.s.conn.LocalAddr()))
 }
 
 // gather takes the element at hand into memory.
@@ -218,15 +212,4 @@ func (s *session) setReadOnly(on bool) {
 		s.aux = nil
 	}
 	s.reads = on
-}
-
-// elsewhere reports an answer that sends the client to another node, or has it wait: what
-// was asked has not been looked at.
-func elsewhere(text string) bool {
-	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
-		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {
-			return true
-		}
-	}
-	return false
 }

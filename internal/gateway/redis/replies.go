@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -154,10 +155,10 @@ func (p *replyPump) passUnasked(err error) error {
 		return err
 	}
 	p.mute = false
-	if p.s.g.cfg.sentinel {
+	if p.s.g.ofSentinels() {
 		return p.carrySentinelMessage()
 	}
-	if p.s.g.cfg.cluster != nil {
+	if p.s.g.inCluster() {
 		if ack, err := p.isAck(); err != nil || ack { // its slot has gone to another node
 			return p.copyUnaskedAck(err)
 		}
@@ -234,8 +235,8 @@ func (p *replyPump) replace(text string) error {
 	if err := p.skip(); err != nil {
 		return err
 	}
-	if p.s.g.cfg.peers != nil && elsewhere(text) {
-		return p.emit(appendRedirection(nil, resp.AppendError(nil, text), p.renamer()))
+	if p.s.g.cfg.view != nil && cluster.Elsewhere(text) {
+		return p.emit(cluster.AppendRedirection(nil, resp.AppendError(nil, text), p.renamer()))
 	}
 	return p.emitError(text)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -519,7 +520,7 @@ func (s *session) keepUnstuck(done <-chan struct{}) {
 // every state carries it, so that the reply keeps its place and an open transaction is
 // aborted as by any other bad command.
 func (s *session) refuse(text string) error {
-	if !elsewhere(text) {
+	if !cluster.Elsewhere(text) {
 		s.g.cfg.Stats.Error("refused")
 	}
 	if err := s.expect(entry{kind: kindRefuse, op: &op{text: text}}); err != nil {

@@ -87,7 +87,7 @@ func (s *session) sortGuarded(r *request, o *compute.Sort, stored bool) error {
 // sortKeys are the keys that the script names. A node of a cluster has to see that the list which is
 // stored is of another slot; elsewhere to name it would ask for more rights than SORT does.
 func (s *session) sortKeys(key, store []byte) [][]byte {
-	if store == nil || s.g.cfg.cluster == nil {
+	if store == nil || !s.g.inCluster() {
 		return [][]byte{key}
 	}
 	return [][]byte{key, store}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -103,7 +104,7 @@ func (s *session) runUnit(r *request, keys [][]byte) error {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			s.units.asked, s.units.denied = true, true
 			return s.runBeside(r, keys)
-		case elsewhere(plain.refusal): // the slot may come back before the command would
+		case cluster.Elsewhere(plain.refusal): // the slot may come back before the command would
 			return s.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return s.forward(r, s.echoing(r, nil))

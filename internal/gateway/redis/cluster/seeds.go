@@ -1,4 +1,4 @@
-package redis
+package cluster
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ const identifyPeriod = 5 * time.Second
 // lookBySeeds asks all seeds, and believes the one that knows of most slots: a seed may be no part of the
 // cluster, any more or yet. It also fails for the reasons given.
 func (c *Cluster) lookBySeeds(errs []error) error {
-	var best []clusterNode
+	var best []node
 	host, most := "", -1
 	answers, failed := c.askSeeds(c.cfg.Seeds)
 	for i, seed := range c.cfg.Seeds {
@@ -41,7 +41,7 @@ func (c *Cluster) lookBySeeds(errs []error) error {
 	return c.update(best, host)
 }
 
-func slotsOf(nodes []clusterNode) (n int) {
+func slotsOf(nodes []node) (n int) {
 	for i := range nodes {
 		for _, r := range nodes[i].slots {
 			n += r.last - r.first + 1
@@ -58,7 +58,7 @@ func (c *Cluster) identify() {
 			return
 		case <-time.After(identifyPeriod):
 		}
-		pending := c.pendingSeeds()
+		pending := c.seeds.pending()
 		if len(pending) == 0 {
 			return
 		}
@@ -67,13 +67,13 @@ func (c *Cluster) identify() {
 }
 
 // askSeeds asks what they know, and who they are.
-func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]clusterNode, errs []error) {
-	answers, errs = make([][]clusterNode, len(seeds)), make([]error, len(seeds))
+func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []error) {
+	answers, errs = make([][]node, len(seeds)), make([]error, len(seeds))
 	var all sync.WaitGroup
 	for i, seed := range seeds {
 		all.Go(func() {
 			if answers[i], errs[i] = c.ask(seedDial(seed)); errs[i] == nil {
-				c.setSeed(seed.Address, answers[i])
+				c.seeds.set(seed.Address, answers[i])
 			}
 		})
 	}
@@ -81,55 +81,51 @@ func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]clusterNode, e
 	return answers, errs
 }
 
-func (c *Cluster) setSeed(address string, nodes []clusterNode) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := slices.IndexFunc(nodes, func(n clusterNode) bool { return n.myself })
-	for i := range c.seeded {
-		if at >= 0 && c.cfg.Seeds[i].Address == address {
-			c.seeded[i] = nodes[at].id
+// seeds are several gateways' common idea of an order of nodes.
+type seeds struct {
+	at []gateway.Upstream
+
+	mu  sync.Mutex
+	ids []string // of their nodes; "": not known
+}
+
+func newSeeds(at []gateway.Upstream) seeds { return seeds{at: at, ids: make([]string, len(at))} }
+
+func (s *seeds) count() int { return len(s.at) }
+
+// set learns from what a seed answers which node it is.
+func (s *seeds) set(address string, nodes []node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(nodes, func(n node) bool { return n.myself })
+	for i := range s.ids {
+		if at >= 0 && s.at[i].Address == address {
+			s.ids[i] = nodes[at].id
 		}
 	}
 }
 
-func (c *Cluster) pendingSeeds() (seeds []gateway.Upstream) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, id := range c.seeded {
+// pending are those whose nodes are not known.
+func (s *seeds) pending() (seeds []gateway.Upstream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, id := range s.ids {
 		if id == "" {
-			seeds = append(seeds, c.cfg.Seeds[i])
+			seeds = append(seeds, s.at[i])
 		}
 	}
 	return seeds
 }
 
-// isSeedPending reports that a seed's node is not known. c.mu is held.
-func (c *Cluster) isSeedPending() bool { return slices.Contains(c.seeded, "") }
-
-// seedOf says which seed a node is, counted from one, 0 for none. c.mu is held.
-func (c *Cluster) seedOf(n *clusterNode) int {
-	if i := slices.Index(c.seeded, n.id); i >= 0 {
+// of says which seed a node is, counted from one, 0 for none.
+func (s *seeds) of(n *node) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.ids, n.id); i >= 0 {
 		return i + 1
 	}
-	if len(c.seeded) == 0 {
-		return 0
-	}
-	return 1 + slices.IndexFunc(c.cfg.Seeds, func(seed gateway.Upstream) bool {
+	return 1 + slices.IndexFunc(s.at, func(seed gateway.Upstream) bool {
 		_, port, _ := net.SplitHostPort(seed.Address)
 		return port == n.port && slices.ContainsFunc(n.hosts(), func(host string) bool { return strings.EqualFold(host, seed.Host) })
 	})
-}
-
-// distances are those from the entry's port that a node may get, the best first: seed's, or one that is
-// no seed's. c.mu is held.
-func (c *Cluster) distances(seed int) (free []int) {
-	if seed > 0 && !c.ports[seed] {
-		free = append(free, seed)
-	}
-	for d := len(c.seeded) + 1; d <= c.cfg.Nodes; d++ {
-		if !c.ports[d] {
-			free = append(free, d)
-		}
-	}
-	return free
 }

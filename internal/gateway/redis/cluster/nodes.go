@@ -1,4 +1,4 @@
-package redis
+package cluster
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// clusterNode is a line of CLUSTER NODES.
+// node is a line of CLUSTER NODES.
 //
 //	<id> <ip>:<port>@<bus port>[,<hostname>[,<more>]] <flags> <primary> <ping> <pong> <epoch> <link> <slots> …
-type clusterNode struct {
+type node struct {
 	id       string
 	ip       string // "" where a node does not know its own
 	port     string
@@ -32,8 +32,8 @@ var errNotNodes = errors.New("not CLUSTER NODES")
 
 // parseNodes reads the answer to CLUSTER NODES. Nodes that have no address, or are not
 // known yet to be of the cluster, are left out.
-func parseNodes(text string) ([]clusterNode, error) {
-	var nodes []clusterNode
+func parseNodes(text string) ([]node, error) {
+	var nodes []node
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -43,7 +43,7 @@ func parseNodes(text string) ([]clusterNode, error) {
 			return nil, fmt.Errorf("%w: line %.80q", errNotNodes, line)
 		}
 		at := splitNodeAddress(f[1])
-		n := clusterNode{id: f[0], ip: at.ip, port: at.port, hostname: at.hostname}
+		n := node{id: f[0], ip: at.ip, port: at.port, hostname: at.hostname}
 		if p, err := strconv.Atoi(n.port); err != nil || p < 0 || p > 65535 {
 			return nil, fmt.Errorf("%w: address %.80q", errNotNodes, f[1])
 		}
@@ -73,11 +73,11 @@ func parseSlots(text string) (r slotRange, ok bool) {
 }
 
 // leads reports that the node has slot 0.
-func (n *clusterNode) leads() bool {
+func (n *node) leads() bool {
 	return slices.ContainsFunc(n.slots, func(r slotRange) bool { return r.first == 0 })
 }
 
-func (n *clusterNode) setFlags(flags string) (skip bool) {
+func (n *node) setFlags(flags string) (skip bool) {
 	for _, flag := range strings.Split(flags, ",") {
 		switch flag {
 		case "master":
@@ -96,7 +96,7 @@ func (n *clusterNode) setFlags(flags string) (skip bool) {
 // nodeAddress is the second field of a line.
 type nodeAddress struct{ ip, port, bus, hostname, more string }
 
-// splitNodeAddress keeps all bytes: what join makes of its result is the field again.
+// splitNodeAddress keeps all bytes.
 func splitNodeAddress(field string) (a nodeAddress) {
 	addr, names, named := strings.Cut(field, ",")
 	if named {
@@ -117,7 +117,7 @@ func splitNodeAddress(field string) (a nodeAddress) {
 }
 
 // hosts are the names under which replies may speak of the node.
-func (n *clusterNode) hosts() []string {
+func (n *node) hosts() []string {
 	if n.hostname == "" {
 		return []string{n.ip}
 	}
@@ -125,21 +125,21 @@ func (n *clusterNode) hosts() []string {
 }
 
 // dialHost is where to connect, and certName what a certificate may say.
-func (n *clusterNode) dialHost() string {
+func (n *node) dialHost() string {
 	if n.ip == "" || n.ip == "?" {
 		return n.hostname
 	}
 	return n.ip
 }
 
-func (n *clusterNode) certName() string {
+func (n *node) certName() string {
 	if n.hostname != "" {
 		return n.hostname
 	}
 	return n.dialHost()
 }
 
-// key is how a table of addresses knows a node.
-func addressKey(host, port string) string {
+// Address is how a table of addresses knows a node.
+func Address(host, port string) string {
 	return net.JoinHostPort(strings.ToLower(host), port)
 }

@@ -1,4 +1,4 @@
-package redis
+package cluster
 
 import (
 	"cmp"
@@ -22,12 +22,6 @@ const (
 	leaveAfter  = time.Minute     // since a node was last heard of
 	unheardFor  = 3 * time.Second // since then nobody is led to it who has a choice
 	leaveTime   = 10 * time.Second
-
-	// A reply that names a node which nobody knows waits for a look; then the node's
-	// address passes as it is for a while, without waiting.
-	unknownWait = time.Second
-	unknownFor  = 10 * time.Second
-	maxUnknown  = 1000 // of them are remembered
 )
 
 // lookAround asks the nodes about each other until the cluster shuts down.
@@ -74,7 +68,7 @@ var (
 
 // credible says whether a member still speaks for the cluster. One that was removed lives on by
 // itself, or in another cluster, and must not lead anybody there.
-func (c *Cluster) credible(m *member, nodes []clusterNode) error {
+func (c *Cluster) credible(m *member, nodes []node) error {
 	others := len(c.table.Load().all) > 1
 	itself := false
 	for i := range nodes {
@@ -141,7 +135,7 @@ func (c *Cluster) toAsk(first *member) []*member {
 }
 
 // ask asks one node.
-func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]clusterNode, error) {
+func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]node, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
 	defer cancel()
 	client := goredis.NewClient(askOptions(dial, c.cfg.Upstream.User, c.cfg.Upstream.Password))
@@ -162,7 +156,7 @@ func askOptions(dial func(context.Context) (net.Conn, error), user, password str
 }
 
 // update takes in what a node knows, which was reached at host.
-func (c *Cluster) update(nodes []clusterNode, host string) error {
+func (c *Cluster) update(nodes []node, host string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -178,11 +172,11 @@ func (c *Cluster) update(nodes []clusterNode, host string) error {
 		}
 		m := c.members[n.id]
 		if m == nil {
-			if n.failed && c.isSeedPending() {
+			if n.failed && len(c.seeds.pending()) > 0 {
 				continue // it may be that seed
 			}
 			if err := c.join(n); err != nil {
-				errs = append(errs, fmt.Errorf("node %s: %w", addressKey(n.dialHost(), n.port), err))
+				errs = append(errs, fmt.Errorf("node %s: %w", Address(n.dialHost(), n.port), err))
 				continue
 			}
 			m = c.members[n.id]
@@ -199,8 +193,8 @@ func (c *Cluster) update(nodes []clusterNode, host string) error {
 	return errors.Join(errs...)
 }
 
-func sortNodes(nodes []clusterNode) {
-	slices.SortFunc(nodes, func(a, b clusterNode) int {
+func sortNodes(nodes []node) {
+	slices.SortFunc(nodes, func(a, b node) int {
 		x, _ := strconv.Atoi(a.port)
 		y, _ := strconv.Atoi(b.port)
 		return cmp.Or(cmp.Compare(a.dialHost(), b.dialHost()), cmp.Compare(x, y))
@@ -213,7 +207,7 @@ func (c *Cluster) tabulate() {
 	for _, m := range c.members {
 		n := m.node.Load()
 		for _, host := range n.hosts() {
-			t.byAddress[addressKey(host, n.port)] = m
+			t.byAddress[Address(host, n.port)] = m
 		}
 		if _, taken := t.byPort[n.port]; taken {
 			m = nil
@@ -264,38 +258,16 @@ func (t *nodeTable) primaries() (ids []string) {
 	return ids
 }
 
-// find is where clients reach the node that near speaks of. It may wait for a look at the
-// cluster, where near knows more than we do.
-func (c *Cluster) find(near *member, host, port string) (gateway.Advertised, bool) {
-	if m := c.table.Load().find(near, host, port); m != nil {
-		return c.placeOf(m), true
-	}
-	key := addressKey(host, port)
-	if c.odd.recent(key) {
-		return gateway.Advertised{}, false
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, unknownWait)
-	defer cancel()
-	c.round.await(ctx, near)
-	if m := c.table.Load().find(near, host, port); m != nil {
-		return c.placeOf(m), true
-	}
-	if c.odd.remember(key) {
-		c.log.Warn("no gateway stands for a node of the cluster: who is sent there gets an error", "node", key, "nodes", c.cfg.Nodes)
-	}
-	return gateway.Advertised{}, false
-}
-
 // find looks an address up as near says it. Nodes may leave their host out, or not know it.
 func (t *nodeTable) find(near *member, host, port string) *member {
 	if host != "" && host != "?" {
-		return t.byAddress[addressKey(host, port)]
+		return t.byAddress[Address(host, port)]
 	}
 	if near == nil {
 		return nil
 	}
 	for _, h := range near.node.Load().hosts() {
-		if m := t.byAddress[addressKey(h, port)]; m != nil {
+		if m := t.byAddress[Address(h, port)]; m != nil {
 			return m
 		}
 	}
@@ -358,28 +330,4 @@ func (r *rounds) await(ctx context.Context, near *member) {
 			return
 		}
 	}
-}
-
-// unknownNodes remembers the addresses that no gateway stands for.
-type unknownNodes struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-func (u *unknownNodes) recent(key string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return time.Now().Before(u.until[key])
-}
-
-// remember reports whether the address is news.
-func (u *unknownNodes) remember(key string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, known := u.until[key]
-	if u.until == nil || len(u.until) >= maxUnknown {
-		u.until = map[string]time.Time{}
-	}
-	u.until[key] = time.Now().Add(unknownFor)
-	return !known
 }

@@ -1,28 +1,29 @@
-package redis
+package cluster
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // The replies in which a node of a cluster names others are rewritten: the addresses in them
-// are those of the gateways, everything else stays byte for byte. A renamer says which; ok is
-// false for a node without a gateway, whose address stays.
+// are those of the gateways, everything else stays byte for byte. A Renamer says which; ok is
+// false for a node whose address stays.
 //
 //	MOVED, ASK, REDIRECT    error lines, anywhere; the last from Valkey's replicas
 //	CLUSTER SLOTS           [first last [host port id [more]] …] …
 //	CLUSTER SHARDS          [slots … nodes [{id … port … ip … endpoint … hostname …} …]] …
-//	CLUSTER NODES           lines in a string (see clusternodes.go)
+//	CLUSTER NODES           lines in a string (see nodes.go)
 //	CLUSTER REPLICAS        such lines, a string each
-type renamer func(host, port string) (newHost, newPort string, ok bool)
+type Renamer func(host, port string) (newHost, newPort string, ok bool)
 
-// appendRedirection rewrites the line of an error, with its line break or without.
-func appendRedirection(dst, line []byte, to renamer) []byte {
-	head, host, port, end, ok := splitRedirection(line)
+// AppendRedirection rewrites the line of an error, with its line break or without.
+func AppendRedirection(dst, line []byte, to Renamer) []byte {
+	head, host, port, end, ok := SplitRedirection(line)
 	if !ok {
 		return append(dst, line...)
 	}
@@ -35,36 +36,37 @@ func appendRedirection(dst, line []byte, to renamer) []byte {
 	return append(dst, end...)
 }
 
-// splitRedirection splits "-MOVED 3999 127.0.0.1:6381\r\n" behind the last space and the
+// SplitRedirection splits "-MOVED 3999 127.0.0.1:6381\r\n" behind the last space and the
 // last colon: IPv6 addresses come without brackets.
-func splitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
-	if !isRedirection(line) {
+func SplitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
+	if !IsRedirection(line) {
 		return nil, nil, nil, nil, false
 	}
-	text := bytes.TrimSuffix(line, crlf)
+	text := bytes.TrimSuffix(line, []byte("\r\n"))
 	end = line[len(text):]
 	at, colon := bytes.LastIndexByte(text, ' ')+1, bytes.LastIndexByte(text, ':')
-	if colon < at || bytes.IndexByte(text, ' ')+1 == at && !bytes.HasPrefix(line, redirectHead) {
+	if colon < at || bytes.IndexByte(text, ' ')+1 == at && !bytes.HasPrefix(line, replicaHead) {
 		return nil, nil, nil, nil, false
 	}
 	return text[:at], text[at:colon], text[colon+1:], end, true
 }
 
-func isRedirection(line []byte) bool {
-	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK ")) || bytes.HasPrefix(line, redirectHead)
+// IsRedirection reports an error that sends a client to another node.
+func IsRedirection(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK ")) || bytes.HasPrefix(line, replicaHead)
 }
 
-var redirectHead = []byte("-REDIRECT ")
+var replicaHead = []byte("-REDIRECT ")
 
 // appendNodes rewrites the lines of CLUSTER NODES.
-func appendNodes(dst []byte, text string, to renamer) []byte {
+func appendNodes(dst []byte, text string, to Renamer) []byte {
 	for line := range strings.Lines(text) {
 		id, rest, ok := strings.Cut(line, " ")
 		field, tail, ok2 := strings.Cut(rest, " ")
 		a := splitNodeAddress(field)
 		newHost, newPort, known := "", "", false
 		flags, _, _ := strings.Cut(tail, " ")
-		if ok && ok2 && !(&clusterNode{}).setFlags(flags) {
+		if ok && ok2 && !(&node{}).setFlags(flags) {
 			newHost, newPort, known = to(a.ip, a.port)
 		}
 		if !known {
@@ -98,7 +100,7 @@ var errTree = errors.New("redis: reply is not what its command answers")
 
 // parseTree reads the element at the beginning of b.
 func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {
-	i := bytes.Index(b, crlf)
+	i := bytes.Index(b, []byte("\r\n"))
 	if i < 0 || depth > maxTree {
 		return t, nil, errTree
 	}
@@ -149,10 +151,10 @@ func (t *tree) text() string {
 func (t *tree) set(text string) {
 	switch {
 	case t.head.Kind == resp.Integer:
-		t.line = append(append([]byte{resp.Integer}, text...), crlf...)
+		t.line = append(append([]byte{resp.Integer}, text...), "\r\n"...)
 	case t.head.Kind == resp.Bulk && t.text() != "":
 		t.line = resp.AppendBulkHeader(nil, len(text))
-		t.body = append([]byte(text), crlf...)
+		t.body = append([]byte(text), "\r\n"...)
 	}
 }
 
@@ -180,7 +182,7 @@ func (t *tree) fieldText(key string) string {
 }
 
 // renameSlots rewrites one range of CLUSTER SLOTS.
-func (t *tree) renameSlots(to renamer) {
+func (t *tree) renameSlots(to Renamer) {
 	for i := 2; i < len(t.kids); i++ {
 		node := t.kids[i].kids
 		if len(node) < 3 {
@@ -200,7 +202,7 @@ func (t *tree) renameSlots(to renamer) {
 }
 
 // renameShards rewrites one shard of CLUSTER SHARDS.
-func (t *tree) renameShards(to renamer) {
+func (t *tree) renameShards(to Renamer) {
 	nodes := t.field("nodes")
 	if nodes == nil {
 		return
@@ -226,7 +228,7 @@ func (t *tree) renameShards(to renamer) {
 }
 
 // renameText rewrites a string of CLUSTER NODES or CLUSTER REPLICAS.
-func (t *tree) renameText(to renamer) {
+func (t *tree) renameText(to Renamer) {
 	if t.body == nil {
 		return
 	}
@@ -235,16 +237,61 @@ func (t *tree) renameText(to renamer) {
 		prefix, text = text[:4], text[4:]
 	}
 	body := appendNodes([]byte(prefix), text, to)
-	t.line = append(append([]byte{t.head.Kind}, itoa(len(body))...), crlf...)
-	t.body = append(body, crlf...)
+	t.line = append(append([]byte{t.head.Kind}, strconv.Itoa(len(body))...), "\r\n"...)
+	t.body = append(body, "\r\n"...)
 }
 
-// rewriteElement appends one element of a reply after rename.
-func rewriteElement(dst, b []byte, rename func(*tree)) ([]byte, error) {
+// Rewriting is how the addresses of nodes are found in what a server answers. Its zero value finds none.
+type Rewriting struct {
+	// Whole: the reply is one element; others are lists whose elements are rewritten one by one.
+	Whole bool
+	// Hidden: an empty list takes its place.
+	Hidden bool
+
+	rename func(*tree, Renamer)
+}
+
+// RewritingOf is that of the answer to a subcommand of CLUSTER, or of SENTINEL, whose "replicas" are
+// called "replicas of" here.
+func RewritingOf(subcommand string) Rewriting {
+	switch subcommand {
+	case "slots":
+		return Rewriting{rename: (*tree).renameSlots}
+	case "shards":
+		return Rewriting{rename: (*tree).renameShards}
+	case "nodes", "replicas", "slaves":
+		return Rewriting{rename: (*tree).renameText}
+	case "get-master-addr-by-name":
+		return Rewriting{Whole: true, rename: (*tree).renamePair}
+	case "master":
+		return Rewriting{Whole: true, rename: (*tree).renameServer}
+	case "masters", "replicas of":
+		return Rewriting{rename: (*tree).renameServer}
+	case "sentinels": // which know nothing of the gateways
+		return Rewriting{Hidden: true}
+	}
+	return Rewriting{}
+}
+
+// Append appends one element of a reply with other addresses.
+func (w Rewriting) Append(dst, b []byte, to Renamer) ([]byte, error) {
 	t, rest, err := parseTree(b, 0)
 	if err != nil || len(rest) > 0 {
 		return nil, errors.Join(err, errTree)
 	}
-	rename(&t)
+	if w.rename != nil {
+		w.rename(&t, to)
+	}
 	return t.append(dst), nil
+}
+
+// Elsewhere reports an error that sends a client to another node, or has it wait: what was asked has
+// not been looked at.
+func Elsewhere(text string) bool {
+	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
+		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {
+			return true
+		}
+	}
+	return false
 }

@@ -1,4 +1,4 @@
-package redis
+package cluster
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ func TestRedirections(t *testing.T) {
 		"-REDIRECT ::1:6381\r\n":           "-REDIRECT gw:76381\r\n",
 		"-REDIRECT house\r\n":              "-REDIRECT house\r\n",
 	} {
-		if got := string(appendRedirection(nil, []byte(line), toGateway)); got != want {
+		if got := string(AppendRedirection(nil, []byte(line), toGateway)); got != want {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
@@ -69,24 +69,20 @@ func TestNodesText(t *testing.T) {
 func TestRenamedReplies(t *testing.T) {
 	for _, c := range []struct {
 		name, in, want string
-		rename         func(*tree)
 	}{
 		{
 			"slots", "*4\r\n:0\r\n:5\r\n*4\r\n$3\r\nabc\r\n:6379\r\n$2\r\naa\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n*4\r\n$-1\r\n:6380\r\n$2\r\nbb\r\n%1\r\n$2\r\nip\r\n$1\r\ny\r\n",
 			"*4\r\n:0\r\n:5\r\n*4\r\n$2\r\ngw\r\n:76379\r\n$2\r\naa\r\n*2\r\n$8\r\nhostname\r\n$2\r\ngw\r\n*4\r\n$-1\r\n:76380\r\n$2\r\nbb\r\n%1\r\n$2\r\nip\r\n$2\r\ngw\r\n",
-			func(t *tree) { t.renameSlots(toGateway) },
 		},
 		{
 			"shards", "%2\r\n$5\r\nslots\r\n*2\r\n:0\r\n:5\r\n$5\r\nnodes\r\n*1\r\n%5\r\n$2\r\nid\r\n$2\r\naa\r\n$8\r\ntls-port\r\n:9\r\n$2\r\nip\r\n$1\r\nx\r\n$8\r\nendpoint\r\n_\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
 			"%2\r\n$5\r\nslots\r\n*2\r\n:0\r\n:5\r\n$5\r\nnodes\r\n*1\r\n%5\r\n$2\r\nid\r\n$2\r\naa\r\n$8\r\ntls-port\r\n:79\r\n$2\r\nip\r\n$2\r\ngw\r\n$8\r\nendpoint\r\n_\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
-			func(t *tree) { t.renameShards(toGateway) },
 		},
 		{
 			"nodes", "=20\r\ntxt:aa x:9@1 a b c\r\n\r\n", "=22\r\ntxt:aa gw:79@1 a b c\r\n\r\n",
-			func(t *tree) { t.renameText(toGateway) },
 		},
 	} {
-		got, err := rewriteElement(nil, []byte(c.in), c.rename)
+		got, err := RewritingOf(c.name).Append(nil, []byte(c.in), toGateway)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %v %q", c.name, err, got)
 		}
@@ -101,20 +97,18 @@ func FuzzClusterReplies(f *testing.F) {
 	f.Add([]byte("-MOVED 1 a:2\r\n"))
 	stay := func(string, string) (string, string, bool) { return "", "", false }
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, to := range []renamer{stay, toGateway} {
-			for _, rename := range []func(*tree){
-				func(t *tree) { t.renameSlots(to) }, func(t *tree) { t.renameShards(to) }, func(t *tree) { t.renameText(to) },
-			} {
-				out, err := rewriteElement(nil, b, rename)
+		for _, to := range []Renamer{stay, toGateway} {
+			for _, sub := range []string{"slots", "shards", "nodes", "get-master-addr-by-name", "master"} {
+				out, err := RewritingOf(sub).Append(nil, b, to)
 				if err != nil {
 					continue
 				}
-				if _, err := rewriteElement(nil, out, func(*tree) {}); err != nil {
+				if _, err := (Rewriting{}).Append(nil, out, to); err != nil {
 					t.Errorf("%q became %q: %v", b, out, err)
 				}
 			}
 		}
-		if got := appendRedirection(nil, b, stay); !bytes.Equal(got, b) {
+		if got := AppendRedirection(nil, b, stay); !bytes.Equal(got, b) {
 			t.Errorf("%q became %q", b, got)
 		}
 		if got := appendNodes(nil, string(b), stay); !bytes.Equal(got, b) {

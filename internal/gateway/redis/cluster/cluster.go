@@ -1,0 +1,306 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// DefaultNodes is how many nodes of a cluster get a listener.
+const DefaultNodes = 32
+
+// Config is what a Cluster needs.
+type Config struct {
+	Name     string
+	Upstream gateway.Upstream   // credentials and TLS; its address is not used
+	Seeds    []gateway.Upstream // where to begin; they have Upstream's credentials and TLS
+	TLS      *tls.Config        // for clients; nil: plain
+	Policy   *policy.Policy
+	MaxConns int
+	Refusal  []byte // for clients beyond MaxConns
+
+	Advertise string          // host:port by which clients reach the first listener; "": its address
+	Nodes     int             // most nodes with a listener; 0: DefaultNodes
+	Sentinel  *SentinelConfig // nil: it is a cluster
+
+	New   func(Site) Gateway // makes the gateway of a node
+	Dicts Dicts              // nil: no dictionaries
+
+	Stats *gateway.Stats
+	Log   *slog.Logger
+}
+
+// Gateway serves the clients of one node.
+type Gateway interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	SetPolicy(*policy.Policy)
+	// Connect connects a client to the node.
+	Connect(ctx context.Context, client net.Conn) (Session, error)
+}
+
+// Session is a client's, which Close ends at once.
+type Session interface {
+	gateway.Session
+	Close() error
+}
+
+// Dicts keeps the dictionaries of the nodes.
+type Dicts interface {
+	// Leave is told of a node that is no more.
+	Leave(id string)
+	// Lead says which nodes are primaries, the one with slot 0 first.
+	Lead(primaries []string)
+}
+
+// Site is a node as its gateway knows it.
+type Site struct {
+	ID      string
+	Address string // when the gateway was made
+	Policy  *policy.Policy
+	Dial    func(context.Context) (net.Conn, error) // for clients
+	DialOwn func(context.Context) (net.Conn, error) // for what is not clients' traffic
+	View    *View
+}
+
+// Cluster serves clients of a Redis Cluster: one listener where they begin, whose
+// connections lead to any node, and one for each node, primary or replica, on the ports
+// behind it. Nodes are found by asking them; those that join later get a listener too. In
+// what nodes say of each other clients see the listeners' addresses.
+//
+//	LISTEN      any node
+//	LISTEN+1 …  the seeds, in their order, if there are several
+//	…           the others, by address; a node keeps its port as long as the process lives
+//
+// So gateways that are given the same seeds agree about these ports, whenever they were started.
+//
+// Servers that Sentinels watch are served in the same way, but that LISTEN leads to the
+// primary alone (sentinel.go).
+type Cluster struct {
+	cfg    Config
+	log    *slog.Logger
+	entry  gateway.Server
+	ctx    context.Context // ends the looking around
+	cancel context.CancelFunc
+	serves sync.WaitGroup // of the members' listeners
+
+	// table is what sessions look addresses up in. It is replaced as a whole.
+	table atomic.Pointer[nodeTable]
+	turn  atomic.Uint32 // of the members to connect to
+	round rounds
+	odd   unknownNodes
+	reach gateway.Reach // any of the nodes
+
+	begun entrySessions
+	asked Gateway // for clients of Sentinels; nil: none
+	seeds seeds
+
+	mu      sync.Mutex // guards what follows; it is not held while anything is awaited
+	ports   ports
+	members map[string]*member
+	policy  *policy.Policy
+	trouble string // that was logged
+	closed  bool
+}
+
+// member is a node with a gateway.
+type member struct {
+	id         string
+	gateway    Gateway
+	listener   net.Listener
+	advertised gateway.Advertised
+	distance   int // of its port from the entry's
+	node       atomic.Pointer[node]
+	seen       time.Time   // last in what a node knows; guarded by Cluster.mu
+	unheard    atomic.Bool // that was a while ago: the node was removed, perhaps
+}
+
+// nodeTable maps the addresses of nodes to members.
+type nodeTable struct {
+	byAddress map[string]*member
+	byPort    map[string]*member // nil for a port that several have
+	all       []*member          // primaries that work first
+}
+
+// New returns a gateway that serves nothing yet.
+func New(cfg Config) *Cluster {
+	if cfg.Nodes <= 0 {
+		cfg.Nodes = DefaultNodes
+	}
+	c := &Cluster{cfg: cfg, log: cfg.Log, members: map[string]*member{}, policy: cfg.Policy}
+	if len(cfg.Seeds) > 1 && cfg.Sentinel == nil {
+		c.seeds = newSeeds(cfg.Seeds)
+		cfg.Nodes = max(cfg.Nodes, len(cfg.Seeds))
+	}
+	c.ports = ports{advertise: cfg.Advertise, reserved: c.seeds.count(), most: cfg.Nodes, taken: map[int]bool{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.table.Store(&nodeTable{})
+	c.round.init()
+	if s := cfg.Sentinel; s != nil && s.Listener != nil {
+		c.asked = s.New(Site{Dial: c.dialSentinel, View: &View{c: c}})
+	}
+	c.entry = gateway.Server{
+		Name: cfg.Name, NewSession: c.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
+		Refusal: cfg.Refusal, Log: cfg.Log, Stats: cfg.Stats,
+	}
+	return c
+}
+
+// Serve accepts clients on l, and on the ports behind it, until Shutdown.
+func (c *Cluster) Serve(l net.Listener) error {
+	c.mu.Lock()
+	c.ports.begin(l)
+	c.mu.Unlock()
+	go c.lookAround()
+	if c.cfg.Sentinel != nil {
+		go c.hearSentinels()
+		c.serveSentinel()
+	}
+	return c.entry.Serve(l)
+}
+
+// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx ends.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	c.cancel()
+	c.mu.Lock()
+	c.closed = true
+	members := slices.Collect(maps.Values(c.members))
+	c.mu.Unlock()
+	errs := make([]error, len(members)+2)
+	var all sync.WaitGroup
+	if c.asked != nil {
+		all.Go(func() { errs[len(members)+1] = c.asked.Shutdown(ctx) })
+	}
+	all.Go(func() { errs[0] = c.entry.Shutdown(ctx) })
+	for i, m := range members {
+		all.Go(func() { errs[i+1] = m.gateway.Shutdown(ctx) })
+	}
+	all.Wait()
+	c.serves.Wait()
+	return errors.Join(errs...)
+}
+
+// SetPolicy replaces the rules for every command from now on.
+func (c *Cluster) SetPolicy(p *policy.Policy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policy = p
+	for _, m := range c.members {
+		m.gateway.SetPolicy(p)
+	}
+}
+
+// connectTime bounds how long a client of the entry waits for a node that answers.
+const connectTime = 5 * time.Second
+
+// newSession connects a client of the entry to any node.
+func (c *Cluster) newSession(client net.Conn) gateway.Session {
+	ctx, cancel := context.WithTimeout(c.ctx, connectTime)
+	defer cancel()
+	if len(c.table.Load().all) == 0 {
+		c.round.await(ctx, nil)
+	}
+	err := errNoNodes
+	for _, m := range c.pick() {
+		s, dialErr := m.gateway.Connect(ctx, client)
+		if dialErr == nil {
+			c.reach.Answered(c.log, c.cfg.Upstream.String())
+			return c.begun.add(m, s)
+		}
+		err = dialErr
+	}
+	c.reach.Failed(c.log, c.cfg.Stats, "", c.cfg.Upstream.String(), err)
+	return nil
+}
+
+// pick returns the members in the order in which to try them: those that work take turns.
+func (c *Cluster) pick() []*member {
+	all := slices.Clone(c.table.Load().all)
+	if c.cfg.Sentinel != nil {
+		return slices.DeleteFunc(all, func(m *member) bool { return !m.node.Load().primary })
+	}
+	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary || m.unheard.Load() })
+	if working < 0 {
+		working = len(all)
+	}
+	if working > 1 {
+		first := int(c.turn.Add(1)) % working
+		all = slices.Concat(all[first:working], all[:first], all[working:])
+	}
+	return all
+}
+
+// dial connects to the node at its present address; stats are nil for what is not clients'
+// traffic.
+func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		n := m.node.Load()
+		up := c.cfg.Upstream
+		up.Stats = stats
+		up.Network, up.Address, up.Host = "tcp", net.JoinHostPort(n.dialHost(), n.port), n.certName()
+		return up.Dial(ctx)
+	}
+}
+
+// join makes a gateway for a node. c.mu is held.
+func (c *Cluster) join(n *node) error {
+	m := &member{id: n.id}
+	m.node.Store(n)
+	if err := c.listen(m, n); err != nil {
+		return err
+	}
+	address := net.JoinHostPort(n.dialHost(), n.port)
+	m.gateway = c.cfg.New(Site{
+		ID: n.id, Address: address, Policy: c.policy,
+		Dial: c.dial(m, c.cfg.Stats), DialOwn: c.dial(m, nil), View: &View{c: c, near: m},
+	})
+	c.members[n.id] = m
+	c.serves.Go(func() { c.serve(m) })
+	c.log.Info("a node of the cluster has a gateway", "node", address, "id", n.id, "listen", m.listener.Addr().String())
+	return nil
+}
+
+// listen has a member listen at the port of its seed, or behind those of all seeds. c.mu is held.
+func (c *Cluster) listen(m *member, n *node) (err error) {
+	seed := c.seeds.of(n)
+	if m.listener, m.distance, err = c.ports.listen(seed); err != nil {
+		return err
+	}
+	m.advertised = c.ports.advertisedAt(m.distance)
+	if seed > 0 && m.distance != seed {
+		c.log.Warn("the port of a node is taken, so that it gets another than with other gateways",
+			"node", Address(n.dialHost(), n.port), "port", c.ports.at(m.distance))
+	}
+	return nil
+}
+
+func (c *Cluster) serve(m *member) {
+	if err := m.gateway.Serve(m.listener); err != nil {
+		c.log.Error("the gateway of a node has ended", "id", m.id, "err", err)
+	}
+}
+
+// leave ends the gateway of a node that is no more. c.mu is held.
+func (c *Cluster) leave(m *member) {
+	delete(c.members, m.id)
+	c.ports.free(m.distance)
+	c.log.Info("a node has left the cluster, and its gateway ends", "id", m.id, "listen", m.listener.Addr().String())
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
+		defer cancel()
+		_ = m.gateway.Shutdown(ctx)
+		if c.cfg.Dicts != nil {
+			c.cfg.Dicts.Leave(m.id)
+		}
+	}()
+}

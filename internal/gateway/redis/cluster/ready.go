@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Whether clients would be served is asked of the servers as a client would: by connecting, and by
+// PING. A kernel takes connections for a server that is stopped, and a server that loads its data takes
+// them too.
+
+var (
+	errNoNodes  = errors.New("no node of the cluster has been seen yet")
+	errNoServer = errors.New("the Sentinels have named no primary yet")
+)
+
+// Ready says whether clients would be served: clients are served when the first listener leads to a node that
+// answers, with Sentinels to the primary. A part of the slots that nobody serves is a note: to send
+// clients elsewhere brings them no others, and takes from them those that work. notes are what is amiss all
+// the same.
+func (c *Cluster) Ready(ctx context.Context) (notes []string, err error) {
+	if len(c.table.Load().all) == 0 {
+		c.round.await(ctx, nil) // we have just started, perhaps
+	}
+	t, trouble := c.table.Load(), c.troubles()
+	if len(t.all) == 0 {
+		return nil, c.unseen(trouble)
+	}
+	served := false
+	var down []error // that clients of the first listener are led to
+	for i, err := range c.pingAll(ctx, t.all) {
+		n := t.all[i].node.Load()
+		leads := c.cfg.Sentinel == nil || n.primary
+		if err == nil {
+			served = served || leads
+			continue
+		}
+		err = fmt.Errorf("%s: %w", Address(n.dialHost(), n.port), err)
+		notes = append(notes, err.Error())
+		if leads {
+			down = append(down, err)
+		}
+	}
+	switch {
+	case served:
+		return slices.Concat(notes, t.uncovered(c.cfg.Sentinel == nil), trouble), nil
+	case len(down) == 0:
+		return nil, c.unseen(trouble)
+	}
+	return nil, errors.Join(down...)
+}
+
+// unseen is why no server is known.
+func (c *Cluster) unseen(trouble []string) error {
+	err := errNoNodes
+	if c.cfg.Sentinel != nil {
+		err = errNoServer
+	}
+	if len(trouble) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.Join(trouble, "; "))
+	}
+	return err
+}
+
+// troubles is what the last look at the servers complained of.
+func (c *Cluster) troubles() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trouble == "" {
+		return nil
+	}
+	return strings.Split(c.trouble, "\n")
+}
+
+func (c *Cluster) pingAll(ctx context.Context, all []*member) []error {
+	errs := make([]error, len(all))
+	var asked sync.WaitGroup
+	for i, m := range all {
+		asked.Go(func() { errs[i] = Ping(ctx, c.dial(m, nil)) })
+	}
+	asked.Wait()
+	return errs
+}
+
+// maxPong is the longest answer to PING that is looked at.
+const maxPong = 512
+
+// Ping connects and asks. A server that wants a password, or to be asked later by others than a script
+// that runs, or takes no writes while it can't save, is there; one that says anything else serves nobody.
+func Ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
+	conn, err := dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return err
+	}
+	line, err := bufio.NewReaderSize(conn, maxPong).ReadSlice('\n')
+	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		return fmt.Errorf("no answer to PING: %w", err)
+	}
+	word, _, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+	if slices.Contains([]string{"+PONG", "-NOAUTH", "-NOPERM", "-BUSY", "-MISCONF"}, word) {
+		return nil
+	}
+	return fmt.Errorf("answers PING with %.100q", strings.TrimSpace(string(line)))
+}
+
+// uncovered tells of a cluster's slots that have no primary that works.
+func (t *nodeTable) uncovered(cluster bool) []string {
+	if !cluster {
+		return nil
+	}
+	var covered [slotCount]bool
+	for _, m := range t.all {
+		n := m.node.Load()
+		if !n.primary || n.failed || m.unheard.Load() {
+			continue
+		}
+		for _, r := range n.slots {
+			for slot := r.first; slot <= r.last; slot++ {
+				covered[slot] = true
+			}
+		}
+	}
+	var gaps []string
+	for first := 0; first < slotCount; first++ {
+		if covered[first] {
+			continue
+		}
+		last := first
+		for last+1 < slotCount && !covered[last+1] {
+			last++
+		}
+		gaps = append(gaps, fmt.Sprintf("%d-%d", first, last))
+		first = last
+	}
+	if len(gaps) == 0 {
+		return nil
+	}
+	if len(gaps) > maxGaps {
+		gaps = append(gaps[:maxGaps], "…")
+	}
+	return []string{"no primary that works has the slots " + strings.Join(gaps, " ")}
+}
+
+const maxGaps = 20 // are named

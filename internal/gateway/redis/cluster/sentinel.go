@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// SentinelConfig makes a Cluster of the servers that Sentinels watch: LISTEN leads to the
+// primary, whichever that is, the ports behind it to each server. Clients of the primary are
+// disconnected when another takes over; those that ask Sentinels ask at a listener that
+// answers with the gateways' addresses.
+type SentinelConfig struct {
+	Sentinels      []gateway.Upstream // their credentials are not used
+	User, Password string             // of the Sentinels, for the gateway's own questions
+	Master         string             // as the Sentinels call the primary
+	Listener       net.Listener       // where clients ask; nil: nowhere. It is served by Serve
+	New            func(Site) Gateway // makes the gateway for clients that ask
+}
+
+// lookBySentinel asks the Sentinels, in order, until one has answered.
+func (c *Cluster) lookBySentinel() error {
+	var errs []error
+	for _, up := range c.cfg.Sentinel.Sentinels {
+		nodes, err := c.askSentinel(seedDial(up))
+		if err == nil {
+			return c.update(nodes, up.Host)
+		}
+		errs = append(errs, fmt.Errorf("sentinel %s: %w", up.Address, err))
+		if c.ctx.Err() != nil {
+			return nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) askSentinel(dial func(context.Context) (net.Conn, error)) ([]node, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
+	defer cancel()
+	s := c.cfg.Sentinel
+	client := goredis.NewSentinelClient(askOptions(dial, s.User, s.Password))
+	defer client.Close()
+	master, err := client.Master(ctx, s.Master).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Master, err)
+	}
+	replicas, err := client.Replicas(ctx, s.Master).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Master, err)
+	}
+	primary := serverNode(master)
+	primary.primary = true
+	if err := c.checkRole(ctx, primary); err != nil {
+		return nil, err
+	}
+	nodes := []node{primary}
+	for _, r := range replicas {
+		if n := serverNode(r); n.id != primary.id {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// serverNode is what a Sentinel says of a server. It has no other name than its address.
+func serverNode(fields map[string]string) node {
+	n := node{ip: fields["ip"], port: fields["port"]}
+	n.id = Address(n.ip, n.port)
+	flags := fields["flags"]
+	n.failed = strings.Contains(flags, "_down") || strings.Contains(flags, "disconnected")
+	return n
+}
+
+var errNotPrimary = errors.New("what the Sentinels call the primary is none (yet)")
+
+// checkRole asks a server that is about to take over for its role: Sentinels may speak of an
+// older time. Where it can't be asked, clients will find out.
+func (c *Cluster) checkRole(ctx context.Context, n node) error {
+	for _, m := range c.table.Load().all {
+		if m.id == n.id && m.node.Load().primary {
+			return nil
+		}
+	}
+	m := &member{}
+	m.node.Store(&n)
+	client := goredis.NewClient(askOptions(c.dial(m, nil), c.cfg.Upstream.User, c.cfg.Upstream.Password))
+	defer client.Close()
+	role, err := client.Do(ctx, "ROLE").Slice()
+	if err == nil && len(role) > 0 && role[0] != "master" {
+		return fmt.Errorf("%w: %s", errNotPrimary, n.id)
+	}
+	return nil
+}
+
+// hearSentinels has a look made as soon as a Sentinel tells of another primary.
+func (c *Cluster) hearSentinels() {
+	for i := 0; c.ctx.Err() == nil; i++ {
+		s := c.cfg.Sentinel
+		up := s.Sentinels[i%len(s.Sentinels)]
+		client := goredis.NewClient(askOptions(seedDial(up), s.User, s.Password))
+		c.hear(client.Subscribe(c.ctx, "+switch-master"))
+		_ = client.Close()
+		select {
+		case <-c.ctx.Done():
+		case <-time.After(lookPeriod):
+		}
+	}
+}
+
+func (c *Cluster) hear(sub *goredis.PubSub) {
+	defer sub.Close()
+	for {
+		if _, err := sub.ReceiveMessage(c.ctx); err != nil {
+			return
+		}
+		select {
+		case c.round.wanted <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// placeOf is where clients find a member: the primary that Sentinels watch at the entry.
+func (c *Cluster) placeOf(m *member) gateway.Advertised {
+	if c.cfg.Sentinel != nil && m.node.Load().primary {
+		return c.ports.advertisedAt(0)
+	}
+	return m.advertised
+}
+
+func (c *Cluster) serveSentinel() {
+	if c.asked == nil {
+		return
+	}
+	c.serves.Go(func() {
+		if err := c.asked.Serve(c.cfg.Sentinel.Listener); err != nil {
+			c.log.Error("the listener for clients of Sentinels has ended", "err", err)
+		}
+	})
+}
+
+// DialPrimary connects to the primary that the Sentinels name; not for a client.
+func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
+	for _, m := range c.pick() {
+		return c.dial(m, nil)(ctx)
+	}
+	return nil, fmt.Errorf("%w: %s has no primary that is known", gateway.ErrUnreachable, c.cfg.Sentinel.Master)
+}
+
+// dialSentinel connects to the first Sentinel that can be reached.
+func (c *Cluster) dialSentinel(ctx context.Context) (conn net.Conn, err error) {
+	for _, up := range c.cfg.Sentinel.Sentinels {
+		if conn, err = up.Dial(ctx); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
