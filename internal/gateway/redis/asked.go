@@ -48,16 +48,3 @@ func (a *asked) pattern(request uint64) string {
 	}
 	return ""
 }
-
-// sayBroken counts and logs that a sealed value does not open. pattern is its kind of key, empty
-// when that is not known. It returns what the client is told.
-func (s *session) sayBroken(cause error, pattern string) (text string) {
-	class, text := describe(cause)
-	s.g.cfg.Stats.Error(class)
-	attrs := []any{"class", class, "client", s.conn.RemoteAddr().String()}
-	if pattern != "" {
-		attrs = append(attrs, "keys", pattern)
-	}
-	s.g.cfg.Log.Warn("sealed value does not open", append(attrs, "err", cause)...)
-	return text
-}

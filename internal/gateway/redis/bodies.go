@@ -3,12 +3,10 @@ package redis
 import (
 	"bytes"
 	"container/list"
-	"context"
 	"strings"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
-	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
@@ -81,61 +79,4 @@ func (b *bodies) forget() {
 	defer b.mu.Unlock()
 	b.known, b.bytes = nil, 0
 	b.used.Init()
-}
-
-// bodyOf is the text of the script that a request runs, where it is known or the server tells.
-func (s *session) bodyOf(r *request) ([]byte, bool) {
-	switch r.cmd.name {
-	case "eval", "eval_ro":
-		return r.args[1], true
-	case "evalsha", "evalsha_ro":
-		if text, ok := s.g.bodies.find(r.args[1]); ok {
-			return text, true
-		}
-		return s.askBody(r.args[1])
-	}
-	return nil, false
-}
-
-// askBody asks the server for a script, which Valkey 8 shows.
-func (s *session) askBody(sha []byte) ([]byte, bool) {
-	if s.g.noScriptShow.Load() || !s.settle() {
-		return nil, false
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
-	defer cancel()
-	text, err := s.beside().Do(ctx, "SCRIPT", "SHOW", sha).Text()
-	switch {
-	case err == nil && lua.Name([]byte(text)) == strings.ToLower(string(sha)):
-		s.g.bodies.learn([]byte(text))
-		return []byte(text), true
-	case err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown subcommand"):
-		s.g.noScriptShow.Store(true)
-	}
-	return nil, false
-}
-
-// script watches SCRIPT LOAD, EXISTS and FLUSH. What another gateway's clients flush stays
-// known here.
-func (s *session) script(r *request) error {
-	var after func(answer)
-	switch {
-	case len(r.args) == 3 && resp.IsWord(r.args[1], "load"):
-		text := bytes.Clone(r.args[2])
-		after = func(a answer) {
-			if !a.isError() {
-				s.g.bodies.learn(text)
-			}
-		}
-		if s.tx.open { // EVALSHA may be queued behind it
-			s.g.bodies.learn(text)
-		}
-	case resp.IsWord(r.args[1], "flush"):
-		after = func(answer) { s.g.bodies.forget() }
-	case resp.IsWord(r.args[1], "exists") && !s.rules().SealsNothing():
-		return s.forward(r, entry{kind: kindLoaded, op: s.loaded(r.args[2:])})
-	default:
-		return s.forward(r, entry{})
-	}
-	return s.forward(r, entry{kind: kindHook, op: &op{after: after, size: len(r.args[len(r.args)-1])}})
 }

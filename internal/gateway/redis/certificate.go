@@ -27,7 +27,7 @@ var errLent = errors.New("the server takes the gateway's certificate for a login
 func logOut(ctx context.Context, conn net.Conn) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(auxTimeout)
+		deadline = time.Now().Add(askTimeout)
 	}
 	_ = conn.SetDeadline(deadline)
 	in := bufio.NewReaderSize(conn, maxLoginAnswer)

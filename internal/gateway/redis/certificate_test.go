@@ -105,12 +105,12 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 		return name
 	}
 	g := c.gateway
-	beside := g.dialAs(&credentials{}, firstSpace, false)
+	beside := g.dialer.as(&credentials{}, firstSpace, false)
 	defer beside.Close()
 	if got := whoami(beside); got != nobody {
 		t.Errorf("beside a client without a login: %s", got)
 	}
-	beside = g.dialAs(&credentials{"alice", "pw"}, firstSpace, false)
+	beside = g.dialer.as(&credentials{"alice", "pw"}, firstSpace, false)
 	defer beside.Close()
 	if got := whoami(beside); got != "alice" {
 		t.Errorf("beside alice: %s", got)
@@ -118,7 +118,7 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 	if got := whoami(g.indexes.client); got != "gateway" {
 		t.Errorf("the gateway's own connection: %s", got)
 	}
-	closed, err := g.askClosed(t.Context())
+	closed, err := g.dialer.askClosed(t.Context())
 	if want := strings.HasPrefix(nobody, "-NOAUTH"); err != nil || closed != want {
 		t.Errorf("the server asks for a login: %v, %v", closed, err)
 	}

@@ -21,7 +21,7 @@ const (
 	// inflated: it computes on, or changes part of, the value that is stored; on an
 	// envelope the value is put back first, in one step with the command (guard.go).
 	inflated
-	// compared: it compares the stored value, and may then replace or delete it (compared.go).
+	// compared: it compares the stored value, and may then replace or delete it (guard.go).
 	compared
 	// floats: runs as it is, and like inflated when the server finds no number.
 	floats
@@ -44,35 +44,14 @@ type command struct {
 	args     argValues // which arguments are values
 	reply    shape     // which elements of the reply are values
 	keys     keyRange  // where the keys are, for computed, inflated, scripts
-	control  func(*session, *request) error
-	always   bool // controls: the server acts on it even when the number of arguments is wrong
-	writes   bool // inflated: may leave a plain value that begins with the magic
-	recent   bool // not every server has it (recent.go)
+	always   bool      // controls: the server acts on it even when the number of arguments is wrong
+	writes   bool      // inflated: may leave a plain value that begins with the magic
+	recent   bool      // not every server has it (servercommands.go)
 }
 
 // keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
 // when set, is the index of the argument that counts them.
 type keyRange struct{ first, last, step, numKeys int }
-
-// argValues finds the arguments that are values: from first, every step-th. For some their place
-// depends on options (placing.go).
-type argValues struct {
-	first, step int
-	kind        valueKind
-	find        finder
-	pairs       bool // (argc - first + 1) must be even, or the server refuses the request
-	single      bool // only the one at first
-}
-
-type valueKind uint8
-
-const (
-	noValues valueKind = iota
-	stringValue
-	stringValues // MSET: the key is the argument before each value
-	hashValues
-	streamValues
-)
 
 // Every command of Redis 7.0 to 8.6 and of Valkey 8 and 9 is listed here that never touches the inside
 // of a value. What is missing is treated as unknown.
@@ -192,44 +171,44 @@ var valueCommands = []command{
 
 // controlCommands change the conversation between client and server.
 var controlCommands = []command{
-	{name: "auth", arity: -2, control: (*session).auth},
-	{name: "hello", arity: -1, control: (*session).hello},
-	{name: "select", arity: 2, control: (*session).selectDB},
-	{name: "client", arity: -2, control: (*session).client},
-	{name: "quit", arity: -1, control: (*session).quit},
-	{name: "reset", arity: 1, control: (*session).reset},
-	{name: "multi", arity: 1, control: (*session).multi},
-	{name: "exec", arity: 1, always: true, control: (*session).exec},
-	{name: "discard", arity: 1, control: (*session).discard},
-	{name: "watch", arity: -2, control: (*session).watch},
-	{name: "unwatch", arity: 1, control: (*session).unwatch},
-	{name: "subscribe", arity: -2, control: (*session).subscribe},
-	{name: "psubscribe", arity: -2, control: (*session).subscribe},
-	{name: "ssubscribe", arity: -2, control: (*session).subscribe},
-	{name: "unsubscribe", arity: -1, control: (*session).unsubscribe},
-	{name: "punsubscribe", arity: -1, control: (*session).unsubscribe},
-	{name: "sunsubscribe", arity: -1, control: (*session).unsubscribe},
-	{name: "monitor", arity: 1, control: (*session).monitor},
-	{name: "replconf", arity: -1, control: (*session).replconf},
-	{name: "sync", arity: 1, control: (*session).replicate},
-	{name: "psync", arity: -3, control: (*session).replicate},
-	{name: "flushall", arity: -1, control: (*session).flush},
-	{name: "flushdb", arity: -1, control: (*session).flush},
-	{name: "function", arity: -2, control: (*session).flush},
-	{name: "asking", arity: 1, control: (*session).asking},
-	{name: "readonly", arity: 1, control: (*session).readOnly},
-	{name: "readwrite", arity: 1, control: (*session).readOnly},
-	{name: "cluster", arity: -2, control: (*session).clusterCommand},
-	{name: "sentinel", arity: -2, control: (*session).sentinelCommand},
-	{name: "ft.create", arity: -1, control: (*session).createIndex},
-	{name: "ft._createifnx", arity: -1, control: (*session).createIndex},
-	{name: "ft.dropindex", arity: -1, control: (*session).changeIndexes},
-	{name: "ft._dropindexifx", arity: -1, control: (*session).changeIndexes},
-	{name: "ft.drop", arity: -1, control: (*session).changeIndexes},
-	{name: "ft._dropifx", arity: -1, control: (*session).changeIndexes},
-	{name: "module", arity: -2, control: (*session).changeIndexes},
-	{name: "command", arity: -1, control: (*session).command},
-	{name: "script", arity: -2, control: (*session).script},
+	{name: "auth", arity: -2},
+	{name: "hello", arity: -1},
+	{name: "select", arity: 2},
+	{name: "client", arity: -2},
+	{name: "quit", arity: -1},
+	{name: "reset", arity: 1},
+	{name: "multi", arity: 1},
+	{name: "exec", arity: 1, always: true},
+	{name: "discard", arity: 1},
+	{name: "watch", arity: -2},
+	{name: "unwatch", arity: 1},
+	{name: "subscribe", arity: -2},
+	{name: "psubscribe", arity: -2},
+	{name: "ssubscribe", arity: -2},
+	{name: "unsubscribe", arity: -1},
+	{name: "punsubscribe", arity: -1},
+	{name: "sunsubscribe", arity: -1},
+	{name: "monitor", arity: 1},
+	{name: "replconf", arity: -1},
+	{name: "sync", arity: 1},
+	{name: "psync", arity: -3},
+	{name: "flushall", arity: -1},
+	{name: "flushdb", arity: -1},
+	{name: "function", arity: -2},
+	{name: "asking", arity: 1},
+	{name: "readonly", arity: 1},
+	{name: "readwrite", arity: 1},
+	{name: "cluster", arity: -2},
+	{name: "sentinel", arity: -2},
+	{name: "ft.create", arity: -1},
+	{name: "ft._createifnx", arity: -1},
+	{name: "ft.dropindex", arity: -1},
+	{name: "ft._dropindexifx", arity: -1},
+	{name: "ft.drop", arity: -1},
+	{name: "ft._dropifx", arity: -1},
+	{name: "module", arity: -2},
+	{name: "command", arity: -1},
+	{name: "script", arity: -2},
 }
 
 // table maps lower-case names to rows. Rows are never changed.
@@ -255,9 +234,6 @@ func newTable() table {
 
 // unknownCommand is the row of every command without one.
 var unknownCommand = &command{name: "other", arity: -1, strategy: unknown, reply: shapeAny}
-
-// maxNameBytes is more than the longest command name; longer ones are unknown.
-const maxNameBytes = 32
 
 // lookup finds the row of a command name in any letter case, without allocating.
 func (t table) lookup(name []byte) *command {
@@ -313,4 +289,77 @@ func (k keyRange) find(args [][]byte) (keys [][]byte, ok bool) {
 		keys = append(keys, args[i])
 	}
 	return keys, true
+}
+
+// request is one request of the client. Its bytes live until it has been handled.
+type request struct {
+	cmd  *command
+	args [][]byte
+	raw  []byte // the request as it came, nil when it has no such form
+
+	unguarded bool // its user may run no script on its keys
+}
+
+func isComparison(word []byte) bool {
+	_, n := optionOf(comparisons, word)
+	return n > 0
+}
+
+// comparisons are the options that do.
+var comparisons = []option{{"ifeq", 1}, {"ifne", 1}, {"ifdeq", 1}, {"ifdne", 1}}
+
+// comparedSet is the row of a SET that compares. What it answers with GET has been put back.
+var comparedSet = &command{name: "set", arity: -3, strategy: compared, keys: keyRange{first: 1, last: 1, step: 1}}
+
+// bitcountFrom is the row of BITCOUNT with a start and no end, which means the last byte to Valkey and
+// nothing to Redis: the server has to say.
+var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
+
+// mayBring reports that a command which is queued in a transaction may bring a sealed value to some key
+// that was looked at before.
+func mayBring(c *command) bool {
+	switch c.strategy {
+	case scripts, unknown:
+		return true
+	}
+	switch c.name {
+	case "rename", "renamenx", "copy", "move", "restore", "restore-asking", "swapdb", moduleCommand.name:
+		return true
+	}
+	return false
+}
+
+func evalFor(name string) string {
+	if len(name) > 3 && name[len(name)-3:] == "_ro" {
+		return "EVAL_RO"
+	}
+	return "EVAL"
+}
+
+// wrapped is the row of the script that a command is run in.
+var wrapped = &command{name: "eval", arity: -3, strategy: scripts, reply: shapeAny}
+
+// rows finds the rows of one client's commands.
+type rows struct {
+	table  table
+	recent [8]recent
+}
+
+// recent is a command that the client has sent, with its name as it wrote it.
+type recent struct {
+	name [8]byte
+	n    int
+	cmd  *command
+}
+
+// lookup is the table's, but for names that come again and again.
+func (t *rows) lookup(name []byte) *command {
+	if len(name) == 0 || len(name) > len(recent{}.name) {
+		return t.table.lookup(name)
+	}
+	r := &t.recent[(name[0]>>1^byte(len(name)))%byte(len(t.recent))]
+	if string(r.name[:r.n]) != string(name) {
+		r.n, r.cmd = copy(r.name[:], name), t.table.lookup(name)
+	}
+	return r.cmd
 }

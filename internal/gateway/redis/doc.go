@@ -2,20 +2,29 @@
 // seals the values that a policy names on their way in and opens envelopes on their way
 // out, so that a client sees what it would see without it.
 //
-// Read it in this order:
+// The common SET and GET go through five files, and come back through three. Read them in this order:
 //
-//	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go   one client: two connections, two pumps, a queue between them
-//	commands.go  the table: what each command does with values
-//	rewrite.go   requests: which arguments are sealed
-//	replies.go   replies: which elements are opened
+//	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
+//	session.go       one client: two pumps, and which part handles a request
+//	rewrite.go       requests: which arguments are sealed
+//	conversation.go  what is said to the server, and what is expected as its answers
+//	commands.go      the table: what each command does with values
 //
-// and then, by the kind of command: guard.go (commands that compute on a stored value,
-// run by one guarded script), package compute (reads answered here on the opened value),
-// unit.go (scripts and commands that the table does not know, run in a transaction
-// under WATCH), transaction.go (MULTI), control.go (what changes the conversation),
-// large.go (requests larger than the buffer), passing.go (long values that are not sealed),
-// stream.go (reading and writing, and what is not copied).
+//	replies.go       replies: each is carried as its entry in the queue says
+//	copy.go          which elements are values
+//	open.go          values that are opened, under the reply budget
+//
+// What is rarer branches off in session.handle, each to a type in a file of its name: guard (commands that
+// compute on a stored value, run by one guarded script), units (scripts and commands that the table does not
+// know, run in a transaction under WATCH), within (both, where the client has a transaction open itself),
+// sorter (SORT), control (what changes the conversation), large (requests larger than the buffer). They
+// share smaller parts: standing (database, login, version), transaction, stash (what is opened for a
+// request), rights, escapes, refusals, and second, a connection for questions that the first can't be asked.
+// A reply pump hands over likewise: to answers (to what the gateway has asked itself), messages (that nobody
+// asked for), nodeReplies and redirects (which name other servers).
+//
+// Three packages below know nothing of sessions: compute (answers from values alone), lua (the scripts) and
+// cluster (where the servers are).
 //
 // # Order
 //
@@ -25,5 +34,5 @@
 //
 //	client -> pumpRequests -> table -> seal -> upstream
 //	              |  queue of entries  |
-//	client <- pumpReplies  <- open   <-------- upstream
+//	client <- replyPump   <-  open   <-------- upstream
 package redis

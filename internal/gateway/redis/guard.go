@@ -1,9 +1,7 @@
 package redis
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch"
@@ -11,27 +9,42 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// handleComputed sends a read behind a script that hands envelopes out; the reply pump
+// guard handles commands that compute on stored values.
+type guard struct {
+	talk     *conversation
+	st       *standing
+	tx       *transaction
+	vault    *vault
+	stash    *stash
+	second   *second
+	rights   *rights
+	escapes  *escapes
+	refusals *refusals
+	units    *units
+	scripts  *bodies
+}
+
+// computed sends a read behind a script that hands envelopes out; the reply pump
 // computes on them. Nothing waits, so pipelines keep flowing.
-func (s *session) handleComputed(r *request) error {
-	if s.excluded(r.args[1:2]) {
-		return s.forward(r, entry{})
+func (g *guard) computed(r *request) error {
+	if g.vault.excluded(r.args[1:2]) {
+		return g.talk.forward(r, entry{})
 	}
 	if r.cmd.name == "bitcount" && len(r.args) == 3 {
-		return s.handled(s.handleInflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw}))
+		return g.stash.release(g.inflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw}))
 	}
-	verb, err := s.readVerb()
+	verb, err := g.rights.readVerb()
 	if err != nil {
 		return err
 	}
 	o := &op{plain: verb == "" || compute.IsWide(r.args) || len(r.args) > lua.MaxArgs}
 	o.args, o.size = cloneArgs(r.args)
-	if err := s.expect(entry{kind: kindComputed, op: o}); err != nil {
+	if err := g.talk.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
 	}
-	s.g.cfg.Stats.Guarded(r.cmd.name, "sent")
+	g.vault.stats.Guarded(r.cmd.name, "sent")
 	if o.plain {
-		return s.send(plainRead(r))
+		return g.talk.send(plainRead(r))
 	}
 	most, script := 0, lua.Peek
 	if compute.IsLength(r.args) {
@@ -40,12 +53,8 @@ func (s *session) handleComputed(r *request) error {
 	if r.cmd.name == "hstrlen" {
 		script = lua.PeekField
 	}
-	return s.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
+	return g.talk.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
 }
-
-// bitcountFrom is the row of BITCOUNT with a start and no end, which means the last byte to Valkey and
-// nothing to Redis: the server has to say.
-var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
 
 // plainRead reads the whole value, for users without scripts.
 func plainRead(r *request) [][]byte {
@@ -55,33 +64,33 @@ func plainRead(r *request) [][]byte {
 	return [][]byte{[]byte("GET"), r.args[1]}
 }
 
-// handleInflated runs a command that needs the stored value itself.
-func (s *session) handleInflated(r *request) error {
+// inflated runs a command that needs the stored value itself.
+func (g *guard) inflated(r *request) error {
 	keys, ok := r.cmd.keys.find(r.args)
-	if !ok || s.excluded(keys) {
-		return s.forward(r, entry{})
+	if !ok || g.vault.excluded(keys) {
+		return g.talk.forward(r, entry{})
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > lua.MaxArgs || s.lua.denied || compute.IsWide(r.args) || (s.tracking || s.reads) && !s.tx.open:
-		return s.runUnit(r, keys)
-	case s.tx.open:
-		return s.guardInTransaction(r, s.guardFor(r), keys)
-	case !r.cmd.writes && s.version.Load() == 3 && !s.watched:
-		return s.runUnit(r, keys) // a map that passes through Lua loses its order
+	case len(r.args) > lua.MaxArgs || g.rights.lua.denied || compute.IsWide(r.args) || (g.rights.tracking || g.second.reads) && !g.tx.open:
+		return g.units.run(r, keys)
+	case g.tx.open:
+		return g.inTransaction(r, g.guardFor(r), keys)
+	case !r.cmd.writes && g.st.version.Load() == 3 && !g.tx.watch.on:
+		return g.units.run(r, keys) // a map that passes through Lua loses its order
 	}
-	return s.guard(r, s.guardFor(r), keys)
+	return g.run(r, g.guardFor(r), keys)
 }
 
 // guardFor is the script for a command. Where the client speaks RESP3, replies that are
 // maps there must come to the script as such. While the client watches keys what a read puts back
 // stays so: to seal it again would abort the client's transaction, each time that it tries.
-func (s *session) guardFor(r *request) string {
+func (g *guard) guardFor(r *request) string {
 	script := lua.GuardRead
-	if r.cmd.writes || s.watched {
+	if r.cmd.writes || g.tx.watch.on {
 		script = lua.Guard
 	}
-	if !r.cmd.writes && s.version.Load() == 3 {
+	if !r.cmd.writes && g.st.version.Load() == 3 {
 		return "redis.setresp(3) " + script
 	}
 	return script
@@ -90,36 +99,36 @@ func (s *session) guardFor(r *request) string {
 // maxGuardTries bounds the race against writers that seal the key again and again.
 const maxGuardTries = 32
 
-// guard sends the command in a script and, each time that it meets an envelope, again
+// run sends the command in a script and, each time that it meets an envelope, again
 // with the value. The server runs script and command in one step, so no write is lost.
-func (s *session) guard(r *request, script string, keys [][]byte) error {
+func (g *guard) run(r *request, script string, keys [][]byte) error {
 	var k []lua.Known
 	for range maxGuardTries {
 		o := &op{done: make(chan struct{})}
-		if err := s.ask(entry{kind: kindAsk, op: o}, lua.CallGuard(script, keys, k, r.args)); err != nil {
+		if err := g.talk.ask(entry{kind: kindAsk, op: o}, lua.CallGuard(script, keys, k, r.args)); err != nil {
 			return err
 		}
 		if o.given {
-			s.g.cfg.Stats.Guarded(r.cmd.name, guardOutcome(k))
+			g.vault.stats.Guarded(r.cmd.name, guardOutcome(k))
 			return nil
 		}
 		if o.answer.isError() {
-			s.lua.denied = s.lua.denied || isNoLua(o.answer.text)
-			r.unguarded = isNoRight(o.answer.text) && !s.lua.denied
+			g.rights.lua.denied = g.rights.lua.denied || isNoLua(o.answer.text)
+			r.unguarded = isNoRight(o.answer.text) && !g.rights.lua.denied
 			if r.unguarded && r.cmd.writes && compute.MayMakeMagic(r.args) {
-				return s.refuse(o.answer.text)
+				return g.talk.refuse(o.answer.text)
 			}
-			return s.runUnit(r, keys)
+			return g.units.run(r, keys)
 		}
-		next, err := s.openAll(o.answer.handedOut())
-		s.letGo(o)
+		next, err := g.stash.openAll(o.answer.handedOut())
+		g.talk.letGo(o)
 		if err != nil {
-			return s.refuseBroken(err)
+			return g.refusals.broken(err)
 		}
 		k = next
-		s.inflating(keys)
+		g.vault.inflating(keys)
 	}
-	return s.refuse("ERR cinch: other clients kept changing the value; try again")
+	return g.talk.refuse("ERR cinch: other clients kept changing the value; try again")
 }
 
 func guardOutcome(k []lua.Known) string {
@@ -127,17 +136,6 @@ func guardOutcome(k []lua.Known) string {
 		return "inflated"
 	}
 	return "plain"
-}
-
-// ask sends a request whose answer the request pump waits for.
-func (s *session) ask(e entry, args [][]byte) error {
-	if err := s.expect(e); err != nil {
-		return err
-	}
-	if err := s.send(args); err != nil {
-		return err
-	}
-	return s.await(e.op)
 }
 
 // distinct drops repeated keys: what a script does to a key it must do once.
@@ -159,136 +157,25 @@ func distinct(keys [][]byte) [][]byte {
 // handedOut are the envelopes in a script's answer, behind the marker.
 func (a *answer) handedOut() [][]byte { return a.list[1:] }
 
-// openAll opens envelopes that a script handed out.
-func (s *session) openAll(sealed [][]byte) ([]lua.Known, error) {
-	k := make([]lua.Known, 0, len(sealed))
-	for _, env := range sealed {
-		if env == nil {
-			return nil, fmt.Errorf("%w: more than the memory budget allows at once", cinch.ErrTooLarge)
-		}
-		if slices.ContainsFunc(k, func(o lua.Known) bool { return bytes.Equal(o.Sealed, env) }) {
-			continue
-		}
-		kv, err := s.openHeld(env)
-		if err != nil {
-			return nil, err
-		}
-		k = append(k, kv)
-	}
-	return k, nil
-}
-
-// openHeld opens an envelope, which it holds with its value until the request has been handled.
-func (s *session) openHeld(env []byte) (lua.Known, error) {
-	h, err := cinch.ParseHeader(env)
-	if err == nil && h.RawLen <= s.g.maxOpen() {
-		err = s.hold(len(env) + h.RawLen)
-	}
-	if err != nil {
-		return lua.Known{}, err
-	}
-	value, err := s.g.sealer.Open(nil, env)
-	return lua.Known{Sealed: env, Value: value}, err
-}
-
-// hold takes n bytes of the budget until the request at hand has been handled; small ones when they
-// have come to some.
-func (s *session) hold(n int) error {
-	if s.owes += int64(n); s.owes <= freeBytes {
-		return nil
-	}
-	n64 := s.owes
-	s.owes = 0
-	if !s.acquire(n64, n64, reservePatience*s.g.cfg.Stall) {
-		s.g.cfg.Stats.Error("budget")
-		return errNoRoom
-	}
-	s.holds = append(s.holds, n64)
-	return nil
-}
-
-// handled gives back what was held for a request.
-func (s *session) handled(err error) error {
-	for _, n := range s.holds {
-		s.requestRoom.Release(n)
-	}
-	s.holds, s.owes = s.holds[:0], 0
-	return err
-}
-
-// refuseBroken answers for a sealed value that does not open.
-func (s *session) refuseBroken(err error) error {
-	pattern := ""
-	if args := s.req.args; len(args) > 1 {
-		pattern = patternOf(args[1])
-	}
-	return s.refuseFor(s.sayBroken(err, pattern))
-}
-
-// inflating counts an inflation; patterns that are inflated all the time stop being sealed.
-func (s *session) inflating(keys [][]byte) {
-	s.g.cfg.Stats.Inflated("command")
-	for _, k := range keys {
-		if s.g.churn.inflated(k) {
-			s.g.cfg.Stats.Inflated("pattern_stopped")
-			s.g.cfg.Log.Info("keys of this pattern are inflated again and again; new values stay plain for a while",
-				"pattern", patternOf(k))
-		}
-	}
-}
-
-// handleFloat runs INCRBYFLOAT and HINCRBYFLOAT as they are. Numbers are never sealed
+// float runs INCRBYFLOAT and HINCRBYFLOAT as they are. Numbers are never sealed
 // when they are short, but these commands also read long ones.
-func (s *session) handleFloat(r *request) error {
+func (g *guard) float(r *request) error {
 	keys := r.args[1:2]
-	if s.excluded(keys) || s.lua.denied {
-		return s.forward(r, entry{})
+	if g.vault.excluded(keys) || g.rights.lua.denied {
+		return g.talk.forward(r, entry{})
 	}
 	script := lua.Guard
 	if r.cmd.name == "hincrbyfloat" {
 		script = lua.GuardField
 	}
-	if s.tx.open {
-		return s.guardInTransaction(r, script, keys)
+	if g.tx.open {
+		return g.inTransaction(r, script, keys)
 	}
 	o := &op{done: make(chan struct{})}
-	if err := s.ask(entry{kind: kindFloat, op: o}, r.args); err != nil || o.given {
+	if err := g.talk.ask(entry{kind: kindFloat, op: o}, r.args); err != nil || o.given {
 		return err
 	}
-	return s.guard(r, script, keys)
-}
-
-// isNoLua matches the server's refusal of EVAL, of Redis 7.0 and later.
-func isNoLua(text string) bool {
-	return strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "'eval'")
-}
-
-// isNoRight matches the refusal of a command that the user may not run, in a script or elsewhere.
-func isNoRight(text string) bool {
-	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "user executing the script can't ")
-}
-
-// isNoGuard matches what a guard answers that may not run, may not look at its keys, or may not write: the
-// command itself may be allowed, and a replica may have more to say about it.
-func isNoGuard(text string) bool {
-	return isNoRight(text) || strings.HasPrefix(text, "READONLY ")
-}
-
-// isNoFloat matches "ERR value is not a valid float" and "ERR hash value is not a float".
-func isNoFloat(text string) bool {
-	return strings.HasPrefix(text, "ERR") &&
-		(strings.HasSuffix(text, "value is not a valid float") || strings.HasSuffix(text, "hash value is not a float"))
-}
-
-// excluded reports that the policy promises that none of the keys holds an envelope.
-func (s *session) excluded(keys [][]byte) bool {
-	p := s.rules()
-	for _, k := range keys {
-		if !p.Excluded(k) {
-			return false
-		}
-	}
-	return len(keys) > 0
+	return g.run(r, script, keys)
 }
 
 // cloneArgs copies the arguments of a read, but for its key, and says how many bytes that
@@ -309,4 +196,89 @@ func cloneArgs(args [][]byte) (out [][]byte, size int) {
 		}
 	}
 	return out, n + 24*len(args)
+}
+
+// Commands that compare the stored value with one of their own, or its digest, and then set or delete
+// it: SET with IFEQ, IFNE, IFDEQ or IFDNE, DELEX, DELIFEQ. The server compares what is stored, so a
+// sealed value is put back for that, in one step with the command. Where the comparison fails
+// the value is still there afterwards, and the envelope takes its place again.
+
+func (g *guard) compared(r *request) error {
+	keys := r.args[1:2]
+	if g.vault.excluded(keys) || r.cmd.name == "delex" && len(r.args) == 2 { // deletes whatever it is
+		return g.talk.forward(r, entry{})
+	}
+	switch {
+	case g.rights.lua.denied || (g.rights.tracking || g.second.reads) && !g.tx.open:
+		return g.units.run(r, keys)
+	case g.tx.open:
+		return g.inTransaction(r, lua.Compare, keys)
+	case g.tx.watch.on:
+		return g.run(r, lua.CompareWatched, keys)
+	}
+	return g.run(r, lua.Compare, keys)
+}
+
+// inTransaction queues a guarded command with every value that it may meet: those
+// stored now, read on a second connection, and those set in this transaction.
+func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
+	found := g.second.probe(keys)
+	if found.err != nil {
+		return g.refusals.broken(found.err)
+	}
+	k := append([]lua.Known(nil), g.tx.known...)
+	for i := range found.parts {
+		k = append(k, found.parts[i].Known)
+	}
+	if len(k) > 0 {
+		g.vault.stats.Guarded(r.cmd.name, "in_transaction")
+	}
+	if err := g.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
+		return err
+	}
+	return g.talk.send(lua.CallGuard(script, keys, k, r.args))
+}
+
+// script runs EVAL, EVALSHA, FCALL and their kin.
+func (g *guard) script(r *request) error {
+	if evalFor(r.cmd.name) == strings.ToUpper(r.cmd.name) {
+		g.scripts.learn(r.args[1])
+	}
+	keys, ok := r.cmd.keys.find(r.args)
+	if !ok || len(keys) == 0 || g.vault.excluded(keys) {
+		if compute.CarriesMagic(r.args[1:]) {
+			g.vault.stats.Guarded(r.cmd.name, "unseen_magic")
+		}
+		return g.talk.forward(r, g.escapes.echoing(r, nil))
+	}
+	return g.units.run(r, distinct(keys))
+}
+
+// unknown runs a command that the table does not know as if it computed on the
+// values of its keys: they are put back first. What it writes stays plain.
+func (g *guard) unknown(r *request) error {
+	keys, err := g.second.keysOf(r.args)
+	if err != nil {
+		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and its keys can't be asked: %v", r.args[0], err))
+	}
+	if len(keys) == 0 || g.vault.excluded(keys) {
+		return g.talk.forward(r, g.escapes.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
+	}
+	for _, a := range r.args[1:] {
+		if cinch.IsSealed(a) && !contains(keys, a) {
+			return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table and would store a value that begins like an envelope", r.args[0]))
+		}
+	}
+	u := *r
+	u.cmd = unknownCommand
+	return g.units.run(&u, distinct(keys))
+}
+
+func contains(list [][]byte, b []byte) bool {
+	for _, x := range list {
+		if string(x) == string(b) {
+			return true
+		}
+	}
+	return false
 }

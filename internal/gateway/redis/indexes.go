@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -29,7 +28,9 @@ const (
 
 // indexes is what a gateway knows of its server's search indexes.
 type indexes struct {
-	g      *Gateway
+	vault  *vault
+	dialer *dialer
+	room   *gateway.Share                     // for what is put back
 	client *goredis.Client                    // as the gateway's own user
 	view   atomic.Pointer[storeredis.Indexes] // nil: none
 	kicked chan struct{}
@@ -47,14 +48,16 @@ type indexes struct {
 // unasked is what is known before the first answer.
 var unasked = storeredis.Indexes{Unknown: errors.New("not asked yet")}
 
-func newIndexes(g *Gateway) *indexes {
+// newIndexes returns what knows nothing yet. With awaited that is said at once, for sessions that may begin
+// before it serves.
+func newIndexes(vault *vault, dialer *dialer, room *gateway.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
-		g: g, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
+		vault: vault, dialer: dialer, room: room, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
-		client: g.dialSelf(firstSpace, false), // when it is needed
+		client: dialer.self(firstSpace, false), // when it is needed
 	}
-	if g.cfg.view != nil && !g.ofSentinels() { // sessions may begin before it serves
+	if awaited {
 		x.view.Store(&unasked)
 	}
 	return x
@@ -117,10 +120,10 @@ func (x *indexes) look(look *storeredis.IndexLook, fresh bool) storeredis.Indexe
 	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
 	defer cancel()
 	found := look.Look(ctx, asker(x.client), fresh)
-	if found.Unknown == nil || !isNoLogin(found.Unknown) || x.g.cfg.Upstream.Password == "" {
+	if found.Unknown == nil || !isNoLogin(found.Unknown) || x.dialer.upstream.Password == "" {
 		return found
 	}
-	nobody := x.g.dialAs(&credentials{}, firstSpace, false)
+	nobody := x.dialer.as(&credentials{}, firstSpace, false)
 	defer nobody.Close()
 	var once storeredis.IndexLook
 	if none := once.Look(ctx, asker(nobody), true); none.Unknown == nil {
@@ -131,11 +134,6 @@ func (x *indexes) look(look *storeredis.IndexLook, fresh bool) storeredis.Indexe
 
 func asker(c *goredis.Client) storeredis.Asker {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
-}
-
-func isNoLogin(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH") || strings.Contains(text, "AUTH ")
 }
 
 // learn takes what a look found, and has what is sealed under new indexes put back. A look that failed
@@ -160,7 +158,7 @@ func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 			delete(x.sweeps, p)
 		}
 	}
-	if !x.g.sealsHashes() {
+	if !x.vault.sealsHashes() {
 		return
 	}
 	for _, p := range found.Prefixes {
@@ -170,15 +168,9 @@ func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 	}
 }
 
-// isDenial reports that the server answered, and that the user may not ask.
-func isDenial(err error) bool {
-	var answer goredis.Error
-	return errors.As(err, &answer)
-}
-
 // tell writes changes to the log. x.mu is held.
 func (x *indexes) tell(found storeredis.Indexes) {
-	log := x.g.cfg.Log
+	log := x.vault.log
 	switch {
 	case found.Unknown != nil:
 		if x.found.Unknown == nil || x.found.Unknown.Error() != found.Unknown.Error() {
@@ -221,10 +213,4 @@ func (x *indexes) known(prefix string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.found.Unknown == nil && x.found.Cover([]byte(prefix))
-}
-
-// sealsHashes reports that fields may have been sealed under the rules.
-func (g *Gateway) sealsHashes() bool {
-	p := g.policy.Load()
-	return p != nil && (p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 }))
 }

@@ -1,17 +1,33 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
+
+// large handles requests that do not fit the buffer.
+type large struct {
+	intake *intake
+	talk   *conversation
+	seals  *seals
+	stash  *stash
+	sub    *subscription
+	tx     *transaction
+	room   *gateway.Account // in the request budget
+	stall  time.Duration
+
+	handle        func(*request) error    // one that was collected
+	fail          func(text string) error // ends the session, of whose request the server has the beginning
+	protocolError func() error            // has the server word it
+	stranger      func() bool             // reports a client that must log in first
+}
 
 // Requests that do not fit the buffer come in three ways, by the row of their command:
 //
@@ -27,7 +43,7 @@ const maxCollected = 32 << 20
 
 // largeRequest is the request at hand.
 type largeRequest struct {
-	s        *session
+	*large
 	cmd      *command
 	argc     int
 	args     [][]byte // complete arguments so far, in memory of their own
@@ -43,56 +59,50 @@ type largeRequest struct {
 	asTheyAre bool // the server computes on the values, which are not sealed but for what must be
 }
 
-var (
-	errTooLong = errors.New("redis: request is too long to be collected")
-	errNoRoom  = errors.New("no memory is free for this command at the moment (memory.budget), try again")
-)
-
-// largeRequest handles the request whose beginning the parser has seen.
-func (s *session) largeRequest() error {
-	if !s.parser.Started() {
-		return s.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
+// request handles the request whose beginning the parser has seen.
+func (b *large) request() error {
+	if !b.intake.parser.Started() {
+		return b.fail("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
-	s.beginRequest()
-	s.inside, s.looked = true, false
-	defer s.leave()
-	l := &largeRequest{s: s, argc: s.parser.Argc, pending: -1}
+	b.talk.begin()
+	b.intake.inside, b.intake.looked = true, false
+	defer b.intake.leave()
+	l := &largeRequest{large: b, argc: b.intake.parser.Argc, pending: -1}
 	defer l.release()
 	defer l.endAhead()
 	l.takeHead()
-	s.frame = 0
+	b.intake.frame = 0
 	l.cmd = unknownCommand
 	if len(l.args) > 0 {
-		l.cmd = s.g.table.lookup(l.args[0])
+		l.cmd = b.intake.rows.table.lookup(l.args[0])
 	}
 	err := l.run()
-	s.parser.Reset()
+	b.intake.parser.Reset()
 	if errors.Is(err, resp.ErrProtocol) {
-		return s.passProtocolError()
+		return b.protocolError()
 	}
 	return err
 }
 
 // takeHead copies what the parser has found so far out of the buffer.
 func (l *largeRequest) takeHead() {
-	p := &l.s.parser
-	buf := l.s.in.Buffered()
+	p := &l.intake.parser
+	buf := l.intake.in.Buffered()
 	for _, sp := range p.Args {
 		l.args = append(l.args, append([]byte{}, buf[sp.Off:sp.Off+sp.Len]...))
 	}
 	if n, ok := p.Bulk(); ok {
 		l.pending = n
 	}
-	l.s.in.Discard(p.Pos())
+	l.intake.in.Discard(p.Pos())
 }
 
 func (l *largeRequest) run() error {
-	s := l.s
 	switch {
-	case s.isStranger(): // the server has limits of its own for it
+	case l.stranger(): // the server has limits of its own for it
 		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
-		s.subscribed() && l.cmd.strategy != controls:
+		l.sub.active() && l.cmd.strategy != controls:
 		return l.stream(entry{})
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues:
 		return l.stream(entry{shape: l.cmd.reply})
@@ -108,7 +118,7 @@ func (l *largeRequest) header() (int, error) {
 		l.pending = -1
 		return n, nil
 	}
-	n, err := l.s.in.BulkHeader()
+	n, err := l.intake.in.BulkHeader()
 	if err == nil && n > 1<<40 {
 		err = resp.ErrProtocol
 	}
@@ -121,7 +131,7 @@ func (l *largeRequest) stream(e entry) error {
 		return err
 	}
 	for _, a := range l.args {
-		if err := l.s.sendBulk(a); err != nil {
+		if err := l.talk.sendBulk(a); err != nil {
 			return err
 		}
 	}
@@ -138,22 +148,22 @@ func (l *largeRequest) stream(e entry) error {
 }
 
 func (l *largeRequest) begin(e entry) error {
-	if err := l.s.expect(e); err != nil {
+	if err := l.talk.expect(e); err != nil {
 		return err
 	}
-	return l.s.up.write(resp.AppendArray(l.s.head(), l.argc))
+	return l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc))
 }
 
 // streamArg sends an argument of n bytes, whose header has been read.
 func (l *largeRequest) streamArg(n int) error {
-	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
+	if err := l.talk.up.write(resp.AppendBulkHeader(l.talk.head(), n)); err != nil {
 		return err
 	}
 	return l.streamBody(n)
 }
 
 func (l *largeRequest) streamBody(n int) error {
-	return l.s.in.CopyTo(int64(n)+2, l.s.up.lend)
+	return l.intake.in.CopyTo(int64(n)+2, l.talk.up.lend)
 }
 
 // valueByValue seals values one at a time, each when it has arrived.
@@ -206,18 +216,18 @@ func (l *largeRequest) locate(spec *argValues) (at places, is placing, err error
 // sendHave sends an argument that is in memory.
 func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) error {
 	if !isValue {
-		return l.s.sendBulk(arg)
+		return l.talk.sendBulk(arg)
 	}
-	at := l.s.address(l.cmd.args.kind, key, before, len(arg))
+	at := l.seals.address(l.cmd.args.kind, key, before, len(arg))
 	if l.asTheyAre {
 		at = policy.Address{}
 	}
-	out, sealed := l.s.sealValue(nil, at, arg)
+	out, sealed := l.seals.sealValue(nil, at, arg)
 	defer gateway.PutBuffer(out)
 	if sealed {
 		arg = out
 	}
-	return l.s.sendBulk(arg)
+	return l.talk.sendBulk(arg)
 }
 
 // sendNext reads and sends the next argument, and returns it unless it was a value or
@@ -227,7 +237,7 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	if isValue && n > l.s.g.cfg.MaxSeal || !isValue && n > freeBytes {
+	if isValue && n > l.seals.vault.maxSeal || !isValue && n > freeBytes {
 		return nil, l.streamUnsealed(n, isValue)
 	}
 	if isValue && n > freeBytes {
@@ -249,17 +259,17 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 // held for sealing: not if it is too long, or no rule covers its key. It must be when it begins
 // like an envelope.
 func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
-	if n > l.s.g.cfg.MaxSeal {
+	if n > l.seals.vault.maxSeal {
 		return false, false, nil
 	}
-	head, err := l.s.in.Peek(len(cinch.Magic))
+	head, err := l.intake.in.Peek(len(cinch.Magic))
 	if err != nil {
 		return false, false, err
 	}
 	if cinch.IsSealed(head) { // has to be wrapped
 		return true, true, nil
 	}
-	return !l.asTheyAre && l.s.mayBeSealed([][]byte{key}), false, nil
+	return !l.asTheyAre && l.seals.mayBeSealed([][]byte{key}), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.
@@ -277,12 +287,12 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	}
 	defer l.release()
 	defer l.endAhead()
-	addr := l.s.address(l.cmd.args.kind, key, before, n)
+	addr := l.seals.address(l.cmd.args.kind, key, before, n)
 	buf, err := l.gather(n, &addr, must)
 	defer func() { gateway.PutBuffer(buf) }()
 	switch {
 	case errors.Is(err, errNoRoom): // the server has the beginning of the request already
-		return l.s.failWith("ERR cinch: " + err.Error())
+		return l.fail("ERR cinch: " + err.Error())
 	case err != nil:
 		return err
 	case len(buf) < n+len(crlf):
@@ -293,13 +303,13 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 
 // streamBegun sends a value as it is, of which begun has been read.
 func (l *largeRequest) streamBegun(n int, begun []byte) error {
-	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
+	if err := l.talk.up.write(resp.AppendBulkHeader(l.talk.head(), n)); err != nil {
 		return err
 	}
-	if err := l.s.up.write(begun); err != nil {
+	if err := l.talk.up.write(begun); err != nil {
 		return err
 	}
-	return l.s.in.CopyTo(int64(n+len(crlf)-len(begun)), l.s.up.lend)
+	return l.intake.in.CopyTo(int64(n+len(crlf)-len(begun)), l.talk.up.lend)
 }
 
 // streamUnsealed sends an argument that is not sealed. A value among those must not begin
@@ -312,88 +322,51 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	case !isValue || n < len(cinch.Magic):
 		return l.streamArg(n)
 	}
-	if err := l.s.up.write(resp.AppendBulkHeader(l.s.head(), n)); err != nil {
+	if err := l.talk.up.write(resp.AppendBulkHeader(l.talk.head(), n)); err != nil {
 		return err
 	}
-	head, err := l.s.in.Peek(len(cinch.Magic))
+	head, err := l.intake.in.Peek(len(cinch.Magic))
 	if err != nil {
 		return err
 	}
 	if cinch.IsSealed(head) {
-		l.s.g.cfg.Stats.Error("unsealable")
-		return l.s.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.s.g.cfg.MaxSeal, n))
+		l.seals.vault.stats.Error("unsealable")
+		return l.fail(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.seals.vault.maxSeal, n))
 	}
 	return l.streamBody(n)
-}
-
-// failWith ends the session with an error. The request that caused it is incomplete
-// upstream, so nothing of it is carried out.
-func (s *session) failWith(text string) error {
-	s.g.cfg.Log.Warn("session ended", "reason", text)
-	s.lastWords.Store(&text)
-	s.failed = net.ErrClosed
-	return s.failed
 }
 
 // read reads a short argument into a pooled buffer.
 func (l *largeRequest) read(n int) ([]byte, error) {
 	buf := gateway.GetBuffer(n + 2)[:n+2]
-	if err := l.s.in.ReadFull(buf); err != nil {
+	if err := l.intake.in.ReadFull(buf); err != nil {
 		gateway.PutBuffer(buf)
 		return nil, err
 	}
 	return buf[:n], nil
 }
 
-// leave marks the end of a request that a drain has to wait for.
-func (s *session) leave() {
-	s.inside = false
-	if s.draining.Load() {
-		_ = s.conn.SetReadDeadline(time.Now().Add(drainPoll))
-	}
-}
-
 // reserve takes n bytes of the budget, and waits for them a limited time only.
 func (l *largeRequest) reserve(n int64) error {
-	if l.tryReserve(n, n, reservePatience*l.s.g.cfg.Stall) {
+	if l.tryReserve(n, n, reservePatience*l.stall) {
 		return nil
 	}
-	l.s.g.cfg.Stats.Error("budget")
+	l.seals.vault.stats.Error("budget")
 	return errNoRoom
 }
 
-const (
-	// reservePatience is how many times Stall a request that must be collected waits.
-	reservePatience = 5
-	// sealPatience is how long a value waits that could also go as it is.
-	sealPatience = 200 * time.Millisecond
-)
-
 // tryReserve takes n bytes now, of claim that will be needed.
 func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
-	if !l.s.acquire(n, claim, patience) {
+	if !l.stash.acquire(n, claim, patience) {
 		return false
 	}
 	l.held += n
 	return true
 }
 
-// acquire takes n bytes of the request budget, of claim that will be needed.
-func (s *session) acquire(n, claim int64, patience time.Duration) bool {
-	if s.requestRoom.TryAcquire(n) {
-		return true
-	}
-	if s.up.flush() != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	return s.requestRoom.Grow(ctx, n, claim) == nil
-}
-
 func (l *largeRequest) release() {
-	l.s.requestRoom.Release(l.held)
-	l.s.requestRoom.Release(l.encoder)
+	l.room.Release(l.held)
+	l.room.Release(l.encoder)
 	l.held, l.encoder = 0, 0
 }
 
@@ -408,7 +381,7 @@ func (l *largeRequest) collect() error {
 			return l.giveUp(err)
 		}
 	}
-	return l.s.handle(&request{args: l.args})
+	return l.handle(&request{args: l.args})
 }
 
 // take reads the next argument into args. A long value of a command that only stores it
@@ -426,7 +399,7 @@ func (l *largeRequest) take() error {
 			return err
 		}
 	}
-	if !isValue && int64(n)+l.held > int64(l.s.g.cfg.MaxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
+	if !isValue && int64(n)+l.held > int64(l.seals.vault.maxSeal)*2+maxCollected || l.argc > maxCollectedArgs {
 		l.pending = n
 		return errTooLong
 	}
@@ -435,7 +408,7 @@ func (l *largeRequest) take() error {
 	}
 	var at *policy.Address
 	if isValue {
-		a := l.s.address(l.cmd.args.kind, l.args[1], l.args[len(l.args)-1], n)
+		a := l.seals.address(l.cmd.args.kind, l.args[1], l.args[len(l.args)-1], n)
 		at = &a
 	}
 	arg, err := l.gather(n, at, must)
@@ -465,7 +438,7 @@ func (l *largeRequest) takeSmall(n int) error {
 	arg := l.arena[: n+2 : n+2]
 	l.arena = l.arena[n+2:]
 	l.args = append(l.args, arg[:n:n])
-	return l.s.in.ReadFull(arg)
+	return l.intake.in.ReadFull(arg)
 }
 
 const (
@@ -480,7 +453,7 @@ func (l *largeRequest) streamSingle() error {
 		return err
 	}
 	for _, a := range l.args {
-		if err := l.s.sendBulk(a); err != nil {
+		if err := l.talk.sendBulk(a); err != nil {
 			return err
 		}
 	}
@@ -509,20 +482,20 @@ func (l *largeRequest) sendOption(n int) error {
 		return err
 	}
 	defer gateway.PutBuffer(word)
-	if isComparison(word) && !l.s.excluded(l.args[1:2]) {
-		return l.s.failWith(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.s.g.cfg.MaxSeal))
+	if isComparison(word) && !l.seals.vault.excluded(l.args[1:2]) {
+		return l.fail(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.seals.vault.maxSeal))
 	}
-	return l.s.sendBulk(word)
+	return l.talk.sendBulk(word)
 }
 
 // giveUp swallows the rest of a request that can't be collected and refuses it.
 func (l *largeRequest) giveUp(cause error) error {
 	if errors.Is(cause, resp.ErrProtocol) { // the server sees what came so far, and the rest
-		if err := l.s.up.write(resp.AppendArray(l.s.head(), l.argc)); err != nil {
+		if err := l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc)); err != nil {
 			return err
 		}
 		for _, a := range l.args {
-			if err := l.s.sendBulk(a); err != nil {
+			if err := l.talk.sendBulk(a); err != nil {
 				return err
 			}
 		}
@@ -538,20 +511,113 @@ func (l *largeRequest) giveUp(cause error) error {
 	missing := l.argc - len(args)
 	if l.left > 0 {
 		missing--
-		if err := l.s.in.CopyTo(int64(l.left), swallow); err != nil {
+		if err := l.intake.in.CopyTo(int64(l.left), swallow); err != nil {
 			return err
 		}
 	}
 	for range missing {
 		n, err := l.header()
 		if err == nil {
-			err = l.s.in.CopyTo(int64(n)+2, swallow)
+			err = l.intake.in.CopyTo(int64(n)+2, swallow)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return l.s.refuse("ERR cinch: " + l.cmd.name + ": " + cause.Error())
+	return l.talk.refuse("ERR cinch: " + l.cmd.name + ": " + cause.Error())
 }
 
-func swallow([]byte) error { return nil }
+// gather reads a long argument of n bytes and the line break behind it, for which memory is taken as
+// it comes, with the last piece for its sealed form too. When there is none it returns the beginning,
+// or, where that is of no use, errNoRoom; the rest is still to be read then. A value is compressed
+// while it arrives, by the setting for at; other arguments have no such address.
+func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte, err error) {
+	total := n + len(crlf)
+	for have := 0; have < total; have = len(buf) {
+		size := min(total, max(firstPiece, growth*have))
+		if !l.roomFor(n, have, size, must) {
+			l.seals.vault.stats.Error("budget")
+			if !must {
+				return buf, nil
+			}
+			l.left = total - have
+			gateway.PutBuffer(buf)
+			return nil, errNoRoom
+		}
+		grown := append(gateway.GetBuffer(size), buf...)
+		gateway.PutBuffer(buf)
+		buf = grown[:size]
+		if size == total {
+			err = l.fillLast(buf, have, at)
+		} else {
+			err = l.intake.in.ReadFull(buf[have:])
+		}
+		if err != nil {
+			gateway.PutBuffer(buf)
+			return nil, err
+		}
+	}
+	return buf, nil
+}
+
+// roomFor takes budget for the piece of an argument of n bytes that ends at size.
+func (l *largeRequest) roomFor(n, have, size int, must bool) bool {
+	want, claim := int64(size-have), int64(2*n-have)
+	if size > n {
+		want = claim
+	}
+	patience := sealPatience
+	if must {
+		patience = reservePatience * l.stall
+	}
+	return l.tryReserve(want, claim, patience)
+}
+
+// fillLast reads the rest of an argument, have bytes of which are there, and seals what has arrived of
+// it if it is a value for which that is worth it.
+func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error {
+	const step = codec.FrameBlock
+	value := buf[:len(buf)-len(crlf)]
+	if at == nil || have < step || !l.sealAhead(value, have, at) {
+		return l.intake.in.ReadFull(buf[have:])
+	}
+	for have < len(buf) {
+		to := min(have+step, len(buf))
+		if err := l.intake.in.ReadFull(buf[have:to]); err != nil {
+			return err
+		}
+		have = to
+		l.seals.ahead.arrived(min(to, len(value)))
+	}
+	return nil
+}
+
+// sealAhead begins to seal a value, have bytes of which have arrived, if it is to be sealed, does not
+// look incompressible, and there is budget for the encoder.
+func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
+	begun := value[:codec.FrameBlock]
+	st, rule, left := l.seals.settingOf(*at, begun)
+	if rule == nil || left != "" || codec.Incompressible(begun) {
+		return false
+	}
+	n := int64(l.seals.vault.sealer.AheadBytes(len(value), st))
+	if n == 0 || !l.room.TryAcquire(n) {
+		return false
+	}
+	l.encoder = n
+	a := l.seals.vault.sealer.Ahead(gateway.GetBuffer(encodedBytes(st, len(value))), value, st)
+	if a == nil {
+		return false
+	}
+	l.seals.ahead = &ahead{Ahead: a}
+	l.seals.ahead.arrived(have)
+	return true
+}
+
+// endAhead comes before the value's memory is given back.
+func (l *largeRequest) endAhead() {
+	if l.seals.ahead != nil {
+		l.seals.ahead.Close()
+		l.seals.ahead = nil
+	}
+}

@@ -160,3 +160,23 @@ func (p places) counted(count []byte, at, argc int) (places, placing) {
 	p.first, p.step, p.end = at+1, 2, at+2*n
 	return p, placed
 }
+
+// argValues finds the arguments that are values: from first, every step-th. For some their place
+// depends on options (placing.go).
+type argValues struct {
+	first, step int
+	kind        valueKind
+	find        finder
+	pairs       bool // (argc - first + 1) must be even, or the server refuses the request
+	single      bool // only the one at first
+}
+
+type valueKind uint8
+
+const (
+	noValues valueKind = iota
+	stringValue
+	stringValues // MSET: the key is the argument before each value
+	hashValues
+	streamValues
+)

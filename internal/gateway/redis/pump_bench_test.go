@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -48,11 +49,11 @@ func BenchmarkPumps(b *testing.B) {
 			g := NewGateway(Config{})
 			client := &feed{bytes: bytes.Repeat(resp.AppendCommand(nil, test.args...), depth), reads: n}
 			server := &feed{bytes: bytes.Repeat([]byte(test.reply), depth), reads: n}
-			s := newSession(g, client, server)
+			s := newSession(g, client, server, time.Now())
 			b.ReportAllocs()
 			b.ResetTimer()
 			s.pumpRequests()
-			s.pumpReplies()
+			s.out.run()
 		})
 	}
 }

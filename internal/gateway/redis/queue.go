@@ -113,9 +113,10 @@ type room interface {
 	Release(n int64)
 }
 
-func (q *queue) init(b room) {
+func newQueue(budget room) *queue {
+	q := &queue{budget: budget}
 	q.notFull.L = &q.mu
-	q.budget = b
+	return q
 }
 
 // weight is what an entry takes.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -10,46 +11,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// handleValues seals the values among a request's arguments. A request in which nothing
-// is sealed goes as it came.
-func (s *session) handleValues(r *request) error {
-	e := entry{shape: replyShape(r)}
-	if s.readsExcluded(r) {
-		e.flags = flagExcluded
-	}
-	spec := &r.cmd.args
-	if spec.kind == noValues {
-		return s.forward(r, e)
-	}
-	compares := false
-	if r.cmd.name == "set" {
-		known := false
-		if known, compares = setOptions(r.args[3:]); !known {
-			return s.handled(s.handleUnknown(r))
-		}
-	}
-	at, is := spec.places(r.args, len(r.args))
-	switch is {
-	case strange:
-		return s.handled(s.handleUnknown(r))
-	case refused, cutOff:
-		return s.forward(r, e)
-	}
-	b := sealing{buf: nil}
-	defer b.free()
-	for i := at.first; i < at.end; i += at.step {
-		s.sealArg(&b, r, i, at.computed)
-	}
-	if compares {
-		return s.handled(s.handleCompared(&request{cmd: comparedSet, args: b.in(r.args)}))
-	}
-	if len(b.at) == 0 {
-		return s.forward(r, e)
-	}
-	if err := s.expect(e); err != nil {
-		return err
-	}
-	return s.sendSealed(r.args, &b)
+// seals decides about the values of one client: which are sealed, and how.
+type seals struct {
+	vault  *vault
+	st     *standing
+	tx     *transaction
+	dialed time.Time // when the connection upstream was
+	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
 }
 
 // setOptions reports whether the options behind SET's value are known, and whether one of them
@@ -109,31 +77,31 @@ func (b *sealing) in(args [][]byte) [][]byte {
 }
 
 // sealArg seals argument i of r, if the policy and the value say so. With asItIs the policy doesn't.
-func (s *session) sealArg(b *sealing, r *request, i int, asItIs bool) {
-	if (asItIs || s.rules().SealsNothing()) && !cinch.IsSealed(r.args[i]) {
+func (v *seals) sealArg(b *sealing, r *request, i int, asItIs bool) {
+	if (asItIs || v.vault.rules().SealsNothing()) && !cinch.IsSealed(r.args[i]) {
 		return
 	}
 	kind := r.cmd.args.kind
-	a := s.address(kind, r.args[1], r.args[i-1], len(r.args[i]))
+	a := v.address(kind, r.args[1], r.args[i-1], len(r.args[i]))
 	off := len(b.buf)
 	if asItIs {
 		a = policy.Address{}
 	}
-	out, sealed := s.sealValue(b.buf, a, r.args[i])
+	out, sealed := v.sealValue(b.buf, a, r.args[i])
 	b.buf = out
 	if !sealed {
 		return
 	}
 	b.at = append(b.at, sealedArg{i, off, len(out)})
-	if s.tx.open {
-		s.tx.remember(out[off:], r.args[i])
+	if v.tx.open {
+		v.tx.remember(out[off:], r.args[i])
 	}
 }
 
 // address is where a value of size bytes will be stored: key is the request's first key,
 // before is the argument in front of the value.
-func (s *session) address(kind valueKind, key, before []byte, size int) policy.Address {
-	a := policy.Address{Space: s.where(), Key: key, Size: size, Type: policy.String}
+func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Address {
+	a := policy.Address{Space: v.st.where(), Key: key, Size: size, Type: policy.String}
 	switch kind {
 	case stringValues:
 		a.Key = before
@@ -148,33 +116,33 @@ func (s *session) address(kind valueKind, key, before []byte, size int) policy.A
 // sealValue appends the envelope of value to dst and reports true, or leaves dst as it
 // is. A value that begins with the magic is wrapped whatever the policy says: or it would
 // be taken for an envelope when it is read.
-func (s *session) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
-	st, rule := s.setting(a, value)
-	if rule == nil && (!cinch.IsSealed(value) || s.keepsLookalike(&a, value)) {
+func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
+	st, rule := v.setting(a, value)
+	if rule == nil && (!cinch.IsSealed(value) || v.vault.keepsLookalike(&a, value)) {
 		return dst, false
 	}
 	var worth func(raw, sealed int) bool
 	if rule != nil {
 		worth = rule.WorthFunc(a.Type)
 	}
-	out, took, before := s.seal(dst, value, st, worth)
-	s.g.cfg.Stats.Latency(took)
-	s.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
-	if login := s.login(); rule != nil && s.g.cfg.Sampler != nil && login != notSure {
-		s.g.cfg.Sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
+	out, took, before := v.seal(dst, value, st, worth)
+	v.vault.stats.Latency(took)
+	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
+	if login := v.st.login(); rule != nil && v.vault.sampler != nil && login != notSure {
+		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
 	}
 	if !cinch.IsSealed(out[len(dst):]) {
 		return out[:len(dst)], false
 	}
-	s.tx.brings = s.tx.open
+	v.tx.brings = v.tx.open
 	return out, true
 }
 
 // setting is how the policy wants the value sealed; the rule is nil when it does not.
-func (s *session) setting(a policy.Address, value []byte) (codec.Setting, *policy.Rule) {
-	st, rule, left := s.settingOf(a, value)
+func (v *seals) setting(a policy.Address, value []byte) (codec.Setting, *policy.Rule) {
+	st, rule, left := v.settingOf(a, value)
 	if left != "" {
-		s.g.cfg.Stats.Left(rule.Name, left, len(value))
+		v.vault.stats.Left(rule.Name, left, len(value))
 		return codec.Setting{}, nil
 	}
 	return st, rule
@@ -182,57 +150,29 @@ func (s *session) setting(a policy.Address, value []byte) (codec.Setting, *polic
 
 // settingOf is setting without counting: left says why a rule's value is not sealed after all. The
 // beginning of a long value is enough.
-func (s *session) settingOf(a policy.Address, value []byte) (st codec.Setting, rule *policy.Rule, left string) {
-	if rule = s.rules().Lookup(a); rule == nil {
+func (v *seals) settingOf(a policy.Address, value []byte) (st codec.Setting, rule *policy.Rule, left string) {
+	if rule = v.vault.rules().Lookup(a); rule == nil {
 		return codec.Setting{}, nil, ""
 	}
 	if policy.NeverSeal(value) {
 		return codec.Setting{}, rule, "number_or_hyperloglog"
 	}
-	if a.Type == policy.Hash && s.g.indexes.cover(a.Key) {
+	if a.Type == policy.Hash && v.vault.covered(a.Key) {
 		return codec.Setting{}, rule, "indexed"
 	}
-	if !s.rules().Force && s.g.churn.stopped(a.Key) {
+	if !v.vault.rules().Force && v.vault.churn.stopped(a.Key) {
 		return codec.Setting{}, rule, "often_inflated"
 	}
-	st = rule.SettingFor(s.login())
-	if st.Dict != 0 && (s.g.cfg.Dicts == nil || !s.g.cfg.Dicts.ReadyOn(st.Dict, s.dialed)) {
+	st = rule.SettingFor(v.st.login())
+	if st.Dict != 0 && (v.vault.dicts == nil || !v.vault.dicts.ReadyOn(st.Dict, v.dialed)) {
 		st.Dict = 0
 	}
 	return st, rule, ""
 }
 
-func (s *session) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
-	stats := s.g.cfg.Stats
-	switch {
-	case rule == nil:
-		stats.Sealed("escape", codec.Raw, raw, len(stored), d)
-	case cinch.IsSealed(stored):
-		stats.Sealed(rule.Name, stored2codec(stored, id), raw, len(stored), d)
-	default:
-		stats.SealTime(rule.Name, id, d)
-		stats.Left(rule.Name, leftReason(raw, s.g.cfg.MaxSeal), raw)
-	}
-}
-
-// stored2codec is the codec that the envelope really has: raw for an escaped value.
-func stored2codec(stored []byte, wanted codec.ID) codec.ID {
-	if h, err := cinch.ParseHeader(stored); err == nil {
-		return h.Codec
-	}
-	return wanted
-}
-
-func leftReason(raw, limit int) string {
-	if raw > limit {
-		return "too_big"
-	}
-	return "no_gain"
-}
-
-// sendSealed writes a request with the sealed arguments in place of the originals.
-func (s *session) sendSealed(args [][]byte, b *sealing) error {
-	if err := s.up.write(resp.AppendArray(s.head(), len(args))); err != nil {
+// send writes a request with the sealed arguments in place of the originals.
+func (b *sealing) send(talk *conversation, args [][]byte) error {
+	if err := talk.up.write(resp.AppendArray(talk.head(), len(args))); err != nil {
 		return err
 	}
 	at := b.at
@@ -241,9 +181,53 @@ func (s *session) sendSealed(args [][]byte, b *sealing) error {
 			a = b.buf[at[0].off:at[0].end]
 			at = at[1:]
 		}
-		if err := s.sendBulk(a); err != nil {
+		if err := talk.sendBulk(a); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// seal appends the sealed form of value to dst, or the value. It tells how long that took, and how
+// much of it was done before.
+func (v *seals) seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) (out []byte, took, before time.Duration) {
+	start := time.Now()
+	if a := v.ahead; a != nil && len(dst) == 0 && a.Is(value, st) {
+		out, before = a.Seal(worth), a.spent
+		gateway.PutBuffer(dst)
+	} else {
+		if dst == nil {
+			dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
+		}
+		out = v.vault.sealer.Seal(dst, value, st, worth)
+	}
+	return out, time.Since(start), before
+}
+
+// readsExcluded reports that a command's reply is of excluded keys only.
+func (v *seals) readsExcluded(r *request) bool {
+	if r.cmd.reply == shapeNone || len(r.args) < 2 {
+		return false
+	}
+	switch r.cmd.name {
+	case "mget":
+		return v.vault.excluded(r.args[1:])
+	case "xread", "xreadgroup", "xinfo":
+		return false
+	}
+	return v.vault.excluded(r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
+}
+
+func (v *seals) mayBeSealed(keys [][]byte) bool {
+	for _, k := range keys {
+		if v.vault.rules().MaySeal(v.st.where(), k) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHoldHash reports whether a hash among the keys may hold envelopes.
+func (v *seals) mayHoldHash(keys [][]byte) bool {
+	return slices.ContainsFunc(keys, func(k []byte) bool { return v.vault.rules().MayHoldHash(v.st.where(), k) })
 }

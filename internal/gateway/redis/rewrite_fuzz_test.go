@@ -157,7 +157,7 @@ func FuzzSession(f *testing.F) {
 		served := make(chan struct{})
 		go func() { defer close(served); server.run() }()
 		ended := make(chan struct{})
-		go func() { defer close(ended); newSession(g, side, up).Run() }()
+		go func() { defer close(ended); newSession(g, side, up, time.Now()).Run() }()
 		go func() {
 			_, _ = client.Write(input)
 			_ = gateway.CloseWrite(client)
@@ -262,7 +262,7 @@ func containsOpened(g *Gateway, want []string, got [][]string) bool {
 		for i := 0; same && i < len(args); i++ {
 			arg := args[i]
 			if i%2 == 0 && i > 0 && cinch.IsSealed([]byte(arg)) {
-				value, err := g.sealer.Open(nil, []byte(arg))
+				value, err := g.vault.sealer.Open(nil, []byte(arg))
 				if err != nil {
 					return false
 				}

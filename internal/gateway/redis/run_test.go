@@ -148,7 +148,7 @@ func firstDifference(got, want []byte) string {
 func TestCountedEntries(t *testing.T) {
 	client, upstream := socketPair(t)
 	defer client.Close()
-	s := newSession(NewGateway(Config{}), client, upstream)
+	s := newSession(NewGateway(Config{}), client, upstream, time.Now())
 	defer s.Close()
 	plain, values, other := entry{n: 1}, entry{n: 1, shape: shapeBulk}, entry{n: 1, op: &op{}}
 	for i, test := range []struct {
@@ -157,28 +157,28 @@ func TestCountedEntries(t *testing.T) {
 	}{
 		{plain, 0}, {plain, 0}, {values, 3}, {values, 3}, {other, 5}, {plain, 6}, {plain, 6}, {other, 8}, {other, 9},
 	} {
-		if err := s.push(test.push); err != nil {
+		if err := s.talk.push(test.push); err != nil {
 			t.Fatal(err)
 		}
 		queued := 0
-		for k := range s.queue.n {
-			queued += s.queue.at(k).n
+		for k := range s.talk.queue.n {
+			queued += s.talk.queue.at(k).n
 		}
 		if queued != test.queued {
 			t.Errorf("push %d: %d replies in the queue, want %d", i, queued, test.queued)
 		}
-		if s.last.op != nil {
+		if s.talk.last.op != nil {
 			t.Errorf("push %d: the session keeps what the entry carried", i)
 		}
 	}
-	if s.settled() {
+	if s.talk.settled() {
 		t.Error("nothing outstanding, it says")
 	}
-	s.queue.close()
-	if err := s.pushCounted(); err != nil {
+	s.talk.queue.close()
+	if err := s.talk.pushCounted(); err != nil {
 		t.Error("nothing was counted, but", err)
 	}
-	if err := s.push(values); err == nil {
+	if err := s.talk.push(values); err == nil {
 		t.Error("a closed queue took an entry")
 	}
 }

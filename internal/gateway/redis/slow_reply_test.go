@@ -29,7 +29,7 @@ func slowlyAt(t *testing.T, g *Gateway) (client net.Conn, server *scriptedServer
 	client, side := socketPair(t)
 	up, down := socketPair(t)
 	ended := make(chan struct{})
-	s := newSession(g, side, up)
+	s := newSession(g, side, up, time.Now())
 	go func() { defer close(ended); s.Run() }()
 	t.Cleanup(func() {
 		_, _, _ = client.Close(), down.Close(), s.Close()

@@ -1,10 +1,13 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -22,10 +25,26 @@ import (
 // A TLS connection does not survive an interrupted write. There everything for the client
 // goes through the spill, whose goroutine is the only one that writes.
 
-// spill holds replies that the client has not taken yet. Its zero value is empty.
+// replyLink is what a reply pump moves between, and the memory that it takes for that.
+type replyLink struct {
+	client, upstream net.Conn
+	room             *gateway.Account
+	ctx              context.Context
+	cancel           context.CancelFunc // ends ctx
+	end              func()             // ends the session
+}
+
+// spill holds replies that the client has not taken yet.
 type spill struct {
-	s       *session
-	always  bool // a TLS client
+	client  net.Conn
+	room    *gateway.Account
+	ctx     context.Context
+	cancel  context.CancelFunc // ends ctx
+	end     func()             // ends the session
+	vault   *vault
+	always  bool        // a TLS client
+	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
+
 	mu      sync.Mutex
 	moved   sync.Cond // something was sent, or the end came
 	pending []byte
@@ -34,10 +53,11 @@ type spill struct {
 	err     error
 }
 
-func (o *spill) init(s *session) {
-	o.s = s
-	_, o.always = s.conn.(*tls.Conn)
+func newSpill(l replyLink, vault *vault) *spill {
+	o := &spill{client: l.client, room: l.room, ctx: l.ctx, cancel: l.cancel, end: l.end, vault: vault}
+	_, o.always = l.client.(*tls.Conn)
 	o.moved.L = &o.mu
+	return o
 }
 
 // unstick is called by the request pump while it waits for the reply pump: it interrupts
@@ -46,14 +66,14 @@ func (o *spill) unstick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.running && !o.always {
-		o.s.unstuck.Store(true)
-		_ = o.s.conn.SetWriteDeadline(time.Now())
+		o.unstuck.Store(true)
+		_ = o.client.SetWriteDeadline(time.Now())
 	}
 }
 
 // takesOver reports that a failed write was interrupted by unstick.
 func (o *spill) takesOver(err error) bool {
-	return o != nil && errors.Is(err, os.ErrDeadlineExceeded) && o.s.unstuck.Swap(false)
+	return o != nil && errors.Is(err, os.ErrDeadlineExceeded) && o.unstuck.Swap(false)
 }
 
 // start begins to spill with what a write left over, which the budget need not allow any
@@ -63,7 +83,7 @@ func (o *spill) start(rest []byte) {
 	defer o.mu.Unlock()
 	o.running = true
 	o.pending = append(o.pending, rest...)
-	if o.s.replyRoom.TryAcquire(int64(len(rest))) {
+	if o.room.TryAcquire(int64(len(rest))) {
 		o.held = append(o.held, int64(len(rest)))
 	}
 	go o.drain()
@@ -95,17 +115,17 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 // it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
 // not while it waits.
 func (o *spill) roomFor(n, claim int) bool {
-	if o.s.replyRoom.TryAcquire(int64(n)) {
+	if o.room.TryAcquire(int64(n)) {
 		return true
 	}
 	o.mu.Unlock()
-	err := o.s.replyRoom.Grow(o.s.ctx, int64(n), int64(claim))
+	err := o.room.Grow(o.ctx, int64(n), int64(claim))
 	o.mu.Lock()
 	switch {
 	case err == nil && o.running:
 		return true
 	case err == nil:
-		o.s.replyRoom.Release(int64(n))
+		o.room.Release(int64(n))
 	case o.err == nil:
 		o.err = err
 	}
@@ -137,14 +157,14 @@ func (o *spill) addAll(p []byte) error {
 
 // drain sends what is pending until nothing is left.
 func (o *spill) drain() {
-	defer gateway.CatchPanic(o.s.g.cfg.Log, o.s.g.cfg.Stats, func() { _ = o.s.Close() })
+	defer gateway.CatchPanic(o.vault.log, o.vault.stats, o.end)
 	for {
 		o.mu.Lock()
 		batch, held := o.pending, o.held
 		o.pending, o.held = nil, nil
 		if len(batch) == 0 {
 			o.running = false
-			_ = o.s.conn.SetWriteDeadline(time.Time{})
+			_ = o.client.SetWriteDeadline(time.Time{})
 			o.moved.Broadcast()
 			o.mu.Unlock()
 			return
@@ -165,9 +185,9 @@ func (o *spill) drain() {
 
 func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
-		_ = o.s.conn.SetWriteDeadline(time.Time{}) // which unstick has set
+		_ = o.client.SetWriteDeadline(time.Time{}) // which unstick has set
 	}
-	return o.s.replyRoom.Send(o.s.conn, gateway.FromClient, b)
+	return o.room.Send(o.client, gateway.FromClient, b)
 }
 
 // fail ends the session: the client is gone, or takes nothing. o.mu is held.
@@ -176,15 +196,15 @@ func (o *spill) fail(err error) {
 	o.release(o.held)
 	o.pending, o.held = nil, nil
 	o.moved.Broadcast()
-	o.s.cancel() // who waits for room
-	_ = o.s.conn.Close()
+	o.cancel() // who waits for room
+	_ = o.client.Close()
 }
 
 // release gives back each piece as it was taken: the budget may have counted a piece for
 // less than its length.
 func (o *spill) release(held []int64) {
 	for _, n := range held {
-		o.s.replyRoom.Release(n)
+		o.room.Release(n)
 	}
 }
 

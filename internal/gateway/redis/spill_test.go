@@ -122,8 +122,7 @@ func TestStalledClient(t *testing.T) {
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	budget := gateway.NewBudget(4 * queuePieceBytes)
-	var q queue
-	q.init(budget)
+	q := newQueue(budget)
 	full := make(chan struct{})
 	done := make(chan int)
 	go func() {

@@ -90,7 +90,7 @@ func waited(ctx context.Context, d time.Duration) bool {
 }
 
 func (x *indexes) report(w *sweep, prefix string) {
-	log := x.g.cfg.Log
+	log := x.vault.log
 	switch {
 	case errors.Is(w.err, context.Canceled), errors.Is(w.err, goredis.ErrClosed), errors.Is(w.err, errReplica):
 	case w.err != nil:
@@ -184,14 +184,14 @@ func askSealed(ctx context.Context, c interface {
 // how many of those that it tried don't open or have to stay wrapped.
 func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
 	pairs, size := x.affordable(pairs)
-	room := x.g.requests.Account(nil, nil)
+	room := x.room.Account(nil, nil)
 	defer room.Close()
 	if err := room.Acquire(ctx, size); err != nil {
 		return 0, 0, err
 	}
 	args := []any{0}
 	for i := 1; i < len(pairs); i += 2 {
-		value, err := x.g.sealer.Open(nil, []byte(pairs[i]))
+		value, err := x.vault.sealer.Open(nil, []byte(pairs[i]))
 		if _, own := cinch.ParseHeader(value); err != nil || own == nil {
 			bad++
 			continue
@@ -208,7 +208,7 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 func (x *indexes) affordable(pairs []string) (first []string, size int64) {
 	for i := 1; i < len(pairs); i += 2 {
 		n := int64(len(pairs[i]))
-		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.g.maxOpen() {
+		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.vault.maxOpen() {
 			n += int64(h.RawLen)
 		}
 		if size > 0 && size+n > sweepBytes {

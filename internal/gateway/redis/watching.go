@@ -5,6 +5,7 @@ import "sync/atomic"
 // watching is what the client watches. As long as nothing that a transaction meets can have changed
 // since it was looked at, what was found then is true for EXEC.
 type watching struct {
+	on     bool            // until EXEC, DISCARD or UNWATCH
 	keys   map[string]bool // with their databases in front
 	bytes  int
 	broken *atomic.Bool // the server has refused a WATCH, or there were too many keys
@@ -38,26 +39,3 @@ func (w *watching) covers(space string, keys [][]byte) bool {
 	}
 	return true
 }
-
-func (s *session) watch(r *request) error {
-	if s.tx.open { // refused
-		return s.forward(r, entry{})
-	}
-	s.watched = true
-	s.watching.add(s.where(), r.args[1:])
-	broken := s.watching.broken
-	return s.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
-		if a.isError() {
-			broken.Store(true)
-		}
-	}}})
-}
-
-func (s *session) unwatch(r *request) error {
-	if !s.tx.open {
-		s.endWatch()
-	}
-	return s.forward(r, entry{})
-}
-
-func (s *session) endWatch() { s.watched, s.watching = false, watching{} }

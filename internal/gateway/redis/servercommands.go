@@ -1,8 +1,8 @@
 package redis
 
 import (
-	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +13,8 @@ import (
 type serverCommands struct {
 	mu   sync.Mutex
 	seen map[string]knownCommand
+
+	noScriptShow atomic.Bool // SCRIPT SHOW is none of them
 }
 
 type knownCommand struct {
@@ -37,23 +39,4 @@ func (c *serverCommands) set(name string, known bool) {
 		c.seen = map[string]knownCommand{}
 	}
 	c.seen[name] = knownCommand{known, time.Now().Add(commandsFor)}
-}
-
-// serverKnows asks the server, once in a while, whether it has the command of a row. Where that can't
-// be asked it has: the row is right about it if so.
-func (s *session) serverKnows(c *command) bool {
-	if known, ok := s.g.commands.find(c.name); ok {
-		return known
-	}
-	if !s.settle() { // it may be logging in
-		return true
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, auxTimeout)
-	defer cancel()
-	list, err := s.beside().Do(ctx, "COMMAND", "INFO", c.name).Slice()
-	if err != nil || len(list) != 1 {
-		return true
-	}
-	s.g.commands.set(c.name, list[0] != nil)
-	return list[0] != nil
 }

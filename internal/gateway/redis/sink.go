@@ -6,10 +6,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// bufferBytes is what a busy connection holds in each direction. Requests and replies
-// that fit are handled in place; larger ones are streamed, or staged under the budget.
-const bufferBytes = 32 << 10
-
 // source reads one connection for a resp.Reader. Before it may block, and before what was
 // lent to the sink is moved, idle flushes what the pump has written: nobody waits for bytes
 // that lie in a buffer.

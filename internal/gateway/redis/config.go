@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Config is what a gateway needs. Everything but Upstream may be left zero.
+type Config struct {
+	Name     string
+	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	// Dial connects upstream, where that is not always one address; nil: Upstream.Dial.
+	Dial     func(context.Context) (net.Conn, error)
+	TLS      *tls.Config    // for clients; nil: plain
+	Policy   *policy.Policy // nil: seals nothing, opens everything
+	Engine   *codec.Engine
+	Dicts    Dicts   // nil: no dictionaries
+	Sampler  Sampler // nil: none
+	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int     // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	MaxConns int
+
+	// Requests and Replies bound the bytes of large values in flight, one budget a
+	// direction so that neither waits for the other; nil: no bound.
+	Requests, Replies *gateway.Budget
+	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
+	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
+	Stall time.Duration
+
+	// NoCommandDocs answers COMMAND DOCS with an error, for an embedded store whose own
+	// answer makes redis-cli give up.
+	NoCommandDocs bool
+
+	Stats *gateway.Stats
+	Log   *slog.Logger
+
+	view topology // of other servers, of a cluster or watched by Sentinels; nil: none are known
+}
+
+// Dicts is where the gateway keeps its dictionaries upstream; see internal/store/redis.
+type Dicts interface {
+	cinch.Dictionaries
+	// Dialed is told of each connection that was made upstream, Lost of those that the
+	// server ended.
+	Dialed()
+	Lost()
+	// ReadyOn reports that the dictionary is stored in the server to which a connection
+	// leads that was dialed at a time, so that values sent on it may name it.
+	ReadyOn(number uint32, dialed time.Time) bool
+	// Kick asks for a check soon: a client ran a command that may have removed them.
+	Kick()
+}
+
+// Sampler sees values on their way into the store, to make dictionaries of them.
+type Sampler interface {
+	// Sample is told of each value that rule covers and that may be sealed: stored is how
+	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
+	// user. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
+}

@@ -1,0 +1,333 @@
+package redis
+
+import (
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// conversation is what the request pump says to the server, and what it expects as answers. All that
+// goes upstream for a client goes through it, so that each reply finds its entry in the queue.
+type conversation struct {
+	client   net.Conn
+	upstream net.Conn
+	up       sink
+	queue    *queue
+	dead     chan struct{}    // closed when the reply pump has ended
+	room     *gateway.Account // in the reply budget, of answers
+	pump     replying
+	tx       *transaction
+	stats    *gateway.Stats
+
+	replies muting
+	asks    asks
+	asked   *asked
+	last    entry // the one pushed last; n more like it are not in the queue yet
+	scratch []byte
+}
+
+// replying is the reply pump, as the request pump sees it.
+type replying interface {
+	// unstick lets it go on where it waits for the client to read.
+	unstick()
+	// midReply says whether it is with a reply of which the server may have more to send.
+	midReply() bool
+}
+
+// newConversation returns one whose replies pump carries, by the entries of queue.
+func newConversation(client, upstream net.Conn, tx *transaction, room *gateway.Account, queue *queue, asked *asked, pump replying, stats *gateway.Stats) *conversation {
+	c := &conversation{
+		client: client, upstream: upstream, tx: tx, room: room, pump: pump, stats: stats,
+		queue: queue, asked: asked, dead: make(chan struct{}),
+	}
+	c.up.conn, c.up.before = upstream, c.pushCounted
+	return c
+}
+
+// await waits for the reply pump's answer.
+func (c *conversation) await(o *op) error {
+	if err := c.up.flush(); err != nil {
+		return err
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	for {
+		select {
+		case <-o.done:
+			return nil
+		case <-t.C:
+			if gateway.PeerClosed(c.client) { // the server must hear of it, or a blocked command goes on
+				_ = gateway.CloseWrite(c.upstream)
+			}
+			c.pump.unstick()
+			t.Reset(patience)
+		case <-c.dead:
+			select {
+			case <-o.done: // it was the last thing that the pump did
+				return nil
+			default:
+				c.letGo(o)
+				return errGone
+			}
+		}
+	}
+}
+
+// letGo gives back the budget that an answer holds.
+func (c *conversation) letGo(o *op) {
+	c.room.Release(o.held)
+	o.held = 0
+}
+
+// forwardAndWait sends a request after which the version of the protocol may be another:
+// how the next one is sent depends on it.
+func (c *conversation) forwardAndWait(r *request, o *op) error {
+	if !c.tx.open {
+		o.done = make(chan struct{})
+	}
+	if err := c.forward(r, entry{kind: kindHook, op: o}); err != nil || o.done == nil {
+		return err
+	}
+	return c.await(o)
+}
+
+// ask sends a request whose answer the request pump waits for.
+func (c *conversation) ask(e entry, args [][]byte) error {
+	if err := c.expect(e); err != nil {
+		return err
+	}
+	if err := c.send(args); err != nil {
+		return err
+	}
+	return c.await(e.op)
+}
+
+// askAgain repeats ASKING, hidden from the client, where the server has forgotten it.
+func (c *conversation) askAgain() error {
+	again := c.asks.on && c.asks.sent && !c.asks.inside && !c.tx.open
+	c.asks.sent = true
+	if !again {
+		return nil
+	}
+	if err := c.push(entry{n: 1, flags: flagHidden}); err != nil {
+		return err
+	}
+	return c.up.write(askingRequest)
+}
+
+// askPlainly sends a small request of the gateway's own on the client's connection and
+// waits for the answer.
+func (c *conversation) askPlainly(args ...string) (answer, error) {
+	bytes := make([][]byte, len(args))
+	for i, a := range args {
+		bytes[i] = []byte(a)
+	}
+	o := &op{done: make(chan struct{})}
+	if err := c.ask(entry{kind: kindCapture, op: o}, bytes); err != nil {
+		return answer{}, err
+	}
+	c.letGo(o)
+	return o.answer, nil
+}
+
+// begin forgets what held for the last request alone.
+func (c *conversation) begin() {
+	c.replies.next()
+	c.asks.begin()
+}
+
+// forward sends a request as it is and queues e for its reply.
+func (c *conversation) forward(r *request, e entry) error {
+	c.asked.note(r, e.shape)
+	if err := c.expect(e); err != nil {
+		return err
+	}
+	if r.raw != nil {
+		return c.up.lend(r.raw)
+	}
+	return c.send(r.args)
+}
+
+// send writes a request made of args.
+func (c *conversation) send(args [][]byte) error {
+	if err := c.up.write(resp.AppendArray(c.head(), len(args))); err != nil {
+		return err
+	}
+	for _, a := range args {
+		if err := c.sendBulk(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *conversation) sendBulk(b []byte) error {
+	if err := c.up.write(resp.AppendBulkHeader(c.head(), len(b))); err != nil {
+		return err
+	}
+	if err := c.up.write(b); err != nil {
+		return err
+	}
+	return c.up.write(crlf)
+}
+
+// head is a small buffer for one header line.
+func (c *conversation) head() []byte {
+	if c.scratch == nil {
+		c.scratch = make([]byte, 0, 32)
+	}
+	return c.scratch[:0]
+}
+
+// expect queues an entry for a request that is about to be written; it must come first,
+// so that the reply finds it. It adds what the conversation's state says.
+func (c *conversation) expect(e entry) error {
+	e.n = 1
+	if err := c.askAgain(); err != nil {
+		return err
+	}
+	if c.tx.open {
+		e.flags |= flagQueued
+		if e.op != nil {
+			c.tx.entries += e.weight()
+		}
+	}
+	if c.replies.off || c.replies.skip {
+		e.flags |= flagMute
+	}
+	return c.push(e)
+}
+
+// push queues e. Those like the one before are counted, and added when their requests leave.
+func (c *conversation) push(e entry) error {
+	c.asked.requests += uint64(e.n)
+	if c.last.sameAs(&e) {
+		c.last.n += e.n
+		return nil
+	}
+	if err := c.pushCounted(); err != nil {
+		return err
+	}
+	c.last = entry{kind: e.kind, shape: e.shape, flags: e.flags}
+	if e.op != nil {
+		c.last.kind = kindRaw // nothing is like it; and its op is not kept alive
+	}
+	return c.pushNow(e)
+}
+
+// pushCounted adds the entries that were only counted; it must come before anything is sent. It
+// never waits: they are like the one pushed last, which is still the queue's last or has left it
+// empty.
+func (c *conversation) pushCounted() error {
+	if c.last.n == 0 {
+		return nil
+	}
+	e := c.last
+	c.last.n = 0
+	return c.pushNow(e)
+}
+
+func (c *conversation) pushNow(e entry) error {
+	if !c.queue.push(e, c.beforeWait) {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// beforeWait is called before the request pump waits for room in the queue, and what it
+// returns afterwards. In between the reply pump must not be stuck.
+func (c *conversation) beforeWait() (stop func()) {
+	_ = c.up.flush()
+	done := make(chan struct{})
+	go c.keepUnstuck(done)
+	return func() { close(done) }
+}
+
+// settle waits until every reply so far has come. It reports false when the reply pump has ended.
+func (c *conversation) settle() bool {
+	return c.pushCounted() == nil && c.queue.waitEmpty(c.beforeWait)
+}
+
+// settled reports that no reply is outstanding, nor the end of one: what the server has yet to send
+// it drops when we end our side. It may miss a reply that begins at this moment.
+func (c *conversation) settled() bool { return c.last.n == 0 && c.queue.empty() && !c.pump.midReply() }
+
+func (c *conversation) keepUnstuck(done <-chan struct{}) {
+	t := time.NewTicker(patience)
+	defer t.Stop()
+	for {
+		c.pump.unstick()
+		select {
+		case <-t.C:
+			if gateway.PeerClosed(c.client) {
+				_ = gateway.CloseWrite(c.upstream)
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// refuse answers a request with an error of ours. A request that the server refuses in
+// every state carries it, so that the reply keeps its place and an open transaction is
+// aborted as by any other bad command.
+func (c *conversation) refuse(text string) error {
+	if !cluster.Elsewhere(text) {
+		c.stats.Error("refused")
+	}
+	if err := c.expect(entry{kind: kindRefuse, op: &op{text: text}}); err != nil {
+		return err
+	}
+	return c.up.write(refusedByServer)
+}
+
+// sendCapture sends a request whose reply is kept; await its op before looking.
+func (c *conversation) sendCapture(args ...[]byte) (*op, error) {
+	o := &op{done: make(chan struct{})}
+	if err := c.expect(entry{kind: kindCapture, op: o}); err != nil {
+		return nil, err
+	}
+	return o, c.send(args)
+}
+
+func (c *conversation) askBytes(args ...[]byte) (*op, error) {
+	o, err := c.sendCapture(args...)
+	if err != nil {
+		return nil, err
+	}
+	return o, c.await(o)
+}
+
+// sendHidden sends a request of ours whose reply the client does not see.
+func (c *conversation) sendHidden(args [][]byte) error {
+	if err := c.expect(entry{flags: flagHidden}); err != nil {
+		return err
+	}
+	return c.send(args)
+}
+
+// muting is the state of CLIENT REPLY, which the gateway keeps itself: the server answers
+// everything, or replies could not be told apart.
+type muting struct{ off, skip, skipNext bool }
+
+// next begins a request: what CLIENT REPLY SKIP said of it holds for it alone.
+func (m *muting) next() { m.skip, m.skipNext = m.skipNext, false }
+
+// asks is the state of ASKING, which the server keeps for the command that follows. Where
+// the gateway sends several for one of the client, each has to bring it.
+type asks struct {
+	next   bool // the client has sent it: it holds for the next request
+	on     bool // it holds for the request at hand
+	sent   bool // the request at hand has sent something
+	inside bool // in a transaction of ours, which keeps it
+}
+
+// begin begins a request.
+func (a *asks) begin() { *a = asks{on: a.next} }
+
+var refusedByServer = []byte("*1\r\n$4\r\nECHO\r\n")
+
+var askingRequest = []byte("*1\r\n$6\r\nASKING\r\n")

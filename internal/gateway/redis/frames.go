@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// frames are the pieces of replies on their way to the client: what is read of the server, and what is
+// sent.
+type frames struct {
+	in    *resp.Reader
+	to    sink
+	mute  bool          // the reply at hand is not for the client
+	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
+}
+
+// dropLine consumes the line at hand.
+func (f *frames) dropLine() error {
+	line, err := f.in.Line()
+	if err == nil {
+		f.in.Discard(len(line))
+	}
+	return err
+}
+
+// setAside is emit while an element is gathered.
+func (f *frames) setAside(b []byte) error {
+	if f.aside.Len()+len(b) > maxNodesBytes {
+		return fmt.Errorf("%w: more than %d bytes about a cluster", resp.ErrReply, maxNodesBytes)
+	}
+	f.aside.Write(b)
+	return nil
+}
+
+// peek reads the first line of the element at hand, without consuming it.
+func (f *frames) peek() (line []byte, h resp.Head, err error) {
+	line, err = f.in.Line()
+	if errors.Is(err, resp.ErrLineTooLong) {
+		return f.peekLong()
+	}
+	if err != nil {
+		return nil, h, err
+	}
+	h, err = resp.ParseHead(line)
+	return line, h, err
+}
+
+// peekLong is peek for a line that does not fit the buffer, which only a status, an error
+// or a large number can be. It returns the beginning; copyElement carries all of it.
+func (f *frames) peekLong() (line []byte, h resp.Head, err error) {
+	line = f.in.Buffered()
+	switch h.Kind = line[0]; h.Kind {
+	case resp.Simple, resp.Error, resp.BigNumber:
+		return line, h, nil
+	}
+	return nil, h, resp.ErrLineTooLong
+}
+
+// copyLong carries the rest of a line up to its CRLF.
+func (f *frames) copyLong() error {
+	for {
+		b := f.in.Buffered()
+		if i := bytes.Index(b, crlf); i >= 0 {
+			return f.emitLine(b[:i+2])
+		}
+		if n := len(b) - 1; n > 0 { // the last byte may be the CR
+			if err := f.emitLine(b[:n]); err != nil {
+				return err
+			}
+		}
+		if err := f.in.Fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// beginsSealed reports whether the bytes off ahead are the magic.
+func (f *frames) beginsSealed(off int) (bool, error) {
+	b, err := f.in.Peek(off + len(cinch.Magic))
+	if err != nil {
+		return false, err
+	}
+	return cinch.IsSealed(b[off:]), nil
+}
+
+// emitLine sends the buffered line and consumes it.
+func (f *frames) emitLine(line []byte) error {
+	err := f.pass(line)
+	f.in.Discard(len(line))
+	return err
+}
+
+// pass is emit for bytes of the reader's buffer.
+func (f *frames) pass(b []byte) error {
+	if f.mute || f.aside != nil {
+		return f.emit(b)
+	}
+	return f.to.lend(b)
+}
+
+// emit sends bytes to the client, unless the reply at hand is not for it.
+func (f *frames) emit(b []byte) error {
+	if f.aside != nil {
+		return f.setAside(b)
+	}
+	if f.mute {
+		return nil
+	}
+	return f.to.write(b)
+}
+
+func (f *frames) emitError(text string) error {
+	return f.emit(resp.AppendError(nil, text))
+}
+
+// firstWord returns the first element of the aggregate at hand when it is a short bulk
+// string, without consuming anything.
+func (f *frames) firstWord() (string, error) {
+	line, err := f.in.Line()
+	if err != nil {
+		return "", err
+	}
+	h, err := resp.ParseHead(line)
+	if err != nil || h.N < 1 {
+		return "", err
+	}
+	off := len(line)
+	if line, err = f.in.LineAt(off); err != nil {
+		return "", err
+	}
+	h, err = resp.ParseHead(line)
+	if err != nil || h.Kind != resp.Bulk || h.N < 1 || h.N > maxNameBytes {
+		return "", err
+	}
+	off += len(line)
+	b, err := f.in.Peek(off + int(h.N))
+	if err != nil {
+		return "", err
+	}
+	return string(b[off:]), nil
+}

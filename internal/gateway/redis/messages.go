@@ -1,0 +1,189 @@
+package redis
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// Some frames answer no request: pushes, messages to subscribers in RESP2, MONITOR's
+// lines. And the requests about subscriptions are answered with an acknowledgement for
+// each channel, which RESP3 sends as pushes and CLIENT REPLY OFF does not silence.
+
+// messages are frames that answer no request, and acknowledgements of subscriptions.
+type messages struct {
+	frames *frames
+	copier *copier
+	nodes  *nodeReplies
+	queue  *queue
+	st     *standing
+	view   topology
+
+	subs, patterns, shards int64 // subscriptions
+	monitoring             bool
+}
+
+// any reports that frames may come which answer no request.
+func (m *messages) any() bool { return m.monitoring || m.subs+m.patterns+m.shards > 0 }
+
+// reset forgets all subscriptions, as RESET ends them.
+func (m *messages) reset() {
+	m.monitoring = false
+	m.subs, m.patterns, m.shards = 0, 0, 0
+	m.st.channels.Store(0)
+}
+
+// passUnasked copies a frame that answers no request; it is never muted.
+func (m *messages) passUnasked(err error) error {
+	if err != nil {
+		return err
+	}
+	m.frames.mute = false
+	if ofSentinels(m.view) {
+		return m.nodes.message()
+	}
+	if inCluster(m.view) {
+		if ack, err := m.isAck(); err != nil || ack { // its slot has gone to another node
+			return m.copyUnaskedAck(err)
+		}
+	}
+	return m.copier.copy(shapeNone, nil)
+}
+
+// isUnasked tells messages from replies. kind is the first byte of the frame.
+func (m *messages) isUnasked(kind byte) (bool, error) {
+	switch {
+	case kind == resp.Push:
+		ack, err := m.isAck()
+		return !ack || !m.queue.expectsAck(), err
+	case kind == resp.Simple && m.monitoring:
+		line, _, err := m.frames.peek()
+		return err == nil && isMonitorLine(line), err
+	case kind == resp.Array && m.st.version.Load() == 2:
+		name, err := m.frames.firstWord()
+		moved := name == "sunsubscribe" && !m.queue.expectsAck()
+		return moved || name == "message" || name == "pmessage" || name == "smessage", err
+	}
+	return false, nil
+}
+
+// isAck reports whether the frame at hand acknowledges a subscription.
+func (m *messages) isAck() (bool, error) {
+	name, err := m.frames.firstWord()
+	return strings.HasSuffix(name, "subscribe") && len(name) <= len("punsubscribe"), err
+}
+
+// subscriptions is the number of acknowledgements that an unsubscribe from everything
+// of that class brings.
+func (m *messages) subscriptions(class byte) int {
+	n := m.subs
+	switch class {
+	case 'p', 'P':
+		n = m.patterns
+	case 's', 'S':
+		n = m.shards
+	}
+	return int(max(n, 1))
+}
+
+// carrySubscribe carries n acknowledgements, or one error, and what comes in between.
+func (m *messages) carrySubscribe(n int) error {
+	muted := m.frames.mute
+	for n > 0 {
+		b, err := m.frames.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		ack := false
+		if b[0] == resp.Push || b[0] == resp.Array {
+			if ack, err = m.isAck(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ack:
+			m.frames.mute = false // the server sends them in spite of CLIENT REPLY OFF
+			err = m.copyAck()
+			n--
+		case b[0] == resp.Push || b[0] == resp.Array:
+			err = m.passUnasked(nil)
+		default:
+			m.frames.mute = muted
+			return m.copier.copy(shapeNone, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyUnaskedAck carries the end of a subscription that the server has ended, as it does
+// when the channel's slot moves to another node.
+func (m *messages) copyUnaskedAck(err error) error {
+	if err != nil {
+		return err
+	}
+	return m.copyAck()
+}
+
+// copyAck carries an acknowledgement and keeps the books: its third element counts
+// channels and patterns together, or shard channels.
+func (m *messages) copyAck() error {
+	name, err := m.frames.firstWord()
+	if err != nil {
+		return err
+	}
+	var total int64
+	for range 3 {
+		if total, err = m.copyPart(); err != nil {
+			return err
+		}
+	}
+	m.keepBooks(name, total)
+	return nil
+}
+
+// copyPart carries one element (the first with the line of the array) and returns its
+// number, if it is one.
+func (m *messages) copyPart() (n int64, err error) {
+	line, h, err := m.frames.peek()
+	if err != nil {
+		return 0, err
+	}
+	if h.Kind == resp.Integer {
+		n, _ = resp.ParseInt(line[1 : len(line)-2])
+	}
+	if err := m.frames.emitLine(line); err != nil {
+		return 0, err
+	}
+	switch {
+	case h.IsAggregate():
+		return m.copyPart()
+	case h.IsString() && h.N >= 0:
+		return 0, m.frames.in.CopyTo(h.N+2, m.frames.emit)
+	}
+	return n, nil
+}
+
+func (m *messages) keepBooks(name string, total int64) {
+	switch name {
+	case "subscribe", "unsubscribe":
+		m.subs = total - m.patterns
+	case "psubscribe", "punsubscribe":
+		m.patterns = total - m.subs
+	default:
+		m.shards = total
+	}
+	m.st.channels.Store(m.subs + m.patterns + m.shards)
+}
+
+// isMonitorLine matches `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.
+func isMonitorLine(line []byte) bool {
+	at := bytes.IndexByte(line, ' ')
+	if at < 3 || at+1 >= len(line) || line[at+1] != '[' {
+		return false
+	}
+	return strings.Trim(string(line[1:at]), "0123456789.") == ""
+}

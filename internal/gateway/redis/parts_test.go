@@ -1,0 +1,465 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// partsOf has the parts of a session without a session: no server runs, and replies are made up.
+type partsOf struct {
+	t     *testing.T
+	vault *vault
+	tx    *transaction
+	st    *standing
+	talk  *conversation
+	stash *stash
+	units *units
+	guard *guard
+
+	upstream net.Conn // what is said to the server comes out here
+}
+
+// resting is a reply pump that has nothing to do.
+type resting struct{}
+
+func (resting) unstick()       {}
+func (resting) midReply() bool { return false }
+
+func newParts(t *testing.T) *partsOf {
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, far := socketPair(t)
+	up, server := socketPair(t)
+	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
+	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
+	requests, replies := gateway.NewBudget(1<<20).Share("test"), gateway.NewBudget(1<<20).Share("test")
+	p := &partsOf{t: t, vault: newVault(&cfg), upstream: server}
+	p.tx = newTransaction(requests.Account(nil, nil))
+	p.st = newStanding(p.tx, &gateway.Doorkeeper{})
+	room := replies.Account(nil, nil)
+	p.talk = newConversation(client, up, p.tx, room, newQueue(room), &asked{}, resting{}, cfg.Stats)
+	p.stash = &stash{vault: p.vault, room: p.tx.budget, ctx: context.Background(), flush: p.talk.up.flush, stall: time.Second}
+	second := &second{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, ctx: context.Background(), has: &serverCommands{}, scripts: &bodies{}}
+	rights := &rights{talk: p.talk, second: second, tx: p.tx, ctx: context.Background()}
+	escapes := &escapes{rights: rights, tx: p.tx}
+	refusals := &refusals{talk: p.talk, second: second, vault: p.vault, req: &request{}}
+	p.units = &units{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, second: second, rights: rights, escapes: escapes, refusals: refusals}
+	p.guard = &guard{
+		talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, second: second, rights: rights, escapes: escapes,
+		refusals: refusals, units: p.units, scripts: &bodies{},
+	}
+	return p
+}
+
+// answer has the entries that are queued answered one after the other.
+func (p *partsOf) answer(how ...func(*op)) {
+	go func() {
+		for _, answer := range how {
+			var e entry
+			for ok := false; !ok; {
+				if e, ok = p.talk.queue.pop(); !ok {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			if e.op != nil {
+				answer(e.op)
+				finish(e.op)
+			}
+			p.talk.queue.carried()
+		}
+	}()
+}
+
+// said are the words of n requests that have been sent, the scripts among them by their names.
+func (p *partsOf) said(n int) (all []string) {
+	if err := p.talk.up.flush(); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = p.upstream.SetReadDeadline(time.Now().Add(time.Minute))
+	r := bufio.NewReader(p.upstream)
+	line := func() int {
+		text, err := r.ReadString('\n')
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		n, _ := resp.ParseInt([]byte(strings.TrimSpace(text[1:])))
+		return int(n)
+	}
+	names := map[string]string{lua.Guard: "GUARD", lua.Escape: "ESCAPE"}
+	for range n {
+		var words []string
+		for range line() {
+			body := make([]byte, line()+2)
+			if _, err := io.ReadFull(r, body); err != nil {
+				p.t.Fatal(err)
+			}
+			word := string(body[:len(body)-2])
+			if name := names[word]; name != "" {
+				word = name
+			}
+			words = append(words, word)
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return all
+}
+
+func (p *partsOf) expect(want ...string) {
+	p.t.Helper()
+	if got := p.said(len(want)); !slices.Equal(got, want) {
+		p.t.Errorf("said\n%q, want\n%q", got, want)
+	}
+}
+
+func (p *partsOf) sealed(value string) string {
+	return string(p.vault.sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
+}
+
+func requestOf(words ...string) *request {
+	r := &request{}
+	for _, w := range words {
+		r.args = append(r.args, []byte(w))
+	}
+	r.cmd = newTable().lookup(r.args[0])
+	return r
+}
+
+func given(o *op) { o.given = true }
+func said(text string) func(*op) {
+	return func(o *op) { o.answer = answer{head: text[0], text: text[1:]} }
+}
+
+func holding(body string) func(*op) {
+	return func(o *op) { o.answer = answer{head: '$', body: []byte(body)} }
+}
+
+var lengthy = strings.Repeat("a value that becomes shorter ", 20)
+
+func TestConversationKeepsRepliesInOrder(t *testing.T) {
+	p := newParts(t)
+	c := p.talk
+	c.begin()
+	for _, err := range []error{
+		c.forward(requestOf("GET", "k"), entry{shape: shapeBulk}), c.refuse("ERR no"), c.sendHidden([][]byte{[]byte("PING")}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.expect("GET k", "ECHO", "PING")
+	for i, want := range []entry{{shape: shapeBulk}, {kind: kindRefuse}, {flags: flagHidden}} {
+		if e, ok := c.queue.pop(); !ok || e.kind != want.kind || e.shape != want.shape || e.flags != want.flags {
+			t.Errorf("entry %d: %+v", i, e)
+		}
+	}
+}
+
+func TestConversationRepeatsAsking(t *testing.T) {
+	p := newParts(t)
+	p.talk.asks.next = true
+	p.talk.begin()
+	for range 2 {
+		if err := p.talk.forward(requestOf("GET", "k"), entry{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.talk.begin()
+	if err := p.talk.forward(requestOf("GET", "l"), entry{}); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("GET k", "ASKING", "GET k", "GET l")
+}
+
+func TestConversationMutesAndQueues(t *testing.T) {
+	p := newParts(t)
+	p.talk.replies.skipNext = true
+	p.talk.begin()
+	p.tx.open = true
+	if err := p.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := p.talk.queue.pop(); e.flags != flagMute|flagQueued {
+		t.Errorf("flags %b", e.flags)
+	}
+	if p.tx.entries == 0 {
+		t.Error("the transaction does not count what is queued for EXEC")
+	}
+}
+
+func TestSealsFollowTheRules(t *testing.T) {
+	p := newParts(t)
+	v := &seals{vault: p.vault, st: p.st, tx: p.tx, dialed: time.Now()}
+	for name, test := range map[string]struct {
+		key, value string
+		sealed     bool
+	}{
+		"covered":               {"k1", lengthy, true},
+		"not covered":           {"other", lengthy, false},
+		"a number":              {"k1", "12345678901234567890", false},
+		"like an envelope":      {"other", cinch.Magic + "text", true},
+		"an envelope as value":  {"other", p.sealed(lengthy), true},
+		"too short to be worth": {"k1", "ab", false},
+	} {
+		a := v.address(stringValue, []byte(test.key), nil, len(test.value))
+		out, sealed := v.sealValue(nil, a, []byte(test.value))
+		if sealed != test.sealed || sealed != cinch.IsSealed(out) {
+			t.Errorf("%s: sealed %v", name, sealed)
+		}
+		if back, err := p.vault.sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
+			t.Errorf("%s: %v %q", name, err, back)
+		}
+	}
+}
+
+func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
+	p := newParts(t)
+	big := strings.Repeat(lengthy, 200)
+	if _, err := p.stash.open([]byte(p.sealed(big))); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.stash.holds) != 1 {
+		t.Errorf("%d pieces are held for a value of %d bytes", len(p.stash.holds), len(big))
+	}
+	env := []byte(p.sealed("x" + lengthy))
+	if k, err := p.stash.openAll([][]byte{env, env}); err != nil || len(k) != 1 || string(k[0].Value) != "x"+lengthy {
+		t.Errorf("one envelope twice: %d values, %v", len(k), err)
+	}
+	if _, err := p.stash.openAll([][]byte{nil}); err == nil {
+		t.Error("an envelope for which no memory was free was opened")
+	}
+	if p.stash.release(io.EOF) != io.EOF || len(p.stash.holds) != 0 || p.stash.owes != 0 {
+		t.Error("something is held behind the request")
+	}
+}
+
+func TestTransactionEnds(t *testing.T) {
+	p := newParts(t)
+	space := "3"
+	p.tx.open, p.tx.space, p.tx.refused = true, &space, nil
+	p.tx.remember([]byte("sealed"), []byte("value"))
+	p.tx.watch.on = true
+	p.tx.watch.add("0", [][]byte{[]byte("k")})
+	if p.st.where() != "3" || !p.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.tx.watch.covers("3", [][]byte{[]byte("k")}) {
+		t.Error("the transaction's database or keys are not known")
+	}
+	p.tx.open = false // refused: WATCH goes on
+	p.tx.end()
+	if p.st.where() != firstSpace || len(p.tx.known)+len(p.tx.held) > 0 || !p.tx.watch.on {
+		t.Errorf("left: %+v", p.tx)
+	}
+}
+
+func TestStandingKnowsWhoWrites(t *testing.T) {
+	p := newParts(t)
+	p.st.who.Store(&credentials{"app", "pw"})
+	if got := p.st.login(); got != "app" {
+		t.Errorf("login %q", got)
+	}
+	p.st.loggingIn.Add(1)
+	if p.st.login() != notSure {
+		t.Error("a login without an answer is believed")
+	}
+	p.st.loggingIn.Add(-1)
+	p.st.who.Store(&credentials{"default", "pw"})
+	if got := p.st.login(); got != "" {
+		t.Errorf("login %q", got)
+	}
+}
+
+func TestSubscriptionIsActiveOnceAnswered(t *testing.T) {
+	p := newParts(t)
+	b := &subscription{talk: p.talk, st: p.st, sent: true}
+	if b.active() || b.sent {
+		t.Error("active without an answer")
+	}
+	p.st.channels.Store(1)
+	if !b.active() {
+		t.Error("not active with a channel")
+	}
+	p.st.version.Store(3)
+	if b.active() {
+		t.Error("active in RESP3, where subscribers may send anything")
+	}
+}
+
+func TestRightsAreAskedOnce(t *testing.T) {
+	p := newParts(t)
+	r := p.guard.rights
+	p.answer(said("-ERR unknown command 'EVAL_RO'"), said("+1"))
+	for range 2 {
+		if verb, err := r.readVerb(); verb != "EVAL" || err != nil {
+			t.Errorf("%q %v", verb, err)
+		}
+	}
+	p.expect("EVAL_RO return 1 0", "EVAL return 1 0")
+	r.forget()
+	p.answer(said("-NOPERM no EVAL"))
+	if verb, _ := r.readVerb(); verb != "" || !r.lua.denied {
+		t.Errorf("%q, denied %v", verb, r.lua.denied)
+	}
+}
+
+func TestEscapesLookForTheMagic(t *testing.T) {
+	p := newParts(t)
+	x := p.guard.escapes
+	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+cinch.Magic+"b")
+	if x.leavesMagic(plain, nil) || !x.leavesMagic(with, nil) || !x.leavesMagic(requestOf("APPEND", "k", "x"), nil) {
+		t.Error("leavesMagic")
+	}
+	if e := x.echoing(with, nil); e.shape != shapeAny || e.op == nil || len(e.op.plainBytes) != 1 {
+		t.Errorf("%+v", e)
+	}
+	p.guard.rights.lua.denied = true
+	if x.leavesMagic(with, nil) {
+		t.Error("a user without scripts can't wrap anything")
+	}
+}
+
+// The guard sends a command again with the value of the envelope that it met.
+func TestGuardSendsValuesThatItMeets(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	p.answer(func(o *op) {
+		o.answer = answer{head: '*', list: [][]byte{[]byte(lua.Marker), []byte(env)}}
+	}, given)
+	if err := p.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("EVAL GUARD 1 k "+cinch.Magic+" 0 APPEND k x", "EVAL GUARD 1 k "+cinch.Magic+" 1 "+env+" "+lengthy+" APPEND k x")
+}
+
+func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
+	p := newParts(t)
+	p.guard.rights.lua.denied = true
+	ok := said("+OK")
+	p.answer(ok, holding("pla"), ok, ok, given)
+	if err := p.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("WATCH k", "GETRANGE k 0 2", "MULTI", "APPEND k x", "EXEC")
+}
+
+// A unit puts sealed values back around its command, and begins again when somebody was faster.
+func TestUnitPutsBack(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	ok, lost := said("+OK"), func(o *op) { o.answer = answer{head: '*', null: true} }
+	p.answer(
+		ok, holding(cinch.Magic), holding(env), ok, ok, ok, ok, lost,
+		ok, holding("pla"), ok, ok, ok, given,
+	)
+	if err := p.units.run(requestOf("SETRANGE", "k", "0", "x"), [][]byte{[]byte("k")}); err != nil {
+		t.Fatal(err)
+	}
+	escape := "EVAL ESCAPE 1 k " + cinch.Magic + " 1"
+	p.expect(
+		"WATCH k", "GETRANGE k 0 2", "GET k", "MULTI", "SET k "+lengthy+" XX KEEPTTL", "SETRANGE k 0 x", escape, "EXEC",
+		"WATCH k", "GETRANGE k 0 2", "MULTI", "SETRANGE k 0 x", escape, "EXEC",
+	)
+}
+
+// carrying has the parts of a reply pump, with a server's bytes on one side and what the client gets on
+// the other.
+func carrying(t *testing.T, server string) (*replyPump, func() string) {
+	p := newParts(t)
+	up, from := socketPair(t)
+	client, to := socketPair(t)
+	if _, err := from.Write([]byte(server)); err != nil {
+		t.Fatal(err)
+	}
+	_ = from.Close()
+	link := replyLink{client: client, upstream: up, room: p.talk.room, ctx: context.Background(), cancel: func() {}, end: func() {}}
+	r := newReplyPump(link, p.talk.queue, p.talk.asked, p.st, p.vault, nil)
+	return r, func() string {
+		_ = r.frames.to.flush()
+		_, _ = client.Close(), up.Close()
+		got, err := io.ReadAll(to)
+		_ = to.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+}
+
+func TestCopierOpensWhatTheShapeNames(t *testing.T) {
+	env := newParts(t).sealed(lengthy)
+	bulk := func(s string) string { return string(resp.AppendBulk(nil, s)) }
+	r, got := carrying(t, "*2\r\n"+bulk(env)+bulk(env))
+	if err := r.copier.copy(shapePairs, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := "*2\r\n" + bulk(env) + bulk(lengthy); got() != want {
+		t.Error("not the value alone was opened")
+	}
+}
+
+func TestMessagesKeepTheBooks(t *testing.T) {
+	r, got := carrying(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$10\r\npsubscribe\r\n$1\r\np\r\n:2\r\n")
+	for range 2 {
+		if err := r.messages.carrySubscribe(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := r.messages
+	if m.subs != 1 || m.patterns != 1 || !m.any() || m.st.channels.Load() != 2 {
+		t.Errorf("%d channels, %d patterns", m.subs, m.patterns)
+	}
+	if m.reset(); m.any() || m.st.channels.Load() != 0 {
+		t.Error("subscriptions are left")
+	}
+	if n := strings.Count(got(), "subscribe"); n != 2 {
+		t.Errorf("%d acknowledgements", n)
+	}
+}
+
+func TestAnswersAreCaptured(t *testing.T) {
+	r, got := carrying(t, "*3\r\n$3\r\nabc\r\n:7\r\n$-1\r\n-ERR no\r\n")
+	list, refused := &op{done: make(chan struct{})}, &op{done: make(chan struct{})}
+	for _, o := range []*op{list, refused} {
+		if err := r.answers.capture(o); err != nil {
+			t.Fatal(err)
+		}
+		<-o.done
+	}
+	if l := list.answer.list; len(l) != 3 || string(l[0]) != "abc" || string(l[1]) != "7" || l[2] != nil {
+		t.Errorf("%q", l)
+	}
+	if refused.answer.text != "ERR no" || !refused.answer.isError() {
+		t.Errorf("%+v", refused.answer)
+	}
+	if text := got(); text != "" {
+		t.Errorf("the client got %q", text)
+	}
+}
+
+func TestEveryControlHasAHandler(t *testing.T) {
+	rows := 0
+	for name, row := range newTable() {
+		if row.strategy == controls {
+			rows++
+			if handlers[name] == nil {
+				t.Errorf("%s has none", name)
+			}
+		}
+	}
+	if rows != len(handlers) {
+		t.Errorf("%d handlers for %d commands", len(handlers), rows)
+	}
+}

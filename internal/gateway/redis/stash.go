@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
+)
+
+// stash holds what has been opened for the request at hand, from the request budget.
+type stash struct {
+	vault *vault
+	room  *gateway.Account
+	ctx   context.Context
+	flush func() error // what was gathered for the server, before waiting
+	stall time.Duration
+
+	holds []int64 // until the request has been handled
+	owes  int64   // held without budget yet
+}
+
+// openAll opens envelopes that a script handed out.
+func (s *stash) openAll(sealed [][]byte) ([]lua.Known, error) {
+	k := make([]lua.Known, 0, len(sealed))
+	for _, env := range sealed {
+		if env == nil {
+			return nil, fmt.Errorf("%w: more than the memory budget allows at once", cinch.ErrTooLarge)
+		}
+		if slices.ContainsFunc(k, func(o lua.Known) bool { return bytes.Equal(o.Sealed, env) }) {
+			continue
+		}
+		kv, err := s.open(env)
+		if err != nil {
+			return nil, err
+		}
+		k = append(k, kv)
+	}
+	return k, nil
+}
+
+// open opens an envelope, which it holds with its value until the request has been handled.
+func (s *stash) open(env []byte) (lua.Known, error) {
+	h, err := cinch.ParseHeader(env)
+	if err == nil && h.RawLen <= s.vault.maxOpen() {
+		err = s.hold(len(env) + h.RawLen)
+	}
+	if err != nil {
+		return lua.Known{}, err
+	}
+	value, err := s.vault.sealer.Open(nil, env)
+	return lua.Known{Sealed: env, Value: value}, err
+}
+
+// hold takes n bytes of the budget until the request at hand has been handled; small ones when they
+// have come to some.
+func (s *stash) hold(n int) error {
+	if s.owes += int64(n); s.owes <= freeBytes {
+		return nil
+	}
+	n64 := s.owes
+	s.owes = 0
+	if !s.acquire(n64, n64, reservePatience*s.stall) {
+		s.vault.stats.Error("budget")
+		return errNoRoom
+	}
+	s.holds = append(s.holds, n64)
+	return nil
+}
+
+// release gives back what was held for a request.
+func (s *stash) release(err error) error {
+	for _, n := range s.holds {
+		s.room.Release(n)
+	}
+	s.holds, s.owes = s.holds[:0], 0
+	return err
+}
+
+// acquire takes n bytes of the request budget, of claim that will be needed.
+func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
+	if s.room.TryAcquire(n) {
+		return true
+	}
+	if s.flush() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	return s.room.Grow(ctx, n, claim) == nil
+}

@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"log/slog"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// vault seals and opens values for all sessions of a gateway, by the rules of the moment.
+type vault struct {
+	sealer  *cinch.Sealer
+	policy  atomic.Pointer[policy.Policy]
+	churn   churn
+	covered func(key []byte) bool // reports a hash that a search index may cover
+	dicts   Dicts                 // nil: none
+	sampler Sampler               // nil: none
+	maxSeal int
+	stats   *gateway.Stats
+	log     *slog.Logger
+}
+
+func newVault(cfg *Config) *vault {
+	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
+	if cfg.Dicts != nil {
+		opts.Dicts = cfg.Dicts
+	}
+	v := &vault{
+		sealer: cinch.NewSealer(opts), dicts: cfg.Dicts, sampler: cfg.Sampler, maxSeal: cfg.MaxSeal,
+		covered: func([]byte) bool { return false }, stats: cfg.Stats, log: cfg.Log,
+	}
+	v.policy.Store(cfg.Policy)
+	return v
+}
+
+// maxOpen bounds, in bytes, the values that are opened.
+func (v *vault) maxOpen() int { return v.sealer.MaxOpen() }
+
+// sealsHashes reports that fields may have been sealed under the rules.
+func (v *vault) sealsHashes() bool {
+	p := v.rules()
+	return p != nil && (p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 }))
+}
+
+// sayBroken counts and logs that a sealed value does not open. pattern is its kind of key, empty
+// when that is not known. It returns what the client is told.
+func (v *vault) sayBroken(client net.Addr, cause error, pattern string) (text string) {
+	class, text := describe(cause)
+	v.stats.Error(class)
+	attrs := []any{"class", class, "client", client.String()}
+	if pattern != "" {
+		attrs = append(attrs, "keys", pattern)
+	}
+	v.log.Warn("sealed value does not open", append(attrs, "err", cause)...)
+	return text
+}
+
+// keepsLookalike reports that a value that begins with the magic is stored as it is: who reads it can see
+// that it is no envelope.
+func (v *vault) keepsLookalike(a *policy.Address, value []byte) bool {
+	if !v.rules().Excluded(a.Key) && (a.Type != policy.Hash || !v.covered(a.Key)) {
+		return false
+	}
+	_, err := cinch.ParseHeader(value)
+	return err != nil
+}
+
+// inflating counts an inflation; patterns that are inflated all the time stop being sealed.
+func (v *vault) inflating(keys [][]byte) {
+	v.stats.Inflated("command")
+	for _, k := range keys {
+		if v.churn.inflated(k) {
+			v.stats.Inflated("pattern_stopped")
+			v.log.Info("keys of this pattern are inflated again and again; new values stay plain for a while",
+				"pattern", patternOf(k))
+		}
+	}
+}
+
+// excluded reports that the policy promises that none of the keys holds an envelope.
+func (v *vault) excluded(keys [][]byte) bool {
+	p := v.rules()
+	for _, k := range keys {
+		if !p.Excluded(k) {
+			return false
+		}
+	}
+	return len(keys) > 0
+}
+
+func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
+	stats := v.stats
+	switch {
+	case rule == nil:
+		stats.Sealed("escape", codec.Raw, raw, len(stored), d)
+	case cinch.IsSealed(stored):
+		stats.Sealed(rule.Name, stored2codec(stored, id), raw, len(stored), d)
+	default:
+		stats.SealTime(rule.Name, id, d)
+		stats.Left(rule.Name, leftReason(raw, v.maxSeal), raw)
+	}
+}
+
+// rules are the policy at this moment.
+func (v *vault) rules() *policy.Policy { return v.policy.Load() }
+
+// stored2codec is the codec that the envelope really has: raw for an escaped value.
+func stored2codec(stored []byte, wanted codec.ID) codec.ID {
+	if h, err := cinch.ParseHeader(stored); err == nil {
+		return h.Codec
+	}
+	return wanted
+}
+
+func leftReason(raw, limit int) string {
+	if raw > limit {
+		return "too_big"
+	}
+	return "no_gain"
+}
