@@ -16,9 +16,6 @@ const (
 // rounded up to tens.
 var (
 	manyMethods = map[string]int{
-		"internal/gateway/redis.session":     165,
-		"internal/gateway/redis.replyPump":   73,
-		"internal/gateway/redis.Cluster":     43,
 		"internal/gateway/tarantool.session": 46,
 		"internal/store/redis.Dicts":         51,
 	}
@@ -29,7 +26,6 @@ var (
 		"internal/gateway":           30,
 		"internal/gateway/grpc":      50,
 		"internal/gateway/mongo":     80,
-		"internal/gateway/redis":     130,
 		"internal/gateway/tarantool": 90,
 		"internal/pack":              30,
 		"internal/plan":              60,

@@ -26,7 +26,7 @@ type SentinelConfig = cluster.SentinelConfig
 
 // ClusterDicts keeps the dictionaries of a cluster; see internal/store/redis.
 type ClusterDicts interface {
-	cluster.Dicts
+	cluster.Follower
 	// Join is told of a node, and returns what keeps its dictionaries. Leave ends that.
 	Join(id string, dial func(context.Context) (net.Conn, error)) Dicts
 }
@@ -41,7 +41,7 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Stats: cfg.Stats, Log: cfg.Log,
 	}
 	if cfg.Dicts != nil {
-		c.Dicts = cfg.Dicts
+		c.Follower = cfg.Dicts
 	}
 	if cfg.Sentinel != nil {
 		watched := *cfg.Sentinel

@@ -33,8 +33,8 @@ type Config struct {
 	Nodes     int             // most nodes with a listener; 0: DefaultNodes
 	Sentinel  *SentinelConfig // nil: it is a cluster
 
-	New   func(Site) Gateway // makes the gateway of a node
-	Dicts Dicts              // nil: no dictionaries
+	New      func(Site) Gateway // makes the gateway of a node
+	Follower Follower           // is told of nodes; nil: nobody
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
@@ -55,8 +55,8 @@ type Session interface {
 	Close() error
 }
 
-// Dicts keeps the dictionaries of the nodes.
-type Dicts interface {
+// Follower keeps something for each node, dictionaries that is, and is told what becomes of nodes.
+type Follower interface {
 	// Leave is told of a node that is no more.
 	Leave(id string)
 	// Lead says which nodes are primaries, the one with slot 0 first.
@@ -299,8 +299,8 @@ func (c *Cluster) leave(m *member) {
 		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
 		defer cancel()
 		_ = m.gateway.Shutdown(ctx)
-		if c.cfg.Dicts != nil {
-			c.cfg.Dicts.Leave(m.id)
+		if c.cfg.Follower != nil {
+			c.cfg.Follower.Leave(m.id)
 		}
 	}()
 }

@@ -239,8 +239,8 @@ func (c *Cluster) tabulate() {
 	if c.cfg.Sentinel != nil {
 		c.begun.cut(func(m *member) bool { return !m.node.Load().primary })
 	}
-	if c.cfg.Dicts != nil {
-		c.cfg.Dicts.Lead(t.primaries())
+	if c.cfg.Follower != nil {
+		c.cfg.Follower.Lead(t.primaries())
 	}
 }
 
