@@ -12,11 +12,13 @@ import (
 
 // withManaged is the policy with the dictionaries that gateways have made for its rules
 // with `dictionary: auto`, as far as the store allows new values to name them. Rules for
-// which there is none yet seal without.
+// which there is none yet seal without, and so do those whose dictionaries are of one login each, where
+// several users may have written.
 func (w *where) withManaged(ctx context.Context, dryRun bool) *policy.Policy {
 	choose := map[string]policy.Choice{}
+	several := w.store.SeveralUsers(ctx)
 	for _, r := range w.policy.Rules() {
-		if !r.Auto {
+		if !r.Auto || several && !r.Shared {
 			continue
 		}
 		if number := w.managed(ctx, autodict.Fingerprint(r), dryRun); number != 0 {

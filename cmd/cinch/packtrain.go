@@ -60,7 +60,7 @@ func (o *packOptions) ofOneLogin(ctx context.Context, w *where, rules []*policy.
 		if !several || r.Shared {
 			some = append(some, r)
 		} else if !o.asJSON {
-			fmt.Fprintf(o.errs, "rule %s: no dictionary was trained, as the server has several users and nobody knows whose values these are; share_samples: true allows it\n", r.Name)
+			fmt.Fprintf(o.errs, "rule %s: values are sealed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are; share_samples: true allows one\n", r.Name)
 		}
 	}
 	return some

@@ -112,25 +112,22 @@ func (m *Manager) reapply() {
 	m.apply()
 }
 
-// choiceFor is what a rule seals with. Values whose login is not known, as the packer finds
-// them, get the dictionary of the only login that writes there. m.mu is held.
+// choiceFor is what a rule seals with. Values whose login is not known, as the packer finds them,
+// get the default user's dictionary as long as no other login has written there. Whether others
+// have before this gateway began is for the packer to find out. m.mu is held.
 func (m *Manager) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
 	all := m.of(rule)
 	if len(all) == 0 {
 		return c, false
 	}
-	var writers []*managed
 	logins := map[string]policy.Choice{}
 	for _, r := range all {
-		if r.login != "" || r.current.dict != nil || r.sampler.seen().values > 0 {
-			writers = append(writers, r)
-		}
 		if r.current.dict != nil {
 			logins[r.login] = r.current.policy()
 		}
 	}
-	if len(writers) == 1 {
-		c = writers[0].current.policy()
+	if len(all) == 1 { // the default user is always there
+		c = logins[""]
 	}
 	if !rule.Shared {
 		c.Logins = logins

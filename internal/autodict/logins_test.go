@@ -68,7 +68,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// Each login seals with its own dictionary; values whose login is not known, with one only while one login writes.
+// Each login seals with its own dictionary, and nobody else does.
 func TestChoicesOfLogins(t *testing.T) {
 	d, err := dictForTest()
 	if err != nil {
@@ -80,7 +80,7 @@ func TestChoicesOfLogins(t *testing.T) {
 	m.use(alice, choice{dict: d, level: 1})
 	in := func(login string) codec.Setting { return m.Policy().Rules()[0].SettingFor(login) }
 	with, without := codec.Setting{Codec: codec.Zstd, Level: 1, Dict: d.Number()}, codec.Setting{Codec: codec.Zstd, Level: 3}
-	if in("alice") != with || in("bob") != without || in("") != without || m.Policy().Rules()[0].Setting != with {
+	if in("alice") != with || in("bob") != without || in("") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("alice %v, bob %v, default %v, anybody %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
 	}
 	m.Sample(rule, "bob", nil, []byte("value"), 5)

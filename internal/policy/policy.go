@@ -256,6 +256,22 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 	return &changed
 }
 
+// WithoutLogins returns a policy for values of which nobody knows who wrote them: where each login has
+// its own dictionary, none is used. p stays as it is.
+func (p *Policy) WithoutLogins() *Policy {
+	changed := *p
+	changed.rules = slices.Clone(p.rules)
+	for i := range changed.rules {
+		r := &changed.rules[i]
+		if r.Auto && !r.Shared && r.Setting.Dict != 0 {
+			r.Setting, r.logins = r.alone, nil
+		}
+	}
+	changed.force = forcedRules(changed.rules)
+	changed.bindWorth()
+	return &changed
+}
+
 // Lookup returns the first rule that covers the address, or nil when the value
 // is to be left alone: nothing covers it, that rule says raw, its key is
 // excluded, or the policy is off. The rule lives as long as the policy.

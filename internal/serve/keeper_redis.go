@@ -137,12 +137,13 @@ func (s *redisStore) open(ctx context.Context, rules *policy.Policy, by *packer)
 		walked.Close()
 		return pack.Session{}, errCluster
 	}
+	several := walked.SeveralUsers(ctx)
 	return pack.Session{
 		Name:    up.Address,
 		Targets: open.Targets(walked),
 		Lease:   func(name string) pack.Lease { return walked.Lease(name, by.holder) },
 		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := by.seal(rules)
+			task := by.seal(rules, several)
 			task.Indexed = walked.Indexed
 			return task
 		},

@@ -116,13 +116,14 @@ func (s *tarantoolStore) open(ctx context.Context, rules *policy.Policy, by *pac
 		return pack.Session{}, err
 	}
 	tuples := &open.Tuples{Store: walked, Conn: conn}
+	several := walked.SeveralUsers(ctx)
 	return pack.Session{
 		Name:    s.upstream.Address,
 		Targets: tuples.Targets(),
 		Lease:   func(name string) pack.Lease { return s.dicts.Lease(name, by.holder) },
 		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := by.seal(rules)
-			task.Rule = tuples.Rules(rules)
+			task := by.seal(rules, several)
+			task.Rule = tuples.Rules(task.Policy)
 			return task
 		},
 		Close: conn.Close,

@@ -140,7 +140,11 @@ func (k *packer) prepared(rules *policy.Policy) error {
 	return nil
 }
 
-func (k *packer) seal(rules *policy.Policy) *pack.Seal {
+// seal seals what is stored, which may be of several users.
+func (k *packer) seal(rules *policy.Policy, several bool) *pack.Seal {
+	if several {
+		rules = rules.WithoutLogins()
+	}
 	return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
 		Engine: k.engine, Dicts: k.dicts(), MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
 	})}

@@ -51,7 +51,8 @@ type Store interface {
 	// Lease lets one of several do something in the store at a time, in the name of holder,
 	// which nobody else has.
 	Lease(name, holder string) Lease
-	// SeveralUsers reports that values in it may be of several users, who may not see each other's.
+	// SeveralUsers reports that values in it may be of several users, who may not see each other's:
+	// there are others than the default one, or it can't be found out.
 	SeveralUsers(ctx context.Context) bool
 	// CanRead says why values can't be read with some options; nil: they can.
 	CanRead(o ReadOptions) error

@@ -127,6 +127,48 @@ func TestBackgroundAdoptsFirst(t *testing.T) {
 	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x                3000", d.Number()))
 }
 
+// TestDictionariesOfLogins: nobody knows who wrote what is stored. Where that may have been several users
+// the default user's dictionary is for none of it, and the one of a rule that shares its samples for all.
+func TestDictionariesOfLogins(t *testing.T) {
+	for name, how := range map[string]struct {
+		user   bool // the server has a second one
+		shared bool
+		with   bool // the dictionary
+	}{
+		"one user":       {with: true},
+		"two users":      {user: true},
+		"shared samples": {user: true, shared: true, with: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, background := range []bool{false, true} {
+				server := testenv.Redis(t)
+				c := connect(t, server.Addr)
+				fill(t, c, 3000, 0, 600)
+				if how.user {
+					must(t, c.Do(t.Context(), "acl", "setuser", "tenant", "on", "nopass", "~*", "+@all").Err())
+				}
+				d := testDict(t)
+				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: how.shared})
+				rules := fmt.Sprintf("- {key: 'string:*', setting: zstd-3, dictionary: auto, share_samples: %t}", how.shared)
+				if background {
+					g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", rules)
+					testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 3000 })
+				} else {
+					file := filepath.Join(t.TempDir(), "cinch.yaml")
+					text := fmt.Sprintf("gateways:\n  - name: g\n    protocol: redis\n    listen: '127.0.0.1:0'\n    upstream: %s\n    rules:\n      %s\n", server.URL(), rules)
+					must(t, os.WriteFile(file, []byte(text), 0o600))
+					expect(t, 0, []string{"pack", "--config", file}, "values packed")
+				}
+				want := "opens: zstd                         3000"
+				if how.with {
+					want = fmt.Sprintf("opens: zstd@%08x                3000", d.Number())
+				}
+				expect(t, 0, []string{"verify", server.URL()}, want)
+			}
+		})
+	}
+}
+
 // TestBackgroundEstimates: nothing is changed, and the metrics say what could be.
 func TestBackgroundEstimates(t *testing.T) {
 	server := testenv.Redis(t)

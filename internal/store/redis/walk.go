@@ -3,8 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
-
-	goredis "github.com/redis/go-redis/v9"
+	"strings"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -69,7 +68,10 @@ func (s *Store) Sealing(*policy.Policy) store.Sealing {
 func (s *Store) SeveralUsers(ctx context.Context) bool {
 	for _, n := range s.nodes {
 		users, err := n.client.Do(ctx, "ACL", "USERS").StringSlice()
-		if len(users) > 1 || goredis.HasErrorPrefix(err, "NOPERM") {
+		if err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown command") {
+			continue // a server without users
+		}
+		if err != nil || len(users) > 1 {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -206,8 +207,10 @@ func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
 // Lease implements store.Store.
 func (w *Walk) Lease(name, holder string) store.Lease { return w.shelf.group.Lease(name, holder) }
 
-// SeveralUsers implements store.Store: gateways for Tarantool don't tell who writes either.
-func (w *Walk) SeveralUsers(context.Context) bool { return false }
+// SeveralUsers implements store.Store.
+func (w *Walk) SeveralUsers(ctx context.Context) bool {
+	return slices.ContainsFunc(w.masters, func(s *Store) bool { return s.SeveralUsers(ctx) })
+}
 
 // CanRead implements store.Store.
 func (w *Walk) CanRead(o store.ReadOptions) error {
