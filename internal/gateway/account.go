@@ -14,7 +14,7 @@ type Account struct {
 	leaves bool // the client, at the end
 	flow   Flow
 
-	awaits atomic.Int32 // whose bytes it waits for: an index of awaited
+	awaits atomic.Int32 // for whom it waits: bits, see bitOf
 
 	// Guarded by the budget's mu.
 	shared   int64 // from what all share
@@ -191,26 +191,40 @@ func (a *Account) Close() {
 	b.mu.Unlock()
 }
 
-// awaited are those whom an account may wait for; the first is nobody.
-var awaited = [...]Peer{"", FromClient, FromUpstream}
+// bitOf is how Account.awaits has a peer.
+func bitOf(p Peer) int32 {
+	if p == FromClient {
+		return 1
+	}
+	return 2
+}
 
 // Await says that the connection waits from now on for a peer, to send bytes or to take some, until
-// Awaited. As long as it does, and holds something, the peer is judged.
+// Awaited. As long as it does, and holds something, the peer is judged. It may wait for both peers, in
+// two goroutines.
 func (a *Account) Await(p Peer) {
-	switch {
-	case a == nil:
-	case p == FromClient:
-		a.awaits.Store(1)
-	default:
-		a.awaits.Store(2)
+	if a != nil {
+		a.awaits.Or(bitOf(p))
 	}
 }
 
 // Awaited is the end of what Await began.
-func (a *Account) Awaited() {
+func (a *Account) Awaited(p Peer) {
 	if a != nil {
-		a.awaits.Store(0)
+		a.awaits.And(^bitOf(p))
 	}
+}
+
+// awaited is the peer that is judged; "" for none. Of both it is the client: a server that has sent nothing
+// more may wait for that, too.
+func (a *Account) awaited() Peer {
+	switch bits := a.awaits.Load(); {
+	case bits == 0:
+		return ""
+	case bits&bitOf(FromClient) != 0:
+		return FromClient
+	}
+	return FromUpstream
 }
 
 // sendPiece is how much is written at a time, where only a write that has ended tells what it moved.
@@ -219,7 +233,7 @@ const sendPiece = 64 << 10
 // Send writes b, for which the account holds memory, to a peer.
 func (a *Account) Send(c net.Conn, to Peer, b []byte) error {
 	a.Await(to)
-	defer a.Awaited()
+	defer a.Awaited(to)
 	for len(b) > 0 {
 		n, err := c.Write(b[:min(len(b), sendPiece)])
 		if err != nil {

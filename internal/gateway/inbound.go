@@ -154,7 +154,7 @@ func (r *Inbound) read(n int) (int, error) {
 	}
 	if r.held > 0 {
 		r.Account.Await(r.Peer)
-		defer r.Account.Awaited()
+		defer r.Account.Awaited(r.Peer)
 	}
 	k, err := r.Conn.Read(r.buf[r.end:limit])
 	if k > 0 {

@@ -166,8 +166,8 @@ func (b *Budget) waitedFor() (looks []look) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for a := b.holders; a != nil; a = a.nextOne {
-		if p := a.awaits.Load(); p != 0 {
-			looks = append(looks, look{account: a, peer: awaited[p]})
+		if p := a.awaited(); p != "" {
+			looks = append(looks, look{account: a, peer: p})
 		}
 	}
 	return looks

@@ -93,7 +93,7 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 		slow = append(slow, f)
 	}
 	busy, f := judged(t, b, 1<<20)
-	busy.Awaited()
+	busy.Awaited(FromClient)
 	cut := -1
 	pass(b, 10*time.Second, func(i int) {
 		b.pressed.by = &Account{}

@@ -57,7 +57,7 @@ func (m *memory) keep(n int64) {
 // wait marks that the peer is waited for, until waited. As long as something is held for it, it may be judged.
 func (m *memory) wait() { m.account.Await(m.awaits) }
 
-func (m *memory) waited() { m.account.Awaited() }
+func (m *memory) waited() { m.account.Awaited(m.awaits) }
 
 // bufferBytes is what a buffer for n bytes takes.
 func bufferBytes(n int) int64 { return 1 << bits.Len(uint(n-1)) }

@@ -215,7 +215,7 @@ func (w *rewriter) close() {
 func (w *rewriter) free() {
 	gateway.PutBuffer(w.out)
 	w.out, w.at = nil, 0
-	w.account.Awaited()
+	w.account.Awaited(w.to)
 	w.account.Release(w.held)
 	w.held = 0
 	if w.bigHeld {
@@ -295,7 +295,7 @@ func (w *rewriter) gatherTo(in []byte, size, n int) ([]byte, error) {
 // fill reads a piece of a message that holds memory.
 func (w *rewriter) fill(p []byte) (n int, err error) {
 	w.account.Await(w.from)
-	defer w.account.Awaited()
+	defer w.account.Awaited(w.from)
 	for n < len(p) && err == nil {
 		var more int
 		more, err = w.src.Read(p[n:])

@@ -219,7 +219,7 @@ func (s *session) push(e exchange, held bool) bool {
 		if held {
 			s.in.Account.Await(gateway.FromClient)
 		}
-	}, s.in.Account.Awaited)
+	}, func() { s.in.Account.Awaited(gateway.FromClient) })
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.

@@ -178,7 +178,7 @@ func (h *held) fill(b []byte) error {
 			return err
 		}
 		o.room.Await(gateway.FromUpstream)
-		defer o.room.Awaited()
+		defer o.room.Awaited(gateway.FromUpstream)
 	}
 	return o.frames.in.ReadFull(b)
 }

@@ -23,7 +23,7 @@ func (s *source) Read(p []byte) (int, error) {
 	for {
 		s.room.Await(gateway.FromClient)
 		n, err := s.conn.Read(p)
-		s.room.Awaited()
+		s.room.Awaited(gateway.FromClient)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return n, err
 		}
@@ -34,7 +34,7 @@ func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
 		s.room.Await(gateway.FromClient)
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
-		s.room.Awaited()
+		s.room.Awaited(gateway.FromClient)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return buf, n, err
 		}
@@ -168,7 +168,7 @@ func (w *sink) send(p []byte) {
 	}
 	w.room.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
-	w.room.Awaited()
+	w.room.Awaited(gateway.FromClient)
 	if w.spill.takesOver(err) {
 		w.spill.start(p[n:])
 		return
