@@ -2,8 +2,11 @@ package redis
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +97,48 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 	}
 	if g.cfg.Stats.Snapshot().Errors["stalled"] == 0 {
 		t.Error("it was not cut off")
+	}
+}
+
+// A client that waits for the replies of EXEC is not cut off because the server takes its time, as one is
+// that lets its transaction wait for itself.
+func TestSlowExecIsNotItsClientsFault(t *testing.T) {
+	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	const commands = 500
+	begun := func(end ...string) (client net.Conn, server *scriptedServer) {
+		client, server = slowlyAt(t, g)
+		all := resp.AppendCommand(nil, "MULTI")
+		for range commands {
+			all = resp.AppendCommand(all, "GETBIT", "k", "0")
+		}
+		for _, e := range end {
+			all = resp.AppendCommand(all, e)
+		}
+		go func() { _, _ = client.Write(all) }()
+		server.next()
+		server.say("+OK\r\n")
+		for range commands {
+			server.next()
+			server.say("+QUEUED\r\n")
+		}
+		for range end {
+			server.next()
+		}
+		readExactly(t, client, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands))
+		return client, server
+	}
+	patient, server := begun("EXEC")
+	lazy, _ := begun()
+	defer useUp(t, g)()
+	other := g.requests.Account(nil, nil)
+	defer other.Close()
+	go func() { _ = other.Acquire(t.Context(), usedUp) }()
+	if _, err := lazy.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("who lets a transaction wait is not cut off:", err)
+	}
+	go server.say(fmt.Sprintf("*%d\r\n", commands) + strings.Repeat(":0\r\n", commands))
+	readExactly(t, patient, fmt.Sprintf("*%d\r\n", commands)+strings.Repeat(":0\r\n", commands))
+	if n := g.cfg.Stats.Snapshot().Errors["stalled"]; n != 1 {
+		t.Errorf("%d were cut off", n)
 	}
 }
