@@ -32,6 +32,8 @@ func (f *feed) Read(p []byte) (int, error) {
 
 func (f *feed) Write(p []byte) (int, error) { return len(p), nil }
 func (f *feed) Close() error                { return nil }
+func (f *feed) LocalAddr() net.Addr         { return &net.TCPAddr{} }
+func (f *feed) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
 
 // BenchmarkPumps is what a command of a pipeline costs beside system calls.
 func BenchmarkPumps(b *testing.B) {
