@@ -61,7 +61,7 @@ func (v *vault) sayBroken(client net.Addr, cause error, pattern string) (text st
 	return text
 }
 
-// keepsLookalike reports that a value that begins with the magic is stored as it is: who reads it can see
+// keepsLookalike reports that a value that begins with the magic is stored as it is: a reader can see
 // that it is no envelope.
 func (v *vault) keepsLookalike(a *policy.Address, value []byte) bool {
 	if !v.rules().Excluded(a.Key) && (a.Type != policy.Hash || !v.covered(a.Key)) {
@@ -100,7 +100,7 @@ func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte
 	case rule == nil:
 		stats.Sealed("escape", codec.Raw, raw, len(stored), d)
 	case cinch.IsSealed(stored):
-		stats.Sealed(rule.Name, stored2codec(stored, id), raw, len(stored), d)
+		stats.Sealed(rule.Name, codecOf(stored, id), raw, len(stored), d)
 	default:
 		stats.SealTime(rule.Name, id, d)
 		stats.Left(rule.Name, leftReason(raw, v.maxSeal), raw)
@@ -110,8 +110,8 @@ func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte
 // rules are the policy at this moment.
 func (v *vault) rules() *policy.Policy { return v.policy.Load() }
 
-// stored2codec is the codec that the envelope really has: raw for an escaped value.
-func stored2codec(stored []byte, wanted codec.ID) codec.ID {
+// codecOf is the codec that the envelope really has: raw for an escaped value.
+func codecOf(stored []byte, wanted codec.ID) codec.ID {
 	if h, err := cinch.ParseHeader(stored); err == nil {
 		return h.Codec
 	}

@@ -20,7 +20,7 @@ const (
 	lookPeriod  = time.Second     // between looks at the cluster
 	lookTimeout = 2 * time.Second // of one
 	leaveAfter  = time.Minute     // since a node was last heard of
-	unheardFor  = 3 * time.Second // since then nobody is led to it who has a choice
+	unheardFor  = 3 * time.Second // since then a client that has a choice is not led to it
 	leaveTime   = 10 * time.Second
 )
 
