@@ -93,7 +93,7 @@ var layers = [][]string{
 	{"internal/policy", "internal/wire", "internal/store"},
 	{"internal/autodict"},
 	{"internal/gateway"},
-	{"internal/link"},
+	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
 	{"internal/store/open"},
@@ -101,17 +101,18 @@ var layers = [][]string{
 	{"cmd", "test", "bench", "examples", "internal/arrows"},
 }
 
-// layerOf returns the layer of a path, -1 if it has none. The later of two
-// layers that cover it is meant: "internal/gateway/" stands above its parent.
+// layerOf returns the layer of a path, -1 if it has none. The longest of the names that cover
+// it is meant: "internal/gateway/" stands above its parent, and above "internal/gateway/pair".
 func layerOf(path string) int {
-	for i := len(layers) - 1; i >= 0; i-- {
+	layer, longest := -1, 0
+	for i := range layers {
 		for _, tree := range layers[i] {
-			if path == tree || tree != "." && under(path, tree) {
-				return i
+			if len(tree) > longest && (path == tree || tree != "." && under(path, tree)) {
+				layer, longest = i, len(tree)
 			}
 		}
 	}
-	return -1
+	return layer
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -267,14 +268,16 @@ func TestGatewaysNeverImportEachOther(t *testing.T) {
 	}
 }
 
-// gatewayOf returns the protocol of a path below internal/gateway.
+// gatewayOf returns the protocol of a path below internal/gateway; none of what gateways share.
 func gatewayOf(path string) string {
 	rest, ok := strings.CutPrefix(path, "internal/gateway/")
 	if !ok {
 		return ""
 	}
-	protocol, _, _ := strings.Cut(rest, "/")
-	return protocol
+	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" {
+		return protocol
+	}
+	return ""
 }
 
 // Cgo is left to gozstd, which codec/libzstd wraps; that also calls what gozstd doesn't offer of

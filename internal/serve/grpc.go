@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/link"
 )
 
@@ -90,8 +91,8 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	if e := made.Links(); e != nil {
 		s.links = append(s.links, e)
 	}
-	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
-		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	if g.Peers && anyClient(g) {
+		pair.WarnOfStrangers(r.log)
 	}
 	r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 }

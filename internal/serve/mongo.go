@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
 // addMongo makes r a gateway for MongoDB.
@@ -31,8 +32,8 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	})
 	r.gateway, r.messages = made, made
 	s.mongo = append(s.mongo, made)
-	if g.Peers && (g.TLS == nil || g.TLS.ClientCA == "") {
-		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may fetch the dictionaries of replies, which hold pieces of them")
+	if g.Peers && anyClient(g) {
+		pair.WarnOfStrangers(r.log)
 	}
 	if len(g.Standby) > 0 {
 		return

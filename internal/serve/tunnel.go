@@ -31,7 +31,7 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	})
 	r.gateway, r.tunnelSetting = made, setting.String()
 	s.links = append(s.links, made.Links())
-	if g.Protocol == config.TunnelExit && (g.TLS == nil || g.TLS.ClientCA == "") && !isLoopback(r.listener.Addr()) {
+	if g.Protocol == config.TunnelExit && anyClient(g) && !isLoopback(r.listener.Addr()) {
 		r.log.Warn("tunnel-exit without tls.client_ca: whoever reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 	}
 }
@@ -46,3 +46,6 @@ func describeTunnel(info *admin.GatewayInfo, r *running) {
 	info.Enabled = r.tunnelSetting != "raw"
 	info.Rules = []admin.RuleInfo{{Name: "tunnel", Match: "every connection", Setting: r.tunnelSetting}}
 }
+
+// anyClient reports whether a gateway asks its clients for no certificates.
+func anyClient(g *config.Gateway) bool { return g.TLS == nil || g.TLS.ClientCA == "" }

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -101,8 +102,8 @@ type Gateway struct {
 	big     chan struct{}   // holds a token for the one message that opens to more than was expected
 
 	kinds *autodict.Messages // of the messages that we compress
-	shelf shelf              // of dictionaries from clients
-	pairs pairTotals
+	shelf *pair.Shelf        // of dictionaries from clients
+	pairs pair.Totals
 
 	policy atomic.Pointer[policy.Messages]
 }
@@ -110,7 +111,7 @@ type Gateway struct {
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{config: c, kinds: c.Kinds, replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
+	g := &Gateway{config: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.links = c.linker
 	if c.Links != nil {

@@ -2,6 +2,8 @@ package grpc
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
 // Metrics shows to Prometheus what gateways do with dictionaries. It keeps nothing itself.
@@ -32,18 +34,14 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		counter := func(d *prometheus.Desc, n uint64, label string) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), name, label)
 		}
-		counter(descExchanged, t.sent.Load(), "sent")
-		counter(descExchanged, t.received.Load(), "received")
-		counter(descExchanged, t.failed.Load(), "failed")
-		counter(descExchanged, t.missing.Load(), "missing")
-		counter(descMessages, t.sealed.Load(), "sealed")
-		counter(descMessages, t.opened.Load(), "opened")
-		kinds := g.kinds.Status()
-		bytes := 0
-		for _, k := range kinds {
-			bytes += k.SampleBytes
-		}
-		to <- prometheus.MustNewConstMetric(descKinds, prometheus.GaugeValue, float64(len(kinds)), name)
+		counter(descExchanged, t.Dicts.Sent.Load(), "sent")
+		counter(descExchanged, t.Dicts.Received.Load(), "received")
+		counter(descExchanged, t.Dicts.Failed.Load(), "failed")
+		counter(descExchanged, t.Dicts.Missing.Load(), "missing")
+		counter(descMessages, t.Messages.Compressed.Load(), "sealed")
+		counter(descMessages, t.Messages.Opened.Load(), "opened")
+		kinds, bytes := pair.Samples(g.kinds)
+		to <- prometheus.MustNewConstMetric(descKinds, prometheus.GaugeValue, float64(kinds), name)
 		to <- prometheus.MustNewConstMetric(descSamples, prometheus.GaugeValue, float64(bytes), name)
 	}
 }

@@ -240,7 +240,7 @@ func (w *rewriter) seal(rule *policy.MessageRule, in []byte) (_ packed, settled 
 	buf := gateway.GetBuffer(codec.MaxEncodedLen(codec.Zstd, len(in)) + 8)
 	out, err := w.g.config.Engine.Compress(wire.AppendPaired(buf, d.Number()), in, s, d)
 	if err == nil {
-		w.g.pairs.sealed.Add(1)
+		w.g.pairs.Messages.Compressed.Add(1)
 	}
 	return packed{out, true}, settled, err
 }
@@ -302,7 +302,7 @@ func (w *rewriter) openPaired(dst, in []byte, limit int) ([]byte, error) {
 	}
 	out, err := w.g.config.Engine.Decompress(dst, m.Frame, codec.Zstd, int(m.Len), d)
 	if err == nil {
-		w.g.pairs.opened.Add(1)
+		w.g.pairs.Messages.Opened.Add(1)
 	}
 	return out, err
 }

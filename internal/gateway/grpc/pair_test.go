@@ -93,9 +93,9 @@ func converse(t testing.TB, c *grpc.ClientConn, e *events, n int) {
 func untilPaired(t testing.TB, c *grpc.ClientConn, near, far rig, e *events) {
 	t.Helper()
 	paired := func(talk func()) bool {
-		before := [2]uint64{near.pairs.sealed.Load(), far.pairs.sealed.Load()}
+		before := [2]uint64{near.pairs.Messages.Compressed.Load(), far.pairs.Messages.Compressed.Load()}
 		talk()
-		return near.pairs.sealed.Load() > before[0] && far.pairs.sealed.Load() > before[1]
+		return near.pairs.Messages.Compressed.Load() > before[0] && far.pairs.Messages.Compressed.Load() > before[1]
 	}
 	testenv.Eventually(t, "messages go with dictionaries", func() bool {
 		streams := paired(func() { converse(t, c, e, 100) })
@@ -230,8 +230,8 @@ func TestFarGatewayIsReplaced(t *testing.T) {
 			mustEcho(t, c, e.next())
 		}
 	}
-	if near.pairs.sent.Load() < 3 { // two to the first, and one at least to the one that took its place
-		t.Errorf("%d dictionaries were sent over new connections", near.pairs.sent.Load())
+	if near.pairs.Dicts.Sent.Load() < 3 { // two to the first, and one at least to the one that took its place
+		t.Errorf("%d dictionaries were sent over new connections", near.pairs.Dicts.Sent.Load())
 	}
 	untilPaired(t, c, near, far, newEvents(99))
 }
@@ -280,7 +280,7 @@ func TestBalancerBetweenGateways(t *testing.T) {
 	testenv.Eventually(t, "dictionaries were missing", func() bool {
 		for range 100 {
 			mustEcho(t, c, e.next())
-			if near.pairs.missing.Load() >= maxMissing {
+			if near.pairs.Dicts.Missing.Load() >= maxMissing {
 				return true
 			}
 		}
@@ -290,8 +290,8 @@ func TestBalancerBetweenGateways(t *testing.T) {
 		mustEcho(t, c, e.next())
 	}
 	mustEcho(t, c, payload(100_000))
-	if got := near.pairs.missing.Load(); got != maxMissing || near.pairs.sealed.Load() == 0 {
-		t.Errorf("%d times a dictionary was missing, %d messages had one", got, near.pairs.sealed.Load())
+	if got := near.pairs.Dicts.Missing.Load(); got != maxMissing || near.pairs.Messages.Compressed.Load() == 0 {
+		t.Errorf("%d times a dictionary was missing, %d messages had one", got, near.pairs.Messages.Compressed.Load())
 	}
 }
 
@@ -477,13 +477,13 @@ func TestMoreDictionariesThanPlaces(t *testing.T) {
 			var out []byte
 			_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i), &in, &out) // the server knows no such method
 		}
-		return near.pairs.sent.Load() >= maxSent
+		return near.pairs.Dicts.Sent.Load() >= maxSent
 	})
 	for i := range 5 * n {
 		var out []byte
 		_ = c.Invoke(within(t), fmt.Sprintf("/s%d/Unary", i%n), &in, &out)
 	}
-	if sent, missing := near.pairs.sent.Load(), near.pairs.missing.Load(); sent != maxSent || missing != 0 || near.pairs.failed.Load() != 0 {
+	if sent, missing := near.pairs.Dicts.Sent.Load(), near.pairs.Dicts.Missing.Load(); sent != maxSent || missing != 0 || near.pairs.Dicts.Failed.Load() != 0 {
 		t.Errorf("%d dictionaries were sent, %d were missing", sent, missing)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -50,7 +51,7 @@ type partner struct {
 	transport http.RoundTripper
 	scheme    string
 	log       *slog.Logger
-	totals    *pairTotals
+	totals    *pair.Totals
 
 	held atomic.Pointer[held] // never nil
 
@@ -108,7 +109,7 @@ func (h *held) with(d *codec.Dict) *held {
 	return next
 }
 
-func newPartner(alive context.Context, transport http.RoundTripper, scheme string, log *slog.Logger, totals *pairTotals) *partner {
+func newPartner(alive context.Context, transport http.RoundTripper, scheme string, log *slog.Logger, totals *pair.Totals) *partner {
 	p := &partner{alive: alive, transport: transport, scheme: scheme, log: log, totals: totals}
 	p.held.Store(&held{})
 	return p
@@ -141,7 +142,7 @@ func (p *partner) stop() {
 // lost tells that the other side has not got a dictionary. Once may be an accident; then it
 // is sent again.
 func (p *partner) lost(number uint32) {
-	p.totals.missing.Add(1)
+	p.totals.Dicts.Missing.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.missing++
@@ -205,7 +206,7 @@ func (p *partner) begin(name string, exchange func(context.Context) error) {
 		defer p.mu.Unlock()
 		p.busy = false
 		if err != nil {
-			p.totals.failed.Add(1)
+			p.totals.Dicts.Failed.Add(1)
 			p.notBefore = time.Now().Add(pairPause)
 			if p.alive.Err() == nil {
 				p.log.Warn("a dictionary was not exchanged with the next gateway; messages go without", "exchange", name, "err", err)
@@ -219,7 +220,7 @@ func (p *partner) put(ctx context.Context, d *codec.Dict) error {
 	if _, err := p.call(ctx, putPath, wire.AppendDictionary(nil, d.Hash(), d.Content())); err != nil {
 		return err
 	}
-	p.totals.sent.Add(1)
+	p.totals.Dicts.Sent.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sent = append(p.sent, sentDict{d.Hash(), time.Now()})
@@ -247,7 +248,7 @@ func (p *partner) get(ctx context.Context, hash [wire.HashLen]byte) error {
 	if h := p.held.Load(); h.find(d.Number()) == nil {
 		p.held.Store(h.with(d)) // exchanges run one at a time
 	}
-	p.totals.received.Add(1)
+	p.totals.Dicts.Received.Add(1)
 	return nil
 }
 
@@ -293,10 +294,4 @@ func missingIn(h http.Header) (number uint32, again, ok bool) {
 	text, again := strings.CutSuffix(h.Get(missingHeader), againWord)
 	number, err := wire.ParseNumber(text)
 	return number, again, err == nil
-}
-
-// pairTotals counts, for one gateway.
-type pairTotals struct {
-	sent, received, failed, missing atomic.Uint64 // dictionaries
-	sealed, opened                  atomic.Uint64 // messages with one
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // Bounds of what the far gateway keeps. More of a connection than the near one counts on,
 // lest a message that is on its way when others come finds its dictionary gone.
-const (
-	maxPeerDicts  = 24
-	maxShelfBytes = 64 << 20 // of all connections of a gateway
-)
+const maxPeerDicts = 24
+
+// shelfLimits are of all connections of a gateway.
+var shelfLimits = pair.Limits{Bytes: 64 << 20}
 
 // peer is the far gateway's view of the near one: the dictionaries that came over one
 // client's connection. It lives as long as the connection; nil where clients are no gateways.
@@ -52,7 +53,7 @@ func (p *peer) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, d := range p.dicts {
-		p.g.shelf.drop(d)
+		p.g.shelf.Drop(d)
 	}
 	p.dicts = nil
 }
@@ -158,16 +159,31 @@ func (p *peer) put(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := p.g.shelf.take(content)
+	d, err := p.g.shelved(content)
 	if err != nil {
 		return err
 	}
 	if err := p.keep(d); err != nil {
-		p.g.shelf.drop(d)
+		p.g.shelf.Drop(d)
 		return err
 	}
-	p.g.pairs.received.Add(1)
+	p.g.pairs.Dicts.Received.Add(1)
 	return nil
+}
+
+// shelved returns the dictionary of that content. It is dropped once.
+func (g *Gateway) shelved(content []byte) (*codec.Dict, error) {
+	d, err := codec.NewDict(content)
+	if err != nil {
+		return nil, err
+	}
+	if !wire.Nameable(d.Number()) {
+		return nil, fmt.Errorf("%w: a dictionary that can't be named", wire.ErrPair)
+	}
+	if d = g.shelf.Add(d); d == nil {
+		return nil, refusal{codeResourceExhausted, "too many dictionaries"}
+	}
+	return d, nil
 }
 
 // keep adds a dictionary, whose place on the shelf is the connection's from then on.
@@ -182,9 +198,9 @@ func (p *peer) keep(d *codec.Dict) error {
 		return refusal{codeInvalid, "another dictionary has the number " + wire.FormatNumber(d.Number())}
 	case old != nil: // it is the newest now
 		p.dicts = slices.DeleteFunc(p.dicts, func(other *codec.Dict) bool { return other == old })
-		p.g.shelf.drop(old)
+		p.g.shelf.Drop(old)
 	case len(p.dicts) == maxPeerDicts:
-		p.g.shelf.drop(p.dicts[0])
+		p.g.shelf.Drop(p.dicts[0])
 		p.dicts = slices.Delete(p.dicts, 0, 1)
 	}
 	p.dicts = append(p.dicts, d)
@@ -212,7 +228,7 @@ func (p *peer) get(r *http.Request) ([]byte, error) {
 	if again {
 		return nil, refusal{codeResourceExhausted, "a dictionary is handed out once a connection"}
 	}
-	p.g.pairs.sent.Add(1)
+	p.g.pairs.Dicts.Sent.Add(1)
 	return wire.AppendDictionary(nil, hash, d.Content()), nil
 }
 
@@ -240,52 +256,3 @@ func (h heldBy) has(d *codec.Dict) bool { return slices.Contains(h, wire.IDOf(d.
 
 // hexHash writes a hash as headers have it.
 func hexHash(hash [wire.HashLen]byte) string { return hex.EncodeToString(hash[:]) }
-
-// shelf holds the dictionaries that came over all connections, each once.
-type shelf struct {
-	mu    sync.Mutex
-	bytes int
-	dicts map[[wire.HashLen]byte]*shelved
-}
-
-type shelved struct {
-	dict *codec.Dict
-	refs int
-}
-
-// take returns a dictionary of that content. Each take is followed by a drop.
-func (s *shelf) take(content []byte) (*codec.Dict, error) {
-	d, err := codec.NewDict(content)
-	if err != nil {
-		return nil, err
-	}
-	if !wire.Nameable(d.Number()) {
-		return nil, fmt.Errorf("%w: a dictionary that can't be named", wire.ErrPair)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.dicts[d.Hash()]
-	if e == nil {
-		if s.bytes+len(content) > maxShelfBytes {
-			return nil, refusal{codeResourceExhausted, "too many dictionaries"}
-		}
-		e = &shelved{dict: d}
-		if s.dicts == nil {
-			s.dicts = map[[wire.HashLen]byte]*shelved{}
-		}
-		s.dicts[d.Hash()] = e
-		s.bytes += len(content)
-	}
-	e.refs++
-	return e.dict, nil
-}
-
-func (s *shelf) drop(d *codec.Dict) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.dicts[d.Hash()]
-	if e.refs--; e.refs == 0 {
-		delete(s.dicts, d.Hash())
-		s.bytes -= len(d.Content())
-	}
-}

@@ -3,6 +3,7 @@ package grpc
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func TestOrdinaryClientsAreNoPeers(t *testing.T) {
 	if got != statusOf(codeUnimplemented) {
 		t.Errorf("status %s, %s", got, message)
 	}
-	if len(reached) > 0 || far.pairs.received.Load() > 0 {
+	if len(reached) > 0 || far.pairs.Dicts.Received.Load() > 0 {
 		t.Errorf("%s got through", <-reached)
 	}
 }
@@ -119,8 +120,8 @@ func TestHostileDictionaries(t *testing.T) {
 			t.Errorf("%s: status %q", name, got)
 		}
 	}
-	if far.shelf.bytes != 0 || far.pairs.received.Load() != 0 {
-		t.Errorf("%d bytes are held", far.shelf.bytes)
+	if far.shelf.Bytes() != 0 || far.pairs.Dicts.Received.Load() != 0 {
+		t.Errorf("%d bytes are held", far.shelf.Bytes())
 	}
 	if got, _ := tell(t, c, getPath, bytes.NewReader(frame(false, make([]byte, wire.HashLen)))); got != statusOf(codeNotFound) {
 		t.Errorf("status %s", got)
@@ -136,7 +137,7 @@ func TestHostilePeer(t *testing.T) {
 			t.Fatalf("dictionary %d: status %s", i, got)
 		}
 	}
-	if n := len(far.shelf.dicts); n != maxPeerDicts {
+	if n := far.shelf.Len(); n != maxPeerDicts {
 		t.Errorf("%d dictionaries are held", n)
 	}
 	use := func(m []byte) (string, string) {
@@ -162,9 +163,7 @@ func TestHostilePeer(t *testing.T) {
 	}
 	testenv.Eventually(t, "nothing outlives the connection", func() bool {
 		c.CloseIdleConnections() // once its last stream has ended for the client too
-		far.shelf.mu.Lock()
-		defer far.shelf.mu.Unlock()
-		return far.shelf.bytes+len(far.shelf.dicts) == 0
+		return far.shelf.Bytes()+far.shelf.Len() == 0
 	})
 }
 
@@ -181,9 +180,14 @@ func TestPeersAreApart(t *testing.T) {
 	if got, _, _ := post(t, other, "Unary", bytes.NewReader(body), "Grpc-Encoding", pairEncoding); got != statusOf(codeUnavailable) {
 		t.Errorf("status %s", got)
 	}
-	far.shelf.mu.Lock()
-	far.shelf.bytes += maxShelfBytes
-	far.shelf.mu.Unlock()
+	for room := shelfLimits.Bytes - far.shelf.Bytes(); room >= codec.MinDictLen; room = shelfLimits.Bytes - far.shelf.Bytes() {
+		content := make([]byte, min(room, codec.MaxDictLen)) // others have the rest
+		binary.LittleEndian.PutUint32(content[4:], uint32(room))
+		big, err := codec.NewDict(content)
+		if err != nil || far.shelf.Add(big) == nil {
+			t.Fatal("no room", err)
+		}
+	}
 	if got, _ := tell(t, other, putPath, bytes.NewReader(carried(someDict(t, 2)))); got != statusOf(codeResourceExhausted) {
 		t.Errorf("status %s", got)
 	}

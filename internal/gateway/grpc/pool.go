@@ -19,6 +19,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
 // spreadStreams is how many calls share a connection before another is opened: beyond that
@@ -65,7 +66,7 @@ type pool struct {
 	alive     context.Context // ends with close
 	cancel    context.CancelFunc
 	log       *slog.Logger
-	totals    *pairTotals
+	totals    *pair.Totals
 
 	mu      sync.Mutex
 	hops    []*hop
@@ -78,7 +79,7 @@ type dial struct {
 	err  error // valid after done
 }
 
-func newPool(c *Config, links linker, totals *pairTotals) *pool {
+func newPool(c *Config, links linker, totals *pair.Totals) *pool {
 	p := &pool{
 		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
 		log: c.Log, totals: totals, patience: patienceAsks, codecs: c.Codecs, reach: &gateway.Reach{},

@@ -24,7 +24,6 @@
 //	meet.go      the gateway's own question who the server is
 //	pairing.go   two gateways: what they agree on, and who decides what
 //	pair.go      the two ends of a direction between them: frames and dictionaries
-//	shelf.go     dictionaries of other gateways, each once for all connections
 //	topics.go    what messages are about, for dictionaries and for measuring
 //	metrics.go   link and choices, for Prometheus
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -64,8 +65,8 @@ type Gateway struct {
 	link   link
 	reach  gateway.Reach
 	topics topics
-	shelf  shelf
-	pairs  pairTotals
+	shelf  *pair.Shelf // of dictionaries of other gateways
+	pairs  pair.Totals
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
@@ -97,7 +98,7 @@ func NewGateway(cfg Config) *Gateway {
 	if cfg.Kinds == nil {
 		cfg.Kinds = autodict.NewMessages(autodict.MessagesOptions{})
 	}
-	g := &Gateway{cfg: cfg, met: make(chan struct{})}
+	g := &Gateway{cfg: cfg, shelf: pair.NewShelf(shelfLimits), met: make(chan struct{})}
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
 	g.keeper.Ask = g.askClosed
 	g.balancer.members = cfg.Members

@@ -220,7 +220,7 @@ func huntServers(t *testing.T) {
 type recorded struct{ up, down [][]byte }
 
 // record runs some of everything over one connection of a pair that has dictionaries.
-func record(t *testing.T) (p pair, c recorded) {
+func record(t *testing.T) (p twins, c recorded) {
 	t.Helper()
 	server := testenv.Mongod(t, testenv.MongodConfig{})
 	p.far = serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
@@ -309,9 +309,9 @@ func TestHuntPair(t *testing.T) {
 	t.Run("near", func(t *testing.T) {
 		server := startLiar(t)
 		near := serve(t, server.addr, withDicts)
-		for _, d := range p.near.shelf.latest() { // which the recording names by their hashes
-			if _, err := near.shelf.add(d.Content()); err != nil {
-				t.Fatal(err)
+		for _, d := range p.near.shelf.Latest(maxAnnounced) { // which the recording names by their hashes
+			if near.shelf.Add(d) == nil {
+				t.Fatal("no room")
 			}
 		}
 		for i := range *huntRounds / 4 {
@@ -340,7 +340,7 @@ func TestHuntPair(t *testing.T) {
 			}
 			_ = raw.conn.Close()
 		}
-		if n := near.shelf.size(); n > maxIdleShelf {
+		if n := near.shelf.Bytes(); n > shelfLimits.Idle {
 			t.Errorf("%d bytes of dictionaries are kept", n)
 		}
 	})

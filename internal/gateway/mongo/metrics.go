@@ -2,6 +2,8 @@ package mongo
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
 // Metrics shows what the gateways of a process have measured and chosen. It reads when
@@ -79,20 +81,17 @@ func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), g.cfg.Name)
 	}
-	counter(descPairs, p.sessions.Load())
-	counter(descPairMessages, p.sealed.Load(), "sealed")
-	counter(descPairMessages, p.stored.Load(), "stored")
-	counter(descPairMessages, p.opened.Load(), "opened")
-	counter(descPairDicts, p.dictsSent.Load(), "sent")
-	counter(descPairDicts, p.dictsNamed.Load(), "named")
-	counter(descPairDicts, p.dictsReceived.Load(), "received")
-	counter(descPairDictBytes, p.dictBytes.Load())
-	gauge(descShelf, g.shelf.size())
-	kinds, samples := g.cfg.Kinds.Status(), 0
-	for _, k := range kinds {
-		samples += k.SampleBytes
-	}
-	gauge(descKinds, len(kinds))
+	counter(descPairs, p.Connections.Load())
+	counter(descPairMessages, p.Messages.Compressed.Load(), "sealed")
+	counter(descPairMessages, p.Messages.Stored.Load(), "stored")
+	counter(descPairMessages, p.Messages.Opened.Load(), "opened")
+	counter(descPairDicts, p.Dicts.Sent.Load(), "sent")
+	counter(descPairDicts, p.Dicts.Named.Load(), "named")
+	counter(descPairDicts, p.Dicts.Received.Load(), "received")
+	counter(descPairDictBytes, p.Dicts.SentBytes.Load())
+	gauge(descShelf, g.shelf.Bytes())
+	kinds, samples := pair.Samples(g.cfg.Kinds)
+	gauge(descKinds, kinds)
 	gauge(descSamples, samples)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -32,13 +33,12 @@ const (
 
 var errPair = errors.New("what another gateway does not send")
 
-// pairTotals counts for metrics.
-type pairTotals struct {
-	sessions                             atomic.Uint64 // that agreed on the pair's frames, on either side
-	sealed, stored, opened               atomic.Uint64 // messages
-	dictsSent, dictsNamed, dictsReceived atomic.Uint64
-	dictBytes                            atomic.Uint64 // that were sent
-}
+// hashPrefix is how dictionaries are announced: the first bytes of the SHA-256.
+type hashPrefix [8]byte
+
+const maxAnnounced = 16 // dictionaries
+
+var shelfLimits = pair.Limits{Bytes: 64 << 20, Idle: 8 << 20, Each: 4 << 10}
 
 // speaker is what one end of a pair remembers of the frames that it has sent over a
 // connection. It belongs to the pump that writes there.
@@ -92,7 +92,7 @@ func (sp *speaker) seal(o *outgoing) (out []byte, reason string) {
 	if reason != "" {
 		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, sp.numbers)
 		out = append(out, body...)
-		sp.g.pairs.stored.Add(1)
+		sp.g.pairs.Messages.Stored.Add(1)
 	}
 	wire.FinishPaired(out[start:])
 	o.sent = len(out) - start
@@ -143,7 +143,7 @@ func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict,
 		sp.session = id
 	}
 	sp.g.link.sealed(wire.BetweenGateways, len(o.message), spent)
-	sp.g.pairs.sealed.Add(1)
+	sp.g.pairs.Messages.Compressed.Add(1)
 	return out, ""
 }
 
@@ -228,11 +228,11 @@ func (sp *speaker) sendDict(dst []byte, slot int) []byte {
 	s.sent = true
 	hash := s.dict.Hash()
 	if sp.knows(s.dict) {
-		sp.g.pairs.dictsNamed.Add(1)
+		sp.g.pairs.Dicts.Named.Add(1)
 		return wire.AppendPairedDict(dst, slot, true, hash[:])
 	}
-	sp.g.pairs.dictsSent.Add(1)
-	sp.g.pairs.dictBytes.Add(uint64(len(s.dict.Content())))
+	sp.g.pairs.Dicts.Sent.Add(1)
+	sp.g.pairs.Dicts.SentBytes.Add(uint64(len(s.dict.Content())))
 	return wire.AppendPairedDict(dst, slot, false, s.dict.Content())
 }
 
@@ -303,7 +303,7 @@ func (h *hearer) open(frame []byte, p *wire.Paired) ([]byte, error) {
 	spent := time.Since(began)
 	h.g.cfg.Stats.Opened(codec.Zstd, len(frame), len(out), spent)
 	h.g.link.opened(wire.BetweenGateways, len(out), spent)
-	h.g.pairs.opened.Add(1)
+	h.g.pairs.Messages.Opened.Add(1)
 	return out, nil
 }
 
@@ -323,31 +323,45 @@ func (h *hearer) restore(body []byte, taken bool) error {
 
 // take puts a dictionary into its slot.
 func (h *hearer) take(frame []byte, p *wire.Paired) error {
-	b := frame[p.Head:]
-	var d *codec.Dict
-	var err error
-	if p.Known {
-		d, err = h.g.shelf.find(b)
-	} else {
-		d, err = h.g.shelf.add(b)
-	}
+	d, err := h.g.shelved(frame[p.Head:], p.Known)
 	if err != nil {
 		return err
 	}
-	h.g.shelf.drop(h.slots[p.Slot])
+	h.g.shelf.Drop(h.slots[p.Slot])
 	h.slots[p.Slot] = d
-	h.g.pairs.dictsReceived.Add(1)
+	h.g.pairs.Dicts.Received.Add(1)
 	return nil
+}
+
+// shelved returns the dictionary that a frame brings or, one that is known, names by its hash.
+func (g *Gateway) shelved(b []byte, known bool) (*codec.Dict, error) {
+	if known {
+		if len(b) != 32 {
+			return nil, fmt.Errorf("%w: a hash of %d bytes", errPair, len(b))
+		}
+		if d := g.shelf.Find([32]byte(b)); d != nil {
+			return d, nil
+		}
+		return nil, fmt.Errorf("%w: a dictionary that is not here", errPair)
+	}
+	d, err := codec.NewDict(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errPair, err)
+	}
+	if d = g.shelf.Add(d); d == nil {
+		return nil, fmt.Errorf("%w: more dictionaries than %d bytes", errPair, shelfLimits.Bytes)
+	}
+	return d, nil
 }
 
 // free gives the dictionaries back.
 func (h *hearer) free() {
 	for i, d := range h.slots {
-		h.g.shelf.drop(d)
+		h.g.shelf.Drop(d)
 		h.slots[i] = nil
 	}
 	for _, d := range h.pinned {
-		h.g.shelf.drop(d)
+		h.g.shelf.Drop(d)
 	}
 	h.pinned = nil
 }
@@ -356,7 +370,7 @@ func (h *hearer) free() {
 // ends, or those that are told of could be gone when they are named.
 func (h *hearer) pin() []*codec.Dict {
 	if h.pinned == nil {
-		h.pinned = h.g.shelf.latest()
+		h.pinned = h.g.shelf.Latest(maxAnnounced)
 	}
 	return h.pinned
 }

@@ -33,13 +33,13 @@ func trainingWith(c *Config, samples int) {
 func peers(c *Config) { c.Peers = true }
 
 // pair is two gateways with a tap between them.
-type pair struct {
+type twins struct {
 	near, far *served
 	between   *tap
 }
 
-func servePair(t testing.TB, server string, change ...func(*Config)) pair {
-	var p pair
+func servePair(t testing.TB, server string, change ...func(*Config)) twins {
+	var p twins
 	p.far = serve(t, server, withDicts, append(change, peers)...)
 	p.between = startTap(t.(*testing.T), p.far.addr)
 	p.near = serve(t, p.between.addr, withDicts, change...)
@@ -88,7 +88,7 @@ func measureTraffic(t *testing.T, link *tap, uri string, seed uint64, compressor
 
 // warm sends documents until both gateways have made a dictionary of them and hold the other's,
 // and leaves none.
-func (p pair) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
+func (p twins) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 78))
 	if _, err := server.Client(t).Database("shop").Collection("people").InsertMany(t.Context(), people(r, 3000)); err != nil {
@@ -154,11 +154,11 @@ func TestPairSizes(t *testing.T) {
 }
 
 // exchanged says whether each gateway has been sent a dictionary.
-func (p pair) exchanged() bool {
-	return p.near.pairs.dictsReceived.Load() > 0 && p.far.pairs.dictsReceived.Load() > 0
+func (p twins) exchanged() bool {
+	return p.near.pairs.Dicts.Received.Load() > 0 && p.far.pairs.Dicts.Received.Load() > 0
 }
 
-func (p pair) dictionaries() (n int) {
+func (p twins) dictionaries() (n int) {
 	for _, g := range []*served{p.near, p.far} {
 		for _, s := range g.cfg.Kinds.Status() {
 			if s.Dict != nil {

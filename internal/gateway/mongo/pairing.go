@@ -20,7 +20,7 @@ func (s *session) pairWithServer(d described) {
 	if taken.has(wire.BetweenGateways) && !s.fromServer.on.Load() {
 		s.toServer.told.Store(&d.told)
 		s.fromServer.on.Store(true)
-		s.g.pairs.sessions.Add(1)
+		s.g.pairs.Connections.Add(1)
 	}
 	s.taken.Store(uint32(taken))
 }
@@ -32,7 +32,7 @@ func (s *session) pairWithClient(h *handshake) {
 	}
 	s.toClient.told.Store(&h.told)
 	s.fromClient.on.Store(true)
-	s.g.pairs.sessions.Add(1)
+	s.g.pairs.Connections.Add(1)
 }
 
 // open returns a message without compression. What is pooled goes back to the pool afterwards.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -229,7 +228,7 @@ func TestPairTLS(t *testing.T) {
 	far := serve(t, server.Addr, withDicts, peers, func(c *Config) { c.TLS = ca.Issue(t, "server").TLS(t) })
 	near := serve(t, far.addr, withDicts, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
 	exercise(t, connect(t, near.uri()))
-	if far.pairs.opened.Load() == 0 || near.pairs.opened.Load() == 0 {
+	if far.pairs.Messages.Opened.Load() == 0 || near.pairs.Messages.Opened.Load() == 0 {
 		t.Error("nothing went in frames")
 	}
 }
@@ -268,7 +267,7 @@ func TestPairRestarts(t *testing.T) {
 	step("with mongod in its place", near, false)
 	link.lead(far.addr)
 	step("with the first one again", near, true)
-	if sent, named := near.pairs.dictsSent.Load(), near.pairs.dictsNamed.Load(); sent != 2 || named == 0 {
+	if sent, named := near.pairs.Dicts.Sent.Load(), near.pairs.Dicts.Named.Load(); sent != 2 || named == 0 {
 		t.Errorf("the near gateway has sent its dictionary %d times to two gateways, and named it %d times", sent, named)
 	}
 	step("with another near gateway", serve(t, link.addr, withDict(two)), true)
@@ -301,10 +300,10 @@ func TestPairRollsOver(t *testing.T) {
 			}
 		}
 	}
-	if n := near.pairs.dictsSent.Load(); n < 20 {
+	if n := near.pairs.Dicts.Sent.Load(); n < 20 {
 		t.Errorf("%d dictionaries were sent", n)
 	}
-	if n := far.shelf.size(); n > 20*8<<10 {
+	if n := far.shelf.Bytes(); n > 20*8<<10 {
 		t.Errorf("%d bytes are held", n)
 	}
 }
@@ -355,56 +354,6 @@ func TestPairRules(t *testing.T) {
 }
 
 func compressed(f frame) bool { return f.came == wire.BetweenGateways && f.bytes[4]&0x10 == 0 }
-
-func TestShelf(t *testing.T) {
-	var s shelf
-	var first []*codec.Dict
-	for i := range 3 {
-		d, err := s.add(dictOf(t, uint64(i)).Content())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, _ := s.add(d.Content()); again != d {
-			t.Error("the same content is held twice")
-		}
-		s.drop(d)
-		first = append(first, d)
-	}
-	hash := first[0].Hash()
-	if d, err := s.find(hash[:]); err != nil || d != first[0] {
-		t.Error(d, err)
-	}
-	s.drop(first[0])
-	big := make([]byte, 128<<10)
-	for i := range 2 * maxIdleShelf / len(big) { // nobody keeps them
-		binary.LittleEndian.PutUint32(big, uint32(i+1))
-		d, err := s.add(big)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.drop(d)
-	}
-	if n := s.size(); n > maxIdleShelf+len(big)*2 {
-		t.Errorf("%d bytes without users", n)
-	}
-	for _, d := range first { // they have users still
-		hash := d.Hash()
-		if _, err := s.find(hash[:]); err != nil {
-			t.Error(err)
-		}
-	}
-	var err error
-	for i := 0; err == nil && i < 2*maxShelf/len(big); i++ { // all of them are kept
-		binary.LittleEndian.PutUint32(big[4:], uint32(i+1))
-		_, err = s.add(big)
-	}
-	if n := s.size(); err == nil || n > maxShelf {
-		t.Errorf("%d bytes in use, %v", n, err)
-	}
-	if list := s.latest(); len(list) != maxAnnounced {
-		t.Errorf("%d announced", len(list))
-	}
-}
 
 // Samples count what crosses the link, by namespace, command and direction.
 func TestSample(t *testing.T) {

@@ -83,17 +83,17 @@ func TestStrangersGetNoDictionary(t *testing.T) {
 	if s.dicts > 0 {
 		t.Errorf("a client that has not logged in was sent %d dictionaries", s.dicts)
 	}
-	before := p.far.pairs.dictsSent.Load() + p.far.pairs.dictsNamed.Load()
+	before := p.far.pairs.Dicts.Sent.Load() + p.far.pairs.Dicts.Named.Load()
 	again := connectAs(t, p.near.uri(), nil, "SCRAM-SHA-256", "secret").Database("shop").Collection("users")
 	for i := range 200 {
 		find(t, again, 5, i*4)
 	}
-	if p.far.pairs.dictsSent.Load()+p.far.pairs.dictsNamed.Load() == before {
+	if p.far.pairs.Dicts.Sent.Load()+p.far.pairs.Dicts.Named.Load() == before {
 		t.Error("one that may read was sent none")
 	}
 }
 
-func (s *served) dictionaries() int { return pair{s, s, nil}.dictionaries() / 2 }
+func (s *served) dictionaries() int { return twins{s, s, nil}.dictionaries() / 2 }
 
 // A dictionary may be as large as files of them are.
 func TestPairLargestDictionary(t *testing.T) {
@@ -114,25 +114,8 @@ func TestPairLargestDictionary(t *testing.T) {
 			t.Fatal(a.doc)
 		}
 	}
-	if near.pairs.dictsSent.Load() != 1 || far.pairs.dictsReceived.Load() != 1 {
-		t.Errorf("%d dictionaries sent, %d received", near.pairs.dictsSent.Load(), far.pairs.dictsReceived.Load())
-	}
-}
-
-// Dictionaries of a few bytes take more memory than their bytes.
-func TestShelfOfTinyDictionaries(t *testing.T) {
-	var s shelf
-	content := make([]byte, codec.MinDictLen)
-	for range 20_000 {
-		_, _ = rand.Read(content)
-		d, err := s.add(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.drop(d)
-	}
-	if n := len(s.dicts); n > maxIdleShelf/minShelved {
-		t.Errorf("%d dictionaries that nobody uses are kept", n)
+	if near.pairs.Dicts.Sent.Load() != 1 || far.pairs.Dicts.Received.Load() != 1 {
+		t.Errorf("%d dictionaries sent, %d received", near.pairs.Dicts.Sent.Load(), far.pairs.Dicts.Received.Load())
 	}
 }
 
