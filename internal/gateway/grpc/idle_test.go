@@ -22,16 +22,16 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 	const streams = 1000
 	server := startServer(t, echo)
 	plain := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams })
-	sealing := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams; c.UpstreamReads = []string{"zstd"} })
-	sealing.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	compressing := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams; c.UpstreamReads = []string{"zstd"} })
+	compressing.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	connect := map[string]*grpc.ClientConn{}
-	for name, addr := range map[string]string{"direct": server, "plain": plain.addr, "sealing": sealing.addr} {
+	for name, addr := range map[string]string{"direct": server, "plain": plain.addr, "compressing": compressing.addr} {
 		connect[name] = connectAndWarm(t, addr)
 	}
 	direct := int64(0)
-	for _, name := range []string{"direct", "plain", "sealing"} {
+	for _, name := range []string{"direct", "plain", "compressing"} {
 		before := testenv.InUse()
 		for range streams {
 			s := stream(ctx, t, connect[name], "Both")
@@ -51,7 +51,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 			t.Errorf("%s: %d bytes a stream, %d direct: more than %d added", name, each, direct, idleStreamBytes)
 		}
 	}
-	for _, g := range []rig{plain, sealing} {
+	for _, g := range []rig{plain, compressing} {
 		if n := g.replays.InUse(); n != 0 {
 			t.Errorf("%d bytes of requests are kept for an attempt that will not come", n)
 		}

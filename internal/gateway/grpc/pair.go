@@ -224,9 +224,9 @@ func (w *rewriter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, leve
 	return nil, 0, false
 }
 
-// seal compresses a message, with a dictionary if there is one. It also reports whether the
-// result counts for dictionaries to come.
-func (w *rewriter) seal(rule *policy.MessageRule, in []byte) (_ packed, settled bool, err error) {
+// compressed returns a message compressed, with a dictionary if there is one. It also reports
+// whether the result counts for dictionaries to come.
+func (w *rewriter) compressed(rule *policy.MessageRule, in []byte) (_ packed, settled bool, err error) {
 	d, level, settled := w.dictFor(rule, len(in))
 	if d == nil {
 		p, err := w.g.config.Cache.compress(w.ctx, in, rule.Setting)

@@ -56,8 +56,8 @@ func carried(d *codec.Dict) []byte {
 	return frame(false, wire.AppendDictionary(nil, d.Hash(), d.Content()))
 }
 
-// sealedWith is a message of the private encoding.
-func sealedWith(t testing.TB, d *codec.Dict, m []byte) []byte {
+// compressedWith is a message of the private encoding.
+func compressedWith(t testing.TB, d *codec.Dict, m []byte) []byte {
 	t.Helper()
 	out, err := codec.New(codec.Options{}).Compress(wire.AppendPaired(nil, d.Number()), m, codec.Setting{Codec: codec.Zstd, Level: 3, Dict: d.Number()}, d)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestOrdinaryClientsAreNoPeers(t *testing.T) {
 			t.Errorf("%s: status %s", path, got)
 		}
 	}
-	body := frame(true, sealedWith(t, d, payload(300)))
+	body := frame(true, compressedWith(t, d, payload(300)))
 	got, message, _ := post(t, c, "Any", bytes.NewReader(body), "Grpc-Encoding", pairEncoding, "Grpc-Accept-Encoding", "cinch,cinch-zstd")
 	if got != statusOf(codeUnimplemented) {
 		t.Errorf("status %s, %s", got, message)
@@ -145,11 +145,11 @@ func TestHostilePeer(t *testing.T) {
 		return status, message
 	}
 	last := someDict(t, 3*maxPeerDicts-1)
-	m := sealedWith(t, last, payload(300))
+	m := compressedWith(t, last, payload(300))
 	if got, text := use(m); got != "0" {
 		t.Errorf("a good message: status %s, %s", got, text)
 	}
-	if got, _ := use(sealedWith(t, someDict(t, 0), payload(300))); got != statusOf(codeUnavailable) {
+	if got, _ := use(compressedWith(t, someDict(t, 0), payload(300))); got != statusOf(codeUnavailable) {
 		t.Errorf("a dictionary that had to go: status %s", got)
 	}
 	bomb := append(wire.AppendPaired(nil, last.Number()), 0xe0, 0, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0)
@@ -176,7 +176,7 @@ func TestPeersAreApart(t *testing.T) {
 	if got, _ := tell(t, one, putPath, bytes.NewReader(carried(d))); got != "0" {
 		t.Fatal(got)
 	}
-	body := frame(true, sealedWith(t, d, payload(300)))
+	body := frame(true, compressedWith(t, d, payload(300)))
 	if got, _, _ := post(t, other, "Unary", bytes.NewReader(body), "Grpc-Encoding", pairEncoding); got != statusOf(codeUnavailable) {
 		t.Errorf("status %s", got)
 	}
@@ -238,7 +238,7 @@ func TestHostileUpstream(t *testing.T) {
 		h.Set(offerHeader, hexHash(d.Hash()))
 		h.Set("Grpc-Encoding", pairEncoding)
 		h.Set(http.TrailerPrefix+"Grpc-Status", "0")
-		_, _ = w.Write(frame(true, sealedWith(t, d, payload(300))))
+		_, _ = w.Write(frame(true, compressedWith(t, d, payload(300))))
 	})
 	for _, answer = range [][]byte{nil, frame(false, make([]byte, 32)), carried(someDict(t, 2)), make([]byte, 1<<20), []byte("\x00\xff\xff\xff\xff")} {
 		near := startGateway(t, "grpc://"+server, nil)
@@ -259,14 +259,14 @@ func TestHostileUpstream(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends as a message: the bytes that were sealed, or an error of ours.
+// Whatever a peer sends as a message: the bytes that were compressed, or an error of ours.
 func FuzzOpenPaired(f *testing.F) {
 	d := someDict(f, 1)
 	g := NewGateway(Config{
 		MaxSeal: 1 << 20, MaxOpen: 1 << 20, Peers: true,
 		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
 	})
-	f.Add(sealedWith(f, d, payload(300)))
+	f.Add(compressedWith(f, d, payload(300)))
 	f.Add(pack(f, "zstd", payload(300)))
 	f.Add(append(wire.AppendPaired(nil, d.Number()), 0x60, 0xff, 0xff, 1, 0, 0))
 	f.Fuzz(func(t *testing.T, m []byte) {

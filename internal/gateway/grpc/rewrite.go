@@ -335,7 +335,7 @@ func cutOff(err error, got, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
-	packed, settled, err := w.seal(rule, in)
+	packed, settled, err := w.compressed(rule, in)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	stats, raw := w.g.config.Stats, len(in)

@@ -17,14 +17,14 @@ import (
 // not. The link's is what large messages took to come in after their first bytes were there:
 // its bandwidth, shared with whoever else uses it, windows and congestion included.
 type link struct {
-	mu      sync.Mutex
-	perByte float64 // of the link
-	samples int
-	rtt     rttWindow
-	seals   [compressors]float64 // of codecs; 0: not measured
-	opens   [compressors]float64
-	turn    uint // counts choices, to try the other way now and then
-	choices map[choice]uint64
+	mu         sync.Mutex
+	perByte    float64 // of the link
+	samples    int
+	rtt        rttWindow
+	compresses [compressors]float64 // of codecs; 0: not measured
+	opens      [compressors]float64
+	turn       uint // counts choices, to try the other way now and then
+	choices    map[choice]uint64
 }
 
 // choice is counted for metrics.
@@ -76,8 +76,8 @@ func (l *link) answered(took time.Duration) {
 	l.rtt.add(took, time.Now())
 }
 
-func (l *link) sealed(id wire.CompressorID, bytes int, took time.Duration) {
-	l.measure(&l.seals, id, bytes, took)
+func (l *link) compressed(id wire.CompressorID, bytes int, took time.Duration) {
+	l.measure(&l.compresses, id, bytes, took)
 }
 
 func (l *link) opened(id wire.CompressorID, bytes int, took time.Duration) {
@@ -171,9 +171,9 @@ func (l *link) savesNothing(b *bargain, ids []wire.CompressorID) bool {
 // gain is how many nanoseconds earlier it all arrives with a compressor.
 func (l *link) gain(b *bargain, id wire.CompressorID) float64 {
 	slowness := l.slowness()
-	seal, open := l.seals[id], l.opens[id]
-	if seal == 0 {
-		seal = typicalCodec[id][0] * slowness
+	compress, open := l.compresses[id], l.opens[id]
+	if compress == 0 {
+		compress = typicalCodec[id][0] * slowness
 	}
 	if open == 0 {
 		open = typicalCodec[id][1] * slowness
@@ -186,7 +186,7 @@ func (l *link) gain(b *bargain, id wire.CompressorID) float64 {
 	if b.answered {
 		bytes += b.expected.bytes
 	}
-	return saved*l.perByte - bytes*(seal+open)*codecFactor
+	return saved*l.perByte - bytes*(compress+open)*codecFactor
 }
 
 // slowness is what this machine takes by what is typical, of what has been measured: a guess
@@ -194,7 +194,7 @@ func (l *link) gain(b *bargain, id wire.CompressorID) float64 {
 func (l *link) slowness() float64 {
 	sum, n := 0.0, 0.0
 	for id := range typicalCodec {
-		for i, measured := range []float64{l.seals[id], l.opens[id]} {
+		for i, measured := range []float64{l.compresses[id], l.opens[id]} {
 			if typical := typicalCodec[id][i]; measured > 0 && typical > 0 {
 				sum, n = sum+measured/typical, n+1
 			}

@@ -202,7 +202,7 @@ func badFrames(t *testing.T, far *served) (good []byte, bad []badInput) {
 	t.Helper()
 	ping := opMsg(5, 0, command("ping", 1))
 	h, _ := wire.ParseHeader(ping)
-	seal := func(body []byte, length int, p wire.Paired) []byte {
+	frame := func(body []byte, length int, p wire.Paired) []byte {
 		p.Header = h
 		p.Header.Length = length
 		out, err := far.cfg.Engine.Compress(wire.AppendPaired(nil, p, wire.Numbers{}), body, codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
@@ -213,21 +213,21 @@ func badFrames(t *testing.T, far *served) (good []byte, bad []badInput) {
 		return out
 	}
 	body := ping[wire.HeaderLen:]
-	good = seal(body, len(ping), wire.Paired{})
+	good = frame(body, len(ping), wire.Paired{})
 	last := len(good) - 1
 	hash := make([]byte, 32)
 	return good, []badInput{
-		{"a slot without dictionary", "pair", seal(body, len(ping), wire.Paired{Slot: 3})},
+		{"a slot without dictionary", "pair", frame(body, len(ping), wire.Paired{Slot: 3})},
 		{"a dictionary that is not here", "pair", wire.AppendPairedDict(nil, 1, true, hash)},
 		{"half a hash", "pair", wire.AppendPairedDict(nil, 1, true, hash[:16])},
 		{"a tiny dictionary", "pair", wire.AppendPairedDict(nil, 1, false, hash[:5])},
-		{"a larger size", "corrupt", seal(body, len(ping)+1, wire.Paired{})},
-		{"a smaller size", "corrupt", seal(body, len(ping)-1, wire.Paired{})},
-		{"a size of 47 MB", "corrupt", seal(body, 47_000_000, wire.Paired{})},
-		{"a session in no place", "pair", seal(body, len(ping), wire.Paired{Session: true})},
+		{"a larger size", "corrupt", frame(body, len(ping)+1, wire.Paired{})},
+		{"a smaller size", "corrupt", frame(body, len(ping)-1, wire.Paired{})},
+		{"a size of 47 MB", "corrupt", frame(body, 47_000_000, wire.Paired{})},
+		{"a session in no place", "pair", frame(body, len(ping), wire.Paired{Session: true})},
 		{"a flipped byte", "", change(good, last, ^good[last])},
 		{"a frame that does not end", "truncated", change(good, 0, binary.LittleEndian.AppendUint32(nil, 1<<31|40_000_000)...)},
 		{"too long", "too_large", []byte{0xff, 0xff, 0xff, 0x83, 0}},
-		{"no message within", "malformed", seal([]byte("nonsense that is no document"), wire.HeaderLen+28, wire.Paired{})},
+		{"no message within", "malformed", frame([]byte("nonsense that is no document"), wire.HeaderLen+28, wire.Paired{})},
 	}
 }

@@ -41,7 +41,7 @@
 // as we have it, and nothing when it offered nothing; what it sends compressed is answered
 // compressed, as the server itself would.
 //
-//	client -> pumpRequests -> open -> rewrite: plain, or sealed by policy -> upstream
+//	client -> pumpRequests -> open -> rewrite: plain, or compressed by policy -> upstream
 //	              |    pending: by request id    |
 //	client <- pumpReplies  <- as the request came  <- open  <----------- upstream
 package mongo

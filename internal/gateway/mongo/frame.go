@@ -110,9 +110,9 @@ func (g *Gateway) open(message []byte, c wire.Compressed) ([]byte, error) {
 	return out, nil
 }
 
-// seal returns message as an OP_COMPRESSED, in a buffer of the pool's, or nil when it
+// compress returns message as an OP_COMPRESSED, in a buffer of the pool's, or nil when it
 // cannot be made.
-func (g *Gateway) seal(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
+func (g *Gateway) compress(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
 	a, _ := algorithmOf(id)
 	body := message[wire.HeaderLen:]
 	room := wire.CompressedHeaderLen + len(zstdMagic) + codec.MaxEncodedLen(a.codec, len(body))

@@ -67,13 +67,13 @@ func others(t *testing.T, doc []byte, ours []string) (all []byte) {
 }
 
 // FuzzOpen takes anything for a compressed message: what opens has the declared size, and
-// survives being sealed and opened by every compressor.
+// survives being compressed and opened by every compressor.
 func FuzzOpen(f *testing.F) {
 	g := NewGateway(Config{Engine: codec.New(codec.Options{})})
 	ping := opMsg(1, 0, command("ping", 1))
 	h, _ := wire.ParseHeader(ping)
 	for _, a := range algorithms {
-		f.Add(g.seal(ping, h, a.id, 0))
+		f.Add(g.compress(ping, h, a.id, 0))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < wire.CompressedHeaderLen {
@@ -95,8 +95,8 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("%d bytes, not %d", len(opened), c.Length)
 		}
 		for _, a := range algorithms {
-			sealed := g.seal(opened, c.Header, a.id, 0)
-			back, err := g.open(sealed, wire.Compressed{Header: c.Header, Compressor: a.id})
+			compressed := g.compress(opened, c.Header, a.id, 0)
+			back, err := g.open(compressed, wire.Compressed{Header: c.Header, Compressor: a.id})
 			if err != nil || !bytes.Equal(back, opened) {
 				t.Errorf("%s: %v", a.name, err)
 			}

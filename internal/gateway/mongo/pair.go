@@ -64,19 +64,19 @@ type spoken struct {
 
 // outgoing is a message on its way to another gateway.
 type outgoing struct {
-	message []byte // whole; its bytes may change while it is sealed, and are put back
+	message []byte // whole; its bytes may change while it is compressed, and are put back
 	header  wire.Header
 	rule    *policy.MessageRule // that covers it; nil: it goes as it is
 	kind    *autodict.Kind      // whose dictionary is used; nil: none
 	wants   bool                // its reply may come in a frame too
 	open    bool                // the other end may have the dictionaries of its kind
 
-	sent int // bytes of its frame, once it is sealed
+	sent int // bytes of its frame, once that is made
 }
 
-// seal returns the message in a frame, which must then be sent, behind a dictionary if it is
+// frame returns the message in a frame, which must then be sent, behind a dictionary if it is
 // the first one to use it, in a buffer of the pool's. reason says why it is not compressed.
-func (sp *speaker) seal(o *outgoing) (out []byte, reason string) {
+func (sp *speaker) frame(o *outgoing) (out []byte, reason string) {
 	body := o.message[wire.HeaderLen:]
 	d, level, slot := sp.choose(o)
 	room := wire.MaxPairedHead + codec.MaxEncodedLen(codec.Zstd, len(body))
@@ -142,7 +142,7 @@ func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict,
 	if at > 0 {
 		sp.session = id
 	}
-	sp.g.link.sealed(wire.BetweenGateways, len(o.message), spent)
+	sp.g.link.compressed(wire.BetweenGateways, len(o.message), spent)
 	sp.g.pairs.Messages.Compressed.Add(1)
 	return out, ""
 }

@@ -77,7 +77,7 @@ func (s *session) decidePaired(r *request, d *decision, b bargain) {
 		now := time.Now()
 		o.kind = g.trainedKind(r.topic, o.rule, policy.Request, now)
 		var reason string
-		d.pooled, reason = s.toServer.seal(&o)
+		d.pooled, reason = s.toServer.frame(&o)
 		d.bytes = d.pooled
 		if left == "" {
 			left = reason
@@ -111,7 +111,7 @@ func (s *session) replyPaired(e *exchange, h wire.Header, body []byte, began tim
 		o.kind = g.trainedKind(e.topic, rule, policy.Reply, began)
 	}
 	now := time.Now()
-	out, reason := s.toClient.seal(&o)
+	out, reason := s.toClient.frame(&o)
 	if reason == "" {
 		g.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(body), o.sent, time.Since(now))
 	} else {

@@ -412,9 +412,9 @@ func FuzzPairedMessages(f *testing.F) {
 			message := append(wire.AppendHeader(nil, h), body...)
 			o := outgoing{message: bytes.Clone(message), header: h, rule: rule, wants: i%2 == 0}
 			sp.slots[1].owed = 1 << 20 // sent with the first one
-			out, _ := sp.seal(&o)
+			out, _ := sp.frame(&o)
 			if !bytes.Equal(o.message, message) {
-				t.Fatal("sealing has changed the message")
+				t.Fatal("framing has changed the message")
 			}
 			go func() { _, _ = left.Write(out) }()
 			for {

@@ -96,7 +96,7 @@ func (c *rawClient) compress(id wire.CompressorID, b []byte) []byte {
 		wire.PutLength(out)
 		return out
 	}
-	return c.g.seal(b, h, id, 0)
+	return c.g.compress(b, h, id, 0)
 }
 
 // answer is a reply as a driver would see it.

@@ -112,7 +112,7 @@ func (s *session) asAsked(e *exchange, m message, body []byte, began time.Time) 
 		return s.replyPaired(e, m.header, body, began)
 	}
 	_, known := algorithmOf(e.client)
-	if !known || e.client == wire.Noop || len(body) < minSealed {
+	if !known || e.client == wire.Noop || len(body) < minCompressed {
 		return body, nil
 	}
 	if e.client == m.came {
@@ -121,9 +121,9 @@ func (s *session) asAsked(e *exchange, m message, body []byte, began time.Time) 
 		}
 		return body, nil
 	}
-	sealed := s.g.seal(body, m.header, e.client, 0)
-	if sealed == nil || len(sealed) >= len(body) {
-		return body, sealed
+	compressed := s.g.compress(body, m.header, e.client, 0)
+	if compressed == nil || len(compressed) >= len(body) {
+		return body, compressed
 	}
-	return sealed, sealed
+	return compressed, compressed
 }

@@ -19,8 +19,8 @@ type decision struct {
 
 func (d *decision) free() { gateway.PutBuffer(d.pooled) }
 
-// minSealed is the length in bytes from which a message may gain by itself.
-const minSealed = 96
+// minCompressed is the length in bytes from which a message may gain by itself.
+const minCompressed = 96
 
 // requestSnappy is the level of snappy that drivers in Go use for requests: what level 1 makes
 // of inserts of many documents is a tenth larger.
@@ -55,7 +55,7 @@ func (s *session) decide(r *request) decision {
 	}
 	id, level, reason := g.choose(&b, compressorSet(s.taken.Load())&^only)
 	if reason == "" {
-		reason = s.seal(r, &d, &b, id, level)
+		reason = s.compress(r, &d, &b, id, level)
 	}
 	if d.reason = reason; reason != "" && own != nil {
 		g.cfg.Stats.Left(own.Name, reason, len(r.message))
@@ -124,41 +124,41 @@ func (g *Gateway) choose(b *bargain, taken compressorSet) (id wire.CompressorID,
 	return plain, 0, "not_negotiated"
 }
 
-// seal compresses the request if that pays, and says why not otherwise.
-func (s *session) seal(r *request, d *decision, b *bargain, id wire.CompressorID, level int) (reason string) {
+// compress makes the request smaller if that pays, and says why not otherwise.
+func (s *session) compress(r *request, d *decision, b *bargain, id wire.CompressorID, level int) (reason string) {
 	forced := s.g.policy.Load().Force
 	saving := b.replySaving(id)
 	if saving <= 0 && !forced {
 		switch {
-		case b.own == nil || len(r.message) < minSealed:
+		case b.own == nil || len(r.message) < minCompressed:
 			return "small"
 		case codec.Incompressible(r.message[wire.HeaderLen:]):
 			return "incompressible"
 		}
 	}
 	began := time.Now()
-	sealed := r.wire
+	compressed := r.wire
 	if r.came != id {
 		if id == wire.Snappy && level == 0 {
 			level = requestSnappy
 		}
-		if sealed = s.g.seal(r.message, r.header, id, level); sealed == nil {
+		if compressed = s.g.compress(r.message, r.header, id, level); compressed == nil {
 			return "error"
 		}
-		d.pooled = sealed
-		s.g.shapes.learnOwn(r.shape, len(r.message), len(sealed), id)
+		d.pooled = compressed
+		s.g.shapes.learnOwn(r.shape, len(r.message), len(compressed), id)
 	}
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)
 	rule := b.lead().Name
-	if gain := float64(len(r.message)-len(sealed)) + saving; (gain <= 0 || gain < b.worth()) && !forced {
+	if gain := float64(len(r.message)-len(compressed)) + saving; (gain <= 0 || gain < b.worth()) && !forced {
 		s.g.cfg.Stats.SealTime(rule, a.codec, spent)
 		return "no_gain"
 	}
 	if d.pooled != nil {
-		s.g.link.sealed(id, len(r.message), spent)
+		s.g.link.compressed(id, len(r.message), spent)
 	}
-	s.g.cfg.Stats.Sealed(rule, a.codec, len(r.message), len(sealed), spent)
-	d.bytes = sealed
+	s.g.cfg.Stats.Sealed(rule, a.codec, len(r.message), len(compressed), spent)
+	d.bytes = compressed
 	return ""
 }

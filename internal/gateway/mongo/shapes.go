@@ -23,7 +23,7 @@ const compressors = int(wire.BetweenGateways) + 1
 type shape struct {
 	bytes float64              // of a reply, moving average
 	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
-	own   [compressors]float64 // the same of the requests themselves, those that are sealed here
+	own   [compressors]float64 // the same of the requests themselves, those that are compressed here
 	idle  int                  // plain replies since ratio was last confirmed
 }
 
@@ -74,11 +74,11 @@ func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
 }
 
 // learnOwn takes notice of what a compressor made of a request.
-func (t *shapes) learnOwn(key uint64, raw, sealed int, id wire.CompressorID) {
+func (t *shapes) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
-		ratio := float64(sealed) / float64(raw)
+		ratio := float64(compressed) / float64(raw)
 		if s.own[id] == 0 {
 			s.own[id] = ratio
 		}

@@ -35,7 +35,7 @@ func (s *stranger) ask(doc bson.D) {
 	s.last++
 	b := opMsg(s.last, 0, doc)
 	h, _ := wire.ParseHeader(b)
-	frame, _ := s.to.seal(&outgoing{message: b, header: h, wants: true})
+	frame, _ := s.to.frame(&outgoing{message: b, header: h, wants: true})
 	s.write(frame)
 	for {
 		m, err := s.in.next()
