@@ -1,0 +1,308 @@
+// Package storetest is the conformance suite of internal/store: what everything that is opened as a
+// store promises, tried against real servers. A new store runs it from a test beside
+// internal/store/open's.
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Fixture is a store with nothing in it, and ways to it past ours.
+type Fixture struct {
+	Store  store.Store
+	Access store.Access
+	// Write and Read are what a client does with the value of a number, past any gateway. Nil: it is gone.
+	Write func(t *testing.T, i int, value []byte)
+	Read  func(t *testing.T, i int) []byte
+	// Address of the value of a number.
+	Address func(i int) store.Address
+}
+
+const values = 300
+
+// value of a number, in a version.
+func value(i, version int) []byte {
+	return fmt.Appendf(nil, "value %06d in version %d, which is long enough to be worth a name of its own", i, version)
+}
+
+// Store runs the suite.
+func Store(t *testing.T, f Fixture) {
+	for i := range values {
+		f.Write(t, i, value(i, 1))
+	}
+	t.Run("walk", func(t *testing.T) { walk(t, f) })
+	t.Run("replace", func(t *testing.T) { replace(t, f) })
+	t.Run("value", func(t *testing.T) { single(t, f) })
+	t.Run("lease", func(t *testing.T) { lease(t, f.Store) })
+	t.Run("words", func(t *testing.T) { words(t, f.Store) })
+	t.Run("dictionaries", func(t *testing.T) { Dicts(t, f.Store.Dicts()) })
+	t.Run("shelf", func(t *testing.T) { shelf(t, f) })
+}
+
+// found are all values of a store, by their content.
+func found(t *testing.T, s store.Store) (all map[string]*store.Value, at map[string]store.Space) {
+	t.Helper()
+	all, at = map[string]*store.Value{}, map[string]store.Space{}
+	options := store.ScanOptions{Count: 50, Read: store.ReadOptions{Types: store.String | store.Hash}}
+	for _, target := range s.Targets() {
+		take := func(v *store.Value) error {
+			if v.Skip == "" {
+				all[string(v.Stored)], at[string(v.Stored)] = v, target.Space
+			}
+			return nil
+		}
+		before := 0.0
+		for cursor := ""; ; {
+			page, err := target.Space.Page(t.Context(), cursor, options)
+			must(t, err)
+			for _, v := range page.Values {
+				must(t, take(v))
+			}
+			if page.Values == nil && len(page.Keys) > 0 {
+				must(t, target.Space.Read(t.Context(), page.Keys, options.Read, take))
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+			share := target.Space.Share(cursor)
+			if share < before || share > 1 {
+				t.Fatalf("%s: a share of %f after one of %f", target.Space.Name(), share, before)
+			}
+			before = share
+		}
+	}
+	return all, at
+}
+
+func walk(t *testing.T, f Fixture) {
+	var keys int64
+	for _, target := range f.Store.Targets() {
+		n, err := target.Space.Keys(t.Context())
+		must(t, err)
+		keys += n
+		must(t, target.Node.Ping(t.Context()))
+		first, err := target.Node.RunID(t.Context())
+		must(t, err)
+		if second, _ := target.Node.RunID(t.Context()); first == "" || second != first {
+			t.Errorf("%s has the run id %q, then %q", target.Node.Name(), first, second)
+		}
+		if m, err := target.Node.Memory(t.Context()); err != nil || m.Used <= 0 {
+			t.Errorf("%s: %+v, %v", target.Node.Name(), m, err)
+		}
+	}
+	all, _ := found(t, f.Store)
+	for i := range values {
+		if all[string(value(i, 1))] == nil {
+			t.Fatalf("value %d was not found", i)
+		}
+	}
+	if keys < values || f.Store.Moved(t.Context()) {
+		t.Errorf("%d keys, moved: %v", keys, f.Store.Moved(t.Context()))
+	}
+}
+
+// replace puts new values where a client has not been meanwhile.
+func replace(t *testing.T, f Fixture) {
+	all, at := found(t, f.Store)
+	f.Write(t, 1, value(1, 7))
+	for i := range 3 {
+		v := all[string(value(i, 1))]
+		out, err := at[string(value(i, 1))].Replace(t.Context(), []store.Change{{Value: v, New: value(i, 2)}})
+		must(t, err)
+		if len(out) != 1 || out[0].Err != nil || out[0].Replaced != (i != 1) {
+			t.Fatalf("value %d: %+v", i, out)
+		}
+	}
+	for i, version := range []int{2, 7, 2, 1} {
+		if got := f.Read(t, i); !bytes.Equal(got, value(i, version)) {
+			t.Errorf("value %d is %q", i, got)
+		}
+	}
+	again, err := at[string(value(1, 1))].Again(t.Context(), []*store.Value{all[string(value(1, 1))]})
+	must(t, err)
+	if len(again) != 1 || !bytes.Equal(again[0].Stored, value(1, 7)) {
+		t.Errorf("read again: %+v", again)
+	}
+	f.Write(t, 4, nil)
+	again, err = at[string(value(4, 1))].Again(t.Context(), []*store.Value{all[string(value(4, 1))]})
+	if err != nil || len(again) > 0 && again[0].Skip == "" {
+		t.Errorf("what is gone, read again: %+v, %v", again, err)
+	}
+	f.Write(t, 4, value(4, 1))
+}
+
+func single(t *testing.T, f Fixture) {
+	for _, s := range []store.Access{f.Access, f.Store} {
+		if got, err := s.Value(t.Context(), f.Address(5)); err != nil || !bytes.Equal(got, value(5, 1)) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if got, err := s.Value(t.Context(), f.Address(values)); err == nil || errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("one that is not there: %q, %v", got, err)
+		}
+	}
+}
+
+func lease(t *testing.T, s store.Store) {
+	a, b := s.Lease("suite", "a"), s.Lease("suite", "b")
+	take := func(l store.Lease, want bool) {
+		t.Helper()
+		wait, err := l.Take(t.Context(), time.Hour)
+		must(t, err)
+		if (wait == 0) != want {
+			t.Fatalf("to wait %v, want the turn: %v", wait, want)
+		}
+	}
+	take(a, true)
+	take(b, false)
+	take(s.Lease("another", "b"), true)
+	for l, want := range map[store.Lease]bool{a: true, b: false} {
+		if kept, err := l.Keep(t.Context(), time.Hour); err != nil || kept != want {
+			t.Errorf("kept %v, %v", kept, err)
+		}
+	}
+	must(t, b.Finish(t.Context(), 0)) // is not b's to end
+	take(b, false)
+	must(t, a.Finish(t.Context(), time.Hour))
+	take(b, false) // the pause is for all
+	take(a, false)
+}
+
+func words(t *testing.T, s store.Store) {
+	if s.Name() == "" || s.MemorySetting() == "" || s.CanRead(store.ReadOptions{}) != nil {
+		t.Errorf("%q, %q, %v", s.Name(), s.MemorySetting(), s.CanRead(store.ReadOptions{}))
+	}
+	once := s.Explain(store.ErrReadOnly)
+	if !errors.Is(once, store.ErrReadOnly) || !store.IsExplained(once) || s.Explain(once) != once || s.Explain(nil) != nil {
+		t.Errorf("%v, and again %v", once, s.Explain(once))
+	}
+}
+
+// Dicts is the part of the suite about store.Dicts, for what is nothing else.
+func Dicts(t *testing.T, d store.Dicts) {
+	x := dictionary(t, "dictionaries")
+	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) || d.Ready(x.Number()) {
+		t.Fatalf("before it is there: %v", err)
+	}
+	must(t, d.Publish(t.Context(), x))
+	must(t, d.Publish(t.Context(), x)) // changes nothing
+	got, err := d.Dictionary(x.Number())
+	if err != nil || got.Hash() != x.Hash() || !store.ReadyNow(t.Context(), d, x.Number(), time.Minute) || d.Retired(x.Number()) {
+		t.Fatalf("published: %v, ready %v", err, d.Ready(x.Number()))
+	}
+	if text, version, err := d.Record(t.Context(), "suite"); text != "" || version != 0 || err != nil {
+		t.Fatalf("%q, %d, %v", text, version, err)
+	}
+	first, err := d.ReplaceRecord(t.Context(), "suite", 0, "one")
+	must(t, err)
+	second, err := d.ReplaceRecord(t.Context(), "suite", first, "two")
+	must(t, err)
+	late, err := d.ReplaceRecord(t.Context(), "suite", first, "late")
+	must(t, err)
+	if text, version, err := d.Record(t.Context(), "suite"); first == 0 || second == 0 || late != 0 || text != "two" || version != second || err != nil {
+		t.Errorf("%q in version %d after %d, %d, %d: %v", text, version, first, second, late, err)
+	}
+}
+
+// shelf takes a dictionary from its first use to its end.
+func shelf(t *testing.T, f Fixture) {
+	s, x := f.Access.Shelf(), dictionary(t, "shelf")
+	state := func(want store.State) {
+		t.Helper()
+		list, err := s.List(t.Context())
+		must(t, err)
+		for _, i := range list {
+			if i.Number == x.Number() {
+				if i.State != want || i.Problem != "" || i.Bytes != len(x.Content()) || i.SHA256 != fmt.Sprintf("%x", x.Hash()) {
+					t.Fatalf("%+v", i)
+				}
+				return
+			}
+		}
+		if want != "" {
+			t.Fatalf("not %s: it is in no list", want)
+		}
+	}
+	collect := func() store.Collected {
+		t.Helper()
+		all, err := s.Collect(t.Context(), store.CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {}}, []uint32{x.Number()})
+		must(t, err)
+		if len(all) != 1 {
+			t.Fatalf("%+v", all)
+		}
+		return all[0]
+	}
+	state("")
+	must(t, s.Restore(t.Context(), x))
+	state(store.Live)
+	if err := s.Forget(t.Context(), x.Number()); err == nil {
+		t.Fatal("a live one was forgotten")
+	}
+	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: s})
+	f.Write(t, 6, sealer.Seal(nil, value(6, 1), codec.Setting{Codec: codec.Zstd, Level: 3, Dict: x.Number()}, nil))
+	if out := collect(); out.Archived || out.Values != 1 {
+		t.Errorf("one that is in use: %+v", out)
+	}
+	lacks, err := f.Store.Shelf().Lacking(t.Context(), []uint32{x.Number()})
+	must(t, err)
+	nothing, err := s.Spread(t.Context(), func(number uint32, node string) { t.Errorf("%08x was put onto %s", number, node) })
+	if err != nil || nothing == "" || len(lacks) != 0 {
+		t.Errorf("to spread: %q, %v, lacking: %v", nothing, err, lacks)
+	}
+	f.Write(t, 6, value(6, 1))
+	if out := collect(); !out.Archived {
+		t.Errorf("one that is in use no more: %+v", out)
+	}
+	state(store.Archived)
+	if got, err := s.Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
+		t.Errorf("archived: %v", err)
+	}
+	must(t, s.Restore(t.Context(), x))
+	state(store.Live)
+	collect()
+	must(t, s.Forget(t.Context(), x.Number()))
+	state("")
+	records(t, s)
+}
+
+// records of Dicts are on the shelf.
+func records(t *testing.T, s store.Shelf) {
+	all, err := s.Records(t.Context())
+	must(t, err)
+	for _, r := range all {
+		if r.Name != "suite" || r.Text != "two" {
+			t.Fatalf("%+v", r)
+		}
+		if deleted, err := s.DeleteRecord(t.Context(), r, func(string) bool { return false }); err != nil || deleted {
+			t.Errorf("deleted against its reader's will: %v, %v", deleted, err)
+		}
+		if deleted, err := s.DeleteRecord(t.Context(), r, func(text string) bool { return text == "two" }); err != nil || !deleted {
+			t.Errorf("not deleted: %v", err)
+		}
+	}
+	if left, err := s.Records(t.Context()); err != nil || len(all) != 1 || len(left) != 0 {
+		t.Errorf("%d records, then %v, %v", len(all), left, err)
+	}
+}
+
+func dictionary(t *testing.T, about string) *codec.Dict {
+	t.Helper()
+	content := fmt.Appendf(nil, "%s of a conformance suite: value 000000 in version 1, which is long enough to be worth a name of its own", about)
+	d, err := codec.NewDict(content)
+	must(t, err)
+	return d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
