@@ -122,7 +122,9 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	}
 	sealing := w.store.Sealing(rules)
 	if sealing.Doubt != nil {
-		fmt.Fprintln(os.Stderr, sealing.Doubt)
+		if err := sealing.Doubt(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always, Rule: sealing.Rule, Indexed: sealing.Indexed}
 	if p.DryRun = o.dryRun; o.dryRun {

@@ -129,7 +129,7 @@ func (o *packOptions) tellTrained(w *where, rules []*policy.Rule, choose map[str
 }
 
 // trainingStore is where dictionaries go.
-func (w *where) trainingStore(dryRun bool) autodict.Store {
+func (w *where) trainingStore(dryRun bool) store.Dicts {
 	if dryRun {
 		return store.DryRun(w.store.Dicts(), &w.local)
 	}

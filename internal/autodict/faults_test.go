@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -32,7 +33,7 @@ const (
 
 // faulty is a store that is cut off from one question on, for good.
 type faulty struct {
-	Store
+	store.Dicts
 	how   fault
 	after int64 // questions that are answered
 	asked atomic.Int64
@@ -58,7 +59,7 @@ func (f *faulty) Dictionary(number uint32) (d *codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	err = f.meet(ctx, func() error {
-		d, err = f.Store.Dictionary(number)
+		d, err = f.Dicts.Dictionary(number)
 		return err
 	})
 	return d, err
@@ -67,18 +68,18 @@ func (f *faulty) Dictionary(number uint32) (d *codec.Dict, err error) {
 // Publish that is cut off still leaves the dictionary in the gateway's memory, so that it
 // could be named.
 func (f *faulty) Publish(ctx context.Context, dicts ...*codec.Dict) error {
-	err := f.meet(ctx, func() error { return f.Store.Publish(ctx, dicts...) })
+	err := f.meet(ctx, func() error { return f.Dicts.Publish(ctx, dicts...) })
 	if errors.Is(err, errCut) {
 		cut, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = f.Store.Publish(cut, dicts...)
+		_ = f.Dicts.Publish(cut, dicts...)
 	}
 	return err
 }
 
 func (f *faulty) Record(ctx context.Context, name string) (text string, version uint64, err error) {
 	err = f.meet(ctx, func() (err error) {
-		text, version, err = f.Store.Record(ctx, name)
+		text, version, err = f.Dicts.Record(ctx, name)
 		return err
 	})
 	return text, version, err
@@ -86,7 +87,7 @@ func (f *faulty) Record(ctx context.Context, name string) (text string, version 
 
 func (f *faulty) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	err = f.meet(ctx, func() (err error) {
-		next, err = f.Store.ReplaceRecord(ctx, name, version, text)
+		next, err = f.Dicts.ReplaceRecord(ctx, name, version, text)
 		return err
 	})
 	if err != nil {
@@ -125,7 +126,7 @@ func (f *faultTest) gateway(t *testing.T, i int, rules *policy.Policy, how fault
 	client := goredis.NewClient(&goredis.Options{Addr: f.addr, DisableIdentity: true})
 	t.Cleanup(func() { _ = client.Close() })
 	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: client, Log: slog.New(slog.DiscardHandler), MissTTL: 10 * time.Millisecond})
-	g := &gatewayInTest{store: &faulty{Store: dicts, how: how, after: after}}
+	g := &gatewayInTest{store: &faulty{Dicts: dicts, how: how, after: after}}
 	g.sealer = cinch.NewSealer(cinch.SealerOptions{Dicts: dicts})
 	g.Manager = New(Options{
 		By: fmt.Sprint("gateway ", i), Store: g.store, Trainer: NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}),

@@ -7,10 +7,12 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // recordsOnly is a store with records and no dictionaries.
 type recordsOnly struct {
+	store.Dicts
 	text    string
 	version uint64
 }
@@ -35,13 +37,13 @@ func (s *recordsOnly) ReplaceRecord(_ context.Context, _ string, version uint64,
 // A training that takes long, since the machine is busy, is not begun by others meanwhile.
 func TestLeaseIsKeptWhileTraining(t *testing.T) {
 	const lease = 5 * time.Minute
-	now, store, steps := time.Unix(1e9, 0), &recordsOnly{}, 0
-	m := New(Options{By: "a", Store: store, Lease: lease, MinSamples: 100, now: func() time.Time { return now }, Apply: func(*policy.Policy) {}})
+	now, records, steps := time.Unix(1e9, 0), &recordsOnly{}, 0
+	m := New(Options{By: "a", Store: records, Lease: lease, MinSamples: 100, now: func() time.Time { return now }, Apply: func(*policy.Policy) {}})
 	m.o.train = func(_ context.Context, k task) result {
 		for range 20 {
 			now = now.Add(time.Minute)
 			k.going()
-			if r, err := ParseRecord(store.text); err != nil || !r.leasedByAnother("b", now.Add(time.Minute), lease) {
+			if r, err := ParseRecord(records.text); err != nil || !r.leasedByAnother("b", now.Add(time.Minute), lease) {
 				t.Fatalf("after %d steps others begin: %+v, %v", steps, r.Lease, err)
 			}
 			steps++
@@ -53,7 +55,7 @@ func TestLeaseIsKeptWhileTraining(t *testing.T) {
 		m.Sample(autoPolicy(t).Rules()[0], "", []byte("doc:1"), v, len(v))
 	}
 	m.step(t.Context(), m.all()[0])
-	if r, err := ParseRecord(store.text); err != nil || steps != 20 || r.Lease != nil {
+	if r, err := ParseRecord(records.text); err != nil || steps != 20 || r.Lease != nil {
 		t.Errorf("%d steps, then %+v, %v", steps, r.Lease, err)
 	}
 }

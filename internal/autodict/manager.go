@@ -11,12 +11,13 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // Options configure a Manager. Store, Trainer and Apply are required.
 type Options struct {
 	By      string // names this gateway to the others: unique while the process lives
-	Store   Store
+	Store   store.Dicts
 	Trainer *Trainer
 	Apply   func(*policy.Policy) // puts a policy into force; called one at a time
 	Log     *slog.Logger         // nil: nothing is logged

@@ -115,7 +115,7 @@ func TestRecordIsRefreshed(t *testing.T) {
 	seen := func() time.Time {
 		t.Helper()
 		g.step(t.Context(), r)
-		text, _, err := g.store.Store.Record(t.Context(), r.fingerprint)
+		text, _, err := g.store.Dicts.Record(t.Context(), r.fingerprint)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 // Between two questions about a dictionary that rules name and the server lacks. It
@@ -44,8 +43,7 @@ type keptStore interface {
 	adopt(ctx context.Context, files []*codec.Dict, others []uint32)
 	// reconfigure takes what another configuration says of the store.
 	reconfigure(g *config.Gateway)
-	// open connects once more, for a walk by rules.
-	open(ctx context.Context, rules *policy.Policy, of *packer) (pack.Session, error)
+	walk() open.Options         // beside rules and dictionaries, for a connection past the gateway's own few
 	unavailable(err error) bool // see pack.Options
 	formats() bool              // see pack.Job
 	close()

@@ -11,8 +11,6 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
@@ -23,18 +21,11 @@ const nodesPoll = 20 * time.Millisecond
 
 // redisStore is the Redis server of a gateway, or its cluster.
 type redisStore struct {
-	keeper  *keeper
-	hosts   []gateway.Upstream                      // one of them answers
-	dial    func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
-	dicts   redisDicts
-	cluster bool // the dictionaries are in every node
-	end     func()
-}
-
-// redisDicts are the dictionaries of a server or of a cluster.
-type redisDicts interface {
-	store.Dicts
-	open.Ensurer
+	keeper *keeper
+	hosts  []gateway.Upstream                      // one of them answers
+	dial   func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
+	dicts  store.Dicts
+	end    func()
 }
 
 // keepRedis makes the keeper of one server, and returns its dictionaries for the gateway too.
@@ -50,7 +41,7 @@ func keepRedis(r *running) *storeredis.Dicts {
 func keepCluster(r *running) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
 	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log)
-	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, cluster: true, end: dicts.Close}
+	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, end: dicts.Close}
 	k.dicts, k.store = dicts, s
 	r.keeper = k
 	return s, dicts
@@ -120,43 +111,6 @@ func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]str
 	return err == nil
 }
 
-// errCluster: dictionaries would have to be in every node, and the gateway keeps them in one.
-var errCluster = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
-
-// open connects past the gateway's own few connections.
-func (s *redisStore) open(ctx context.Context, rules *policy.Policy, by *packer) (pack.Session, error) {
-	up, err := s.answering(ctx)
-	if err != nil {
-		return pack.Session{}, err
-	}
-	walked, err := open.Again(ctx, up, s.dial, s.dicts, rules.Dictionaries())
-	if err != nil {
-		return pack.Session{}, err
-	}
-	if walked.Cluster() && !s.cluster {
-		walked.Close()
-		return pack.Session{}, errCluster
-	}
-	several := walked.SeveralUsers(ctx)
-	return pack.Session{
-		Name:    up.Address,
-		Targets: open.Targets(walked),
-		Lease:   func(name string) pack.Lease { return walked.Lease(name, by.holder) },
-		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := by.seal(rules, several)
-			task.Indexed = walked.Indexed
-			return task
-		},
-		Close: walked.Close,
-	}, nil
-}
-
-// answering is where to begin.
-func (s *redisStore) answering(ctx context.Context) (gateway.Upstream, error) {
-	if len(s.hosts) > 1 && s.dial == nil {
-		return open.FirstAnswering(ctx, s.hosts)
-	}
-	up := s.hosts[0]
-	up.Stats = nil // not clients' traffic
-	return up, nil
+func (s *redisStore) walk() open.Options {
+	return open.Options{Kind: open.Redis, Upstream: &s.hosts[0], Dial: s.dial}
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
@@ -102,30 +100,6 @@ func (s *tarantoolStore) tryAdopt(ctx context.Context, files []*codec.Dict, othe
 	return nil
 }
 
-// open connects past the gateway's own connection, which requests wait for.
-func (s *tarantoolStore) open(ctx context.Context, rules *policy.Policy, by *packer) (pack.Session, error) {
-	conn, err := storetarantool.Connect(ctx, open.TarantoolOptions(s.upstream))
-	if err != nil {
-		return pack.Session{}, err
-	}
-	walked, err := storetarantool.Open(ctx, conn, storetarantool.OpenOptions{
-		Name: s.upstream.Address, Wanted: open.SealsField(rules), Trusts: open.TrustsField(rules),
-	})
-	if err != nil {
-		conn.Close()
-		return pack.Session{}, err
-	}
-	tuples := &open.Tuples{Store: walked, Conn: conn}
-	several := walked.SeveralUsers(ctx)
-	return pack.Session{
-		Name:    s.upstream.Address,
-		Targets: tuples.Targets(),
-		Lease:   func(name string) pack.Lease { return s.dicts.Lease(name, by.holder) },
-		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := by.seal(rules, several)
-			task.Rule = tuples.Rules(task.Policy)
-			return task
-		},
-		Close: conn.Close,
-	}, nil
+func (s *tarantoolStore) walk() open.Options {
+	return open.Options{Kind: open.Tarantool, Upstream: &s.upstream}
 }

@@ -120,7 +120,23 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 	if err := k.prepared(rules); err != nil {
 		return pack.Session{}, err
 	}
-	return k.of.keeper.store.open(ctx, rules, k)
+	o := k.of.keeper.store.walk()
+	o.Rules, o.Dicts = rules, k.dicts()
+	s, err := open.Open(ctx, k.process.started.Gateway(k.of.name).Upstream, o)
+	if err != nil {
+		return pack.Session{}, err
+	}
+	several := s.SeveralUsers(ctx)
+	return pack.Session{
+		Name: s.Name(), Targets: s.Targets(), Close: s.Close,
+		Lease: func(name string) store.Lease { return s.Lease(name, k.holder) },
+		Seal: func(rules *policy.Policy) *pack.Seal {
+			task := k.seal(rules, several)
+			sealing := s.Sealing(task.Policy)
+			task.Rule, task.Indexed = sealing.Rule, sealing.Indexed
+			return task
+		},
+	}, nil
 }
 
 // prepared returns an error as long as values would be sealed without the dictionaries that

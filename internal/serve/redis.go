@@ -1,15 +1,12 @@
 package serve
 
 import (
-	"context"
 	"crypto/tls"
-	"net"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // addRedis makes r a gateway to a Redis server, or to several.
@@ -29,7 +26,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		r.auto = s.newAutodict(r, apply)
 		cfg.Sampler = r.auto
 		cluster := redis.ClusterConfig{
-			Config: cfg, Seeds: hosts, Dicts: clusterDicts{dicts}, Advertise: g.Advertise, Nodes: g.Nodes,
+			Config: cfg, Seeds: hosts, Dicts: dicts, Advertise: g.Advertise, Nodes: g.Nodes,
 		}
 		if cluster.Sentinel, err = sentinel(g, r, &servers); err != nil {
 			return err
@@ -66,13 +63,6 @@ func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*red
 	}
 	s.Listener, r.sentinel = l, l
 	return s, err
-}
-
-// clusterDicts shows a node's dictionaries as the gateway wants them.
-type clusterDicts struct{ *storeredis.ClusterDicts }
-
-func (c clusterDicts) Join(id string, dial func(context.Context) (net.Conn, error)) redis.Dicts {
-	return c.ClusterDicts.Join(id, dial)
 }
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {

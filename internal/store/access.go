@@ -105,8 +105,8 @@ type Sealing struct {
 	Rule func(db string, v *Value, size int) *policy.Rule
 	// Indexed reports that a hash has to stay plain, since a search index reads it; nil: none has.
 	Indexed func(key []byte) bool
-	// Doubt says why more is left alone than need be; nil: it is not.
-	Doubt error
+	// Doubt says why more is left alone than need be; nil, and what returns nil: it is not.
+	Doubt func() error
 }
 
 // Lease lets one of several do something in a store at a time, and pause together between. It is

@@ -1,12 +1,11 @@
 package redis
 
 import (
-	"context"
 	"log/slog"
-	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // ClusterConfig is what a gateway to a Redis Cluster needs.
@@ -14,22 +13,15 @@ type ClusterConfig struct {
 	// Config is that of the gateway of every node: each gets one, with Dial and Dicts of
 	// its own. Upstream's address is not used.
 	Config
-	Seeds     []gateway.Upstream // where to begin; they have Upstream's credentials and TLS
-	Dicts     ClusterDicts       // nil: no dictionaries
-	Advertise string             // host:port by which clients reach the first listener; "": its address
-	Nodes     int                // most nodes with a listener; 0: cluster.DefaultNodes
-	Sentinel  *SentinelConfig    // nil: it is a cluster
+	Seeds     []gateway.Upstream       // where to begin; they have Upstream's credentials and TLS
+	Dicts     *storeredis.ClusterDicts // nil: no dictionaries
+	Advertise string                   // host:port by which clients reach the first listener; "": its address
+	Nodes     int                      // most nodes with a listener; 0: cluster.DefaultNodes
+	Sentinel  *SentinelConfig          // nil: it is a cluster
 }
 
 // SentinelConfig is that of servers which Sentinels watch.
 type SentinelConfig = cluster.SentinelConfig
-
-// ClusterDicts keeps the dictionaries of a cluster; see internal/store/redis.
-type ClusterDicts interface {
-	cluster.Follower
-	// Join is told of a node, and returns what keeps its dictionaries. Leave ends that.
-	Join(id string, dial func(context.Context) (net.Conn, error)) Dicts
-}
 
 // NewCluster returns a gateway to all nodes of a cluster that serves nothing yet.
 func NewCluster(cfg ClusterConfig) *cluster.Cluster {

@@ -9,20 +9,24 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
 // oneDict is all dictionaries that there are.
-type oneDict struct{ *codec.Dict }
-
-func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
-	if number != o.Number() {
-		return nil, cinch.ErrDictMissing
-	}
-	return o.Dict, nil
+type oneDict struct {
+	store.Dicts
+	d *codec.Dict
 }
 
-func (o oneDict) Ready(number uint32) bool { return number == o.Number() }
+func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != o.d.Number() {
+		return nil, cinch.ErrDictMissing
+	}
+	return o.d, nil
+}
+
+func (o oneDict) Ready(number uint32) bool { return number == o.d.Number() }
 
 // Who writes an envelope by hand gets nothing out of the dictionary that it names: it is never
 // decoded, and the answer is the same for a wrong tag, a missing dictionary and damage.
@@ -33,11 +37,11 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	}
 	zstd := &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
-		c.Engine, c.Dicts = codec.New(codec.Options{Zstd: zstd}), oneDict{d}
+		c.Engine, c.Dicts = codec.New(codec.Options{Zstd: zstd}), oneDict{d: d}
 	})
 	c, direct := b.client(), b.direct()
 	b.install()
-	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}})
+	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d: d}})
 	good := owner.Seal(nil, []byte(document(1)), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	h, err := cinch.ParseHeader(good)
 	if err != nil {

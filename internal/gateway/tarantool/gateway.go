@@ -12,16 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	corestore "github.com/cinch-layer/cinch/internal/store"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
-
-// Dicts is where the gateway finds the dictionaries that are kept in the server.
-type Dicts interface {
-	cinch.Dictionaries
-	// Ready reports that the dictionary is stored in the server, so that values there may
-	// name it.
-	Ready(number uint32) bool
-}
 
 // Sampler sees values on their way into the store, to make dictionaries of them.
 type Sampler interface {
@@ -43,10 +36,10 @@ type Config struct {
 	// Look reads a tuple by the key of an index, both MessagePack, on such a connection; nil: there
 	// is none. Without it what the gateway's user may not see is taken for sealed.
 	Look     func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
-	Dicts    Dicts   // nil: no dictionaries
-	Sampler  Sampler // nil: none
-	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
-	MaxOpen  int     // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	Dicts    corestore.Dicts // nil: no dictionaries
+	Sampler  Sampler         // nil: none
+	MaxSeal  int             // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int             // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
 	SQL      SQLMode // what of SQL may go to spaces with rules
 

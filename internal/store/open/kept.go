@@ -48,22 +48,3 @@ func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, err
 		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
 	})
 }
-
-// Ensurer puts dictionaries into the server of a new connection.
-type Ensurer interface {
-	Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
-}
-
-// Again opens the store of a gateway once more, for a walk: at up, or where dial leads if it is
-// not nil. Each server that it connects to, which may have taken over just now, has the
-// dictionaries first.
-func Again(ctx context.Context, up gateway.Upstream, dial func(context.Context) (net.Conn, error), dicts Ensurer, numbers []uint32) (*storeredis.Store, error) {
-	client := ClientOptions(up)
-	if dial != nil {
-		client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
-	}
-	return storeredis.Open(ctx, storeredis.OpenOptions{
-		Client:    client,
-		OnConnect: func(ctx context.Context, c *redis.Conn) error { return dicts.Ensure(ctx, c, numbers...) },
-	})
-}

@@ -3,6 +3,7 @@ package open
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 
 	"github.com/cinch-layer/cinch/codec/dict"
@@ -39,11 +40,21 @@ type Options struct {
 	Dial  func(context.Context) (net.Conn, error)
 }
 
-// Open connects to the store at the URL, to walk over it. What it fails with is explained.
+// Open connects to the store at the URL, to walk over it. What it fails with is explained, but for a
+// gateway, whose log says of which store it speaks.
 func Open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	if o.Local == nil {
 		o.Local = new(dict.Set)
 	}
+	s, err := open(ctx, rawURL, o)
+	var e *store.Explained
+	if o.Dicts != nil && errors.As(err, &e) {
+		err = e.Err
+	}
+	return s, err
+}
+
+func open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	switch kind := cmp.Or(o.Kind, Kind(rawURL)); kind {
 	case Redis:
 		return openRedis(ctx, rawURL, o)

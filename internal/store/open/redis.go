@@ -11,7 +11,6 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
@@ -24,8 +23,8 @@ func Alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	return hosts
 }
 
-// ClientOptions are those of a client that walks over a Redis server.
-func ClientOptions(up gateway.Upstream) redis.Options {
+// clientOptions are those of a client that walks over a Redis server.
+func clientOptions(up gateway.Upstream) redis.Options {
 	return redis.Options{
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if addr == up.Address {
@@ -40,17 +39,6 @@ func ClientOptions(up gateway.Upstream) redis.Options {
 		DialTimeout: AnswerTimeout, ReadTimeout: WalkTimeout, WriteTimeout: WalkTimeout,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 	}
-}
-
-// Targets are what a walk over a Redis store goes through.
-func Targets(s *storeredis.Store) []pack.Target {
-	var targets []pack.Target
-	for _, n := range s.Nodes() {
-		for _, s := range n.Spaces() {
-			targets = append(targets, pack.Target{Node: n, Space: s})
-		}
-	}
-	return targets
 }
 
 // errOneNode: dictionaries would have to be in every node, and the gateway keeps them in one.
@@ -72,7 +60,7 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 		name = withoutUser(rawURL)
 	}
 	if o.Dial == nil {
-		if up, err = FirstServer(ctx, servers, up); err != nil {
+		if up, err = firstServer(ctx, servers, up); err != nil {
 			return nil, storeredis.ExplainWalk(name, err)
 		}
 	}
@@ -89,7 +77,7 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 }
 
 func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptions {
-	w := storeredis.OpenOptions{Client: ClientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Tend: o.Dicts == nil, Dicts: o.Dicts}
+	w := storeredis.OpenOptions{Client: clientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Tend: o.Dicts == nil, Dicts: o.Dicts}
 	if o.Dicts == nil {
 		return w
 	}
@@ -128,11 +116,11 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		up, err := FirstServer(ctx, servers, servers.Hosts[0])
+		up, err := firstServer(ctx, servers, servers.Hosts[0])
 		if err != nil {
 			return nil, &store.Explained{Err: err, Class: store.ErrUnreachable, Help: "are the servers running, and can they be reached from here?"}
 		}
-		o := ClientOptions(up)
+		o := clientOptions(up)
 		return &o, nil
 	}
 	o, err := redis.ParseURL(rawURL)

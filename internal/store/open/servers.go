@@ -20,20 +20,20 @@ import (
 // lookTime bounds the questions to one server on the way to the store.
 const lookTime = 2 * time.Second
 
-// FirstServer is where to begin. like has TLS settings for all.
-func FirstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
+// firstServer is where to begin. like has TLS settings for all.
+func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
 	hosts := Alike(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
 	case config.Sentinel:
 		return primaryOf(ctx, servers, hosts)
 	case config.Cluster:
-		return FirstAnswering(ctx, hosts)
+		return firstAnswering(ctx, hosts)
 	}
 	return hosts[0], nil // who goes on finds out
 }
 
-// FirstAnswering is the first node of a cluster that works.
-func FirstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
+// firstAnswering is the first node of a cluster that works.
+func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, up := range nodes {
 		up.Stats = nil
@@ -51,7 +51,7 @@ func FirstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 func answers(ctx context.Context, up gateway.Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	o := ClientOptions(up)
+	o := clientOptions(up)
 	client := redis.NewClient(&o)
 	defer client.Close()
 	err := client.ClusterInfo(ctx).Err()
@@ -82,7 +82,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	sentinel.Stats, sentinel.User, sentinel.Password = nil, servers.SentinelUser, servers.SentinelPassword
-	o := ClientOptions(sentinel)
+	o := clientOptions(sentinel)
 	asked := redis.NewSentinelClient(&o)
 	defer asked.Close()
 	addr, err := asked.GetMasterAddrByName(ctx, servers.Master).Result()
@@ -95,7 +95,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	up = servers.Hosts[0]
 	up.TLS, up.Stats = sentinel.TLS, nil
 	up.Host, up.Address = addr[0], net.JoinHostPort(addr[0], addr[1])
-	po := ClientOptions(up)
+	po := clientOptions(up)
 	primary := redis.NewClient(&po)
 	defer primary.Close()
 	role, err := primary.Do(ctx, "ROLE").Slice()

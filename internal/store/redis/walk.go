@@ -57,11 +57,13 @@ func (s *Store) Moved(ctx context.Context) bool {
 
 // Sealing implements store.Store.
 func (s *Store) Sealing(*policy.Policy) store.Sealing {
-	sealing := store.Sealing{Indexed: s.Indexed}
-	if err := s.IndexesUnknown(); err != nil {
-		sealing.Doubt = fmt.Errorf("no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %w", err)
-	}
-	return sealing
+	return store.Sealing{Indexed: s.Indexed, Doubt: func() error {
+		err := s.IndexesUnknown()
+		if err != nil {
+			err = fmt.Errorf("no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %w", err)
+		}
+		return err
+	}}
 }
 
 // SeveralUsers implements store.Store: there are users beside the default one, or there may be.

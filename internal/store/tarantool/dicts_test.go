@@ -8,12 +8,11 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var _ autodict.Store = (*Dicts)(nil)
+var _ store.Dicts = (*Dicts)(nil)
 
 func testDict(t *testing.T, seed string) *codec.Dict {
 	t.Helper()

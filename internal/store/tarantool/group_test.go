@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var _ autodict.Store = (*Group)(nil)
+var _ store.Dicts = (*Group)(nil)
 
 // shards are servers that a test calls a group.
 type shards struct {
