@@ -23,7 +23,7 @@ var notDrawn = map[string]string{
 	"object": "speaks of what is stored", "info": "of the server", "latency": "of the server", "slowlog": "shows what is stored", "commandlog": "shows what is stored",
 	"hotkeys": "of the server", "lastsave": "of the server", "time": "of the server", "command": "of the server", "script": "see gen_test.go", "function": "see gen_test.go", "role": "of the server",
 	"wait": "of replication", "spop": "random, and writes", "pfdebug": "speaks of what is stored", "pfselftest": "slow", "lolwut": "a picture", "dump": "envelopes are in it", "readonly": "of clusters",
-	"readwrite": "of clusters", "asking": "of clusters", "restore": "takes what DUMP gave, see gen_test.go",
+	"readwrite": "of clusters", "ts.incrby": "stamps by the clock", "ts.decrby": "stamps by the clock", "asking": "of clusters", "restore": "takes what DUMP gave, see gen_test.go",
 	"ft.": "of indexes over hashes", "_ft.": "of indexes over hashes", "timeseries.": "of clusters", "search.": "of clusters", "bf.loadchunk": "takes what SCANDUMP gave", "cf.loadchunk": "takes what SCANDUMP gave",
 	"json.debug": "speaks of what is stored", "bf.debug": "speaks of what is stored", "cf.debug": "speaks of what is stored", "tdigest.": "approximates, in any order",
 }
@@ -145,6 +145,8 @@ func (d *drawer) keyOf(c *docCommand) string {
 	case set == "":
 		set = c.words[0][:1]
 		return "m" + strings.ToLower(set) + ":" + string('a'+byte(d.r.IntN(2)))
+	case strings.HasPrefix(c.name(), "sort"):
+		set = "l" // ties keep the order in which a set gives its members, which is another in each server
 	case d.chance(8):
 		set = "shltzx"
 	case strings.HasPrefix(c.name(), "incr") || strings.HasPrefix(c.name(), "decr"):
@@ -272,6 +274,8 @@ func (d *drawer) number(c *docCommand, name, kind string) any {
 		return 5_000_000
 	case name == "seconds" || name == "ttl":
 		return 1000 + d.r.IntN(1000)
+	case name == "min-idle-time":
+		return d.idle()
 	case name == "destination-db" || strings.HasPrefix(name, "index") || name == "db":
 		return d.r.IntN(databases)
 	case name == "cursor":
@@ -281,6 +285,10 @@ func (d *drawer) number(c *docCommand, name, kind string) any {
 	}
 	return d.r.IntN(20)
 }
+
+// idle is milliseconds that all entries have waited for, or none: what lies between goes by how long
+// each server took.
+func (d *drawer) idle() string { return d.pick("0", "9000000000") }
 
 func (d *drawer) text(c *docCommand, name string) any {
 	switch name {
@@ -306,6 +314,8 @@ func (d *drawer) text(c *docCommand, name string) any {
 		return d.pick(scripts[0].body, "return redis.call('STRLEN',KEYS[1])", "return redis.call('HGET',KEYS[1],'fa')", "return {KEYS,ARGV}")
 	case "function":
 		return "nosuch"
+	case "min-idle-time":
+		return d.idle()
 	case "sha1":
 		return strings.Repeat("a", 40)
 	case "group", "consumer", "pid", "iid":
