@@ -189,14 +189,14 @@ func (c *conversation) expect(e entry) error {
 	if err := c.askAgain(); err != nil {
 		return err
 	}
-	if c.tx.open {
-		e.flags |= flagQueued
-		if e.op != nil {
-			c.tx.entries += e.weight()
-		}
-	}
 	if c.replies.off || c.replies.skip {
 		e.flags |= flagMute
+	}
+	if c.tx.open {
+		e.flags |= flagQueued
+		if !c.last.sameAs(&e) { // the others are counted together, and take nothing
+			c.tx.entries += e.weight()
+		}
 	}
 	return c.push(e)
 }

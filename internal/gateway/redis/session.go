@@ -277,10 +277,10 @@ func (s *session) handle(r *request) error {
 	if !r.cmd.accepts(len(r.args)) || s.sub.active() && r.cmd.strategy != controls {
 		return s.talk.forward(r, entry{}) // the server refuses it
 	}
-	if s.tx.entries > maxTransactionBytes && r.cmd.strategy != controls {
+	if s.tx.entries > maxTransactionBytes && !endsTransaction[r.cmd.name] {
 		return s.talk.refuse("ERR cinch: the transaction has too many commands that need care")
 	}
-	if !s.tx.fits() && r.cmd.strategy != controls {
+	if !s.tx.fits() && !endsTransaction[r.cmd.name] {
 		s.g.cfg.Stats.Error("budget")
 		return s.talk.refuse("ERR cinch: " + errNoRoom.Error())
 	}

@@ -34,6 +34,9 @@ const maxTransactionBytes = 16 << 20
 // computes on a value set earlier in the same transaction answers with an error.
 const maxRemembered = 1 << 20
 
+// endsTransaction has the commands after which nothing is queued any more. No bound refuses them.
+var endsTransaction = map[string]bool{"exec": true, "discard": true, "reset": true, "quit": true}
+
 func newTransaction(budget *gateway.Account) *transaction { return &transaction{budget: budget} }
 
 func (t *transaction) remember(sealed, value []byte) {

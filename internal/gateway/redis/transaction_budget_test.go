@@ -65,6 +65,34 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 	}
 }
 
+// Whatever a transaction queues here takes the budget: replies of two shapes in turn, which can't be counted
+// together, and commands that the gateway carries out itself.
+func TestWhatTransactionsQueueIsBounded(t *testing.T) {
+	sock := startServer(t)
+	for name, words := range map[string][2][]string{
+		"replies of two shapes": {{"GET", "k"}, {"HGETALL", "h"}},
+		"controls":              {{"SELECT", "0"}, {"SELECT", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(64 << 20) })
+			c := dialRaw(t, front)
+			const n = 5000
+			all := resp.AppendCommand(nil, "MULTI")
+			for range n {
+				all = resp.AppendCommand(resp.AppendCommand(all, words[0]...), words[1]...)
+			}
+			write(t, c, string(all))
+			readExactly(t, c, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", 2*n))
+			if got := g.cfg.Requests.InUse(); got < 2*n*entryBytes-freeQueueBytes-queuePieceBytes {
+				t.Errorf("%d bytes are taken for %d commands", got, 2*n)
+			}
+			write(t, c, string(resp.AppendCommand(nil, "DISCARD")))
+			readExactly(t, c, "+OK\r\n")
+			testenv.Eventually(t, "the memory is given back", func() bool { return g.cfg.Requests.InUse() == 0 })
+		})
+	}
+}
+
 // A client that stops within a value that is not sealed, and has a transaction open that holds memory
 // which others wait for, is cut off.
 func TestTransactionThatStopsInAValue(t *testing.T) {
