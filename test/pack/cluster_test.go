@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,24 @@ func (k *clusterKeys) writeDuring(work func()) {
 	work()
 }
 
+// waitSealed waits until a packer has sealed something.
+func (k *clusterKeys) waitSealed() {
+	k.t.Helper()
+	testenv.Eventually(k.t, "something is sealed", func() bool {
+		all, err := k.c.Pipelined(k.t.Context(), func(p goredis.Pipeliner) error {
+			for i := range k.want {
+				p.Get(k.t.Context(), k.key(i))
+			}
+			return nil
+		})
+		must(k.t, err)
+		return slices.ContainsFunc(all, func(c goredis.Cmder) bool {
+			stored, _ := c.(*goredis.StringCmd).Bytes()
+			return cinch.IsSealed(stored)
+		})
+	})
+}
+
 // check reads everything. Values must be as they were written last, and plain or sealed.
 func (k *clusterKeys) check(how string, sealed bool) {
 	s, t := newSealer(nil), k.t
@@ -113,7 +132,8 @@ func TestCluster(t *testing.T) {
 		})
 	}
 	keys.writeDuring(func() {
-		packing := start(t, "pack", url, "--keys-per-second", "1500")
+		packing := start(t, "pack", url, "--keys-per-second", "500")
+		keys.waitSealed() // the pass has begun, and takes seconds yet
 		testenv.MoveSlots(t, nodes[0], nodes[1], 0, 60)
 		failover(nodes[5])
 		testenv.MoveSlots(t, nodes[1], nodes[0], 6000, 6020)
