@@ -23,10 +23,10 @@ type large struct {
 	room   *gateway.Account // in the request budget
 	stall  time.Duration
 
-	handle        func(*request) error    // one that was collected
-	fail          func(text string) error // ends the session, of whose request the server has the beginning
-	protocolError func() error            // has the server word it
-	stranger      func() bool             // reports a client that must log in first
+	handle        func(args [][]byte) error // a request that was collected
+	fail          func(text string) error   // ends the session, of whose request the server has the beginning
+	protocolError func() error              // has the server word it
+	stranger      func() bool               // reports a client that must log in first
 }
 
 // Requests that do not fit the buffer come in three ways, by the row of their command:
@@ -381,7 +381,7 @@ func (l *largeRequest) collect() error {
 			return l.giveUp(err)
 		}
 	}
-	return l.handle(&request{args: l.args})
+	return l.handle(l.args)
 }
 
 // take reads the next argument into args. A long value of a command that only stores it

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -27,28 +28,51 @@ type second struct {
 	has     *serverCommands
 	scripts *bodies
 
-	conn  *goredis.Client // nil: none
-	space string          // its database
-	reads bool            // READONLY is on
+	space string // the connection's database
+	reads bool   // READONLY is on
+
+	mu     sync.Mutex      // guards what follows: a session may be closed while its request pump asks
+	conn   *goredis.Client // nil: none
+	closed bool
 }
 
 // client returns the second connection, in the client's database.
 func (x *second) client() *goredis.Client {
 	space := x.st.where()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.conn != nil && x.space == space {
 		return x.conn
 	}
-	x.forget()
+	x.drop()
 	who := x.st.who.Load()
 	if who == nil {
 		who = &credentials{} // the server's default user, as the client
 	}
 	x.conn, x.space = x.dialer.as(who, space, x.reads), space
+	if x.closed {
+		_ = x.conn.Close() // every question fails
+	}
 	return x.conn
 }
 
 // forget closes the connection: the next question is asked on another one.
 func (x *second) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop()
+}
+
+// close closes the connection for good.
+func (x *second) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	x.drop()
+}
+
+// drop closes the connection. x.mu is held.
+func (x *second) drop() {
 	if x.conn != nil {
 		_ = x.conn.Close()
 	}

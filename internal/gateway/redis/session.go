@@ -27,7 +27,7 @@ type session struct {
 
 	requestRoom, replyRoom *gateway.Account // in the budgets
 
-	req request // the one at hand, when it came from the buffer
+	req request // the one at hand
 
 	intake   *intake
 	talk     *conversation
@@ -95,7 +95,7 @@ func (s *session) buildParts() {
 	}
 	s.large = &large{
 		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, room: s.requestRoom, stall: g.cfg.Stall,
-		handle: s.handle, fail: s.failWith, stranger: s.isStranger, protocolError: s.passProtocolError,
+		handle: s.handleCollected, fail: s.failWith, stranger: s.isStranger, protocolError: s.passProtocolError,
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *session) Close() error {
 		s.cancel()
 		_ = s.conn.Close()
 		_ = s.upstream.Close()
-		s.second.forget()
+		s.second.close()
 	})
 	return nil
 }
@@ -248,7 +248,14 @@ func (s *session) handleBuffered(raw []byte) error {
 // handleArgs handles the request raw, whose arguments are s.args.
 func (s *session) handleArgs(raw []byte) error {
 	s.talk.begin()
-	s.req.args, s.req.raw = s.intake.args, raw
+	s.req = request{args: s.intake.args, raw: raw}
+	return s.handle(&s.req)
+}
+
+// handleCollected handles a request whose arguments have been collected, and lets go of them.
+func (s *session) handleCollected(args [][]byte) error {
+	defer func() { s.req = request{} }()
+	s.req = request{args: args}
 	return s.handle(&s.req)
 }
 
@@ -265,7 +272,8 @@ func (s *session) handleInline(raw []byte) error {
 		return nil
 	}
 	s.talk.begin()
-	return s.handle(&request{args: args})
+	s.req = request{args: args}
+	return s.handle(&s.req)
 }
 
 // handle sends one request upstream in the way its row of the table says.
