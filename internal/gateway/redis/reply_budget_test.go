@@ -3,7 +3,6 @@ package redis
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -65,7 +64,7 @@ func TestRepliesHoldWhatCame(t *testing.T) {
 			client, server := slowlyAt(t, g)
 			write(t, client, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
 			server.next()
-			go func() { _, _ = io.WriteString(server.conn, string(resp.AppendBulk(nil, sealed))) }()
+			go func() { _, _ = server.conn.Write(resp.AppendBulk(nil, sealed)) }()
 			if got := readBulk(t, bufio.NewReader(client)); got != value {
 				t.Errorf("another client: %d bytes", len(got))
 			}

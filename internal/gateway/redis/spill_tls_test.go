@@ -3,7 +3,6 @@ package redis
 import (
 	"bufio"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ func TestStalledClientOverTLS(t *testing.T) {
 	use := g.cfg.Replies
 	for i := range 2 {
 		server.next()
-		if _, err := io.WriteString(down, string(resp.AppendBulk(nil, sealed))); err != nil {
+		if _, err := down.Write(resp.AppendBulk(nil, sealed)); err != nil {
 			t.Fatal(err)
 		}
 		testenv.Eventually(t, "the reply waits for the client", func() bool { return use.InUse() >= int64(i+1)*500<<10 })
