@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,28 @@ func TestCollectFailsWhenSlotsMove(t *testing.T) {
 	}
 	for _, node := range o.Nodes {
 		wantState(t, node.Dicts, x, Retired) // and opens
+	}
+}
+
+// What the node that was named has in a dictionary's place, or can't say, keeps nobody from finding it in others.
+func TestDictionaryOfAnyNode(t *testing.T) {
+	_, nodes := clusterToCollect(t)
+	x, y := testDict(t, "anywhere"), testDict(t, "foreign")
+	holder, _ := gatewayOn(t, nodes[2].Addr, &testenv.Log{})
+	mustPublish(t, holder, x)
+	foreign := strings.ReplaceAll(libraryCode(libraryName(y.Number()), y), libraryName(y.Number()), libraryName(x.Number()))
+	must(t, connect(t, goredis.Options{Addr: nodes[0].Addr}).FunctionLoad(t.Context(), foreign).Err())
+	a, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr})
+	must(t, err)
+	defer a.Close()
+	if got, err := a.Shelf().Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
+		t.Errorf("in another node: %v", err)
+	}
+	must(t, holder.functions.client.FunctionFlush(t.Context()).Err())
+	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr})
+	must(t, err)
+	defer b.Close()
+	if _, err := b.Shelf().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("nowhere else: %v", err)
 	}
 }

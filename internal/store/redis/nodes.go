@@ -140,8 +140,8 @@ func (d *Nodes) Record(ctx context.Context, name string) (text string, version u
 	return text, version, err
 }
 
-// record finds the node that has a record: gateways keep it in the first that they know. Where none
-// has it, that is the first one.
+// record finds the node that has a record: gateways keep it in the first one, see Store.primaries. Where none
+// has it, that is where it belongs.
 func (d *Nodes) record(ctx context.Context, name string) (at *Dicts, text string, version uint64, err error) {
 	for _, n := range d.nodes {
 		if text, version, err = n.dicts.Record(ctx, name); err != nil || text != "" {
@@ -196,22 +196,29 @@ func (s *shelf) each(ctx context.Context, do func(i int, n dictNode) error) erro
 
 // Dictionary finds a dictionary in any node.
 func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
+	x, err := s.find(number)
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		err = s.explain(err)
+	}
+	return x, err
+}
+
+func (s *shelf) find(number uint32) (*codec.Dict, error) {
+	first := error(cinch.ErrDictMissing)
 	if s.first != nil {
-		if x, err := s.first.Dictionary(number); !errors.Is(err, cinch.ErrDictMissing) {
-			return x, s.explain(err)
+		x, err := s.first.Dictionary(number)
+		if err == nil {
+			return x, nil
 		}
+		first = err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
 	defer cancel()
 	all, err := s.nodes(ctx)
 	if err != nil {
-		return nil, cinch.ErrDictMissing // in the node that could be asked
+		return nil, first // of the node that could be asked
 	}
-	x, err := all.find(number)
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
-		err = s.explain(err)
-	}
-	return x, err
+	return all.find(number)
 }
 
 func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {

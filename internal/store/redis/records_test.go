@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,5 +120,33 @@ func TestRecordsAreReplacedOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Gateways of a cluster keep records in the primary that has slot 0, whatever its address, and look nowhere else.
+func TestRecordsOfACluster(t *testing.T) {
+	nodes := []*testenv.RedisServer{testenv.ClusterNode(t), testenv.ClusterNode(t), testenv.ClusterNode(t)}
+	slices.SortFunc(nodes, func(a, b *testenv.RedisServer) int { return strings.Compare(b.Addr, a.Addr) })
+	testenv.MakeCluster(t, nodes, 3)
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: nodes[1].Addr}})
+	must(t, err)
+	t.Cleanup(s.Close)
+	gateway, _ := gatewayOn(t, nodes[0].Addr, &testenv.Log{})
+	stray, _ := gatewayOn(t, nodes[2].Addr, &testenv.Log{})
+
+	_, err = s.Dicts().ReplaceRecord(t.Context(), "rule", 0, "trained")
+	must(t, err)
+	if text, _, err := gateway.Record(t.Context(), "rule"); err != nil || text != "trained" {
+		t.Errorf("the gateway sees %q, %v", text, err)
+	}
+	for _, r := range []struct {
+		at   *Dicts
+		text string
+	}{{stray, "stray"}, {gateway, "kept"}} {
+		_, err := r.at.ReplaceRecord(t.Context(), "other", 0, r.text)
+		must(t, err)
+	}
+	if text, _, err := s.Dicts().Record(t.Context(), "other"); err != nil || text != "kept" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -209,15 +209,24 @@ func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err err
 	return slots, err
 }
 
-// primaries are the addresses of the primaries that hold slots, sorted.
+// primaries are the addresses of the primaries that hold slots, sorted, but for the one that has slot 0: gateways
+// keep their records there, and it comes first.
 func (s *Store) primaries(ctx context.Context) ([]string, error) {
 	slots, err := s.slots(ctx)
 	var addrs []string
+	first := ""
 	for _, slot := range slots {
-		addrs = append(addrs, s.reachable(slot.Nodes[0].Addr))
+		addr := s.reachable(slot.Nodes[0].Addr)
+		if addrs = append(addrs, addr); slot.Start == 0 {
+			first = addr
+		}
 	}
 	slices.Sort(addrs)
-	return slices.Compact(addrs), err
+	addrs = slices.Compact(addrs)
+	if i := slices.Index(addrs, first); i > 0 {
+		addrs = slices.Insert(slices.Delete(addrs, i, i+1), 0, first)
+	}
+	return addrs, err
 }
 
 // Layout is which primary of a cluster has which slots, in a text that is another when
