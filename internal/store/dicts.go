@@ -50,7 +50,7 @@ func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration
 // they are in use for. Its errors are explained, see Access.
 type Shelf interface {
 	cinch.Dictionaries
-	// Name is what the nodes are called, once something was asked of them.
+	// Name is what the nodes are called, or the server alone as long as nothing was asked of the others.
 	Name() string
 	// List lists each dictionary once, with the nodes that have it otherwise or not at all as its
 	// problem.

@@ -14,3 +14,10 @@ func TestTupleKeys(t *testing.T) {
 		}
 	}
 }
+
+// A message about a dictionary may name the server before it was asked for others.
+func TestShelfHasAName(t *testing.T) {
+	if name := NewAccess(nil, nil, "server").Shelf().Name(); name != "server" {
+		t.Errorf("%q", name)
+	}
+}

@@ -67,8 +67,11 @@ func (s *shelf) look(ctx context.Context) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Look(ctx) })
 }
 
-// Name implements store.Shelf.
+// Name implements store.Shelf. Until somebody has looked it is the server's own.
 func (s *shelf) Name() string {
+	if s.members == nil {
+		return s.name
+	}
 	var names []string
 	for _, m := range s.members {
 		names = append(names, m.Name)
