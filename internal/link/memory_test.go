@@ -168,3 +168,58 @@ func receiveAll(l *Link, to net.Conn) error {
 		}
 	}
 }
+
+// slow is a flow whose peer moves nothing.
+type slow struct{ cut chan gateway.Verdict }
+
+func (slow) Progress() int64         { return 0 }
+func (slow) Patience() time.Duration { return time.Millisecond }
+func (f slow) Cut(v gateway.Verdict) {
+	select {
+	case f.cut <- v:
+	default:
+	}
+}
+
+// A peer that takes nothing is judged also where a note is stuck in front of the piece that holds memory.
+func TestStuckNoteIsJudged(t *testing.T) {
+	noise := make([]byte, wire.MaxRaw)
+	e := NewEndpoint(Config{Engine: codec.New(codec.Options{}), Setting: codec.Setting{Codec: codec.S2}, Stats: gateway.NewStats("g", "tunnel")})
+	defer e.Close()
+	b := gateway.NewBudget(1 << 20)
+	cut := make(chan gateway.Verdict, 1)
+	sent, other := b.Share("g").Account(&net.TCPAddr{}, slow{cut}), b.Share("g").Account(&net.TCPAddr{}, flow{})
+	defer sent.Close()
+	defer other.Close()
+	closed := make(chan struct{})
+	var taking sync.WaitGroup
+	taking.Add(1)
+	l, _ := e.newLink(&stuck{taking: &taking, closed: closed})
+	l.out.init(l, wire.Hello{Codecs: sends})
+	l.Start(Owner{Abort: func() {}, Sent: sent, Near: gateway.FromClient, Far: gateway.FromUpstream})
+	l.out.note(wire.Frame{Kind: wire.Speed, Speed: 1})
+	taking.Wait()
+	buf, n, err := l.Collect(speaker(t, sayers(t, noise), noise))
+	if err != nil || b.InUse() == 0 {
+		t.Fatal(b.InUse(), err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Send(buf, n)
+	}()
+	testenv.Eventually(t, "the peer is judged", func() bool {
+		other.TryAcquire(1 << 20) // which is more than there is
+		select {
+		case v := <-cut:
+			return v.Peer == gateway.FromUpstream
+		default:
+			return false
+		}
+	})
+	close(closed)
+	<-ended
+	l.End()
+	l.Leave()
+	l.Free()
+}

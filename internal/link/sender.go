@@ -101,7 +101,9 @@ func (o *sender) more(c net.Conn, p []byte) (n int) {
 
 // piece sends what the local side wrote. It owns buf, of which n bytes are the piece.
 func (o *sender) piece(buf []byte, n int) error {
+	o.memory.wait() // for what others write
 	o.mu.Lock()
+	o.memory.waited()
 	defer o.mu.Unlock()
 	defer o.memory.keep(0)
 	if o.over {
