@@ -299,6 +299,9 @@ func (c *control) script(r *request) error {
 // createIndex runs FT.CREATE: nothing is sealed under the index from now on, and what is sealed there
 // is put back first, so that the index finds it.
 func (c *control) createIndex(r *request) error {
+	if !c.talk.settle() { // it may be logging in
+		return errGone
+	}
 	if c.second.refusedAtOnce(c.req.args) {
 		return c.talk.forward(r, entry{})
 	}
@@ -307,9 +310,6 @@ func (c *control) createIndex(r *request) error {
 	prefixes = slices.DeleteFunc(prefixes, x.known)
 	x.announce(prefixes)
 	if len(prefixes) > 0 && !c.tx.open && c.st.where() == firstSpace && c.vault.sealsHashes() {
-		if !c.talk.settle() {
-			return errGone
-		}
 		if refusal := c.clearFor(prefixes); refusal != "" {
 			return c.talk.refuse(refusal)
 		}

@@ -1,6 +1,12 @@
 package redis
 
-import "testing"
+import (
+	"bufio"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
 
 // Whose FT.CREATE the server refuses at once, since they are strangers, or it has no such command,
 // doesn't have hashes put back or left plain; whether they may use MULTI or not.
@@ -18,5 +24,25 @@ func TestRefusedIndexesChangeNothing(t *testing.T) {
 			t.Errorf("%s: %v, %v", who, g.indexes.announced, g.indexes.sweeps)
 		}
 		g.indexes.mu.Unlock()
+	}
+}
+
+// FT.CREATE that comes right behind the login is of a client that has logged in.
+func TestIndexBehindLogin(t *testing.T) {
+	sock := startServer(t, "--requirepass", "secret", "--rename-command", "DEL", "FT.CREATE") // which takes any arguments
+	front, g := startGateway(t, sock, func(c *Config) { c.Upstream.Password = "secret" })
+	c := dialRaw(t, front)
+	create := strings.Fields("FT.CREATE i ON HASH PREFIX 1 h: SCHEMA a TEXT")
+	write(t, c, string(resp.AppendCommand(resp.AppendCommand(nil, "AUTH", "secret"), create...)))
+	in := bufio.NewReader(c)
+	for _, want := range []string{"+OK\r\n", ":0\r\n"} {
+		if line, err := in.ReadString('\n'); line != want || err != nil {
+			t.Errorf("%q, %v, want %q", line, err, want)
+		}
+	}
+	g.indexes.mu.Lock()
+	defer g.indexes.mu.Unlock()
+	if len(g.indexes.sweeps) == 0 {
+		t.Error("what is sealed under the index was not put back")
 	}
 }
