@@ -191,3 +191,19 @@ func TestGroupKeepsOneRecord(t *testing.T) {
 		t.Errorf("%q %d %v", text, v, err)
 	}
 }
+
+// A command that asks for a dictionary first of all finds it in any shard, too.
+func TestShelfFindsInAnyShard(t *testing.T) {
+	s, x := newShards(t, 2), testDict(t, "elsewhere")
+	s.set(0, 1)
+	if err := NewDicts(s.conn[1], nil).Publish(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	shelf := NewAccess(mustConnect(t, s.all[0].Addr, "", ""), s.group(0), "server").Shelf()
+	if got, err := shelf.Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
+		t.Errorf("in another shard: %v", err)
+	}
+	if _, err := shelf.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+		t.Errorf("nowhere: %v", err)
+	}
+}

@@ -82,6 +82,14 @@ func (s *shelf) Name() string {
 // Dictionary finds a dictionary in any shard.
 func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.group.Dictionary(number)
+	if errors.Is(err, cinch.ErrDictMissing) { // in those that are known
+		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
+		defer cancel()
+		if err := s.lookAround(ctx); err != nil {
+			return nil, err
+		}
+		x, err = s.group.Dictionary(number)
+	}
 	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
 		return nil, Explain(s.name, err)
 	}
