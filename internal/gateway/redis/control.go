@@ -170,26 +170,32 @@ func (c *control) quit(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// reset brings the connection back to its first state.
+// reset brings the connection back to its first state, unless the server refuses.
 func (c *control) reset(r *request) error {
 	c.tx.end()
-	c.tx.endWatch()
-	c.monitors = false
 	c.talk.replies = muting{skip: c.talk.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
-	c.rights.tracking = false
-	c.second.setReadOnly(false)
-	c.rights.forget()
-	c.st.space.Store(&firstSpace)
-	return c.talk.forwardAndWait(r, &op{after: func(a answer) {
+	done := false
+	err := c.talk.forwardAndWait(r, &op{after: func(a answer) {
 		if a.isError() {
 			return
 		}
+		done = true
 		c.out.tx = nil
 		c.out.messages.reset()
 		c.st.version.Store(2)
+		c.st.space.Store(&firstSpace)
 		c.st.who.Store(nil)
 		c.st.door.Shut()
 	}})
+	if err != nil || !done {
+		return err
+	}
+	c.tx.endWatch()
+	c.monitors = false
+	c.rights.tracking = false
+	c.second.setReadOnly(false)
+	c.rights.forget()
+	return nil
 }
 
 func (c *control) subscribe(r *request) error {

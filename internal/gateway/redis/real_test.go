@@ -218,6 +218,15 @@ func TestTransactionsUnderPassword(t *testing.T) {
 	expect(t, nobody, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
 }
 
+// Where the server has no RESET the connection stays as it was.
+func TestRefusedReset(t *testing.T) {
+	path, _ := startGateway(t, startServer(t, "--rename-command", "RESET", ""))
+	conn := clientOf(t, path).Conn()
+	defer conn.Close()
+	expect(t, conn, "SELECT 1", "OK", "SET k {long}", "OK", "RESET", "error: ERR unknown command",
+		"MULTI", "OK", "APPEND k !", "QUEUED", "EXEC", "[1051]")
+}
+
 func TestWatchSurvives(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
