@@ -12,7 +12,7 @@ ci: ; bash .ci/run
 # What takes too long for ci, a line each.
 full:
 	go test ./test/differential -run 'TestLines|TestEveryCommand' -diff.lines -timeout 60m
-	go test ./internal/plan -run PlanIsNearTheBest -held.values 600 -held.cpu -held.results $(CURDIR)/bench/results/plan-full.csv -timeout 120m
+	go test ./internal/plan -run PlanIsNearTheBest -held.values 600 -held.results $(CURDIR)/bench/results/plan-full.csv -timeout 120m
 	go test ./test/grpc -run TestNoLosses -losses.rounds 6 -losses.calls 400 -timeout 60m
 	go test ./test/tarantool -run TestVshardRebalancing -v -timeout 10m
 	go test ./test/limits -run 'Metadata|PeakOf' -limits.long -timeout 20m

@@ -22,7 +22,7 @@ import (
 
 var (
 	heldValues = flag.Int("held.values", 0, "the plan on data sets of so many values a kind, against all settings; 0: a short form")
-	heldCPU    = flag.Bool("held.cpu", false, "with CPU that is measured, not modelled")
+	heldCPU    = flag.Bool("held.cpu", false, "with CPU that is measured, not modelled; reports only, since the best of many measurements is partly luck")
 	heldTo     = flag.String("held.results", "", "write what came out into this file")
 )
 
@@ -316,7 +316,7 @@ func TestPlanIsNearTheBest(t *testing.T) {
 			}
 			fmt.Fprintf(&results, "%q,%d,%.5g,%.5g,%.2f\n", d.name, len(all), sum, best, 100*(sum/best-1))
 			t.Logf("%.5g, at best %.5g: %+.2f%%", sum, best, 100*(sum/best-1))
-			if sum > 1.05*best {
+			if sum > 1.05*best && !*heldCPU {
 				t.Errorf("the plan's choices are %.1f%% worse than the best", 100*(sum/best-1))
 			}
 		})
