@@ -103,8 +103,6 @@ func (u *units) begin() (ok bool, err error) {
 }
 
 // watchOutcome and sealedParts are what watchKeys finds.
-type ()
-
 // watchKeys watches the keys and returns those of their values that are sealed. For a
 // client with tracking it reads them on the second connection, where no cache is kept.
 func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
