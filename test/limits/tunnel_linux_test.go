@@ -50,7 +50,7 @@ func serveNarrow(t *testing.T, handle func(net.Conn)) string {
 	}
 	var all sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	go func() {
+	all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -58,7 +58,7 @@ func serveNarrow(t *testing.T, handle func(net.Conn)) string {
 			}
 			all.Go(func() { handle(c) })
 		}
-	}()
+	})
 	return l.Addr().String()
 }
 

@@ -86,7 +86,7 @@ func server(t testing.TB, handle func(*net.TCPConn)) string {
 	}
 	var all sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	go func() {
+	all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -94,7 +94,7 @@ func server(t testing.TB, handle func(*net.TCPConn)) string {
 			}
 			all.Go(func() { handle(c.(*net.TCPConn)) })
 		}
-	}()
+	})
 	return l.Addr().String()
 }
 
