@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -55,12 +56,11 @@ func (x *cluster) write(round int) {
 }
 
 // packing starts the packer at a pace at which it takes some seconds.
-func (x *cluster) packing() (wait func() string) {
+func (x *cluster) packing() *packing {
 	x.t.Helper()
-	cmd := exec.Command(testenv.Cinch(x.t), append(x.pack, "--keys-per-second", "600")...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	must(x.t, cmd.Start())
+	p := &packing{t: x.t, cmd: exec.Command(testenv.Cinch(x.t), append(x.pack, "--keys-per-second", "600")...)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	must(x.t, p.cmd.Start())
 	testenv.Eventually(x.t, "something is packed", func() bool {
 		for i := range clusterKeys {
 			if x.naming(x.c.Get(x.t.Context(), clusterKey(i)).Val()) {
@@ -69,13 +69,30 @@ func (x *cluster) packing() (wait func() string) {
 		}
 		return false
 	})
-	return func() string {
-		x.t.Helper()
-		if err := cmd.Wait(); err != nil {
-			x.t.Fatalf("%v\n%s", err, &out)
-		}
-		return out.String()
+	return p
+}
+
+// packing is a packer at work.
+type packing struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out bytes.Buffer
+}
+
+// pause stops it where it is until resume is called.
+func (p *packing) pause() (resume func()) {
+	p.t.Helper()
+	must(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	return func() { must(p.t, p.cmd.Process.Signal(syscall.SIGCONT)) }
+}
+
+// wait waits for its good end and returns what it has said.
+func (p *packing) wait() string {
+	p.t.Helper()
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("%v\n%s", err, &p.out)
 	}
+	return p.out.String()
 }
 
 func (x *cluster) naming(stored string) bool { return dictOf(stored) == x.d.Number() }
@@ -158,10 +175,10 @@ func TestShardRestoredFromOlderBackup(t *testing.T) {
 		x := newCluster(t, 0)
 		x.write(0)
 		older := x.backup(x.nodes[1])
-		wait := x.packing()
+		p := x.packing()
 		older()
 		x.check(x.nodes, clusterKeys, 1)
-		wait()
+		p.wait()
 		x.check(x.nodes, clusterKeys, clusterKeys/2)
 		if !holds(t, x.nodes[1].Addr, x.d) {
 			t.Error("the dictionary is not in the shard that was restored")
@@ -192,14 +209,14 @@ func (x *cluster) move(to *testenv.RedisServer) { testenv.MoveSlots(x.t, x.nodes
 func TestPrimaryDiesWhilePacking(t *testing.T) {
 	x := newCluster(t, 3)
 	x.write(0)
-	wait := x.packing()
+	p := x.packing()
 	x.nodes[0].Kill()
 	c := connect(t, x.nodes[3].Addr)
 	testenv.Eventually(t, "the replica takes over", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "role:master")
 	})
 	must(t, x.nodes[0].Restart())
-	wait()
+	p.wait()
 	primaries := []*testenv.RedisServer{x.nodes[1], x.nodes[2], x.nodes[3]}
 	x.check(primaries, clusterKeys, clusterKeys)
 }
@@ -259,10 +276,13 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 	t.Run("while the packer runs", func(t *testing.T) {
 		x := newCluster(t, 0)
 		x.write(0)
-		wait := x.packing()
+		p := x.packing()
+		resume := p.pause() // or it may be done before the node has joined
 		n := x.joined(x.meet)
-		x.move(n)
-		wait()
+		testenv.MoveSlots(t, x.nodes[0], n, 0, 0)
+		resume()
+		testenv.MoveSlots(t, x.nodes[0], n, 1, 1500)
+		p.wait()
 		x.check(x.nodes, clusterKeys, clusterKeys)
 		stored := 0
 		for i := range clusterKeys {
