@@ -42,10 +42,7 @@ const maxUnitTries = 64
 
 // run runs a command as a unit, or beside the client's own transaction.
 func (u *units) run(r *request, keys [][]byte) error {
-	if u.tx.open || u.tx.watch.on {
-		return u.within.run(r, keys)
-	}
-	if u.rights.units.denied {
+	if u.tx.open || u.tx.watch.on || u.rights.units.denied {
 		return u.within.run(r, keys)
 	}
 	for range maxUnitTries {
