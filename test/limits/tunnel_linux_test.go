@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,17 +47,7 @@ func serveNarrow(t *testing.T, handle func(net.Conn)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { handle(c) })
-		}
-	})
+	testenv.AcceptEach(t, l, handle)
 	return l.Addr().String()
 }
 

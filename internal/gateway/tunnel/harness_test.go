@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -84,17 +83,7 @@ func server(t testing.TB, handle func(*net.TCPConn)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { handle(c.(*net.TCPConn)) })
-		}
-	})
+	testenv.AcceptEach(t, l, func(c net.Conn) { handle(c.(*net.TCPConn)) })
 	return l.Addr().String()
 }
 
