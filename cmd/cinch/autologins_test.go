@@ -51,14 +51,7 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	write(1600)
-	testenv.Eventually(t, "both have a dictionary", func() bool {
-		write(5)
-		return len(number) == len(users)
-	})
-	if number["alice"] == number["bob"] {
-		t.Fatalf("both have %08x", number["bob"])
-	}
+	writeUntilApart(t, write, number)
 	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: direct})
 	for user, foreign := range map[string]string{"alice": "sensorSerial", "bob": "customer"} {
 		d, err := dicts.Dictionary(number[user])
@@ -83,5 +76,19 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	stored, _ := direct.Get(t.Context(), "doc:bob:behind").Bytes()
 	if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict && h.Dict != number["bob"] {
 		t.Errorf("behind AUTH a value names %08x", h.Dict)
+	}
+}
+
+// writeUntilApart writes until alice and bob each have a dictionary, which must not be the same: write
+// keeps in number which ones their latest values name.
+func writeUntilApart(t *testing.T, write func(n int), number map[string]uint32) {
+	t.Helper()
+	write(1600)
+	testenv.Eventually(t, "both have a dictionary", func() bool {
+		write(5)
+		return len(number) == 2
+	})
+	if number["alice"] == number["bob"] {
+		t.Fatalf("both have %08x", number["bob"])
 	}
 }

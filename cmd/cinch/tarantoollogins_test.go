@@ -44,14 +44,7 @@ func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	write(1600)
-	testenv.Eventually(t, "both have a dictionary", func() bool {
-		write(5)
-		return len(number) == len(users)
-	})
-	if number["alice"] == number["bob"] {
-		t.Fatalf("both have %08x", number["bob"])
-	}
+	writeUntilApart(t, write, number)
 	for user, foreign := range map[string]string{"alice": "sensorSerial", "bob": "customer"} {
 		content := direct.eval("return string.hex(box.space.cinch_dictionaries:get(...)[3])", number[user])
 		d, err := hex.DecodeString(fmt.Sprint(content[0]))

@@ -128,15 +128,11 @@ func moveBetweenShards(t *testing.T, named bool) {
 		return namesDict(direct.get(1), x.Number())
 	})
 	for _, s := range []*testenv.TarantoolServer{one, two} {
-		if got := tuplesAt(t, s.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", x.Number()); got[0] != true {
+		if !hasDictionary(t, s, x.Number()) {
 			t.Errorf("a value names a dictionary that shard %s has not", s.Addr)
 		}
 	}
-	send := func(id int, from, to *testenv.TarantoolServer) {
-		tuplesAt(t, from.Addr, "", "").eval(`local id, to = ... local c = require('net.box').connect(to)
-			c.space.docs:replace(box.space.docs:get(id)) box.space.docs:delete(id) c:close()`, id, to.Addr)
-	}
-	send(1, one, two)
+	sendTuple(t, 1, one, two)
 	if got := tuplesAt(t, second.Addr, "app", "secret").get(1); got != body {
 		t.Errorf("on the shard that it moved to it reads %q", got)
 	}
@@ -151,15 +147,13 @@ func moveBetweenShards(t *testing.T, named bool) {
 			}
 		}
 	}
-	send(1, two, three) // at once
+	sendTuple(t, 1, two, three) // at once
 	third := front(three, "")
 	testenv.Eventually(t, "it can be read on the new shard", func() bool {
 		got, err := tuplesAt(t, third.Addr, "app", "secret").c.Do(tnt.NewSelectRequest("docs").Key([]any{1})).Get()
 		return err == nil && len(got) == 1 && got[0].([]any)[1] == body
 	})
-	testenv.Eventually(t, "the new shard has the dictionary", func() bool {
-		return tuplesAt(t, three.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", x.Number())[0] == true
-	})
+	testenv.Eventually(t, "the new shard has the dictionary", func() bool { return hasDictionary(t, three, x.Number()) })
 
 	group(three) // the others are drained, and switched off
 	for _, g := range []*testenv.GatewayServer{first, second, third} {
@@ -173,6 +167,19 @@ func moveBetweenShards(t *testing.T, named bool) {
 	if got := tuplesAt(t, front(three, "").Addr, "app", "secret").get(1); got != body {
 		t.Errorf("on the last shard it reads %q", got)
 	}
+}
+
+// sendTuple moves a tuple from server to server as it is stored, past the gateways.
+func sendTuple(t *testing.T, id int, from, to *testenv.TarantoolServer) {
+	t.Helper()
+	tuplesAt(t, from.Addr, "", "").eval(`local id, to = ... local c = require('net.box').connect(to)
+		c.space.docs:replace(box.space.docs:get(id)) box.space.docs:delete(id) c:close()`, id, to.Addr)
+}
+
+// hasDictionary reports that a server holds the dictionary.
+func hasDictionary(t *testing.T, s *testenv.TarantoolServer, number uint32) bool {
+	t.Helper()
+	return tuplesAt(t, s.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", number)[0] == true
 }
 
 // namesDict reports that a stored value is sealed with the dictionary.
