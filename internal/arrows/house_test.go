@@ -33,8 +33,7 @@ var (
 	}
 	// sharedNames are names of types in several gateways that mean several things.
 	sharedNames = []string{
-		"answer: grpc, redis", "finder: grpc, redis", "held: grpc, redis",
-		"pending: mongo, tarantool", "plan: grpc, tarantool", "shape: mongo, redis", "watching: grpc, redis",
+		"pending: mongo, tarantool", "plan: grpc, tarantool", "shape: mongo, redis",
 	}
 )
 

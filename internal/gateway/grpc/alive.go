@@ -13,30 +13,30 @@ import (
 // errSilent is why a connection was given up.
 var errSilent = errors.New("the upstream does not answer pings")
 
-// watching says when a connection whose server says nothing is asked whether it is there. The
+// pings say when a server that says nothing is asked whether it is there. The
 // system notices a dead peer after a quarter of an hour only, if something is under way to it.
 //
 // Servers punish pings: grpc-go's takes two between one header or message of its own and the
 // next, and then one in five minutes; at the next it ends the connection. Without calls it
 // wants none, and nobody waits for anything then.
-type watching struct {
-	every  time.Duration // is looked
-	silent time.Duration // nothing was heard
-	answer time.Duration // to a ping may take
-	apart  time.Duration // are pings when there were freePings already
+type pings struct {
+	every  time.Duration // between two looks at a connection
+	silent time.Duration // in which nothing was heard
+	answer time.Duration // that the answer to a ping may take
+	apart  time.Duration // between two pings when there were freePings already
 }
 
 const freePings = 2
 
-var defaultWatching = watching{every: 5 * time.Second, silent: 20 * time.Second, answer: 15 * time.Second, apart: 6 * time.Minute}
+var defaultPings = pings{every: 5 * time.Second, silent: 20 * time.Second, answer: 15 * time.Second, apart: 6 * time.Minute}
 
 // watch pings the server when it is silent though calls wait, and closes the connection when
 // there is no answer. It lives as long as the connection.
 func (p *pool) watch(h *hop) {
-	w := p.watching
-	tick := time.NewTicker(w.every)
+	timing := p.pings
+	tick := time.NewTicker(timing.every)
 	defer tick.Stop()
-	var pings int
+	var sent int
 	var heard int64
 	var last time.Time
 	for {
@@ -46,13 +46,13 @@ func (p *pool) watch(h *hop) {
 		case <-tick.C:
 		}
 		if now := h.heard.Load(); now != heard {
-			heard, pings = now, 0
+			heard, sent = now, 0
 		}
-		if h.batch.silence() < w.silent || !p.waited(h) || pings >= freePings && time.Since(last) < w.apart {
+		if h.batch.silence() < timing.silent || !p.waited(h) || sent >= freePings && time.Since(last) < timing.apart {
 			continue
 		}
-		pings, last = pings+1, time.Now()
-		if !h.answers(w.answer) {
+		sent, last = sent+1, time.Now()
+		if !h.answers(timing.answer) {
 			p.giveUp(h)
 			return
 		}

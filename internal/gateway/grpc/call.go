@@ -114,8 +114,8 @@ func (g *Gateway) handler(p *peer, from *client, upstream *pool, carried bool) h
 type attempt struct {
 	hop    *hop
 	plan   plan
-	has    *held // the dictionaries of replies that the request listed; nil: it could list none
-	told   bool  // the server knows that we are a gateway, so its answer says everything
+	has    *fetched // the dictionaries of replies that the request listed; nil: it could list none
+	told   bool     // the server knows that we are a gateway, so its answer says everything
 	cancel context.CancelFunc
 	body   *requestBody
 	single *counter // of the request's messages; nil: nobody asks

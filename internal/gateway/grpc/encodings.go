@@ -66,11 +66,11 @@ func encodingOf(s codec.Setting) string {
 	return s.Codec.String()
 }
 
-// answer is whether a peer reads an encoding.
-type answer int
+// support is whether a peer reads an encoding.
+type support int
 
 const (
-	unknown answer = iota
+	unknown support = iota
 	yes
 	no
 )
@@ -99,7 +99,7 @@ type knowledge struct {
 }
 
 // reads tells whether the server reads an encoding. Its own list counts for more than answers to questions.
-func (k *knowledge) reads(encoding string) answer {
+func (k *knowledge) reads(encoding string) support {
 	if encoding == "" {
 		return yes
 	}

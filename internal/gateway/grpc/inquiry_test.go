@@ -92,7 +92,7 @@ func TestInquiry(t *testing.T) {
 	for name, test := range map[string]struct {
 		server    answers
 		single    string
-		zstd, lz4 answer
+		zstd, lz4 support
 		asked     int // calls
 		told      bool
 	}{
@@ -132,7 +132,7 @@ func TestListsDiffer(t *testing.T) {
 	k.learnList([]string{"identity, gzip, s2"})
 	k.learnList([]string{"identity, gzip"})
 	k.learnList([]string{"identity, gzip, s2"})
-	for encoding, want := range map[string]answer{"gzip": yes, "s2": no, "zstd": no} {
+	for encoding, want := range map[string]support{"gzip": yes, "s2": no, "zstd": no} {
 		if got := k.reads(encoding); got != want {
 			t.Errorf("%s: %v", encoding, got)
 		}

@@ -85,10 +85,10 @@ func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule)
 	}
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
-		switch answer := k.reads(want); {
-		case answer == yes:
+		switch reads := k.reads(want); {
+		case reads == yes:
 			return toPartner(r, k), true
-		case answer == unknown && want == n.from && !n.fromGateway:
+		case reads == unknown && want == n.from && !n.fromGateway:
 			return want, true
 		}
 	}
@@ -139,7 +139,7 @@ func (n *negotiation) unread(k *knowledge) (first string) {
 
 // reply plans the messages of a response whose encoding is from. has are the dictionaries
 // that the request has listed, nil where it could list none.
-func (n *negotiation) reply(from string, has *held) plan {
+func (n *negotiation) reply(from string, has *fetched) plan {
 	p := planFor(from, n.replyEncoding(from, has != nil), n.replies)
 	n.pairReply(&p, has)
 	return p

@@ -26,8 +26,8 @@ type pairTerms struct {
 type pairing struct {
 	method    string
 	direction policy.Direction
-	next      holder // which the receiver has; nil: none are used
-	prev      finder // which the sender may name; nil: none
+	next      holder   // which the receiver has; nil: none are used
+	prev      numbered // which the sender may name; nil: none
 	watch     bool
 }
 
@@ -71,7 +71,7 @@ func (n *negotiation) pairRequest(p *plan, k *knowledge) {
 
 // pairReply completes the plan for replies. has are the dictionaries that the request has
 // listed to the upstream.
-func (n *negotiation) pairReply(p *plan, has *held) {
+func (n *negotiation) pairReply(p *plan, has *fetched) {
 	if !n.pair.watch && p.from != pairEncoding && p.to != pairEncoding {
 		return
 	}
@@ -86,7 +86,7 @@ func (n *negotiation) pairReply(p *plan, has *held) {
 
 // askPair completes a request's headers, and returns what they list. The private encoding is
 // named to nobody who has not named it.
-func (n *negotiation) askPair(h http.Header, k *knowledge) *held {
+func (n *negotiation) askPair(h http.Header, k *knowledge) *fetched {
 	delete(h, heldHeader)
 	if k.carried || !k.partner.ready() || !wantsDictionary(n.replies) {
 		return nil
@@ -96,7 +96,7 @@ func (n *negotiation) askPair(h http.Header, k *knowledge) *held {
 		return nil
 	}
 	setList(h, append(list, pairEncoding))
-	has := k.partner.held.Load()
+	has := k.partner.fetched.Load()
 	if has.header != "" {
 		h[heldHeader] = []string{has.header}
 	}

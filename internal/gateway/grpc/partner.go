@@ -34,7 +34,7 @@ const (
 const (
 	maxPairDict   = 128 << 10 // bytes of a dictionary
 	maxSent       = 16        // dictionaries that we count on the other side to have
-	maxHeld       = 16        // dictionaries of replies
+	maxFetched    = 16        // dictionaries of replies
 	maxMissing    = 3         // times that the other side had not got one
 	maxQuickPairs = 32        // exchanges before they are slowed down
 	pairTimeout   = 10 * time.Second
@@ -53,7 +53,7 @@ type partner struct {
 	log       *slog.Logger
 	totals    *pair.Totals
 
-	held atomic.Pointer[held] // never nil
+	fetched atomic.Pointer[fetched] // never nil
 
 	mu        sync.Mutex
 	speaks    bool // it listed pairEncoding
@@ -71,22 +71,22 @@ type sentDict struct {
 	at   time.Time
 }
 
-// held are the dictionaries of replies that were fetched over a connection. It is never
+// fetched are the dictionaries of replies that were fetched over a connection. It is never
 // changed, so that a reply finds those that its request has listed.
-type held struct {
+type fetched struct {
 	dicts  []*codec.Dict
 	header string
 }
 
-// finder finds the dictionaries that messages name; holder tells which a receiver has.
+// numbered are dictionaries that messages name by number; holder tells which a receiver has.
 type (
-	finder interface {
+	numbered interface {
 		find(number uint32) *codec.Dict
 	}
 	holder interface{ has(d *codec.Dict) bool }
 )
 
-func (h *held) find(number uint32) *codec.Dict { return findIn(h.dicts, number) }
+func (f *fetched) find(number uint32) *codec.Dict { return findIn(f.dicts, number) }
 
 func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {
 	for _, d := range dicts {
@@ -97,10 +97,10 @@ func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {
 	return nil
 }
 
-// with returns h and one more, without the oldest if these are too many.
-func (h *held) with(d *codec.Dict) *held {
-	next := &held{dicts: append(slices.Clone(h.dicts), d)}
-	next.dicts = next.dicts[max(len(next.dicts)-maxHeld, 0):]
+// with returns f and one more, without the oldest if these are too many.
+func (f *fetched) with(d *codec.Dict) *fetched {
+	next := &fetched{dicts: append(slices.Clone(f.dicts), d)}
+	next.dicts = next.dicts[max(len(next.dicts)-maxFetched, 0):]
 	var ids []wire.ID
 	for _, d := range next.dicts {
 		ids = append(ids, wire.IDOf(d.Hash()))
@@ -111,7 +111,7 @@ func (h *held) with(d *codec.Dict) *held {
 
 func newPartner(alive context.Context, transport http.RoundTripper, scheme string, log *slog.Logger, totals *pair.Totals) *partner {
 	p := &partner{alive: alive, transport: transport, scheme: scheme, log: log, totals: totals}
-	p.held.Store(&held{})
+	p.fetched.Store(&fetched{})
 	return p
 }
 
@@ -183,7 +183,7 @@ func (p *partner) offered(h http.Header) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.ContainsFunc(p.held.Load().dicts, func(d *codec.Dict) bool { return d.Hash() == hash }) {
+	if !slices.ContainsFunc(p.fetched.Load().dicts, func(d *codec.Dict) bool { return d.Hash() == hash }) {
 		p.begin("get", func(ctx context.Context) error { return p.get(ctx, hash) })
 	}
 }
@@ -245,8 +245,8 @@ func (p *partner) get(ctx context.Context, hash [wire.HashLen]byte) error {
 	case d.Hash() != hash || !wire.Nameable(d.Number()):
 		return fmt.Errorf("%w: not the dictionary that was asked for", wire.ErrPair)
 	}
-	if h := p.held.Load(); h.find(d.Number()) == nil {
-		p.held.Store(h.with(d)) // exchanges run one at a time
+	if f := p.fetched.Load(); f.find(d.Number()) == nil {
+		p.fetched.Store(f.with(d)) // exchanges run one at a time
 	}
 	p.totals.Dicts.Received.Add(1)
 	return nil

@@ -58,7 +58,7 @@ func (p *peer) close() {
 	p.dicts = nil
 }
 
-// find implements finder.
+// find implements numbered.
 func (p *peer) find(number uint32) *codec.Dict {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -250,7 +250,7 @@ func TestHostileUpstream(t *testing.T) {
 				t.Fatalf("status %s, %d bytes of what nobody can open", status, len(out))
 			}
 		}
-		if len(near.pool.hops) > 0 && len(near.pool.hops[0].knows.partner.held.Load().dicts) > 0 {
+		if len(near.pool.hops) > 0 && len(near.pool.hops[0].knows.partner.fetched.Load().dicts) > 0 {
 			t.Errorf("took %d bytes for a dictionary", len(answer))
 		}
 	}
@@ -272,7 +272,7 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Fuzz(func(t *testing.T, m []byte) {
 		w := &rewriter{g: g, ctx: t.Context(), src: bytes.NewReader(frame(true, m))}
 		w.account.Open(g.requests.Client(nil), nil)
-		w.plan = plan{from: pairEncoding, pair: &pairing{prev: &held{dicts: []*codec.Dict{d}}}}
+		w.plan = plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
 		out, err := io.ReadAll(w)
 		w.free()
 		var missing *missingError

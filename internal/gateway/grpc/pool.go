@@ -57,7 +57,7 @@ type pool struct {
 	max       int
 	reads     []string // encodings that all servers read
 	links     linker   // for connections to gateways; nil: they get none
-	watching  watching
+	pings     pings
 	presumes  *presumption // what connections learn of links, for the next ones
 	reach     *gateway.Reach
 	spoke     *atomic.Bool  // see hop
@@ -81,7 +81,7 @@ type dial struct {
 
 func newPool(c *Config, links linker, totals *pair.Totals) *pool {
 	p := &pool{
-		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), watching: defaultWatching,
+		up: c.Upstream, max: c.UpstreamConns, reads: c.UpstreamReads, presumes: newPresumption(), pings: defaultPings,
 		log: c.Log, totals: totals, patience: patienceAsks, codecs: c.Codecs, reach: &gateway.Reach{},
 	}
 	if p.up.TLS == nil {
@@ -113,7 +113,7 @@ func newPool(c *Config, links linker, totals *pair.Totals) *pool {
 // another is a pool of other connections to the same upstream, which learn from each other.
 func (p *pool) another() *pool {
 	q := &pool{
-		up: p.up, transport: p.transport, max: p.max, reads: p.reads, links: p.links, watching: p.watching,
+		up: p.up, transport: p.transport, max: p.max, reads: p.reads, links: p.links, pings: p.pings,
 		presumes: p.presumes, log: p.log, totals: p.totals, patience: p.patience, codecs: p.codecs,
 		reach: p.reach, spoke: p.spoke,
 	}
