@@ -16,7 +16,7 @@ const (
 // rounded up to tens.
 var (
 	manyMethods = map[string]int{
-		"internal/gateway/tarantool.session": 46,
+		"internal/gateway/tarantool.session": 44,
 		"internal/store/redis.Dicts":         51,
 	}
 	manyBack = map[string]int{

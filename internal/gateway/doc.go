@@ -6,6 +6,7 @@
 // In reading order:
 //
 //	server.go    accept, limits, one goroutine a session, drain
+//	pump.go      the life of a session that has a pump for requests and one for replies
 //	conn.go      connections that count their bytes, half-close, vectored writes
 //	first.go     waiting for bytes without holding a buffer
 //	upstream.go  where a gateway connects to

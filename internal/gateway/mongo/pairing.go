@@ -122,7 +122,7 @@ func (s *session) replyPaired(e *exchange, h wire.Header, body []byte, began tim
 
 // freePairs gives back what both ends have of other gateways, when both pumps have ended.
 func (s *session) freePairs() {
-	<-s.dead
+	<-s.Dead()
 	s.fromClient.free()
 	s.fromServer.free()
 }

@@ -1,12 +1,10 @@
 package mongo
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +18,13 @@ import (
 // session is one client and its upstream connection. Each pump owns its own section; what
 // both use is atomic or locked.
 type session struct {
+	*gateway.Life
 	g        *Gateway
 	client   net.Conn
 	upstream net.Conn
 	member   int // of the balancer's, that upstream leads to
 	pending  pending
-	dead     chan struct{}   // closed when the reply pump has ended
-	ctx      context.Context // ends with the session
-	cancel   context.CancelFunc
-	draining atomic.Bool
 	stale    atomic.Bool // upstream leads to a primary that is one no more
-	closing  sync.Once
 
 	taken atomic.Uint32 // the compressorSet that the server took from our offer
 	door  gateway.Door  // that the client passes by logging in
@@ -62,93 +56,53 @@ var (
 )
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
-	s := &session{g: g, client: client, upstream: upstream, member: member, dead: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &session{g: g, client: client, upstream: upstream, member: member}
+	s.Life = gateway.NewLife(gateway.LifeConfig{
+		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
+		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+	})
 	s.pending.init()
 	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
 	s.door.Keeper = &g.keeper
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door}, pair: &s.fromClient}
-	s.in.Account = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx}, pair: &s.fromServer, pace: gateway.PaceOf(upstream)}
-	s.out.Account = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.fromClient}
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.fromServer, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
-func (s *session) stream(from, to net.Conn) *gateway.Stream {
-	return &gateway.Stream{From: from, To: to, Client: s.client, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
-}
-
-// Run pumps until both sides are done. When the client ends and waits for nothing the
-// server's connection is closed too; otherwise its replies are let through.
+// Run pumps until both sides are done.
 func (s *session) Run() {
 	defer s.freePairs()
 	defer s.g.followers.remove(s)
-	defer s.in.Account.Close()
-	defer s.out.Account.Close()
-	defer s.Close()
-	go s.runReplies()
+	s.Life.Run(s.carryRequests, s.carryReplies)
+}
+
+// carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
+// are let through.
+func (s *session) carryRequests() {
 	s.pumpRequests()
 	if s.pending.busy() {
-		_ = gateway.CloseWrite(s.upstream)
-		<-s.dead
+		s.PassEnd()
 		return
 	}
 	_ = s.Close()
-	<-s.dead
 }
 
-func (s *session) runReplies() {
-	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-	defer close(s.dead)
-	// A server whose replies nobody reads may stop reading too, in the middle of a request.
-	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
-	defer s.client.Close() // unblocks the request pump
+func (s *session) carryReplies() {
 	defer s.pending.close()
 	s.pumpReplies()
 }
 
-// Close cuts both connections.
-func (s *session) Close() error {
-	s.closing.Do(func() {
-		s.cancel()
-		_ = gateway.Abort(s.client)
-		_ = gateway.Abort(s.upstream)
-	})
-	return nil
-}
-
-// Drain wakes the request pump, which stops at the next place between messages where no
-// reply is outstanding.
-func (s *session) Drain() {
-	s.draining.Store(true)
-	_ = s.client.SetReadDeadline(time.Now())
-}
-
-// drainPoll is how often a draining session looks whether it is idle.
-const drainPoll = 20 * time.Millisecond
-
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.in.Free()
-	looked := false // draining, and found nothing to do
 	for {
-		if s.draining.Load() {
-			_ = s.client.SetReadDeadline(time.Now().Add(drainPoll))
-		}
+		s.BeforeRequest()
 		m, err := s.in.next()
 		if err == nil {
-			looked = false
+			s.Requested()
 			err = s.handleRequest(m)
 		}
-		switch {
-		case err == nil:
-		case s.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
-			if idle := !s.pending.busy(); idle && looked {
-				return
-			} else {
-				looked = idle
-			}
-		default:
+		if err != nil && !s.GoesOn(err, !s.pending.busy()) {
 			s.logEnd(gateway.FromClient, err)
 			return
 		}
@@ -228,7 +182,7 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 		s.g.cfg.Stats.Error("not_primary")
 		return
 	}
-	gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.client, who, errorClass(err), err)
+	s.LogEnd(who, errorClass(err), err)
 }
 
 // errorClass names a violation of the protocol; an ordinary end has none.

@@ -251,9 +251,9 @@ func TestAheadOfDrain(t *testing.T) {
 		defer cancel()
 		ended <- g.Shutdown(end)
 	}()
-	time.Sleep(3 * drainPoll)
+	time.Sleep(3 * gateway.DrainPoll)
 	write(t, c, rest[:500])
-	time.Sleep(3 * drainPoll)
+	time.Sleep(3 * gateway.DrainPoll)
 	write(t, c, rest[500:])
 	readExactly(t, c, "+OK\r\n")
 	if err := <-ended; err != nil {

@@ -28,7 +28,7 @@ type control struct {
 	view     topology
 	out      *replyPump
 	noDocs   bool // COMMAND DOCS is refused
-	ended    *atomic.Bool
+	ended    func()
 	handOver func() error // gives the rest of the connection to the server
 	req      *request     // the one at hand
 	ctx      context.Context
@@ -166,7 +166,7 @@ func (c *control) client(r *request) error {
 
 func (c *control) quit(r *request) error {
 	c.tx.end()
-	c.ended.Store(true)
+	c.ended()
 	return c.talk.forward(r, entry{})
 }
 

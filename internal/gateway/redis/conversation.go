@@ -16,7 +16,7 @@ type conversation struct {
 	upstream net.Conn
 	up       sink
 	queue    *queue
-	dead     chan struct{}    // closed when the reply pump has ended
+	dead     <-chan struct{}  // closed when the reply pump has ended
 	room     *gateway.Account // in the reply budget, of answers
 	pump     replying
 	tx       *transaction
@@ -38,12 +38,12 @@ type replying interface {
 }
 
 // newConversation returns one whose replies pump carries, by the entries of queue.
-func newConversation(client, upstream net.Conn, tx *transaction, room *gateway.Account, queue *queue, asked *asked, pump replying, stats *gateway.Stats) *conversation {
+func newConversation(life *gateway.Life, tx *transaction, queue *queue, asked *asked, pump replying, stats *gateway.Stats) *conversation {
 	c := &conversation{
-		client: client, upstream: upstream, tx: tx, room: room, pump: pump, stats: stats,
-		queue: queue, asked: asked, dead: make(chan struct{}),
+		client: life.Client, upstream: life.Upstream, room: life.Replies, dead: life.Dead(),
+		tx: tx, queue: queue, asked: asked, pump: pump, stats: stats,
 	}
-	c.up.conn, c.up.before = upstream, c.pushCounted
+	c.up.conn, c.up.before = life.Upstream, c.pushCounted
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -31,7 +32,7 @@ func TestDrainInALongReply(t *testing.T) {
 			defer cancel()
 			ended <- g.Shutdown(end)
 		}()
-		time.Sleep(10 * drainPoll)
+		time.Sleep(10 * gateway.DrainPoll)
 		if n, err := io.ReadFull(c, got[1:]); err != nil || string(got) != want {
 			t.Errorf("%s: %d of %d bytes, %v", command, n+1, len(want), err)
 		}

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"errors"
-	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -13,30 +11,32 @@ import (
 
 // intake reads the client's requests.
 type intake struct {
-	client   net.Conn
-	in       *resp.Reader
-	parser   resp.Parser
-	rows     rows
-	draining atomic.Bool
-	inside   bool // a large request: a drain waits for its end
-	looked   bool // draining: idle, and the last read found nothing
-	frame    int  // bytes of the request at hand that are still in the buffer
-	args     [][]byte
+	life   *gateway.Life
+	in     *resp.Reader
+	parser resp.Parser
+	rows   rows
+	inside bool // a large request: a drain waits for its end
+	frame  int  // bytes of the request at hand that are still in the buffer
+	args   [][]byte
 }
 
-// newIntake returns one that calls idle before it waits. What room holds while it does has the client judged.
-func newIntake(client net.Conn, table table, idle func() error, room *gateway.Account) *intake {
-	n := &intake{client: client, rows: rows{table: table}}
-	n.in = resp.NewReader(&source{conn: client, idle: idle, room: room, goOn: n.finishes}, bufferBytes)
+// newIntake returns one that calls idle before it waits. What the session's requests hold while it does has the client judged.
+func newIntake(life *gateway.Life, table table, idle func() error) *intake {
+	n := &intake{life: life, rows: rows{table: table}}
+	n.in = resp.NewReader(&source{conn: life.Client, idle: idle, room: life.Requests, goOn: n.finishes}, bufferBytes)
 	return n
 }
 
-// leave marks the end of a request that a drain has to wait for.
+// enter marks the beginning of a request that a drain has to wait for.
+func (t *intake) enter() {
+	t.inside = true
+	t.life.Requested()
+}
+
+// leave marks the end of one.
 func (t *intake) leave() {
 	t.inside = false
-	if t.draining.Load() {
-		_ = t.client.SetReadDeadline(time.Now().Add(drainPoll))
-	}
+	t.life.BeforeRequest()
 }
 
 // finishes reports that a read that a drain interrupted is in the middle of a request,
@@ -45,7 +45,7 @@ func (t *intake) finishes(err error) bool {
 	if !t.inside || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	_ = t.client.SetReadDeadline(time.Time{})
+	_ = t.life.Client.SetReadDeadline(time.Time{})
 	return true
 }
 
@@ -57,6 +57,3 @@ func (t *intake) isLarge() bool {
 	n, ok := t.parser.Bulk()
 	return ok && t.parser.Pos()+n+2 > bufferBytes
 }
-
-// drainPoll is how often a draining session looks whether it is idle.
-const drainPoll = 20 * time.Millisecond

@@ -65,7 +65,7 @@ func (b *large) request() error {
 		return b.fail("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	b.talk.begin()
-	b.intake.inside, b.intake.looked = true, false
+	b.intake.enter()
 	defer b.intake.leave()
 	l := &largeRequest{large: b, argc: b.intake.parser.Argc, pending: -1}
 	defer l.release()

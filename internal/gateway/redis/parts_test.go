@@ -23,6 +23,7 @@ import (
 type partsOf struct {
 	t     *testing.T
 	vault *vault
+	life  *gateway.Life
 	tx    *transaction
 	st    *standing
 	talk  *conversation
@@ -50,10 +51,10 @@ func newParts(t *testing.T) *partsOf {
 	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := gateway.NewBudget(1<<20).Share("test"), gateway.NewBudget(1<<20).Share("test")
 	p := &partsOf{t: t, vault: newVault(&cfg), upstream: server}
-	p.tx = newTransaction(requests.Account(nil, nil))
+	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
+	p.tx = newTransaction(p.life.Requests)
 	p.st = newStanding(p.tx, &gateway.Doorkeeper{})
-	room := replies.Account(nil, nil)
-	p.talk = newConversation(client, up, p.tx, room, newQueue(room), &asked{}, resting{}, cfg.Stats)
+	p.talk = newConversation(p.life, p.tx, newQueue(p.life.Replies), &asked{}, resting{}, cfg.Stats)
 	p.stash = &stash{vault: p.vault, room: p.tx.budget, ctx: context.Background(), flush: p.talk.up.flush, stall: time.Second}
 	second := &second{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, ctx: context.Background(), has: &serverCommands{}, scripts: &bodies{}}
 	rights := &rights{talk: p.talk, second: second, tx: p.tx, ctx: context.Background()}
@@ -384,8 +385,9 @@ func carrying(t *testing.T, server string) (*replyPump, func() string) {
 		t.Fatal(err)
 	}
 	_ = from.Close()
-	link := replyLink{client: client, upstream: up, room: p.talk.room, ctx: context.Background(), cancel: func() {}, end: func() {}}
-	r := newReplyPump(link, p.talk.queue, p.talk.asked, p.st, p.vault, nil)
+	life := gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up})
+	life.Replies = p.life.Replies
+	r := newReplyPump(life, p.talk.queue, p.talk.asked, p.st, p.vault, nil)
 	return r, func() string {
 		_ = r.frames.to.flush()
 		_, _ = client.Close(), up.Close()

@@ -30,18 +30,18 @@ type replyPump struct {
 	busy atomic.Bool // with a reply of which the server may have more to send
 }
 
-func newReplyPump(l replyLink, queue *queue, asked *asked, st *standing, vault *vault, view topology) *replyPump {
-	p := &replyPump{client: l.client, upstream: l.upstream, queue: queue, vault: vault, spill: newSpill(l, vault)}
-	p.frames = &frames{to: sink{conn: l.client, spill: p.spill, room: l.room}}
-	p.frames.in = resp.NewReader(&source{conn: l.upstream, idle: p.frames.to.flush}, bufferBytes)
+func newReplyPump(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) *replyPump {
+	p := &replyPump{client: life.Client, upstream: life.Upstream, queue: queue, vault: vault, spill: newSpill(life, vault)}
+	p.frames = &frames{to: sink{conn: life.Client, spill: p.spill, room: life.Replies}}
+	p.frames.in = resp.NewReader(&source{conn: life.Upstream, idle: p.frames.to.flush}, bufferBytes)
 	p.opening = &opening{
-		frames: p.frames, vault: vault, room: l.room, ctx: l.ctx, client: l.client.RemoteAddr(),
+		frames: p.frames, vault: vault, room: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(),
 		key: func() string { return asked.pattern(queue.answered()) },
 	}
-	redirects := &redirects{frames: p.frames, view: view, local: l.client.LocalAddr()}
+	redirects := &redirects{frames: p.frames, view: view, local: life.Client.LocalAddr()}
 	p.copier = &copier{frames: p.frames, opening: p.opening, redirects: redirects}
 	p.answers = &answers{frames: p.frames, opening: p.opening, copier: p.copier}
-	p.nodes = &nodeReplies{frames: p.frames, copier: p.copier, redirects: redirects, ctx: l.ctx}
+	p.nodes = &nodeReplies{frames: p.frames, copier: p.copier, redirects: redirects, ctx: life.Context()}
 	p.messages = &messages{frames: p.frames, copier: p.copier, nodes: p.nodes, queue: queue, st: st, view: view}
 	return p
 }

@@ -1,12 +1,7 @@
 package redis
 
 import (
-	"context"
-	"errors"
 	"net"
-	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -16,16 +11,11 @@ import (
 // session is one client and its upstream connection. It reads requests and has each handled by the part
 // that its row of the table names; the common ones it handles itself.
 type session struct {
+	*gateway.Life
 	g        *Gateway
-	conn     net.Conn // the client's
+	client   net.Conn
 	upstream net.Conn
-	ctx      context.Context // ends with the session
-	cancel   context.CancelFunc
-	closing  sync.Once
-	ended    atomic.Bool // the client has ended its side, or wants that
 	failed   error
-
-	requestRoom, replyRoom *gateway.Account // in the budgets
 
 	req request // the one at hand
 
@@ -47,23 +37,20 @@ type session struct {
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *session {
-	s := &session{g: g, conn: client, upstream: upstream}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.requestRoom = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
-	s.replyRoom = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
-	s.tx = newTransaction(s.requestRoom)
+	s := &session{g: g, client: client, upstream: upstream}
+	s.Life = gateway.NewLife(gateway.LifeConfig{
+		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
+		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+	})
+	s.tx = newTransaction(s.Requests)
 	s.st = newStanding(s.tx, &g.keeper)
-	link := replyLink{
-		client: client, upstream: upstream, room: s.replyRoom, ctx: s.ctx, cancel: s.cancel,
-		end: func() { _ = s.Close() },
-	}
-	asked, queue := &asked{}, newQueue(s.replyRoom)
-	s.out = newReplyPump(link, queue, asked, s.st, g.vault, g.cfg.view)
-	s.talk = newConversation(client, upstream, s.tx, s.replyRoom, queue, asked, s.out, g.cfg.Stats)
-	s.intake = newIntake(client, g.table, s.talk.up.flush, s.requestRoom)
+	asked, queue := &asked{}, newQueue(s.Replies)
+	s.out = newReplyPump(s.Life, queue, asked, s.st, g.vault, g.cfg.view)
+	s.talk = newConversation(s.Life, s.tx, queue, asked, s.out, g.cfg.Stats)
+	s.intake = newIntake(s.Life, g.table, s.talk.up.flush)
 	s.sub = &subscription{talk: s.talk, st: s.st}
 	s.seals = &seals{vault: g.vault, st: s.st, tx: s.tx, dialed: dialed}
-	s.stash = &stash{vault: g.vault, room: s.requestRoom, ctx: s.ctx, flush: s.talk.up.flush, stall: g.cfg.Stall}
+	s.stash = &stash{vault: g.vault, room: s.Requests, ctx: s.Context(), flush: s.talk.up.flush, stall: g.cfg.Stall}
 	s.buildParts()
 	return s
 }
@@ -71,9 +58,10 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 // buildParts makes what handles the rarer commands.
 func (s *session) buildParts() {
 	g := s.g
-	s.second = &second{dialer: g.dialer, talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, stash: s.stash, ctx: s.ctx, has: &g.commands, scripts: &g.bodies}
-	rights := &rights{talk: s.talk, second: s.second, tx: s.tx, ctx: s.ctx}
-	s.refusals = &refusals{talk: s.talk, second: s.second, vault: g.vault, req: &s.req, client: s.conn.RemoteAddr()}
+	s.second = &second{dialer: g.dialer, talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, stash: s.stash, ctx: s.Context(), has: &g.commands, scripts: &g.bodies}
+	s.OnClose = s.second.close
+	rights := &rights{talk: s.talk, second: s.second, tx: s.tx, ctx: s.Context()}
+	s.refusals = &refusals{talk: s.talk, second: s.second, vault: g.vault, req: &s.req, client: s.client.RemoteAddr()}
 	escapes := &escapes{rights: rights, tx: s.tx}
 	within := &within{
 		talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, seals: s.seals, second: s.second,
@@ -91,37 +79,25 @@ func (s *session) buildParts() {
 	s.control = &control{
 		talk: s.talk, st: s.st, sub: s.sub, tx: s.tx, vault: g.vault, second: s.second, rights: rights, refusals: s.refusals,
 		out: s.out, indexes: g.indexes, scripts: &g.bodies, view: g.cfg.view, noDocs: g.cfg.NoCommandDocs,
-		ended: &s.ended, handOver: s.handOver, req: &s.req, ctx: s.ctx,
+		ended: s.End, handOver: s.handOver, req: &s.req, ctx: s.Context(),
 	}
 	s.large = &large{
-		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, room: s.requestRoom, stall: g.cfg.Stall,
+		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, room: s.Requests, stall: g.cfg.Stall,
 		handle: s.handleCollected, fail: s.failWith, stranger: s.isStranger, protocolError: s.passProtocolError,
 	}
 }
 
-func (s *session) stream(from, to net.Conn) *gateway.Stream {
-	return &gateway.Stream{From: from, To: to, Client: s.conn, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
-}
+// Run pumps until both sides are done.
+func (s *session) Run() { s.Life.Run(s.carryRequests, s.carryReplies) }
 
-// Run pumps until both sides are done. The client's end of input is passed on at once:
-// the server then drops what it was blocked on, as it does for a client of its own.
-func (s *session) Run() {
-	defer s.requestRoom.Close()
-	defer s.replyRoom.Close()
-	defer s.Close()
-	go s.runReplies()
+// carryRequests passes the client's end of input on at once: the server then drops what it was
+// blocked on, as it does for a client of its own.
+func (s *session) carryRequests() {
 	s.pumpRequests()
-	s.ended.Store(true)
-	_ = gateway.CloseWrite(s.upstream)
-	<-s.talk.dead
+	s.PassEnd()
 }
 
-func (s *session) runReplies() {
-	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-	defer close(s.talk.dead)
-	// A server whose replies nobody reads may stop reading too, in the middle of a request.
-	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
-	defer s.conn.Close() // unblocks the request pump
+func (s *session) carryReplies() {
 	defer s.talk.queue.close()
 	s.out.run()
 	s.checkDicts() // before the request pump ends because of us
@@ -130,27 +106,9 @@ func (s *session) runReplies() {
 // checkDicts has the dictionaries checked when the server ended a connection that the
 // client had not: it may have restarted without them.
 func (s *session) checkDicts() {
-	if s.g.cfg.Dicts != nil && !s.ended.Load() {
+	if s.g.cfg.Dicts != nil && !s.Ended() {
 		s.g.cfg.Dicts.Lost()
 	}
-}
-
-// Close cuts both connections.
-func (s *session) Close() error {
-	s.closing.Do(func() {
-		s.cancel()
-		_ = s.conn.Close()
-		_ = s.upstream.Close()
-		s.second.close()
-	})
-	return nil
-}
-
-// Drain wakes the request pump, which then stops at the next place between commands
-// where nothing is outstanding.
-func (s *session) Drain() {
-	s.intake.draining.Store(true)
-	_ = s.conn.SetReadDeadline(time.Now())
 }
 
 // pumpRequests reads requests until the client ends or an error.
@@ -165,19 +123,13 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// carryOn decides about a failed read: a drain that finds the session busy goes on. So does
-// one that finds it idle for the first time, since a read after its deadline does not look
-// whether bytes have come.
+// carryOn decides about a failed read.
 func (s *session) carryOn(err error) bool {
-	if !s.intake.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return false
-	}
 	idle := len(s.intake.in.Buffered()) == 0 && !s.tx.open && s.talk.settled()
-	if idle && s.intake.looked {
+	if !s.GoesOn(err, idle) {
 		return false
 	}
-	s.intake.looked = idle
-	_ = s.conn.SetReadDeadline(time.Now().Add(drainPoll))
+	s.BeforeRequest()
 	return true
 }
 
@@ -192,7 +144,8 @@ func (s *session) nextRequest() error {
 	case err != nil:
 		return s.passProtocolError()
 	case n > 0:
-		s.intake.frame, s.intake.looked = n, false
+		s.intake.frame = n
+		s.Requested()
 		err = s.handleBuffered(buf[:n])
 		if s.failed == nil {
 			s.intake.in.Discard(n)
@@ -223,7 +176,8 @@ func (s *session) cut(buf []byte) (n int, ok bool) {
 
 // handleCut handles the request raw, whose arguments have been found.
 func (s *session) handleCut(raw []byte) error {
-	s.intake.frame, s.intake.looked = len(raw), false
+	s.intake.frame = len(raw)
+	s.Requested()
 	err := s.handleArgs(raw)
 	if s.failed == nil {
 		s.intake.in.Discard(len(raw))
@@ -338,7 +292,7 @@ func (s *session) passRaw() error {
 		return err
 	}
 	s.intake.in.Free()
-	s.failed = gateway.Relay(s.upstream, s.conn)
+	s.failed = gateway.Relay(s.upstream, s.client)
 	if s.failed == nil {
 		s.failed = net.ErrClosed
 	}
@@ -350,12 +304,12 @@ func (s *session) passRaw() error {
 // carry out what is behind it.
 func (s *session) isStranger() bool {
 	switch {
-	case !s.st.door.Stranger(s.ctx):
+	case !s.st.door.Stranger(s.Context()):
 		return false
 	case s.st.loggingIn.Load() == 0 || !s.talk.settle():
 		return true
 	}
-	return s.st.door.Stranger(s.ctx)
+	return s.st.door.Stranger(s.Context())
 }
 
 // handOver gives the rest of the connection to the server, behind what has come with the request at hand.

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -25,22 +24,11 @@ import (
 // A TLS connection does not survive an interrupted write. There everything for the client
 // goes through the spill, whose goroutine is the only one that writes.
 
-// replyLink is what a reply pump moves between, and the memory that it takes for that.
-type replyLink struct {
-	client, upstream net.Conn
-	room             *gateway.Account
-	ctx              context.Context
-	cancel           context.CancelFunc // ends ctx
-	end              func()             // ends the session
-}
-
 // spill holds replies that the client has not taken yet.
 type spill struct {
 	client  net.Conn
 	room    *gateway.Account
-	ctx     context.Context
-	cancel  context.CancelFunc // ends ctx
-	end     func()             // ends the session
+	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
 	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
@@ -53,9 +41,9 @@ type spill struct {
 	err     error
 }
 
-func newSpill(l replyLink, vault *vault) *spill {
-	o := &spill{client: l.client, room: l.room, ctx: l.ctx, cancel: l.cancel, end: l.end, vault: vault}
-	_, o.always = l.client.(*tls.Conn)
+func newSpill(life *gateway.Life, vault *vault) *spill {
+	o := &spill{client: life.Client, room: life.Replies, life: life, vault: vault}
+	_, o.always = life.Client.(*tls.Conn)
 	o.moved.L = &o.mu
 	return o
 }
@@ -119,7 +107,7 @@ func (o *spill) roomFor(n, claim int) bool {
 		return true
 	}
 	o.mu.Unlock()
-	err := o.room.Grow(o.ctx, int64(n), int64(claim))
+	err := o.room.Grow(o.life.Context(), int64(n), int64(claim))
 	o.mu.Lock()
 	switch {
 	case err == nil && o.running:
@@ -157,7 +145,7 @@ func (o *spill) addAll(p []byte) error {
 
 // drain sends what is pending until nothing is left.
 func (o *spill) drain() {
-	defer gateway.CatchPanic(o.vault.log, o.vault.stats, o.end)
+	defer gateway.CatchPanic(o.vault.log, o.vault.stats, func() { _ = o.life.Close() })
 	for {
 		o.mu.Lock()
 		batch, held := o.pending, o.held
@@ -196,7 +184,7 @@ func (o *spill) fail(err error) {
 	o.release(o.held)
 	o.pending, o.held = nil, nil
 	o.moved.Broadcast()
-	o.cancel() // who waits for room
+	o.life.Cancel() // who waits for room
 	_ = o.client.Close()
 }
 

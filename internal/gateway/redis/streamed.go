@@ -28,7 +28,7 @@ func (b *large) streamsValue() bool {
 // streamValue sends the request at hand, byte for byte.
 func (b *large) streamValue() error {
 	b.talk.begin()
-	b.intake.inside, b.intake.looked = true, false
+	b.intake.enter()
 	defer b.intake.leave()
 	n, _ := b.intake.parser.Bulk()
 	head := b.intake.in.Buffered()[:b.intake.parser.Pos()]

@@ -23,13 +23,13 @@ func (s *session) pipe(f *frame) error {
 			return errBusy
 		}
 		select {
-		case <-s.dead:
+		case <-s.Dead():
 			return errBusy
 		default:
 		}
 	}
 	s.piped.Store(true)
-	if s.draining.Load() {
+	if s.Draining() {
 		return s.Close()
 	}
 	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.client.RemoteAddr().String(), "type", s.req.header.Type)

@@ -37,7 +37,7 @@ func (s *session) pumpReplies() {
 			err = s.handleReply(&f)
 		}
 	}
-	s.logEnd(gateway.FromUpstream, err)
+	s.LogEnd(gateway.FromUpstream, errorClass(err), err)
 }
 
 // handleReply sends one frame of the server's to the client.
@@ -232,7 +232,7 @@ func (s *session) reserve(size int) error {
 		if err := s.toClient.flush(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, reservePatience*s.g.cfg.Stall)
+		ctx, cancel := context.WithTimeout(s.Context(), reservePatience*s.g.cfg.Stall)
 		defer cancel()
 		if err := budget.Acquire(ctx, int64(size)); err != nil {
 			return err

@@ -148,7 +148,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 	case features:
 		return s.handleID(f)
 	case sql:
-		if no := s.g.checkSQL(s.ctx, r); no != nil {
+		if no := s.g.checkSQL(s.Context(), r); no != nil {
 			return s.refuse(no)
 		}
 		return s.pass(f, began)
@@ -158,7 +158,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 		return net.ErrClosed
 	}
 	r.login = s.identity.login()
-	w, no := s.g.rewrite(s.ctx, r, h, stamp)
+	w, no := s.g.rewrite(s.Context(), r, h, stamp)
 	if no != nil {
 		return s.refuse(no)
 	}

@@ -52,7 +52,7 @@ func (s *session) sendOne(r *parked) (done bool, err error) {
 		return false, wire.ErrMalformed // can't be: it was parsed before
 	}
 	laneStamp := s.pending.stampOf(e.stream)
-	w, no := s.g.rewriteAgain(s.ctx, &req, int(e.tries), laneStamp)
+	w, no := s.g.rewriteAgain(s.Context(), &req, int(e.tries), laneStamp)
 	switch {
 	case no != nil:
 		s.pending.drop(e)

@@ -1,14 +1,11 @@
 package tarantool
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -18,21 +15,16 @@ import (
 // session is one client and its upstream connection. Each pump owns its own section; what
 // both use is atomic or locked.
 type session struct {
+	*gateway.Life
 	g          *Gateway
 	client     net.Conn
 	upstream   net.Conn
 	toClient   sink
 	toServer   sink
 	pending    pending
-	dead       chan struct{}   // closed when the reply pump has ended
-	ctx        context.Context // ends with the session
-	cancel     context.CancelFunc
-	draining   atomic.Bool
-	ended      atomic.Bool  // the client has ended its side
 	piped      atomic.Bool  // the connection is another protocol's from here on
 	door       gateway.Door // that the client passes by logging in, or by what guests may do
 	identity   identity
-	closing    sync.Once
 	background sync.WaitGroup // requests that are sent again, or in several steps
 	submitting sync.Mutex     // held while a request is noted and written
 
@@ -49,99 +41,65 @@ type session struct {
 }
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
-	s := &session{g: g, client: client, upstream: upstream, dead: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &session{g: g, client: client, upstream: upstream}
+	s.Life = gateway.NewLife(gateway.LifeConfig{
+		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
+		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+	})
 	s.door.Keeper = &g.keeper
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Door: &s.door, Idle: s.toServer.flush}, copies: 2}
-	s.in.Account = g.requests.Account(gateway.PayerOf(client), s.stream(client, upstream))
-	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.in.Account}
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.ctx, Idle: s.toClient.flush}, copies: 1}
-	s.out.Account = g.replies.Account(gateway.PayerOf(client), s.stream(upstream, client))
-	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.out.Account}
-	s.pending.init(s.in.Account, s.out.Account)
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door, Idle: s.toServer.flush}, copies: 2}
+	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
+	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}, copies: 1}
+	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.Replies}
+	s.pending.init(s.Requests, s.Replies)
 	return s
 }
 
-func (s *session) stream(from, to net.Conn) *gateway.Stream {
-	return &gateway.Stream{From: from, To: to, Client: s.client, Limit: s.g.cfg.Stall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log}
-}
+// Run pumps until both sides are done.
+func (s *session) Run() { s.Life.Run(s.carryRequests, s.carryReplies) }
 
-// Run pumps until both sides are done. The client's end of input is passed on at once: the
-// server then does with the connection what it does with a client of its own.
-func (s *session) Run() {
-	defer s.in.Account.Close()
-	defer s.out.Account.Close()
-	defer s.Close()
-	go s.runReplies()
+// carryRequests passes the client's end of input on at once: the server then does with the
+// connection what it does with a client of its own.
+func (s *session) carryRequests() {
 	s.pumpRequests()
-	s.ended.Store(true)
+	s.End()
 	_ = s.toServer.flush()
-	_ = gateway.CloseWrite(s.upstream)
-	<-s.dead
+	s.PassEnd()
+	<-s.Dead()
 	_ = gateway.Abort(s.upstream) // nobody reads what is still to be sent
 	s.background.Wait()
 }
 
-func (s *session) runReplies() {
-	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-	defer close(s.dead)
-	// A server whose replies nobody reads may stop reading too, in the middle of a request.
-	defer func() { _ = s.upstream.SetWriteDeadline(time.Now().Add(s.g.cfg.Stall)) }()
-	defer s.client.Close() // unblocks the request pump
+func (s *session) carryReplies() {
 	defer s.pending.close()
 	s.pumpReplies()
-	if !s.ended.Load() {
+	if !s.Ended() {
 		s.g.catalog.lost() // the server may have been started anew
 	}
 }
 
-// Close cuts both connections.
-func (s *session) Close() error {
-	s.closing.Do(func() {
-		s.cancel()
-		_ = gateway.Abort(s.client)
-		_ = gateway.Abort(s.upstream)
-	})
-	return nil
-}
-
-// Drain wakes the request pump, which stops at the next place between frames where no reply is
-// outstanding. Replication has no such place, and starts again by itself.
+// Drain cuts replication off, which has no place between requests, and starts again by itself.
 func (s *session) Drain() {
-	s.draining.Store(true)
+	s.BeginDrain()
 	if s.piped.Load() {
 		_ = s.Close()
 		return
 	}
-	_ = s.client.SetReadDeadline(time.Now())
+	s.Life.Drain()
 }
-
-// drainPoll is how often a draining session looks whether it is idle.
-const drainPoll = 20 * time.Millisecond
 
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.in.Free()
-	looked := false // draining, and found nothing to do
 	for {
-		if s.draining.Load() {
-			_ = s.client.SetReadDeadline(time.Now().Add(drainPoll))
-		}
+		s.BeforeRequest()
 		f, err := s.in.next()
 		if err == nil {
-			looked = false
+			s.Requested()
 			err = s.handleRequest(&f)
 		}
-		switch {
-		case err == nil:
-		case s.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
-			if idle := !s.pending.busy(); idle && looked {
-				return
-			} else {
-				looked = idle
-			}
-		default:
-			s.logEnd(gateway.FromClient, err)
+		if err != nil && !s.GoesOn(err, !s.pending.busy()) {
+			s.LogEnd(gateway.FromClient, errorClass(err), err)
 			return
 		}
 	}
@@ -153,11 +111,6 @@ func (s *session) serverVersion() store.Version {
 		return *v
 	}
 	return store.Version{}
-}
-
-// logEnd says once why a conversation was broken off, if not in the usual way.
-func (s *session) logEnd(who gateway.Peer, err error) {
-	gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.client, who, errorClass(err), err)
 }
 
 // errorClass names a violation of the protocol; an ordinary end has none.

@@ -120,7 +120,7 @@ func (s *session) carryOut(x *splice, r *request, w rewritten) (done bool, err e
 			return false, nil
 		}
 		if n > patientSteps {
-			pause(s.ctx, rand.N(longestPause))
+			pause(s.Context(), rand.N(longestPause))
 		}
 	}
 	s.in.Account.Release(a.release)
@@ -146,7 +146,7 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 	select {
 	case a = <-x.answers:
 		return a, nil
-	case <-s.dead:
+	case <-s.Dead():
 	}
 	select { // there may be an answer all the same, but none comes any more
 	case a = <-x.answers:

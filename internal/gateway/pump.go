@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Life is the life of a session that has two pumps, one that carries requests and one that
+// carries replies, each in a goroutine of its own:
+//
+//	Run ──> requests ── the client's end, an error, idle in a drain ──> PassEnd or Close ──┐
+//	 └────> replies  ── the server's end, an error ──> client closed, Dead ────────────────┴──> Close
+//
+// The end of the replies is the end of the session: all that the server has said has been carried, so
+// the client's connection is closed, which ends the request pump too. The end of the requests is not:
+// the server may have replies to send. What it means is for the protocol to say, at the end of its
+// request pump: after PassEnd the server hears that nothing more comes, and its replies are let
+// through until it closes; after Close nothing is. Run waits for the replies in both cases.
+//
+// Drain asks the request pump to end at the next place between requests where no reply is
+// outstanding. The pump calls BeforeRequest before it waits for a request, Requested when one has
+// come, and lets GoesOn decide about a read that has failed.
+//
+// Close cuts both connections, from any goroutine and at any time. It is also what follows a panic, in
+// either pump, and the end of the patience of a Server's Shutdown. The judge cuts them too, when a peer holds
+// memory that others wait for; each direction has an account with it.
+type Life struct {
+	Client, Upstream  net.Conn
+	Requests, Replies *Account // nil: no bound
+
+	// OnClose is called by the first Close, when it has cut the connections; nil: nothing. It is
+	// set before Run.
+	OnClose func()
+
+	stall time.Duration
+	stats *Stats
+	log   *slog.Logger
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	dead     chan struct{}
+	closing  sync.Once
+	draining atomic.Bool
+	ended    atomic.Bool
+	looked   bool // of the request pump: draining, and idle when a read last found nothing
+}
+
+// LifeConfig is what a Life is made of.
+type LifeConfig struct {
+	Client, Upstream  net.Conn
+	Requests, Replies *Share        // nil: no bound
+	Stall             time.Duration // the patience with a peer that others wait for
+	Stats             *Stats
+	Log               *slog.Logger
+}
+
+// NewLife returns the life of a session that has not begun.
+func NewLife(c LifeConfig) *Life {
+	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, stats: c.Stats, log: c.Log, dead: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.Requests = l.account(c.Requests, c.Client, c.Upstream)
+	l.Replies = l.account(c.Replies, c.Upstream, c.Client)
+	return l
+}
+
+// account is for what is under way in one direction.
+func (l *Life) account(of *Share, from, to net.Conn) *Account {
+	return of.Account(PayerOf(l.Client), &Stream{From: from, To: to, Client: l.Client, Limit: l.stall, Stats: l.stats, Log: l.log})
+}
+
+// Run runs both pumps until both have ended, and closes everything.
+func (l *Life) Run(requests, replies func()) {
+	defer l.Requests.Close()
+	defer l.Replies.Close()
+	defer l.Close()
+	go l.carryReplies(replies)
+	requests()
+	<-l.dead
+}
+
+func (l *Life) carryReplies(replies func()) {
+	defer close(l.dead)
+	defer CatchPanic(l.log, l.stats, func() { _ = l.Close() })
+	// A server whose replies nobody reads may stop reading too, in the middle of a request.
+	defer func() { _ = l.Upstream.SetWriteDeadline(time.Now().Add(l.stall)) }()
+	defer l.Client.Close() // unblocks the request pump
+	replies()
+}
+
+// Close cuts both connections, and ends Context.
+func (l *Life) Close() error {
+	l.closing.Do(func() {
+		l.cancel()
+		_ = Abort(l.Client)
+		_ = Abort(l.Upstream)
+		if l.OnClose != nil {
+			l.OnClose()
+		}
+	})
+	return nil
+}
+
+// Context ends with the session.
+func (l *Life) Context() context.Context { return l.ctx }
+
+// Cancel ends Context before the session, so that nobody waits for memory any more.
+func (l *Life) Cancel() { l.cancel() }
+
+// Dead is closed when the reply pump has ended.
+func (l *Life) Dead() <-chan struct{} { return l.dead }
+
+// PassEnd tells the server that the client has ended its side.
+func (l *Life) PassEnd() {
+	l.End()
+	_ = CloseWrite(l.Upstream)
+}
+
+// End notes that the client has ended its side, or is about to: what the server closes from now
+// on was not lost.
+func (l *Life) End() { l.ended.Store(true) }
+
+// Ended reports whether the client has ended its side.
+func (l *Life) Ended() bool { return l.ended.Load() }
+
+// DrainPoll is how often a draining session looks whether it is idle.
+const DrainPoll = 20 * time.Millisecond
+
+// Drain wakes the request pump, which ends at the next place between requests where no reply is
+// outstanding.
+func (l *Life) Drain() {
+	l.BeginDrain()
+	_ = l.Client.SetReadDeadline(time.Now())
+}
+
+// BeginDrain is the part of Drain that wakes nobody.
+func (l *Life) BeginDrain() { l.draining.Store(true) }
+
+// Draining reports whether Drain was called.
+func (l *Life) Draining() bool { return l.draining.Load() }
+
+// BeforeRequest bounds the wait for the next request while the session drains.
+func (l *Life) BeforeRequest() {
+	if l.draining.Load() {
+		_ = l.Client.SetReadDeadline(time.Now().Add(DrainPoll))
+	}
+}
+
+// Requested notes that a request has come.
+func (l *Life) Requested() { l.looked = false }
+
+// GoesOn decides about a failed read of a request. Only a drain interrupts reads for nothing: it goes
+// on while the session is busy, and once more when it is idle, since a read after its deadline does not
+// look whether bytes have come.
+func (l *Life) GoesOn(err error, idle bool) bool {
+	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && l.looked {
+		return false
+	}
+	l.looked = idle
+	return true
+}
+
+// LogEnd says once why the session was broken off, if not in the usual way. class names the
+// violation of the protocol; an ordinary end has none.
+func (l *Life) LogEnd(who Peer, class string, err error) {
+	LogEnd(l.log, l.stats, l.Client, who, class, err)
+}

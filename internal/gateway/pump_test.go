@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// linePumps is a session that carries lines, and expects one in return for each of the client's.
+type linePumps struct {
+	*Life
+	outstanding atomic.Int32
+	waits       bool // for outstanding replies at the client's end, and closes otherwise
+	panics      bool // at a reply
+	log         testenv.Log
+	stats       *Stats
+	ran         chan struct{} // closed when Run has returned
+
+	client, server net.Conn // the far ends
+	said, answered *bufio.Reader
+}
+
+func startPumps(t *testing.T, change func(*linePumps)) *linePumps {
+	t.Helper()
+	p := &linePumps{stats: NewStats("test", "line"), ran: make(chan struct{})}
+	change(p)
+	var near, up net.Conn
+	near, p.client = tcpPair(t)
+	up, p.server = tcpPair(t)
+	for _, c := range []net.Conn{p.client, p.server} {
+		_ = c.SetDeadline(time.Now().Add(patience))
+	}
+	p.said, p.answered = bufio.NewReader(p.server), bufio.NewReader(p.client)
+	p.Life = NewLife(LifeConfig{
+		Client: near, Upstream: up, Requests: NewBudget(1 << 20).Share("test"), Replies: NewBudget(1 << 20).Share("test"),
+		Stall: patience, Stats: p.stats, Log: slog.New(slog.NewTextHandler(&p.log, nil)),
+	})
+	go func() { defer close(p.ran); p.Run(p.carryRequests, p.pumpReplies) }()
+	t.Cleanup(func() { _ = p.Close(); <-p.ran })
+	return p
+}
+
+func (p *linePumps) carryRequests() {
+	p.pumpRequests()
+	if p.waits && p.outstanding.Load() == 0 {
+		_ = p.Close()
+		return
+	}
+	p.PassEnd()
+}
+
+func (p *linePumps) pumpRequests() {
+	in := bufio.NewReader(p.Life.Client)
+	for {
+		p.BeforeRequest()
+		line, err := in.ReadString('\n')
+		if err == nil {
+			p.Requested()
+			p.outstanding.Add(1)
+			_, err = io.WriteString(p.Upstream, line)
+		}
+		if err != nil && !p.GoesOn(err, p.outstanding.Load() == 0) {
+			p.LogEnd(FromClient, "", err)
+			return
+		}
+	}
+}
+
+func (p *linePumps) pumpReplies() {
+	in := bufio.NewReader(p.Upstream)
+	for {
+		line, err := in.ReadString('\n')
+		switch {
+		case err != nil:
+			return
+		case p.panics:
+			panic("asked for")
+		case line == "nonsense\n":
+			p.LogEnd(FromUpstream, "malformed", errors.New("no such reply"))
+			return
+		}
+		_, _ = io.WriteString(p.Life.Client, line)
+		p.outstanding.Add(-1)
+	}
+}
+
+// say writes a line on a far end.
+func say(t *testing.T, c net.Conn, line string) {
+	t.Helper()
+	if _, err := io.WriteString(c, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear expects a line, or the end for "".
+func hear(t *testing.T, in *bufio.Reader, want string) {
+	t.Helper()
+	if want != "" {
+		want += "\n"
+	}
+	got, err := in.ReadString('\n')
+	if got != want || want == "" && !errors.Is(err, io.EOF) {
+		t.Fatalf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// over waits until Run has returned, and looks at what that leaves.
+func (p *linePumps) over(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ran:
+	case <-time.After(patience):
+		t.Fatal("Run does not return")
+	}
+	if p.Context().Err() == nil {
+		t.Error("the context has not ended")
+	}
+	for _, a := range []*Account{p.Requests, p.Replies} {
+		if !a.closed {
+			t.Error("an account is open")
+		}
+	}
+	for _, c := range []net.Conn{p.Life.Client, p.Upstream} {
+		if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a connection is open: %v", err)
+		}
+	}
+}
+
+// A drain that finds nothing outstanding ends the session.
+func TestPumpsDrainIdle(t *testing.T) {
+	p := startPumps(t, func(*linePumps) {})
+	say(t, p.client, "one")
+	hear(t, p.said, "one")
+	say(t, p.server, "1")
+	hear(t, p.answered, "1")
+	p.Drain()
+	hear(t, p.said, "")
+	_ = p.server.Close()
+	p.over(t)
+	hear(t, p.answered, "")
+}
+
+// A drain waits for replies, and takes the requests that come meanwhile.
+func TestPumpsDrainBusy(t *testing.T) {
+	p := startPumps(t, func(p *linePumps) { p.waits = true })
+	say(t, p.client, "one")
+	hear(t, p.said, "one")
+	p.Drain()
+	time.Sleep(3 * DrainPoll)
+	say(t, p.client, "two")
+	hear(t, p.said, "two")
+	say(t, p.server, "1")
+	hear(t, p.answered, "1")
+	time.Sleep(3 * DrainPoll)
+	say(t, p.server, "2")
+	hear(t, p.answered, "2")
+	p.over(t)
+	hear(t, p.answered, "")
+}
+
+// A drain looks once more when it is idle: a read after its deadline does not see what has come.
+func TestPumpsDrainLooksTwice(t *testing.T) {
+	near, _ := tcpPair(t)
+	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	_ = near.SetReadDeadline(time.Now())
+	_, late := near.Read(make([]byte, 1))
+	if l.GoesOn(late, false) {
+		t.Error("goes on without a drain")
+	}
+	l.Drain()
+	if l.GoesOn(io.EOF, false) {
+		t.Error("goes on after the end")
+	}
+	for _, step := range []struct{ idle, requested, goesOn bool }{
+		{idle: false, goesOn: true},
+		{idle: true, goesOn: true},
+		{idle: false, goesOn: true},
+		{idle: true, goesOn: true},
+		{idle: true, requested: true, goesOn: true},
+		{idle: true, goesOn: false},
+	} {
+		if step.requested {
+			l.Requested()
+		}
+		if got := l.GoesOn(late, step.idle); got != step.goesOn {
+			t.Fatalf("%+v: goes on: %v", step, got)
+		}
+	}
+}
+
+// A drain that comes before Run is not forgotten.
+func TestPumpsDrainBeforeRun(t *testing.T) {
+	near, far := tcpPair(t)
+	up, server := tcpPair(t)
+	p := &linePumps{waits: true}
+	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Log: slog.New(slog.DiscardHandler)})
+	p.Drain()
+	if !p.Draining() {
+		t.Error("does not drain")
+	}
+	p.Run(p.carryRequests, p.pumpReplies)
+	_, _ = far.Close(), server.Close()
+}
+
+// The replies that are outstanding at the client's end come through.
+func TestPumpsClientEndsFirst(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		p := startPumps(t, func(p *linePumps) { p.waits = waits })
+		say(t, p.client, "one")
+		hear(t, p.said, "one")
+		_ = CloseWrite(p.client)
+		hear(t, p.said, "") // it is passed on at once
+		say(t, p.server, "1")
+		hear(t, p.answered, "1")
+		if !p.Ended() {
+			t.Error("the client has not ended")
+		}
+		_ = p.server.Close()
+		p.over(t)
+	}
+}
+
+// A client that waits for nothing ends the session by its own end.
+func TestPumpsClientEndsIdle(t *testing.T) {
+	p := startPumps(t, func(p *linePumps) { p.waits = true })
+	_ = CloseWrite(p.client)
+	p.over(t)
+	if p.Ended() {
+		t.Error("an end was passed on")
+	}
+	hear(t, p.said, "")
+}
+
+// What the server has said before its end comes through, and then the client's connection ends.
+func TestPumpsServerEndsFirst(t *testing.T) {
+	p := startPumps(t, func(*linePumps) {})
+	say(t, p.client, "one")
+	hear(t, p.said, "one")
+	say(t, p.server, "1")
+	_ = p.server.Close()
+	hear(t, p.answered, "1")
+	hear(t, p.answered, "")
+	p.over(t)
+	if p.Dead() == nil {
+		t.Fatal("no channel")
+	}
+	<-p.Dead()
+}
+
+// A panic of the reply pump ends its session, and is counted and logged.
+func TestPumpsPanicInReplies(t *testing.T) {
+	p := startPumps(t, func(p *linePumps) { p.panics = true })
+	say(t, p.client, "one")
+	hear(t, p.said, "one")
+	say(t, p.server, "1")
+	p.over(t)
+	if n := p.stats.Snapshot().Errors["panic"]; n != 1 || p.log.Count("asked for") == 0 {
+		t.Errorf("%d panics counted, log %s", n, p.log.String())
+	}
+}
+
+// A panic of the request pump leaves nothing open, though the reply pump was waiting.
+func TestPumpsPanicInRequests(t *testing.T) {
+	near, far := tcpPair(t)
+	up, server := tcpPair(t)
+	p := &linePumps{}
+	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Requests: NewBudget(1 << 20).Share("test"), Replies: NewBudget(1 << 20).Share("test"), Log: slog.New(slog.DiscardHandler)})
+	p.ran = make(chan struct{})
+	go func() {
+		defer close(p.ran)
+		defer func() { _ = recover() }()
+		p.Run(func() { panic("asked for") }, p.pumpReplies)
+	}()
+	p.over(t)
+	<-p.Dead()
+	_, _ = far.Close(), server.Close()
+}
+
+// Close may come several times, from several goroutines, and runs OnClose once.
+func TestPumpsCloseTwice(t *testing.T) {
+	var closed atomic.Int32
+	p := startPumps(t, func(*linePumps) {})
+	p.OnClose = func() { closed.Add(1) }
+	done := make(chan error)
+	for range 4 {
+		go func() { done <- p.Close() }()
+	}
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	p.over(t)
+	if n := closed.Load(); n != 1 {
+		t.Errorf("OnClose ran %d times", n)
+	}
+}
+
+// A peer that breaks the protocol is logged and counted by its class.
+func TestPumpsLogEnd(t *testing.T) {
+	p := startPumps(t, func(*linePumps) {})
+	say(t, p.server, "nonsense")
+	hear(t, p.answered, "")
+	p.over(t)
+	errs := p.stats.Snapshot().Errors
+	if errs["upstream_malformed"] != 1 || len(errs) != 1 {
+		t.Errorf("counted %v", errs)
+	}
+	if n := strings.Count(p.log.String(), "\n"); n != 1 || p.log.Count("upstream sent what is not valid") != 1 {
+		t.Errorf("log %s", p.log.String())
+	}
+}
