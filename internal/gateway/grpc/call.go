@@ -15,9 +15,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// copyBytes is what one direction of a call moves at a time.
-const copyBytes = 16 << 10
-
 // So much of a request is kept for another attempt: of one whose messages we change, and of
 // any other. So often it is tried.
 const (
@@ -222,8 +219,8 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 		a.single = &counter{src: from}
 		return &requestBody{src: a.single, tape: from}
 	}
-	w := &rewriter{g: c.g, ctx: ctx, src: from, plan: a.plan, from: gateway.FromClient, to: gateway.FromUpstream}
-	w.account.Open(c.from.requests, &flow{rewriter: w, call: c, cancel: a.cancel})
+	w := newRewriter(ctx, from, a.plan, false, c.g.opener, c.g.compressor)
+	w.grant.account.Open(c.from.requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
 	return &requestBody{src: w, tape: from, rewriter: w}
 }
 
@@ -313,8 +310,8 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.terms.tellPair(c.g, resp.Header, &p)
 		if !p.untouched() {
 			delete(resp.Header, "Content-Length")
-			w := &rewriter{g: c.g, ctx: c.r.Context(), src: body, plan: p, from: gateway.FromUpstream, to: gateway.FromClient}
-			w.account.Open(c.from.replies, &flow{rewriter: w, call: c, cancel: a.cancel})
+			w := newRewriter(c.r.Context(), body, p, true, c.g.opener, c.g.compressor)
+			w.grant.account.Open(c.from.replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
 			defer func() { w.close(); c.spent += time.Duration(w.spent.Load()) }()
 			body = w
 		}
@@ -384,19 +381,6 @@ func (c *call) copy(from io.Reader, framed bool) error {
 			return err
 		}
 	}
-}
-
-// readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
-// before it takes one: x/net's bodies do that when they are asked for none. With other readers
-// it only takes it earlier.
-func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
-	if *buf == nil {
-		if _, err := from.Read(nil); err != nil {
-			return 0, err
-		}
-		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
-	}
-	return from.Read((*buf)[have:])
 }
 
 // send writes to the client, and lets nothing wait.

@@ -5,12 +5,14 @@
 //
 //	gateway.go   what is configured, and the seam that all gateways share
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
-//	call.go      one call from its headers to its trailers; whole.go, its messages in pieces
+//	call.go      one call from its headers to its trailers; bodies.go, how bodies are read
 //	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads;
 //	             inquiry.go, how it is asked, own.go, calls of the gateway's own; presume.go,
 //	             what connections tell each other of links
-//	rewrite.go   what becomes of a message; room.go, the memory for it;
-//	             cache.go, what becomes of its copies
+//	plan.go      what becomes of the messages of one direction
+//	rewrite.go   a body whose messages are changed: gather.go, how they get into memory;
+//	             open.go, compress.go, measure.go, what is done with one; grant.go, the memory
+//	             that it holds; cache.go, what becomes of its copies
 //	pair.go      dictionaries between two gateways; partner.go, the near one's view of the
 //	             far one, peer.go, the reverse
 //	link.go      connections of two gateways that are compressed as a whole

@@ -98,12 +98,13 @@ type Gateway struct {
 	requests, replies *gateway.Share
 
 	replays *gateway.Budget // of what is kept of requests for another attempt
-	ratio   ratio           // of what is opened
-	big     chan struct{}   // holds a token for the one message that opens to more than was expected
 
 	kinds *autodict.Messages // of the messages that we compress
 	shelf *pair.Shelf        // of dictionaries from clients
 	pairs pair.Totals
+
+	opener     *opener
+	compressor *compressor
 
 	policy atomic.Pointer[policy.Messages]
 }
@@ -111,7 +112,9 @@ type Gateway struct {
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{config: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget), big: make(chan struct{}, 1)}
+	g := &Gateway{config: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget)}
+	g.opener = newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs)
+	g.compressor = &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, most: c.MaxSeal}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.links = c.linker
 	if c.Links != nil {
@@ -136,12 +139,6 @@ func (g *Gateway) SetPolicy(p *policy.Messages) {
 		g.kinds.Keep(p.Rules())
 	}
 	g.policy.Store(p)
-}
-
-// forced reports whether messages are compressed even at a loss.
-func (g *Gateway) forced() bool {
-	p := g.policy.Load()
-	return p != nil && p.Force
 }
 
 // Serve accepts on l until Shutdown; see [gateway.Server].

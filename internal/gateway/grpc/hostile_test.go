@@ -329,8 +329,8 @@ func FuzzBody(f *testing.F) {
 		}
 		p := planFor(from, to, rulesOf(t, rule).Rules())
 		budget := gateway.NewBudget(64 << 20)
-		w := &rewriter{g: g, ctx: context.Background(), src: bytes.NewReader(body), plan: p}
-		w.account.Open(budget.Share("g").Client(nil), nil)
+		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.opener, g.compressor)
+		w.grant.account.Open(budget.Share("g").Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()
 		if budget.InUse() != 0 {

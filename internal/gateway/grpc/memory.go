@@ -68,12 +68,12 @@ var (
 
 // flow is how the messages of a call move in one direction.
 type flow struct {
-	rewriter *rewriter
-	call     *call
-	cancel   context.CancelFunc // of the attempt
+	grant  *grant
+	call   *call
+	cancel context.CancelFunc // of the attempt
 }
 
-func (f *flow) Progress() int64 { return f.rewriter.moved.Load() }
+func (f *flow) Progress() int64 { return f.grant.moved.Load() }
 
 func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 

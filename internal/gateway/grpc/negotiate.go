@@ -167,26 +167,6 @@ func (n *negotiation) clientReads(encoding string) bool {
 	return encoding == "" || slices.Contains(n.accepts, encoding)
 }
 
-// planFor keeps the rules that can be followed once the encoding is settled.
-func planFor(from, to string, rules []*policy.MessageRule) plan {
-	p := plan{from: from, to: to}
-	if to == "" {
-		return p
-	}
-	compresses := false
-	for _, r := range rules {
-		name := encodingOf(r.Setting)
-		if name == "" || name == to || to == pairEncoding && r.Setting.Codec == codec.Zstd {
-			p.rules = append(p.rules, r)
-			compresses = compresses || name != ""
-		}
-	}
-	if !compresses {
-		p.rules = nil
-	}
-	return p
-}
-
 // ask edits a request's headers: the encoding of its messages, and what the upstream may
 // answer with. Where no rule covers the call they stay as they are. It reports whether the
 // upstream is told that we are a gateway, and so whether its answer says everything.

@@ -1,13 +1,9 @@
 package grpc
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/autodict"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -19,16 +15,6 @@ type pairTerms struct {
 	listed bool   // the client listed the private encoding
 	held   heldBy // by the client, for replies
 	watch  bool   // all messages are measured
-}
-
-// pairing is what one direction of a call may do with dictionaries. It does not change
-// during the call.
-type pairing struct {
-	method    string
-	direction policy.Direction
-	next      holder   // which the receiver has; nil: none are used
-	prev      numbered // which the sender may name; nil: none
-	watch     bool
 }
 
 // meet takes what a client says of dictionaries, and keeps it from the upstream. It reports
@@ -141,23 +127,6 @@ func (g *Gateway) dictionary(r *policy.MessageRule, p *pairing) (*codec.Dict, in
 	return nil, 0
 }
 
-// missingError says that a message names a dictionary that its sender never gave us.
-type missingError struct {
-	number uint32
-	clean  bool // nothing of the call has been handed on
-}
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("dictionary %08x is not here", e.number)
-}
-
-func (e *missingError) header() string {
-	if e.clean {
-		return wire.FormatNumber(e.number) + againWord
-	}
-	return wire.FormatNumber(e.number)
-}
-
 // pairRefused learns from a response that the next gateway could not take the private encoding,
 // and reports whether the call should be sent again without.
 func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
@@ -175,134 +144,4 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 		return true
 	}
 	return false
-}
-
-// kindOf returns the kind that messages under a rule belong to, nil if nobody counts them.
-// A call has few rules, and mostly one.
-func (w *rewriter) kindOf(rule *policy.MessageRule) *autodict.Kind {
-	p := w.plan.pair
-	switch {
-	case p == nil:
-		return nil
-	case rule != nil && rule.AutoDict && p.next != nil:
-	case p.watch:
-		rule = nil
-	default:
-		return nil
-	}
-	if w.kind == nil || w.kindRule != rule {
-		w.kind, w.kindRule = w.g.kinds.Kind(rule, p.method, p.direction), rule
-	}
-	return w.kind
-}
-
-// saw tells that a message went as sent bytes.
-func (w *rewriter) saw(rule *policy.MessageRule, message []byte, sent int) {
-	if k := w.kindOf(rule); k != nil {
-		k.Observe(message, sent)
-	}
-}
-
-// dictFor returns the dictionary to compress a message of n bytes with, which the receiver
-// has. It reports false when there will be one that the receiver has not got yet: what
-// messages take meanwhile says nothing about it.
-func (w *rewriter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level int, settled bool) {
-	p := w.plan.pair
-	if p == nil || p.next == nil || !rule.HasDictionary() || n > autodict.MaxMessageSample {
-		return nil, 0, true
-	}
-	if d = rule.Dict; d == nil {
-		k := w.kindOf(rule)
-		if k == nil {
-			return nil, 0, true
-		}
-		d, level = k.Dictionary()
-	}
-	if d == nil || p.next.has(d) {
-		return d, level, true
-	}
-	return nil, 0, false
-}
-
-// compressed returns a message compressed, with a dictionary if there is one. It also reports
-// whether the result counts for dictionaries to come.
-func (w *rewriter) compressed(rule *policy.MessageRule, in []byte) (_ packed, settled bool, err error) {
-	d, level, settled := w.dictFor(rule, len(in))
-	if d == nil {
-		p, err := w.g.config.Cache.compress(w.ctx, in, rule.Setting)
-		return p, settled, err
-	}
-	s := rule.Setting
-	if level > 0 {
-		s.Level = level
-	}
-	s.Dict = d.Number()
-	buf := gateway.GetBuffer(codec.MaxEncodedLen(codec.Zstd, len(in)) + 8)
-	out, err := w.g.config.Engine.Compress(wire.AppendPaired(buf, d.Number()), in, s, d)
-	if err == nil {
-		w.g.pairs.Messages.Compressed.Add(1)
-	}
-	return packed{out, true}, settled, err
-}
-
-// passPlain sends a plain message that no rule covers as it is, but for a look into it.
-func (w *rewriter) passPlain(h wire.Header) error {
-	k := w.kindOf(nil)
-	n := int(h.Len)
-	if k == nil {
-		return w.letPass(h)
-	}
-	if !k.Wants(n) {
-		k.Passed(n)
-		return w.letPass(h)
-	}
-	in, err := w.gather(n)
-	if err != nil {
-		return err
-	}
-	w.send(in, false)
-	if len(in) == n {
-		k.Observe(in, n)
-	} else {
-		w.putLength(n)
-	}
-	gateway.PutBuffer(in)
-	return nil
-}
-
-// passCompressed sends a message on that has the right encoding.
-func (w *rewriter) passCompressed(h wire.Header) error {
-	if k := w.kindOf(nil); k != nil {
-		k.PassedCompressed(int(h.Len))
-	}
-	return w.letPass(h)
-}
-
-// openPaired opens a message of the private encoding behind dst; see expand for the limit.
-func (w *rewriter) openPaired(dst, in []byte, limit int) ([]byte, error) {
-	m, err := wire.ParsePaired(in)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.Number == 0:
-		return w.openWithin(limit, func(limit int) ([]byte, error) {
-			return w.g.config.Codecs.AppendDecompress(dst, in, codec.Zstd.String(), limit)
-		})
-	case m.Len > uint64(w.g.config.MaxOpen):
-		return nil, grpccodec.ErrTooLarge
-	}
-	d := w.plan.pair.prev.find(m.Number)
-	if d == nil {
-		return nil, &missingError{m.Number, !w.given}
-	}
-	if int(m.Len) > limit {
-		if err := w.roomForMost(limit); err != nil {
-			return nil, err
-		}
-	}
-	out, err := w.g.config.Engine.Decompress(dst, m.Frame, codec.Zstd, int(m.Len), d)
-	if err == nil {
-		w.g.pairs.Messages.Opened.Add(1)
-	}
-	return out, err
 }

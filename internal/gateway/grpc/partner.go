@@ -78,14 +78,6 @@ type fetched struct {
 	header string
 }
 
-// numbered are dictionaries that messages name by number; holder tells which a receiver has.
-type (
-	numbered interface {
-		find(number uint32) *codec.Dict
-	}
-	holder interface{ has(d *codec.Dict) bool }
-)
-
 func (f *fetched) find(number uint32) *codec.Dict { return findIn(f.dicts, number) }
 
 func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {

@@ -270,9 +270,9 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Add(pack(f, "zstd", payload(300)))
 	f.Add(append(wire.AppendPaired(nil, d.Number()), 0x60, 0xff, 0xff, 1, 0, 0))
 	f.Fuzz(func(t *testing.T, m []byte) {
-		w := &rewriter{g: g, ctx: t.Context(), src: bytes.NewReader(frame(true, m))}
-		w.account.Open(g.requests.Client(nil), nil)
-		w.plan = plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
+		p := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
+		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.opener, g.compressor)
+		w.grant.account.Open(g.requests.Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()
 		var missing *missingError

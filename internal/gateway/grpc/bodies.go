@@ -4,8 +4,39 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
+
+// copyBytes is what one direction of a call moves at a time.
+const copyBytes = 16 << 10
+
+// readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
+// before it takes one: x/net's bodies do that when they are asked for none. With other readers
+// it only takes it earlier.
+func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
+	if *buf == nil {
+		if _, err := from.Read(nil); err != nil {
+			return 0, err
+		}
+		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
+	}
+	return from.Read((*buf)[have:])
+}
+
+// fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport
+// says io.ErrUnexpectedEOF when a connection breaks.
+func fill(src io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = src.Read(p[n:])
+		n += more
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
 
 // wholes tells which bytes of a body to hand on now. Messages that fit the buffer go when they
 // are whole: nobody can use less, and when the upstream's connection breaks within one, the

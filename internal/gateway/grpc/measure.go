@@ -1,0 +1,83 @@
+package grpc
+
+import (
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// meter measures the messages of one body, for dictionaries to come, and tells which dictionary
+// is there already. A call has few rules, and mostly one: the meter remembers the kind of the last.
+type meter struct {
+	kinds *autodict.Messages
+	pair  *pairing // nil: nothing is measured, and there are no dictionaries
+
+	kind *autodict.Kind // of messages under rule
+	rule *policy.MessageRule
+}
+
+// kindOf returns the kind that messages under a rule belong to, nil if nobody counts them.
+func (m *meter) kindOf(rule *policy.MessageRule) *autodict.Kind {
+	p := m.pair
+	switch {
+	case p == nil:
+		return nil
+	case rule != nil && rule.AutoDict && p.next != nil:
+	case p.watch:
+		rule = nil
+	default:
+		return nil
+	}
+	if m.kind == nil || m.rule != rule {
+		m.kind, m.rule = m.kinds.Kind(rule, p.method, p.direction), rule
+	}
+	return m.kind
+}
+
+// saw tells that a message went as sent bytes.
+func (m *meter) saw(rule *policy.MessageRule, message []byte, sent int) {
+	if k := m.kindOf(rule); k != nil {
+		k.Observe(message, sent)
+	}
+}
+
+// passed tells that a plain message of n bytes went as it was, and that nobody looked into it.
+func (m *meter) passed(rule *policy.MessageRule, n int) {
+	if k := m.kindOf(rule); k != nil {
+		k.Passed(n)
+	}
+}
+
+// passedCompressed tells that a message went as it was, n compressed bytes.
+func (m *meter) passedCompressed(n int) {
+	if k := m.kindOf(nil); k != nil {
+		k.PassedCompressed(n)
+	}
+}
+
+// wants reports whether a plain message of n bytes that no rule covers should be looked into.
+func (m *meter) wants(n int) bool {
+	k := m.kindOf(nil)
+	return k != nil && k.Wants(n)
+}
+
+// dictFor returns the dictionary to compress a message of n bytes with, which the receiver
+// has. It reports false when there will be one that the receiver has not got yet: what
+// messages take meanwhile says nothing about it.
+func (m *meter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level int, settled bool) {
+	p := m.pair
+	if p == nil || p.next == nil || !rule.HasDictionary() || n > autodict.MaxMessageSample {
+		return nil, 0, true
+	}
+	if d = rule.Dict; d == nil {
+		k := m.kindOf(rule)
+		if k == nil {
+			return nil, 0, true
+		}
+		d, level = k.Dictionary()
+	}
+	if d == nil || p.next.has(d) {
+		return d, level, true
+	}
+	return nil, 0, false
+}

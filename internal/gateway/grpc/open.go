@@ -1,0 +1,165 @@
+package grpc
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+var (
+	errTooLarge = errors.New("a compressed message is larger than max_open")
+	errCorrupt  = errors.New("a message can't be decompressed")
+)
+
+// missingError says that a message names a dictionary that its sender never gave us.
+type missingError struct {
+	number uint32
+	clean  bool // nothing of the call has been handed on
+}
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("dictionary %08x is not here", e.number)
+}
+
+func (e *missingError) header() string {
+	if e.clean {
+		return wire.FormatNumber(e.number) + againWord
+	}
+	return wire.FormatNumber(e.number)
+}
+
+// opener opens compressed messages, for all calls of a gateway.
+type opener struct {
+	codecs *grpccodec.Set
+	engine *codec.Engine // for messages with a dictionary
+	stats  *gateway.Stats
+	totals *pair.Totals
+	most   int // nothing longer comes out of a message
+	ratio  ratio
+	ahead  chan struct{} // see grant
+}
+
+func newOpener(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *opener {
+	return &opener{most: most, codecs: codecs, engine: engine, stats: stats, totals: totals, ahead: make(chan struct{}, 1)}
+}
+
+// limit is how long a message of n bytes is expected to become at most.
+func (o *opener) limit(n int, paired bool) int {
+	limit := o.ratio.limit(n)
+	if paired {
+		limit = max(limit, autodict.MaxMessageSample)
+	}
+	return min(o.most, limit)
+}
+
+// open opens a message, with room for a header before it. It may become limit bytes, or
+// as many as are allowed at all if the grant can exceed that.
+func (o *opener) open(in []byte, limit int, p *plan, g *grant) ([]byte, error) {
+	start := time.Now()
+	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
+	out, err := o.decompress(dst, in, limit, p, g)
+	var missing *missingError
+	switch {
+	case errors.As(err, &missing), err != nil && errors.Is(err, g.ctx.Err()):
+		return nil, err
+	case errors.Is(err, grpccodec.ErrTooLarge):
+		o.stats.Error("too_large")
+		return nil, fmt.Errorf("%w, %d bytes", errTooLarge, o.most)
+	case err != nil:
+		o.stats.Error("corrupt")
+		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	o.ratio.saw(len(in), len(out))
+	id, err := codec.ParseID(p.from)
+	if err != nil {
+		id = codec.Zstd // of gateways
+	}
+	o.stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
+	return out, nil
+}
+
+func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *grant) ([]byte, error) {
+	if p.from == pairEncoding {
+		return o.openPaired(dst, in, limit, p.pair.prev, g)
+	}
+	return o.openPlain(dst, in, p.from, limit, g)
+}
+
+// openPlain opens a message without a dictionary behind dst.
+func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *grant) ([]byte, error) {
+	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
+	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.most {
+		return out, err
+	}
+	if err := o.exceed(limit, g); err != nil {
+		return nil, err
+	}
+	return o.codecs.AppendDecompress(dst, in, encoding, o.most)
+}
+
+// exceed gets leave to open a message to whatever is allowed, beyond limit.
+func (o *opener) exceed(limit int, g *grant) error { return g.exceed(2 * int64(o.most-limit)) }
+
+// openPaired opens a message of the private encoding behind dst.
+func (o *opener) openPaired(dst, in []byte, limit int, dicts numbered, g *grant) ([]byte, error) {
+	m, err := wire.ParsePaired(in)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Number == 0:
+		return o.openPlain(dst, in, codec.Zstd.String(), limit, g)
+	case m.Len > uint64(o.most):
+		return nil, grpccodec.ErrTooLarge
+	}
+	d := dicts.find(m.Number)
+	if d == nil {
+		return nil, &missingError{number: m.Number}
+	}
+	if int(m.Len) > limit {
+		if err := o.exceed(limit, g); err != nil {
+			return nil, err
+		}
+	}
+	out, err := o.engine.Decompress(dst, m.Frame, codec.Zstd, int(m.Len), d)
+	if err == nil {
+		o.totals.Messages.Opened.Add(1)
+	}
+	return out, err
+}
+
+// ratio guesses how many times its size a message opens to: it follows large ones at once
+// and small ones slowly. What memory is asked for before a message is there hangs on it.
+type ratio struct{ guess atomic.Int64 }
+
+const (
+	firstRatio = 16
+	leastRatio = 4
+	slowly     = 64
+)
+
+func (r *ratio) limit(n int) int {
+	guess := r.guess.Load()
+	if guess == 0 {
+		guess = firstRatio * slowly
+	}
+	return int(guess)*n/slowly + 512
+}
+
+// saw takes a message of n bytes that opened to raw bytes. That guesses get lost when two
+// come at a time does no harm.
+func (r *ratio) saw(n, raw int) {
+	fits := int64(raw) * slowly / int64(max(n, 1)) * 3 / 2
+	guess := r.guess.Load()
+	if guess == 0 {
+		guess = firstRatio * slowly
+	}
+	r.guess.Store(max(fits, guess-guess/slowly, leastRatio*slowly))
+}

@@ -1,0 +1,184 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// partsOf are the parts of a gateway that change messages, without a gateway.
+type partsOf struct {
+	t      *testing.T
+	totals pair.Totals
+	policy atomic.Pointer[policy.Messages]
+	budget *gateway.Budget
+	open   *opener
+	comp   *compressor
+}
+
+func newParts(t *testing.T, memory int64) *partsOf {
+	p := &partsOf{t: t, budget: gateway.NewBudget(memory)}
+	codecs, engine := grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{})
+	p.open = newOpener(1<<20, codecs, engine, nil, &p.totals)
+	p.comp = &compressor{
+		cache: NewCache(codecs), engine: engine, kinds: autodict.NewMessages(autodict.MessagesOptions{}),
+		totals: &p.totals, policy: &p.policy, most: 1 << 20,
+	}
+	return p
+}
+
+// patient is a call that is not cut off.
+type patient struct{}
+
+func (patient) Progress() int64         { return 0 }
+func (patient) Patience() time.Duration { return time.Hour }
+func (patient) Cut(gateway.Verdict)     {}
+
+// rewriter returns one of a call of its own.
+func (p *partsOf) rewriter(ctx context.Context, body []byte, plan plan) *rewriter {
+	w := newRewriter(ctx, bytes.NewReader(body), plan, false, p.open, p.comp)
+	w.grant.account.Open(p.budget.Share("test").Client(nil), patient{})
+	p.t.Cleanup(w.close)
+	return w
+}
+
+func (p *partsOf) idle() {
+	p.t.Helper()
+	if n := p.budget.InUse(); n != 0 || len(p.open.ahead) != 0 {
+		p.t.Errorf("%d bytes and %d tokens are held", n, len(p.open.ahead))
+	}
+}
+
+// A message is opened for a next hop that reads no compression, and compressed again with what it
+// reads.
+func TestRewriterRecodes(t *testing.T) {
+	p := newParts(t, 1<<20)
+	message := payload(5000)
+	packed := frame(true, pack(t, "gzip", message))
+	plain, err := io.ReadAll(p.rewriter(t.Context(), packed, planFor("gzip", "", nil)))
+	if err != nil || !bytes.Equal(plain, frame(false, message)) {
+		t.Fatalf("%d bytes, %v", len(plain), err)
+	}
+	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1")}).Rules()
+	again, err := io.ReadAll(p.rewriter(t.Context(), packed, planFor("gzip", "zstd", rules)))
+	if err != nil || again[0] != 1 {
+		t.Fatal(err)
+	}
+	if back, err := io.ReadAll(p.rewriter(t.Context(), again, planFor("zstd", "", nil))); err != nil || !bytes.Equal(back, plain) {
+		t.Fatalf("%d bytes, %v", len(back), err)
+	}
+	p.idle()
+}
+
+// A message that opens to more than its budget goes ahead, one at a time.
+func TestOneMessageGoesAhead(t *testing.T) {
+	p := newParts(t, 32<<10)
+	packed := frame(true, pack(t, "zstd", make([]byte, 500_000)))
+	first := p.rewriter(t.Context(), packed, planFor("zstd", "", nil))
+	if _, err := first.Read(make([]byte, 10)); err != nil || !first.grant.isAhead {
+		t.Fatal("not ahead", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	second := p.rewriter(ctx, packed, plan{})
+	if err := second.grant.exceed(1 << 20); !errors.Is(err, context.Canceled) {
+		t.Error("two are ahead", err)
+	}
+	if rest, err := io.ReadAll(first); err != nil || len(rest) != 500_000-5 {
+		t.Error(len(rest), err)
+	}
+	next := p.rewriter(t.Context(), packed, plan{})
+	if err := next.grant.exceed(1 << 20); err != nil || !next.grant.isAhead {
+		t.Error("the next did not get its turn", err)
+	}
+	next.free()
+	p.idle()
+}
+
+// A dictionary that a message names and that is not here: the call may begin anew as long as
+// nothing of it has been handed on.
+func TestMissingDictionary(t *testing.T) {
+	p := newParts(t, 1<<20)
+	d := someDict(t, 1)
+	unknown := frame(true, compressedWith(t, d, payload(300)))
+	pl := plan{from: pairEncoding, pair: &pairing{prev: &fetched{}}}
+	for before, clean := range map[string]bool{"": true, string(frame(false, []byte("x"))): false} {
+		w := p.rewriter(t.Context(), append([]byte(before), unknown...), pl)
+		_, err := io.ReadAll(w)
+		w.close()
+		var missing *missingError
+		if !errors.As(err, &missing) || missing.number != d.Number() || missing.clean != clean {
+			t.Errorf("%v, after %d bytes", err, len(before))
+		}
+	}
+	pl.pair.prev = &fetched{dicts: []*codec.Dict{d}}
+	if out, err := io.ReadAll(p.rewriter(t.Context(), unknown, pl)); err != nil || !bytes.Equal(out, frame(false, payload(300))) {
+		t.Error(err)
+	}
+	p.idle()
+}
+
+// has is a receiver with one dictionary.
+type has struct{ *codec.Dict }
+
+func (h has) has(d *codec.Dict) bool { return h.Dict == d }
+
+// The meter names a rule's dictionary when the receiver has it. What is compressed without while it
+// is on its way does not count.
+func TestMeterAndDictionaries(t *testing.T) {
+	d, other := someDict(t, 1), someDict(t, 2)
+	rule := &policy.MessageRule{Name: "r", Setting: set(t, "zstd-3"), Dict: d}
+	for _, c := range []struct {
+		pair    *pairing
+		bytes   int
+		want    *codec.Dict
+		settled bool
+	}{
+		{nil, 100, nil, true},
+		{&pairing{}, 100, nil, true},
+		{&pairing{next: has{d}}, 100, d, true},
+		{&pairing{next: has{other}}, 100, nil, false},
+		{&pairing{next: has{other}}, autodict.MaxMessageSample, nil, false},
+		{&pairing{next: has{d}}, autodict.MaxMessageSample + 1, nil, true},
+	} {
+		m := meter{pair: c.pair}
+		if got, _, settled := m.dictFor(rule, c.bytes); got != c.want || settled != c.settled {
+			t.Errorf("%+v, %d bytes: %v, %v", c.pair, c.bytes, got, settled)
+		}
+	}
+	watched := meter{kinds: autodict.NewMessages(autodict.MessagesOptions{}), pair: &pairing{method: "/a/B", watch: true}}
+	watched.saw(nil, []byte("message"), 3)
+	watched.passed(nil, 1<<30)
+	watched.passedCompressed(5)
+	if status := watched.kinds.Status(); len(status) != 1 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A compressor uses the dictionary that the meter names, and counts it.
+func TestCompressorWithDictionary(t *testing.T) {
+	p := newParts(t, 1<<20)
+	d := someDict(t, 1)
+	rule := policy.MessageRule{Name: "r", Setting: set(t, "zstd-3"), Dict: d}
+	pl := plan{to: pairEncoding, rules: rulesOf(t, rule).Rules(), pair: &pairing{next: has{d}}}
+	out, err := io.ReadAll(p.rewriter(t.Context(), frame(false, payload(300)), pl))
+	if err != nil || p.totals.Messages.Compressed.Load() != 1 {
+		t.Fatalf("%v, %d messages", err, p.totals.Messages.Compressed.Load())
+	}
+	back := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
+	if in, err := io.ReadAll(p.rewriter(t.Context(), out, back)); err != nil || !bytes.Equal(in, frame(false, payload(300))) {
+		t.Error(err)
+	}
+	p.idle()
+}

@@ -1,0 +1,95 @@
+package grpc
+
+import (
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// plan is what becomes of the messages of one direction of a call.
+type plan struct {
+	from, to string                // encodings; "" is none
+	byRule   bool                  // a rule has chosen to
+	rules    []*policy.MessageRule // that compress with to, or say raw; in order
+
+	marked  bool                // messages that the client had compressed are marked
+	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
+	marks   string              // we mark those that had this encoding; "": we don't
+
+	pair *pairing // what is counted, and dictionaries; nil: neither
+}
+
+// planFor keeps the rules that can be followed once the encoding is settled.
+func planFor(from, to string, rules []*policy.MessageRule) plan {
+	p := plan{from: from, to: to}
+	if to == "" {
+		return p
+	}
+	compresses := false
+	for _, r := range rules {
+		name := encodingOf(r.Setting)
+		if name == "" || name == to || to == pairEncoding && r.Setting.Codec == codec.Zstd {
+			p.rules = append(p.rules, r)
+			compresses = compresses || name != ""
+		}
+	}
+	if !compresses {
+		p.rules = nil
+	}
+	return p
+}
+
+// untouched reports whether all messages go as they came.
+func (p *plan) untouched() bool {
+	return p.from == p.to && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
+}
+
+// ruleFor returns the rule for a plain message, nil if it is to stay so.
+func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
+	if p.restore != nil {
+		if marked {
+			return p.restore
+		}
+		return nil
+	}
+	if p.to == "" {
+		return nil
+	}
+	for _, r := range p.rules {
+		if r.Fits(n) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// paired reports whether compressed messages come in the encoding between gateways.
+func (p *plan) paired() bool { return p.from == pairEncoding }
+
+// canOpen reports whether compressed messages can be read.
+func (p *plan) canOpen() bool {
+	if p.paired() {
+		return p.pair != nil && p.pair.prev != nil
+	}
+	return canOpen(p.from)
+}
+
+// pairing is what one direction of a call may do with dictionaries. It does not change
+// during the call.
+type pairing struct {
+	method    string
+	direction policy.Direction
+	next      holder   // which the receiver has; nil: none are used
+	prev      numbered // which the sender may name; nil: none
+	watch     bool     // all messages are measured
+}
+
+// numbered are dictionaries that messages name by number; holder tells which a receiver has.
+type (
+	numbered interface {
+		find(number uint32) *codec.Dict
+	}
+	holder interface{ has(d *codec.Dict) bool }
+)
