@@ -19,7 +19,6 @@ import (
 // then, replies for the client are gathered too: a spill takes what the client does not,
 // under the reply budget, and a goroutine sends it on. When the spill is empty, the reply
 // pump writes by itself again.
-
 //
 // A TLS connection does not survive an interrupted write. There everything for the client
 // goes through the spill, whose goroutine is the only one that writes.
@@ -145,30 +144,51 @@ func (o *spill) addAll(p []byte) error {
 
 // drain sends what is pending until nothing is left.
 func (o *spill) drain() {
-	defer gateway.CatchPanic(o.vault.log, o.vault.stats, func() { _ = o.life.Close() })
+	defer gateway.CatchPanic(o.vault.log, o.vault.stats, o.abort)
 	for {
-		o.mu.Lock()
-		batch, held := o.pending, o.held
-		o.pending, o.held = nil, nil
+		batch, held := o.nextBatch()
 		if len(batch) == 0 {
-			o.running = false
-			_ = o.client.SetWriteDeadline(time.Time{})
-			o.moved.Broadcast()
-			o.mu.Unlock()
 			return
 		}
-		o.mu.Unlock()
 		err := o.sendBatch(batch)
 		o.release(held)
-		o.mu.Lock()
-		if err != nil {
-			o.fail(err)
-			o.mu.Unlock()
+		if o.sent(err); err != nil {
 			return
 		}
-		o.moved.Broadcast()
-		o.mu.Unlock()
 	}
+}
+
+// nextBatch takes all that is pending. When nothing is, the spill ends.
+func (o *spill) nextBatch() (batch []byte, held []int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch, held = o.pending, o.held
+	o.pending, o.held = nil, nil
+	if len(batch) == 0 {
+		o.running = false
+		_ = o.client.SetWriteDeadline(time.Time{})
+		o.moved.Broadcast()
+	}
+	return batch, held
+}
+
+// sent takes notice of what became of a batch.
+func (o *spill) sent(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.fail(err)
+	}
+	o.moved.Broadcast()
+}
+
+// abort ends the session after a panic. What is held goes back with the session's account.
+func (o *spill) abort() {
+	o.mu.Lock()
+	o.err, o.running, o.pending, o.held = net.ErrClosed, false, nil, nil
+	o.moved.Broadcast()
+	o.mu.Unlock()
+	_ = o.life.Close()
 }
 
 func (o *spill) sendBatch(b []byte) error {
@@ -183,7 +203,6 @@ func (o *spill) fail(err error) {
 	o.err, o.running = err, false
 	o.release(o.held)
 	o.pending, o.held = nil, nil
-	o.moved.Broadcast()
 	o.life.Cancel() // who waits for room
 	_ = o.client.Close()
 }

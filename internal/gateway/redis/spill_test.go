@@ -145,3 +145,31 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 		t.Error("the queue keeps budget")
 	}
 }
+
+// bursting is a connection that panics when it is written to.
+type bursting struct{ net.Conn }
+
+func (bursting) Write([]byte) (int, error) { panic("write") }
+
+// A panic while a spill sends ends the session, for which nobody may wait for the spill any more.
+func TestSpillEndsAfterPanic(t *testing.T) {
+	p := newParts(t)
+	p.life.Client = bursting{p.life.Client}
+	o := newSpill(p.life, p.vault)
+	o.start([]byte("+OK\r\n"))
+	done := make(chan struct{})
+	go func() {
+		o.wait()
+		close(done)
+	}()
+	for _, c := range []<-chan struct{}{p.life.Context().Done(), done} {
+		select {
+		case <-c:
+		case <-time.After(time.Minute):
+			t.Fatal("the reply pump would wait for good")
+		}
+	}
+	if taken, err := o.add([]byte("+OK\r\n")); taken || err == nil {
+		t.Errorf("after that it takes more: %v %v", taken, err)
+	}
+}
