@@ -16,12 +16,12 @@ import (
 // several users may have written.
 func (w *where) withManaged(ctx context.Context, dryRun bool) *policy.Policy {
 	choose := map[string]policy.Choice{}
-	several := w.store.SeveralUsers(ctx)
+	login, one := w.store.Writer(ctx)
 	for _, r := range w.policy.Rules() {
-		if !r.Auto || several && !r.Shared {
+		if !r.Auto || !one && !r.Shared {
 			continue
 		}
-		if number := w.managed(ctx, autodict.Fingerprint(r), dryRun); number != 0 {
+		if number := w.managed(ctx, autodict.FingerprintFor(r, login), dryRun); number != 0 {
 			choose[r.Name] = policy.Choice{Dict: number}
 		}
 	}

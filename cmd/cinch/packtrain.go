@@ -29,18 +29,19 @@ func (o *packOptions) withTrained(ctx context.Context, w *where, p pack.Options,
 			missing = append(missing, r)
 		}
 	}
-	if missing = o.ofOneLogin(ctx, w, missing); len(missing) == 0 {
+	login, one := w.store.Writer(ctx)
+	if missing = o.ofOneLogin(missing, one); len(missing) == 0 {
 		return rules, nil
 	}
 	m := w.newManager(o.dryRun)
-	whole, err := o.learn(ctx, w, p, missing, m)
+	whole, err := o.learn(ctx, w, p, missing, m, login)
 	if err != nil {
 		return nil, err
 	}
 	choose := map[string]policy.Choice{}
 	for _, r := range m.Once(ctx, whole).Rules() {
-		if r.Setting.Dict != 0 && slices.ContainsFunc(missing, func(x *policy.Rule) bool { return x.Name == r.Name }) {
-			choose[r.Name] = policy.Choice{Dict: r.Setting.Dict, Level: r.Setting.Level}
+		if st := r.SettingFor(login); st.Dict != 0 && slices.ContainsFunc(missing, func(x *policy.Rule) bool { return x.Name == r.Name }) {
+			choose[r.Name] = policy.Choice{Dict: st.Dict, Level: st.Level}
 		}
 	}
 	for _, r := range rules.Rules() { // those that had one keep it
@@ -54,10 +55,9 @@ func (o *packOptions) withTrained(ctx context.Context, w *where, p pack.Options,
 
 // ofOneLogin leaves out rules under which several users may write, unless they share their samples: a
 // dictionary shows pieces of what it was made of, and nobody knows who wrote what is stored.
-func (o *packOptions) ofOneLogin(ctx context.Context, w *where, rules []*policy.Rule) (some []*policy.Rule) {
-	several := w.store.SeveralUsers(ctx)
+func (o *packOptions) ofOneLogin(rules []*policy.Rule, one bool) (some []*policy.Rule) {
 	for _, r := range rules {
-		if !several || r.Shared {
+		if one || r.Shared {
 			some = append(some, r)
 		} else if !o.asJSON {
 			fmt.Fprintf(o.errs, "rule %s: values are sealed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are; share_samples: true allows one\n", r.Name)
@@ -92,7 +92,7 @@ func (w *where) newManager(dryRun bool) *autodict.Manager {
 }
 
 // learn shows values of the rules to what trains, and says how many times as many keys there are.
-func (o *packOptions) learn(ctx context.Context, w *where, p pack.Options, rules []*policy.Rule, m *autodict.Manager) (whole float64, err error) {
+func (o *packOptions) learn(ctx context.Context, w *where, p pack.Options, rules []*policy.Rule, m *autodict.Manager, login string) (whole float64, err error) {
 	wanted := map[string]bool{}
 	for _, r := range rules {
 		wanted[r.Name] = true
@@ -100,7 +100,7 @@ func (o *packOptions) learn(ctx context.Context, w *where, p pack.Options, rules
 	seal := &pack.Seal{Policy: w.policy, Sealer: w.sealer(), Ready: func(uint32) bool { return false }, Rule: w.store.Sealing(w.policy).Rule}
 	p.Task = &pack.Sampling{Seal: seal, See: func(r *policy.Rule, v *store.Value) {
 		if wanted[r.Name] {
-			m.Sample(r, "", v.Key, v.Stored, len(v.Stored)) // who wrote it nobody knows
+			m.Sample(r, login, v.Key, v.Stored, len(v.Stored))
 		}
 	}}
 	progress := ui.NewProgress(o.errs)

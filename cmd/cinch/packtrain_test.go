@@ -25,18 +25,10 @@ func packed(t *testing.T, args ...string) (out string) {
 	return string(b)
 }
 
-// Rules with dictionary: auto have one from the first pack on, also where no gateway has trained any: a
-// dry run says what it brings and writes nothing, and what is packed names one that gateways
-// know as theirs.
-func TestPackTrainsFirst(t *testing.T) {
-	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
-	}
-	server := testenv.Redis(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
-	defer client.Close()
-	d, raw := documents{random: rand.New(rand.NewPCG(1, 1))}, 0
-	const n = 1000
+// fillForTraining stores n documents and as many numbers, and returns the documents' bytes.
+func fillForTraining(t *testing.T, client *goredis.Client, n int) (raw int) {
+	t.Helper()
+	d := documents{random: rand.New(rand.NewPCG(1, 1))}
 	for at := 0; at < n; at += 500 {
 		_, err := client.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
 			for i := at; i < at+500; i++ {
@@ -51,12 +43,88 @@ func TestPackTrainsFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	return raw
+}
+
+func writeTrainingConfig(t *testing.T, file, upstream string) {
+	t.Helper()
 	text := fmt.Sprintf("gateways:\n  - name: g\n    protocol: redis\n    listen: \"127.0.0.1:0\"\n    upstream: \"redis://%s\"\n    rules:\n"+
-		"      - {name: docs, key: \"doc:*\", setting: zstd-3, dictionary: auto}\n      - {name: counters, key: \"n:*\", setting: zstd-3, dictionary: auto}\n", server.Addr)
+		"      - {name: docs, key: \"doc:*\", setting: zstd-3, dictionary: auto}\n      - {name: counters, key: \"n:*\", setting: zstd-3, dictionary: auto}\n", upstream)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// storedAndNamed are the bytes that n documents take now, and how many of them name which dictionary.
+func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, named map[uint32]int) {
+	t.Helper()
+	named = map[uint32]int{}
+	for i := range n {
+		b, err := client.Get(t.Context(), fmt.Sprintf("doc:%d", i)).Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored += len(b)
+		if h, err := cinch.ParseHeader(b); err == nil {
+			named[h.Dict]++
+		}
+	}
+	return stored, named
+}
+
+// The user that Cinch itself logs in with is none whose values could be mixed with another's: an
+// application that has one user has its values packed with a dictionary, which is that user's.
+func TestPackDoesNotCountItsOwnUser(t *testing.T) {
+	if underRace {
+		t.Skip("what trains is a process of its own, without the detector")
+	}
+	server := testenv.Redis(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
+	defer client.Close()
+	const n = 1000
+	raw := fillForTraining(t, client, n)
+	acl := func(args ...any) {
+		t.Helper()
+		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, args...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl("app", "on", ">pw", "~doc:*", "+@all")
+	acl("cinch", "on", ">pw", "~*", "+@all")
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	writeTrainingConfig(t, file, "cinch:pw@"+server.Addr)
+	if both := packed(t, "--config", file, "--dry-run"); !strings.Contains(both, "rule docs: values are sealed without a dictionary") {
+		t.Errorf("the values of the default user, which is on, and of another are mixed:\n%s", both)
+	}
+	acl("default", "off")
+	out := packed(t, "--config", file)
+	stored, named := storedAndNamed(t, client, n)
+	if len(named) != 1 || named[0] > 0 || float64(stored) > 0.6*float64(raw) {
+		t.Fatalf("%d bytes of %d, dictionaries %v\n%s", stored, raw, named, out)
+	}
+	if again := packed(t, "--config", file); strings.Contains(again, "rule docs: dictionary ") {
+		t.Errorf("trained again:\n%s", again)
+	}
+	acl("tenant", "on", ">pw", "~doc:*", "+@all")
+	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are sealed without a dictionary") {
+		t.Errorf("the values of two users are mixed:\n%s", several)
+	}
+}
+
+// Rules with dictionary: auto have one from the first pack on, also where no gateway has trained any: a
+// dry run says what it brings and writes nothing, and what is packed names one that gateways
+// know as theirs.
+func TestPackTrainsFirst(t *testing.T) {
+	if underRace {
+		t.Skip("what trains is a process of its own, without the detector")
+	}
+	server := testenv.Redis(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
+	defer client.Close()
+	const n = 1000
+	raw := fillForTraining(t, client, n)
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	writeTrainingConfig(t, file, server.Addr)
 	dry := packed(t, "--config", file, "--dry-run")
 	if !strings.Contains(dry, "rule docs: dictionary ") || !strings.Contains(dry, "rule counters: no dictionary") {
 		t.Errorf("%s", dry)
@@ -74,17 +142,7 @@ func TestPackTrainsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := packed(t, "--config", file)
-	stored, named := 0, map[uint32]int{}
-	for i := range n {
-		b, err := client.Get(t.Context(), fmt.Sprintf("doc:%d", i)).Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored += len(b)
-		if h, err := cinch.ParseHeader(b); err == nil {
-			named[h.Dict]++
-		}
-	}
+	stored, named := storedAndNamed(t, client, n)
 	if len(named) != 1 || named[0] > 0 || float64(stored) > 0.6*float64(raw) {
 		t.Fatalf("%d bytes of %d, dictionaries %v\n%s", stored, raw, named, out)
 	}

@@ -50,19 +50,21 @@ type MeasuredKind struct {
 // Packing is what a gateway does about what its upstream holds already. Counts are since
 // the process began.
 type Packing struct {
-	Wanted      bool       `json:"wanted"`   // the gateway is enabled and has rules
-	Running     bool       `json:"running"`  // a pass is under way, here
-	Estimate    bool       `json:"estimate"` // nothing is replaced
-	Done        float64    `json:"done"`     // share of the pass
-	Duty        float64    `json:"duty"`     // share of the time that it works
-	Passes      int64      `json:"passes"`
-	LastPass    *time.Time `json:"last_pass,omitempty"`
-	Trouble     string     `json:"trouble,omitempty"` // why the last one was not whole
-	Keys        int64      `json:"keys"`
-	Values      int64      `json:"values"`
-	BeforeBytes int64      `json:"before_bytes"`
-	AfterBytes  int64      `json:"after_bytes"`
-	Problems    int64      `json:"problems"`
+	Wanted   bool       `json:"wanted"`   // the gateway is enabled and has rules
+	Running  bool       `json:"running"`  // a pass is under way, here
+	Estimate bool       `json:"estimate"` // nothing is replaced
+	Done     float64    `json:"done"`     // share of the pass
+	Duty     float64    `json:"duty"`     // share of the time that it works
+	Passes   int64      `json:"passes"`
+	LastPass *time.Time `json:"last_pass,omitempty"`
+	Trouble  string     `json:"trouble,omitempty"` // why the last one was not whole
+	// WithoutDictionary: rules with dictionary: auto go without, as values may be of several users.
+	WithoutDictionary bool  `json:"without_dictionary,omitempty"`
+	Keys              int64 `json:"keys"`
+	Values            int64 `json:"values"`
+	BeforeBytes       int64 `json:"before_bytes"`
+	AfterBytes        int64 `json:"after_bytes"`
+	Problems          int64 `json:"problems"`
 }
 
 // RuleInfo describes one rule; the order is the policy's.

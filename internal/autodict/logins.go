@@ -87,6 +87,15 @@ func (m *Manager) join(rule *policy.Rule, login string) *sampler {
 	return s
 }
 
+// Join has a login's values sampled, and finds what was announced for them, as if it had written under every rule.
+func (m *Manager) Join(login string) {
+	for _, rule := range m.Policy().Rules() {
+		if rule.Auto && !rule.Shared {
+			m.join(rule, login)
+		}
+	}
+}
+
 // ours is a managed rule as it was given: without dictionaries. m.mu is held.
 func (m *Manager) ours(name string) *policy.Rule {
 	for _, r := range m.managed {
@@ -103,13 +112,6 @@ func (m *Manager) divideMemory(rule *policy.Rule) {
 	for _, r := range all {
 		r.sampler.resize(m.rules.RuleMemory / len(all))
 	}
-}
-
-// reapply puts the policy into force again: what is for nobody in particular may be another.
-func (m *Manager) reapply() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.apply()
 }
 
 // choiceFor is what a rule seals with. Values whose login is not known, as the packer finds them,

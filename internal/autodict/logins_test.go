@@ -84,7 +84,7 @@ func TestChoicesOfLogins(t *testing.T) {
 		t.Errorf("alice %v, bob %v, default %v, anybody %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
 	}
 	m.Sample(rule, "bob", nil, []byte("value"), 5)
-	m.reapply()
+	m.apply()
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("two write: alice %v, bob %v, anybody %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}

@@ -218,7 +218,9 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		case <-time.After(time.Duration(float64(m.o.Poll) * jitter)):
 		case <-m.wake:
-			m.reapply()
+			m.mu.Lock()
+			m.apply() // what is for nobody in particular may be another
+			m.mu.Unlock()
 		}
 	}
 }

@@ -190,6 +190,14 @@ func fingerprintOf(r *policy.Rule, login string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(Fingerprint(r)+" "+login)))[:16]
 }
 
+// FingerprintFor is that of what the values of one login, "" for the server's default user, are recorded under.
+func FingerprintFor(r *policy.Rule, login string) string {
+	if r.Shared {
+		login = ""
+	}
+	return fingerprintOf(r, login)
+}
+
 // Fingerprint names what a rule covers, the same in all gateways: 16 hexadecimal digits.
 // Its name and its codec's level are no part of it.
 func Fingerprint(r *policy.Rule) string {

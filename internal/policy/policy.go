@@ -256,15 +256,40 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 	return &changed
 }
 
+// ForLogin returns a policy for values that one login has written, "" for the server's default user: where each
+// login has its own dictionary, its is used. p stays as it is.
+func (p *Policy) ForLogin(login string) *Policy {
+	return p.perRule(func(r *Rule) codec.Setting { return r.SettingFor(login) })
+}
+
 // WithoutLogins returns a policy for values of which nobody knows who wrote them: where each login has
 // its own dictionary, none is used. p stays as it is.
 func (p *Policy) WithoutLogins() *Policy {
+	return p.perRule(func(r *Rule) codec.Setting {
+		if r.Setting.Dict != 0 {
+			return r.alone
+		}
+		return r.Setting
+	})
+}
+
+// PerLogin names the rules of which each login has its own dictionary.
+func (p *Policy) PerLogin() (names []string) {
+	for _, r := range p.rules {
+		if r.Auto && !r.Shared && !r.Raw() {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// perRule gives rules of which each login has its own dictionary one setting for all.
+func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 	changed := *p
 	changed.rules = slices.Clone(p.rules)
 	for i := range changed.rules {
-		r := &changed.rules[i]
-		if r.Auto && !r.Shared && r.Setting.Dict != 0 {
-			r.Setting, r.logins = r.alone, nil
+		if r := &changed.rules[i]; r.Auto && !r.Shared {
+			r.Setting, r.logins = setting(r), nil
 		}
 	}
 	changed.force = forcedRules(changed.rules)

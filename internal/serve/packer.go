@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -24,6 +26,7 @@ type packer struct {
 	of      *running
 	engine  *codec.Engine // its own: clients don't wait for its turns
 	holder  string        // of the lease
+	mixed   atomic.Bool   // the last pass was without logins' dictionaries, see forWriter
 
 	stop  chan struct{} // closed: finish
 	ended chan struct{} // closed when it has
@@ -126,13 +129,22 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 	if err != nil {
 		return pack.Session{}, err
 	}
-	several := s.SeveralUsers(ctx)
+	login, one := s.Writer(ctx)
+	if one {
+		k.of.auto.Join(login)
+	}
+	forWriter := k.forWriter(rules, login, one)
+	if err := errors.Join(k.looked(rules), k.has(forWriter)); err != nil {
+		s.Close()
+		return pack.Session{}, err
+	}
 	return pack.Session{
 		Name: s.Name(), Targets: s.Targets(), Close: s.Close,
 		Lease: func(name string) store.Lease { return s.Lease(name, k.holder) },
-		Seal: func(rules *policy.Policy) *pack.Seal {
-			task := k.seal(rules, several)
-			sealing := s.Sealing(task.Policy)
+		Seal: func(*policy.Policy) *pack.Seal {
+			k.tellMixed(forWriter, !one)
+			task := k.seal(forWriter)
+			sealing := s.Sealing(forWriter)
 			task.Rule, task.Indexed = sealing.Rule, sealing.Indexed
 			return task
 		},
@@ -142,9 +154,22 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 // prepared returns an error as long as values would be sealed without the dictionaries that
 // they are to have.
 func (k *packer) prepared(rules *policy.Policy) error {
+	if err := k.looked(rules); err != nil {
+		return err
+	}
+	return k.has(rules)
+}
+
+// looked returns an error as long as others may be known to be in force soon.
+func (k *packer) looked(rules *policy.Policy) error {
 	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
 		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
 	}
+	return nil
+}
+
+// has returns an error as long as the server lacks a dictionary that rules name.
+func (k *packer) has(rules *policy.Policy) error {
 	for _, number := range rules.Dictionaries() {
 		if !k.ready(number) {
 			return fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
@@ -156,11 +181,26 @@ func (k *packer) prepared(rules *policy.Policy) error {
 	return nil
 }
 
-// seal seals what is stored, which may be of several users.
-func (k *packer) seal(rules *policy.Policy, several bool) *pack.Seal {
-	if several {
-		rules = rules.WithoutLogins()
+// forWriter is the policy for what is stored: one user's values name that user's dictionaries, and none where they
+// may be of several, since nobody knows whose they are.
+func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy.Policy {
+	if !one {
+		return rules.WithoutLogins()
 	}
+	return rules.ForLogin(login)
+}
+
+// tellMixed says which rules go without a dictionary as values may be of several users.
+func (k *packer) tellMixed(rules *policy.Policy, mixed bool) {
+	names := rules.PerLogin()
+	k.mixed.Store(mixed && len(names) > 0)
+	if k.mixed.Load() {
+		k.of.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are",
+			"rules", names, "hint", "share_samples: true allows one")
+	}
+}
+
+func (k *packer) seal(rules *policy.Policy) *pack.Seal {
 	return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
 		Engine: k.engine, Dicts: k.dicts(), MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
 	})}
@@ -180,7 +220,8 @@ func (k *packer) describe() *admin.Packing {
 	d := &admin.Packing{
 		Wanted: s.Wanted, Running: s.Running, Estimate: s.DryRun, Done: s.Done, Duty: s.Duty, Trouble: s.Trouble,
 		Passes: s.Passes[pack.PassDone], Keys: s.Report.Keys, Values: s.Report.Replaced,
-		BeforeBytes: s.Report.CostBefore, AfterBytes: s.Report.CostAfter, Problems: s.Report.Problems,
+		WithoutDictionary: k.mixed.Load(),
+		BeforeBytes:       s.Report.CostBefore, AfterBytes: s.Report.CostAfter, Problems: s.Report.Problems,
 	}
 	if !s.Last.IsZero() {
 		d.LastPass = &s.Last

@@ -51,9 +51,10 @@ type Store interface {
 	// Lease lets one of several do something in the store at a time, in the name of holder,
 	// which nobody else has.
 	Lease(name, holder string) Lease
-	// SeveralUsers reports that values in it may be of several users, who may not see each other's:
-	// there are others than the default one, or it can't be found out.
-	SeveralUsers(ctx context.Context) bool
+	// Writer is the one user whose values it holds, "" for the server's default user. It reports false when
+	// they may be of several, who may not see each other's, or it can't be found out. The user that the
+	// store itself logs in with does not count, unless there is no other.
+	Writer(ctx context.Context) (login string, one bool)
 	// CanRead says why values can't be read with some options; nil: they can.
 	CanRead(o ReadOptions) error
 	// Unavailable reports that after an error trying again makes sense.

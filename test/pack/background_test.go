@@ -120,7 +120,7 @@ func TestBackgroundAdoptsFirst(t *testing.T) {
 	c := connect(t, server.Addr)
 	fill(t, c, 3000, 0, 300)
 	d := testDict(t)
-	announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true})
+	announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}, "")
 	g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", "- {key: 'string:*', setting: zstd-3, dictionary: auto}")
 	testenv.Eventually(t, "a pass ends", func() bool { return g.Metric(t, passesDone) > 0 })
 	testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 3000 })
@@ -128,34 +128,47 @@ func TestBackgroundAdoptsFirst(t *testing.T) {
 }
 
 // TestDictionariesOfLogins: nobody knows who wrote what is stored. Where that may have been several users
-// the default user's dictionary is for none of it, and the one of a rule that shares its samples for all.
+// the default user's dictionary is for none of it, which the gateway tells, and the one of a rule that shares its
+// samples for all. The user that Cinch itself logs in with does not count.
 func TestDictionariesOfLogins(t *testing.T) {
+	tenant, own := []any{"tenant", "on", "nopass", "~*", "+@all"}, []any{"cinch", "on", ">pw", "~*", "+@all"}
 	for name, how := range map[string]struct {
-		user   bool // the server has a second one
+		users  [][]any // that the server has beside the default one
+		login  string  // whose the dictionary is
 		shared bool
 		with   bool // the dictionary
 	}{
-		"one user":       {with: true},
-		"two users":      {user: true},
-		"shared samples": {user: true, shared: true, with: true},
+		"one user":               {with: true},
+		"two users":              {users: [][]any{tenant}},
+		"shared samples":         {users: [][]any{tenant}, shared: true, with: true},
+		"beside Cinch's own":     {users: [][]any{tenant, own, {"default", "off"}}, login: "tenant", with: true},
+		"default beside own":     {users: [][]any{own}, with: true},
+		"several beside the own": {users: [][]any{tenant, own}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, background := range []bool{false, true} {
 				server := testenv.Redis(t)
 				c := connect(t, server.Addr)
 				fill(t, c, 3000, 0, 600)
-				if how.user {
-					must(t, c.Do(t.Context(), "acl", "setuser", "tenant", "on", "nopass", "~*", "+@all").Err())
+				d, upstream := testDict(t), server.URL()
+				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: how.shared}, how.login)
+				for _, user := range how.users {
+					must(t, c.Do(t.Context(), append([]any{"acl", "setuser"}, user...)...).Err())
+					if user[0] == own[0] {
+						upstream = "redis://cinch:pw@" + server.Addr
+					}
 				}
-				d := testDict(t)
-				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: how.shared})
 				rules := fmt.Sprintf("- {key: 'string:*', setting: zstd-3, dictionary: auto, share_samples: %t}", how.shared)
 				if background {
-					g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", rules)
+					g := serving(t, upstream, "{background: true, every: 1s, keys_per_second: 0}", rules)
 					testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 3000 })
+					told := strings.Contains(g.Output(), "packed without a dictionary, as the server has several users")
+					if shown := strings.Contains(testenv.AdminPage(t, g.Admin, "/api/status"), `"without_dictionary": true`); told == how.with || shown == how.with {
+						t.Errorf("logged: %v, shown: %v\n%s", told, shown, g.Output())
+					}
 				} else {
 					file := filepath.Join(t.TempDir(), "cinch.yaml")
-					text := fmt.Sprintf("gateways:\n  - name: g\n    protocol: redis\n    listen: '127.0.0.1:0'\n    upstream: %s\n    rules:\n      %s\n", server.URL(), rules)
+					text := fmt.Sprintf("gateways:\n  - name: g\n    protocol: redis\n    listen: '127.0.0.1:0'\n    upstream: %s\n    rules:\n      %s\n", upstream, rules)
 					must(t, os.WriteFile(file, []byte(text), 0o600))
 					expect(t, 0, []string{"pack", "--config", file}, "values packed")
 				}
@@ -163,7 +176,7 @@ func TestDictionariesOfLogins(t *testing.T) {
 				if how.with {
 					want = fmt.Sprintf("opens: zstd@%08x                3000", d.Number())
 				}
-				expect(t, 0, []string{"verify", server.URL()}, want)
+				expect(t, 0, []string{"verify", upstream}, want)
 			}
 		})
 	}

@@ -149,7 +149,7 @@ func TestDictionaries(t *testing.T) {
 			must(t, os.WriteFile(config, fmt.Appendf(nil, "%sgateways:\n  - {name: g, protocol: redis, listen: 127.0.0.1:0, upstream: %q,\n"+
 				"     rules: [{key: 'string:*', setting: zstd-3, dictionary: %s}]}\n", rest, server.URL(), dictionary), 0o600))
 			if dictionary == "auto" {
-				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true})
+				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}, "")
 			}
 			expect(t, 0, []string{"pack", "--config", config, "--dry-run"}, "give or take 0 B")
 			expect(t, 0, []string{"pack", "--config", config})
@@ -164,7 +164,7 @@ func TestDictionaries(t *testing.T) {
 }
 
 // announce keeps a dictionary in the server and says that a rule uses it, as a gateway does.
-func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule) {
+func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule, login string) {
 	t.Helper()
 	s := storeredis.NewDicts(storeredis.DictsOptions{Client: c})
 	must(t, s.Publish(t.Context(), d))
@@ -172,7 +172,7 @@ func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule) 
 	must(t, err)
 	text, err := json.Marshal(autodict.Record{Rule: "r", Current: &autodict.Version{Dict: autodict.Number(d.Number())}})
 	must(t, err)
-	_, err = s.ReplaceRecord(t.Context(), autodict.Fingerprint(p.Rules()[0]), 0, string(text))
+	_, err = s.ReplaceRecord(t.Context(), autodict.FingerprintFor(p.Rules()[0], login), 0, string(text))
 	must(t, err)
 }
 

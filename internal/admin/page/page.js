@@ -108,7 +108,8 @@ function packing(p) {
   const state = p.running ? `${p.estimate ? "estimating" : "packing"}, ${percent(p.done, 1)}` : p.wanted ? "waiting for the next pass" : "off, with the gateway or without rules";
   return section("Stored already", table([["state"], ["passes"], ["keys"], [p.estimate ? "would be sealed" : "sealed"], ["before"], ["after"], ["problems"]], [[
     [state, p.last_pass ? el("div", { class: "small" }, "last pass ended " + new Date(p.last_pass).toLocaleString()) : null,
-      p.trouble ? el("div", { class: "small bad-text" }, p.trouble) : null],
+      p.trouble ? el("div", { class: "small bad-text" }, p.trouble) : null,
+      p.without_dictionary ? el("div", { class: "small" }, "without dictionaries, as the server has several users, or may have: share_samples: true allows one") : null],
     count(p.passes), count(p.keys), count(p.values), bytes(p.before_bytes), bytes(p.after_bytes), count(p.problems),
   ]], true));
 }

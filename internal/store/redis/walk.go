@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -64,20 +63,6 @@ func (s *Store) Sealing(*policy.Policy) store.Sealing {
 		}
 		return err
 	}}
-}
-
-// SeveralUsers implements store.Store: there are users beside the default one, or there may be.
-func (s *Store) SeveralUsers(ctx context.Context) bool {
-	for _, n := range s.nodes {
-		users, err := n.client.Do(ctx, "ACL", "USERS").StringSlice()
-		if err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown command") {
-			continue // a server without users
-		}
-		if err != nil || len(users) > 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // CanRead implements store.Store.

@@ -7,24 +7,70 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 )
 
-// The space of users. On a new server it holds guest, who is the default user, admin, who may see
-// everything, and roles. Users with few rights may not read it, and the view of it hides others from them.
+// The spaces of users and of what they were granted. On a new server there are guest, who clients are that
+// have not logged in, admin, who may see everything, and roles. Users with few rights may read neither, and
+// the views of both hide others from them.
 const (
 	spaceUser = 304
 	userName  = 2 // fields
 	userType  = 3
+
+	spaceGrants   = 312
+	grantTo       = 1 // fields
+	grantOn       = 2
+	grantObject   = 3
+	grantRights   = 4
+	guestID       = 0
+	publicID      = 2      // the role that all have
+	writeRight    = 2      // bits of grantRights
+	loginRights   = 8 | 16 // on the universe: log in, and use what else is granted
+	guest, admin  = "guest", "admin"
+	universe      = "universe"
+	spaceOfGrants = "space"
 )
 
-// SeveralUsers reports that the server has users beside those of a new one, or that it can't be found out.
-func (s *Store) SeveralUsers(ctx context.Context) bool {
-	var users rawTuples
-	err := s.conn.do(ctx, func(ctx context.Context) tnt.Request {
-		return tnt.NewSelectRequest(spaceUser).Index(uint32(0)).Limit(selectEverything).Iterator(tnt.IterAll).Context(ctx)
-	}, &users)
-	if err != nil || len(users) == 0 {
-		return true
+// writers lists the users who may have written what the server holds: all but admin and the connection's own,
+// and guest only if somebody has granted it something.
+func (s *Store) writers(ctx context.Context) (names []string, err error) {
+	users, err := s.selectAll(ctx, spaceUser)
+	if err != nil {
+		return nil, err
 	}
-	return slices.ContainsFunc(users, func(u []any) bool {
-		return len(u) <= userType || u[userType] == "user" && u[userName] != "guest" && u[userName] != "admin"
-	})
+	for _, u := range users {
+		name, _ := at(u, userName).(string)
+		if at(u, userType) == "user" && name != admin && name != guest && name != s.conn.o.User {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && s.conn.o.User == "" || len(users) == 0 {
+		return append(names, guest), nil
+	}
+	grants, err := s.selectAll(ctx, spaceGrants)
+	if slices.ContainsFunc(grants, guestWrites) {
+		names = append(names, guest)
+	}
+	return names, err
+}
+
+// guestWrites reports that a grant has more for guest than a new server has.
+func guestWrites(grant []any) bool {
+	to, _ := integer(at(grant, grantTo))
+	object, isNumber := integer(at(grant, grantObject))
+	rights, _ := integer(at(grant, grantRights))
+	switch on := at(grant, grantOn); {
+	case on == universe:
+		return (to == guestID || to == publicID) && rights&^loginRights != 0
+	case to == guestID:
+		return on != "role" || object != publicID
+	case to == publicID:
+		return on == spaceOfGrants && rights&writeRight != 0 && (!isNumber || object > lastSystemSpace)
+	}
+	return false
+}
+
+func (s *Store) selectAll(ctx context.Context, space uint32) (tuples rawTuples, err error) {
+	err = s.conn.do(ctx, func(ctx context.Context) tnt.Request {
+		return tnt.NewSelectRequest(space).Index(uint32(0)).Limit(selectEverything).Iterator(tnt.IterAll).Context(ctx)
+	}, &tuples)
+	return tuples, err
 }

@@ -207,9 +207,26 @@ func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
 // Lease implements store.Store.
 func (w *Walk) Lease(name, holder string) store.Lease { return w.shelf.group.Lease(name, holder) }
 
-// SeveralUsers implements store.Store.
-func (w *Walk) SeveralUsers(ctx context.Context) bool {
-	return slices.ContainsFunc(w.masters, func(s *Store) bool { return s.SeveralUsers(ctx) })
+// Writer implements store.Store.
+func (w *Walk) Writer(ctx context.Context) (login string, one bool) {
+	var writers []string
+	for _, s := range w.masters {
+		some, err := s.writers(ctx)
+		if err != nil {
+			return "", false
+		}
+		writers = append(writers, some...)
+	}
+	slices.Sort(writers)
+	switch writers = slices.Compact(writers); {
+	case len(writers) == 0:
+		return w.masters[0].conn.o.User, true // clients have the same one
+	case len(writers) > 1:
+		return "", false
+	case writers[0] == guest:
+		return "", true
+	}
+	return writers[0], true
 }
 
 // CanRead implements store.Store.

@@ -1,0 +1,51 @@
+package tarantool
+
+import (
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Whose values a server holds: neither the store's own user counts, nor guest as long as it was granted nothing, and
+// who can't be asked for has to be taken for several.
+func TestWriter(t *testing.T) {
+	server := testenv.Tarantool(t, storeScript)
+	guestConn := mustConnect(t, server.Addr, "", "")
+	install(t, guestConn, InstallOptions{})
+	expect := func(as, login string, one bool) {
+		t.Helper()
+		password := "pw"
+		if as == "" {
+			password = ""
+		}
+		c := mustConnect(t, server.Addr, as, password)
+		defer c.Close()
+		s := &Walk{masters: []*Store{{conn: c}}}
+		if got, alone := s.Writer(t.Context()); got != login || alone != one {
+			t.Errorf("as %q: %q, %v; want %q, %v", as, got, alone, login, one)
+		}
+	}
+	expect("", "", true)
+	lua(t, guestConn, `box.session.su('admin', function()
+		for _, name in ipairs{'root', 'cinch'} do box.schema.user.create(name, {password = 'pw'}) end
+		box.schema.user.grant('root', 'super')
+		box.schema.user.grant('cinch', 'read', 'space', '_user')
+		box.schema.user.grant('cinch', 'read', 'space', '_priv')
+	end)`)
+	root := mustConnect(t, server.Addr, "root", "pw")
+	su := func(code string) { lua(t, root, "box.session.su('admin', function() "+code+" end)") }
+	expect("cinch", "", false) // guest and root
+	su(`box.schema.user.revoke('guest', 'super')`)
+	expect("cinch", "root", true)
+	expect("root", "cinch", true)
+	su(`box.schema.user.grant('guest', 'write', 'space', 'tree')`)
+	expect("cinch", "", false)
+	su(`box.schema.user.revoke('guest', 'write', 'space', 'tree') box.schema.role.grant('public', 'write', 'space', 'tree')`)
+	expect("cinch", "", false)
+	su(`box.schema.role.revoke('public', 'write', 'space', 'tree') box.schema.role.grant('public', 'read', 'space', 'tree')`)
+	expect("cinch", "root", true)
+	su(`box.schema.user.revoke('cinch', 'read', 'space', '_priv')`)
+	expect("cinch", "", false)
+	su(`box.schema.user.grant('cinch', 'read', 'space', '_priv') box.schema.user.create('tenant')`)
+	expect("cinch", "", false)
+}
