@@ -111,7 +111,7 @@ func matching(pattern string) func(string, []byte) bool {
 // checkRoom estimates node by node whether the plain values will fit.
 func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
 	p.DryRun, p.Sample, p.NoBackoff = true, roomSample, true
-	byNode := make(map[pack.Node][]pack.Target)
+	byNode := make(map[store.Node][]store.Target)
 	for _, t := range p.Targets {
 		byNode[t.Node] = append(byNode[t.Node], t)
 	}

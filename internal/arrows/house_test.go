@@ -27,7 +27,6 @@ var (
 		"internal/gateway/grpc":      50,
 		"internal/gateway/mongo":     80,
 		"internal/gateway/tarantool": 90,
-		"internal/pack":              30,
 		"internal/plan":              60,
 		"internal/store/tarantool":   50,
 	}

@@ -3,10 +3,8 @@ package pack
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -91,14 +89,11 @@ func (j *Job) name() string { return Fingerprint(j.Policy, j.Exclude, strconv.Fo
 // Session is a store for one pass.
 type Session struct {
 	Name    string // of the server
-	Targets []Target
-	Lease   func(name string) Lease
+	Targets []store.Target
+	Lease   func(name string) store.Lease
 	Seal    func(*policy.Policy) *Seal
 	Close   func()
 }
-
-// Lease says whose turn it is.
-type Lease = store.Lease
 
 // BackgroundStatus is what a Background does and has done.
 type BackgroundStatus struct {
@@ -130,10 +125,7 @@ const (
 // ErrNotYet: what rules name is not in the store, but may be soon.
 var ErrNotYet = errors.New("packing has to wait")
 
-var (
-	errLost  = errors.New("the turn was lost") // another may have it now
-	errPanic = errors.New("panic")             // a bug, which must not end the gateway
-)
+var errLost = errors.New("the turn was lost") // another may have it now
 
 // NewBackground returns a Background that does nothing before Run.
 func NewBackground(o BackgroundOptions) *Background {
@@ -237,10 +229,8 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (w
 	return wait, err
 }
 
-func panicked(r any) error { return fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack()) }
-
 // pass goes over everything once.
-func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, opened Session, lease Lease) error {
+func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, opened Session, lease store.Lease) error {
 	o := Options{
 		Targets: opened.Targets, Task: opened.Seal(job.Policy), DryRun: job.DryRun, Parallel: job.Parallel,
 		Read:          store.ReadOptions{Types: store.String | store.Hash, MaxBytes: job.MaxBytes, IdleBelow: job.IdleBelow, FreqAbove: job.FreqAbove},
@@ -273,7 +263,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 
 // watch keeps the turn, and ends the pass when it is lost, when something else is wanted
 // or when stop is closed.
-func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
+func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(b.lookEvery)
 	defer tick.Stop()
 	kept := time.Now()

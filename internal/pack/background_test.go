@@ -68,7 +68,7 @@ func background(t *testing.T, lease *turns, read func() error) (*Background, *at
 		Open: func(context.Context, *policy.Policy) (Session, error) {
 			s := endless{read}
 			return Session{
-				Name: "endless", Targets: []Target{{Node: s, Space: s}}, Lease: func(string) Lease { return lease }, Close: func() {},
+				Name: "endless", Targets: []store.Target{{Node: s, Space: s}}, Lease: func(string) store.Lease { return lease }, Close: func() {},
 				Seal: func(p *policy.Policy) *Seal {
 					return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})}
 				},

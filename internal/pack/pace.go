@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // pace keeps a run within its limits, and out of the way of a server that slows down.
@@ -102,12 +104,26 @@ func middle(d []time.Duration) time.Duration {
 }
 
 // watch measures until ctx ends. A server that doesn't answer is the walk's business.
-func (p *pace) watch(ctx context.Context, n Node, limit time.Duration) {
+func (p *pace) watch(ctx context.Context, n store.Node, limit time.Duration) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		if n.Ping(ctx) == nil {
 			p.measured(time.Since(began), limit)
 		}
 		_ = sleep(ctx, pingEvery)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
 	}
 }

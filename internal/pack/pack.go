@@ -4,91 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/store"
-)
-
-// What is walked, see internal/store.
-type (
-	Node   = store.Node
-	Space  = store.Space
-	Target = store.Target
-)
-
-// Options describe a run. Targets and Task are needed.
-type Options struct {
-	Targets []Target
-	Task    Task
-	Read    store.ReadOptions
-	Match   string // pattern for the server to choose keys by; "": all
-	Kind    string // type for the server to choose keys by; "": all
-
-	// This is one of several processes that share the keys out by hash: 1 to Workers.
-	Worker, Workers int
-
-	Step     int // keys asked for at once; 0: 256
-	Parallel int // pages at once on each node; 0: 4
-
-	KeysPerSecond  float64       // looked at; 0: no limit
-	BytesPerSecond float64       // of values read; 0: no limit
-	MaxLatency     time.Duration // of a PING, above which to slow down; 0: only by the baseline
-	NoBackoff      bool          // don't slow down with the server
-
-	DryRun bool // judge, replace nothing
-	Sample int  // stop after about so many keys; 0: never
-	Room   bool // watch that the values which grow don't fill the server; see ErrNoRoom
-
-	State    *State        // nil: nothing is remembered
-	Patience time.Duration // with a server that doesn't answer; 0: 30 s
-	// Unavailable recognizes errors after which trying again makes sense. Nil: none.
-	Unavailable func(error) bool
-
-	Stop <-chan struct{} // closed: finish what was begun, then return ErrInterrupted
-	// Tell is called with what people should see, never concurrently. Nil: nobody.
-	Tell func(Event)
-}
-
-// Event is something to tell while the run goes on. Exactly one field is set.
-type Event struct {
-	Progress *Progress
-	Problem  *Problem
-	Notice   string
-}
-
-// Problem is a value that a task could not deal with.
-type Problem struct {
-	Space string
-	Value *store.Value
-	Err   error
-}
-
-// ErrDenied: the user has no right to read or replace a value.
-var ErrDenied = errors.New(string(store.Denied))
-
-// because makes an error of the reason for which a value was left.
-func because(why store.Reason) error {
-	if why == store.Denied {
-		return ErrDenied
-	}
-	return errors.New(string(why))
-}
-
-// Why a run ended before everything was looked at.
-var (
-	ErrInterrupted = errors.New("interrupted")
-	// ErrMismatch: an envelope does not open to the value that it was made of.
-	ErrMismatch = errors.New("an envelope does not open to the value that it was to replace")
-	// ErrNoRoom: the server's memory limit is too near.
-	ErrNoRoom = errors.New("not enough memory left on the server")
-	// ErrNoDictionary: a dictionary that values were to name is not in the server.
-	ErrNoDictionary = errors.New("the server does not hold the dictionary")
-	// ErrNotAsked: whether a value opens is not known.
-	ErrNotAsked = store.ErrDictUnknown
-
-	errSampled = errors.New("the sample is complete")
 )
 
 const (
@@ -255,6 +176,27 @@ func (r *run) finish(err error) (Report, error) {
 		err = errors.Join(err, r.State.save())
 	}
 	return r.report, err
+}
+
+func (r *run) progress() Progress {
+	p := Progress{Report: newReport(), Duty: r.pace.current()}
+	r.mu.Lock()
+	p.add(&r.report)
+	r.mu.Unlock()
+	weighted := 0.0
+	for _, w := range r.walks {
+		p.Total += w.keys
+		weighted += float64(w.keys) * math.Float64frombits(w.fraction.Load())
+	}
+	if p.Total > 0 {
+		p.Done = weighted / float64(p.Total)
+	}
+	p.Took = time.Since(r.began)
+	p.PerSecond = float64(p.Keys) / p.Took.Seconds()
+	if done := p.Done - r.from; done > 0.001 {
+		p.Remaining = time.Duration(float64(p.Took) * (1 - p.Done) / done)
+	}
+	return p
 }
 
 func (r *run) keepSaving(done <-chan struct{}) {

@@ -9,18 +9,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Reasons of the tasks, beside the store's own.
-const (
-	NoRule        store.Reason = "no rule"
-	AlreadySealed store.Reason = "already sealed"
-	Computed      store.Reason = "number or HyperLogLog"
-	NoGain        store.Reason = "no gain"
-	Indexed       store.Reason = "under a search index"
-	Plain         store.Reason = "plain"
-	Opened        store.Reason = "opens"
-	KeptChanging  store.Reason = "kept changing"
-)
-
 // Report is what a run did. Bytes are bytes.
 type Report struct {
 	Keys, Total int64 // looked at; in the databases when it began
@@ -142,25 +130,4 @@ type Progress struct {
 	PerSecond float64       // keys, since the beginning
 	Remaining time.Duration // 0: unknown
 	Duty      float64       // share of the time that it works, less when the server is slow
-}
-
-func (r *run) progress() Progress {
-	p := Progress{Report: newReport(), Duty: r.pace.current()}
-	r.mu.Lock()
-	p.add(&r.report)
-	r.mu.Unlock()
-	weighted := 0.0
-	for _, w := range r.walks {
-		p.Total += w.keys
-		weighted += float64(w.keys) * math.Float64frombits(w.fraction.Load())
-	}
-	if p.Total > 0 {
-		p.Done = weighted / float64(p.Total)
-	}
-	p.Took = time.Since(r.began)
-	p.PerSecond = float64(p.Keys) / p.Took.Seconds()
-	if done := p.Done - r.from; done > 0.001 {
-		p.Remaining = time.Duration(float64(p.Took) * (1 - p.Done) / done)
-	}
-	return p
 }

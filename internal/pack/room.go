@@ -13,7 +13,7 @@ import (
 // room watches a node's memory while values grow. What the server says is asked for once
 // a second; in between everything that was let through counts.
 type room struct {
-	node  Node
+	node  store.Node
 	mu    sync.Mutex
 	asked time.Time
 	left  int64

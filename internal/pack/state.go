@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // ErrOtherState: the positions in the file belong to a run of another kind.
@@ -123,11 +124,11 @@ func (s *State) position(space string) (Position, bool) {
 }
 
 // keep forgets all spaces but these: what has gone would never be done.
-func (s *State) keep(targets []Target) {
+func (s *State) keep(targets []store.Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.body.Spaces, func(name string, _ Position) bool {
-		return !slices.ContainsFunc(targets, func(t Target) bool { return t.Space.Name() == name })
+		return !slices.ContainsFunc(targets, func(t store.Target) bool { return t.Space.Name() == name })
 	})
 }
 

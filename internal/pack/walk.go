@@ -16,7 +16,7 @@ import (
 // walk is the way through one space.
 type walk struct {
 	*run
-	Target
+	store.Target
 	keys  int64  // in the space when the run began
 	runID string // of the node that the position belongs to
 
@@ -84,16 +84,6 @@ func (w *walk) whole(ctx context.Context) error {
 	return nil
 }
 
-// Final reports whether an error is the run's own, after which nothing is tried again.
-func Final(err error) bool {
-	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // await waits until the node answers again, and starts over where it was started anew.
 func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error {
 	for time.Now().Before(deadline) && !w.stopped() {
@@ -112,20 +102,6 @@ func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error
 		return nil
 	}
 	return cause
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // job is a page of keys for a worker.

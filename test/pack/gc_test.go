@@ -22,7 +22,7 @@ import (
 
 // late holds back the first replacement until a lease has ended, as a network can.
 type late struct {
-	pack.Space
+	store.Space
 	once sync.Once
 	held chan struct{} // closed when it is being held back
 	wait func()
@@ -68,7 +68,7 @@ func TestCollectedWhilePacking(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := pack.Run(t.Context(), pack.Options{
-			Targets: []pack.Target{{Node: s.Nodes()[0], Space: space}}, Parallel: 1, NoBackoff: true,
+			Targets: []store.Target{{Node: s.Nodes()[0], Space: space}}, Parallel: 1, NoBackoff: true,
 			Task: &pack.Seal{Policy: rules, Ready: dicts.Ready, Sealer: cinch.NewSealer(cinch.SealerOptions{Dicts: dicts})},
 			Read: store.ReadOptions{Types: store.String}, Unavailable: storeredis.Unavailable,
 		})

@@ -194,7 +194,7 @@ func inProcess(t testing.TB, url string) pack.Options {
 	}
 	for _, n := range s.Nodes() {
 		for _, sp := range n.Spaces() {
-			o.Targets = append(o.Targets, pack.Target{Node: n, Space: sp})
+			o.Targets = append(o.Targets, store.Target{Node: n, Space: sp})
 		}
 	}
 	return o

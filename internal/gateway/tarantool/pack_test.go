@@ -54,7 +54,7 @@ func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report
 		o.Task = &pack.Unpack{Sealer: sealer}
 	}
 	for _, space := range s.Spaces() {
-		o.Targets = append(o.Targets, pack.Target{Node: s, Space: space})
+		o.Targets = append(o.Targets, corestore.Target{Node: s, Space: space})
 	}
 	return pack.Run(ctx, o)
 }

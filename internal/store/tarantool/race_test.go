@@ -46,7 +46,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 		o.Task = &pack.Unpack{Sealer: sealer}
 	}
 	for _, space := range s.Spaces() {
-		o.Targets = append(o.Targets, pack.Target{Node: s, Space: space})
+		o.Targets = append(o.Targets, store.Target{Node: s, Space: space})
 	}
 	if change != nil {
 		change(&o)

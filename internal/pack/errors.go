@@ -1,0 +1,60 @@
+package pack
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Reasons of the tasks, beside the store's own.
+const (
+	NoRule        store.Reason = "no rule"
+	AlreadySealed store.Reason = "already sealed"
+	Computed      store.Reason = "number or HyperLogLog"
+	NoGain        store.Reason = "no gain"
+	Indexed       store.Reason = "under a search index"
+	Plain         store.Reason = "plain"
+	Opened        store.Reason = "opens"
+	KeptChanging  store.Reason = "kept changing"
+)
+
+// ErrDenied: the user has no right to read or replace a value.
+var ErrDenied = errors.New(string(store.Denied))
+
+// because makes an error of the reason for which a value was left.
+func because(why store.Reason) error {
+	if why == store.Denied {
+		return ErrDenied
+	}
+	return errors.New(string(why))
+}
+
+// Why a run ended before everything was looked at.
+var (
+	ErrInterrupted = errors.New("interrupted")
+	// ErrMismatch: an envelope does not open to the value that it was made of.
+	ErrMismatch = errors.New("an envelope does not open to the value that it was to replace")
+	// ErrNoRoom: the server's memory limit is too near.
+	ErrNoRoom = errors.New("not enough memory left on the server")
+	// ErrNoDictionary: a dictionary that values were to name is not in the server.
+	ErrNoDictionary = errors.New("the server does not hold the dictionary")
+	// ErrNotAsked: whether a value opens is not known.
+	ErrNotAsked = store.ErrDictUnknown
+
+	errSampled = errors.New("the sample is complete")
+	errPanic   = errors.New("panic") // a bug, which must not end the gateway
+)
+
+func panicked(r any) error { return fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack()) }
+
+// Final reports whether an error is the run's own, after which nothing is tried again.
+func Final(err error) bool {
+	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
