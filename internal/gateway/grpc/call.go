@@ -103,7 +103,7 @@ func (g *Gateway) handler(p *peer, from *client, upstream *pool, carried bool) h
 		c.tape = newTape(r.Body, limit, g.replays)
 		defer c.finish()
 		c.serve()
-		g.config.Stats.Latency(c.spent)
+		g.cfg.Stats.Latency(c.spent)
 	})
 }
 
@@ -207,7 +207,7 @@ func (c *call) inquire(ctx context.Context, h *hop) {
 		h.inquiry.await(ctx, c.pool.patience)
 	}
 	if e := c.terms.unread(h.knows); e != "" && c.pool.tellUnread(e) {
-		c.g.config.Stats.Error("encoding_refused")
+		c.g.cfg.Stats.Error("encoding_refused")
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	} else {
 		c.pool.tellRefusal(a.plan.to)
 	}
-	c.g.config.Stats.Error("encoding_refused")
+	c.g.cfg.Stats.Error("encoding_refused")
 	return canOpen(a.plan.to)
 }
 
@@ -327,7 +327,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		return
 	}
 	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
-		c.g.config.Stats.Error("trailer")
+		c.g.cfg.Stats.Error("trailer")
 	}
 	if a.told {
 		a.hop.knows.learnTrailers(resp.Trailer)
@@ -411,7 +411,7 @@ func (c *call) fail(err error) {
 	if e.code == codeCancelled && timedOut(c.r.Header.Get("Grpc-Timeout"), time.Since(c.start)) {
 		e.code = codeDeadlineExceeded // servers reset what has run out of time
 	}
-	c.g.config.Stats.Error(e.class())
+	c.g.cfg.Stats.Error(e.class())
 	e.fail(c.w, c.headersSent)
 }
 

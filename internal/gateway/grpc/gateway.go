@@ -88,7 +88,7 @@ func orDefault(v *int, d int) {
 
 // Gateway serves clients of one upstream.
 type Gateway struct {
-	config Config
+	cfg    Config
 	server gateway.Server
 	pool   *pool
 
@@ -112,16 +112,16 @@ type Gateway struct {
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{config: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget)}
+	g := &Gateway{cfg: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget)}
 	g.opener = newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs)
 	g.compressor = &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, most: c.MaxSeal}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.links = c.linker
 	if c.Links != nil {
-		g.endpoint = newEndpoint(&g.config)
+		g.endpoint = newEndpoint(&g.cfg)
 		g.links = g.endpoint
 	}
-	g.pool = newPool(&g.config, g.links, &g.pairs)
+	g.pool = newPool(&g.cfg, g.links, &g.pairs)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },

@@ -130,7 +130,7 @@ func TestHostileBodies(t *testing.T) {
 			}
 		})
 	}
-	if use := g.config.Requests.Use(); use.InUse != 0 {
+	if use := g.cfg.Requests.Use(); use.InUse != 0 {
 		t.Errorf("of the budget %d bytes were not given back", use.InUse)
 	}
 }
@@ -277,7 +277,7 @@ func TestSlowReadersAreBounded(t *testing.T) {
 	}
 	mustEcho(t, connect(t, g.addr), payload(100_000))
 	cancel()
-	testenv.Eventually(t, "the budget", func() bool { return g.config.Replies.InUse() == 0 })
+	testenv.Eventually(t, "the budget", func() bool { return g.cfg.Replies.InUse() == 0 })
 }
 
 // Sessions, attempts and readers end with their calls, however those end.
@@ -303,7 +303,7 @@ func TestNothingLeaks(t *testing.T) {
 	_ = c.Close()
 	testenv.Eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
 	testenv.Eventually(t, "budgets", func() bool {
-		return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 && g.replays.InUse() == 0
+		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.replays.InUse() == 0
 	})
 	if t.Failed() {
 		buf := make([]byte, 1<<20)
@@ -382,6 +382,6 @@ func TestNoMemory(t *testing.T) {
 			mustEcho(t, c, payload(1<<20))
 			mustEcho(t, c, payload(1000))
 		}
-		testenv.Eventually(t, "budgets", func() bool { return g.config.Requests.InUse() == 0 && g.config.Replies.InUse() == 0 })
+		testenv.Eventually(t, "budgets", func() bool { return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 })
 	}
 }

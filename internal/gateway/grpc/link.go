@@ -46,7 +46,7 @@ const firstByteTime = 10 * time.Second
 // meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
 // nothing, and what has been read of it.
 func (g *Gateway) meetLink(conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
-	if g.links == nil || !g.config.Peers {
+	if g.links == nil || !g.cfg.Peers {
 		return conn, nil, false
 	}
 	ahead = make([]byte, 1)

@@ -53,7 +53,7 @@ func (c *client) takeMetadata(r *http.Request) (n int64, fits bool) {
 
 // refuse answers a call for whose metadata there is no memory.
 func (c *client) refuse(w http.ResponseWriter, r *http.Request) {
-	c.g.config.Stats.Error("metadata")
+	c.g.cfg.Stats.Error("metadata")
 	if !isGRPC(r.Header) {
 		http.Error(w, "cinch: "+errMetadata.Error(), http.StatusServiceUnavailable)
 		return
@@ -79,7 +79,7 @@ func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
 // Cut ends the call.
 func (f *flow) Cut(v gateway.Verdict) {
-	gateway.LogCut(f.call.g.config.Log, f.call.g.config.Stats, f.call.from.addr, v)
+	gateway.LogCut(f.call.g.cfg.Log, f.call.g.cfg.Stats, f.call.from.addr, v)
 	f.call.slow.Store(true)
 	f.cancel()
 	f.call.interrupt()

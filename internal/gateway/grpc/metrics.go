@@ -30,7 +30,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, g := range m.Gateways {
-		name, t := g.config.Name, &g.pairs
+		name, t := g.cfg.Name, &g.pairs
 		counter := func(d *prometheus.Desc, n uint64, label string) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), name, label)
 		}

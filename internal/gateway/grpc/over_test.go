@@ -22,7 +22,7 @@ func TestCancelledWhileACopyIsMade(t *testing.T) {
 	rule := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
 	near.SetPolicy(rulesOf(t, rule))
 	message := payload(20_000)
-	e, found := near.config.Cache.lookup(cacheKey{sha256.Sum256(message), rule.Setting})
+	e, found := near.cfg.Cache.lookup(cacheKey{sha256.Sum256(message), rule.Setting})
 	if found {
 		t.Fatal("a copy is there")
 	}

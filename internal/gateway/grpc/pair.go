@@ -20,7 +20,7 @@ type pairTerms struct {
 // meet takes what a client says of dictionaries, and keeps it from the upstream. It reports
 // false when the client uses the private encoding where it must not.
 func (n *negotiation) meet(g *Gateway, p *peer, h http.Header, path string) bool {
-	n.pair.path, n.pair.peer, n.pair.watch = path, p, g.config.Sample
+	n.pair.path, n.pair.peer, n.pair.watch = path, p, g.cfg.Sample
 	if p != nil && n.fromGateway && n.pair.listed {
 		n.pair.held = wire.ParseIDs(h.Get(heldHeader))
 	} else {
@@ -140,7 +140,7 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 	}
 	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), pairEncoding) {
 		k.partner.stop()
-		c.g.config.Stats.Error("encoding_refused")
+		c.g.cfg.Stats.Error("encoding_refused")
 		return true
 	}
 	return false

@@ -372,7 +372,7 @@ func TestMessagesAreMeasured(t *testing.T) {
 		if s.Method != "/test.Echo/Unary" || s.Messages != 51 || s.Bytes != 150_000 || s.Compressed != 1 || s.SampleMessages != 50 {
 			t.Errorf("%+v", s)
 		}
-		estimates := g.kinds.Estimates(s, []string{"s2", "zstd-1"}, g.config.Codecs.AppendCompress)
+		estimates := g.kinds.Estimates(s, []string{"s2", "zstd-1"}, g.cfg.Codecs.AppendCompress)
 		if len(estimates) != 2 || estimates[0].Ratio < 2 || estimates[1].Ratio < estimates[0].Ratio {
 			t.Errorf("%+v", estimates)
 		}

@@ -37,7 +37,7 @@ type peer struct {
 
 // newPeer returns nil where clients are no gateways.
 func (g *Gateway) newPeer(c *client) *peer {
-	if !g.config.Peers {
+	if !g.cfg.Peers {
 		return nil
 	}
 	return &peer{g: g, client: c, gave: map[[wire.HashLen]byte]bool{}}

@@ -281,8 +281,8 @@ func FuzzOpenPaired(f *testing.F) {
 			t.Errorf("%d bytes", len(out))
 		case err != nil && !errors.Is(err, errCorrupt) && !errors.Is(err, errTooLarge) && !errors.As(err, &missing):
 			t.Error(err)
-		case g.config.Requests.Use().InUse != 0:
-			t.Errorf("%d bytes of the budget are lost", g.config.Requests.Use().InUse)
+		case g.cfg.Requests.Use().InUse != 0:
+			t.Errorf("%d bytes of the budget are lost", g.cfg.Requests.Use().InUse)
 		}
 	})
 }

@@ -25,32 +25,32 @@ const frameBytes = 16 << 10
 
 // session is a client's connection.
 type session struct {
-	conn   net.Conn
+	client net.Conn
 	pool   *pool // connections to the upstream
 	own    bool  // no other session uses pool
 	base   *http.Server
 	server *http2.Server
 	peer   *peer         // what the client says as a gateway; nil: it is none
-	client *client       // its memory
+	memory *client       // the client's
 	done   chan struct{} // closed when Run returns
 }
 
-func newSession(g *Gateway, conn net.Conn) gateway.Session {
-	c := &g.config
-	addr, payer := conn.RemoteAddr(), gateway.PayerOf(conn)
-	conn, ahead, carried := g.meetLink(conn)
-	if conn == nil {
+func newSession(g *Gateway, client net.Conn) gateway.Session {
+	c := &g.cfg
+	addr, payer := client.RemoteAddr(), gateway.PayerOf(client)
+	client, ahead, carried := g.meetLink(client)
+	if client == nil {
 		return nil
 	}
-	gathered, batch := gather(conn)
+	gathered, batch := gather(client)
 	batch.ahead = ahead
-	s := &session{conn: gathered, pool: g.pool, client: g.newClient(addr, payer), done: make(chan struct{})}
-	s.peer = g.newPeer(s.client)
+	s := &session{client: gathered, pool: g.pool, memory: g.newClient(addr, payer), done: make(chan struct{})}
+	s.peer = g.newPeer(s.memory)
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = g.pool.another()
 	}
 	s.base = &http.Server{
-		Handler:        g.handler(s.peer, s.client, s.pool, carried),
+		Handler:        g.handler(s.peer, s.memory, s.pool, carried),
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
@@ -78,13 +78,13 @@ func connWindow(window, streams int) int32 {
 // Run serves the connection's streams until one side closes it or Drain ends it.
 func (s *session) Run() {
 	defer close(s.done)
-	defer s.client.close()
-	defer s.conn.Close()
+	defer s.memory.close()
+	defer s.client.Close()
 	defer s.peer.close()
 	if s.own {
 		defer s.pool.close()
 	}
-	s.server.ServeConn(s.conn, &http2.ServeConnOpts{BaseConfig: s.base})
+	s.server.ServeConn(s.client, &http2.ServeConnOpts{BaseConfig: s.base})
 }
 
 // drainAgain is the time between two attempts to say GOAWAY: the server misses the first
