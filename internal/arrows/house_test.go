@@ -25,14 +25,13 @@ var (
 		"internal/config":            40,
 		"internal/gateway":           30,
 		"internal/gateway/grpc":      50,
-		"internal/gateway/mongo":     80,
 		"internal/gateway/tarantool": 90,
 		"internal/plan":              60,
 		"internal/store/tarantool":   50,
 	}
 	// sharedNames are names of types in several gateways that mean several things.
 	sharedNames = []string{
-		"pending: mongo, tarantool", "plan: grpc, tarantool", "shape: mongo, redis",
+		"plan: grpc, tarantool",
 	}
 )
 

@@ -16,8 +16,8 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	both.add(wire.Snappy)
 	both.add(wire.Zstd)
 	rule := &policy.MessageRule{Auto: true}
-	large := bargain{own: rule, reply: rule, size: 170, expected: shape{bytes: 35000}, answered: true}
-	small := bargain{own: rule, reply: rule, size: 86, expected: shape{bytes: 60}, answered: true}
+	large := bargain{own: rule, reply: rule, size: 170, expected: forecast{bytes: 35000}, answered: true}
+	small := bargain{own: rule, reply: rule, size: 86, expected: forecast{bytes: 60}, answered: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID
@@ -53,8 +53,8 @@ func TestAutoFollowsTheLink(t *testing.T) {
 }
 
 // What replies were like is learnt by shape, and forgotten when it may have changed.
-func TestShapes(t *testing.T) {
-	var s shapes
+func TestForecasts(t *testing.T) {
+	var s forecasts
 	if e := s.expect(1, largeReply); e.saving(wire.Zstd) <= 0 {
 		t.Error("an unknown find is not worth it")
 	}
@@ -85,7 +85,7 @@ func TestShapes(t *testing.T) {
 func TestAutoBetweenGateways(t *testing.T) {
 	rule := &policy.MessageRule{Auto: true}
 	request := bargain{own: rule, size: 450}
-	reply := bargain{reply: rule, expected: shape{bytes: 450}, answered: true}
+	reply := bargain{reply: rule, expected: forecast{bytes: 450}, answered: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID

@@ -16,7 +16,9 @@ import (
 // loadBalanced=true: they take the gateway for a load balancer, keep a pool for each service
 // id that it shows, and pin cursors and transactions to connections.
 type balancer struct {
-	members []gateway.Upstream
+	members   []gateway.Upstream
+	ctx       context.Context // ends with the gateway
+	followers followers
 
 	mu      sync.Mutex
 	primary int       // index of the member that was primary when we asked last
@@ -39,20 +41,19 @@ const (
 	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
 )
 
+// on reports whether there is anything to balance: a gateway with one upstream does not.
+func (b *balancer) on() bool { return len(b.members) > 0 }
+
 // dial connects to the primary. A session belongs to the member that it was opened to.
-func (g *Gateway) dial() (c net.Conn, member int, err error) {
-	if len(g.balancer.members) == 0 {
-		c, err = g.cfg.Upstream.Dial(g.ctx)
-		return c, 0, err
-	}
-	ctx, cancel := context.WithTimeout(g.ctx, primaryWait)
+func (b *balancer) dial() (c net.Conn, member int, err error) {
+	ctx, cancel := context.WithTimeout(b.ctx, primaryWait)
 	defer cancel()
 	for {
-		if member, err = g.findPrimary(); err == nil {
-			if c, err = g.balancer.members[member].Dial(ctx); err == nil {
+		if member, err = b.findPrimary(); err == nil {
+			if c, err = b.members[member].Dial(ctx); err == nil {
 				return c, member, nil
 			}
-			g.balancer.lost(member)
+			b.lost(member)
 		}
 		select {
 		case <-ctx.Done():
@@ -63,8 +64,7 @@ func (g *Gateway) dial() (c net.Conn, member int, err error) {
 }
 
 // findPrimary asks all members at a time, unless that was done a moment ago.
-func (g *Gateway) findPrimary() (int, error) {
-	b := &g.balancer
+func (b *balancer) findPrimary() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Since(b.asked) < primaryFresh {
@@ -73,13 +73,13 @@ func (g *Gateway) findPrimary() (int, error) {
 	if time.Since(b.failed) < primaryPause { // somebody else asked while we waited to
 		return 0, errPrimaryUnknown
 	}
-	claim, ok := g.askAll(b.elected)
+	claim, ok := b.askAll(b.elected)
 	if !ok {
 		b.failed = time.Now()
 		return 0, errPrimaryUnknown
 	}
 	b.primary, b.asked, b.elected = claim.member, time.Now(), claim.election
-	g.followers.only(claim.member)
+	b.followers.only(claim.member)
 	return claim.member, nil
 }
 
@@ -91,20 +91,19 @@ type claim struct {
 
 // askAll asks all members who is primary. One that was elected before the last that we know of
 // may not have heard of that yet: it counts when nobody else says so.
-func (g *Gateway) askAll(latest string) (older claim, ok bool) {
-	members := g.balancer.members
-	answers := make(chan claim, len(members))
-	for i, up := range members {
+func (b *balancer) askAll(latest string) (older claim, ok bool) {
+	answers := make(chan claim, len(b.members))
+	for i, up := range b.members {
 		go func() {
 			c := claim{member: -1}
-			if d, err := g.askWho(up); err == nil && d.primary {
+			if d, err := askWho(b.ctx, up); err == nil && d.primary {
 				c = claim{i, d.election}
 			}
 			answers <- c
 		}()
 	}
 	enough := time.After(primaryAsk)
-	for range members {
+	for range b.members {
 		select {
 		case c := <-answers:
 			if c.member >= 0 && c.election >= latest {
@@ -137,12 +136,33 @@ func (b *balancer) serviceID(member int) (id [12]byte) {
 	return id
 }
 
-// checkPrimary ends a session whose server is primary no more: its client connects again.
-func (s *session) checkPrimary(h *handshake, d described) error {
-	if h.balanced && d.ok && !d.primary {
-		s.g.balancer.lost(s.member)
-		s.g.followers.leave(s.member, s)
+// checkHello ends a session whose server is primary no more: its client connects again.
+func (b *balancer) checkHello(f *follower, d described) error {
+	if d.ok && !d.primary {
+		b.left(f)
 		return errNotPrimary
 	}
 	return nil
+}
+
+// checkReply reports whether the document of a reply shows that the server is primary no more.
+// deliver says whether the client gets it all the same: not when its driver tries again, as it
+// does with reads that are retried and with some writes.
+func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, deliver bool) {
+	if !b.on() {
+		return false, true
+	}
+	v := judge(reply)
+	if !v.lost {
+		return false, true
+	}
+	b.left(f)
+	return true, !v.retryable && !retried
+}
+
+// left takes notice of a session that has seen that its member is primary no more, and ends the
+// others that lead there.
+func (b *balancer) left(f *follower) {
+	b.lost(f.member)
+	b.followers.leave(f.member, f)
 }

@@ -2,30 +2,57 @@
 // compresses what crosses the link between itself and the server, message by message,
 // whatever the driver can do.
 //
-// Read it in this order:
+// Read it in this order; what is higher uses what is lower. Above all is metrics.go, which shows
+// Prometheus the gateways of a process. The way of a request and its reply:
 //
-//	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go   one client: two connections, two pumps that never wait for each other
-//	reader.go    messages out of a connection, within the budget
-//	request.go   what a request is about: command, namespace, shape
-//	commands.go  the table: which commands are never compressed, which have large replies
-//	rewrite.go   what becomes of a request, decided together with the fate of its reply
-//	replies.go   replies, found by the request that they answer
-//	pending.go   the requests that wait for replies
-//	hello.go     handshakes: compression and addresses in them are rewritten
-//	login.go     which logins pass: those that are the client's own
-//	topology.go  which gateway stands for which member of a replica set
-//	standby.go   several gateways to one replica set: who is named when one dies
-//	balance.go   the gateway as a load balancer for a replica set's primary
-//	stepdown.go  what ends the balancer's sessions to a primary that is one no more
-//	shapes.go    what replies of each kind of request were like
-//	auto.go      link and codecs measured, for rules that leave the choice to us
-//	frame.go     OP_COMPRESSED opened and made
-//	meet.go      the gateway's own question who the server is
-//	pairing.go   two gateways: what they agree on, and who decides what
-//	pair.go      the two ends of a direction between them: frames and dictionaries
-//	topics.go    what messages are about, for dictionaries and for measuring
-//	metrics.go   link and choices, for Prometheus
+//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
+//	session.go      one client: requests are carried here, and pass what is below
+//	replies.go      the pump that carries replies
+//	hello.go        handshakes: compression and addresses in them are rewritten
+//	rewrite.go      what becomes of a request, decided together with the fate of its reply
+//	recode.go       in which form the client gets a reply, and what is learnt from it
+//	compression.go  what the sessions of a gateway compress by, and learn
+//	pending.go      the requests that wait for replies
+//	sender.go       messages to one peer, one at a time
+//	config.go       what a gateway is told
+//
+// Replica sets, and questions of the gateway's own:
+//
+//	standby.go      several gateways to one replica set: who is named when one dies
+//	balance.go      the gateway as a load balancer for a replica set's primary
+//	stepdown.go     what ends the balancer's sessions to a primary that is one no more
+//	ask.go          questions to servers: who they are, whether they ask for a login
+//	addresses.go    by which addresses clients find members
+//	topology.go     which gateway stands for which member of a replica set
+//
+// What sessions agree on with either side, and pairs of gateways:
+//
+//	sides.go        what was agreed on, and who decides what between two gateways
+//	description.go  what a server says of itself, and what clients see of that
+//	login.go        which logins pass: those that are the client's own
+//	ending.go       what errors are called
+//	reply.go        one reply, read
+//	reader.go       messages out of a connection, within the budget
+//	speaker.go      the sending end of a pair: frames, and when they need a dictionary
+//	hearer.go       the receiving end
+//	pairs.go        what all pairs of a gateway share: the shelf of dictionaries
+//	offers.go       lists of compressors in handshakes
+//	announced.go    which dictionaries gateways have, in handshakes
+//	lsid.go         identifiers of sessions, which are taken out of frames
+//	refuse.go       replies of the gateway's own
+//
+// Deciding and measuring:
+//
+//	frame.go        OP_COMPRESSED opened and made
+//	auto.go         link and codecs measured, for rules that leave the choice to us
+//	bargain.go      a request and its reply: what compressing them saves
+//	forecasts.go    what replies to each kind of request were like
+//	rules.go        the policy in force, and what servers are offered because of it
+//	request.go      what a request is about: command, namespace, shape
+//	commands.go     the table: which commands are never compressed, which have large replies
+//	topics.go       what messages are about, for dictionaries and for measuring
+//	reads.go        what tells that a client may read a collection
+//	compressors.go  which compressors there are
 //
 // # The mirror
 //
@@ -43,5 +70,5 @@
 //
 //	client -> pumpRequests -> open -> rewrite: plain, or compressed by policy -> upstream
 //	              |    pending: by request id    |
-//	client <- pumpReplies  <- as the request came  <- open  <----------- upstream
+//	client <- replyPump    <- as the request came  <- open  <----------- upstream
 package mongo

@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -29,14 +28,18 @@ func FuzzHello(f *testing.F) {
 		}
 		for _, edit := range []func() ([]byte, error){
 			func() ([]byte, error) {
-				out, g, err := rewriteHello(nil, doc, helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true})
+				out, g, err := rewriteHello(nil, doc, helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, logins: &logins{}})
 				if len(g.offered) > len(algorithms) {
 					t.Errorf("offered %v", g.offered)
 				}
 				return out, err
 			},
 			func() ([]byte, error) {
-				out, _, err := rewriteDescription(nil, doc, &handshake{shown: []wire.CompressorID{wire.Zlib}}, rename)
+				d, err := describe(doc)
+				if err != nil {
+					return nil, err
+				}
+				out, err := rewriteDescription(nil, doc, d, &handshake{shown: []wire.CompressorID{wire.Zlib}, logins: &logins{}}, rename)
 				return out, err
 			},
 		} {
@@ -69,11 +72,11 @@ func others(t *testing.T, doc []byte, ours []string) (all []byte) {
 // FuzzOpen takes anything for a compressed message: what opens has the declared size, and
 // survives being compressed and opened by every compressor.
 func FuzzOpen(f *testing.F) {
-	g := NewGateway(Config{Engine: codec.New(codec.Options{})})
+	c := compressionBy(f, nil).codecs
 	ping := opMsg(1, 0, command("ping", 1))
 	h, _ := wire.ParseHeader(ping)
 	for _, a := range algorithms {
-		f.Add(g.compress(ping, h, a.id, 0))
+		f.Add(c.compress(ping, h, a.id, 0))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < wire.CompressedHeaderLen {
@@ -83,20 +86,20 @@ func FuzzOpen(f *testing.F) {
 		if err != nil || outer.OpCode != wire.OpCompressed || outer.Length != len(b) {
 			return
 		}
-		c, err := wire.ParseCompressed(outer, b)
-		if err != nil || c.Length > 1<<20 {
+		held, err := wire.ParseCompressed(outer, b)
+		if err != nil || held.Length > 1<<20 {
 			return
 		}
-		opened, err := g.open(b, c)
+		opened, err := c.open(b, held)
 		if err != nil {
 			return
 		}
-		if len(opened) != c.Length {
-			t.Fatalf("%d bytes, not %d", len(opened), c.Length)
+		if len(opened) != held.Length {
+			t.Fatalf("%d bytes, not %d", len(opened), held.Length)
 		}
 		for _, a := range algorithms {
-			compressed := g.compress(opened, c.Header, a.id, 0)
-			back, err := g.open(compressed, wire.Compressed{Header: c.Header, Compressor: a.id})
+			compressed := c.compress(opened, held.Header, a.id, 0)
+			back, err := c.open(compressed, wire.Compressed{Header: held.Header, Compressor: a.id})
 			if err != nil || !bytes.Equal(back, opened) {
 				t.Errorf("%s: %v", a.name, err)
 			}
@@ -122,12 +125,11 @@ func FuzzRequest(f *testing.F) {
 		if r.parse() != nil || r.traits&isHello == 0 {
 			return
 		}
-		s := session{req: r}
-		doc, _, err := rewriteHello(nil, r.document.Of(b), helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, balancer: true})
+		doc, _, err := rewriteHello(nil, r.document.Of(b), helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, balancer: true, logins: &logins{}})
 		if err != nil {
 			return
 		}
-		again := request{message: s.replaceDocument(doc)}
+		again := request{message: r.replaced(doc)}
 		if again.header, err = wire.ParseHeader(again.message); err != nil || again.header.Length != len(again.message) {
 			t.Fatalf("a rewritten hello has header %+v: %v", again.header, err)
 		}

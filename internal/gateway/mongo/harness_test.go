@@ -157,7 +157,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	s.keeper.Ask = nil // taps would see it; doors are tested with servers in test/limits
 	go func() { _ = s.Serve(l) }()
 	if len(cfg.Members) == 0 { // its own question shall not be taken for a client's, where somebody answers it
-		if _, err := s.askWho(cfg.Upstream); err == nil {
+		if _, err := askWho(t.Context(), cfg.Upstream); err == nil {
 			<-s.met
 		}
 	}

@@ -309,8 +309,8 @@ func TestHuntPair(t *testing.T) {
 	t.Run("near", func(t *testing.T) {
 		server := startLiar(t)
 		near := serve(t, server.addr, withDicts)
-		for _, d := range p.near.shelf.Latest(maxAnnounced) { // which the recording names by their hashes
-			if near.shelf.Add(d) == nil {
+		for _, d := range p.near.pairs.shelf.Latest(maxAnnounced) { // which the recording names by their hashes
+			if near.pairs.shelf.Add(d) == nil {
 				t.Fatal("no room")
 			}
 		}
@@ -340,7 +340,7 @@ func TestHuntPair(t *testing.T) {
 			}
 			_ = raw.conn.Close()
 		}
-		if n := near.shelf.Bytes(); n > shelfLimits.Idle {
+		if n := near.pairs.shelf.Bytes(); n > shelfLimits.Idle {
 			t.Errorf("%d bytes of dictionaries are kept", n)
 		}
 	})

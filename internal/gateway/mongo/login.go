@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"bytes"
+	"log/slog"
 	"net"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -42,14 +43,16 @@ const mechanismX509 = "MONGODB-X509"
 // logins decides which mechanisms pass a gateway.
 type logins struct {
 	private bool // nobody can listen on the way to the server
+	stats   *gateway.Stats
+	log     *slog.Logger
 }
 
-// loginsBy are the logins that may go to an upstream.
-func loginsBy(up gateway.Upstream) logins {
-	return logins{private: up.TLS != nil || up.Network == "unix"}
+// newLogins returns the logins that may go to an upstream.
+func newLogins(up gateway.Upstream, stats *gateway.Stats, log *slog.Logger) *logins {
+	return &logins{private: up.TLS != nil || up.Network == "unix", stats: stats, log: log}
 }
 
-func (l logins) allow(mechanism []byte) bool {
+func (l *logins) allow(mechanism []byte) bool {
 	switch mechanisms[string(mechanism)] {
 	case ownProof:
 		return true
@@ -69,7 +72,7 @@ const (
 // refused returns the mechanism for which the document of saslStart or authenticate is
 // refused. Every field of that name has to be right: servers may take any of them. Where there
 // is none, servers refuse, or mean MONGODB-CR.
-func (l logins) refused(doc []byte) (mechanism string, err error) {
+func (l *logins) refused(doc []byte) (mechanism string, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		if string(e.Key) == mechanismKey && !l.allow(wire.Text(e.Value)) {
 			mechanism = mechanismName(e.Value)
@@ -81,7 +84,7 @@ func (l logins) refused(doc []byte) (mechanism string, err error) {
 
 // refusedFirst returns the mechanism for which a hello's first step of a login is refused:
 // clients hear nothing of it then, and log in by a command of its own.
-func (l logins) refusedFirst(v bsoncore.Value) string {
+func (l *logins) refusedFirst(v bsoncore.Value) string {
 	doc := wire.Document(v)
 	if doc == nil || v.Type != bsoncore.TypeEmbeddedDocument {
 		return mechanismName(v)
@@ -114,7 +117,7 @@ func mechanismName(v bsoncore.Value) string {
 
 // appendSupported appends the mechanisms by which a user may log in, without those that we
 // would refuse: drivers choose from the list.
-func (l logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
+func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 	list := wire.Document(e.Value)
 	if list == nil {
 		return append(dst, e.Of(doc)...)
@@ -133,7 +136,7 @@ func (l logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 }
 
 // why tells the user what to do instead. It is the text of the error that drivers show.
-func (l logins) why(mechanism string) string {
+func (l *logins) why(mechanism string) string {
 	switch {
 	case mechanism == mechanismX509:
 		return "MONGODB-X509 does not pass this gateway: the server would see the gateway's certificate and not yours; log in with SCRAM-SHA-256"
@@ -145,7 +148,7 @@ func (l logins) why(mechanism string) string {
 
 // hiddenLogin reports a message in which a login stands in a section of documents, where no
 // driver puts one: servers differ in whether they would find it there.
-func (r *request) hiddenLogin() bool {
+func hiddenLogin(r *request) bool {
 	if r.header.OpCode != wire.OpMsg {
 		return false
 	}
@@ -158,61 +161,28 @@ func (r *request) hiddenLogin() bool {
 	return false
 }
 
-// checkLogin reports whether a request may pass as far as it is a login. One that may not is
-// answered here.
-func (s *session) checkLogin() (pass bool, err error) {
-	r := &s.req
-	if r.traits&(logsIn|isHello) == 0 {
-		return true, nil
-	}
-	mechanism := ""
+// check returns the mechanism for which a request is refused as far as it is a login; "": it may pass.
+func (l *logins) check(r *request) (mechanism string, err error) {
 	switch {
-	case r.hiddenLogin():
-		mechanism = unknownMechanism
+	case r.traits&(logsIn|isHello) == 0:
+		return "", nil
+	case hiddenLogin(r):
+		return unknownMechanism, nil
 	case r.traits&logsIn != 0:
-		if mechanism, err = s.g.logins.refused(r.document.Of(r.message)); err != nil {
-			return false, err
-		}
+		return l.refused(r.document.Of(r.message))
 	}
-	if mechanism == "" {
-		return true, nil
-	}
-	s.g.noteRefused(s.client, mechanism)
-	if !r.answered {
-		return false, nil
-	}
-	return false, s.tellClient(reply(r.header, failed(codeAuthenticationFailed, "AuthenticationFailed", s.g.logins.why(mechanism))), false)
+	return "", nil
+}
+
+// note counts and logs a login that was refused.
+func (l *logins) note(client net.Conn, mechanism string) {
+	l.stats.Error("login_refused")
+	l.log.Warn("login refused", "client", client.RemoteAddr().String(), "mechanism", mechanism, "hint", l.why(mechanism))
 }
 
 const codeAuthenticationFailed = 18
 
-// failed is the document of a reply to a request that failed.
-func failed(code int32, name, text string) []byte {
-	b := []byte{0, 0, 0, 0}
-	b = bsoncore.AppendDoubleElement(b, "ok", 0)
-	b = bsoncore.AppendStringElement(b, "errmsg", text)
-	b = bsoncore.AppendInt32Element(b, "code", code)
-	b = bsoncore.AppendStringElement(b, "codeName", name)
-	return wire.FinishDocument(b, 0)
-}
-
-// reply is the reply to a request, in the form of that.
-func reply(h wire.Header, doc []byte) []byte {
-	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}
-	prefix := []byte{0, 0, 0, 0, 0} // flags, and the kind of the section
-	if h.OpCode == wire.OpQuery {
-		out.OpCode = wire.OpReply
-		prefix = make([]byte, 20) // flags, cursor, from, number
-		prefix[16] = 1
-	}
-	b := append(wire.AppendHeader(nil, out), prefix...)
-	b = append(b, doc...)
-	wire.PutLength(b)
-	return b
-}
-
-// noteRefused counts and logs a login that was refused.
-func (g *Gateway) noteRefused(client net.Conn, mechanism string) {
-	g.cfg.Stats.Error("login_refused")
-	g.cfg.Log.Warn("login refused", "client", client.RemoteAddr().String(), "mechanism", mechanism, "hint", g.logins.why(mechanism))
+// refusal is the reply to a login that was refused.
+func (l *logins) refusal(h wire.Header, mechanism string) []byte {
+	return replyTo(h, failed(codeAuthenticationFailed, "AuthenticationFailed", l.why(mechanism)))
 }

@@ -283,7 +283,7 @@ func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 
 // Which mechanisms pass, and that drivers hear of no other.
 func TestMechanisms(t *testing.T) {
-	open, private := logins{}, logins{private: true}
+	open, private := &logins{}, &logins{private: true}
 	for _, c := range []struct {
 		name          string
 		open, private bool
@@ -302,7 +302,7 @@ func TestMechanisms(t *testing.T) {
 		{"", false, false},
 	} {
 		doc, _ := bson.Marshal(bson.D{{Key: "saslStart", Value: 1}, {Key: "mechanism", Value: c.name}})
-		for l, want := range map[logins]bool{open: c.open, private: c.private} {
+		for l, want := range map[*logins]bool{open: c.open, private: c.private} {
 			mechanism, err := l.refused(doc)
 			if err != nil || (mechanism == "") != want {
 				t.Errorf("%q passes: %v, with %+v", c.name, mechanism == "", l)
@@ -312,12 +312,12 @@ func TestMechanisms(t *testing.T) {
 			}
 		}
 	}
-	if loginsBy(gateway.Upstream{Network: "tcp"}).private || !loginsBy(gateway.Upstream{Network: "tcp", TLS: &tls.Config{}}).private {
+	if newLogins(gateway.Upstream{Network: "tcp"}, nil, nil).private || !newLogins(gateway.Upstream{Network: "tcp", TLS: &tls.Config{}}, nil, nil).private {
 		t.Error("TLS makes no difference")
 	}
 	reply, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "saslSupportedMechs", Value: bson.A{"MONGODB-X509", "SCRAM-SHA-256", "PLAIN"}}, {Key: "last", Value: 1}})
 	want, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}}, {Key: "last", Value: 1}})
-	got, _, err := rewriteDescription(nil, reply, &handshake{}, func([]byte) (string, bool) { return "", false })
+	got, err := rewriteDescription(nil, reply, described{ok: true}, &handshake{logins: &logins{}}, func([]byte) (string, bool) { return "", false })
 	if err != nil || string(got) != string(want) {
 		t.Errorf("drivers hear of %v", bson.Raw(got))
 	}

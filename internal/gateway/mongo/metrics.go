@@ -58,7 +58,7 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.cfg.Name)
 	}
-	l := &g.link
+	l := g.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	speed := 0.0
@@ -67,14 +67,14 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descLinkSpeed, speed)
 	gauge(descLinkRTT, l.rtt.least().Seconds())
-	gauge(descShapes, float64(g.shapes.len()))
+	gauge(descShapes, float64(g.forecasts.len()))
 	for c, n := range l.choices {
 		ch <- prometheus.MustNewConstMetric(descChoices, prometheus.CounterValue, float64(n), g.cfg.Name, c.compressor, c.reason)
 	}
 }
 
 func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
-	p := &g.pairs
+	p := g.pairs
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{g.cfg.Name}, labels...)...)
 	}
@@ -89,7 +89,7 @@ func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
 	counter(descPairDicts, p.Dicts.Named.Load(), "named")
 	counter(descPairDicts, p.Dicts.Received.Load(), "received")
 	counter(descPairDictBytes, p.Dicts.SentBytes.Load())
-	gauge(descShelf, g.shelf.Bytes())
+	gauge(descShelf, p.shelf.Bytes())
 	kinds, samples := pair.Samples(g.cfg.Kinds)
 	gauge(descKinds, kinds)
 	gauge(descSamples, samples)

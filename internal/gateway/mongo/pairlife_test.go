@@ -303,7 +303,7 @@ func TestPairRollsOver(t *testing.T) {
 	if n := near.pairs.Dicts.Sent.Load(); n < 20 {
 		t.Errorf("%d dictionaries were sent", n)
 	}
-	if n := far.shelf.Bytes(); n > 20*8<<10 {
+	if n := far.pairs.shelf.Bytes(); n > 20*8<<10 {
 		t.Errorf("%d bytes are held", n)
 	}
 }
@@ -386,18 +386,13 @@ func TestSample(t *testing.T) {
 
 // FuzzPairedMessages sends messages from one end to the other, with and without dictionary.
 func FuzzPairedMessages(f *testing.F) {
-	g := NewGateway(Config{Engine: codec.New(codec.Options{})})
-	p, err := policy.NewMessages(withDict(dictOf(f, 1)))
-	if err != nil {
-		f.Fatal(err)
-	}
-	g.SetPolicy(p)
-	rule := p.Rules()[0]
+	shared := pairsOf(f, withDict(dictOf(f, 1)))
+	rule := shared.rules.current().Rules()[0]
 	lsid := append(append([]byte("abc"), lsidHead...), "0123456789abcdef..."...)
 	f.Add([]byte("hello"), lsid, lsid, int32(5))
 	f.Add(lsid, lsid[:len(lsid)-10], []byte{}, int32(-1))
 	f.Fuzz(func(t *testing.T, a, b, c []byte, id int32) {
-		sp, in := speaker{g: g}, hearer{g: g}
+		sp, in := speaker{pairs: shared}, hearer{pairs: shared}
 		defer in.free()
 		r := &reader{pair: &in}
 		in.on.Store(true)

@@ -47,7 +47,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		if id == plain {
 			return m
 		}
-		return newGatewayFor(b, nil).compress(m, h, id, 3)
+		return newGatewayFor(b, nil).codecs.compress(m, h, id, 3)
 	}
 	docs := bson.A{}
 	for range 10 {
@@ -70,8 +70,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			g := newGatewayFor(b, withZstd)
 			s := newSession(g, &repeated{message: test.request}, &repeated{message: test.reply}, 0)
-			s.taken.Store(1 << wire.Zstd)
-			s.fromServer.on.Store(test.paired)
+			s.sides.taken.Store(1 << wire.Zstd)
+			s.sides.fromServer.on.Store(test.paired)
 			b.ReportAllocs()
 			for b.Loop() {
 				m, err := s.in.next()
@@ -81,8 +81,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if m, err = s.out.next(); err == nil {
-					err = s.handleReply(m)
+				if m, err = s.out.in.next(); err == nil {
+					err = s.out.handle(m)
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -14,7 +14,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -26,7 +25,7 @@ type rawClient struct {
 	conn net.Conn
 	in   reader
 	last int32
-	g    *Gateway // for its codecs
+	*codecs
 }
 
 func dialRaw(t testing.TB, addr string) *rawClient {
@@ -37,8 +36,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
-	codecs := NewGateway(Config{Engine: codec.New(codec.Options{})})
-	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, g: codecs}
+	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, codecs: compressionBy(t, nil).codecs}
 }
 
 // opMsg builds an OP_MSG with a body and nothing else.
@@ -96,7 +94,7 @@ func (c *rawClient) compress(id wire.CompressorID, b []byte) []byte {
 		wire.PutLength(out)
 		return out
 	}
-	return c.g.compress(b, h, id, 0)
+	return c.codecs.compress(b, h, id, 0)
 }
 
 // answer is a reply as a driver would see it.
@@ -125,7 +123,7 @@ func (c *rawClient) tryReceive() (a answer, err error) {
 	body := m.bytes
 	a.came, a.header, a.size = m.came, m.header, len(m.bytes)
 	if m.came != plain {
-		if body, err = c.g.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came}); err != nil {
+		if body, err = c.codecs.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came}); err != nil {
 			return a, err
 		}
 	}
@@ -382,7 +380,7 @@ func TestChecksum(t *testing.T) {
 	}
 	requests, _ := tap.take()
 	sent := requests[len(requests)-1]
-	opened, err := raw.g.open(sent.bytes, wire.Compressed{Header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, Compressor: sent.came})
+	opened, err := raw.codecs.open(sent.bytes, wire.Compressed{Header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, Compressor: sent.came})
 	if err != nil || !bytes.Equal(opened, good) {
 		t.Errorf("the server got another message: %v\n%x\n%x", err, opened, good)
 	}

@@ -64,3 +64,15 @@ func saysOK(doc []byte) bool {
 	n, isNumber := e.Value.AsFloat64OK()
 	return isNumber && n == 1
 }
+
+// loggedIn reports whether the document of a reply says that a login has succeeded.
+func loggedIn(doc []byte) bool {
+	done := true // authenticate has one step
+	_ = wire.Elements(doc, func(e wire.Element) bool {
+		if string(e.Key) == "done" {
+			done, _ = e.Value.BooleanOK()
+		}
+		return true
+	})
+	return done && saysOK(doc)
+}

@@ -2,14 +2,13 @@ package mongo
 
 import (
 	"bytes"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
-
-// plain says that a message is not compressed; it is no number of the protocol's.
-const plain wire.CompressorID = 255
 
 // request is one request of the client. Its bytes live until it has been handled.
 type request struct {
@@ -30,6 +29,11 @@ type request struct {
 	writes   bool   // its pipeline does
 	topic    *topic // for a command that may be compressed; nil for others
 }
+
+var (
+	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
+	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
+)
 
 // parse looks at r.message, whose header is r.header.
 func (r *request) parse() error {
@@ -116,6 +120,16 @@ func (r *request) command(doc []byte) error {
 	h.bytes(r.space)
 	r.shape = uint64(h)
 	return nil
+}
+
+// replaced returns the request with another document, in a buffer of the pool's.
+func (r *request) replaced(doc []byte) []byte {
+	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
+	out := wire.Replace(gateway.GetBuffer(len(r.message)-r.document.Len+len(doc)), r.message, r.document, doc, hasChecksum)
+	if r.outer.Len != 0 {
+		wire.PutLength(out[r.outer.Off : r.outer.End()+len(doc)-r.document.Len])
+	}
+	return out
 }
 
 // hash makes a number of a request's shape: which fields it has, how many documents it asks

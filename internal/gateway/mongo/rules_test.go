@@ -151,7 +151,7 @@ func TestFormsOfZstd(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			requests, _ := tap.take()
-			opened, err := raw.g.open(requests[0].bytes, wire.Compressed{Header: wire.Header{Length: len(message), RequestID: 7, OpCode: wire.OpMsg}, Compressor: requests[0].came})
+			opened, err := raw.codecs.open(requests[0].bytes, wire.Compressed{Header: wire.Header{Length: len(message), RequestID: 7, OpCode: wire.OpMsg}, Compressor: requests[0].came})
 			if err != nil || !bytes.Equal(opened, message) {
 				t.Errorf("the server got another message: %v", err)
 			}
@@ -245,7 +245,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := raw.g.open(f.bytes, c)
+	body, err := raw.codecs.open(f.bytes, c)
 	if err != nil {
 		t.Fatal(err)
 	}

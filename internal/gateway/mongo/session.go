@@ -2,78 +2,72 @@ package mongo
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// session is one client and its upstream connection. Each pump owns its own section; what
-// both use is atomic or locked.
+// session is one client and its upstream connection. It carries requests itself; replies have a
+// pump that never waits for the other one.
 type session struct {
 	*gateway.Life
-	g        *Gateway
-	client   net.Conn
-	upstream net.Conn
-	member   int // of the balancer's, that upstream leads to
+	stats *gateway.Stats
+
+	in       reader
+	req      request      // the one at hand
+	door     gateway.Door // that the client passes by logging in
 	pending  pending
-	stale    atomic.Bool // upstream leads to a primary that is one no more
+	logins   *logins
+	sides    *sides
+	hellos   *hellos
+	rewriter *rewriter
+	toServer sender
+	toClient sender
 
-	taken atomic.Uint32 // the compressorSet that the server took from our offer
-	door  gateway.Door  // that the client passes by logging in
+	balancer *balancer
+	follower follower
 
-	// request pump
-	in      reader
-	req     request
-	greeted bool                // a handshake was sent
-	shown   []wire.CompressorID // what the client may see in the replies to handshakes
-
-	// reply pump
-	out   reader
-	reply wire.Msg
-	reads bool // the server has let the client read some collection
-
-	telling sync.Mutex // one message to the client at a time: refusals come from the request pump
-
-	// For gateways on either side. The first and the last belong to the request pump.
-	fromClient hearer
-	toClient   speaker
-	fromServer hearer
-	toServer   speaker
+	out *replyPump
 }
 
-var (
-	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
-	errNoReply         = fmt.Errorf("%w: no reply, but opcode", wire.ErrMalformed)
-	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
-)
-
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
-	s := &session{g: g, client: client, upstream: upstream, member: member}
+	s := &session{stats: g.cfg.Stats, logins: g.logins, balancer: g.balancer, sides: newSides(g.pairs)}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.pending.init()
-	s.fromClient.g, s.toClient.g, s.fromServer.g, s.toServer.g = g, g, g, g
 	s.door.Keeper = &g.keeper
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.fromClient}
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.fromServer, pace: gateway.PaceOf(upstream)}
+	s.follower = follower{member: member, session: s}
+	s.toServer = sender{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
+	s.toClient = sender{conn: client, peer: gateway.FromClient, account: s.Replies}
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.sides.fromClient}
+	s.rewriter = &rewriter{compression: g.compression, sides: s.sides}
+	s.hellos = &hellos{
+		rules: g.rules, sides: s.sides, logins: g.logins, addresses: g.addresses, balancer: g.balancer, follower: &s.follower,
+		client: client, peers: g.cfg.Peers,
+	}
+	s.out = &replyPump{
+		in:     reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.sides.fromServer, pace: gateway.PaceOf(upstream)},
+		client: &s.toClient, door: &s.door, pending: &s.pending, sides: s.sides, hellos: s.hellos,
+		recoder: recoder{compression: g.compression, sides: s.sides}, balancer: g.balancer, follower: &s.follower,
+	}
 	return s
 }
 
 // Run pumps until both sides are done.
 func (s *session) Run() {
 	defer s.freePairs()
-	defer s.g.followers.remove(s)
+	defer s.balancer.followers.remove(&s.follower)
 	s.Life.Run(s.carryRequests, s.carryReplies)
+}
+
+// freePairs gives back what both ends have of other gateways, when both pumps have ended.
+func (s *session) freePairs() {
+	<-s.Dead()
+	s.sides.free()
 }
 
 // carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
@@ -89,7 +83,7 @@ func (s *session) carryRequests() {
 
 func (s *session) carryReplies() {
 	defer s.pending.close()
-	s.pumpReplies()
+	s.logEnd(gateway.FromUpstream, s.out.run())
 }
 
 // pumpRequests carries requests until the client ends or an error.
@@ -112,11 +106,11 @@ func (s *session) pumpRequests() {
 // handleRequest sends one message of the client's upstream.
 func (s *session) handleRequest(m message) error {
 	if m.paired.Dictionary {
-		return s.fromClient.take(m.bytes, &m.paired)
+		return s.sides.fromClient.take(m.bytes, &m.paired)
 	}
 	began := time.Now()
 	r := &s.req
-	whole, pooled, err := s.open(&s.fromClient, &m)
+	whole, pooled, err := s.sides.open(&s.sides.fromClient, &m)
 	if err != nil {
 		return err
 	}
@@ -125,45 +119,48 @@ func (s *session) handleRequest(m message) error {
 	if err := r.parse(); err != nil {
 		return err
 	}
-	if pass, err := s.checkLogin(); !pass {
-		return err
+	if mechanism, err := s.logins.check(r); mechanism != "" || err != nil {
+		return s.refuseLogin(mechanism, err)
 	}
 	if r.traits&isHello != 0 {
 		return s.sendHello(m.held)
 	}
-	d := s.decide(r)
+	d := s.rewriter.decide(r)
 	defer d.free()
 	if r.answered {
-		e := exchange{id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads, logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes, rule: d.reply, reason: d.reason, sent: began}
-		if r.traits&neverCompressed != 0 {
-			e.client, e.shape = plain, 0
-		}
-		if r.came == wire.BetweenGateways && !m.paired.Wants {
-			e.client = plain
-		}
-		e.spent = time.Since(began)
+		e := d.exchange(r, m.paired.Wants)
+		e.sent, e.spent = began, time.Since(began)
 		if !s.push(e, m.held) {
 			return net.ErrClosed
 		}
 	}
-	s.measure(r.topic, policy.Request, r.message, m.bytes, d.bytes, began)
-	return send(s.in.Account, s.upstream, gateway.FromUpstream, d.bytes, m.held)
+	s.rewriter.topics.measure(r.topic, policy.Request, r.message, s.sides.crossed(m.bytes, d.bytes), began)
+	return s.toServer.send(d.bytes, m.held)
 }
 
-// tellClient sends the client a message.
-func (s *session) tellClient(b []byte, held bool) error {
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	return send(s.out.Account, s.client, gateway.FromClient, b, held)
-}
-
-// send writes a message to a peer, which is judged when the message holds memory that others want.
-func send(a *gateway.Account, c net.Conn, to gateway.Peer, b []byte, held bool) error {
-	if held {
-		return a.Send(c, to, b)
+// refuseLogin answers a login that may not pass, unless it can't be read.
+func (s *session) refuseLogin(mechanism string, err error) error {
+	if err != nil {
+		return err
 	}
-	_, err := c.Write(b)
-	return err
+	s.logins.note(s.Client, mechanism)
+	if !s.req.answered {
+		return nil
+	}
+	return s.toClient.send(s.logins.refusal(s.req.header, mechanism), false)
+}
+
+// sendHello sends a client's hello upstream.
+func (s *session) sendHello(held bool) error {
+	out, h, err := s.hellos.request(&s.req)
+	if err != nil {
+		return err
+	}
+	defer gateway.PutBuffer(out)
+	if s.req.answered && !s.push(exchange{id: s.req.header.RequestID, client: plain, hello: h}, held) {
+		return net.ErrClosed
+	}
+	return s.toServer.send(out, held)
 }
 
 // push queues an exchange. A client that takes no replies waits here, but not with memory
@@ -171,43 +168,16 @@ func send(a *gateway.Account, c net.Conn, to gateway.Peer, b []byte, held bool) 
 func (s *session) push(e exchange, held bool) bool {
 	return s.pending.push(e, func() {
 		if held {
-			s.in.Account.Await(gateway.FromClient)
+			s.Requests.Await(gateway.FromClient)
 		}
-	}, func() { s.in.Account.Awaited(gateway.FromClient) })
+	}, func() { s.Requests.Awaited(gateway.FromClient) })
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
 func (s *session) logEnd(who gateway.Peer, err error) {
 	if errors.Is(err, errNotPrimary) {
-		s.g.cfg.Stats.Error("not_primary")
+		s.stats.Error("not_primary")
 		return
 	}
 	s.LogEnd(who, errorClass(err), err)
-}
-
-// errorClass names a violation of the protocol; an ordinary end has none.
-func errorClass(err error) string {
-	switch {
-	case errors.Is(err, gateway.ErrStranger):
-		return "stranger"
-	case errors.Is(err, wire.ErrNested):
-		return "nested"
-	case errors.Is(err, wire.ErrTooLarge):
-		return "too_large"
-	case errors.Is(err, wire.ErrOpCode):
-		return "opcode"
-	case errors.Is(err, wire.ErrChecksum):
-		return "checksum"
-	case errors.Is(err, wire.ErrMalformed):
-		return "malformed"
-	case errors.Is(err, codec.ErrCorrupt):
-		return "corrupt"
-	case errors.Is(err, errCompressor):
-		return "compressor"
-	case errors.Is(err, errPair):
-		return "pair"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated"
-	}
-	return ""
 }

@@ -28,6 +28,11 @@ import (
 
 // standby answers hellos for a gateway process. It runs no operations.
 type standby struct {
+	members   []gateway.Upstream
+	others    []string // standbys of other processes
+	addresses *addresses
+	ctx       context.Context // ends with the gateway
+
 	mu    sync.Mutex
 	doc   []byte    // what a member has answered; nil: none did
 	set   string    // the replica set's name, in that
@@ -39,8 +44,7 @@ const standbyFresh = 500 * time.Millisecond // how long members are not asked ag
 var errNoMember = errors.New("no member of a replica set answers")
 
 // description returns what a member says of the replica set, and that one's name.
-func (g *Gateway) description() (doc []byte, set string, err error) {
-	s := &g.standby
+func (s *standby) description() (doc []byte, set string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.asked) < standbyFresh {
@@ -53,10 +57,10 @@ func (g *Gateway) description() (doc []byte, set string, err error) {
 		doc []byte
 		set string
 	}
-	answers := make(chan answer, len(g.cfg.Members))
-	for _, up := range g.cfg.Members {
+	answers := make(chan answer, len(s.members))
+	for _, up := range s.members {
 		go func() {
-			doc, err := g.askHello(up)
+			doc, err := askHello(s.ctx, up)
 			d, bad := describe(doc)
 			if err != nil || bad != nil || d.me == "" {
 				d.set = ""
@@ -66,7 +70,7 @@ func (g *Gateway) description() (doc []byte, set string, err error) {
 	}
 	s.doc = nil
 	late := time.After(primaryAsk)
-	for range g.cfg.Members {
+	for range s.members {
 		select {
 		case a := <-answers:
 			if a.set != "" {
@@ -84,35 +88,15 @@ func (g *Gateway) description() (doc []byte, set string, err error) {
 
 // announce has the gateways of the process name the others' standbys, once the replica set's
 // name is known.
-func (g *Gateway) announce() {
-	for wait := firstMeet; ; wait = min(2*wait, lastMeet) {
-		if _, set, err := g.description(); err == nil {
-			g.cfg.Topology.nameStandbys(set, g.cfg.Standby)
-			g.cfg.Log.Info("drivers that lose this gateway hear of others", "set", set, "standbys", g.cfg.Standby)
-			return
+func (s *standby) announce() {
+	askUntil(s.ctx, func() error {
+		_, set, err := s.description()
+		if err == nil {
+			s.addresses.nameStandbys(set, s.others)
+			s.addresses.log.Info("drivers that lose this gateway hear of others", "set", set, "standbys", s.others)
 		}
-		select {
-		case <-g.ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-// nameStandbys notes the standbys of other gateways to a replica set.
-func (t *Topology) nameStandbys(set string, addrs []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.standbys == nil {
-		t.standbys = map[string][]string{}
-	}
-	t.standbys[set] = addrs
-}
-
-func (t *Topology) standbysOf(set string) []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.standbys[set]
+		return err
+	})
 }
 
 // ofStandby are the fields of a member's hello that a standby repeats: what the replica set is,
@@ -153,35 +137,25 @@ func appendArbiter(dst, doc []byte, me string, standbys []string, rename func([]
 	return wire.FinishDocument(dst, start), err
 }
 
-// appendStandbys appends arbiters to a description that has none.
-func appendStandbys(dst []byte, standbys []string) []byte {
-	if len(standbys) == 0 {
-		return dst
-	}
-	index, dst := bsoncore.AppendArrayElementStart(dst, "arbiters")
-	for i, addr := range standbys {
-		dst = bsoncore.AppendStringElement(dst, arrayKey(i), addr)
-	}
-	dst, _ = bsoncore.AppendArrayEnd(dst, index)
-	return dst
-}
-
 // watcher is a driver that watches a standby.
 type watcher struct {
-	g      *Gateway
-	client net.Conn
-	in     reader
-	req    request
+	standby *standby
+	client  net.Conn
+	stats   *gateway.Stats
+	in      reader
+	req     request
 }
 
 // nobodysDoor keeps the messages of drivers short that only watch.
 var nobodysDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
-func (g *Gateway) newWatcher(client net.Conn) gateway.Session {
-	in := gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: g.ctx, Door: &gateway.Door{Keeper: &nobodysDoor}}
-	stream := &gateway.Stream{From: client, To: client, Client: client, Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log}
-	in.Account = g.requests.Account(gateway.PayerOf(client), stream)
-	return &watcher{g: g, client: client, in: reader{Inbound: in}}
+// newWatcher returns the session of a driver, whose messages are counted on room.
+func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gateway.Stats) *watcher {
+	in := gateway.Inbound{
+		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
+		Door: &gateway.Door{Keeper: &nobodysDoor},
+	}
+	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in}}
 }
 
 // Run answers until the driver ends.
@@ -195,7 +169,7 @@ func (w *watcher) Run() {
 			err = w.answer(m)
 		}
 		if err != nil {
-			gateway.LogEnd(w.g.cfg.Log, w.g.cfg.Stats, w.client, gateway.FromClient, errorClass(err), err)
+			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, gateway.FromClient, errorClass(err), err)
 			return
 		}
 	}
@@ -220,7 +194,7 @@ func (w *watcher) answer(m message) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.client.Write(reply(r.header, doc))
+	_, err = w.client.Write(replyTo(r.header, doc))
 	return err
 }
 
@@ -229,11 +203,11 @@ const codeNotPrimaryOrSecondary = 13436
 func (w *watcher) reply() ([]byte, error) {
 	switch {
 	case w.req.traits&isHello != 0:
-		doc, set, err := w.g.description()
+		doc, set, err := w.standby.description()
 		if err != nil {
 			return nil, err
 		}
-		return appendArbiter(nil, doc, w.me(), w.g.cfg.Topology.standbysOf(set), w.rename)
+		return appendArbiter(nil, doc, w.me(), w.standby.addresses.standbysOf(set), w.rename)
 	case string(w.req.name) == "ping", string(w.req.name) == "endSessions":
 		return wire.FinishDocument(bsoncore.AppendDoubleElement([]byte{0, 0, 0, 0}, "ok", 1), 0), nil
 	}
@@ -242,19 +216,12 @@ func (w *watcher) reply() ([]byte, error) {
 
 // me is the address by which the driver has found us.
 func (w *watcher) me() string {
-	if a := w.g.advertised.Load(); a != nil {
+	if a := w.standby.addresses.own.Load(); a != nil {
 		return a.SeenFrom(w.client.LocalAddr())
 	}
 	return w.client.LocalAddr().String()
 }
 
 func (w *watcher) rename(member []byte) (string, bool) {
-	a, ok := w.g.cfg.Topology.find(member)
-	if !ok {
-		return "", false
-	}
-	return a.SeenFrom(w.client.LocalAddr()), true
+	return w.standby.addresses.at(member, w.client.LocalAddr())
 }
-
-// isStandby reports that the gateway answers as an arbiter, and names those of others.
-func (c *Config) isStandby() bool { return len(c.Standby) > 0 }

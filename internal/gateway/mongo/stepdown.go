@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"sync"
+	"sync/atomic"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -56,54 +57,52 @@ func contains(list []byte, text string) (found bool) {
 	return found
 }
 
-// checkReply reports whether the reply to an exchange, whose document it is, shows that the
-// server is primary no more. deliver says whether the client gets it all the same.
-func (s *session) checkReply(e *exchange, reply []byte) (lost, deliver bool) {
-	if len(s.g.balancer.members) == 0 {
-		return false, true
-	}
-	v := judge(reply)
-	if !v.lost {
-		return false, true
-	}
-	s.g.balancer.lost(s.member)
-	s.g.followers.leave(s.member, s)
-	return true, !v.retryable && !e.retried
+// follower is a session, as the member sees it that it leads to.
+type follower struct {
+	member  int
+	session interface{ Drain() }
+	stale   atomic.Bool // the member is primary no more
+}
+
+// retire ends the session at the next place where no reply is outstanding.
+func (f *follower) retire() {
+	f.stale.Store(true)
+	f.session.Drain()
 }
 
 // followers are the sessions of a balancer, by the member that they lead to.
 type followers struct {
 	mu sync.Mutex
-	of map[int]map[*session]bool
+	of map[int]map[*follower]bool
 }
 
-func (f *followers) add(s *session) {
+func (f *followers) add(one *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.of == nil {
-		f.of = map[int]map[*session]bool{}
+		f.of = map[int]map[*follower]bool{}
 	}
-	if f.of[s.member] == nil {
-		f.of[s.member] = map[*session]bool{}
+	if f.of[one.member] == nil {
+		f.of[one.member] = map[*follower]bool{}
 	}
-	f.of[s.member][s] = true
+	f.of[one.member][one] = true
 }
 
-func (f *followers) remove(s *session) {
+func (f *followers) remove(one *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of[s.member], s)
+	delete(f.of[one.member], one)
 }
 
 // leave ends the sessions that lead to a member, but for one, each when nothing is outstanding.
-func (f *followers) leave(member int, but *session) {
+func (f *followers) leave(member int, but *follower) {
 	f.mu.Lock()
 	list := f.of[member]
 	delete(f.of, member)
 	f.mu.Unlock()
-	for s := range list {
-		if s != but {
-			s.retire()
+	for one := range list {
+		if one != but {
+			one.retire()
 		}
 	}
 }
@@ -121,10 +120,4 @@ func (f *followers) only(primary int) {
 	for _, member := range others {
 		f.leave(member, nil)
 	}
-}
-
-// retire ends the session at the next place where no reply is outstanding.
-func (s *session) retire() {
-	s.stale.Store(true)
-	s.Drain()
 }

@@ -177,13 +177,13 @@ func TestTheLatestElectionCounts(t *testing.T) {
 	older.primary.Store(true)
 	for range 10 {
 		s.balancer.lost(1)
-		if member, err := s.findPrimary(); err != nil || member != 1 {
+		if member, err := s.balancer.findPrimary(); err != nil || member != 1 {
 			t.Fatal(member, err)
 		}
 	}
 	newer.primary.Store(false)
 	s.balancer.lost(1)
-	if member, err := s.findPrimary(); err != nil || member != 0 {
+	if member, err := s.balancer.findPrimary(); err != nil || member != 0 {
 		t.Errorf("the only one that says it is primary is %d, not %d: %v", 0, member, err)
 	}
 	_ = other.conn.SetDeadline(time.Now().Add(time.Minute))

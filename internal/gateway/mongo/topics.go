@@ -30,8 +30,12 @@ const kindFresh = 10 * time.Second
 
 // topics are those of a gateway.
 type topics struct {
-	mu sync.Mutex
-	m  map[string]*topic
+	kinds  *autodict.Messages
+	sample bool // all messages are measured
+
+	mu  sync.Mutex
+	m   map[string]*topic
+	key []byte // of the one that is looked for
 }
 
 // What is remembered: beyond it arbitrary topics are forgotten, and nothing is known of those
@@ -41,17 +45,15 @@ const (
 	maxTopicName = 512 // bytes
 )
 
-// of returns the topic of a request, nil if it has none to remember.
-func (t *topics) of(r *request) *topic {
-	if len(r.space)+len(r.name) > maxTopicName {
+// of returns the topic of a command, nil if it has none to remember.
+func (t *topics) of(space, command []byte) *topic {
+	if len(space)+len(command) > maxTopicName {
 		return nil
 	}
-	r.space = append(append(r.space, 0), r.name...) // as the key
-	key := r.space
-	r.space = r.space[:len(key)-1-len(r.name)]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if found := t.m[string(key)]; found != nil {
+	t.key = append(append(append(t.key[:0], space...), 0), command...)
+	if found := t.m[string(t.key)]; found != nil {
 		return found
 	}
 	if t.m == nil {
@@ -63,9 +65,9 @@ func (t *topics) of(r *request) *topic {
 		}
 		delete(t.m, other)
 	}
-	own := []byte(string(key))
-	made := &topic{space: own[:len(r.space)], command: own[len(r.space)+1:]}
-	t.m[string(key)] = made
+	own := bytes.Clone(t.key)
+	made := &topic{space: own[:len(space)], command: own[len(space)+1:]}
+	t.m[string(own)] = made
 	return made
 }
 
@@ -78,37 +80,28 @@ func (t *topic) address(d policy.Direction, size int) policy.MessageAddress {
 // There is one for each namespace and direction: documents are alike there, and what
 // commands add has room in it too. Replies about no collection get none: nothing tells who
 // may see what is in them.
-func (g *Gateway) trainedKind(t *topic, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
-	if t == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(t.space, []byte("."+noCollection)) {
+func (t *topics) trainedKind(about *topic, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
+	if about == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(about.space, []byte("."+noCollection)) {
 		return nil
 	}
-	known := &t.trained[d-policy.Request]
+	known := &about.trained[d-policy.Request]
 	if k := known.Load(); k != nil && k.rule == r && now.Sub(k.at) < kindFresh {
 		return k.kind
 	}
-	kind := g.cfg.Kinds.Kind(r, string(t.space), d)
+	kind := t.kinds.Kind(r, string(about.space), d)
 	known.Store(&knownKind{r, kind, now})
 	return kind
 }
 
-// measure counts a message where that is wanted. It has crossed the link as near when the
-// client is a gateway, and as far when it isn't.
-func (s *session) measure(t *topic, d policy.Direction, message, near, far []byte, now time.Time) {
-	sent := len(far)
-	if s.fromClient.on.Load() {
-		sent = len(near)
-	}
-	s.g.measure(t, d, message, sent, now)
-}
-
-func (g *Gateway) measure(t *topic, d policy.Direction, message []byte, sent int, now time.Time) {
-	if !g.cfg.Sample || t == nil {
+// measure counts a message where that is wanted, which took so many bytes on the link.
+func (t *topics) measure(about *topic, d policy.Direction, message []byte, sent int, now time.Time) {
+	if !t.sample || about == nil {
 		return
 	}
-	known := &t.measured[d-policy.Request]
+	known := &about.measured[d-policy.Request]
 	k := known.Load()
 	if k == nil || now.Sub(k.at) >= kindFresh {
-		k = &knownKind{kind: g.cfg.Kinds.Kind(nil, string(t.space)+" "+string(t.command), d), at: now}
+		k = &knownKind{kind: t.kinds.Kind(nil, string(about.space)+" "+string(about.command), d), at: now}
 		known.Store(k)
 	}
 	if k.kind != nil {

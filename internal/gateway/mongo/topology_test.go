@@ -14,10 +14,10 @@ func TestMembersAreBounded(t *testing.T) {
 	for i := range 3 * maxMembers {
 		name := "db" + strconv.Itoa(i) + ":27017"
 		s.cfg.Topology.learn(name, here)
-		s.warnDirect([]byte(name))
+		s.addresses.warnDirect([]byte(name))
 	}
 	direct := 0
-	s.direct.Range(func(any, any) bool { direct++; return true })
+	s.addresses.direct.Range(func(any, any) bool { direct++; return true })
 	if n := len(s.cfg.Topology.members); n != maxMembers || direct != maxMembers {
 		t.Errorf("%d members, %d in the log", n, direct)
 	}

@@ -22,9 +22,9 @@ type stranger struct {
 func meetStranger(t *testing.T, far *served) *stranger {
 	t.Helper()
 	s := &stranger{rawClient: dialRaw(t, far.addr)}
-	s.to.g = far.Gateway
+	s.to.pairs = far.pairs
 	s.run(plain, hello(pairName))
-	s.in.pair = &hearer{g: far.Gateway}
+	s.in.pair = &hearer{pairs: far.pairs}
 	s.in.pair.on.Store(true)
 	return s
 }

@@ -6,21 +6,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// shapes remembers what replies to requests of each shape were like. It is shared by all
-// sessions of a gateway.
-type shapes struct {
+// forecasts remember what replies to requests of each shape were like, to say what the next
+// one will be. They are shared by all sessions of a gateway.
+type forecasts struct {
 	mu sync.Mutex
-	m  map[uint64]*shape
+	m  map[uint64]*forecast
 }
 
 // maxShapes bounds the memory; beyond it arbitrary ones are forgotten.
 const maxShapes = 8192
 
-// compressors is the number of algorithms that are remembered separately.
-const compressors = int(wire.BetweenGateways) + 1
-
-// shape is what is known about the replies to requests of one shape.
-type shape struct {
+// forecast is what is known about the replies to requests of one shape.
+type forecast struct {
 	bytes float64              // of a reply, moving average
 	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
 	own   [compressors]float64 // the same of the requests themselves, those that are compressed here
@@ -38,20 +35,20 @@ const (
 )
 
 // expect returns what the next reply will be like.
-func (t *shapes) expect(key uint64, tr traits) shape {
+func (t *forecasts) expect(key uint64, tr traits) forecast {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
 		return *s
 	}
 	if tr&largeReply != 0 {
-		return shape{bytes: unknownLarge}
+		return forecast{bytes: unknownLarge}
 	}
-	return shape{bytes: unknownSmall}
+	return forecast{bytes: unknownSmall}
 }
 
 // learn takes notice of a reply of raw bytes that came in so many bytes, compressed by id.
-func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
+func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.m[key]
@@ -74,7 +71,7 @@ func (t *shapes) learn(key uint64, raw, came int, id wire.CompressorID) {
 }
 
 // learnOwn takes notice of what a compressor made of a request.
-func (t *shapes) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
+func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
@@ -86,15 +83,15 @@ func (t *shapes) learnOwn(key uint64, raw, compressed int, id wire.CompressorID)
 	}
 }
 
-func (t *shapes) len() int {
+func (t *forecasts) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.m)
 }
 
-func (t *shapes) add(key uint64, raw int) *shape {
+func (t *forecasts) add(key uint64, raw int) *forecast {
 	if t.m == nil {
-		t.m = map[uint64]*shape{}
+		t.m = map[uint64]*forecast{}
 	}
 	for other := range t.m {
 		if len(t.m) < maxShapes {
@@ -102,13 +99,13 @@ func (t *shapes) add(key uint64, raw int) *shape {
 		}
 		delete(t.m, other)
 	}
-	s := &shape{bytes: float64(raw)}
+	s := &forecast{bytes: float64(raw)}
 	t.m[key] = s
 	return s
 }
 
 // saving is how many bytes compressing a reply with id will save, negative at a loss.
-func (s *shape) saving(id wire.CompressorID) float64 {
+func (s *forecast) saving(id wire.CompressorID) float64 {
 	if r := s.ratio[id]; r != 0 {
 		return s.bytes * (1 - r)
 	}
@@ -116,7 +113,7 @@ func (s *shape) saving(id wire.CompressorID) float64 {
 }
 
 // ownSaving is the same for a request of so many bytes.
-func (s *shape) ownSaving(bytes int, id wire.CompressorID) float64 {
+func (s *forecast) ownSaving(bytes int, id wire.CompressorID) float64 {
 	if r := s.own[id]; r != 0 {
 		return float64(bytes) * (1 - r)
 	}

@@ -2,21 +2,15 @@ package mongo
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
-
-// pairName is what gateways offer each other in handshakes.
-const pairName = "cinch"
 
 const (
 	// A dictionary of 32 KiB takes 16 % off 100 KB of documents of 10 KB, 4 % off 1 MB and 1 % off
@@ -25,25 +19,12 @@ const (
 	maxJudged      = 64 << 10 // bytes of messages by which a dictionary is judged: longer ones hold their own history
 	minAlone       = 96       // bytes of a message, below which it gains nothing without one
 	pairLevel      = 3        // of zstd, where a rule names none
-
-	// MaxTrained is how large dictionaries should be made, in bytes. Larger ones save some
-	// percent more, but each connection may have to carry them.
-	MaxTrained = 32 << 10
 )
-
-var errPair = errors.New("what another gateway does not send")
-
-// hashPrefix is how dictionaries are announced: the first bytes of the SHA-256.
-type hashPrefix [8]byte
-
-const maxAnnounced = 16 // dictionaries
-
-var shelfLimits = pair.Limits{Bytes: 64 << 20, Idle: 8 << 20, Each: 4 << 10}
 
 // speaker is what one end of a pair remembers of the frames that it has sent over a
 // connection. It belongs to the pump that writes there.
 type speaker struct {
-	g       *Gateway
+	pairs   *pairs
 	numbers wire.Numbers
 	session sessionID
 	slots   [wire.PairedSlots]spoken
@@ -92,7 +73,7 @@ func (sp *speaker) frame(o *outgoing) (out []byte, reason string) {
 	if reason != "" {
 		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, sp.numbers)
 		out = append(out, body...)
-		sp.g.pairs.Messages.Stored.Add(1)
+		sp.pairs.Messages.Stored.Add(1)
 	}
 	wire.FinishPaired(out[start:])
 	o.sent = len(out) - start
@@ -128,22 +109,22 @@ func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict,
 	if d != nil {
 		st.Dict = d.Number()
 	}
-	out, err := sp.g.cfg.Engine.Compress(out, body, st, d)
+	out, err := sp.pairs.codecs.engine.Compress(out, body, st, d)
 	sp.observe(o, body, d, len(out)-start)
-	stats, spent := sp.g.cfg.Stats, time.Since(began)
+	stats, spent := sp.pairs.codecs.stats, time.Since(began)
 	switch n := len(out) - start; {
 	case err != nil:
 		stats.Error("seal")
 		return dst, "error"
-	case !o.rule.Worth(len(o.message), n) && !sp.g.policy.Load().Force:
+	case !o.rule.Worth(len(o.message), n) && !sp.pairs.rules.current().Force:
 		stats.SealTime(o.rule.Name, codec.Zstd, spent)
 		return dst, "no_gain"
 	}
 	if at > 0 {
 		sp.session = id
 	}
-	sp.g.link.compressed(wire.BetweenGateways, len(o.message), spent)
-	sp.g.pairs.Messages.Compressed.Add(1)
+	sp.pairs.codecs.link.compressed(wire.BetweenGateways, len(o.message), spent)
+	sp.pairs.Messages.Compressed.Add(1)
 	return out, ""
 }
 
@@ -228,11 +209,11 @@ func (sp *speaker) sendDict(dst []byte, slot int) []byte {
 	s.sent = true
 	hash := s.dict.Hash()
 	if sp.knows(s.dict) {
-		sp.g.pairs.Dicts.Named.Add(1)
+		sp.pairs.Dicts.Named.Add(1)
 		return wire.AppendPairedDict(dst, slot, true, hash[:])
 	}
-	sp.g.pairs.Dicts.Sent.Add(1)
-	sp.g.pairs.Dicts.SentBytes.Add(uint64(len(s.dict.Content())))
+	sp.pairs.Dicts.Sent.Add(1)
+	sp.pairs.Dicts.SentBytes.Add(uint64(len(s.dict.Content())))
 	return wire.AppendPairedDict(dst, slot, false, s.dict.Content())
 }
 
@@ -266,145 +247,4 @@ func (sp *speaker) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
 		body, sent = body[:excerpt], sent*excerpt/n
 	}
 	o.kind.Observe(body, sent)
-}
-
-// hearer is what one end of a pair remembers of the frames that came over a connection. But
-// for on it belongs to the pump that reads there.
-type hearer struct {
-	g       *Gateway
-	on      atomic.Bool // frames are agreed on
-	numbers wire.Numbers
-	session sessionID
-	slots   [wire.PairedSlots]*codec.Dict // places on the shelf
-	pinned  []*codec.Dict                 // those that the other end was told of, likewise
-}
-
-// open returns the message in a frame, in a buffer of the pool's.
-func (h *hearer) open(frame []byte, p *wire.Paired) ([]byte, error) {
-	h.numbers = wire.Numbers{Request: p.Header.RequestID, Answer: p.Header.ResponseTo}
-	buf := wire.AppendHeader(gateway.GetBuffer(p.Header.Length), p.Header)
-	if p.Stored {
-		return append(buf, frame[p.Head:]...), nil
-	}
-	d := h.slots[p.Slot]
-	if d == nil && p.Slot != 0 {
-		gateway.PutBuffer(buf)
-		return nil, fmt.Errorf("%w: a dictionary that was not sent", errPair)
-	}
-	began := time.Now()
-	out, err := h.g.cfg.Engine.Decompress(buf, frame[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d)
-	if err == nil {
-		err = h.restore(out[wire.HeaderLen:], p.Session)
-	}
-	if err != nil {
-		gateway.PutBuffer(buf)
-		return nil, err
-	}
-	spent := time.Since(began)
-	h.g.cfg.Stats.Opened(codec.Zstd, len(frame), len(out), spent)
-	h.g.link.opened(wire.BetweenGateways, len(out), spent)
-	h.g.pairs.Messages.Opened.Add(1)
-	return out, nil
-}
-
-// restore puts the session's identifier where it was taken out, and remembers it otherwise.
-func (h *hearer) restore(body []byte, taken bool) error {
-	id, at := findSession(body)
-	switch {
-	case taken && (at == 0 || id != sessionID{}):
-		return fmt.Errorf("%w: no place for a session", errPair)
-	case taken:
-		copy(body[at:], h.session[:])
-	case at > 0:
-		h.session = id
-	}
-	return nil
-}
-
-// take puts a dictionary into its slot.
-func (h *hearer) take(frame []byte, p *wire.Paired) error {
-	d, err := h.g.shelved(frame[p.Head:], p.Known)
-	if err != nil {
-		return err
-	}
-	h.g.shelf.Drop(h.slots[p.Slot])
-	h.slots[p.Slot] = d
-	h.g.pairs.Dicts.Received.Add(1)
-	return nil
-}
-
-// shelved returns the dictionary that a frame brings or, one that is known, names by its hash.
-func (g *Gateway) shelved(b []byte, known bool) (*codec.Dict, error) {
-	if known {
-		if len(b) != 32 {
-			return nil, fmt.Errorf("%w: a hash of %d bytes", errPair, len(b))
-		}
-		if d := g.shelf.Find([32]byte(b)); d != nil {
-			return d, nil
-		}
-		return nil, fmt.Errorf("%w: a dictionary that is not here", errPair)
-	}
-	d, err := codec.NewDict(b)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errPair, err)
-	}
-	if d = g.shelf.Add(d); d == nil {
-		return nil, fmt.Errorf("%w: more dictionaries than %d bytes", errPair, shelfLimits.Bytes)
-	}
-	return d, nil
-}
-
-// free gives the dictionaries back.
-func (h *hearer) free() {
-	for i, d := range h.slots {
-		h.g.shelf.Drop(d)
-		h.slots[i] = nil
-	}
-	for _, d := range h.pinned {
-		h.g.shelf.Drop(d)
-	}
-	h.pinned = nil
-}
-
-// pin returns the dictionaries that the other end is told of. They stay until the connection
-// ends, or those that are told of could be gone when they are named.
-func (h *hearer) pin() []*codec.Dict {
-	if h.pinned == nil {
-		h.pinned = h.g.shelf.Latest(maxAnnounced)
-	}
-	return h.pinned
-}
-
-func appendPrefixes(dst []byte, dicts []*codec.Dict) []byte {
-	for _, d := range dicts {
-		hash := d.Hash()
-		dst = append(dst, hash[:len(hashPrefix{})]...)
-	}
-	return dst
-}
-
-// sessionID is the random part of a logical session's identifier: 16 bytes that a client
-// repeats in each of its requests, and that no dictionary can know.
-type sessionID [16]byte
-
-// maxSessionMessage bounds where it is looked for, in bytes: it is taken out of messages in
-// which it counts.
-const maxSessionMessage = 4 << 10
-
-// lsidHead is what stands before it: lsid: {id: UUID(…)}.
-var lsidHead = []byte("\x03lsid\x00\x1e\x00\x00\x00\x05id\x00\x10\x00\x00\x00\x04")
-
-// findSession returns what looks like a session's identifier first in a body, and where it
-// is; 0 for nowhere. Both ends of a pair ask of the same bytes, but for the identifier itself.
-func findSession(body []byte) (id sessionID, at int) {
-	if len(body) > maxSessionMessage {
-		return id, 0
-	}
-	i := bytes.Index(body, lsidHead)
-	if i < 0 || i+len(lsidHead)+len(id) > len(body) {
-		return id, 0
-	}
-	at = i + len(lsidHead)
-	copy(id[:], body[at:])
-	return id, at
 }

@@ -1,0 +1,149 @@
+package mongo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// The gateway's own questions to servers. Each goes over a connection of its own that doesn't
+// log in: the gateway has no credentials, and needs none for what servers tell everybody.
+
+// How long to wait before a server is asked again that has not answered.
+const (
+	firstAsk   = time.Second
+	lastAsk    = 30 * time.Second
+	askTimeout = 5 * time.Second // for the answer, where nobody says how long
+)
+
+// askUntil asks until there is an answer, and reports false when ctx ended first.
+func askUntil(ctx context.Context, ask func() error) bool {
+	for wait := firstAsk; ; wait = min(2*wait, lastAsk) {
+		if ask() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+	}
+}
+
+// ask sends a server a request, and returns the reply.
+func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, error) {
+	up.Stats = nil // not a client's traffic
+	c, err := up.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(askTimeout)
+	}
+	_ = c.SetDeadline(until)
+	if _, err = c.Write(request); err != nil {
+		return nil, err
+	}
+	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
+	defer r.Free()
+	m, err := r.next()
+	return bytes.Clone(m.bytes), err
+}
+
+// askWho asks a server by which name its replica set knows it, and whether it is primary.
+func askWho(ctx context.Context, up gateway.Upstream) (d described, err error) {
+	doc, err := askHello(ctx, up)
+	if err != nil {
+		return d, err
+	}
+	if d, err = describe(doc); err == nil && !d.ok {
+		err = errNoHello
+	}
+	return d, err
+}
+
+var errNoHello = errors.New("the server does not say who it is")
+
+// askHello returns the document of a server's answer to hello.
+func askHello(ctx context.Context, up gateway.Upstream) (doc []byte, err error) {
+	reply, err := ask(ctx, up, helloRequest())
+	if err != nil {
+		return nil, err
+	}
+	at, err := wire.ParseReply(reply)
+	if err == nil && at.Len == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return at.Of(reply), err
+}
+
+// helloRequest is an isMaster in the form that every server understands. It offers what
+// gateways agree on: a gateway tells another one the member's own name.
+func helloRequest() []byte {
+	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, "admin.$cmd\x00"...)
+	b = append(b, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff)
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = bsoncore.AppendInt32Element(b, "isMaster", 1)
+	b = bsoncore.AppendBooleanElement(b, "helloOk", true)
+	b = appendCompression(b, []wire.CompressorID{wire.BetweenGateways}, nil)
+	b = wire.FinishDocument(b, start)
+	wire.PutLength(b)
+	return b
+}
+
+// codeUnauthorized is what a server answers that asks for a login first.
+const codeUnauthorized = 13
+
+// askClosed asks the first of some servers that answers for something that it tells everybody
+// unless it asks for a login.
+func askClosed(ctx context.Context, ups []gateway.Upstream) (closed bool, err error) {
+	for _, up := range ups {
+		var reply []byte
+		if reply, err = ask(ctx, up, listDatabases()); err == nil {
+			if closed, err = saysUnauthorized(reply); err == nil {
+				return closed, nil
+			}
+		}
+	}
+	return false, err
+}
+
+func saysUnauthorized(reply []byte) (is bool, err error) {
+	var m wire.Msg
+	if err = m.Parse(reply); err != nil {
+		return false, err
+	}
+	err = wire.Elements(m.Body.Of(reply), func(e wire.Element) bool {
+		if string(e.Key) == "code" {
+			n, isNumber := e.Value.AsInt64OK()
+			is = isNumber && n == codeUnauthorized
+		}
+		return true
+	})
+	return is, err
+}
+
+func listDatabases() []byte {
+	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpMsg})
+	b = append(b, 0, 0, 0, 0, 0) // flags, and the kind of the section
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = bsoncore.AppendInt32Element(b, "listDatabases", 1)
+	b = bsoncore.AppendBooleanElement(b, "nameOnly", true)
+	b = bsoncore.AppendStringElement(b, "$db", "admin")
+	b = wire.FinishDocument(b, start)
+	wire.PutLength(b)
+	return b
+}

@@ -1,0 +1,32 @@
+package mongo
+
+import (
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// failed is the document of a reply to a request that failed.
+func failed(code int32, name, text string) []byte {
+	b := []byte{0, 0, 0, 0}
+	b = bsoncore.AppendDoubleElement(b, "ok", 0)
+	b = bsoncore.AppendStringElement(b, "errmsg", text)
+	b = bsoncore.AppendInt32Element(b, "code", code)
+	b = bsoncore.AppendStringElement(b, "codeName", name)
+	return wire.FinishDocument(b, 0)
+}
+
+// replyTo is the reply to a request, in the form of that.
+func replyTo(h wire.Header, doc []byte) []byte {
+	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}
+	prefix := []byte{0, 0, 0, 0, 0} // flags, and the kind of the section
+	if h.OpCode == wire.OpQuery {
+		out.OpCode = wire.OpReply
+		prefix = make([]byte, 20) // flags, cursor, from, number
+		prefix[16] = 1
+	}
+	b := append(wire.AppendHeader(nil, out), prefix...)
+	b = append(b, doc...)
+	wire.PutLength(b)
+	return b
+}
