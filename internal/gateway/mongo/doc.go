@@ -18,6 +18,7 @@
 //
 // Replica sets, and questions of the gateway's own:
 //
+//	watcher.go      a driver that watches a standby
 //	standby.go      several gateways to one replica set: who is named when one dies
 //	balance.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     what ends the balancer's sessions to a primary that is one no more

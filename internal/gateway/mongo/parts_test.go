@@ -1,11 +1,24 @@
 package mongo
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // compressionBy is what a gateway with these rules compresses by, without the gateway.
@@ -24,4 +37,565 @@ func pairsOf(t testing.TB, rules []policy.MessageRule) *pairs {
 	t.Helper()
 	c := compressionBy(t, rules)
 	return newPairs(c.rules, c.codecs)
+}
+
+// silent is a connection that takes anything and says nothing.
+type silent struct {
+	net.Conn
+	told bytes.Buffer
+}
+
+func (s *silent) Read([]byte) (int, error)    { return 0, io.EOF }
+func (s *silent) Write(p []byte) (int, error) { return s.told.Write(p) }
+func (s *silent) Close() error                { return nil }
+func (s *silent) LocalAddr() net.Addr         { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7} }
+func (s *silent) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+
+// drains counts how often a session was asked to end.
+type drains int
+
+func (d *drains) Drain() { *d++ }
+
+// partsOf has the parts of a session without a session: no server runs, and replies are made up.
+type partsOf struct {
+	*compression
+	client    *silent
+	log       *testenv.Log
+	sides     *sides
+	hellos    *hellos
+	rewriter  *rewriter
+	balancer  *balancer
+	follower  *follower
+	drains    drains
+	pump      *replyPump
+	addresses *addresses
+}
+
+func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstream) *partsOf {
+	c := compressionBy(t, rules)
+	p := &partsOf{compression: c, client: &silent{}, log: &testenv.Log{}, sides: newSides(newPairs(c.rules, c.codecs))}
+	p.follower = &follower{session: &p.drains}
+	p.balancer = &balancer{members: members, ctx: t.Context()}
+	p.balancer.followers.add(p.follower)
+	p.addresses = &addresses{Topology: &Topology{}, log: p.log.Logger()}
+	p.addresses.own.Store(&gateway.Advertised{Host: "gateway", Port: "27"})
+	logins := newLogins(gateway.Upstream{Network: "tcp"}, c.codecs.stats, p.log.Logger())
+	p.hellos = &hellos{
+		rules: c.rules, sides: p.sides, logins: logins, addresses: p.addresses, balancer: p.balancer, follower: p.follower,
+		client: p.client,
+	}
+	p.rewriter = &rewriter{compression: c, sides: p.sides}
+	p.pump = &replyPump{
+		client: &sender{conn: p.client, peer: gateway.FromClient}, door: &gateway.Door{}, pending: &pending{}, sides: p.sides,
+		hellos: p.hellos, recoder: recoder{compression: c, sides: p.sides}, balancer: p.balancer, follower: p.follower,
+	}
+	p.pump.pending.init()
+	return p
+}
+
+// requestOf is a request that has been read.
+func requestOf(t testing.TB, b []byte) *request {
+	t.Helper()
+	r := &request{wire: b, message: b, came: plain}
+	r.header, _ = wire.ParseHeader(b)
+	if err := r.parse(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// answers makes a message of the server's that answers request 1.
+func answers(doc bson.D) message {
+	b := opMsg(9, 0, doc)
+	h, _ := wire.ParseHeader(b)
+	h.ResponseTo = 1
+	copy(b, wire.AppendHeader(nil, h))
+	return message{bytes: b, header: h, came: plain}
+}
+
+// replyOf is a reply that has been read.
+func replyOf(t testing.TB, doc bson.D) *reply {
+	t.Helper()
+	m, r := answers(doc), &reply{}
+	if err := r.parse(m, m.bytes); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var manyDocuments = bson.E{Key: "documents", Value: users(0, 50)}
+
+func TestRulesSayWhatIsOffered(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rules []policy.MessageRule
+		want  []wire.CompressorID
+	}{
+		{"none", nil, []wire.CompressorID{wire.Zstd, wire.Snappy}},
+		{"zstd", withZstd, []wire.CompressorID{wire.BetweenGateways, wire.Zstd, wire.Snappy}},
+		{"snappy", withSnappy, []wire.CompressorID{wire.Zstd, wire.Snappy}},
+		{"zlib", withZlib, []wire.CompressorID{wire.Zstd, wire.Snappy, wire.Zlib}},
+		{"auto", withAuto, []wire.CompressorID{wire.BetweenGateways, wire.Zstd, wire.Snappy}},
+	} {
+		r := compressionBy(t, c.rules).rules
+		if got := r.offer(); !slices.Equal(got, c.want) || !r.offered().has(c.want[0]) {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestChooseTakesWhatTheServerTook(t *testing.T) {
+	c := compressionBy(t, withSnappy)
+	b := &bargain{own: c.rules.current().Rules()[0], size: 1000}
+	for taken, want := range map[compressorSet]wire.CompressorID{
+		0: plain, 1<<wire.Snappy | 1<<wire.Zstd: wire.Snappy, 1 << wire.Zstd: wire.Zstd, 1 << wire.Zlib: wire.Zlib,
+	} {
+		id, _, reason := c.choose(b, taken)
+		if id != want || (reason == "not_negotiated") != (want == plain) {
+			t.Errorf("of %b: %d, %q", taken, id, reason)
+		}
+	}
+}
+
+func TestSidesAgree(t *testing.T) {
+	s := newSides(pairsOf(t, nil))
+	var offered, all compressorSet
+	offered.add(wire.Zstd)
+	all = offered | only
+	all.add(wire.Snappy)
+	s.withServer(described{taken: all}, offered)
+	if s.ofServer() != offered || s.paired() {
+		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.paired())
+	}
+	for range 2 { // hellos come again
+		s.withServer(described{taken: all, told: []hashPrefix{{1}}}, offered|only)
+	}
+	if s.ofServer() != offered || !s.fromServer.on.Load() || len(*s.toServer.told.Load()) != 1 {
+		t.Errorf("taken %b, or no pair", s.ofServer())
+	}
+	if s.crossed(make([]byte, 3), make([]byte, 5)) != 5 {
+		t.Error("the link is behind a gateway whose client is none")
+	}
+	s.withClient(&handshake{shown: []wire.CompressorID{wire.Zstd}})
+	if s.fromClient.on.Load() {
+		t.Error("any client is a gateway")
+	}
+	s.withClient(&handshake{shown: []wire.CompressorID{wire.BetweenGateways}})
+	if !s.fromClient.on.Load() || s.crossed(make([]byte, 3), make([]byte, 5)) != 3 || s.fromClient.pairs.Connections.Load() != 2 {
+		t.Errorf("%d pairs", s.fromClient.pairs.Connections.Load())
+	}
+}
+
+// The offer goes into the first hello in any case, and later only where the client has its own.
+func TestHellosOfferOnce(t *testing.T) {
+	p := newParts(t, withZstd)
+	for i, want := range []string{pairName + " zstd snappy", "", pairName + " zstd snappy"} {
+		doc := hello()
+		if i == 2 {
+			doc = hello("snappy", "unknown")
+		}
+		out, waits, err := p.hellos.request(requestOf(t, opMsg(1, 0, doc)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := answer{doc: requestOf(t, out).document.Of(out)}.compression()
+		if got := strings.Join(sent, " "); got != want || waits.asked != (want != "") {
+			t.Errorf("hello %d offers %q", i, got)
+		}
+		if i == 2 && !slices.Equal(waits.shown, []wire.CompressorID{wire.Snappy}) {
+			t.Errorf("the client sees %v", waits.shown)
+		}
+	}
+}
+
+func TestHellosAnswer(t *testing.T) {
+	p := newParts(t, withZstd)
+	p.addresses.nameStandbys("rs", []string{"standby:9"})
+	server := bson.D{
+		{Key: "hosts", Value: bson.A{"db0:1", "db1:1"}},
+		{Key: "setName", Value: "rs"},
+		{Key: "me", Value: "db0:1"},
+		{Key: "compression", Value: bson.A{"zstd", "snappy", "zlib"}},
+		{Key: "ok", Value: 1},
+	}
+	out, err := p.hellos.answer(&handshake{asked: true, shown: []wire.CompressorID{wire.Snappy}, logins: p.hellos.logins}, replyOf(t, server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		Hosts, Compression, Arbiters []string
+		Me                           string
+	}
+	if err := bson.Unmarshal(requestOf(t, out).document.Of(out), &said); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(said) != "{[gateway:27 db1:1] [snappy] [standby:9] gateway:27}" {
+		t.Errorf("%+v", said)
+	}
+	if p.sides.ofServer() != 1<<wire.Zstd|1<<wire.Snappy {
+		t.Errorf("taken: %b", p.sides.ofServer())
+	}
+	if n := p.log.Count("no gateway stands for"); n != 1 {
+		t.Errorf("%d lines about members without a gateway", n)
+	}
+}
+
+// A balancer's client sees members by their own names, and an id of the service.
+func TestHellosOfABalancer(t *testing.T) {
+	p := newParts(t, withZstd, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
+	_, waits, err := p.hellos.request(requestOf(t, opMsg(1, 0, append(hello(), bson.E{Key: "loadBalanced", Value: true}))))
+	if err != nil || !waits.balanced || waits.service != p.balancer.serviceID(0) {
+		t.Fatalf("%+v, %v", waits, err)
+	}
+	primary := bson.D{{Key: "hosts", Value: bson.A{"db0:1"}}, {Key: "me", Value: "db0:1"}, {Key: "isWritablePrimary", Value: true}, {Key: "ok", Value: 1}}
+	out, err := p.hellos.answer(waits, replyOf(t, primary))
+	if err != nil || !bytes.Contains(out, []byte("serviceId")) || bytes.Contains(out, []byte("gateway:27")) {
+		t.Errorf("%v: %q", err, out)
+	}
+	primary[2].Value = false
+	if _, err := p.hellos.answer(waits, replyOf(t, primary)); !errors.Is(err, errNotPrimary) {
+		t.Errorf("a member that is primary no more: %v", err)
+	}
+}
+
+func TestRewriterDecides(t *testing.T) {
+	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
+	for _, c := range []struct {
+		name    string
+		message []byte
+		taken   compressorSet
+		reason  string
+		smaller bool
+	}{
+		{"large", insert, 1 << wire.Zstd, "", true},
+		{"nothing agreed on", insert, 0, "not_negotiated", false},
+		{"small", opMsg(1, 0, command("ping", 1)), 1 << wire.Zstd, "small", false},
+		{"large replies", opMsg(1, 0, command("find", "users")), 1 << wire.Zstd, "", false},
+		{"a secret", opMsg(1, 0, command("saslContinue", 1, manyDocuments)), 1 << wire.Zstd, "", false},
+	} {
+		p := newParts(t, withZstd)
+		p.sides.taken.Store(uint32(c.taken))
+		r := requestOf(t, c.message)
+		d := p.rewriter.decide(r)
+		if d.reason != c.reason || (len(d.bytes) < len(c.message)) != c.smaller {
+			t.Errorf("%s: %q, %d of %d bytes", c.name, d.reason, len(d.bytes), len(c.message))
+		}
+		if e := d.exchange(r, false); (e.rule == nil) != (c.name == "a secret") || e.client != plain || e.id != 1 {
+			t.Errorf("%s: waits as %+v", c.name, e)
+		}
+		d.free()
+	}
+}
+
+// To another gateway a request goes in a frame, which says whether its reply may be one.
+func TestRewriterFrames(t *testing.T) {
+	p, far := newParts(t, withZstd), newSides(pairsOf(t, nil))
+	p.sides.fromServer.on.Store(true)
+	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
+	d := p.rewriter.decide(requestOf(t, insert))
+	defer d.free()
+	frame, err := wire.ParsePaired(d.bytes, wire.Numbers{})
+	if err != nil || !frame.Wants || frame.Stored {
+		t.Fatalf("%+v, %v", frame, err)
+	}
+	m := message{bytes: d.bytes, header: frame.Header, came: wire.BetweenGateways, paired: frame}
+	whole, pooled, err := far.open(&far.fromClient, &m)
+	defer gateway.PutBuffer(pooled)
+	if err != nil || !bytes.Equal(whole, insert) {
+		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
+	}
+}
+
+func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
+	p := newParts(t, withZstd)
+	c := &p.pump.recoder
+	r := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
+	for _, client := range []wire.CompressorID{plain, wire.Noop, wire.Snappy, wire.Zlib} {
+		out, pooled := c.form(&exchange{client: client}, r, time.Now())
+		h, _ := wire.ParseHeader(out)
+		if compressed := h.OpCode == wire.OpCompressed; compressed != (client == wire.Snappy || client == wire.Zlib) {
+			t.Errorf("as %d: compressed %v", client, compressed)
+		}
+		gateway.PutBuffer(pooled)
+	}
+	b := p.codecs.compress(r.body, r.header, wire.Zstd, 0)
+	r.bytes, r.came = b, wire.Zstd
+	if out, _ := c.form(&exchange{client: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
+		t.Error("what came in the form that the client wants does not pass as it is")
+	}
+}
+
+func TestRecoderLearns(t *testing.T) {
+	p := newParts(t, withZstd)
+	r := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
+	rule := p.rules.current().Rules()[0]
+	for range 20 {
+		p.pump.recoder.learn(&exchange{shape: 7, rule: rule, reason: "small"}, r)
+	}
+	if f := p.forecasts.expect(7, 0); int(f.bytes) != len(r.body) {
+		t.Errorf("%v bytes are expected, not %d", f.bytes, len(r.body))
+	}
+	if n := p.codecs.stats.Snapshot().Rules[0].Left; n != 20 {
+		t.Errorf("%d messages left", n)
+	}
+}
+
+// The pump finds requests by what replies answer, and lets in the client whose login succeeded.
+func TestReplyPumpFindsRequests(t *testing.T) {
+	p := newParts(t, withZstd)
+	p.pump.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
+	none := func() {}
+	for _, c := range []struct {
+		name     string
+		reply    bson.D
+		stranger bool
+	}{
+		{"a step", bson.D{{Key: "done", Value: false}, {Key: "ok", Value: 1}}, true},
+		{"refused", bson.D{{Key: "ok", Value: 0}}, true},
+		{"the end", bson.D{{Key: "done", Value: true}, {Key: "ok", Value: 1}}, false},
+	} {
+		p.pump.pending.push(exchange{id: 1, client: plain, logsIn: true}, none, none)
+		m := answers(c.reply)
+		p.client.told.Reset()
+		if err := p.pump.handle(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.bytes) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := p.pump.door.Stranger(t.Context()); got != c.stranger || p.pump.pending.busy() {
+			t.Errorf("%s: a stranger %v, busy %v", c.name, got, p.pump.pending.busy())
+		}
+	}
+	if err := p.pump.handle(answers(bson.D{{Key: "ok", Value: 1}})); err != nil { // that nobody waits for
+		t.Error(err)
+	}
+	if err := p.pump.handle(message{header: wire.Header{OpCode: wire.OpUpdate}, came: plain}); !errors.Is(err, errNoReply) {
+		t.Errorf("no reply: %v", err)
+	}
+}
+
+// An error of a member that is primary no more ends the session, before or after the client has it.
+func TestReplyPumpEndsAtALostPrimary(t *testing.T) {
+	lost := bson.D{{Key: "code", Value: 10107}, {Key: "ok", Value: 0}}
+	for _, retried := range []bool{false, true} {
+		p := newParts(t, nil, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
+		var others [2]drains
+		p.balancer.followers.add(&follower{session: &others[0]})
+		p.balancer.followers.add(&follower{session: &others[1], member: 1})
+		p.balancer.asked = time.Now()
+		p.pump.pending.push(exchange{id: 1, client: plain, retried: retried}, nil, nil)
+		if err := p.pump.handle(answers(lost)); !errors.Is(err, errNotPrimary) {
+			t.Error(err)
+		}
+		if told := p.client.told.Len() > 0; told == retried {
+			t.Errorf("retried %v, and the client was told: %v", retried, told)
+		}
+		if others != [2]drains{1, 0} || p.drains != 0 || !p.balancer.asked.IsZero() {
+			t.Errorf("drained: %v, and itself %d times", others, p.drains)
+		}
+	}
+}
+
+func TestFollowersLeave(t *testing.T) {
+	var all followers
+	var ended [3]drains
+	for i := range ended {
+		all.add(&follower{member: i, session: &ended[i]})
+	}
+	gone := &follower{member: 0, session: new(drains)}
+	all.add(gone)
+	all.remove(gone)
+	if all.only(1); ended != [3]drains{1, 0, 1} || gone.stale.Load() {
+		t.Errorf("ended %v", ended)
+	}
+	if all.only(1); ended != [3]drains{1, 0, 1} {
+		t.Errorf("again: %v", ended)
+	}
+}
+
+func TestPendingExchanges(t *testing.T) {
+	var p pending
+	p.init()
+	for i, id := range []int32{5, 7, 5} {
+		p.push(exchange{id: id, shape: uint64(i)}, nil, nil)
+	}
+	if e, ok := p.take(5, true, 8); !ok || e.shape != 0 {
+		t.Errorf("the first of one number: %+v, %v", e, ok)
+	}
+	if e, ok := p.take(8, false, 0); !ok || e.shape != 0 || !e.sent.IsZero() {
+		t.Errorf("the next of a stream: %+v, %v", e, ok)
+	}
+	if _, ok := p.take(9, false, 0); ok {
+		t.Error("found what nobody asked")
+	}
+	p.take(5, false, 0)
+	p.take(7, false, 0)
+	p.push(exchange{id: 1, hello: &handshake{}}, nil, nil)
+	if p.busy() {
+		t.Error("a hello that waits is missed by nobody")
+	}
+}
+
+// A client that sends without reading waits, until there is room or the server has ended.
+func TestPendingIsBounded(t *testing.T) {
+	var p pending
+	p.init()
+	for range maxPending {
+		p.push(exchange{id: 1}, nil, nil)
+	}
+	for _, c := range []struct {
+		free func()
+		want bool
+	}{{func() { p.take(1, false, 0) }, true}, {p.close, false}} {
+		waits, done := make(chan struct{}), make(chan bool)
+		go func() { done <- p.push(exchange{id: 2}, func() { close(waits) }, func() {}) }()
+		<-waits
+		c.free()
+		if ok := <-done; ok != c.want {
+			t.Errorf("pushed: %v", ok)
+		}
+	}
+}
+
+func TestLoginsAreChecked(t *testing.T) {
+	p := newParts(t, nil)
+	l := p.hellos.logins
+	start := func(mechanism string) []byte {
+		return opMsg(1, 0, command("saslStart", 1, bson.E{Key: "mechanism", Value: mechanism}))
+	}
+	for _, c := range []struct {
+		name    string
+		message []byte
+		want    string
+	}{
+		{"its own proof", start("SCRAM-SHA-256"), ""},
+		{"a certificate", start(mechanismX509), mechanismX509},
+		{"another command", opMsg(1, 0, command("find", "users", bson.E{Key: "mechanism", Value: mechanismX509})), ""},
+		{"in a section", behindSection(1, mechanismKey, command("saslStart", 1)), unknownMechanism},
+	} {
+		if got, err := l.check(requestOf(t, c.message)); got != c.want || err != nil {
+			t.Errorf("%s: %q, %v", c.name, got, err)
+		}
+	}
+	b := l.refusal(wire.Header{RequestID: 4, OpCode: wire.OpMsg}, mechanismX509)
+	if h, _ := wire.ParseHeader(b); h.ResponseTo != 4 || !bytes.Contains(b, []byte("log in with SCRAM")) {
+		t.Errorf("%+v: %q", h, b)
+	}
+	l.note(p.client, "X")
+	if p.log.Count("login refused") != 1 || l.stats.Snapshot().Errors["login_refused"] != 1 {
+		t.Error("a refusal is not told")
+	}
+}
+
+func TestRepliesAreReadAndReplaced(t *testing.T) {
+	with := opMsg(3, uint32(wire.ChecksumPresent|wire.MoreToCome), bson.D{{Key: "ok", Value: 1}})
+	h, _ := wire.ParseHeader(with)
+	var r reply
+	if err := r.parse(message{bytes: with, header: h, came: plain}, with); err != nil || !r.more || !saysOK(r.doc()) {
+		t.Fatalf("%v, more %v", err, r.more)
+	}
+	doc, _ := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "text", Value: "longer"}})
+	out := r.replaced(doc)
+	var m wire.Msg
+	if err := m.Parse(out); err != nil || !bytes.Equal(m.Body.Of(out), doc) {
+		t.Errorf("replaced: %v", err)
+	}
+	old := replyTo(wire.Header{RequestID: 1, OpCode: wire.OpQuery}, doc)
+	h, _ = wire.ParseHeader(old)
+	if err := r.parse(message{bytes: old, header: h, came: plain}, old); err != nil || r.more || !bytes.Equal(r.doc(), doc) {
+		t.Errorf("in the old form: %v", err)
+	}
+	old = old[:wire.HeaderLen+3]
+	if err := r.parse(message{bytes: old, header: h, came: plain}, old); err != nil || r.noDoc == nil || len(r.doc()) > 0 {
+		t.Errorf("cut off: %v, %v", err, r.noDoc)
+	}
+}
+
+func TestTopicsAreRemembered(t *testing.T) {
+	topics := &topics{}
+	users, find := []byte("shop.users"), []byte("find")
+	first := topics.of(users, find)
+	users[0], find[0] = 'x', 'x'
+	if string(first.space) != "shop.users" || string(first.command) != "find" || topics.of([]byte("shop.users"), []byte("find")) != first {
+		t.Errorf("%q %q", first.space, first.command)
+	}
+	if topics.of([]byte("shop.user"), []byte("sfind")) == first || topics.of(make([]byte, maxTopicName), find) != nil {
+		t.Error("names run together, or have no bound")
+	}
+	for i := range 2 * maxTopics {
+		topics.of(fmt.Append(nil, "shop.", i), find)
+	}
+	if n := len(topics.m); n > maxTopics {
+		t.Errorf("%d topics", n)
+	}
+}
+
+// A dictionary goes out when the messages that could use it are as long as it is.
+func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
+	p := pairsOf(t, withDict(dictOf(t, 1)))
+	rule := p.rules.current().Rules()[0]
+	sp := &speaker{pairs: p}
+	message := opMsg(1, 0, command("insert", "users", bson.E{Key: "documents", Value: users(0, 3)}))
+	h, _ := wire.ParseHeader(message)
+	owed := 0
+	for p.Dicts.Sent.Load() == 0 {
+		if owed += len(message); owed > len(rule.Dict.Content())+len(message) {
+			t.Fatal("it was never sent")
+		}
+		out, _ := sp.frame(&outgoing{message: message, header: h, rule: rule, open: true})
+		gateway.PutBuffer(out)
+	}
+	if owed < len(rule.Dict.Content()) {
+		t.Errorf("sent after %d bytes", owed)
+	}
+	known := &speaker{pairs: p}
+	hash := rule.Dict.Hash()
+	known.told.Store(&[]hashPrefix{hashPrefix(hash[:8])})
+	out, _ := known.frame(&outgoing{message: message, header: h, rule: rule, open: true})
+	defer gateway.PutBuffer(out)
+	if p.Dicts.Sent.Load() != 1 || p.Dicts.Named.Load() != 1 {
+		t.Error("what the other end has was sent, or not named")
+	}
+}
+
+func TestAddressesOfMembers(t *testing.T) {
+	a := newParts(t, nil).addresses
+	local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}
+	if _, ok := a.at([]byte("db0:1"), local); ok {
+		t.Error("a member is known before it was heard of")
+	}
+	a.noteMember(described{me: "DB0:1", set: "rs"})
+	if at, ok := a.at([]byte("db0:1"), local); !ok || at != "gateway:27" {
+		t.Errorf("%q", at)
+	}
+	a.own.Store(&gateway.Advertised{Port: "28"})
+	a.learnMember("db0:1")
+	if at, _ := a.at([]byte("db0:1"), local); at != "10.0.0.1:28" {
+		t.Errorf("at a gateway that is known by its port: %q", at)
+	}
+}
+
+func TestWatcherAnswers(t *testing.T) {
+	p := newParts(t, nil)
+	doc, _ := bson.Marshal(bson.D{{Key: "hosts", Value: bson.A{"db0:1"}}, {Key: "setName", Value: "rs"}, {Key: "secondary", Value: true}, {Key: "ok", Value: 1}})
+	p.addresses.learnMember("db0:1")
+	s := &standby{addresses: p.addresses, ctx: t.Context(), doc: doc, set: "rs", asked: time.Now().Add(time.Hour)}
+	for _, c := range []struct {
+		doc  bson.D
+		want string
+	}{
+		{hello(), "arbiterOnly"},
+		{command("ping", 1), ""},
+		{command("find", "users"), "NotPrimaryOrSecondary"},
+	} {
+		w := newWatcher(s, p.client, nil, p.codecs.stats)
+		b := opMsg(1, 0, c.doc)
+		h, _ := wire.ParseHeader(b)
+		p.client.told.Reset()
+		if err := w.answer(message{bytes: b, header: h, came: plain}); err != nil {
+			t.Fatal(err)
+		}
+		got := p.client.told.String()
+		if !strings.Contains(got, c.want) || strings.Contains(got, "db0:1") || strings.Contains(got, "gateway:27") != (c.want == "arbiterOnly") {
+			t.Errorf("to %v: %q", c.doc, got)
+		}
+	}
 }

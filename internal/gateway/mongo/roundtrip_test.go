@@ -1,0 +1,129 @@
+package mongo
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// repeated is a connection from which the same message comes again and again, and that takes anything.
+type repeated struct {
+	net.Conn
+	message []byte
+	at      int
+}
+
+func (f *repeated) Read(p []byte) (int, error) {
+	n := copy(p, f.message[f.at:])
+	if f.at += n; f.at == len(f.message) {
+		f.at = 0
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f *repeated) Write(p []byte) (int, error) { return len(p), nil }
+func (f *repeated) Close() error                { return nil }
+func (f *repeated) LocalAddr() net.Addr         { return &net.TCPAddr{} }
+func (f *repeated) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+
+// roundTrip is a request and its reply, carried without a server.
+type roundTrip struct {
+	name           string
+	request, reply []byte
+	paired         bool // the server is a gateway
+}
+
+func roundTrips(t testing.TB) []roundTrip {
+	answer := func(doc bson.D, id wire.CompressorID) []byte {
+		m := answers(doc)
+		if id == plain {
+			return m.bytes
+		}
+		return compressionBy(t, nil).codecs.compress(m.bytes, m.header, id, 3)
+	}
+	docs := bson.A{}
+	for range 10 {
+		docs = append(docs, bson.D{{Key: "name", Value: "somebody"}, {Key: "text", Value: strings.Repeat("the quick brown fox ", 20)}})
+	}
+	found := bson.D{{Key: "cursor", Value: bson.D{{Key: "firstBatch", Value: docs}}}, {Key: "ok", Value: 1.0}}
+	done := bson.D{{Key: "n", Value: 10}, {Key: "ok", Value: 1.0}}
+	find := opMsg(1, 0, command("find", "users", bson.E{Key: "filter", Value: bson.D{{Key: "name", Value: "somebody"}}}))
+	insert := opMsg(1, 0, command("insert", "users", bson.E{Key: "documents", Value: docs}))
+	return []roundTrip{
+		{"ping", opMsg(1, 0, command("ping", 1)), answer(done, plain), false},
+		{"find", find, answer(found, wire.Zstd), false},
+		{"insert", insert, answer(done, wire.Zstd), false},
+		{"insert to a gateway", insert, answer(done, plain), true},
+	}
+}
+
+// carrier returns a function that carries it once.
+func (r *roundTrip) carrier(t testing.TB) func() error {
+	p, err := policy.NewMessages(withZstd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGateway(Config{Policy: p, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("test", "mongo")})
+	s := newSession(g, &repeated{message: r.request}, &repeated{message: r.reply}, 0)
+	s.sides.taken.Store(1 << wire.Zstd)
+	s.sides.fromServer.on.Store(r.paired)
+	return func() error {
+		m, err := s.in.next()
+		if err == nil {
+			err = s.handleRequest(m)
+		}
+		if err != nil {
+			return err
+		}
+		if m, err = s.out.in.next(); err == nil {
+			err = s.out.handle(m)
+		}
+		return err
+	}
+}
+
+// BenchmarkRoundTrip is what a request and its reply cost beside system calls.
+func BenchmarkRoundTrip(b *testing.B) {
+	for _, test := range roundTrips(b) {
+		b.Run(test.name, func(b *testing.B) {
+			carry := test.carrier(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := carry(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestRoundTripsDoNotAllocate(t *testing.T) {
+	if underRace {
+		t.Skip("pools lose things on purpose")
+	}
+	for _, test := range roundTrips(t) {
+		most := 0.0
+		if test.paired {
+			most = 1 // for the name of the rule, as the key of a slot
+		}
+		carry := test.carrier(t)
+		if n := testing.AllocsPerRun(1000, func() {
+			if err := carry(); err != nil {
+				t.Fatal(err)
+			}
+		}); n > most {
+			t.Errorf("%s: %v allocations", test.name, n)
+		}
+	}
+}

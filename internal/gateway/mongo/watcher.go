@@ -1,0 +1,100 @@
+package mongo
+
+import (
+	"context"
+	"net"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// watcher is a driver that watches a standby.
+type watcher struct {
+	standby *standby
+	client  net.Conn
+	stats   *gateway.Stats
+	in      reader
+	req     request
+}
+
+// nobodysDoor keeps the messages of drivers short that only watch.
+var nobodysDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
+
+// newWatcher returns the session of a driver, whose messages are counted on room.
+func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gateway.Stats) *watcher {
+	in := gateway.Inbound{
+		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
+		Door: &gateway.Door{Keeper: &nobodysDoor},
+	}
+	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in}}
+}
+
+// Run answers until the driver ends.
+func (w *watcher) Run() {
+	defer w.in.Account.Close()
+	defer w.client.Close()
+	defer w.in.Free()
+	for {
+		m, err := w.in.next()
+		if err == nil {
+			err = w.answer(m)
+		}
+		if err != nil {
+			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, gateway.FromClient, errorClass(err), err)
+			return
+		}
+	}
+}
+
+// Drain ends the connection: a driver has nothing here that could be lost.
+func (w *watcher) Drain() { _ = w.client.Close() }
+
+// Close implements io.Closer.
+func (w *watcher) Close() error { return gateway.Abort(w.client) }
+
+func (w *watcher) answer(m message) error {
+	if m.came != plain {
+		return errCompressor
+	}
+	r := &w.req
+	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	if err := r.parse(); err != nil || !r.answered {
+		return err
+	}
+	doc, err := w.reply()
+	if err != nil {
+		return err
+	}
+	_, err = w.client.Write(replyTo(r.header, doc))
+	return err
+}
+
+const codeNotPrimaryOrSecondary = 13436
+
+func (w *watcher) reply() ([]byte, error) {
+	switch {
+	case w.req.traits&isHello != 0:
+		doc, set, err := w.standby.description()
+		if err != nil {
+			return nil, err
+		}
+		return appendArbiter(nil, doc, w.me(), w.standby.addresses.standbysOf(set), w.rename)
+	case string(w.req.name) == "ping", string(w.req.name) == "endSessions":
+		return wire.FinishDocument(bsoncore.AppendDoubleElement([]byte{0, 0, 0, 0}, "ok", 1), 0), nil
+	}
+	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this is the standby of a gateway, which takes no operations"), nil
+}
+
+// me is the address by which the driver has found us.
+func (w *watcher) me() string {
+	if a := w.standby.addresses.own.Load(); a != nil {
+		return a.SeenFrom(w.client.LocalAddr())
+	}
+	return w.client.LocalAddr().String()
+}
+
+func (w *watcher) rename(member []byte) (string, bool) {
+	return w.standby.addresses.at(member, w.client.LocalAddr())
+}
