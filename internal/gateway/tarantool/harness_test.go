@@ -186,7 +186,7 @@ func (b *bed) direct() *raw { b.t.Helper(); return dial(b.t, b.server.Addr) }
 type keyed []any
 
 // encode makes a frame.
-func encode(t *testing.T, typ wire.Type, sync uint64, header keyed, body keyed) []byte {
+func encode(t testing.TB, typ wire.Type, sync uint64, header keyed, body keyed) []byte {
 	t.Helper()
 	b := []byte{0xce, 0, 0, 0, 0}
 	b = msgp.AppendMapHeader(b, uint32(2+len(header)/2))
@@ -199,7 +199,7 @@ func encode(t *testing.T, typ wire.Type, sync uint64, header keyed, body keyed) 
 	return b
 }
 
-func appendPairs(t *testing.T, b []byte, pairs keyed) []byte {
+func appendPairs(t testing.TB, b []byte, pairs keyed) []byte {
 	t.Helper()
 	for _, v := range pairs {
 		var err error
