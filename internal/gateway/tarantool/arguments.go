@@ -11,8 +11,7 @@ import (
 // collectArguments finds the arguments of a stored function that rules name. What the function
 // does with them is its own affair, so there is no schema to be fenced by, and what begins like
 // an envelope goes as it is.
-func (g *Gateway) collectArguments(r *request) {
-	rules := g.argumentRules()
+func collectArguments(r *request, rules []*policy.Rule) {
 	if len(rules) == 0 || r.body.Function.Len == 0 || r.body.Tuple.Len == 0 {
 		return
 	}
@@ -22,21 +21,13 @@ func (g *Gateway) collectArguments(r *request) {
 	}
 	for _, rule := range rules {
 		if rule.CoversKey(name) {
-			g.collectArgument(r, rule)
+			collectArgument(r, rule)
 		}
 	}
 }
 
-// argumentRules are the rules for stored functions, which need no schema.
-func (g *Gateway) argumentRules() []*policy.Rule {
-	if p := g.catalog.plan.Load(); p != nil {
-		return p.arguments
-	}
-	return argumentRules(g.policy.Load())
-}
-
 // collectArgument takes one argument, counted from 1, or a field of it: "2", "2.3", "2.body".
-func (g *Gateway) collectArgument(r *request, rule *policy.Rule) {
+func collectArgument(r *request, rule *policy.Rule) {
 	argument, inside, _ := bytes.Cut([]byte(rule.Field), []byte("."))
 	n, err := strconv.Atoi(string(argument))
 	if err != nil {

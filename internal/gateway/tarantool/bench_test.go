@@ -22,7 +22,7 @@ func BenchmarkPumps(b *testing.B) {
 	doc := strings.Repeat("a document, 0123456789, ", 15)
 	g := offline(b)
 	defer g.cancel()
-	envelope := string(g.sealer.Seal(nil, []byte(doc), codec.Setting{Codec: codec.LZ4}, nil))
+	envelope := string(g.vault.sealer.Seal(nil, []byte(doc), codec.Setting{Codec: codec.LZ4}, nil))
 	for _, test := range []struct {
 		name           string
 		typ            wire.Type
@@ -43,7 +43,7 @@ func BenchmarkPumps(b *testing.B) {
 				if err := s.handleRequest(&request); err != nil {
 					b.Fatal(err)
 				}
-				if err := s.handleReply(&reply); err != nil {
+				if err := s.out.handle(&reply); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -12,17 +12,20 @@ import (
 // been, by another user or before. So an operation that would cut or move sealed bytes goes as it came
 // if what is stored now holds none. What clients write meanwhile through this gateway is plain.
 
+// look reads a tuple by the key of an index on a connection of the gateway's own; nil: there is none.
+type look func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
+
 // storesPlain reports that the tuple which a request is about holds nothing that is sealed, or that
-// there is none. It asks the server on the gateway's own connection.
-func (g *Gateway) storesPlain(ctx context.Context, r *request, w rewritten) bool {
-	if g.cfg.Look == nil {
+// there is none.
+func (l look) storesPlain(ctx context.Context, v *vault, r *request, n need) bool {
+	if l == nil {
 		return false
 	}
-	u, no := g.newUpdater(r, w)
+	u, no := newUpdater(v, r, n)
 	if no != nil {
 		return false
 	}
-	tuple, err := g.cfg.Look(ctx, u.space.ID, u.index, u.key)
+	tuple, err := l(ctx, u.space.ID, u.index, u.key)
 	if err != nil {
 		return store.Answered(err) // a key that the server will refuse
 	}

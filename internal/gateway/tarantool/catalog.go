@@ -3,29 +3,37 @@ package tarantool
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// catalog knows the plan that is in force: rules and schema together. The schema is read again
+// catalog knows the spaces that are in force: rules and schema together. The schema is read again
 // when an answer of the server's names a newer version than the one that was read, and when
 // connections were lost, clients' or our own: a server that was started anew counts versions anew.
 type catalog struct {
-	g    *Gateway
-	plan atomic.Pointer[plan] // nil until the schema was read
-	seen atomic.Uint64        // newest version in answers since it was read
+	rules  atomic.Pointer[policy.Policy]
+	spaces atomic.Pointer[spaces] // nil until the schema was read
+	seen   atomic.Uint64          // newest version in answers since it was read
 	// stale is set when the version of the schema that was read means nothing any more.
 	stale atomic.Bool
+
+	read  func(context.Context) (*store.Schema, error) // nil: there is no schema, and nothing is sealed
+	ctx   context.Context                              // ends with the gateway
+	stats *gateway.Stats
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	schema  *store.Schema
 	loading chan struct{}   // closed when the load at work has ended; nil: none is
 	began   time.Time       // when it began, or the last one did
 	greeted time.Time       // when the server last greeted a client
-	needed  time.Time       // when a request first could not do without a plan
+	needed  time.Time       // when a request first could not do without the schema
 	failed  time.Time       // when the last load failed; zero: it did not
 	told    map[string]bool // complaints that were logged
 	first   bool            // the schema was read once
@@ -39,26 +47,33 @@ const (
 	// failurePause is how long after a failure requests don't try again by themselves, unless the
 	// server has greeted a client meanwhile.
 	failurePause = 500 * time.Millisecond
-	// firstPatience is how long requests that can't do without a plan wait for one, from the first
+	// firstPatience is how long requests that can't do without the schema wait for it, from the first
 	// such request on. A server that is just coming up may not have the gateway's user yet.
 	firstPatience = 2 * time.Second
 	firstPoll     = 20 * time.Millisecond
 )
 
-func (c *catalog) init(g *Gateway) { c.g, c.told = g, map[string]bool{} }
+func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Context) (*store.Schema, error), stats *gateway.Stats, log *slog.Logger) *catalog {
+	c := &catalog{read: read, ctx: ctx, stats: stats, log: log, told: map[string]bool{}}
+	c.rules.Store(rules)
+	return c
+}
+
+// readsSchema reports that there is a schema, known or not.
+func (c *catalog) readsSchema() bool { return c.read != nil }
 
 // begin reads the schema until that has succeeded once.
 func (c *catalog) begin() {
-	if c.g.cfg.Schema == nil {
+	if c.read == nil {
 		return
 	}
-	for wait := firstReload; c.plan.Load() == nil; wait = min(2*wait, lastReload) {
-		c.refresh(c.g.ctx)
-		if c.plan.Load() != nil {
+	for wait := firstReload; c.spaces.Load() == nil; wait = min(2*wait, lastReload) {
+		c.refresh(c.ctx)
+		if c.spaces.Load() != nil {
 			return
 		}
 		select {
-		case <-c.g.ctx.Done():
+		case <-c.ctx.Done():
 			return
 		case <-time.After(wait):
 		}
@@ -80,38 +95,38 @@ func (c *catalog) lost() { c.stale.Store(true) }
 
 // refused takes notice of a request that the server refused for naming that version.
 func (c *catalog) refused(version uint64) {
-	if p := c.plan.Load(); p != nil && p.version == version {
+	if all := c.spaces.Load(); all != nil && all.version == version {
 		c.stale.Store(true)
 	}
 }
 
-// isFresh reports that nothing speaks against the plan.
-func (c *catalog) isFresh(p *plan) bool {
-	return p != nil && !c.stale.Load() && c.seen.Load() <= p.version && !p.schema.Lost()
+// isFresh reports that nothing speaks against what is known.
+func (c *catalog) isFresh(all *spaces) bool {
+	return all != nil && !c.stale.Load() && c.seen.Load() <= all.version && !all.schema.Lost()
 }
 
-// current is the plan for a request. It reads the schema first if that has changed, and
+// current is what is known, for a request. It reads the schema first if that has changed, and
 // returns what was known before when that takes too long or fails; nil: nothing is known.
-func (c *catalog) current(ctx context.Context) *plan {
-	p := c.plan.Load()
-	if c.isFresh(p) || c.g.cfg.Schema == nil {
-		return p
+func (c *catalog) current(ctx context.Context) *spaces {
+	all := c.spaces.Load()
+	if c.isFresh(all) || c.read == nil {
+		return all
 	}
 	c.refresh(ctx)
-	return c.plan.Load()
+	return c.spaces.Load()
 }
 
-// need is current for a request that has to be refused without a plan: it tries longer.
-func (c *catalog) need(ctx context.Context) *plan {
-	p := c.current(ctx)
-	for p == nil && c.g.cfg.Schema != nil && ctx.Err() == nil && c.isEarly() {
+// need is current for a request that has to be refused while nothing is known: it tries longer.
+func (c *catalog) need(ctx context.Context) *spaces {
+	all := c.current(ctx)
+	for all == nil && c.read != nil && ctx.Err() == nil && c.isEarly() {
 		pause(ctx, firstPoll)
-		p = c.current(ctx)
+		all = c.current(ctx)
 	}
-	return p
+	return all
 }
 
-// isEarly reports that a plan may come soon, if nothing is wrong.
+// isEarly reports that the schema may be read soon, if nothing is wrong.
 func (c *catalog) isEarly() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,6 +134,14 @@ func (c *catalog) isEarly() bool {
 		c.needed = time.Now()
 	}
 	return time.Since(c.needed) < firstPatience
+}
+
+// argumentRules are the rules for stored functions, which need no schema.
+func (c *catalog) argumentRules() []*policy.Rule {
+	if all := c.spaces.Load(); all != nil {
+		return all.arguments
+	}
+	return argumentRules(c.rules.Load())
 }
 
 // greet takes notice of a server that greeted a client: it is up.
@@ -174,11 +197,21 @@ func waitFor(ctx context.Context, done chan struct{}, patience time.Duration) bo
 	return false
 }
 
+// pause waits.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
 func (c *catalog) load(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(c.g.ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
 	c.stale.Store(false) // what is lost from now on makes it stale again
-	schema, err := c.g.cfg.Schema(ctx)
+	schema, err := c.read(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(done)
@@ -186,7 +219,7 @@ func (c *catalog) load(done chan struct{}) {
 	if err != nil {
 		c.stale.Store(true)
 		c.failed = time.Now()
-		if c.g.ctx.Err() == nil {
+		if c.ctx.Err() == nil {
 			c.complain(err)
 		}
 		return
@@ -195,9 +228,9 @@ func (c *catalog) load(done chan struct{}) {
 	delete(c.told, unreadable)
 	c.schema = schema
 	c.seen.Store(schema.Version)
-	c.replanLocked()
+	c.assign()
 	if !c.first {
-		c.g.cfg.Log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.plan.Load().sealing)
+		c.log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.spaces.Load().sealing)
 	}
 	c.first = true
 }
@@ -205,7 +238,7 @@ func (c *catalog) load(done chan struct{}) {
 const unreadable = "the schema can't be read"
 
 func (c *catalog) complain(err error) {
-	c.g.cfg.Stats.Error("schema")
+	c.stats.Error("schema")
 	if c.told[unreadable] {
 		return
 	}
@@ -217,26 +250,27 @@ func (c *catalog) complain(err error) {
 	case errors.Is(err, store.ErrDenied):
 		hint = "run cinch tarantool init, or give the gateway's user the right to read"
 	}
-	c.g.cfg.Log.Warn(unreadable+", so nothing is sealed", "err", err, "hint", hint)
+	c.log.Warn(unreadable+", so nothing is sealed", "err", err, "hint", hint)
 }
 
-// replan puts new rules into force.
-func (c *catalog) replan() {
+// setRules puts new rules into force.
+func (c *catalog) setRules(p *policy.Policy) {
+	c.rules.Store(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.schema != nil {
-		c.replanLocked()
+		c.assign()
 	}
 }
 
-// replanLocked makes the plan of what is known.
-func (c *catalog) replanLocked() {
-	p, complaints := makePlan(c.g.policy.Load(), c.schema)
-	c.plan.Store(p)
+// assign gives the spaces that are known their rules, under c.mu.
+func (c *catalog) assign() {
+	all, complaints := newSpaces(c.rules.Load(), c.schema)
+	c.spaces.Store(all)
 	for _, text := range complaints {
 		if !c.told[text] {
 			c.told[text] = true
-			c.g.cfg.Log.Warn("not sealed: " + text)
+			c.log.Warn("not sealed: " + text)
 		}
 	}
 	if len(c.told) > maxTold {

@@ -2,11 +2,13 @@ package tarantool
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -28,6 +30,102 @@ type cut struct {
 type pasting struct {
 	out int // where in operator.out
 	cut *cut
+}
+
+// splice appends a splice, with all of the new value in place of a part where the field's is
+// known.
+func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
+	if !found || at >= len(o.slots) {
+		o.copy(parts)
+		return nil
+	}
+	c, ok := o.cutting(parts)
+	if !ok || !o.u.cuts(o.slots[at].value, 0) {
+		o.copy(parts)
+		return nil // the server refuses it
+	}
+	raw, no := o.open(at)
+	if no != nil {
+		return no
+	}
+	o.out = msgp.AppendArrayHeader(o.out, 5)
+	o.out = append(o.out, parts[0].Of(o.b)...)
+	o.out = o.appendNumber(o.out, parts[1].Of(o.b))
+	from, to, ok := c.within(len(raw))
+	before := o.slots[at].cut
+	if before != nil && !o.u.takesSeveral() {
+		if o.u.server == (store.Version{}) {
+			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
+		}
+		ok = false // whatever it says
+	}
+	if !ok { // out of bounds for the value, and so for what is stored
+		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
+		o.out = msgp.AppendInt64(o.out, 0)
+		o.out = msgp.AppendString(o.out, "")
+		return nil
+	}
+	if before == nil {
+		raw = slices.Clone(raw) // perhaps the tuple's own bytes
+	}
+	o.cut(at, slices.Replace(raw, from, to, c.paste...))
+	return nil
+}
+
+// cutting is what a splice says.
+type cutting struct {
+	offset int64 // from 0, or negative from the end
+	length int64
+	paste  []byte
+}
+
+// cutting reads the arguments of a splice, if they are what the server takes.
+func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
+	if len(parts) != 5 {
+		return c, false
+	}
+	b := o.b
+	var ok1, ok2 bool
+	c.offset, ok1 = wire.Int(parts[2].Of(b))
+	c.length, ok2 = wire.Int(parts[3].Of(b))
+	h, err := wire.ReadHead(b, parts[4].At)
+	if err == nil {
+		c.paste = h.Content.Of(b)
+	}
+	if !ok1 || !ok2 || !o.u.cuts(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
+		return c, false
+	}
+	if c.offset >= 0 {
+		c.offset -= o.u.base
+		return c, c.offset >= 0
+	}
+	return c, true
+}
+
+func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
+
+// within says which bytes of a value of n bytes are cut, as the server does it: a negative offset
+// counts from behind the last byte, a negative length is what to leave at the end. It reports false
+// when the offset is before the first byte.
+func (c *cutting) within(n int) (from, to int, ok bool) {
+	size, offset, length := int64(n), c.offset, c.length
+	if offset < 0 {
+		if -offset > size+1 {
+			return 0, 0, false
+		}
+		offset += size + 1
+	}
+	offset = min(offset, size)
+	rest := size - offset
+	switch {
+	case length < 0 && -length > rest:
+		length = 0
+	case length < 0:
+		length += rest
+	default:
+		length = min(length, rest)
+	}
+	return int(offset), int(offset + length), true
 }
 
 // takesSeveral reports that the server takes several operations on a field.

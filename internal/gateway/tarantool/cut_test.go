@@ -36,7 +36,7 @@ var severalSplices = []struct {
 // operationsFor gives the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
-	envelope := g.seal(nil, []byte(abc), g.catalog.plan.Load().spaces[600].fields[1].rules[0], "")
+	envelope := g.vault.seal(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
 	if err != nil || !cinch.IsSealed(envelope) {
 		t.Fatal(err)
@@ -49,12 +49,12 @@ func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([
 	if err := r.body.Parse(b, r.header.Map.End()); err != nil {
 		t.Fatal(err)
 	}
-	p := g.catalog.plan.Load()
-	w := rewritten{splice: p.spaces[600], plan: p, no: noMemory}
-	if _, no := g.collect(p, p.spaces[600], &r, updates); no != nil {
+	all := g.catalog.spaces.Load()
+	docs := all.byID[600]
+	if _, no := collect(all, docs, &r, updates); no != nil {
 		t.Fatal(no)
 	}
-	u, no := g.newUpdater(&r, w)
+	u, no := newUpdater(g.vault, &r, need{docs, all, noMemory})
 	if no != nil {
 		t.Fatal(no)
 	}
@@ -114,7 +114,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 			continue
 		}
 		fields, sealed := newerServer(t, g, [][]byte{[]byte("1"), []byte("what is stored"), []byte("3")}, ops)
-		got, err := g.sealer.Open(nil, fields[1])
+		got, err := g.vault.sealer.Open(nil, fields[1])
 		if err != nil || string(got) != c.want || sealed > 1 {
 			t.Errorf("%v: %q, sealed %d times, %v", c.ops, got, sealed, err)
 		}

@@ -2,31 +2,56 @@
 // tuples on their way to the server by the rules, and opens whatever envelope comes back, so
 // that a Community edition keeps compressed fields without a change to any application.
 //
-// Read it in this order:
+// Read it in this order, from high to low. A client:
 //
-//	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go   one client: two connections, two pumps that never wait for each other
-//	reader.go    frames out of a connection, within the budget
-//	sink.go      frames into a connection, gathered
-//	commands.go  the table: what is done with each type of request
-//	catalog.go   the schema as the server describes it, and when it is read again
-//	plan.go      rules and schema together: what happens to which field of which space
-//	request.go   one request on its way to the server
-//	login.go     as whom the client has logged in
-//	rewrite.go   values of a request sealed
-//	update.go    operations of UPDATE and UPSERT
-//	arguments.go arguments of stored functions
-//	sql.go       statements that may go to spaces with sealed fields
-//	lanes.go     the order of a stream's requests, when one has to be sent again
-//	retry.go     requests that met another schema are sent again
-//	splice.go    requests that need what is stored are carried out in steps
-//	blind.go     such requests, where the gateway's user can't see what touches fields
-//	operate.go   their operations made to fit a tuple
-//	cut.go       splices, as one server or another takes them
-//	pending.go   requests that wait for replies, by sync
-//	replies.go   replies opened
-//	features.go  what is negotiated on newer servers
-//	pipe.go      replication, which passes as it is
+//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
+//	session.go      one client: two pumps, and how each request is handled
+//	replies.go      the server's replies, carried to the client
+//	retry.go        requests that met another schema, or take several steps, are sent again
+//	splice.go       requests that need what is stored are carried out in steps
+//	pipe.go         replication, which passes as it is
+//	conversation.go what is said to the server, and what of ours to the client
+//
+// Its requests:
+//
+//	commands.go     the table: what is done with each type of request
+//	rewrite.go      which values of a request are sealed, and by which version of the schema
+//	blind.go        operations where the gateway's user can't see what touches fields
+//	operate.go      operations made to fit a tuple that is stored
+//	cut.go          splices, as one server or another takes them
+//	operations.go   what UPDATE and UPSERT do to fields
+//	collect.go      values of tuples that are to be sealed
+//	target.go       which field an operation names
+//	arguments.go    arguments of stored functions
+//	sql.go          statements that may go to spaces with sealed fields
+//	request.go      one request, and its values in their places
+//
+// Its replies:
+//
+//	steps.go        answers to steps
+//	open.go         envelopes in a reply, opened within the budget
+//	features.go     what is negotiated on newer servers
+//
+// What they know:
+//
+//	catalog.go      the schema as the server describes it, and when it is read again
+//	spaces.go       rules and schema together: what happens to which field of which space
+//	vault.go        a value sealed
+//	login.go        as whom the client has logged in
+//	door.go         what a client may do that has not
+//	order.go        who waits for whom, when a request has to be sent again
+//	outstanding.go  requests that wait for replies
+//	lanes.go        the order of a stream's requests
+//	originals.go    what the client sent, for requests that may have to be sent again
+//	exchanges.go    what is known of a request that waits, by its sync
+//
+// And below all:
+//
+//	refusals.go     answers of ours in place of the server's
+//	reader.go       frames out of a connection, within the budget
+//	sink.go         frames into a connection, gathered
+//
+// All but the session are made and tested without a server (parts_test.go).
 //
 // # The fence
 //
@@ -38,10 +63,10 @@
 // # Sealed bytes and the server
 //
 // The server must not compute on sealed bytes. Fields that an index, a constraint or a foreign
-// key touches are never sealed. Requests that would compute on other fields (splices, SQL) are
-// refused, in the server's own words for what it does not support.
+// key touches are never sealed. Requests that would compute on other fields are carried out in steps
+// (splices), or refused in the server's own words for what it does not support (SQL).
 //
-//	client -> pumpRequests -> table -> plan: seal, refuse or pass -> upstream
-//	              |    pending: by sync    |
-//	client <- pumpReplies  <- open envelopes wherever they are  <- upstream
+//	client -> pumpRequests -> table -> spaces: seal, refuse or pass -> upstream
+//	              |    outstanding: by sync    |
+//	client <- replyPump    <- open envelopes wherever they are     <- upstream
 package tarantool

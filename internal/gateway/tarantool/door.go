@@ -24,9 +24,12 @@ const (
 	privilegeMask = 4
 )
 
+// guests are those of a server.
+type guests struct{ upstream gateway.Upstream }
+
 // askClosed asks the server, as guest, what guest may do.
-func (g *Gateway) askClosed(ctx context.Context) (closed bool, err error) {
-	up := g.cfg.Upstream
+func (g guests) askClosed(ctx context.Context) (closed bool, err error) {
+	up := g.upstream
 	up.Stats = nil // not a client's traffic
 	c, err := up.Dial(ctx)
 	if err != nil {
@@ -84,13 +87,11 @@ func guestIsNobody(reply []byte) (bool, error) {
 	return true, nil
 }
 
-// passDoor lets the client in when an answer shows that it may do something.
-func (s *session) passDoor(request, answer wire.Type) {
-	if answer != wire.OK {
-		return
-	}
+// opensDoor reports that a client for which the server has done that may do something.
+func opensDoor(request wire.Type) bool {
 	switch request {
 	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
-		s.door.Pass()
+		return true
 	}
+	return false
 }

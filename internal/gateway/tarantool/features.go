@@ -17,17 +17,6 @@ func understands(feature uint64) bool {
 	return feature < 12
 }
 
-// handleID sends on what the client understands, without what we do not.
-func (s *session) handleID(f *frame) error {
-	e := exchange{kind: wire.ID}
-	out := withoutFeatures(s.req.bytes, &s.req.body)
-	if out == nil {
-		return s.submit(e, f.bytes)
-	}
-	defer gateway.PutBuffer(out)
-	return s.submit(e, out)
-}
-
 // withoutFeatures gives a frame, in a buffer of the pool's, that names only features that we
 // understand; nil when there are no others.
 func withoutFeatures(b []byte, body *wire.Body) []byte {

@@ -31,9 +31,9 @@ func offline(t testing.TB) *Gateway {
 	g := NewGateway(Config{Policy: p, Schema: func(context.Context) (*store.Schema, error) { return nil, errors.New("offline") }})
 	s := &space{ruled: true, Space: &store.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []store.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
 	s.fields = []field{{}, {rules: p.Rules()[:1], guarded: true}, {}, {rules: p.Rules()[:1], guarded: true}}
-	g.catalog.plan.Store(&plan{
+	g.catalog.spaces.Store(&spaces{
 		version: 9, arguments: p.Rules()[1:],
-		spaces: map[uint32]*space{600: s}, byName: map[string]*space{"docs": s},
+		byID: map[uint32]*space{600: s}, byName: map[string]*space{"docs": s},
 	})
 	return g
 }
@@ -46,7 +46,7 @@ func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	strings := wire.NewStrings(b, wire.Span{Len: len(b)})
 	for strings.Next() {
 		content := strings.Content.Of(b)
-		value, err := g.sealer.Open(nil, content)
+		value, err := g.vault.sealer.Open(nil, content)
 		if err != nil {
 			value = content
 		}
@@ -91,7 +91,7 @@ func FuzzRewrite(f *testing.F) {
 			return
 		}
 		before := bytes.Clone(b)
-		w, no := g.rewrite(t.Context(), &r, h, 0)
+		w, no := g.rewriter.rewrite(t.Context(), &r, h, 0)
 		if !bytes.Equal(b, before) {
 			t.Fatal("what the client sent was changed")
 		}
@@ -145,8 +145,8 @@ func FuzzOperations(f *testing.F) {
 		if end, err := wire.Skip(tuple, 0); err != nil || end != len(tuple) {
 			return
 		}
-		p := g.catalog.plan.Load()
-		u, no := g.newUpdater(&r, rewritten{splice: p.spaces[600], plan: p, no: noMemory})
+		all := g.catalog.spaces.Load()
+		u, no := newUpdater(g.vault, &r, need{all.byID[600], all, noMemory})
 		if no != nil {
 			return
 		}
@@ -186,15 +186,12 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := offline(t)
 		defer g.cancel()
-		client, _ := net.Pipe()
-		sn := &session{g: g, client: client}
-		fr := frame{bytes: b}
-		r := &sn.reply
-		r.bytes = b
+		o := &opener{vault: g.vault, client: &net.TCPAddr{}}
+		r := &reply{bytes: b}
 		if r.header.Parse(b) != nil {
 			return
 		}
-		out, no := sn.open(&fr, wire.Select)
+		out, no := o.open(r, wire.Select)
 		if out == nil || no != nil {
 			return
 		}
@@ -220,8 +217,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		g := offline(t)
 		defer g.cancel()
-		c := collector{space: g.catalog.plan.Load().spaces[600]}
-		if got := c.path([]byte(path)); got.known && got.position < 0 {
+		if got := g.catalog.spaces.Load().byID[600].path([]byte(path)); got.known && got.position < 0 {
 			t.Fatalf("%q: %+v", path, got)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -15,13 +14,6 @@ import (
 	corestore "github.com/cinch-layer/cinch/internal/store"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
-
-// Sampler sees values on their way into the store, to make dictionaries of them.
-type Sampler interface {
-	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not, and login who writes it, "" for guest. It keeps neither key nor value, and is quick.
-	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
-}
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
 type Config struct {
@@ -56,12 +48,13 @@ type Config struct {
 
 // Gateway serves clients of one Tarantool server.
 type Gateway struct {
-	cfg     Config
-	sealer  *cinch.Sealer
-	policy  atomic.Pointer[policy.Policy]
-	server  gateway.Server
-	catalog catalog
-	reach   gateway.Reach
+	cfg        Config
+	vault      *vault
+	catalog    *catalog
+	rewriter   *rewriting
+	statements *statements
+	server     gateway.Server
+	reach      gateway.Reach
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
@@ -83,15 +76,13 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g := &Gateway{cfg: cfg}
 	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
-	if cfg.Dicts != nil {
-		opts.Dicts = cfg.Dicts
-	}
-	g.sealer = cinch.NewSealer(opts)
+	g.vault = newVault(opts, cfg.Dicts, cfg.Sampler, cfg.Stats, cfg.Log)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.policy.Store(cfg.Policy)
-	g.catalog.init(g)
+	g.catalog = newCatalog(g.ctx, cfg.Policy, cfg.Schema, cfg.Stats, cfg.Log)
+	g.rewriter = &rewriting{vault: g.vault, catalog: g.catalog, look: cfg.Look}
+	g.statements = &statements{catalog: g.catalog, mode: cfg.SQL}
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
-	g.keeper.Ask = g.askClosed
+	g.keeper.Ask = guests{cfg.Upstream}.askClosed
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -113,10 +104,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 // SetPolicy replaces the rules for every request from now on.
-func (g *Gateway) SetPolicy(p *policy.Policy) {
-	g.policy.Store(p)
-	g.catalog.replan()
-}
+func (g *Gateway) SetPolicy(p *policy.Policy) { g.catalog.setRules(p) }
 
 // newSession connects upstream. A client whose upstream cannot be reached is disconnected, as
 // it would be by a server that is down: the protocol has no errors before the greeting.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -11,8 +12,9 @@ import (
 // it already. No user has such a name.
 const notSure = "\x00"
 
-// identity knows as whom a client has logged in. Dictionaries are made of, and for, the values of one user.
+// identity knows as whom a client has logged in, and lets it in at the door. Dictionaries are made of, and for, the values of one user.
 type identity struct {
+	door     *gateway.Door
 	who      atomic.Pointer[string] // nil: the client is guest
 	awaiting atomic.Int32           // AUTHs without an answer
 
@@ -37,22 +39,26 @@ func (l *identity) login() string {
 	return ""
 }
 
-// asked notes the AUTH at hand, which is about to be sent.
-func (l *identity) asked(r *request) {
-	user := notSure
-	if err := r.body.Parse(r.bytes, r.header.Map.End()); err == nil {
-		if name, ok := wire.Text(r.body.User.Of(r.bytes)); ok {
-			user = string(name)
-		}
-	}
+// asked notes an AUTH that is about to be sent.
+func (l *identity) asked(sync uint64, user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent = append(l.sent, login{r.header.Sync, user})
+	l.sent = append(l.sent, login{sync, user})
 	l.awaiting.Add(1)
 }
 
-// answered takes the answer to an AUTH. A refused one leaves the user who was before.
-func (l *identity) answered(sync uint64, answer wire.Type) {
+// answered takes the answer to a request.
+func (l *identity) answered(request wire.Type, sync uint64, answer wire.Type) {
+	if answer == wire.OK && opensDoor(request) {
+		l.door.Pass()
+	}
+	if request == wire.Auth {
+		l.loggedIn(sync, answer)
+	}
+}
+
+// loggedIn takes the answer to an AUTH. A refused one leaves the user who was before.
+func (l *identity) loggedIn(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.sent {

@@ -3,7 +3,6 @@ package tarantool
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
@@ -19,8 +18,8 @@ import (
 // that the server's own rules for operations on one field hold, but cuts all of the field and pastes
 // the new value in, sealed. What the server is to refuse it still refuses.
 type updater struct {
-	g     *Gateway
-	plan  *plan
+	vault *vault
+	all   *spaces
 	space *space
 	r     request // with its values sealed
 	index uint32
@@ -35,17 +34,16 @@ type updater struct {
 }
 
 // newUpdater reads a request that has been rewritten in vain.
-func (g *Gateway) newUpdater(r *request, w rewritten) (*updater, *refusal) {
-	u := &updater{g: g, plan: w.plan, space: w.splice, r: *r, stamp: w.plan.version}
+func newUpdater(v *vault, r *request, n need) (*updater, *refusal) {
+	u := &updater{vault: v, all: n.all, space: n.space, r: *r, stamp: n.all.version}
 	u.r.edits, u.r.spans = nil, nil
-	if out := g.apply(r, 0); out != nil { // its values sealed; it is ours from now on
+	if out := r.apply(v, 0); out != nil { // its values sealed; it is ours from now on
 		u.r.bytes = out[5:]
-		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
-			return nil, w.no // can't be
+		if u.r.parse() != nil {
+			return nil, n.no // can't be
 		}
 	}
-	base, _ := wire.Uint(u.r.body.IndexBase.Of(u.r.bytes))
-	u.base = int64(min(base, math.MaxInt32))
+	u.base = int64(min(u.r.base(), math.MaxInt32))
 	if r.header.Type == wire.Upsert {
 		return u, u.upsert()
 	}
@@ -57,7 +55,7 @@ func (u *updater) update() *refusal {
 	b := &u.r.body
 	u.ops, u.key = b.Tuple, b.Key.Of(u.r.bytes)
 	if h, err := wire.ReadHead(u.r.bytes, b.Key.At); b.Key.Len == 0 || err != nil || h.Kind != wire.Array {
-		return &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
+		return malformed
 	}
 	if b.IndexID.Len == 0 && b.IndexName.Len > 0 {
 		return u.indexByName()
@@ -89,7 +87,7 @@ func (u *updater) upsert() *refusal {
 	}
 	fields, no := u.fields(nil, u.r.bytes, b.Tuple.At)
 	if no != nil || b.Tuple.Len == 0 {
-		return &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
+		return malformed
 	}
 	var parts [][]byte
 	for _, p := range primary.Parts {
@@ -154,9 +152,9 @@ func appendStringOrNil(b, v []byte) []byte {
 func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	h, err := wire.ReadHead(u.r.bytes, u.ops.At)
 	if err != nil || h.Kind != wire.Array {
-		return nil, &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
+		return nil, malformed
 	}
-	o := operator{u: u, c: collector{plan: u.plan, space: u.space, r: &u.r, b: u.r.bytes}, any: tuple == nil}
+	o := operator{u: u, b: u.r.bytes, any: tuple == nil}
 	if no := o.load(tuple); no != nil {
 		return nil, no
 	}
@@ -166,7 +164,7 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		parts, end, err := wire.Elements(u.r.spans, u.r.bytes, next, maxParts)
 		u.r.spans = parts
 		if err != nil {
-			return o.out, &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"} // can't be
+			return o.out, malformed // can't be
 		}
 		if no := o.operation(parts); no != nil {
 			return o.out, no
@@ -189,7 +187,7 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 // operator carries out operations as far as it matters where the fields are and what they hold.
 type operator struct {
 	u     *updater
-	c     collector
+	b     []byte // the request
 	any   bool   // it does not matter: there is no tuple
 	slots []slot // the tuple's fields as the operations before have left them
 	moved bool
@@ -224,7 +222,7 @@ func (o *operator) load(tuple []byte) *refusal {
 // operation appends one, and does it.
 func (o *operator) operation(parts []wire.Span) *refusal {
 	o.count++
-	b := o.c.b
+	b := o.b
 	if len(parts) < 3 {
 		o.copy(parts)
 		return nil // the server refuses it
@@ -234,7 +232,7 @@ func (o *operator) operation(parts []wire.Span) *refusal {
 		o.copy(parts)
 		return nil
 	}
-	t := o.c.target(parts[1].Of(b))
+	t := o.u.space.target(parts[1].Of(b), o.u.r.base())
 	at, found := o.place(t, op[0])
 	switch {
 	case op[0] == ':':
@@ -268,7 +266,7 @@ func (o *operator) place(t target, op byte) (int, bool) {
 
 // copy appends an operation as it is, but for what is counted.
 func (o *operator) copy(parts []wire.Span) {
-	b := o.c.b
+	b := o.b
 	o.out = msgp.AppendArrayHeader(o.out, uint32(len(parts)))
 	splice := false
 	for i, at := range parts {
@@ -337,102 +335,6 @@ func (o *operator) remove(at int, v []byte) {
 	o.slots = append(o.slots[:at], o.slots[end:]...)
 }
 
-// splice appends a splice, with all of the new value in place of a part where the field's is
-// known.
-func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
-	if !found || at >= len(o.slots) {
-		o.copy(parts)
-		return nil
-	}
-	c, ok := o.cutting(parts)
-	if !ok || !o.u.cuts(o.slots[at].value, 0) {
-		o.copy(parts)
-		return nil // the server refuses it
-	}
-	raw, no := o.open(at)
-	if no != nil {
-		return no
-	}
-	o.out = msgp.AppendArrayHeader(o.out, 5)
-	o.out = append(o.out, parts[0].Of(o.c.b)...)
-	o.out = o.appendNumber(o.out, parts[1].Of(o.c.b))
-	from, to, ok := c.within(len(raw))
-	before := o.slots[at].cut
-	if before != nil && !o.u.takesSeveral() {
-		if o.u.server == (store.Version{}) {
-			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
-		}
-		ok = false // whatever it says
-	}
-	if !ok { // out of bounds for the value, and so for what is stored
-		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
-		o.out = msgp.AppendInt64(o.out, 0)
-		o.out = msgp.AppendString(o.out, "")
-		return nil
-	}
-	if before == nil {
-		raw = slices.Clone(raw) // perhaps the tuple's own bytes
-	}
-	o.cut(at, slices.Replace(raw, from, to, c.paste...))
-	return nil
-}
-
-// cutting is what a splice says.
-type cutting struct {
-	offset int64 // from 0, or negative from the end
-	length int64
-	paste  []byte
-}
-
-// cutting reads the arguments of a splice, if they are what the server takes.
-func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
-	if len(parts) != 5 {
-		return c, false
-	}
-	b := o.c.b
-	var ok1, ok2 bool
-	c.offset, ok1 = wire.Int(parts[2].Of(b))
-	c.length, ok2 = wire.Int(parts[3].Of(b))
-	h, err := wire.ReadHead(b, parts[4].At)
-	if err == nil {
-		c.paste = h.Content.Of(b)
-	}
-	if !ok1 || !ok2 || !o.u.cuts(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
-		return c, false
-	}
-	if c.offset >= 0 {
-		c.offset -= o.u.base
-		return c, c.offset >= 0
-	}
-	return c, true
-}
-
-func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
-
-// within says which bytes of a value of n bytes are cut, as the server does it: a negative offset
-// counts from behind the last byte, a negative length is what to leave at the end. It reports false
-// when the offset is before the first byte.
-func (c *cutting) within(n int) (from, to int, ok bool) {
-	size, offset, length := int64(n), c.offset, c.length
-	if offset < 0 {
-		if -offset > size+1 {
-			return 0, 0, false
-		}
-		offset += size + 1
-	}
-	offset = min(offset, size)
-	rest := size - offset
-	switch {
-	case length < 0 && -length > rest:
-		length = 0
-	case length < 0:
-		length += rest
-	default:
-		length = min(length, rest)
-	}
-	return int(offset), int(offset + length), true
-}
-
 // open gives the value of a field that holds a string or binary.
 func (o *operator) open(at int) ([]byte, *refusal) {
 	s := &o.slots[at]
@@ -441,12 +343,12 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 	}
 	h, err := wire.ReadHead(s.value, 0)
 	if err != nil {
-		return nil, o.u.g.broken(err, o.u.client)
+		return nil, o.u.vault.broken(err, o.u.client)
 	}
 	content := h.Content.Of(s.value)
 	if cinch.IsSealed(content) {
-		if content, err = o.u.g.sealer.Open(nil, content); err != nil {
-			return nil, o.u.g.broken(err, o.u.client)
+		if content, err = o.u.vault.sealer.Open(nil, content); err != nil {
+			return nil, o.u.vault.broken(err, o.u.client)
 		}
 	}
 	s.raw, s.ready = content, true
@@ -456,7 +358,7 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 // appendSealed appends a string that becomes the field at a position.
 func (o *operator) appendSealed(dst []byte, at int, value []byte) ([]byte, *refusal) {
 	var rule *policy.Rule
-	if !o.u.plan.off {
+	if !o.u.all.off {
 		rule = o.u.space.at(at).rule(len(value))
 	}
 	if rule == nil {
@@ -467,7 +369,7 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) ([]byte, *refu
 			return dst, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 	}
-	sealed := o.u.g.seal(nil, value, rule, o.u.r.login)
+	sealed := o.u.vault.seal(nil, value, rule, o.u.r.login)
 	defer gateway.PutBuffer(sealed)
 	return msgp.AppendStringFromBytes(dst, sealed), nil
 }

@@ -132,7 +132,7 @@ func TestCommitStaysBehind(t *testing.T) {
 	v := &versioned{version: schema.Version, done: map[uint64][]wire.Type{}}
 	addr, _, _ := fake(t, func(c net.Conn) { v.serve(t, c) })
 	c := dial(t, lone(t, addr, func(cfg *Config) {
-		cfg.Policy, cfg.Engine = b.g.policy.Load(), b.g.cfg.Engine
+		cfg.Policy, cfg.Engine = b.g.catalog.rules.Load(), b.g.cfg.Engine
 		cfg.Schema = func(context.Context) (*store.Schema, error) {
 			s := *schema
 			v.mu.Lock()

@@ -40,7 +40,7 @@ func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report
 	if err != nil {
 		return pack.Report{}, err
 	}
-	rules := b.g.policy.Load()
+	rules := b.g.catalog.rules.Load()
 	sealer := cinch.NewSealer(cinch.SealerOptions{})
 	o := pack.Options{Step: 16, NoBackoff: true, Unavailable: store.Unavailable, Task: &pack.Seal{
 		Policy: rules, Sealer: sealer, Ready: func(uint32) bool { return true },

@@ -2,45 +2,55 @@ package tarantool
 
 import (
 	"errors"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
+
+// pipe makes a connection one for replication, from a request for that on: replicas receive rows as
+// they are stored, and what comes back from them is no reply to anything. It ends with the connection.
+type pipe struct {
+	talk             *conversation
+	client, upstream net.Conn
+
+	on atomic.Bool // the connection is another protocol's from here on
+}
 
 // pipeWait is how long a request for replication waits for the replies to others before it.
 const pipeWait = 30 * time.Second
 
 var errBusy = errors.New("replication was asked for while replies were outstanding")
 
-// pipe makes the connection a pipe: replicas receive rows as they are stored, and what comes
-// back from them is no reply to anything. It ends with the connection.
-func (s *session) pipe(f *frame) error {
-	for since := time.Now(); s.pending.busy(); time.Sleep(time.Millisecond) {
-		if err := s.toServer.flush(); err != nil {
+// settle waits for the replies that are outstanding.
+func (p *pipe) settle() error {
+	for since := time.Now(); p.talk.outstanding.busy(); time.Sleep(time.Millisecond) {
+		if err := p.talk.toServer.flush(); err != nil {
 			return err
 		}
 		if time.Since(since) > pipeWait {
 			return errBusy
 		}
 		select {
-		case <-s.Dead():
+		case <-p.talk.dead:
 			return errBusy
 		default:
 		}
 	}
-	s.piped.Store(true)
-	if s.Draining() {
-		return s.Close()
-	}
-	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.client.RemoteAddr().String(), "type", s.req.header.Type)
-	if err := s.toServer.send(f.bytes); err != nil {
+	return nil
+}
+
+// requests carries what the client sends, from the frame at hand on.
+func (p *pipe) requests(in *reader, first []byte) error {
+	if err := p.talk.toServer.send(first); err != nil {
 		return err
 	}
-	if err := s.toServer.send(s.in.rest()); err != nil {
+	if err := p.talk.toServer.send(in.rest()); err != nil {
 		return err
 	}
-	s.in.Free()
-	if err := gateway.Relay(s.upstream, s.client); err != nil {
+	in.Free()
+	if err := gateway.Relay(p.upstream, p.client); err != nil {
 		return err
 	}
 	return errPiped
@@ -49,14 +59,14 @@ func (s *session) pipe(f *frame) error {
 // errPiped ends the pump of a pipe whose client has nothing more to say.
 var errPiped = errors.New("the pipe ended")
 
-// pipeReplies is the other direction, from the frame at hand on.
-func (s *session) pipeReplies(first []byte) error {
-	if err := s.toClient.send(first); err != nil {
+// replies is the other direction.
+func (p *pipe) replies(in *reader, first []byte) error {
+	if err := p.talk.toClient.send(first); err != nil {
 		return err
 	}
-	if err := s.toClient.send(s.out.rest()); err != nil {
+	if err := p.talk.toClient.send(in.rest()); err != nil {
 		return err
 	}
-	s.out.Free()
-	return gateway.Relay(s.client, s.upstream)
+	in.Free()
+	return gateway.Relay(p.client, p.upstream)
 }

@@ -4,54 +4,50 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// session is one client and its upstream connection. Each pump owns its own section; what
-// both use is atomic or locked.
+// session is one client and its upstream connection. It reads requests and has each handled in the way
+// that its row of the table says.
 type session struct {
 	*gateway.Life
-	g          *Gateway
-	client     net.Conn
-	upstream   net.Conn
-	toClient   sink
-	toServer   sink
-	pending    pending
-	piped      atomic.Bool  // the connection is another protocol's from here on
-	door       gateway.Door // that the client passes by logging in, or by what guests may do
-	identity   identity
-	background sync.WaitGroup // requests that are sent again, or in several steps
-	submitting sync.Mutex     // held while a request is noted and written
+	g *Gateway
 
-	server atomic.Pointer[store.Version] // as it said in its greeting; nil: it has not yet
-
-	// request pump
 	in  reader
-	req request
+	req request // the one at hand
 
-	// reply pump
-	out    reader
-	reply  reply
-	schema uint64 // version in the last answer
+	talk     *conversation
+	identity *identity
+	retrier  *retrier
+	pipe     *pipe
+
+	out *replyPump
 }
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
-	s := &session{g: g, client: client, upstream: upstream}
+	s := &session{g: g}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.door.Keeper = &g.keeper
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door, Idle: s.toServer.flush}, copies: 2}
-	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
-	s.out = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}, copies: 1}
-	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.Replies}
-	s.pending.init(s.Requests, s.Replies)
+	s.talk = newConversation(s.Life, g.catalog, g.cfg.Stats)
+	s.identity = &identity{door: &gateway.Door{Keeper: &g.keeper}}
+	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: s.identity.door, Idle: s.talk.toServer.flush}, copies: 2}
+	s.pipe = &pipe{talk: s.talk, client: client, upstream: upstream}
+	s.retrier = &retrier{
+		talk: s.talk, rewriter: g.rewriter, statements: g.statements, identity: s.identity,
+		splicer: &splicer{talk: s.talk, vault: g.vault, room: s.Requests, ctx: s.Context(), client: client.RemoteAddr()},
+		ctx:     s.Context(), end: func() { _ = s.Close() }, log: g.cfg.Log,
+	}
+	opener := &opener{vault: g.vault, room: s.Replies, ctx: s.Context(), flush: s.talk.toClient.flush, stall: g.cfg.Stall, client: client.RemoteAddr()}
+	s.out = &replyPump{
+		in:   reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.talk.toClient.flush}, copies: 1},
+		talk: s.talk, opener: opener, steps: &stepReader{opener: opener, room: s.Requests, stats: g.cfg.Stats},
+		identity: s.identity, retrier: s.retrier, pipe: s.pipe,
+	}
 	return s
 }
 
@@ -63,16 +59,19 @@ func (s *session) Run() { s.Life.Run(s.carryRequests, s.carryReplies) }
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.End()
-	_ = s.toServer.flush()
+	_ = s.talk.toServer.flush()
 	s.PassEnd()
 	<-s.Dead()
-	_ = gateway.Abort(s.upstream) // nobody reads what is still to be sent
-	s.background.Wait()
+	_ = gateway.Abort(s.Upstream) // nobody reads what is still to be sent
+	s.retrier.background.Wait()
 }
 
+// carryReplies carries replies until the server ends or an error.
 func (s *session) carryReplies() {
-	defer s.pending.close()
-	s.pumpReplies()
+	defer s.talk.outstanding.close()
+	defer s.out.free()
+	err := s.out.run()
+	s.LogEnd(gateway.FromUpstream, errorClass(err), err)
 	if !s.Ended() {
 		s.g.catalog.lost() // the server may have been started anew
 	}
@@ -81,7 +80,7 @@ func (s *session) carryReplies() {
 // Drain cuts replication off, which has no place between requests, and starts again by itself.
 func (s *session) Drain() {
 	s.BeginDrain()
-	if s.piped.Load() {
+	if s.pipe.on.Load() {
 		_ = s.Close()
 		return
 	}
@@ -98,19 +97,176 @@ func (s *session) pumpRequests() {
 			s.Requested()
 			err = s.handleRequest(&f)
 		}
-		if err != nil && !s.GoesOn(err, !s.pending.busy()) {
+		if err != nil && !s.GoesOn(err, !s.talk.outstanding.busy()) {
 			s.LogEnd(gateway.FromClient, errorClass(err), err)
 			return
 		}
 	}
 }
 
-// serverVersion is what the greeting says, zero for nothing.
-func (s *session) serverVersion() store.Version {
-	if v := s.server.Load(); v != nil {
-		return *v
+// handleRequest sends one frame of the client's upstream, or answers it.
+func (s *session) handleRequest(f *frame) error {
+	began := time.Now()
+	r := &s.req
+	r.bytes = f.body()
+	if err := r.header.Parse(r.bytes); err != nil {
+		return s.talk.toServer.write(f.bytes) // what the server says to it can't be known
 	}
-	return store.Version{}
+	switch h := handlingOf(r.header.Type); h {
+	case passes:
+		return s.pass(f, began)
+	case oneWay:
+		return s.talk.toServer.write(f.bytes)
+	case replicate:
+		return s.replicate(f)
+	default:
+		return s.handleBody(f, h, began)
+	}
+}
+
+// pass sends a request as it came, but for the stamp that its lane may ask for.
+func (s *session) pass(f *frame, began time.Time) error {
+	r := &s.req
+	var stamp uint64
+	if ordered(r.header.Type) || r.header.Type == wire.Auth {
+		var ok bool
+		// Steps and what is sent again are the old user's.
+		if stamp, ok = s.enter(r.header.Schema != 0 || r.header.Type == wire.Auth); !ok {
+			return net.ErrClosed
+		}
+	}
+	if r.header.Type == wire.Auth {
+		s.identity.asked(r.header.Sync, r.user())
+	}
+	return s.passStamped(f, stamp, began)
+}
+
+// passStamped sends a request as it came, with that stamp if it isn't 0.
+func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
+	if stamp == 0 {
+		return s.passAlone(f)
+	}
+	e := s.exchange(stamp)
+	if !s.talk.originals.keep(&e, f, 0) {
+		if _, ok := s.enter(true); !ok {
+			return net.ErrClosed
+		}
+		return s.passAlone(f)
+	}
+	out := s.req.stamped(stamp)
+	defer gateway.PutBuffer(out)
+	return s.forward(out, e, began)
+}
+
+func (s *session) passAlone(f *frame) error {
+	return s.submit(s.exchange(0), f.bytes)
+}
+
+// exchange is that of the request at hand.
+func (s *session) exchange(stamp uint64) exchange {
+	return exchange{kind: s.req.header.Type, stream: s.req.header.Stream, stamp: stamp}
+}
+
+// forward sends what takes the request's place.
+func (s *session) forward(out []byte, e exchange, began time.Time) error {
+	e.spent = time.Since(began)
+	return s.submit(e, out)
+}
+
+// submit sends the request at hand, or what takes its place.
+func (s *session) submit(e exchange, frame []byte) error {
+	return s.talk.submit(s.req.header.Sync, e, frame)
+}
+
+// enter waits for the lane of the request at hand.
+func (s *session) enter(alone bool) (stamp uint64, ok bool) {
+	return s.talk.enter(s.req.header.Stream, alone)
+}
+
+// handleBody handles a request whose body matters.
+func (s *session) handleBody(f *frame, h handling, began time.Time) error {
+	r := &s.req
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
+		return s.refuse(malformed)
+	}
+	switch h {
+	case features:
+		return s.handleID(f)
+	case sql:
+		if no := s.g.statements.check(s.Context(), r); no != nil {
+			return s.refuse(no)
+		}
+		return s.pass(f, began)
+	}
+	stamp, ok := s.enter(r.header.Schema != 0)
+	if !ok {
+		return net.ErrClosed
+	}
+	r.login = s.identity.login()
+	w, no := s.g.rewriter.rewrite(s.Context(), r, h, stamp)
+	if no != nil {
+		return s.refuse(no)
+	}
+	if w.need.space != nil {
+		return s.park(f)
+	}
+	if w.bytes == nil {
+		return s.passStamped(f, stamp, began)
+	}
+	defer gateway.PutBuffer(w.bytes)
+	e := s.exchange(w.stamp)
+	if w.stamp != 0 && !s.talk.originals.keep(&e, f, 0) {
+		s.g.cfg.Stats.Error("budget")
+		if r.magic {
+			return s.refuse(noMemory)
+		}
+		return s.passStamped(f, stamp, began)
+	}
+	return s.forward(w.bytes, e, began)
+}
+
+// refuse answers the request at hand with an error.
+func (s *session) refuse(no *refusal) error {
+	return s.talk.refuse(s.req.header.Sync, no)
+}
+
+// park hands the request at hand to the retrier, which sends it in steps.
+func (s *session) park(f *frame) error {
+	e := s.exchange(0)
+	if !s.talk.originals.keep(&e, f, 3) {
+		s.g.cfg.Stats.Error("budget")
+		return s.refuse(noMemory)
+	}
+	if _, ok := s.enter(true); !ok {
+		s.talk.originals.drop(&e)
+		return net.ErrClosed
+	}
+	s.retrier.park(s.req.header.Sync, e)
+	return nil
+}
+
+// handleID sends on what the client understands, without what we do not.
+func (s *session) handleID(f *frame) error {
+	e := exchange{kind: wire.ID}
+	out := withoutFeatures(s.req.bytes, &s.req.body)
+	if out == nil {
+		return s.submit(e, f.bytes)
+	}
+	defer gateway.PutBuffer(out)
+	return s.submit(e, out)
+}
+
+// replicate makes the connection one for replication.
+func (s *session) replicate(f *frame) error {
+	if err := s.pipe.settle(); err != nil {
+		return err
+	}
+	s.pipe.on.Store(true)
+	if s.Draining() {
+		return s.Close()
+	}
+	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.Client.RemoteAddr().String(), "type", s.req.header.Type)
+	return s.pipe.requests(&s.in, f.bytes)
 }
 
 // errorClass names a violation of the protocol; an ordinary end has none.

@@ -21,25 +21,31 @@ const (
 	SQLPass                      // all, at the user's own risk
 )
 
-// checkSQL decides about a statement. One that was prepared was checked when it was.
-func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
-	if r.body.SQLText.Len == 0 || g.cfg.SQL == SQLPass || g.cfg.Schema == nil {
+// statements decides which SQL goes to the server, for all sessions of a gateway.
+type statements struct {
+	catalog *catalog
+	mode    SQLMode
+}
+
+// check decides about a statement. One that was prepared was checked when it was.
+func (s *statements) check(ctx context.Context, r *request) *refusal {
+	if r.body.SQLText.Len == 0 || s.mode == SQLPass || !s.catalog.readsSchema() {
 		return nil
 	}
 	raw, ok := wire.Text(r.body.SQLText.Of(r.bytes))
 	if !ok {
 		return nil // the server refuses it
 	}
-	p := g.catalog.need(ctx)
-	if p == nil {
+	all := s.catalog.need(ctx)
+	if all == nil {
 		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it can't be known whether the statement meets sealed fields"}
 	}
 	text := string(raw)
-	for _, name := range p.guarded {
+	for _, name := range all.guarded {
 		if !store.Mentions(text, name) {
 			continue
 		}
-		if g.cfg.SQL == SQLProjection && p.projects(text, maxViews) {
+		if s.mode == SQLProjection && all.projects(text, maxViews) {
 			return nil
 		}
 		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are sealed: the server would compute on sealed bytes", name))
@@ -52,7 +58,7 @@ const maxViews = 8
 
 // projects reports whether a statement only selects columns, and names none with rules after
 // FROM, and no view that does more. What can't be told is none.
-func (p *plan) projects(text string, views int) bool {
+func (all *spaces) projects(text string, views int) bool {
 	list, rest, ok := strings.Cut(strings.ToLower(text), " from ")
 	columns, isSelect := strings.CutPrefix(strings.TrimSpace(list), "select ")
 	if !ok || !isSelect || strings.Contains(rest, "select") || strings.ContainsAny(text, ";'[") || strings.Contains(text, "--") || strings.Contains(text, "/*") {
@@ -64,11 +70,11 @@ func (p *plan) projects(text string, views int) bool {
 		}
 	}
 	unseen := func(name string) bool { return store.Mentions(rest, name) }
-	if computes(rest) || slices.ContainsFunc(p.unseen, unseen) {
+	if computes(rest) || slices.ContainsFunc(all.unseen, unseen) {
 		return false
 	}
-	for _, s := range p.spaces {
-		if s.View && store.Mentions(rest, s.Name) && !p.viewProjects(s, views) {
+	for _, s := range all.byID {
+		if s.View && store.Mentions(rest, s.Name) && !all.viewProjects(s, views) {
 			return false
 		}
 		if !s.ruled {
@@ -84,9 +90,9 @@ func (p *plan) projects(text string, views int) bool {
 }
 
 // viewProjects reports whether a view gives columns as they are, by their own names.
-func (p *plan) viewProjects(v *space, views int) bool {
+func (all *spaces) viewProjects(v *space, views int) bool {
 	head, code, ok := strings.Cut(strings.ToLower(v.SQL), " as ")
-	return ok && views > 0 && !strings.Contains(head, "(") && p.projects(code, views-1)
+	return ok && views > 0 && !strings.Contains(head, "(") && all.projects(code, views-1)
 }
 
 // computes reports whether what follows FROM may compare or sort columns without naming them.

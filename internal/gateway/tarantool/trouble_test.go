@@ -22,7 +22,7 @@ import (
 func TestOwnLoginIsWrong(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.put(b.client(), 1, document(1))
-	p := b.g.policy.Load()
+	p := b.g.catalog.rules.Load()
 	addr := lone(t, b.server.Addr, func(c *Config) {
 		c.Policy, c.Engine = p, b.g.cfg.Engine
 		conn := store.NewConn(store.Options{User: "guest", Password: "wrong", Timeout: time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
@@ -234,7 +234,7 @@ func TestUnseenSpace(t *testing.T) {
 	}})
 	t.Cleanup(conn.Close)
 	c := dial(t, lone(t, b.server.Addr, func(cfg *Config) {
-		cfg.Policy, cfg.Engine = b.g.policy.Load(), b.g.cfg.Engine
+		cfg.Policy, cfg.Engine = b.g.catalog.rules.Load(), b.g.cfg.Engine
 		cfg.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
 	}))
 	cut := []any{[]any{":", 2, 20, 30, "X"}}

@@ -1,7 +1,6 @@
 package tarantool
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -10,20 +9,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// maxParts is how many parts an operation may have: a splice has five.
-const maxParts = 8
-
 // maxOperations is how many the server takes in a request.
 const maxOperations = 4000
-
-// target is what an operation works on.
-type target struct {
-	position int  // from 0
-	number   int  // negative, when it counts from the end
-	known    bool // the position is; else it counts from the end, or no field has that name
-	nested   bool // within the field, by a path
-	fromEnd  bool
-}
 
 // operations looks at those of an UPDATE or UPSERT.
 func (c *collector) operations(at wire.Span) *refusal {
@@ -62,7 +49,7 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	if !ok || len(op) == 0 {
 		return nil
 	}
-	t := c.target(parts[1].Of(c.b))
+	t := c.target(parts[1])
 	switch op[0] { // the server looks at no more of it
 	case '=', '!':
 		if op[0] == '!' {
@@ -104,7 +91,7 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	c.fenced = true
 	switch {
 	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
-	case !c.space.ruled && (!c.plan.prepared || len(c.space.fields) == 0):
+	case !c.space.ruled && (!c.all.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
 		c.need("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
 		return nil
@@ -118,7 +105,7 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 // mayHold reports whether a field may hold envelopes. One that an index touches may have had rules
 // before; that is looked at where it can be done without refusing anything.
 func (c *collector) mayHold(f *field) bool {
-	return f.guarded || c.plan.prepared && len(f.rules) > 0
+	return f.guarded || c.all.prepared && len(f.rules) > 0
 }
 
 // need says that an operation can't be carried out without what is stored.
@@ -180,123 +167,7 @@ func (c *collector) width() int {
 	return n
 }
 
-// target finds what a field's number, name or path means.
-func (c *collector) target(v []byte) target {
-	if path, ok := wire.Text(v); ok {
-		return c.path(path)
-	}
-	n, ok := wire.Int(v)
-	if !ok {
-		return target{}
-	}
-	if n < 0 {
-		return c.fromEnd(n)
-	}
-	base, _ := wire.Uint(c.r.body.IndexBase.Of(c.b))
-	n -= int64(min(base, 1<<32))
-	return target{position: int(n), known: n >= 0}
-}
-
-// fromEnd is the field with a negative number.
-func (c *collector) fromEnd(n int64) target {
-	t := target{number: int(max(n, -1<<31)), fromEnd: true}
-	if c.space.FieldCount > 0 {
-		at := n + int64(c.space.FieldCount)
-		t.position, t.known = int(at), at >= 0
-	}
-	return t
-}
-
-// digits reads a number of a path as the server does, which lets it overflow.
-func digits(text []byte) (n int32, ok bool) {
-	for _, b := range text {
-		if b < '0' || b > '9' {
-			return 0, false
-		}
-		n = n*10 + int32(b-'0')
-	}
-	return n, len(text) > 0
-}
-
-// path finds the field that a path begins with: the name of a field, or [number] as Lua counts,
-// or ["name"], and what may follow goes into the field.
-func (c *collector) path(path []byte) target {
-	if n, ok := c.space.FieldNumber(string(path)); ok {
-		return target{position: n, known: true}
-	}
-	path = bytes.TrimPrefix(path, []byte("."))
-	if len(path) == 0 {
-		return target{}
-	}
-	var first, rest []byte
-	if path[0] == '[' {
-		end := closing(path)
-		if end < 0 {
-			return target{}
-		}
-		first, rest = path[1:end], path[end+1:]
-		if n, ok := digits(first); ok && n > 0 {
-			return target{position: int(n) - 1, known: true, nested: len(rest) > 0}
-		} else if ok {
-			t := c.fromEnd(int64(n) - 1)
-			t.nested = len(rest) > 0
-			return t
-		}
-		if len(first) < 2 {
-			return target{}
-		}
-		first = first[1 : len(first)-1] // without quotes
-	} else {
-		end := bytes.IndexAny(path, ".[")
-		if end < 0 {
-			end = len(path)
-		}
-		first, rest = path[:end], path[end:]
-	}
-	n, ok := c.space.FieldNumber(string(first))
-	return target{position: n, known: ok, nested: len(rest) > 0}
-}
-
-// closing finds the bracket that closes the one at the start; within quotes there is none.
-func closing(path []byte) int {
-	if len(path) > 1 && (path[1] == '"' || path[1] == '\'') {
-		end := bytes.IndexByte(path[2:], path[1])
-		if end < 0 || end+3 >= len(path) || path[end+3] != ']' {
-			return -1
-		}
-		return end + 3
-	}
-	return bytes.IndexByte(path, ']')
-}
-
-// splices reports whether a request has an operation that cuts bytes, or something that can't be
-// told from one.
-func (g *Gateway) splices(r *request) bool {
-	at := r.body.Ops
-	switch r.header.Type {
-	case wire.Update:
-		at = r.body.Tuple
-	case wire.Upsert:
-	default:
-		return false
-	}
-	h, err := wire.ReadHead(r.bytes, at.At)
-	if at.Len == 0 || err != nil || h.Kind != wire.Array {
-		return false
-	}
-	next := h.Content.At
-	for range h.Count {
-		parts, end, err := wire.Elements(r.spans, r.bytes, next, maxParts)
-		r.spans = parts
-		if err != nil {
-			return false // the server refuses it
-		}
-		if len(parts) > 0 {
-			if op, ok := wire.Text(parts[0].Of(r.bytes)); ok && len(op) > 0 && (op[0] == ':' || op[0] == '!' || op[0] == '#') {
-				return true
-			}
-		}
-		next = end
-	}
-	return false
+// target finds the field that an operation names.
+func (c *collector) target(name wire.Span) target {
+	return c.space.target(name.Of(c.b), c.r.base())
 }

@@ -10,14 +10,14 @@ import (
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// plan is what happens to which field of which space: rules and schema at one version. It does
+// spaces say what happens to which field of which space: rules and schema at one version. They do
 // not change.
-type plan struct {
+type spaces struct {
 	version   uint64
 	schema    *store.Schema
 	off       bool // nothing is sealed; what may be is still guarded
 	prepared  bool // 'cinch tarantool init' was run, as far as the gateway's user can see
-	spaces    map[uint32]*space
+	byID      map[uint32]*space
 	byName    map[string]*space
 	guarded   []string       // names of spaces with rules, and of views over them
 	unseen    []string       // of spaces that rules name and the gateway's user may not see, or that aren't there
@@ -25,7 +25,7 @@ type plan struct {
 	sealing   int            // fields that are sealed
 }
 
-// space is one space of a plan. Spaces of the server's own are none.
+// space is one of them. Those of the server's own are none.
 type space struct {
 	*store.Space
 	fields []field // as far as rules go
@@ -43,12 +43,12 @@ type field struct {
 // furthest is how many fields get rules in a space whose format names fewer.
 const furthest = 64
 
-func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
-	p := &plan{version: schema.Version, schema: schema, spaces: map[uint32]*space{}, byName: map[string]*space{}}
-	p.off = rules == nil || rules.Off
-	p.prepared = schema.SpaceByName(store.DictSpace) != nil
-	p.arguments = argumentRules(rules)
-	b := planner{plan: p, rules: rules}
+func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
+	all := &spaces{version: schema.Version, schema: schema, byID: map[uint32]*space{}, byName: map[string]*space{}}
+	all.off = rules == nil || rules.Off
+	all.prepared = schema.SpaceByName(store.DictSpace) != nil
+	all.arguments = argumentRules(rules)
+	b := assigner{all: all, rules: rules}
 	for _, s := range schema.Spaces() {
 		if !s.System() {
 			b.add(s)
@@ -60,7 +60,7 @@ func makePlan(rules *policy.Policy, schema *store.Schema) (*plan, []string) {
 	if b.hidden > 0 {
 		b.complain("%d fields that rules cover: %s", b.hidden, b.why)
 	}
-	return p, b.complaints
+	return all, b.complaints
 }
 
 // argumentRules are those for stored functions. They need no schema.
@@ -76,9 +76,9 @@ func argumentRules(rules *policy.Policy) (list []*policy.Rule) {
 	return list
 }
 
-// planner makes a plan.
-type planner struct {
-	plan       *plan
+// assigner makes spaces.
+type assigner struct {
+	all        *spaces
 	rules      *policy.Policy
 	used       []*policy.Rule // rules that cover something
 	hidden     int            // fields that would be sealed if the user saw that nothing touches them
@@ -86,9 +86,9 @@ type planner struct {
 	complaints []string
 }
 
-func (b *planner) add(s *store.Space) {
+func (b *assigner) add(s *store.Space) {
 	sp := &space{Space: s}
-	b.plan.spaces[s.ID], b.plan.byName[s.Name] = sp, sp
+	b.all.byID[s.ID], b.all.byName[s.Name] = sp, sp
 	if s.View || s.Name == store.DictSpace {
 		return
 	}
@@ -109,7 +109,7 @@ func (b *planner) add(s *store.Space) {
 }
 
 // field decides about a field by its name, or its number as Lua counts.
-func (b *planner) field(s *store.Space, n int) field {
+func (b *assigner) field(s *store.Space, n int) field {
 	f := s.FieldAt(n)
 	found := s.Rules(b.rules, f)
 	if len(found) == 0 {
@@ -118,7 +118,7 @@ func (b *planner) field(s *store.Space, n int) field {
 	b.used = append(b.used, found...)
 	touched := s.Touched(n, store.Trusted(found))
 	if touched == "" {
-		b.plan.sealing++
+		b.all.sealing++
 	} else if s.KnownTouchAt(n) == "" && !found[0].Raw() {
 		b.hidden++
 		b.why = touched
@@ -140,12 +140,12 @@ func (b *planner) field(s *store.Space, n int) field {
 // named reports whether a pattern stands for itself alone.
 func named(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
-func (b *planner) complain(format string, args ...any) {
+func (b *assigner) complain(format string, args ...any) {
 	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
 }
 
 // complainAboutNothing names the rules that cover no field.
-func (b *planner) complainAboutNothing() {
+func (b *assigner) complainAboutNothing() {
 	if b.rules == nil || b.rules.Force {
 		return
 	}
@@ -165,7 +165,7 @@ func orAny(pattern string) string {
 
 // findUnseen lists the spaces that rules name and that are not in the schema. What they hold may have
 // been sealed when they could be seen.
-func (b *planner) findUnseen(schema *store.Schema) {
+func (b *assigner) findUnseen(schema *store.Schema) {
 	if b.rules == nil || b.rules.Force {
 		return
 	}
@@ -173,56 +173,56 @@ func (b *planner) findUnseen(schema *store.Schema) {
 		id, err := strconv.ParseUint(r.Key, 10, 32)
 		seen := schema.SpaceByName(r.Key) != nil || err == nil && schema.Space(uint32(id)) != nil
 		if r.Types&policy.Tuple != 0 && named(r.Key) && !seen {
-			b.plan.unseen = append(b.plan.unseen, r.Key)
+			b.all.unseen = append(b.all.unseen, r.Key)
 		}
 	}
 }
 
 // guard lists the names by which SQL reaches spaces with rules: their own and those of views
 // over them, and of views over those.
-func (b *planner) guard() {
-	b.plan.guarded = slices.Clone(b.plan.unseen)
+func (b *assigner) guard() {
+	b.all.guarded = slices.Clone(b.all.unseen)
 	var views []*space
-	for _, s := range b.plan.spaces {
+	for _, s := range b.all.byID {
 		switch {
 		case s.ruled:
-			b.plan.guarded = append(b.plan.guarded, s.Name)
+			b.all.guarded = append(b.all.guarded, s.Name)
 		case s.View:
 			views = append(views, s)
 		}
 	}
 	for range views {
 		for _, v := range views {
-			if !slices.Contains(b.plan.guarded, v.Name) && b.plan.mentions(v.SQL) {
-				b.plan.guarded = append(b.plan.guarded, v.Name)
+			if !slices.Contains(b.all.guarded, v.Name) && b.all.mentions(v.SQL) {
+				b.all.guarded = append(b.all.guarded, v.Name)
 			}
 		}
 	}
 }
 
 // mentions reports whether a text of SQL may name a guarded space.
-func (p *plan) mentions(code string) bool {
-	return slices.ContainsFunc(p.guarded, func(name string) bool { return store.Mentions(code, name) })
+func (all *spaces) mentions(code string) bool {
+	return slices.ContainsFunc(all.guarded, func(name string) bool { return store.Mentions(code, name) })
 }
 
-// find returns the space that a request names, nil if the plan knows none or it is the
+// find returns the space that a request names, nil if there is none or it is the
 // server's own.
-func (p *plan) find(id uint32, name []byte) *space {
+func (all *spaces) find(id uint32, name []byte) *space {
 	if name != nil {
-		return p.byName[string(name)]
+		return all.byName[string(name)]
 	}
-	return p.spaces[id]
+	return all.byID[id]
 }
 
-// blindTo reports that a request is to a space that the plan does not know though rules may name it.
-func (p *plan) blindTo(id uint32, name []byte) bool {
-	if len(p.unseen) == 0 {
+// blindTo reports that a request is to a space that is not among these though rules may name it.
+func (all *spaces) blindTo(id uint32, name []byte) bool {
+	if len(all.unseen) == 0 {
 		return false
 	}
 	if name != nil {
-		return p.schema.SpaceByName(string(name)) == nil
+		return all.schema.SpaceByName(string(name)) == nil
 	}
-	return p.schema.Space(id) == nil
+	return all.schema.Space(id) == nil
 }
 
 // touchedAt says what computes on a field, as far as its rules don't vouch for it.

@@ -8,21 +8,20 @@ import (
 )
 
 // What every request passes through allocates nothing, once the session has seen some.
-func TestPendingAllocatesNothing(t *testing.T) {
-	var p pending
+func TestOutstandingAllocatesNothing(t *testing.T) {
 	a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
-	p.init(a, a)
+	o := newOutstanding(a, &originals{budget: a})
 	wait := func() error { return nil }
 	sync := uint64(0)
 	exchanges := func() {
 		for range 10 {
 			sync++
-			if !p.push(sync, exchange{kind: wire.Select}, wait) {
+			if !o.push(sync, exchange{kind: wire.Select}, wait) {
 				t.Fatal("closed")
 			}
 		}
 		for n := range uint64(10) {
-			if _, ok := p.take(sync - n); !ok {
+			if _, ok := o.take(sync - n); !ok {
 				t.Fatal("lost")
 			}
 		}
@@ -34,18 +33,17 @@ func TestPendingAllocatesNothing(t *testing.T) {
 }
 
 // What a client has asked for and takes no replies to is bounded in bytes.
-func TestPendingTakesBudget(t *testing.T) {
+func TestOutstandingTakesBudget(t *testing.T) {
 	budget := gateway.NewBudget(1 << 20)
 	share := budget.Share("g")
 	requests, replies := share.Account(nil, nil), share.Account(nil, nil)
 	defer requests.Close()
 	defer replies.Close()
-	var p pending
-	p.init(requests, replies)
+	o := newOutstanding(replies, &originals{budget: requests})
 	full, done := make(chan struct{}), make(chan uint64)
 	go func() {
 		n, waited := uint64(0), false
-		for p.push(n, exchange{kind: wire.Ping}, func() error {
+		for o.push(n, exchange{kind: wire.Ping}, func() error {
 			if !waited {
 				waited = true
 				close(full)
@@ -61,12 +59,12 @@ func TestPendingTakesBudget(t *testing.T) {
 		t.Errorf("%d bytes of the budget are in use", used)
 	}
 	for n := range uint64(10) {
-		if _, ok := p.take(n); !ok {
+		if _, ok := o.take(n); !ok {
 			t.Errorf("number %d is missing", n)
 		}
 	}
-	p.close()
-	if n, most := <-done, uint64(freePending+1<<20/exchangeBytes+10); n < freePending || n > most {
+	o.close()
+	if n, most := <-done, uint64(freeOutstanding+1<<20/exchangeBytes+10); n < freeOutstanding || n > most {
 		t.Errorf("%d exchanges, at most %d have room", n, most)
 	}
 	if used := budget.InUse(); used != 0 {

@@ -1,0 +1,97 @@
+package tarantool
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	corestore "github.com/cinch-layer/cinch/internal/store"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// Sampler sees values on their way into the store, to make dictionaries of them.
+type Sampler interface {
+	// Sample is told of each value that rule covers and that may be sealed: stored is how
+	// many bytes it takes, sealed or not, and login who writes it, "" for guest. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
+}
+
+// vault seals and opens values for all sessions of a gateway.
+type vault struct {
+	sealer  *cinch.Sealer
+	dicts   corestore.Dicts // nil: none
+	sampler Sampler         // nil: none
+	maxSeal int
+	stats   *gateway.Stats
+	log     *slog.Logger
+}
+
+func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler Sampler, stats *gateway.Stats, log *slog.Logger) *vault {
+	if dicts != nil {
+		o.Dicts = dicts
+	}
+	return &vault{sealer: cinch.NewSealer(o), dicts: dicts, sampler: sampler, maxSeal: o.MaxRaw, stats: stats, log: log}
+}
+
+// seal appends the envelope of a value that a login writes, or the value itself.
+func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte {
+	if dst == nil {
+		dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
+	}
+	var st codec.Setting
+	var worth func(raw, sealed int) bool
+	if rule != nil {
+		st, worth = rule.SettingFor(login), rule.WorthFunc(policy.Tuple)
+		if st.Dict != 0 && (v.dicts == nil || !v.dicts.Ready(st.Dict)) {
+			st.Dict = 0
+		}
+	}
+	began := time.Now()
+	out := v.sealer.Seal(dst, value, st, worth)
+	v.countSeal(rule, st.Codec, len(value), out, time.Since(began))
+	if rule != nil && v.sampler != nil && login != notSure {
+		v.sampler.Sample(rule, login, nil, value, len(out))
+	}
+	return out
+}
+
+func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
+	h, err := cinch.ParseHeader(stored)
+	switch {
+	case rule == nil:
+		v.stats.Sealed("escape", codec.Raw, raw, len(stored), d)
+	case err == nil:
+		v.stats.Sealed(rule.Name, h.Codec, raw, len(stored), d)
+	default:
+		v.stats.SealTime(rule.Name, id, d)
+		reason := "no_gain"
+		if raw > v.maxSeal {
+			reason = "too_big"
+		}
+		v.stats.Left(rule.Name, reason, raw)
+	}
+}
+
+// open appends the value of an envelope whose header is h.
+func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
+	began := time.Now()
+	out, err := v.sealer.Open(dst, stored)
+	if err == nil {
+		v.stats.Opened(h.Codec, len(stored), h.RawLen, time.Since(began))
+	}
+	return out, err
+}
+
+// maxOpen bounds, in bytes, the values that are opened.
+func (v *vault) maxOpen() int { return v.sealer.MaxOpen() }
+
+// broken is what to tell a client when a sealed value does not open.
+func (v *vault) broken(cause error, client string) *refusal {
+	class, text := gateway.Unopened(cause)
+	v.stats.Error(class)
+	v.log.Warn("sealed value does not open", "class", class, "client", client, "err", cause)
+	return &refusal{wire.ErrSystem, class, "cinch: " + text}
+}
