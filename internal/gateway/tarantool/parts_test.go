@@ -27,7 +27,7 @@ type partsOf struct {
 	retrier  *retrier
 	pump     *replyPump
 
-	server, client taker // what is said to them
+	server, client taker          // what is said to them
 	replies        *gateway.Share // of a budget of 1 MiB
 	ended          bool
 }
