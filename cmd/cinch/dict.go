@@ -130,6 +130,20 @@ func loadDict(file string) (*codec.Dict, error) {
 	return d, nil
 }
 
+// loadDicts reads dictionaries' files into a set.
+func loadDicts(into *dict.Set, files []string) error {
+	for _, file := range files {
+		d, err := loadDict(file)
+		if err != nil {
+			return err
+		}
+		if err := into.Add(d); err != nil {
+			return fmt.Errorf("dictionary %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
 func newDictListCommand() *cobra.Command {
 	var o dictListOptions
 	cmd := &cobra.Command{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
@@ -110,7 +109,7 @@ func runDictTrain(o dictTrainOptions) error {
 	train, heldOut := dict.Split(all, heldOutOf)
 	result := dictTraining{
 		Samples: len(all), TrainedOn: len(train), MeasuredOn: len(heldOut), Skipped: skipped,
-		Setting: st.String(), PlainBytes: samples.Bytes(heldOut), WithoutBytes: storedBytes(engine, st, nil, heldOut),
+		Setting: st.String(), PlainBytes: samples.Bytes(heldOut), WithoutBytes: samples.Stored(engine, st, nil, heldOut),
 	}
 	result.WithoutRatio = ratio(result.PlainBytes, result.WithoutBytes)
 	gains := result.addTrials(engine, st, best, tried, heldOut)
@@ -131,7 +130,7 @@ func (r *dictTraining) addTrials(engine *codec.Engine, st codec.Setting, best di
 		}
 		seen[c.Dict.Number()] = true
 		t := dictTrial{Algorithm: algorithmName(c.Options.Algorithm), TargetBytes: c.Options.Size, Dictionary: describeDict(c.Dict, "")}
-		t.StoredBytes = storedBytes(engine, st, c.Dict, heldOut)
+		t.StoredBytes = samples.Stored(engine, st, c.Dict, heldOut)
 		t.Ratio = ratio(r.PlainBytes, t.StoredBytes)
 		if t.Best = c.Dict.Number() == best.Dict.Number(); t.Best {
 			gains = t.StoredBytes < r.WithoutBytes
@@ -186,26 +185,6 @@ func oneSize(candidates []dict.TrainOptions, size int) []dict.TrainOptions {
 
 // minDictSize in bytes: below, zstd's tables leave no room for content.
 const minDictSize = 512
-
-// oneDict is the only dictionary there is.
-type oneDict struct{ d *codec.Dict }
-
-func (o oneDict) Dictionary(uint32) (*codec.Dict, error) { return o.d, nil }
-
-// storedBytes is what the values take when sealed, or as they are where that is less.
-func storedBytes(engine *codec.Engine, st codec.Setting, d *codec.Dict, values [][]byte) int {
-	o := cinch.SealerOptions{Engine: engine}
-	if d != nil {
-		o.Dicts, st.Dict = oneDict{d}, d.Number()
-	}
-	s, n := cinch.NewSealer(o), 0
-	var buf []byte
-	for _, v := range values {
-		buf = s.Seal(buf[:0], v, st, nil)
-		n += len(buf)
-	}
-	return n
-}
 
 func ratio(raw, stored int) float64 { return float64(raw) / float64(max(1, stored)) }
 

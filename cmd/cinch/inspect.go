@@ -70,29 +70,37 @@ missing, 2 the command line is wrong, 1 anything else.`,
 }
 
 func runInspect(ctx context.Context, o inspectOptions) error {
-	dicts, err := loadDicts(o.dictFiles)
+	var local dict.Set
+	if err := loadDicts(&local, o.dictFiles); err != nil {
+		return err
+	}
+	stored, dicts, done, err := o.read(ctx, &local)
 	if err != nil {
 		return err
 	}
-	defer dicts.close()
-	stored, err := o.read(ctx, dicts)
-	if err != nil {
-		return err
-	}
+	defer done()
 	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxOpen: maxInspectBytes})
 	r := inspect.Inspect(s, stored)
 	if err := o.write(r); err != nil {
 		return err
 	}
-	return inspectFailure(r, dicts.store != nil)
+	return inspectFailure(r, open.Holds(o.target))
 }
 
-// read fetches the stored value. A store is left open in dicts, for its dictionaries.
-func (o inspectOptions) read(ctx context.Context, dicts *dictSources) (stored []byte, err error) {
+// read fetches the stored value, and says where the dictionary is that it may name. A store stays open until done.
+func (o inspectOptions) read(ctx context.Context, local *dict.Set) (stored []byte, dicts cinch.Dictionaries, done func(), err error) {
 	if open.Holds(o.target) {
-		stored, dicts.store, err = open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field})
-		return stored, err
+		stored, from, err := open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field}, local)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return stored, from.Shelf(), from.Close, nil
 	}
+	stored, err = o.readFile()
+	return stored, store.Held(local), func() {}, err
+}
+
+func (o inspectOptions) readFile() ([]byte, error) {
 	if o.key != "" || o.field != "" {
 		return nil, open.NoStore(o.target)
 	}
@@ -149,41 +157,4 @@ func inspectFailure(r inspect.Report, storeAsked bool) error {
 		return ui.WithHint(r.Err, "a newer version sealed it: use that one or a later one")
 	}
 	return r.Err
-}
-
-// dictSources looks for dictionaries in files first, then in a store.
-type dictSources struct {
-	files dict.Set
-	store store.Access // nil: there is none
-}
-
-func (s *dictSources) close() {
-	if s.store != nil {
-		s.store.Close()
-	}
-}
-
-func loadDicts(files []string) (*dictSources, error) {
-	s := &dictSources{}
-	for _, name := range files {
-		d, err := loadDict(name)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.files.Add(d); err != nil {
-			return nil, fmt.Errorf("dictionary %s: %w", name, err)
-		}
-	}
-	return s, nil
-}
-
-// Dictionary implements cinch.Dictionaries.
-func (s *dictSources) Dictionary(number uint32) (*codec.Dict, error) {
-	if d, ok := s.files.Get(number); ok {
-		return d, nil
-	}
-	if s.store != nil {
-		return s.store.Shelf().Dictionary(number)
-	}
-	return nil, cinch.ErrDictMissing
 }

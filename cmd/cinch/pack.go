@@ -11,13 +11,16 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/pack/ruledict"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 type packOptions struct {
-	whereOptions
+	storeOptions
 	walkOptions
 
 	to        string
@@ -29,7 +32,7 @@ type packOptions struct {
 }
 
 func newPackCommand() *cobra.Command {
-	o := packOptions{walkOptions: walkOptions{verb: "packing"}, whereOptions: whereOptions{sealing: true}}
+	o := packOptions{walkOptions: walkOptions{verb: "packing"}, storeOptions: storeOptions{sealing: true}}
 	cmd := &cobra.Command{
 		Use:   "pack [URL]",
 		Short: "Seal the values that are in a store already",
@@ -62,7 +65,7 @@ to its value, 10 the store can't be reached, 11 configuration invalid, 12 a dict
 			return runPack(cmd.Context(), o)
 		},
 	}
-	o.whereOptions.flags(cmd)
+	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, true)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,...`, where there is no configuration file (may be repeated, the first match decides)")
@@ -93,7 +96,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	if report == nil {
 		return err
 	}
-	if err := errors.Join(o.show(report), err); err != nil {
+	if err := errors.Join(o.showReport(report), err); err != nil {
 		return err
 	}
 	if report.Problems > 0 {
@@ -103,7 +106,7 @@ func runPack(ctx context.Context, o packOptions) error {
 }
 
 // packOptions are the options of a run over the nodes that there are now.
-func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Setting) (pack.Options, error) {
+func (o *packOptions) packOptions(ctx context.Context, w *openedStore, to codec.Setting) (pack.Options, error) {
 	p := o.options(w)
 	if err := o.publish(ctx, w, to); err != nil {
 		return p, err
@@ -112,13 +115,12 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	rules := w.policy
 	if o.to == "" {
 		var err error
-		if rules, err = o.withTrained(ctx, w, p, w.withManaged(ctx, o.dryRun)); err != nil {
+		if rules, err = ruledict.Choose(ctx, o.dictionaries(w, p)); err != nil {
 			return p, err
 		}
 	}
-	ready := ready(w.store.Dicts())
-	if o.dryRun {
-		ready = func(uint32) bool { return true }
+	ready := func(number uint32) bool {
+		return o.dryRun || store.ReadyNow(context.Background(), w.store.Dicts(), number, open.AnswerTimeout)
 	}
 	sealing := w.store.Sealing(rules)
 	if sealing.Doubt != nil {
@@ -133,6 +135,43 @@ func (o *packOptions) packOptions(ctx context.Context, w *where, to codec.Settin
 	var err error
 	p.State, err = o.packState(w)
 	return p, err
+}
+
+// dictionaries say what rules with `dictionary: auto` may be packed with.
+func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.Options {
+	progress := ui.NewProgress(o.errs)
+	return ruledict.Options{
+		Store: w.store, Policy: w.policy, Sealer: w.sealer(), Timeout: open.AnswerTimeout, DryRun: o.dryRun, Local: &w.local, Walk: walk,
+		Trainer: autodict.TrainerOptions{
+			NewEngine: func() *codec.Engine {
+				e, err := engineWith(w.cfg.Zstd)
+				if err != nil { // it was there when the store was opened
+					return w.engine
+				}
+				return e
+			},
+			External: trainerOf(w.engine), Share: 1,
+		},
+		NoSample: w.gateway.NoSample(), MaxSample: int(w.cfg.Training.MaxSample), MinSaving: w.cfg.Training.MinSaving.Share(),
+		Tell: o.tellChoice,
+		Learning: func(going bool) {
+			if progress.Clear(); going && !o.asJSON {
+				progress.Show(0, "learning dictionaries")
+			}
+		},
+	}
+}
+
+func (o *packOptions) tellChoice(c ruledict.Outcome) {
+	switch {
+	case o.asJSON:
+	case c.Several:
+		fmt.Fprintf(o.errs, "rule %s: values are sealed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are; share_samples: true allows one\n", c.Rule)
+	case c.Trained == nil:
+		fmt.Fprintf(o.errs, "rule %s: no dictionary that is worth it could be trained; values are sealed without\n", c.Rule)
+	default:
+		fmt.Fprintf(o.errs, "rule %s: dictionary %08x of %s was trained of what is stored\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
+	}
 }
 
 func (o *packOptions) checkFlags() (to codec.Setting, err error) {
@@ -158,7 +197,7 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 	return to, nil
 }
 
-func (o *packOptions) checkPolicy(w *where) error {
+func (o *packOptions) checkPolicy(w *openedStore) error {
 	if err := w.store.CanRead(store.ReadOptions{IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}); err != nil {
 		return wrongUsage(fmt.Errorf("--skip-idle-below and --skip-freq-above are for Redis: %w", err))
 	}
@@ -169,7 +208,7 @@ func (o *packOptions) checkPolicy(w *where) error {
 }
 
 // publish puts into the store all dictionaries that values are about to name.
-func (o *packOptions) publish(ctx context.Context, w *where, to codec.Setting) error {
+func (o *packOptions) publish(ctx context.Context, w *openedStore, to codec.Setting) error {
 	numbers := w.policy.Dictionaries()
 	if o.to != "" {
 		numbers = nil
@@ -185,10 +224,10 @@ func (o *packOptions) publish(ctx context.Context, w *where, to codec.Setting) e
 		}
 		return nil
 	}
-	return w.dictFailure(publish(ctx, w.store.Dicts(), numbers))
+	return w.dictFailure(store.PublishNumbers(ctx, w.store.Dicts(), numbers...))
 }
 
-func (w *where) dictFailure(err error) error {
+func (w *openedStore) dictFailure(err error) error {
 	if errors.Is(err, cinch.ErrDictMissing) {
 		return withCode(exitDictMissing, ui.WithHint(err, "neither the store nor a file has it: give its file with --dict"))
 	}
@@ -198,7 +237,7 @@ func (w *where) dictFailure(err error) error {
 	return nil
 }
 
-func (o *packOptions) packState(w *where) (*pack.State, error) {
+func (o *packOptions) packState(w *openedStore) (*pack.State, error) {
 	if o.dryRun {
 		return nil, nil
 	}
@@ -207,12 +246,12 @@ func (o *packOptions) packState(w *where) (*pack.State, error) {
 }
 
 // show writes the report, and of a dry run what it means for all keys.
-func (o *packOptions) show(r *pack.Report) error {
+func (o *packOptions) showReport(r *pack.Report) error {
 	done := "packed"
 	if o.dryRun {
 		done = "that would be packed"
 	}
-	if err := o.table(r, done); err != nil || !o.dryRun || o.asJSON {
+	if err := o.show.Table(r, done); err != nil || !o.dryRun || o.asJSON {
 		return err
 	}
 	saved, margin := r.Estimate()

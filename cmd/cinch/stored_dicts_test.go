@@ -14,6 +14,8 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -45,7 +47,11 @@ func newTestDict(t *testing.T, about string) *codec.Dict {
 
 func sealedWith(t *testing.T, d *codec.Dict, value string) string {
 	t.Helper()
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}})
+	var local dict.Set
+	if err := local.Add(d); err != nil {
+		t.Fatal(err)
+	}
+	s := cinch.NewSealer(cinch.SealerOptions{Dicts: store.Held(&local)})
 	stored := s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() {
 		t.Fatalf("%+v, %v", h, err)

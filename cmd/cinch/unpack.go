@@ -14,14 +14,11 @@ import (
 )
 
 type unpackOptions struct {
-	whereOptions
+	storeOptions
 	walkOptions
 	match string
 	force bool
 }
-
-// roomSample is how many keys are looked at to see how much plain values will take.
-const roomSample = 20000
 
 func newUnpackCommand() *cobra.Command {
 	o := unpackOptions{walkOptions: walkOptions{verb: "unpacking"}}
@@ -51,7 +48,7 @@ can't be reached, 11 configuration invalid, 130 interrupted.`,
 			return runUnpack(cmd.Context(), o)
 		},
 	}
-	o.whereOptions.flags(cmd)
+	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, true)
 	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
 	cmd.Flags().BoolVar(&o.force, "force", false, "begin, and go on, although the server's memory may not suffice")
@@ -71,7 +68,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	if report == nil {
 		return err
 	}
-	if err := errors.Join(o.table(report, "put back"), err); err != nil {
+	if err := errors.Join(o.show.Table(report, "put back"), err); err != nil {
 		return err
 	}
 	if report.Problems > 0 {
@@ -81,7 +78,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 }
 
 // unpackOptions are the options of a run over the nodes that there are now.
-func (o *unpackOptions) unpackOptions(ctx context.Context, w *where) (pack.Options, error) {
+func (o *unpackOptions) unpackOptions(ctx context.Context, w *openedStore) (pack.Options, error) {
 	p := o.options(w)
 	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
@@ -108,31 +105,13 @@ func matching(pattern string) func(string, []byte) bool {
 	return func(_ string, key []byte) bool { return p.Match(key) }
 }
 
-// checkRoom estimates node by node whether the plain values will fit.
-func (w *where) checkRoom(ctx context.Context, p pack.Options) error {
-	p.DryRun, p.Sample, p.NoBackoff = true, roomSample, true
-	byNode := make(map[store.Node][]store.Target)
-	for _, t := range p.Targets {
-		byNode[t.Node] = append(byNode[t.Node], t)
+// checkRoom estimates whether the plain values will fit.
+func (w *openedStore) checkRoom(ctx context.Context, p pack.Options) error {
+	err := pack.Forecast(ctx, p)
+	var s *pack.Shortage
+	if errors.As(err, &s) {
+		return ui.WithHint(fmt.Errorf("%w: unpacking takes about %s more, and %s of %s are in use", s, ui.Size(s.Need), ui.Size(s.Used), ui.Size(s.Limit)),
+			"raise %s, unpack a part with --key, or try it with --force", w.store.MemorySetting())
 	}
-	for n, targets := range byNode {
-		q := p
-		q.Targets = targets
-		report, err := pack.Run(ctx, q)
-		if err != nil {
-			return w.runFailure(err, "")
-		}
-		m, err := n.Memory(ctx)
-		if err != nil {
-			return w.store.Explain(err)
-		}
-		saved, margin := report.Estimate()
-		need, limit := -saved+margin, pack.Limit(m)
-		if limit > 0 && need > 0 && m.Used+need > limit {
-			return ui.WithHint(fmt.Errorf("%s: %w: unpacking takes about %s more, and %s of %s are in use",
-				n.Name(), pack.ErrNoRoom, ui.Size(need), ui.Size(m.Used), ui.Size(limit)),
-				"raise %s, unpack a part with --key, or try it with --force", w.store.MemorySetting())
-		}
-	}
-	return nil
+	return w.runFailure(err, "")
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,14 +14,14 @@ import (
 )
 
 type verifyOptions struct {
-	whereOptions
+	storeOptions
 	walkOptions
 	match  string
 	before bool
 }
 
 func newVerifyCommand() *cobra.Command {
-	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, whereOptions: whereOptions{readOnly: true, everywhere: true}}
+	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, storeOptions: storeOptions{readOnly: true, everywhere: true}}
 	cmd := &cobra.Command{
 		Use:   "verify [URL]",
 		Short: "Read everything in a store and list what doesn't open",
@@ -51,7 +48,7 @@ store can't be reached, 11 configuration invalid, 130 interrupted.`,
 			return runVerify(cmd.Context(), o)
 		},
 	}
-	o.whereOptions.flags(cmd)
+	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, false)
 	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
 	cmd.Flags().BoolVar(&o.before, "before", false, "list values that begin with the magic though nothing was ever sealed")
@@ -77,7 +74,7 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if report == nil {
 		return err
 	}
-	if err := errors.Join(o.table(report, ""), err); err != nil {
+	if err := errors.Join(o.show.Table(report, ""), err); err != nil {
 		return err
 	}
 	if err := o.verdict(report); err != nil || o.before {
@@ -88,8 +85,8 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 
 // lacking is an error that lists the nodes without a dictionary that values of others name: readers that
 // ask a value's own node alone, or another cluster that the node is restored to, would not find it.
-func (w *where) lacking(ctx context.Context, r *pack.Report) error {
-	lacks, err := w.store.Shelf().Lacking(ctx, namedBy(r))
+func (w *openedStore) lacking(ctx context.Context, r *pack.Report) error {
+	lacks, err := w.store.Shelf().Lacking(ctx, r.Dictionaries())
 	if err != nil || len(lacks) == 0 {
 		return err
 	}
@@ -98,17 +95,6 @@ func (w *where) lacking(ctx context.Context, r *pack.Report) error {
 		missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", l.Node, l.Number))
 	}
 	return withCode(exitDictMissing, ui.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
-}
-
-// namedBy lists the dictionaries that values were found to name.
-func namedBy(r *pack.Report) (numbers []uint32) {
-	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
-		_, text, named := strings.Cut(setting, "@")
-		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
-			numbers = append(numbers, uint32(number))
-		}
-	}
-	return numbers
 }
 
 func (o *verifyOptions) verdict(r *pack.Report) error {

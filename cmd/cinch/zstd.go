@@ -37,5 +37,13 @@ func nativeTrainer() dict.Trainer {
 	return libzstd.Train
 }
 
+// trainerOf is libzstd's for an engine that works with it.
+func trainerOf(e *codec.Engine) dict.Trainer {
+	if e.ZstdName() == "libzstd" {
+		return libzstd.Train
+	}
+	return nil
+}
+
 // defaultZstd is what --zstd=auto takes.
 func defaultZstd() string { return newEngine().ZstdName() }

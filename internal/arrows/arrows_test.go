@@ -89,8 +89,8 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/cputime", "internal/heap", "internal/ui", "internal/samples", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
-	{"internal/policy", "internal/wire", "internal/store"},
+	{"internal/cputime", "internal/heap", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
+	{"internal/policy", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/autodict"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},

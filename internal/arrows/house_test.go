@@ -19,7 +19,6 @@ var (
 		"internal/store/redis.Dicts": 51,
 	}
 	manyBack = map[string]int{
-		"cmd/cinch":                20,
 		"internal/autodict":        30,
 		"internal/config":          40,
 		"internal/gateway":         30,

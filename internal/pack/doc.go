@@ -4,6 +4,8 @@
 // and positions.
 //
 //	metrics.go, background.go   pass after pass inside a gateway
+//	again.go    run after run, while slots of a cluster move
+//	forecast.go whether there will be room
 //	pack.go     Run
 //	walk.go     one database: scan, pages to workers, the position to resume from
 //	page.go     one page of keys: read, judge, replace, again where a writer was faster

@@ -2,7 +2,11 @@ package pack
 
 import (
 	"errors"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -108,6 +112,17 @@ func (r *Report) add(o *Report) {
 
 // Saved is by how much the server's allocations shrink; negative when they grow.
 func (r *Report) Saved() int64 { return r.CostBefore - r.CostAfter }
+
+// Dictionaries lists those that values were found to name.
+func (r *Report) Dictionaries() (numbers []uint32) {
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		_, text, named := strings.Cut(setting, "@")
+		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
+			numbers = append(numbers, uint32(number))
+		}
+	}
+	return numbers
+}
 
 // Estimate extends what a sample saved to all keys: about so many bytes, give or take
 // the margin (two standard errors, which hold for values that are not of a few extreme

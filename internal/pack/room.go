@@ -33,7 +33,7 @@ func (r *room) take(ctx context.Context, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		r.asked, r.limit = time.Now(), Limit(m)
+		r.asked, r.limit = time.Now(), limitOf(m)
 		r.left = r.limit - int64(reserve*float64(r.limit)) - m.Used
 	}
 	if r.limit == 0 {
@@ -45,9 +45,9 @@ func (r *room) take(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Limit is up to where a server may grow, in bytes: its own limit, or the machine's
+// limitOf is up to where a server may grow, in bytes: its own limit, or the machine's
 // memory. 0 when neither is known.
-func Limit(m store.Memory) int64 {
+func limitOf(m store.Memory) int64 {
 	if m.Limit > 0 {
 		return m.Limit
 	}

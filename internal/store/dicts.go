@@ -46,6 +46,20 @@ func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration
 	return d.Recheck(ctx) == nil && d.Ready(number)
 }
 
+// PublishNumbers puts dictionaries where values are about to name them.
+func PublishNumbers(ctx context.Context, d Dicts, numbers ...uint32) error {
+	for _, number := range numbers {
+		x, err := d.Dictionary(number)
+		if err != nil {
+			return fmt.Errorf("dictionary %08x: %w", number, err)
+		}
+		if err := d.Publish(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Shelf is the dictionaries of a store as its administrator sees them: those of all nodes, whatever
 // they are in use for. Its errors are explained, see Access.
 type Shelf interface {

@@ -66,21 +66,25 @@ func open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 
 // Look connects to the store at the URL, to ask it for single values and for dictionaries.
 func Look(ctx context.Context, rawURL string) (store.Access, error) {
+	return look(ctx, rawURL, new(dict.Set))
+}
+
+func look(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
 	switch Kind(rawURL) {
 	case Redis:
-		a, err := LookRedis(ctx, rawURL)
+		a, err := lookRedis(ctx, rawURL, local)
 		if err != nil {
 			return nil, err
 		}
 		return a, nil
 	case Tarantool:
-		return lookTarantool(ctx, rawURL)
+		return lookTarantool(ctx, rawURL, local)
 	}
 	return nil, NoStore(rawURL)
 }
 
-// Value reads one value. The store stays open, for the dictionary that the value may name.
-func Value(ctx context.Context, rawURL string, at store.Address) ([]byte, store.Access, error) {
+// Value reads one value. The store stays open, for the dictionary that the value may name: local ones are found first.
+func Value(ctx context.Context, rawURL string, at store.Address, local *dict.Set) ([]byte, store.Access, error) {
 	var err error
 	switch Kind(rawURL) {
 	case Redis:
@@ -91,12 +95,16 @@ func Value(ctx context.Context, rawURL string, at store.Address) ([]byte, store.
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := Look(ctx, rawURL)
+	s, err := look(ctx, rawURL, local)
 	if err != nil {
 		return nil, nil, err
 	}
 	b, err := s.Value(ctx, at)
-	return b, s, err
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return b, s, nil
 }
 
 func badConfig(err error) error { return &store.Explained{Err: err, Class: store.ErrConfig} }

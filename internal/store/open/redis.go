@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -95,8 +96,8 @@ func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptio
 	return w
 }
 
-// LookRedis connects to a Redis server, or to one of several.
-func LookRedis(ctx context.Context, rawURL string) (*storeredis.Access, error) {
+// lookRedis connects to a Redis server, or to one of several.
+func lookRedis(ctx context.Context, rawURL string, local *dict.Set) (*storeredis.Access, error) {
 	name := Redact(rawURL)
 	o, err := accessOptions(ctx, rawURL)
 	if err != nil {
@@ -105,7 +106,7 @@ func LookRedis(ctx context.Context, rawURL string) (*storeredis.Access, error) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = AnswerTimeout, AnswerTimeout, AnswerTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
-	return storeredis.NewAccess(ctx, name, *o)
+	return storeredis.NewAccess(ctx, name, *o, local)
 }
 
 // accessOptions say how to connect to the store.
@@ -134,7 +135,7 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 // Sample opens a Redis server, or all primaries of a cluster, for a plan: of one server the database that
 // the URL names, unless others are named.
 func Sample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
-	access, err := LookRedis(ctx, rawURL)
+	access, err := lookRedis(ctx, rawURL, new(dict.Set))
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, na
 	return c, up.String(), tarantool.Explain(up.String(), err)
 }
 
-func lookTarantool(ctx context.Context, rawURL string) (store.Access, error) {
+func lookTarantool(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
 	first, shards := SplitShards(rawURL)
 	conn, name, err := ConnectTarantool(ctx, first)
 	if err != nil {
@@ -91,7 +91,7 @@ func lookTarantool(ctx context.Context, rawURL string) (store.Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	group, err := newGroup(conn, up, shards, nil)
+	group, err := newGroup(conn, up, shards, local)
 	if err != nil {
 		conn.Close()
 		return nil, badConfig(err)

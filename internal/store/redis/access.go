@@ -21,7 +21,7 @@ type Access struct {
 	name    string          // without credentials
 	options goredis.Options // of client, for more of its kind
 
-	local      dict.Set
+	local      *dict.Set       // found before the server is asked; what is fetched is added
 	dictClient *goredis.Client // dictionaries are not in the database of client; it connects when used
 	own        *Dicts
 
@@ -33,11 +33,11 @@ type Access struct {
 var _ store.Access = (*Access)(nil)
 
 // NewAccess connects to the server.
-func NewAccess(ctx context.Context, name string, o goredis.Options) (*Access, error) {
+func NewAccess(ctx context.Context, name string, o goredis.Options, local *dict.Set) (*Access, error) {
 	client, forDicts := o, o // each fills in more
 	forDicts.DB = 0
-	a := &Access{name: name, options: o, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
-	a.own = toolDicts(a.dictClient, &a.local)
+	a := &Access{name: name, options: o, local: local, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
+	a.own = toolDicts(a.dictClient, a.local)
 	if err := a.client.Ping(ctx).Err(); err != nil {
 		a.Close()
 		return nil, a.Explain(err)
@@ -83,10 +83,10 @@ func (a *Access) lookAround(ctx context.Context) (*Nodes, error) {
 	if !strings.Contains(info, "cluster_enabled:1") { // or nobody may know: then nothing can be counted either
 		scan := a.options
 		scan.PoolSize = 1
-		a.nodes = &Nodes{local: &a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
+		a.nodes = &Nodes{local: a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
 		return a.nodes, nil
 	}
-	if a.cluster, err = Open(ctx, OpenOptions{Client: a.options, Local: &a.local}); err != nil {
+	if a.cluster, err = Open(ctx, OpenOptions{Client: a.options, Local: a.local}); err != nil {
 		return nil, err
 	}
 	a.nodes = a.cluster.dicts.Load()

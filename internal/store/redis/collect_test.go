@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -98,14 +99,14 @@ func TestDictionaryOfAnyNode(t *testing.T) {
 	mustPublish(t, holder, x)
 	foreign := strings.ReplaceAll(libraryCode(libraryName(y.Number()), y), libraryName(y.Number()), libraryName(x.Number()))
 	must(t, connect(t, goredis.Options{Addr: nodes[0].Addr}).FunctionLoad(t.Context(), foreign).Err())
-	a, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr})
+	a, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer a.Close()
 	if got, err := a.Shelf().Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
 		t.Errorf("in another node: %v", err)
 	}
 	must(t, holder.functions.client.FunctionFlush(t.Context()).Err())
-	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr})
+	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer b.Close()
 	if _, err := b.Shelf().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,8 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// whereOptions say which store pack, unpack and verify go to, and by which rules.
-type whereOptions struct {
+// storeOptions say which store pack, unpack and verify go to, and by which rules.
+type storeOptions struct {
 	configFile string
 	gateway    string
 	rules      []string
@@ -37,7 +35,7 @@ type whereOptions struct {
 	at open.Location
 }
 
-func (o *whereOptions) flags(cmd *cobra.Command) {
+func (o *storeOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.configFile, "config", "", "configuration `FILE`, with the gateway whose upstream is meant; variable "+configVariable)
 	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in it (needed if it has several)")
@@ -47,7 +45,7 @@ func (o *whereOptions) flags(cmd *cobra.Command) {
 }
 
 // take reads URL and environment.
-func (o *whereOptions) take(args []string) error {
+func (o *storeOptions) take(args []string) error {
 	url := ""
 	if len(args) == 1 {
 		url = args[0]
@@ -71,8 +69,8 @@ func (o *whereOptions) take(args []string) error {
 	return wrongUsage(err)
 }
 
-// where is an opened store with what is known of how it is used.
-type where struct {
+// openedStore is a store with what is known of how it is used.
+type openedStore struct {
 	cfg     *config.Config
 	gateway config.Gateway
 	policy  *policy.Policy
@@ -84,8 +82,8 @@ type where struct {
 }
 
 // open reads the configuration and connects.
-func (o *whereOptions) open(ctx context.Context) (*where, error) {
-	w := &where{}
+func (o *storeOptions) open(ctx context.Context) (*openedStore, error) {
+	w := &openedStore{}
 	if err := o.configure(w); err != nil {
 		return nil, err
 	}
@@ -110,7 +108,7 @@ func (o *whereOptions) open(ctx context.Context) (*where, error) {
 }
 
 // connect opens the store at all nodes that it has now.
-func (w *where) connect(ctx context.Context) error {
+func (w *openedStore) connect(ctx context.Context) error {
 	s, err := open.Open(ctx, w.gateway.Upstream, w.options)
 	if err == nil {
 		w.store = s
@@ -120,7 +118,7 @@ func (w *where) connect(ctx context.Context) error {
 
 // moved reports whether the store's values are with other nodes than when it was opened, and
 // connects to those.
-func (w *where) moved(ctx context.Context) bool {
+func (w *openedStore) moved(ctx context.Context) bool {
 	if !w.store.Moved(ctx) {
 		return false
 	}
@@ -129,7 +127,7 @@ func (w *where) moved(ctx context.Context) bool {
 }
 
 // configure finds the gateway that stands for the store.
-func (o *whereOptions) configure(w *where) error {
+func (o *storeOptions) configure(w *openedStore) error {
 	var more []config.Gateway
 	if o.configFile == "" {
 		rules, err := serveOptions{rules: o.rules}.ruleList()
@@ -159,7 +157,7 @@ func (o *whereOptions) configure(w *where) error {
 	return err
 }
 
-func (o *whereOptions) choose(gateways []config.Gateway) (config.Gateway, error) {
+func (o *storeOptions) choose(gateways []config.Gateway) (config.Gateway, error) {
 	var names []string
 	for _, g := range gateways {
 		if g.Name == o.gateway || o.gateway == "" && len(gateways) == 1 {
@@ -178,7 +176,7 @@ func (o *whereOptions) choose(gateways []config.Gateway) (config.Gateway, error)
 }
 
 // loadDictionaries reads all files and builds the policy, which needs their numbers.
-func (w *where) loadDictionaries(more []string) error {
+func (w *openedStore) loadDictionaries(more []string) error {
 	named, err := w.cfg.LoadDictionaries()
 	if err != nil {
 		return withCode(exitConfig, err)
@@ -186,23 +184,15 @@ func (w *where) loadDictionaries(more []string) error {
 	if w.policy, err = w.gateway.Policy(config.Numbers(named)); err != nil {
 		return withCode(exitConfig, err)
 	}
-	all := slices.Collect(maps.Values(named))
-	for _, file := range more {
-		d, err := loadDict(file)
-		if err != nil {
-			return err
-		}
-		all = append(all, d)
-	}
-	for _, d := range all {
+	for _, d := range named {
 		if err := w.local.Add(d); err != nil {
 			return err
 		}
 	}
-	return nil
+	return loadDicts(&w.local, more)
 }
 
 // sealer opens what was sealed with any limit.
-func (w *where) sealer() *cinch.Sealer {
+func (w *openedStore) sealer() *cinch.Sealer {
 	return cinch.NewSealer(cinch.SealerOptions{Engine: w.engine, Dicts: w.store.Dicts(), MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
 }

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"bytes"
@@ -9,17 +9,16 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // With the wrong user every value of a store is a problem: they are not all listed, as
 // others are.
 func TestDeniedAreCounted(t *testing.T) {
 	var out bytes.Buffer
-	s := &shower{o: &walkOptions{out: &out, errs: &out}, bar: ui.NewProgress(&out)}
+	p := New("packing", false, &out, &out)
 	show := func(n int, err error) {
 		for i := range n {
-			s.tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: fmt.Append(nil, i)}, Err: err}})
+			p.Tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: fmt.Append(nil, i)}, Err: err}})
 		}
 	}
 	show(1000, fmt.Errorf("not sealed: %w", pack.ErrDenied))

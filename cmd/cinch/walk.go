@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/heap"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/pack/show"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// walkOptions are what pack, unpack and verify have in common: how fast, how shared out,
+// how shown.
+type walkOptions struct {
+	verb string // "packing"
+
+	worker     string // K/N
+	parallel   int
+	keysPerSec float64
+	bytes      string // per second
+	maxLatency time.Duration
+	noBackoff  bool
+	stateFile  string
+	asJSON     bool
+
+	out, errs io.Writer
+	show      *show.Printer
+	signals   <-chan os.Signal
+
+	part, parts    int             // worker
+	bytesPerSecond float64         // bytes
+	stop           <-chan struct{} // of the run: closed by the first signal
+}
+
+func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
+	f := cmd.Flags()
+	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: take the K-th part of the keys, of N processes that share them")
+	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys in work at the same time on each node")
+	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "look at no more keys than `N` a second (default no limit)")
+	f.StringVar(&o.bytes, "bytes-per-second", "", "read no more than `SIZE` a second (default no limit)")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: than twice what it took at best, and 1ms more)")
+	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down with the server")
+	f.BoolVar(&o.asJSON, "json", false, "write events as JSON, one a line")
+	if resumes {
+		f.StringVar(&o.stateFile, "state", "", "`FILE` to keep the position in, and to go on from")
+	}
+}
+
+// listen takes the command's outputs and signals.
+func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	o.out, o.errs, o.signals = cmd.OutOrStdout(), cmd.ErrOrStderr(), signals
+	o.show = show.New(o.verb, o.asJSON, o.out, o.errs)
+	return func() { signal.Stop(signals) }
+}
+
+// check reads the flags, and refuses what would be taken for the default, or for no limit.
+func (o *walkOptions) check() error {
+	for flag, negative := range map[string]bool{
+		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,
+	} {
+		if negative {
+			return wrongUsage(ui.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default"))
+		}
+	}
+	if o.bytes != "" {
+		var size config.Bytes
+		if err := size.UnmarshalText([]byte(o.bytes)); err != nil {
+			return wrongUsage(fmt.Errorf("--bytes-per-second: %w", err))
+		}
+		o.bytesPerSecond = float64(size)
+	}
+	return wrongUsage(o.checkWorker())
+}
+
+func (o *walkOptions) checkWorker() error {
+	k, n, ok := strings.Cut(o.worker, "/")
+	var err, err2 error
+	o.part, err = strconv.Atoi(k)
+	o.parts, err2 = strconv.Atoi(n)
+	if !ok || err != nil || err2 != nil || o.part < 1 || o.part > o.parts {
+		return ui.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
+	}
+	return nil
+}
+
+// options are the run's, without what only one of the commands has.
+func (o *walkOptions) options(w *openedStore) pack.Options {
+	return pack.Options{
+		Targets: w.store.Targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
+		Worker: o.part, Workers: o.parts,
+		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.store.Unavailable, Stop: o.stop, Tell: o.show.Tell,
+	}
+}
+
+// state opens the state file, if there is to be one.
+func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.State, error) {
+	if o.stateFile == "" {
+		return nil, nil
+	}
+	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.store.Name(), o.worker), fingerprint)
+	if errors.Is(err, pack.ErrOtherState) {
+		err = ui.WithHint(err, "give another --state FILE, or delete this one to begin anew")
+	}
+	if errors.Is(err, pack.ErrState) {
+		err = w.runFailure(err, o.stateFile)
+	}
+	return s, err
+}
+
+// run shows a run while it goes on, and returns its report, nil when it did not begin. See pack.RunAgain.
+func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack.Options, error)) (*pack.Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heap.Relax()
+	o.stop = o.stopOnSignal(cancel)
+	all, err := pack.RunAgain(ctx, make, w.moved)
+	o.show.End(all, err)
+	if all == nil {
+		return nil, err
+	}
+	return all, w.runFailure(err, o.stateFile)
+}
+
+// stopOnSignal asks to stop at the first signal and cancels at the second.
+func (o *walkOptions) stopOnSignal(cancel func()) <-chan struct{} {
+	stop := make(chan struct{})
+	go func() {
+		<-o.signals
+		close(stop)
+		<-o.signals
+		cancel()
+	}()
+	return stop
+}
+
+// runFailure gives what ended a run early its exit code and hint.
+func (w *openedStore) runFailure(err error, stateFile string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pack.ErrState):
+		return ui.WithHint(err, "what is done stays done; give a --state FILE that can be written")
+	case errors.Is(err, pack.ErrInterrupted), errors.Is(err, context.Canceled):
+		hint := "the same command begins anew; what is done is passed over quickly"
+		if stateFile != "" {
+			hint = "the same command goes on from here"
+		}
+		return withCode(exitInterrupted, ui.WithHint(pack.ErrInterrupted, "%s", hint))
+	case errors.Is(err, pack.ErrMismatch):
+		return withCode(exitDifference, ui.WithHint(err, "nothing was replaced there; please report this, with the value if you can"))
+	case errors.Is(err, pack.ErrNoDictionary):
+		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
+	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
+		return ui.WithHint(err, "raise %s; what is done stays done", w.store.MemorySetting())
+	case errors.Is(err, store.ErrReadOnly):
+		return ui.WithHint(err, "it was the primary before: give the address of the new one")
+	}
+	if strings.Contains(err.Error(), "DB index is out of range") {
+		return ui.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
+	}
+	if strings.Contains(err.Error(), "LFU maxmemory policy") { // which one it has, the server's error says
+		return ui.WithHint(w.store.Explain(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
+	}
+	return w.store.Explain(err)
+}
+
+// deniedHint adds what to do where the user lacked rights.
+func deniedHint(r *pack.Report, err error) error {
+	if r.Left[store.Denied] == 0 {
+		return err
+	}
+	return ui.WithHint(err, "docs/PACK.md says which rights the user in the URL needs, docs/TARANTOOL.md those of Tarantool")
+}

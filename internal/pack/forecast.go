@@ -1,0 +1,49 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// forecastSample is about how many keys of a node are looked at.
+const forecastSample = 20000
+
+// Shortage is an ErrNoRoom that was foreseen.
+type Shortage struct {
+	Node              string
+	Need, Used, Limit int64 // bytes
+}
+
+func (s *Shortage) Error() string { return fmt.Sprintf("%s: %v", s.Node, ErrNoRoom) }
+
+// Unwrap is ErrNoRoom.
+func (s *Shortage) Unwrap() error { return ErrNoRoom }
+
+// Forecast estimates node by node whether there is room for what a run is going to write, of a sample of its keys. It
+// returns a Shortage where there is none.
+func Forecast(ctx context.Context, o Options) error {
+	o.DryRun, o.Sample, o.NoBackoff, o.Tell = true, forecastSample, true, nil
+	byNode := make(map[store.Node][]store.Target)
+	for _, t := range o.Targets {
+		byNode[t.Node] = append(byNode[t.Node], t)
+	}
+	for n, targets := range byNode {
+		o.Targets = targets
+		report, err := Run(ctx, o)
+		if err != nil {
+			return err
+		}
+		m, err := n.Memory(ctx)
+		if err != nil {
+			return err
+		}
+		saved, margin := report.Estimate()
+		need, limit := -saved+margin, limitOf(m)
+		if limit > 0 && need > 0 && m.Used+need > limit {
+			return &Shortage{n.Name(), need, m.Used, limit}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package ruledict
+
+import (
+	"context"
+
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// takeRecorded chooses what gateways have made.
+func (c *chooser) takeRecorded(ctx context.Context) {
+	for _, r := range c.Policy.Rules() {
+		if !r.Auto || !c.mayName(r) {
+			continue
+		}
+		if number := c.recorded(ctx, autodict.FingerprintFor(r, c.login)); number != 0 {
+			c.chosen[r.Name] = policy.Choice{Dict: number}
+		}
+	}
+}
+
+// recorded is the dictionary in force for a rule, by its fingerprint; 0 if there is none that may be named.
+func (c *chooser) recorded(ctx context.Context, fingerprint string) uint32 {
+	d := c.Store.Dicts()
+	text, _, err := d.Record(ctx, fingerprint)
+	if err != nil || text == "" {
+		return 0
+	}
+	record, err := autodict.ParseRecord(text)
+	if err != nil || record.Current == nil {
+		return 0
+	}
+	number := uint32(record.Current.Dict)
+	if c.DryRun {
+		_, err = d.Dictionary(number)
+	} else if err = store.PublishNumbers(ctx, d, number); err == nil && !store.ReadyNow(ctx, d, number, c.Timeout) {
+		return 0
+	}
+	if err != nil {
+		return 0
+	}
+	return number
+}

@@ -1,0 +1,76 @@
+package ruledict
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// trainKeys is about how many keys are looked at for the samples of dictionaries.
+const trainKeys = 20000
+
+// train chooses dictionaries for rules for which no gateway has made one: the values to learn from are at hand. They are
+// announced to gateways like those that these train; a dry run keeps them to itself.
+func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
+	m := c.newManager()
+	whole, err := c.learn(ctx, rules, m)
+	if err != nil {
+		return err
+	}
+	settings := map[string]codec.Setting{}
+	for _, r := range m.Once(ctx, whole).Rules() {
+		settings[r.Name] = r.SettingFor(c.login)
+	}
+	for _, r := range rules {
+		o, st := Outcome{Rule: r.Name}, settings[r.Name]
+		if st.Dict != 0 {
+			c.chosen[r.Name] = policy.Choice{Dict: st.Dict, Level: st.Level}
+			o.Trained, _ = c.Store.Dicts().Dictionary(st.Dict)
+		}
+		c.tell(o)
+	}
+	return nil
+}
+
+// newManager makes what trains, for this one run.
+func (c *chooser) newManager() *autodict.Manager {
+	dicts := c.Store.Dicts()
+	if c.DryRun {
+		dicts = store.DryRun(dicts, c.Local)
+	}
+	m := autodict.New(autodict.Options{
+		By: pack.Holder("pack"), Store: dicts, Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
+		MaxSample: c.MaxSample, MinSaving: c.MinSaving, Trainer: autodict.NewTrainer(c.Trainer),
+	})
+	m.SetRules(autodict.Rules{Policy: c.Policy, NoSample: c.NoSample})
+	return m
+}
+
+// learn shows values of the rules to what trains, and says how many times as many keys there are.
+func (c *chooser) learn(ctx context.Context, rules []*policy.Rule, m *autodict.Manager) (whole float64, err error) {
+	wanted := map[string]bool{}
+	for _, r := range rules {
+		wanted[r.Name] = true
+	}
+	if c.Learning != nil {
+		c.Learning(true)
+		defer c.Learning(false)
+	}
+	walk := c.Walk
+	walk.DryRun, walk.Sample, walk.State, walk.Tell = true, trainKeys, nil, nil
+	walk.Task = &pack.Sampling{
+		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.Sealing(c.Policy).Rule},
+		See: func(r *policy.Rule, v *store.Value) {
+			if wanted[r.Name] {
+				m.Sample(r, c.login, v.Key, v.Stored, len(v.Stored))
+			}
+		},
+	}
+	report, err := pack.Run(ctx, walk)
+	return float64(max(report.Total, report.Keys)) / float64(max(report.Keys, 1)), err
+}

@@ -1,0 +1,94 @@
+package show
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Printer writes what a run tells for people, or as JSON.
+type Printer struct {
+	verb   string // "packing"
+	asJSON bool
+	out    io.Writer
+	bar    *ui.Progress
+	last   time.Time
+	denied int
+}
+
+// New returns a Printer of a run that does what verb says. Its progress goes to errs.
+func New(verb string, asJSON bool, out, errs io.Writer) *Printer {
+	return &Printer{verb: verb, asJSON: asJSON, out: out, bar: ui.NewProgress(errs)}
+}
+
+// maxDenied is how many values are listed for people that the user has no right to: with
+// the wrong user these are all there are.
+const maxDenied = 10
+
+// Tell shows an event of the run.
+func (s *Printer) Tell(e pack.Event) {
+	switch {
+	case e.Problem != nil && s.asJSON:
+		problem := e.Problem
+		s.event(map[string]any{
+			"event": "problem", "space": problem.Space, "key": string(problem.Value.Key), "field": string(problem.Value.Field),
+			"entry": problem.Value.ID, "error": problem.Err.Error(),
+		})
+	case e.Problem != nil:
+		s.problem(e.Problem)
+	case e.Notice != "" && s.asJSON:
+		s.event(map[string]any{"event": "notice", "text": e.Notice})
+	case e.Notice != "":
+		s.bar.Print(e.Notice)
+	case s.asJSON:
+		if now := time.Now(); now.Sub(s.last) >= time.Second {
+			s.last = now
+			s.event(progressJSON(e.Progress))
+		}
+	default:
+		s.bar.Show(e.Progress.Done, s.line(e.Progress))
+	}
+}
+
+func (s *Printer) problem(p *pack.Problem) {
+	if errors.Is(p.Err, pack.ErrDenied) {
+		s.denied++
+	}
+	switch {
+	case s.denied <= maxDenied || !errors.Is(p.Err, pack.ErrDenied):
+		s.bar.Clear()
+		fmt.Fprintf(s.out, "%s %s: %v\n", p.Space, pack.Where(p.Value), p.Err)
+	case s.denied == maxDenied+1:
+		s.bar.Clear()
+		fmt.Fprintln(s.out, "more of these are only counted; --json lists all")
+	}
+}
+
+func (s *Printer) line(p *pack.Progress) string {
+	text := fmt.Sprintf("%s  %d keys  %.0f/s  %d values", s.verb, p.Keys, p.PerSecond, p.Replaced)
+	if p.Saved() != 0 {
+		text += "  " + ui.Size(p.Saved()) + " saved"
+	}
+	if p.Problems > 0 {
+		text += fmt.Sprintf("  %d problems", p.Problems)
+	}
+	if p.Duty < 1 {
+		text += fmt.Sprintf("  at %.0f%% of full speed", 100*p.Duty)
+	}
+	if p.Remaining > 0 {
+		text += "  " + p.Remaining.Round(time.Second).String() + " left"
+	}
+	return text
+}
+
+// End clears the progress, and is the last event of a run that ended with a report and an error.
+func (s *Printer) End(r *pack.Report, err error) {
+	s.bar.Clear()
+	if r != nil && s.asJSON {
+		s.event(map[string]any{"event": "end", "report": reportJSON(r), "error": errorText(err)})
+	}
+}

@@ -1,0 +1,66 @@
+package show
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Table writes the report for people. done is what happened to values, "packed", if anything could.
+func (s *Printer) Table(r *pack.Report, done string) error {
+	if s.asJSON {
+		return nil
+	}
+	rows := [][]string{
+		{"keys looked at", fmt.Sprintf("%d of %d", r.Keys, r.Total)},
+		{"values read", strconv.FormatInt(r.Values, 10)},
+	}
+	add := func(what, format string, args ...any) {
+		rows = append(rows, []string{what, fmt.Sprintf(format, args...)})
+	}
+	if done != "" {
+		add("values "+done, "%d", r.Replaced)
+	}
+	if r.Replaced > 0 {
+		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
+		add("allocated for them, computed", "%s -> %s (%s)", ui.Size(r.CostBefore), ui.Size(r.CostAfter), change(r.CostBefore, r.CostAfter))
+	}
+	if r.Sampled > 0 {
+		add("MEMORY USAGE", "%s -> %s in a sample of %d keys (%s)", ui.Size(r.SampleBefore), ui.Size(r.SampleBytes), r.Sampled, change(r.SampleBefore, r.SampleBytes))
+	}
+	if r.Rebuilt > 0 {
+		add("hashes made listpacks", "%d", r.Rebuilt)
+	}
+	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+		add("opens: "+setting, "%d", r.Opens[setting])
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
+		if reason != pack.Opened {
+			add("left: "+string(reason), "%d", r.Left[reason])
+		}
+	}
+	if r.Raced > 0 {
+		add("a writer was faster", "%d times", r.Raced)
+	}
+	if r.Problems > 0 {
+		add("problems", "%d", r.Problems)
+	}
+	if r.TuplesBefore > 0 {
+		add("tuples of these spaces", "%s -> %s (%s)", ui.Size(r.TuplesBefore), ui.Size(r.TuplesAfter), change(r.TuplesBefore, r.TuplesAfter))
+	}
+	add("used memory, with all that went on", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
+	add("time", "%s", r.Took.Round(time.Millisecond))
+	return ui.Table(s.out, []string{"what", "how much"}, rows)
+}
+
+func change(before, after int64) string {
+	if before == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*(float64(after)/float64(before)-1))
+}

@@ -1,0 +1,25 @@
+package samples
+
+import (
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Stored is what the values take when sealed with a setting and a dictionary, or as they are where that is less.
+// Without a dictionary d is nil.
+func Stored(engine *codec.Engine, st codec.Setting, d *codec.Dict, values [][]byte) int {
+	var local dict.Set
+	if d != nil {
+		_ = local.Add(d) // the only one has nobody to collide with
+		st.Dict = d.Number()
+	}
+	s, n := cinch.NewSealer(cinch.SealerOptions{Engine: engine, Dicts: store.Held(&local)}), 0
+	var buf []byte
+	for _, v := range values {
+		buf = s.Seal(buf[:0], v, st, nil)
+		n += len(buf)
+	}
+	return n
+}
