@@ -22,7 +22,6 @@ var (
 		"internal/autodict":        30,
 		"internal/config":          40,
 		"internal/gateway":         30,
-		"internal/gateway/grpc":    50,
 		"internal/plan":            60,
 		"internal/store/tarantool": 50,
 	}

@@ -59,7 +59,7 @@ func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
 func TestSilentDeathIsNoticed(t *testing.T) {
 	addr, deaf := deafened(t, startServer(t, echo))
 	g := startGateway(t, "grpc://"+addr, nil)
-	g.pool.pings = pings{every: 5 * time.Millisecond, silent: 50 * time.Millisecond, answer: 2 * time.Second, apart: time.Hour}
+	g.pool.dialer.pings = pings{every: 5 * time.Millisecond, silent: 50 * time.Millisecond, answer: 2 * time.Second, apart: time.Hour}
 	c := connect(t, g.addr, grpc.WithDisableRetry())
 	s := stream(within(t), t, c, "Both")
 	exchange(t, s)
@@ -79,7 +79,7 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 // with grpc-go's own rules about them.
 func TestQuietStreamsLive(t *testing.T) {
 	g := startGateway(t, "grpc://"+startServer(t, echo), nil)
-	g.pool.pings = pings{every: time.Millisecond, silent: 5 * time.Millisecond, answer: time.Minute, apart: time.Hour}
+	g.pool.dialer.pings = pings{every: time.Millisecond, silent: 5 * time.Millisecond, answer: time.Minute, apart: time.Hour}
 	s := stream(within(t), t, connect(t, g.addr), "Both")
 	for range 3 {
 		exchange(t, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A connection's reads and writes are gathered. x/net's HTTP/2 writes each frame by itself,
+// A connection's reads and writes are batched. x/net's HTTP/2 writes each frame by itself,
 // and its server reads each by itself, header and payload: a small call would take a dozen
 // system calls on its way, where two or three do.
 const (
@@ -52,9 +52,9 @@ func (c batchTLS) ConnectionState() tls.ConnectionState { return c.state() }
 // epoch is what the times of reads count from.
 var epoch = time.Now()
 
-// gather wraps a connection, and returns what is to be used and what is below it. It must be
+// newBatchConn wraps a connection, and returns what is to be used and what is below it. It must be
 // closed, to end its goroutine.
-func gather(c net.Conn) (net.Conn, *batchConn) {
+func newBatchConn(c net.Conn) (net.Conn, *batchConn) {
 	b := &batchConn{Conn: c, done: make(chan struct{})}
 	b.changed.L = &b.mu
 	b.read.Store(int64(time.Since(epoch)))

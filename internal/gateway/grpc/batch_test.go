@@ -29,7 +29,7 @@ func TestWritesAreGathered(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	slow := &slowConn{near, make(chan []byte, 10), make(chan struct{})}
-	c, _ := gather(slow)
+	c, _ := newBatchConn(slow)
 	_, _ = io.WriteString(c, "a")
 	<-slow.writes
 	var want []byte
@@ -63,7 +63,7 @@ func TestWritesAreGathered(t *testing.T) {
 // Close lets go what was written, and no one write for ever.
 func TestGatheredCloses(t *testing.T) {
 	near, far := net.Pipe()
-	c, _ := gather(near)
+	c, _ := newBatchConn(near)
 	_, _ = io.WriteString(c, "the last words")
 	_ = c.Close()
 	if got, err := io.ReadAll(far); string(got) != "the last words" || err != nil {
@@ -78,7 +78,7 @@ func TestGatheredCloses(t *testing.T) {
 
 	near, far = net.Pipe() // which nobody reads
 	defer far.Close()
-	c, _ = gather(near)
+	c, _ = newBatchConn(near)
 	failed := make(chan error, 1)
 	go func() {
 		for {
@@ -96,7 +96,7 @@ func TestGatheredCloses(t *testing.T) {
 // An error of the system reaches the next write.
 func TestGatheredFails(t *testing.T) {
 	near, far := net.Pipe()
-	c, _ := gather(near)
+	c, _ := newBatchConn(near)
 	defer c.Close()
 	_ = far.Close()
 	testenv.Eventually(t, "an error", func() bool {

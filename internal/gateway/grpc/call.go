@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -157,11 +155,11 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		return nil, nil, err
 	}
 	a := &attempt{hop: h, cancel: cancel}
-	out := upstreamRequest(ctx, c.r, c.pool.scheme())
+	out := upstreamRequest(ctx, c.r, c.pool.dialer.scheme())
 	if c.grpc {
 		c.inquire(ctx, h)
 		a.plan = c.terms.request(h.knows)
-		a.told = c.terms.ask(out.Header, a.plan, c.pool.links != nil)
+		a.told = c.terms.ask(out.Header, a.plan, c.pool.dialer.links != nil)
 		a.has = c.terms.askPair(out.Header, h.knows)
 	}
 	if c.r.ContentLength == 0 {
@@ -204,9 +202,9 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 func (c *call) inquire(ctx context.Context, h *hop) {
 	if open := c.terms.open(h.knows); len(open) > 0 {
 		h.inquiry.want(open, c.r.Host)
-		h.inquiry.await(ctx, c.pool.patience)
+		h.inquiry.await(ctx)
 	}
-	if e := c.terms.unread(h.knows); e != "" && c.pool.tellUnread(e) {
+	if e := c.terms.unread(h.knows); e != "" && c.pool.dialer.notices.unread(e) {
 		c.g.cfg.Stats.Error("encoding_refused")
 	}
 }
@@ -273,29 +271,12 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	}
 	a.hop.knows.learnRefusal(a.plan.to)
 	if a.plan.byRule {
-		c.pool.tellUnread(a.plan.to)
+		c.pool.dialer.notices.unread(a.plan.to)
 	} else {
-		c.pool.tellRefusal(a.plan.to)
+		c.pool.dialer.notices.refused(a.plan.to)
 	}
 	c.g.cfg.Stats.Error("encoding_refused")
 	return canOpen(a.plan.to)
-}
-
-// notSeen reports whether an error means that the server has not begun with the call, so
-// that it may be sent anew. The transport has no types for all of them.
-func notSeen(err error) bool {
-	var reset http2.StreamError
-	if errors.As(err, &reset) {
-		return reset.Code == http2.ErrCodeRefusedStream
-	}
-	return err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY" || unusable(err)
-}
-
-// unusable reports whether a connection turned out to be of no use before anything of the
-// call was sent.
-func unusable(err error) bool {
-	text := err.Error()
-	return text == "http2: client conn not usable" || text == "http2: client conn could not be established"
 }
 
 // answer hands on a response as it comes.

@@ -3,24 +3,28 @@
 //
 // In reading order:
 //
-//	gateway.go   what is configured, and the seam that all gateways share
+//	gateway.go   what is configured, and the seam that all gateways share; metrics.go
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
-//	call.go      one call from its headers to its trailers; bodies.go, how bodies are read
-//	negotiate.go which encoding goes on which hop; encodings.go, what the next one reads;
-//	             inquiry.go, how it is asked, own.go, calls of the gateway's own; presume.go,
-//	             what connections tell each other of links
-//	plan.go      what becomes of the messages of one direction
+//	call.go      one call from its headers to its trailers
+//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways;
+//	             peer.go, the far gateway's view of the near one
+//	status.go    statuses that the gateway itself answers with
+//	pool.go      connections to the upstream, as calls take them; dial.go, how they are made;
+//	             alive.go, how a dead one is noticed; hop.go, one of them
+//	inquiry.go   how a server is asked what it reads; knowledge.go, what is known of it;
+//	             refusals.go, how it says no; partner.go, the near gateway's view of the far
+//	             one; own.go, calls of the gateway's own; presume.go, what connections tell each
+//	             other; notices.go, what the log says of it
 //	rewrite.go   a body whose messages are changed: gather.go, how they get into memory;
 //	             open.go, compress.go, measure.go, what is done with one; grant.go, the memory
-//	             that it holds; cache.go, what becomes of its copies
-//	pair.go      dictionaries between two gateways; partner.go, the near one's view of the
-//	             far one, peer.go, the reverse
-//	link.go      connections of two gateways that are compressed as a whole
-//	tape.go      what was sent, to send it again
+//	             that it holds; plan.go, what the negotiation wants of them; cache.go, what
+//	             becomes of their copies
+//	memory.go    what a client's connection holds
+//	tape.go      what was sent, to send it again; bodies.go, how bodies are read
 //	headers.go   what is handed on of headers and trailers
-//	status.go    statuses that the gateway itself answers with
-//	pool.go      connections to the upstream; batch.go, how connections write;
-//	             alive.go, how a dead one is noticed
+//	link.go      connections of two gateways that are compressed as a whole
+//	agreed.go    the words between two gateways; encodings.go, those of gRPC
+//	http2.go     what both sides say of HTTP/2; batch.go, how connections write
 //
 // HTTP/2 itself is golang.org/x/net's, on both sides: framing, header compression, flow
 // control and its defences against hostile peers. Bodies are pulled through, request and

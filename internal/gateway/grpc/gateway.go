@@ -121,7 +121,7 @@ func NewGateway(c Config) *Gateway {
 		g.endpoint = newEndpoint(&g.cfg)
 		g.links = g.endpoint
 	}
-	g.pool = newPool(&g.cfg, g.links, &g.pairs)
+	g.pool = newPool(newDialer(&g.cfg, g.links, &g.pairs), c.UpstreamConns)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },

@@ -1,12 +1,15 @@
 package grpc
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
+
+var errFormat = errors.New("the messages can't be told apart")
 
 // gatherer reads the messages of a body into memory. It asks for memory only as their bytes come:
 // a peer that announces much and sends nothing holds nothing.

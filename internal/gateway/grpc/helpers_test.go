@@ -123,7 +123,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		change(&c)
 	}
 	g := NewGateway(c)
-	g.pool.patience = 10 * time.Second // however slow this machine is
+	g.pool.dialer.patience = 10 * time.Second // however slow this machine is
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

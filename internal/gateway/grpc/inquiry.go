@@ -31,6 +31,8 @@ type inquiry struct {
 	alive  context.Context
 	tell   func() // that the server could not be asked
 
+	patience time.Duration // of a client's call that waits for what is found out
+
 	mu        sync.Mutex
 	wants     []string      // encodings that calls would be sent in
 	authority string        // of a client's call: balancers look at it
@@ -100,9 +102,9 @@ func (q *inquiry) wantsSingle() bool {
 
 // await waits for what runs, but not for long, because a call of a client's is waiting; and not at all once the server has let
 // a call of ours wait in vain.
-func (q *inquiry) await(ctx context.Context, patience time.Duration) {
+func (q *inquiry) await(ctx context.Context) {
 	q.mu.Lock()
-	running, left, hope := q.running, patience-time.Since(q.began), q.notBefore.IsZero()
+	running, left, hope := q.running, q.patience-time.Since(q.began), q.notBefore.IsZero()
 	q.mu.Unlock()
 	if running == nil || left <= 0 || !hope {
 		return

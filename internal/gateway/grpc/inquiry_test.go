@@ -52,9 +52,9 @@ type question struct{ path, encoding string }
 // what is known then, and what was asked.
 func inquire(t *testing.T, server answers, single string) (k *knowledge, asked []question, told bool) {
 	t.Helper()
-	k = &knowledge{others: newPresumption()}
+	k = &knowledge{others: &presumption{}}
 	var n atomic.Int64
-	q := &inquiry{knows: k, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), tell: func() { told = true }}
+	q := &inquiry{knows: k, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), patience: time.Minute, tell: func() { told = true }}
 	q.ask = func(_ context.Context, c ownCall) (*ownAnswer, error) {
 		asked = append(asked, question{c.path, c.encoding})
 		if n.Add(1) > 10 {
@@ -73,14 +73,14 @@ func inquire(t *testing.T, server answers, single string) (k *knowledge, asked [
 		return a, nil
 	}
 	q.want([]string{"zstd", "lz4"}, "test")
-	q.await(t.Context(), time.Minute)
+	q.await(t.Context())
 	if k.listed == nil {
 		k.learn(http.Header{})
 	}
 	for range manyWithout {
 		q.heard(single)
 	}
-	q.await(t.Context(), time.Minute)
+	q.await(t.Context())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return k, asked, told
@@ -127,7 +127,7 @@ func tonic(_, encoding string) string {
 
 // What a server says itself counts for more than answers, and where lists differ, as behind a balancer, what all say.
 func TestListsDiffer(t *testing.T) {
-	k := &knowledge{others: newPresumption()}
+	k := &knowledge{others: &presumption{}}
 	k.learnAnswer("zstd", true)
 	k.learnList([]string{"identity, gzip, s2"})
 	k.learnList([]string{"identity, gzip"})
@@ -202,14 +202,14 @@ func TestBareGoServer(t *testing.T) {
 func TestSilentQuestions(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 10)
-	q := &inquiry{knows: &knowledge{others: newPresumption()}, alive: t.Context(), ask: func(ctx context.Context, _ ownCall) (*ownAnswer, error) {
+	q := &inquiry{knows: &knowledge{others: &presumption{}}, alive: t.Context(), patience: time.Millisecond, ask: func(ctx context.Context, _ ownCall) (*ownAnswer, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	q.want([]string{"zstd"}, "test")
 	<-asked
-	q.await(t.Context(), time.Millisecond) // does not wait for the answer
+	q.await(t.Context()) // does not wait for the answer
 	testenv.Eventually(t, "the call's end", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -223,5 +223,6 @@ func TestSilentQuestions(t *testing.T) {
 	q.mu.Unlock()
 	q.heard("")
 	<-asked
-	q.await(t.Context(), time.Hour)
+	q.patience = time.Hour
+	q.await(t.Context())
 }

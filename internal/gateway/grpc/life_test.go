@@ -236,8 +236,8 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 	for _, h := range g.pool.hops {
-		if h.active < spreadStreams {
-			t.Errorf("one has %d calls", h.active)
+		if h.active.Load() < spreadStreams {
+			t.Errorf("one has %d calls", h.active.Load())
 		}
 	}
 }

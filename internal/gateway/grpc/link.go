@@ -37,9 +37,6 @@ const (
 	LinkShared
 )
 
-// linkToken in the list that a gateway gives another says that it takes links.
-const linkToken = "cinch-link"
-
 // firstByteTime is how long a client may take to begin, as x/net's server has it.
 const firstByteTime = 10 * time.Second
 

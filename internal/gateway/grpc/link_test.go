@@ -163,7 +163,7 @@ func TestLinkRefused(t *testing.T) {
 // What refuses again and again, while a gateway behind it says that it takes links, is asked ever less often. Many
 // clients that are refused at a time count once.
 func TestLinkRefusedAgain(t *testing.T) {
-	p := newPresumption()
+	p := &presumption{}
 	ask := func(want bool, after time.Duration) {
 		t.Helper()
 		p.learnLink()
@@ -228,7 +228,7 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
-	near.pool.presumes.learnLink()
+	near.pool.dialer.presumes.learnLink()
 	near.pool.replace(h)
 	near.pool.release(h)
 	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
@@ -261,7 +261,7 @@ func TestStuckConnectionsEnd(t *testing.T) {
 	}
 	defer l.Close()
 	near := startGateway(t, "grpc://"+l.Addr().String(), nil)
-	h, err := near.pool.connect()
+	h, err := near.pool.dialer.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

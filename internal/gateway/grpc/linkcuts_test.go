@@ -103,7 +103,7 @@ func cutRound(t *testing.T, seed uint64) {
 		workers.Go(func() { w.work(conn, rand.New(rand.NewPCG(seed, 100+i))) })
 	}
 	for end := time.Now().Add(*cutsTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		near.pool.presumes.madeLink() // hellos are cut as well, and links would not be asked for again for a while
+		near.pool.dialer.presumes.madeLink() // hellos are cut as well, and links would not be asked for again for a while
 	}
 	rough.rest()
 	close(w.calm)
@@ -113,7 +113,7 @@ func cutRound(t *testing.T, seed uint64) {
 	cancel()
 	<-watched
 	testenv.Eventually(t, "a link is made", func() bool {
-		near.pool.presumes.madeLink()
+		near.pool.dialer.presumes.madeLink()
 		mustEcho(t, c, payload(100))
 		return farLinks.accepted.Load() > 0
 	})

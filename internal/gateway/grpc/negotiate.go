@@ -215,14 +215,6 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	}
 }
 
-func setList(h http.Header, list []string) {
-	if len(list) == 0 {
-		delete(h, "Grpc-Accept-Encoding")
-		return
-	}
-	h["Grpc-Accept-Encoding"] = []string{strings.Join(list, ",")}
-}
-
 func setEncoding(h http.Header, p plan) {
 	switch {
 	case p.from == p.to:

@@ -43,7 +43,7 @@ func (g *Gateway) callsAtWork() (n int) {
 	g.pool.mu.Lock()
 	defer g.pool.mu.Unlock()
 	for _, h := range g.pool.hops {
-		n += h.active
+		n += int(h.active.Load())
 	}
 	return n
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,26 +17,12 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// What gateways agree on; docs/GRPC.md has the whole exchange.
-const (
-	pairEncoding  = "cinch-zstd"
-	pairPaths     = "/cinch.Pair/"
-	putPath       = pairPaths + "Put"
-	getPath       = pairPaths + "Get"
-	heldHeader    = "Cinch-Dictionaries"       // in requests: a list of IDs
-	offerHeader   = "Cinch-Dictionary"         // in responses: a hash
-	missingHeader = "Cinch-Missing-Dictionary" // in errors: a number, and perhaps againWord
-	againWord     = " again"
-)
-
 // Bounds of what the near gateway keeps of one connection, and how it goes about it.
 const (
-	maxPairDict   = 128 << 10 // bytes of a dictionary
-	maxSent       = 16        // dictionaries that we count on the other side to have
-	maxFetched    = 16        // dictionaries of replies
-	maxMissing    = 3         // times that the other side had not got one
-	maxQuickPairs = 32        // exchanges before they are slowed down
-	pairTimeout   = 10 * time.Second
+	maxSent       = 16          // dictionaries that we count on the other side to have
+	maxFetched    = 16          // dictionaries of replies
+	maxMissing    = 3           // times that the other side had not got one
+	maxQuickPairs = 32          // exchanges before they are slowed down
 	pairPause     = time.Minute // after an exchange that failed
 	pairSlow      = time.Second
 	keepSent      = 10 * time.Minute // before a dictionary makes room for another
@@ -278,12 +263,4 @@ func oneMessage(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a body that is not one plain message", wire.ErrPair)
 	}
 	return body[wire.HeaderLen:], nil
-}
-
-// missingIn reads what the other side says of a dictionary that it has not got, and whether
-// the call may be sent again.
-func missingIn(h http.Header) (number uint32, again, ok bool) {
-	text, again := strings.CutSuffix(h.Get(missingHeader), againWord)
-	number, err := wire.ParseNumber(text)
-	return number, again, err == nil
 }

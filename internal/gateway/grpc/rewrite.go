@@ -13,8 +13,6 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-var errFormat = errors.New("the messages can't be told apart")
-
 // rewriter reads the body of one direction and is read by the next hop: each message is
 // left alone, opened, compressed, or both. It holds one message at a time, within the
 // budget. It belongs to its reader.

@@ -5,23 +5,16 @@ package grpc
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"log"
-	"math"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
-
-// frameBytes is the size of HTTP/2 frames that we read. It is gRPC's own; larger ones
-// would make every stream keep other streams waiting for longer.
-const frameBytes = 16 << 10
 
 // session is a client's connection.
 type session struct {
@@ -42,37 +35,20 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if client == nil {
 		return nil
 	}
-	gathered, batch := gather(client)
+	gathered, batch := newBatchConn(client)
 	batch.ahead = ahead
 	s := &session{client: gathered, pool: g.pool, memory: g.newClient(addr, payer), done: make(chan struct{})}
 	s.peer = g.newPeer(s.memory)
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
-		s.pool = g.pool.another()
+		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
 	}
 	s.base = &http.Server{
 		Handler:        g.handler(s.peer, s.memory, s.pool, carried),
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
-	window := max(c.Window, leastWindow)
-	s.server = &http2.Server{
-		MaxConcurrentStreams:         uint32(c.MaxStreams),
-		MaxReadFrameSize:             frameBytes,
-		MaxUploadBufferPerStream:     int32(window),
-		MaxUploadBufferPerConnection: connWindow(window, c.MaxStreams),
-	}
-	_ = http2.ConfigureServer(s.base, s.server) // fails on TLS settings, and there are none
+	s.server = newServer(s.base, c.Window, c.MaxStreams)
 	return s
-}
-
-// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. x/net's server resets
-// streams that make use of that while its window is smaller.
-const leastWindow = 65_535
-
-// connWindow is the window of a connection: as much as all its streams may use, so that a
-// stream that nobody reads never stops the others.
-func connWindow(window, streams int) int32 {
-	return int32(min(int64(window)*int64(streams), math.MaxInt32))
 }
 
 // Run serves the connection's streams until one side closes it or Drain ends it.
@@ -103,34 +79,4 @@ func (s *session) Drain() {
 			}
 		}
 	}()
-}
-
-// withHTTP2 returns a configuration that offers HTTP/2, whichever configuration cfg
-// chooses for a client. Those are kept, because each owns the keys of its tickets.
-func withHTTP2(cfg *tls.Config) *tls.Config {
-	if cfg == nil {
-		return nil
-	}
-	out := cfg.Clone()
-	out.NextProtos = []string{http2.NextProtoTLS}
-	choose := cfg.GetConfigForClient
-	if choose == nil {
-		return out
-	}
-	type made struct{ from, to *tls.Config }
-	var last atomic.Pointer[made]
-	out.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		chosen, err := choose(hello)
-		if chosen == nil || err != nil {
-			return nil, err
-		}
-		if m := last.Load(); m != nil && m.from == chosen {
-			return m.to, nil
-		}
-		m := &made{from: chosen, to: chosen.Clone()}
-		m.to.NextProtos = out.NextProtos
-		last.Store(m)
-		return m.to, nil
-	}
-	return out
 }

@@ -1,0 +1,160 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
+)
+
+// dialer makes connections to the upstream, and keeps what they have learnt for the next ones. The
+// pools of a gateway share one.
+type dialer struct {
+	up        gateway.Upstream
+	transport *http2.Transport
+	links     linker   // for connections to gateways; nil: they get none
+	reads     []string // encodings that all servers read
+	codecs    *grpccodec.Set
+	totals    *pair.Totals
+	log       *slog.Logger
+	pings     pings
+	patience  time.Duration // of a call, when the gateway finds out what a server reads
+
+	presumes *presumption
+	notices  *notices
+	reach    gateway.Reach
+	spoke    *atomic.Bool // see hop
+}
+
+func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
+	d := &dialer{
+		up: c.Upstream, transport: newTransport(c.Window, c.MaxStreams, c.MaxHeader), reads: c.UpstreamReads,
+		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, patience: patienceAsks,
+		presumes: &presumption{}, notices: newNotices(c.Log, c.Upstream.String()),
+	}
+	if c.Link != NoLink {
+		d.links = links
+	}
+	if d.up.TLS == nil {
+		d.spoke = &atomic.Bool{}
+	} else {
+		d.up.TLS = d.up.TLS.Clone()
+		d.up.TLS.NextProtos = []string{http2.NextProtoTLS}
+	}
+	return d
+}
+
+func (d *dialer) scheme() string {
+	if d.up.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// connect makes a connection. What it does besides calls ends with alive. An error is logged
+// and counted, unless it is that end.
+func (d *dialer) connect(alive context.Context) (*hop, error) {
+	h, err := d.hop(alive)
+	switch {
+	case err == nil:
+		d.reach.Answered(d.log, d.up.String())
+	case alive.Err() == nil:
+		d.reach.Failed(d.log, d.up.Stats, "", d.up.String(), err)
+	}
+	return h, err
+}
+
+func (d *dialer) hop(alive context.Context) (*hop, error) {
+	raw, noLink, err := d.dial(alive)
+	if err != nil {
+		return nil, err
+	}
+	batched, below := newBatchConn(raw)
+	conn, err := d.transport.NewClientConn(batched)
+	if err != nil {
+		_ = batched.Close()
+		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+	}
+	h := &hop{conn: conn, batch: below, carried: noLink == nil, spoke: d.spoke}
+	if !h.carried && noLink != errNoLink {
+		h.noLink.Store(&noLink)
+	}
+	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.log, d.totals))
+	h.inquiry = d.inquiry(alive, h)
+	go d.pings.watch(h)
+	return h, nil
+}
+
+func (d *dialer) inquiry(alive context.Context, h *hop) *inquiry {
+	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
+		c.scheme = d.scheme()
+		return c.do(ctx, h.conn)
+	}
+	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute}
+}
+
+// errNoLink is why nobody was asked for a link.
+var errNoLink = errors.New("no links are taken, as far as is known")
+
+// dial connects, over a link where the upstream takes them. noLink is why it is none.
+func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
+	noLink = errNoLink
+	if d.links != nil && d.presumes.takesLinks() {
+		c, noLink = d.dialLink(ctx)
+		switch {
+		case noLink == nil:
+			d.presumes.madeLink()
+			return c, nil, nil
+		case errors.Is(noLink, gateway.ErrUnreachable):
+			return nil, nil, noLink
+		}
+	}
+	c, err = d.dialHTTP2(ctx)
+	return c, noLink, err
+}
+
+func (d *dialer) dialHTTP2(ctx context.Context) (net.Conn, error) {
+	c, err := d.up.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHTTP2(c); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
+	raw, err := d.dialHTTP2(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.links.Enter(raw)
+	if err != nil {
+		_ = gateway.Abort(raw)
+	}
+	return c, err
+}
+
+// shouldBeLink reports whether a connection that has been answered could be a link. Where a link was
+// refused, that counts only now: a server that is away answers nothing else either, if a
+// balancer before it takes connections.
+func (d *dialer) shouldBeLink(h *hop) bool {
+	if d.links == nil || h.carried {
+		return false
+	}
+	if why := h.noLink.Swap(nil); why != nil && d.presumes.refuseLink() {
+		d.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", d.up.String(), "err", *why)
+	}
+	return d.presumes.takesLinks()
+}

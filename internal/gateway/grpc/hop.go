@@ -1,0 +1,130 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// errSilent is why a connection was given up.
+var errSilent = errors.New("the upstream does not answer pings")
+
+// hop is a connection to the upstream, shared by many calls.
+type hop struct {
+	conn    *http2.ClientConn
+	batch   *batchConn // below conn
+	knows   *knowledge
+	inquiry *inquiry
+
+	active  atomic.Int64 // calls; changed under pool.mu
+	retired bool         // takes no more, and is closed behind the last; guarded by pool.mu
+
+	spoke  *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: there is TLS
+	heard  atomic.Int64 // headers and pieces of messages that calls got
+	silent atomic.Bool  // it was given up, because the server is gone without a word
+
+	carried bool                  // over a link
+	noLink  atomic.Pointer[error] // why it is none though it should be; nil once it has been answered
+}
+
+// answered takes notice of a response.
+func (h *hop) answered() {
+	h.heard.Add(1)
+	if h.spoke != nil && !h.spoke.Load() {
+		h.spoke.Store(true)
+	}
+}
+
+// ping reports whether the server answers a ping in time. What else it sends meanwhile does as
+// well: the answer may be behind much of it.
+func (h *hop) ping(in time.Duration) bool {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), in)
+		err := h.conn.Ping(ctx)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if h.batch.silence() >= in {
+			return false
+		}
+	}
+}
+
+// giveUp ends the calls on a connection, with UNAVAILABLE.
+func (h *hop) giveUp() {
+	h.silent.Store(true)
+	_ = h.conn.Close()
+}
+
+// shut closes a connection when what uses it beside calls, an exchange of dictionaries, has ended.
+func (h *hop) shut(in time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), in)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() }) // Shutdown waits for a server that takes no GOAWAY
+	defer stop()
+	_ = h.conn.Shutdown(ctx)
+	_ = h.conn.Close()
+}
+
+// explain says why a call on h failed, when the error doesn't.
+func (h *hop) explain(err error) error {
+	switch {
+	case h.silent.Load():
+		return errSilent
+	case h.mayNeedTLS() && broken(err):
+		return fmt.Errorf("%w (nothing there ever spoke HTTP/2 without TLS; with TLS it is grpcs://)", err)
+	}
+	return err
+}
+
+// mayNeedTLS reports whether there is no sign yet that the upstream speaks HTTP/2 in clear: neither on this connection, whose
+// server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for one with TLS.
+func (h *hop) mayNeedTLS() bool {
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && h.conn.State().MaxConcurrentStreams == 0
+}
+
+// broken reports whether err is the connection's end and not that of one call.
+func broken(err error) bool {
+	var reset http2.StreamError
+	return !errors.As(err, &reset) && !notSeen(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// notSeen reports whether an error means that the server has not begun with the call, so
+// that it may be sent anew. The transport has no types for all of them.
+func notSeen(err error) bool {
+	var reset http2.StreamError
+	if errors.As(err, &reset) {
+		return reset.Code == http2.ErrCodeRefusedStream
+	}
+	return err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY" || unusable(err)
+}
+
+// unusable reports whether a connection turned out to be of no use before anything of the
+// call was sent.
+func unusable(err error) bool {
+	text := err.Error()
+	return text == "http2: client conn not usable" || text == "http2: client conn could not be established"
+}
+
+// heardBody is a response's body whose connection notes what came of it.
+type heardBody struct {
+	src  io.Reader
+	from *hop
+}
+
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n > 0 {
+		b.from.heard.Add(1)
+	}
+	if err != nil && err != io.EOF {
+		err = b.from.explain(err)
+	}
+	return n, err
+}
