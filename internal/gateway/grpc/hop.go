@@ -1,5 +1,7 @@
 package grpc
 
+//lint:file-ignore SA1019 x/net's transport, for the reason that http2.go gives.
+
 import (
 	"context"
 	"errors"
