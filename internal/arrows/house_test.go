@@ -19,11 +19,10 @@ var (
 		"internal/store/redis.Dicts": 51,
 	}
 	manyBack = map[string]int{
-		"internal/autodict":        30,
-		"internal/config":          40,
-		"internal/gateway":         30,
-		"internal/plan":            60,
-		"internal/store/tarantool": 50,
+		"internal/autodict": 30,
+		"internal/config":   40,
+		"internal/gateway":  30,
+		"internal/plan":     60,
 	}
 	// sharedNames are names of types in several gateways that mean several things.
 	sharedNames []string

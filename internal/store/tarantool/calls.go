@@ -89,3 +89,9 @@ func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	return err
 }
+
+// text is sent as a string of MessagePack.
+type text []byte
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (s text) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeString(string(s)) }

@@ -4,20 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	tnt "github.com/tarantool/go-tarantool/v2"
 	"github.com/tinylib/msgp/msgp"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/store"
 )
-
-// ErrNotArchived: what is to be erased is live or retired, or not there.
-var ErrNotArchived = errors.New("not an archived dictionary of this server")
 
 // Census is how many stored values name which dictionary.
 type Census struct {
@@ -156,14 +149,6 @@ func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []
 	return outcomes, nil
 }
 
-// states are what the server says of its dictionaries now.
-func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
-	if err := d.Recheck(ctx); err != nil {
-		return nil, err
-	}
-	return d.seen.Load().states, nil
-}
-
 // states are those of all servers; of one that they have in different states the most alive.
 func (all members) states(ctx context.Context) (map[uint32]State, error) {
 	states, rank := map[uint32]State{}, map[State]int{Archived: 1, Retired: 2, Live: 3}
@@ -262,82 +247,4 @@ func (all members) decide(ctx context.Context, number uint32, values int) (Outco
 // CountAll scans all of several servers.
 func CountAll(ctx context.Context, servers []*Dicts) (Census, error) {
 	return members(servers).count(ctx)
-}
-
-// Restore stores a dictionary, or puts an archived or retired one back into use.
-func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
-	if err := d.Publish(ctx, x); err != nil || !d.Retired(x.Number()) {
-		return err
-	}
-	return d.SetState(ctx, x.Number(), Live)
-}
-
-// Forget erases an archived dictionary. It takes the right to write to the space of
-// dictionaries, which administrators have. Values that name it can never be read again.
-func (d *Dicts) Forget(ctx context.Context, number uint32) error {
-	states, err := d.states(ctx)
-	if err != nil {
-		return err
-	}
-	if states[number] != Archived {
-		return fmt.Errorf("forget dictionary %08x: %w", number, ErrNotArchived)
-	}
-	id, err := d.space(ctx, DictSpace)
-	if err != nil {
-		return err
-	}
-	err = d.conn.do(ctx, func(ctx context.Context) tnt.Request {
-		return tnt.NewDeleteRequest(id).Index(uint32(0)).Key([]any{number}).Context(ctx)
-	}, nil)
-	if err != nil {
-		return err
-	}
-	d.asking.Lock()
-	delete(d.kept, number) // or the next check would put it back
-	d.asking.Unlock()
-	return d.Recheck(ctx)
-}
-
-// space is the number of one of our spaces.
-func (d *Dicts) space(ctx context.Context, name string) (uint32, error) {
-	schema, err := Load(ctx, d.conn)
-	if err != nil {
-		return 0, err
-	}
-	s := schema.SpaceByName(name)
-	if s == nil {
-		return 0, fmt.Errorf("%w: there is no space %s that the user may read", ErrNoInit, name)
-	}
-	return s.ID, nil
-}
-
-// Records are all texts that were kept, by their names, but for the one by which packers take turns.
-func (d *Dicts) Records(ctx context.Context) (map[string]string, error) {
-	id, err := d.space(ctx, recordSpace)
-	if err != nil {
-		return nil, err
-	}
-	var tuples []struct {
-		//lint:ignore U1000 how msgpack is told
-		_msgpack struct{} `msgpack:",as_array"`
-		Name     string
-		Version  msgpack.RawMessage
-		Text     string
-	}
-	err = d.conn.do(ctx, func(ctx context.Context) tnt.Request {
-		return tnt.NewSelectRequest(id).Index(uint32(0)).Limit(selectEverything).Iterator(tnt.IterAll).Context(ctx)
-	}, &tuples)
-	all := map[string]string{}
-	for _, t := range tuples {
-		if t.Text != "" && !strings.HasPrefix(t.Name, turnsRecord) {
-			all[t.Name] = t.Text
-		}
-	}
-	return all, err
-}
-
-// DeleteRecord forgets a text, unless it has another version by now.
-func (d *Dicts) DeleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
-	next, err := d.ReplaceRecord(ctx, name, version, "")
-	return next != 0, err
 }

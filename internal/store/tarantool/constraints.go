@@ -30,6 +30,10 @@ func (s *Space) Touched(field int, trusted bool) string {
 	return ""
 }
 
+// KnownTouchAt is TouchedAt as far as the user may see constraints: Hidden says what else
+// there may be.
+func (s *Space) KnownTouchAt(field int) string { return s.Touched(field, true) }
+
 func (s *Space) touch(field int, format string, args ...any) {
 	if s.touched[field] == "" {
 		s.touched[field] = fmt.Sprintf(format, args...)
@@ -94,46 +98,6 @@ func (s *Space) noteIndex(x *Index, known bool) {
 			s.touch(p.Field, "index %q has it", x.Name)
 		}
 	}
-}
-
-// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child
-// fields], [parent fields]].
-func (l *loader) takeForeignKey(t []any) error {
-	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
-		id, _ := integer(at(t, side.space))
-		s := l.schema.Space(uint32(id))
-		if s == nil {
-			continue // made since the spaces were read, or not to be seen
-		}
-		fields, ok := at(t, side.fields).([]any)
-		if !ok {
-			s.touchAll("foreign key %v is described in a way that this version doesn't know", at(t, 0))
-		}
-		for _, f := range fields {
-			n, _ := integer(f)
-			s.touch(int(n), "foreign key %v has it", at(t, 0))
-		}
-	}
-	return nil
-}
-
-// takeCheck reads [space, name, deferred, language, expression, enabled].
-func (l *loader) takeCheck(t []any) error {
-	id, _ := integer(at(t, 0))
-	s := l.schema.Space(uint32(id))
-	if s == nil {
-		return nil
-	}
-	code, ok := at(t, 4).(string)
-	if !ok {
-		s.touchAll("check constraint %v is described in a way that this version doesn't know", at(t, 1))
-	}
-	for _, f := range s.Fields {
-		if Mentions(code, f.Name) {
-			s.touch(f.Number, "check constraint %v reads it", at(t, 1))
-		}
-	}
-	return nil
 }
 
 // Mentions reports whether an expression of SQL may name a column: as a word of its own, in

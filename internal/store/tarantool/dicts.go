@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
+	tnt "github.com/tarantool/go-tarantool/v2"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -20,6 +20,9 @@ import (
 
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary of that number")
+
+// ErrNotArchived: what is to be erased is live or retired, or not there.
+var ErrNotArchived = errors.New("not an archived dictionary of this server")
 
 // State says what a dictionary is for. All of them open values.
 type State = store.State
@@ -50,6 +53,7 @@ const (
 // Dicts are the dictionaries in a space of the server whose values name them, so that they
 // are in its snapshots and on its replicas, before those values are. It is safe for concurrent use.
 type Dicts struct {
+	records
 	conn  *Conn
 	local *dict.Set
 
@@ -73,7 +77,7 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 	if local == nil {
 		local = new(dict.Set)
 	}
-	d := &Dicts{conn: conn, local: local, kept: make(map[uint32]*codec.Dict)}
+	d := &Dicts{records: records{conn}, conn: conn, local: local, kept: make(map[uint32]*codec.Dict)}
 	d.lookups = store.Lookups{TTL: missTTL, IsAnswer: func(err error) bool { return errors.Is(err, ErrForeign) }}
 	d.seen.Store(&seen{})
 	return d
@@ -308,8 +312,6 @@ type listed struct {
 	Created  int64
 }
 
-var _ msgpack.CustomEncoder = text(nil)
-
 // SetState retires or archives a dictionary, or puts it back into use.
 func (d *Dicts) SetState(ctx context.Context, number uint32, state State) error {
 	var answer []bool
@@ -322,27 +324,44 @@ func (d *Dicts) SetState(ctx context.Context, number uint32, state State) error 
 	return d.Recheck(ctx)
 }
 
-// Record returns a text that was kept under a name, and its version; "" and 0 for none.
-func (d *Dicts) Record(ctx context.Context, name string) (string, uint64, error) {
-	r, err := d.record(ctx, name)
-	return r.Text, r.Version, err
+// states are what the server says of its dictionaries now.
+func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
+	if err := d.Recheck(ctx); err != nil {
+		return nil, err
+	}
+	return d.seen.Load().states, nil
 }
 
-// ReplaceRecord keeps another text and returns its version, or 0 when the version that is
-// given is not the current one any more.
-func (d *Dicts) ReplaceRecord(ctx context.Context, name string, version uint64, content string) (uint64, error) {
-	r, err := d.record(ctx, name, version, content)
-	return r.Version, err
+// Restore stores a dictionary, or puts an archived or retired one back into use.
+func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
+	if err := d.Publish(ctx, x); err != nil || !d.Retired(x.Number()) {
+		return err
+	}
+	return d.SetState(ctx, x.Number(), Live)
 }
 
-func (d *Dicts) record(ctx context.Context, args ...any) (r recorded, err error) {
-	err = d.conn.call(ctx, recordFunction, args, &r)
-	return r, err
-}
-
-type recorded struct {
-	//lint:ignore U1000 how msgpack is told
-	_msgpack struct{} `msgpack:",as_array"`
-	Version  uint64
-	Text     string
+// Forget erases an archived dictionary. It takes the right to write to the space of
+// dictionaries, which administrators have. Values that name it can never be read again.
+func (d *Dicts) Forget(ctx context.Context, number uint32) error {
+	states, err := d.states(ctx)
+	if err != nil {
+		return err
+	}
+	if states[number] != Archived {
+		return fmt.Errorf("forget dictionary %08x: %w", number, ErrNotArchived)
+	}
+	id, err := spaceNumber(ctx, d.conn, DictSpace)
+	if err != nil {
+		return err
+	}
+	err = d.conn.do(ctx, func(ctx context.Context) tnt.Request {
+		return tnt.NewDeleteRequest(id).Index(uint32(0)).Key([]any{number}).Context(ctx)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	d.asking.Lock()
+	delete(d.kept, number) // or the next check would put it back
+	d.asking.Unlock()
+	return d.Recheck(ctx)
 }

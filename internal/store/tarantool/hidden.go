@@ -71,3 +71,43 @@ func (l *loader) askChecks() error {
 	}
 	return nil
 }
+
+// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child
+// fields], [parent fields]].
+func (l *loader) takeForeignKey(t []any) error {
+	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
+		id, _ := integer(at(t, side.space))
+		s := l.schema.Space(uint32(id))
+		if s == nil {
+			continue // made since the spaces were read, or not to be seen
+		}
+		fields, ok := at(t, side.fields).([]any)
+		if !ok {
+			s.touchAll("foreign key %v is described in a way that this version doesn't know", at(t, 0))
+		}
+		for _, f := range fields {
+			n, _ := integer(f)
+			s.touch(int(n), "foreign key %v has it", at(t, 0))
+		}
+	}
+	return nil
+}
+
+// takeCheck reads [space, name, deferred, language, expression, enabled].
+func (l *loader) takeCheck(t []any) error {
+	id, _ := integer(at(t, 0))
+	s := l.schema.Space(uint32(id))
+	if s == nil {
+		return nil
+	}
+	code, ok := at(t, 4).(string)
+	if !ok {
+		s.touchAll("check constraint %v is described in a way that this version doesn't know", at(t, 1))
+	}
+	for _, f := range s.Fields {
+		if Mentions(code, f.Name) {
+			s.touch(f.Number, "check constraint %v reads it", at(t, 1))
+		}
+	}
+	return nil
+}

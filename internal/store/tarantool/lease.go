@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// turnsRecord is the record by which packers in the background take turns: JSON, of each
-// lease's name whose turn it is until when. What has ended is left out by who writes next.
-const turnsRecord = "cinch:pack"
-
 // errContended: others wrote the record each time that it was tried.
 var errContended = errors.New("the record of turns keeps changing")
 
@@ -20,7 +16,7 @@ const leaseTries = 10
 // A Lease implements store.Lease. It goes by the clocks of those who take turns: one that is wrong
 // makes two work beside each other, or pause for longer.
 type Lease struct {
-	dicts        *Dicts
+	records      records
 	name, holder string
 }
 
@@ -31,7 +27,7 @@ type turn struct {
 }
 
 // Lease returns the lease called name, to be taken in the name of holder, which nobody else has.
-func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d, name, holder} }
+func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d.records, name, holder} }
 
 // Take implements store.Lease.
 func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
@@ -65,7 +61,7 @@ func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
 // false for one that has ended.
 func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn, bool)) error {
 	for range leaseTries {
-		text, version, err := l.dicts.Record(ctx, turnsRecord)
+		text, version, err := l.records.Record(ctx, turnsRecord)
 		if err != nil {
 			return err
 		}
@@ -79,7 +75,7 @@ func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn,
 			return nil
 		}
 		turns[l.name] = next
-		if written, err := l.dicts.ReplaceRecord(ctx, turnsRecord, version, turnsText(turns)); err != nil || written != 0 {
+		if written, err := l.records.ReplaceRecord(ctx, turnsRecord, version, turnsText(turns)); err != nil || written != 0 {
 			return err
 		}
 	}

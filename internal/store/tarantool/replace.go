@@ -7,13 +7,9 @@ import (
 	"fmt"
 
 	"github.com/tarantool/go-iproto"
-	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
-
-const tupleType = policy.Tuple
 
 // Replace puts new bytes in the place of values, each only if it still is what was read. All
 // changes are made in one call; those of one tuple are made together or not at all.
@@ -114,12 +110,6 @@ func (t *TupleSpace) typed(field int) bool {
 func (t *TupleSpace) fieldChange(r *ref, c *store.Change) []any {
 	return []any{r.field + 1, text(c.Value.Stored), text(c.New), r.binary}
 }
-
-// text is sent as a string of MessagePack.
-type text []byte
-
-// EncodeMsgpack implements msgpack.CustomEncoder.
-func (s text) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeString(string(s)) }
 
 // outcome understands what cinch_replace says of a change.
 func outcome(answer any) store.Outcome {

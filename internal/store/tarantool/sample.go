@@ -105,10 +105,6 @@ func EachField(tuple []byte, f func(field int, content []byte, inside bool)) err
 	return nil
 }
 
-// KnownTouchAt is TouchedAt as far as the user may see constraints: Hidden says what else
-// there may be.
-func (s *Space) KnownTouchAt(field int) string { return s.Touched(field, true) }
-
 // Counts are how many tuples the spaces have, nil where the user may not know: it takes what
 // 'cinch tarantool init' installs, or the right to run Lua.
 func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {

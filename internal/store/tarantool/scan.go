@@ -12,6 +12,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -158,7 +159,7 @@ func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMess
 		}
 		if value != nil && (t.all || t.fields[i]) {
 			v := &store.Value{
-				Key: text, Field: []byte(t.space.FieldName(i)), Type: tupleType, Stored: value,
+				Key: text, Field: []byte(t.space.FieldName(i)), Type: policy.Tuple, Stored: value,
 				Ref: &ref{key: key, field: i, binary: msgp.NextType(rest) == msgp.BinType, tuple: tuple},
 			}
 			switch {

@@ -2,7 +2,6 @@ package tarantool
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/store"
@@ -148,11 +147,3 @@ func (t *TupleSpace) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
 
 // Space describes the space.
 func (t *TupleSpace) Space() *Space { return t.space }
-
-// FieldName is what a field is called: its name, or its number from 1.
-func (s *Space) FieldName(n int) string {
-	if n < len(s.Fields) && s.Fields[n].Name != "" {
-		return s.Fields[n].Name
-	}
-	return fmt.Sprint(n + 1)
-}

@@ -1,0 +1,72 @@
+package tarantool
+
+import (
+	"context"
+	"strings"
+
+	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// records are texts in a space of the server, by names: what gateways and packers tell each other.
+type records struct{ conn *Conn }
+
+// turnsRecord is the record by which packers in the background take turns: JSON, of each
+// lease's name whose turn it is until when. What has ended is left out by who writes next.
+const turnsRecord = "cinch:pack"
+
+// Record returns a text that was kept under a name, and its version; "" and 0 for none.
+func (r *records) Record(ctx context.Context, name string) (string, uint64, error) {
+	now, err := r.record(ctx, name)
+	return now.Text, now.Version, err
+}
+
+// ReplaceRecord keeps another text and returns its version, or 0 when the version that is
+// given is not the current one any more.
+func (r *records) ReplaceRecord(ctx context.Context, name string, version uint64, content string) (uint64, error) {
+	now, err := r.record(ctx, name, version, content)
+	return now.Version, err
+}
+
+func (r *records) record(ctx context.Context, args ...any) (now recorded, err error) {
+	err = r.conn.call(ctx, recordFunction, args, &now)
+	return now, err
+}
+
+type recorded struct {
+	//lint:ignore U1000 how msgpack is told
+	_msgpack struct{} `msgpack:",as_array"`
+	Version  uint64
+	Text     string
+}
+
+// Records are all texts that were kept, by their names, but for the one by which packers take turns.
+func (r *records) Records(ctx context.Context) (map[string]string, error) {
+	id, err := spaceNumber(ctx, r.conn, recordSpace)
+	if err != nil {
+		return nil, err
+	}
+	var tuples []struct {
+		//lint:ignore U1000 how msgpack is told
+		_msgpack struct{} `msgpack:",as_array"`
+		Name     string
+		Version  msgpack.RawMessage
+		Text     string
+	}
+	err = r.conn.do(ctx, func(ctx context.Context) tnt.Request {
+		return tnt.NewSelectRequest(id).Index(uint32(0)).Limit(selectEverything).Iterator(tnt.IterAll).Context(ctx)
+	}, &tuples)
+	all := map[string]string{}
+	for _, t := range tuples {
+		if t.Text != "" && !strings.HasPrefix(t.Name, turnsRecord) {
+			all[t.Name] = t.Text
+		}
+	}
+	return all, err
+}
+
+// DeleteRecord forgets a text, unless it has another version by now.
+func (r *records) DeleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
+	next, err := r.ReplaceRecord(ctx, name, version, "")
+	return next != 0, err
+}
