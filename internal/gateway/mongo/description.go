@@ -33,8 +33,8 @@ type described struct {
 	told     []hashPrefix
 }
 
-// rewriteDescription appends the document of a reply to a hello, which has been described: the client sees shown for
-// compressors, nothing when that is empty, and addresses as rename gives them.
+// rewriteDescription appends the document of a reply to a hello, which has been described: the
+// client sees shown for compressors, nothing when that is empty, and addresses as rename gives them.
 func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
 	start, done := len(dst), !d.ok || len(h.shown) == 0
 	standbys := h.standbys
@@ -73,6 +73,7 @@ func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func(
 	return wire.FinishDocument(dst, start), err
 }
 
+// describe reads the document of a reply to a hello.
 func describe(doc []byte) (d described, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
