@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 )
@@ -13,6 +14,22 @@ const (
 	FromClient   Peer = "client"
 	FromUpstream Peer = "upstream"
 )
+
+// ErrorClasses names violations of a protocol, by the errors that report them.
+type ErrorClasses []struct {
+	Err   error
+	Class string
+}
+
+// Of is the class of the first that err is; "" for none, as an ordinary end has.
+func (c ErrorClasses) Of(err error) string {
+	for _, known := range c {
+		if errors.Is(err, known.Err) {
+			return known.Class
+		}
+	}
+	return ""
+}
 
 // LogEnd counts and logs that a conversation with a client was broken off because of what a peer
 // sent. class names the violation of the protocol; an ordinary end has none, and is no matter.

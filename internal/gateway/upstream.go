@@ -173,6 +173,25 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return tc, nil
 }
 
+// Ask has talk speak with a server on a connection of the gateway's own, made by dial, within ctx's time.
+func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {
+	c, err := dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if at, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(at)
+	}
+	return talk(c)
+}
+
+// Ask is that of a server at an address. It counts as no client's traffic.
+func (up Upstream) Ask(ctx context.Context, talk func(net.Conn) error) error {
+	up.Stats = nil
+	return Ask(ctx, up.Dial, talk)
+}
+
 func (up Upstream) tlsConfig() *tls.Config {
 	if up.TLS.ServerName != "" || up.TLS.InsecureSkipVerify {
 		return up.TLS

@@ -3,7 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +104,64 @@ func TestDialErrors(t *testing.T) {
 	var ne net.Error
 	if errors.As(ErrUnreachable, &ne) {
 		t.Error("the sentinel must not look like a network error")
+	}
+}
+
+// A question of the gateway's own ends with its time and leaves no connection.
+func TestAsk(t *testing.T) {
+	near, far := tcpPair(t)
+	dial := func(context.Context) (net.Conn, error) { return near, nil }
+	within, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	err := Ask(within, dial, func(c net.Conn) error {
+		_, err := c.Read(make([]byte, 1)) // no answer comes
+		return err
+	})
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without an answer: %v", err)
+	}
+	if b, err := io.ReadAll(far); err != nil || len(b) > 0 {
+		t.Errorf("the connection is open: %q, %v", b, err)
+	}
+	none := errors.New("nobody there")
+	err = Ask(t.Context(), func(context.Context) (net.Conn, error) { return nil, none }, func(net.Conn) error { panic("no connection") })
+	if !errors.Is(err, none) {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// Such a question counts as nobody's traffic.
+func TestAskIsNotCounted(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	stats := NewStats("test", "line")
+	up := Upstream{Network: "tcp", Address: l.Addr().String(), Stats: stats}
+	if err := up.Ask(t.Context(), func(c net.Conn) error { return lineOf(c, "question") }); err != nil {
+		t.Fatal(err)
+	}
+	if n := stats.Snapshot().Wire.Upstream; n != (Traffic{}) || up.Stats == nil {
+		t.Errorf("counted %+v", n)
+	}
+}
+
+func lineOf(c net.Conn, text string) error {
+	_, err := io.WriteString(c, text+"\n")
+	return err
+}
+
+// Of several classes the first that fits counts.
+func TestErrorClasses(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	classes := ErrorClasses{{a, "first"}, {b, "second"}}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{{nil, ""}, {io.EOF, ""}, {a, "first"}, {fmt.Errorf("wrapped: %w", b), "second"}, {errors.Join(b, a), "first"}} {
+		if got := classes.Of(test.err); got != test.want {
+			t.Errorf("%v is %q, not %q", test.err, got, test.want)
+		}
 	}
 }

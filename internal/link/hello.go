@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -18,16 +19,13 @@ var (
 )
 
 // HelloErrorClass names what is wrong with a peer that does not become a link; empty: nothing came, or not all.
-func HelloErrorClass(err error) string {
-	switch {
-	case errors.Is(err, wire.ErrVersion):
-		return "version"
-	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrMalformed):
-		return "bad_hello"
-	case errors.Is(err, errRefused):
-		return "refused"
-	}
-	return ""
+func HelloErrorClass(err error) string { return helloErrors.Of(err) }
+
+var helloErrors = gateway.ErrorClasses{
+	{wire.ErrVersion, "version"},
+	{wire.ErrMagic, "bad_hello"},
+	{wire.ErrMalformed, "bad_hello"},
+	{errRefused, "refused"},
 }
 
 // sends are the codecs of pieces. What the format has beside them compresses less at more CPU.

@@ -128,7 +128,7 @@ func (l *Link) abort() { l.owner.Abort() }
 // LogEnd counts why a link ended too early, and logs it where that is somebody's mistake.
 func (l *Link) LogEnd(err error) {
 	var reset ResetError
-	switch class := errorClass(err); {
+	switch class := errorClasses.Of(err); {
 	case errors.As(err, &reset):
 		if reset.Reason != wire.ReasonReset { // only an exit can say that
 			l.e.cfg.Stats.Error("malformed")
@@ -152,15 +152,10 @@ func (l *Link) Debug(why string, err error) {
 	l.e.cfg.Log.Debug("connection reset: "+why, "local", local, "peer", l.conn.RemoteAddr().String(), "err", err)
 }
 
-// errorClass names what a peer did wrong; an ordinary end has none.
-func errorClass(err error) string {
-	switch {
-	case errors.Is(err, errSum):
-		return "checksum"
-	case errors.Is(err, codec.ErrCorrupt), errors.Is(err, codec.ErrUnknownCodec):
-		return "corrupt"
-	case errors.Is(err, wire.ErrMalformed):
-		return "malformed"
-	}
-	return ""
+// errorClasses are what a peer can do wrong.
+var errorClasses = gateway.ErrorClasses{
+	{errSum, "checksum"},
+	{codec.ErrCorrupt, "corrupt"},
+	{codec.ErrUnknownCodec, "corrupt"},
+	{wire.ErrMalformed, "malformed"},
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -20,7 +21,7 @@ import (
 const (
 	firstAsk   = time.Second
 	lastAsk    = 30 * time.Second
-	askTimeout = 5 * time.Second // for the answer, where nobody says how long
+	askTimeout = 5 * time.Second // for one question
 )
 
 // askUntil asks until there is an answer, and reports false when ctx ended first.
@@ -39,24 +40,20 @@ func askUntil(ctx context.Context, ask func() error) bool {
 
 // ask sends a server a request, and returns the reply.
 func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, error) {
-	up.Stats = nil // not a client's traffic
-	c, err := up.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	until, ok := ctx.Deadline()
-	if !ok {
-		until = time.Now().Add(askTimeout)
-	}
-	_ = c.SetDeadline(until)
-	if _, err = c.Write(request); err != nil {
-		return nil, err
-	}
-	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
-	defer r.Free()
-	m, err := r.next()
-	return bytes.Clone(m.bytes), err
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var reply []byte
+	err := up.Ask(ctx, func(c net.Conn) error {
+		if _, err := c.Write(request); err != nil {
+			return err
+		}
+		r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
+		defer r.Free()
+		m, err := r.next()
+		reply = bytes.Clone(m.bytes)
+		return err
+	})
+	return reply, err
 }
 
 // askWho asks a server by which name its replica set knows it, and whether it is primary.

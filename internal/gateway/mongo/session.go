@@ -179,5 +179,5 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 		s.stats.Error("not_primary")
 		return
 	}
-	s.LogEnd(who, errorClass(err), err)
+	s.LogEnd(who, errorClasses.Of(err), err)
 }

@@ -42,7 +42,7 @@ func (w *watcher) Run() {
 			err = w.answer(m)
 		}
 		if err != nil {
-			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, gateway.FromClient, errorClass(err), err)
+			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, gateway.FromClient, errorClasses.Of(err), err)
 			return
 		}
 	}

@@ -69,17 +69,13 @@ func newClient(dial func(context.Context) (net.Conn, error), who *credentials, s
 // askClosed asks the server, on a connection that doesn't log in, whether it is there: one that asks
 // for a login does not say.
 func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
-	c, err := d.dial(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	if at, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(at)
-	}
-	if _, err = c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
-		return false, err
-	}
-	line, err := bufio.NewReaderSize(c, 128).ReadString('\n')
-	return strings.HasPrefix(line, "-NOAUTH"), err
+	err = gateway.Ask(ctx, d.dial, func(c net.Conn) error {
+		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+			return err
+		}
+		line, err := bufio.NewReaderSize(c, 128).ReadString('\n')
+		closed = strings.HasPrefix(line, "-NOAUTH")
+		return err
+	})
+	return closed, err
 }

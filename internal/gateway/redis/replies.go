@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch"
@@ -14,24 +13,24 @@ import (
 
 // replyPump is the half of a session that carries replies.
 type replyPump struct {
-	client, upstream net.Conn
-	queue            *queue
-	vault            *vault
-	spill            *spill
-	frames           *frames
-	copier           *copier
-	opening          *opening
-	answers          *answers
-	nodes            *nodeReplies
-	messages         *messages
-	lastWords        atomic.Pointer[string] // sent to the client when the session fails
+	life      *gateway.Life
+	queue     *queue
+	vault     *vault
+	spill     *spill
+	frames    *frames
+	copier    *copier
+	opening   *opening
+	answers   *answers
+	nodes     *nodeReplies
+	messages  *messages
+	lastWords atomic.Pointer[string] // sent to the client when the session fails
 
 	tx   []entry     // queued in the open transaction, in order
 	busy atomic.Bool // with a reply of which the server may have more to send
 }
 
 func newReplyPump(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) *replyPump {
-	p := &replyPump{client: life.Client, upstream: life.Upstream, queue: queue, vault: vault, spill: newSpill(life, vault)}
+	p := &replyPump{life: life, queue: queue, vault: vault, spill: newSpill(life, vault)}
 	p.frames = &frames{to: sink{conn: life.Client, spill: p.spill, room: life.Replies}}
 	p.frames.in = resp.NewReader(&source{conn: life.Upstream, idle: p.frames.to.flush}, bufferBytes)
 	p.opening = &opening{
@@ -51,7 +50,7 @@ func (p *replyPump) run() {
 	defer p.frames.in.Free()
 	for {
 		if err := p.next(); err != nil {
-			p.logEnd(err)
+			p.life.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
 			break
 		}
 	}
@@ -68,11 +67,10 @@ func (p *replyPump) unstick() { p.spill.unstick() }
 
 func (p *replyPump) midReply() bool { return p.busy.Load() }
 
-func (p *replyPump) logEnd(err error) {
-	if errors.Is(err, resp.ErrReply) || errors.Is(err, resp.ErrLineTooLong) {
-		p.vault.stats.Error("upstream_protocol")
-		p.vault.log.Error("upstream sent what is no reply", "err", err)
-	}
+// errorClasses are the violations of the protocol by the server. Those of the client are the server's to answer.
+var errorClasses = gateway.ErrorClasses{
+	{resp.ErrReply, "protocol"},
+	{resp.ErrLineTooLong, "protocol"},
 }
 
 // next carries one reply, or one message that nobody asked for.
@@ -340,7 +338,7 @@ func (p *replyPump) carryRaw(o *op) error {
 		return err
 	}
 	p.frames.in.Free()
-	if err := gateway.Relay(p.client, p.upstream); err != nil {
+	if err := gateway.Relay(p.life.Client, p.life.Upstream); err != nil {
 		return err
 	}
 	return io.EOF

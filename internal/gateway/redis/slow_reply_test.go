@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // slowly returns a client of a session whose server the test plays itself.
@@ -120,5 +123,26 @@ func TestSubscribedSlowly(t *testing.T) {
 			t.Errorf("a subscriber's %s was sent as %.40q", want, got)
 		}
 		server.say("-ERR only (P|S)SUBSCRIBE\r\n")
+	}
+}
+
+// A server that sends what is no reply ends the session, and the log says once what was wrong and with whose.
+func TestNoReplyIsLogged(t *testing.T) {
+	var log testenv.Log
+	stats := gateway.NewStats("test", "redis")
+	client, server := slowly(t, func(c *Config) {
+		c.Stats, c.Log = stats, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	write(t, client, string(resp.AppendCommand(nil, "GET", "k")))
+	server.next()
+	server.say("?nonsense\r\n")
+	if b, err := io.ReadAll(client); err != nil || len(b) > 0 {
+		t.Errorf("the client got %q, %v", b, err)
+	}
+	if errs := stats.Snapshot().Errors; errs["upstream_protocol"] != 1 || len(errs) != 1 {
+		t.Errorf("counted %v", errs)
+	}
+	if log.Count("upstream sent what is not valid") != 1 || log.Count("client=") != 1 {
+		t.Errorf("logged %s", log.String())
 	}
 }

@@ -2,6 +2,7 @@ package tarantool
 
 import (
 	"context"
+	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -29,16 +30,14 @@ type guests struct{ upstream gateway.Upstream }
 
 // askClosed asks the server, as guest, what guest may do.
 func (g guests) askClosed(ctx context.Context) (closed bool, err error) {
-	up := g.upstream
-	up.Stats = nil // not a client's traffic
-	c, err := up.Dial(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	if at, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(at)
-	}
+	err = g.upstream.Ask(ctx, func(c net.Conn) error {
+		closed, err = askGuest(ctx, c)
+		return err
+	})
+	return closed, err
+}
+
+func askGuest(ctx context.Context, c net.Conn) (closed bool, err error) {
 	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
 	defer r.Free()
 	if _, err = r.raw(wire.GreetingLen); err != nil {

@@ -1,7 +1,6 @@
 package tarantool
 
 import (
-	"errors"
 	"io"
 	"net"
 	"time"
@@ -71,7 +70,7 @@ func (s *session) carryReplies() {
 	defer s.talk.outstanding.close()
 	defer s.out.free()
 	err := s.out.run()
-	s.LogEnd(gateway.FromUpstream, errorClass(err), err)
+	s.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
 	if !s.Ended() {
 		s.g.catalog.lost() // the server may have been started anew
 	}
@@ -98,7 +97,7 @@ func (s *session) pumpRequests() {
 			err = s.handleRequest(&f)
 		}
 		if err != nil && !s.GoesOn(err, !s.talk.outstanding.busy()) {
-			s.LogEnd(gateway.FromClient, errorClass(err), err)
+			s.LogEnd(gateway.FromClient, errorClasses.Of(err), err)
 			return
 		}
 	}
@@ -269,17 +268,10 @@ func (s *session) replicate(f *frame) error {
 	return s.pipe.requests(&s.in, f.bytes)
 }
 
-// errorClass names a violation of the protocol; an ordinary end has none.
-func errorClass(err error) string {
-	switch {
-	case errors.Is(err, gateway.ErrStranger):
-		return "stranger"
-	case errors.Is(err, wire.ErrTooLarge):
-		return "too_large"
-	case errors.Is(err, wire.ErrMalformed):
-		return "malformed"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated"
-	}
-	return ""
+// errorClasses are the violations of the protocol.
+var errorClasses = gateway.ErrorClasses{
+	{gateway.ErrStranger, "stranger"},
+	{wire.ErrTooLarge, "too_large"},
+	{wire.ErrMalformed, "malformed"},
+	{io.ErrUnexpectedEOF, "truncated"},
 }
