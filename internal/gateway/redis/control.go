@@ -455,12 +455,12 @@ func (c *control) exec(r *request) error {
 	changes, login := c.tx.changes || c.tx.login, c.tx.login
 	e := entry{kind: kindExec}
 	if n := int64(c.tx.queued); n > 0 { // until its replies have been carried
-		room := c.tx.budget
-		if c.talk.room.TryAcquire(n) { // where no client is judged that waits for the server
-			room.Release(n)
-			room = c.talk.room
+		from := c.tx.account
+		if c.talk.account.TryAcquire(n) { // where no client is judged that waits for the server
+			from.Release(n)
+			from = c.talk.account
 		}
-		e.op = &op{after: func(answer) { room.Release(n) }}
+		e.op = &op{after: func(answer) { from.Release(n) }}
 		c.tx.queued = 0
 	}
 	c.tx.end()

@@ -17,7 +17,7 @@ type conversation struct {
 	up       sink
 	queue    *queue
 	dead     <-chan struct{}  // closed when the reply pump has ended
-	room     *gateway.Account // in the reply budget, of answers
+	account  *gateway.Account // in the reply budget, of answers
 	pump     replying
 	tx       *transaction
 	stats    *gateway.Stats
@@ -40,7 +40,7 @@ type replying interface {
 // newConversation returns one whose replies pump carries, by the entries of queue.
 func newConversation(life *gateway.Life, tx *transaction, queue *queue, asked *asked, pump replying, stats *gateway.Stats) *conversation {
 	c := &conversation{
-		client: life.Client, upstream: life.Upstream, room: life.Replies, dead: life.Dead(),
+		client: life.Client, upstream: life.Upstream, account: life.Replies, dead: life.Dead(),
 		tx: tx, queue: queue, asked: asked, pump: pump, stats: stats,
 	}
 	c.up.conn, c.up.before = life.Upstream, c.pushCounted
@@ -78,7 +78,7 @@ func (c *conversation) await(o *op) error {
 
 // letGo gives back the budget that an answer holds.
 func (c *conversation) letGo(o *op) {
-	c.room.Release(o.held)
+	c.account.Release(o.held)
 	o.held = 0
 }
 

@@ -30,7 +30,7 @@ const (
 type indexes struct {
 	vault  *vault
 	dialer *dialer
-	room   *gateway.Share                     // for what is put back
+	share  *gateway.Share                     // for what is put back
 	client *goredis.Client                    // as the gateway's own user
 	view   atomic.Pointer[storeredis.Indexes] // nil: none
 	kicked chan struct{}
@@ -50,10 +50,10 @@ var unasked = storeredis.Indexes{Unknown: errors.New("not asked yet")}
 
 // newIndexes returns what knows nothing yet. With awaited that is said at once, for sessions that may begin
 // before it serves.
-func newIndexes(vault *vault, dialer *dialer, room *gateway.Share, awaited bool) *indexes {
+func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
-		vault: vault, dialer: dialer, room: room, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
+		vault: vault, dialer: dialer, share: share, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
 		client: dialer.self(firstSpace, false), // when it is needed
 	}

@@ -23,7 +23,7 @@ type intake struct {
 // newIntake returns one that calls idle before it waits. What the session's requests hold while it does has the client judged.
 func newIntake(life *gateway.Life, table table, idle func() error) *intake {
 	n := &intake{life: life, rows: rows{table: table}}
-	n.in = resp.NewReader(&source{conn: life.Client, idle: idle, room: life.Requests, goOn: n.finishes}, bufferBytes)
+	n.in = resp.NewReader(&source{conn: life.Client, idle: idle, account: life.Requests, goOn: n.finishes}, bufferBytes)
 	return n
 }
 

@@ -14,14 +14,14 @@ import (
 
 // large handles requests that do not fit the buffer.
 type large struct {
-	intake *intake
-	talk   *conversation
-	seals  *seals
-	stash  *stash
-	sub    *subscription
-	tx     *transaction
-	room   *gateway.Account // in the request budget
-	stall  time.Duration
+	intake  *intake
+	talk    *conversation
+	seals   *seals
+	stash   *stash
+	sub     *subscription
+	tx      *transaction
+	account *gateway.Account // in the request budget
+	stall   time.Duration
 
 	handle        func(args [][]byte) error // a request that was collected
 	fail          func(text string) error   // ends the session, of whose request the server has the beginning
@@ -365,8 +365,8 @@ func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
 }
 
 func (l *largeRequest) release() {
-	l.room.Release(l.held)
-	l.room.Release(l.encoder)
+	l.account.Release(l.held)
+	l.account.Release(l.encoder)
 	l.held, l.encoder = 0, 0
 }
 
@@ -601,7 +601,7 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 		return false
 	}
 	n := int64(l.seals.vault.sealer.AheadBytes(len(value), st))
-	if n == 0 || !l.room.TryAcquire(n) {
+	if n == 0 || !l.account.TryAcquire(n) {
 		return false
 	}
 	l.encoder = n

@@ -14,12 +14,12 @@ import (
 
 // opening opens sealed values in replies, under the reply budget.
 type opening struct {
-	frames *frames
-	vault  *vault
-	room   *gateway.Account
-	ctx    context.Context
-	client net.Addr
-	key    func() string // the kind of key that the reply at hand is for; "": not known
+	frames  *frames
+	vault   *vault
+	account *gateway.Account
+	ctx     context.Context
+	client  net.Addr
+	key     func() string // the kind of key that the reply at hand is for; "": not known
 
 	plain    [][]byte // in the reply at hand, parts of these look like envelopes and are none
 	excluded bool     // the reply at hand is of keys that hold no envelopes
@@ -36,7 +36,7 @@ type held struct {
 func (h *held) free() {
 	gateway.PutBuffer(h.buf)
 	if h.n > 0 {
-		h.opening.room.Release(h.n)
+		h.opening.account.Release(h.n)
 	}
 	*h = held{}
 }
@@ -177,8 +177,8 @@ func (h *held) fill(b []byte) error {
 		if err := o.frames.to.flush(); err != nil { // which may wait for the client
 			return err
 		}
-		o.room.Await(gateway.FromUpstream)
-		defer o.room.Awaited(gateway.FromUpstream)
+		o.account.Await(gateway.FromUpstream)
+		defer o.account.Awaited(gateway.FromUpstream)
 	}
 	return o.frames.in.ReadFull(b)
 }
@@ -187,14 +187,14 @@ func (h *held) fill(b []byte) error {
 // goes out first, so that nobody waits for it in the meantime.
 func (h *held) reserve(n, claim int64) error {
 	o := h.opening
-	if !o.room.TryAcquire(n) {
+	if !o.account.TryAcquire(n) {
 		if h.impatient {
 			return errNoRoom
 		}
 		if err := o.frames.to.flush(); err != nil {
 			return err
 		}
-		if err := o.room.Grow(o.ctx, n, claim); err != nil {
+		if err := o.account.Grow(o.ctx, n, claim); err != nil {
 			return err
 		}
 	}

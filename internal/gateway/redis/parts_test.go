@@ -55,7 +55,7 @@ func newParts(t *testing.T) *partsOf {
 	p.tx = newTransaction(p.life.Requests)
 	p.st = newStanding(p.tx, &gateway.Doorkeeper{})
 	p.talk = newConversation(p.life, p.tx, newQueue(p.life.Replies), &asked{}, resting{}, cfg.Stats)
-	p.stash = &stash{vault: p.vault, room: p.tx.budget, ctx: context.Background(), flush: p.talk.up.flush, stall: time.Second}
+	p.stash = &stash{vault: p.vault, account: p.tx.account, ctx: context.Background(), flush: p.talk.up.flush, stall: time.Second}
 	second := &second{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, ctx: context.Background(), has: &serverCommands{}, scripts: &bodies{}}
 	rights := &rights{talk: p.talk, second: second, tx: p.tx, ctx: context.Background()}
 	escapes := &escapes{rights: rights, tx: p.tx}

@@ -88,7 +88,7 @@ const (
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
-	budget  room
+	account room
 	ring    []entry
 	head, n int
 	bytes   int
@@ -113,8 +113,8 @@ type room interface {
 	Release(n int64)
 }
 
-func newQueue(budget room) *queue {
-	q := &queue{budget: budget}
+func newQueue(account room) *queue {
+	q := &queue{account: account}
 	q.notFull.L = &q.mu
 	return q
 }
@@ -166,7 +166,7 @@ func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
 // hasRoom makes room for w bytes if it can. An empty queue has room for anything.
 func (q *queue) hasRoom(w int) bool {
 	for q.n > 0 && q.bytes+w > freeQueueBytes+q.pieces*queuePieceBytes {
-		if !q.budget.TryAcquire(queuePieceBytes) {
+		if !q.account.TryAcquire(queuePieceBytes) {
 			return false
 		}
 		q.pieces++
@@ -177,7 +177,7 @@ func (q *queue) hasRoom(w int) bool {
 // giveBack returns the pieces of the budget.
 func (q *queue) giveBack() {
 	for ; q.pieces > 0; q.pieces-- {
-		q.budget.Release(queuePieceBytes)
+		q.account.Release(queuePieceBytes)
 	}
 }
 

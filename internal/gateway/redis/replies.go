@@ -31,10 +31,10 @@ type replyPump struct {
 
 func newReplyPump(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) *replyPump {
 	p := &replyPump{life: life, queue: queue, vault: vault, spill: newSpill(life, vault)}
-	p.frames = &frames{to: sink{conn: life.Client, spill: p.spill, room: life.Replies}}
+	p.frames = &frames{to: sink{conn: life.Client, spill: p.spill, account: life.Replies}}
 	p.frames.in = resp.NewReader(&source{conn: life.Upstream, idle: p.frames.to.flush}, bufferBytes)
 	p.opening = &opening{
-		frames: p.frames, vault: vault, room: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(),
+		frames: p.frames, vault: vault, account: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(),
 		key: func() string { return asked.pattern(queue.answered()) },
 	}
 	redirects := &redirects{frames: p.frames, view: view, local: life.Client.LocalAddr()}

@@ -50,7 +50,7 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	s.intake = newIntake(s.Life, g.table, s.talk.up.flush)
 	s.sub = &subscription{talk: s.talk, st: s.st}
 	s.seals = &seals{vault: g.vault, st: s.st, tx: s.tx, dialed: dialed}
-	s.stash = &stash{vault: g.vault, room: s.Requests, ctx: s.Context(), flush: s.talk.up.flush, stall: g.cfg.Stall}
+	s.stash = &stash{vault: g.vault, account: s.Requests, ctx: s.Context(), flush: s.talk.up.flush, stall: g.cfg.Stall}
 	s.buildParts()
 	return s
 }
@@ -82,7 +82,7 @@ func (s *session) buildParts() {
 		ended: s.End, handOver: s.handOver, req: &s.req, ctx: s.Context(),
 	}
 	s.large = &large{
-		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, room: s.Requests, stall: g.cfg.Stall,
+		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, account: s.Requests, stall: g.cfg.Stall,
 		handle: s.handleCollected, fail: s.failWith, stranger: s.isStranger, protocolError: s.passProtocolError,
 	}
 }

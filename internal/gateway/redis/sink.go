@@ -10,9 +10,9 @@ import (
 // lent to the sink is moved, idle flushes what the pump has written: nobody waits for bytes
 // that lie in a buffer.
 type source struct {
-	conn net.Conn
-	idle func() error
-	room *gateway.Account // what it holds while it waits for bytes of the client has the client judged; nil upstream
+	conn    net.Conn
+	idle    func() error
+	account *gateway.Account // what it holds while it waits for bytes of the client has the client judged; nil upstream
 	// goOn, when set, is asked about a read that found nothing: true tries again.
 	goOn func(error) bool
 }
@@ -21,9 +21,9 @@ func (s *source) Settle() error { return s.idle() }
 
 func (s *source) Read(p []byte) (int, error) {
 	for {
-		s.room.Await(gateway.FromClient)
+		s.account.Await(gateway.FromClient)
 		n, err := s.conn.Read(p)
-		s.room.Awaited(gateway.FromClient)
+		s.account.Awaited(gateway.FromClient)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return n, err
 		}
@@ -32,9 +32,9 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
-		s.room.Await(gateway.FromClient)
+		s.account.Await(gateway.FromClient)
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
-		s.room.Awaited(gateway.FromClient)
+		s.account.Awaited(gateway.FromClient)
 		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
 			return buf, n, err
 		}
@@ -49,12 +49,12 @@ func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 // which is sent from where it is. So what one read brought leaves with one write, and is
 // copied only where something was changed. It belongs to one goroutine.
 type sink struct {
-	conn  net.Conn
-	buf   []byte
-	lent  []byte           // behind buf: of the reader's buffer, until the flush that comes before its next read
-	err   error            // the first failure; everything after it is dropped
-	spill *spill           // of the client's side; nil upstream
-	room  *gateway.Account // that holds memory until the client has taken what is sent; nil upstream
+	conn    net.Conn
+	buf     []byte
+	lent    []byte           // behind buf: of the reader's buffer, until the flush that comes before its next read
+	err     error            // the first failure; everything after it is dropped
+	spill   *spill           // of the client's side; nil upstream
+	account *gateway.Account // that holds memory until the client has taken what is sent; nil upstream
 
 	before func() error // called before bytes leave; nil: nothing
 
@@ -166,9 +166,9 @@ func (w *sink) send(p []byte) {
 			return
 		}
 	}
-	w.room.Await(gateway.FromClient)
+	w.account.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
-	w.room.Awaited(gateway.FromClient)
+	w.account.Awaited(gateway.FromClient)
 	if w.spill.takesOver(err) {
 		w.spill.start(p[n:])
 		return

@@ -26,7 +26,7 @@ import (
 // spill holds replies that the client has not taken yet.
 type spill struct {
 	client  net.Conn
-	room    *gateway.Account
+	account *gateway.Account
 	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
@@ -41,7 +41,7 @@ type spill struct {
 }
 
 func newSpill(life *gateway.Life, vault *vault) *spill {
-	o := &spill{client: life.Client, room: life.Replies, life: life, vault: vault}
+	o := &spill{client: life.Client, account: life.Replies, life: life, vault: vault}
 	_, o.always = life.Client.(*tls.Conn)
 	o.moved.L = &o.mu
 	return o
@@ -70,7 +70,7 @@ func (o *spill) start(rest []byte) {
 	defer o.mu.Unlock()
 	o.running = true
 	o.pending = append(o.pending, rest...)
-	if o.room.TryAcquire(int64(len(rest))) {
+	if o.account.TryAcquire(int64(len(rest))) {
 		o.held = append(o.held, int64(len(rest)))
 	}
 	go o.drain()
@@ -102,17 +102,17 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 // it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
 // not while it waits.
 func (o *spill) roomFor(n, claim int) bool {
-	if o.room.TryAcquire(int64(n)) {
+	if o.account.TryAcquire(int64(n)) {
 		return true
 	}
 	o.mu.Unlock()
-	err := o.room.Grow(o.life.Context(), int64(n), int64(claim))
+	err := o.account.Grow(o.life.Context(), int64(n), int64(claim))
 	o.mu.Lock()
 	switch {
 	case err == nil && o.running:
 		return true
 	case err == nil:
-		o.room.Release(int64(n))
+		o.account.Release(int64(n))
 	case o.err == nil:
 		o.err = err
 	}
@@ -195,7 +195,7 @@ func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
 		_ = o.client.SetWriteDeadline(time.Time{}) // which unstick has set
 	}
-	return o.room.Send(o.client, gateway.FromClient, b)
+	return o.account.Send(o.client, gateway.FromClient, b)
 }
 
 // fail ends the session: the client is gone, or takes nothing. o.mu is held.
@@ -211,7 +211,7 @@ func (o *spill) fail(err error) {
 // less than its length.
 func (o *spill) release(held []int64) {
 	for _, n := range held {
-		o.room.Release(n)
+		o.account.Release(n)
 	}
 }
 

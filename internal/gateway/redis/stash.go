@@ -14,11 +14,11 @@ import (
 
 // stash holds what has been opened for the request at hand, from the request budget.
 type stash struct {
-	vault *vault
-	room  *gateway.Account
-	ctx   context.Context
-	flush func() error // what was gathered for the server, before waiting
-	stall time.Duration
+	vault   *vault
+	account *gateway.Account
+	ctx     context.Context
+	flush   func() error // what was gathered for the server, before waiting
+	stall   time.Duration
 
 	holds []int64 // until the request has been handled
 	owes  int64   // held without budget yet
@@ -75,7 +75,7 @@ func (s *stash) hold(n int) error {
 // release gives back what was held for a request.
 func (s *stash) release(err error) error {
 	for _, n := range s.holds {
-		s.room.Release(n)
+		s.account.Release(n)
 	}
 	s.holds, s.owes = s.holds[:0], 0
 	return err
@@ -83,7 +83,7 @@ func (s *stash) release(err error) error {
 
 // acquire takes n bytes of the request budget, of claim that will be needed.
 func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
-	if s.room.TryAcquire(n) {
+	if s.account.TryAcquire(n) {
 		return true
 	}
 	if s.flush() != nil {
@@ -91,5 +91,5 @@ func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	return s.room.Grow(ctx, n, claim) == nil
+	return s.account.Grow(ctx, n, claim) == nil
 }

@@ -184,9 +184,9 @@ func askSealed(ctx context.Context, c interface {
 // how many of those that it tried don't open or have to stay wrapped.
 func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
 	pairs, size := x.affordable(pairs)
-	room := x.room.Account(nil, nil)
-	defer room.Close()
-	if err := room.Acquire(ctx, size); err != nil {
+	account := x.share.Account(nil, nil)
+	defer account.Close()
+	if err := account.Acquire(ctx, size); err != nil {
 		return 0, 0, err
 	}
 	args := []any{0}

@@ -12,7 +12,7 @@ import (
 type transaction struct {
 	open    bool
 	refused *atomic.Bool     // set by the answer to this MULTI: there is no transaction after all
-	budget  *gateway.Account // takes bytes
+	account *gateway.Account // takes bytes
 	known   []lua.Known      // values sealed for SETs that are queued: a later command in the same transaction may need them back
 	bytes   int
 	held    []int64
@@ -37,11 +37,11 @@ const maxRemembered = 1 << 20
 // endsTransaction has the commands after which nothing is queued any more. No bound refuses them.
 var endsTransaction = map[string]bool{"exec": true, "discard": true, "reset": true, "quit": true}
 
-func newTransaction(budget *gateway.Account) *transaction { return &transaction{budget: budget} }
+func newTransaction(account *gateway.Account) *transaction { return &transaction{account: account} }
 
 func (t *transaction) remember(sealed, value []byte) {
 	n := len(sealed) + len(value)
-	if t.bytes+n > maxRemembered || !t.budget.TryAcquire(int64(n)) {
+	if t.bytes+n > maxRemembered || !t.account.TryAcquire(int64(n)) {
 		return
 	}
 	t.held = append(t.held, int64(n))
@@ -52,7 +52,7 @@ func (t *transaction) remember(sealed, value []byte) {
 // fits takes memory for what is queued for EXEC, but for the first bytes. It reports whether there was some.
 func (t *transaction) fits() bool {
 	for t.entries > freeQueueBytes+t.queued {
-		if !t.budget.TryAcquire(queuePieceBytes) {
+		if !t.account.TryAcquire(queuePieceBytes) {
 			return false
 		}
 		t.queued += queuePieceBytes
@@ -66,10 +66,10 @@ func (t *transaction) end() {
 		t.endWatch()
 	}
 	for _, n := range t.held {
-		t.budget.Release(n)
+		t.account.Release(n)
 	}
-	t.budget.Release(int64(t.queued))
-	*t = transaction{budget: t.budget, watch: t.watch}
+	t.account.Release(int64(t.queued))
+	*t = transaction{account: t.account, watch: t.watch}
 }
 
 func (t *transaction) endWatch() { t.watch = watching{} }
