@@ -67,7 +67,7 @@ func (a *Account) TryAcquire(n int64) bool {
 	if a.take(n) {
 		return true
 	}
-	b.press(a)
+	b.judge.press(a)
 	return false
 }
 
@@ -117,9 +117,17 @@ func (a *Account) take(n int64) bool {
 // room is what the account may add. b.mu is held.
 func (a *Account) room() int64 { return room(connectionParts, a.client.room(), a.shared) }
 
+// holds comes before more is held. b.mu is held.
+func (a *Account) holds() {
+	if a.shared+a.extra == 0 {
+		a.trial = trial{}
+		a.budget().holders.add(a)
+	}
+}
+
 func (a *Account) add(n int64) {
 	b := a.budget()
-	b.hold(a)
+	a.holds()
 	a.shared += n
 	a.client.used += n
 	a.client.of.used += n
@@ -129,10 +137,19 @@ func (a *Account) add(n int64) {
 
 func (a *Account) addExtra(n int64) {
 	b := a.budget()
-	b.hold(a)
+	a.holds()
 	a.extra += n
 	b.extra += n
 	b.used()
+}
+
+// beginTurn lets the account go beyond its share for a claim, or for more of it. b.mu is held.
+func (a *Account) beginTurn(claim int64) {
+	if a.claim == 0 {
+		a.trial.turn = 0
+	}
+	a.claim += claim
+	a.credit += claim
 }
 
 // Release gives back n bytes. It panics when more comes back than was taken, which is a bug of the
@@ -166,10 +183,10 @@ func (a *Account) drop(n int64) {
 	a.client.of.used -= n
 	b.shared -= n
 	if a.extra == 0 {
-		b.endTurn(a)
+		b.turns.end(a)
 	}
 	if a.shared+a.extra == 0 {
-		b.letGo(a)
+		b.holders.remove(a)
 	}
 }
 
@@ -242,33 +259,4 @@ func (a *Account) Send(c net.Conn, to Peer, b []byte) error {
 		b = b[n:]
 	}
 	return nil
-}
-
-// hold puts a on the list of holders. b.mu is held.
-func (b *Budget) hold(a *Account) {
-	if a.shared+a.extra > 0 {
-		return
-	}
-	a.trial = trial{}
-	a.prev, a.nextOne = nil, b.holders
-	if b.holders != nil {
-		b.holders.prev = a
-	}
-	b.holders = a
-}
-
-// letGo takes a off that list, if it is there. b.mu is held.
-func (b *Budget) letGo(a *Account) {
-	switch {
-	case a.prev != nil:
-		a.prev.nextOne = a.nextOne
-	case b.holders == a:
-		b.holders = a.nextOne
-	default:
-		return
-	}
-	if a.nextOne != nil {
-		a.nextOne.prev = a.prev
-	}
-	a.prev, a.nextOne = nil, nil
 }

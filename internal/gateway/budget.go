@@ -36,25 +36,21 @@ import (
 //
 // A nil Budget, and one of size zero or less, has no bound and counts nothing.
 type Budget struct {
-	size    int64
-	reserve int64 // of size
+	size int64
 
-	mu        sync.Mutex
-	shared    int64       // in use, and not from the reserve
-	extra     int64       // in use from the reserve, and beyond the budget
-	promised  int64       // of the reserve: to whom it was given, used or not
-	oversize  [2]*Account // of different gateways
-	peak      int64
-	shares    []*Share
-	next      int      // the share that is served first
-	holders   *Account // list of accounts in use
-	pressed   pressure // since the judge looked last
-	judging   bool
-	waiting   int
-	waits     uint64
-	waited    time.Duration
-	gaveUp    uint64
-	largeness int64 // longest claim that the reserve takes
+	mu      sync.Mutex
+	shared  int64 // in use, and not from the reserve
+	extra   int64 // in use from the reserve, and beyond the budget
+	turns   turns // with that
+	peak    int64
+	shares  []*Share
+	next    int // the share that is served first
+	holders holders
+	judge   judge
+	waiting int
+	waits   uint64
+	waited  time.Duration
+	gaveUp  uint64
 }
 
 // BudgetUse is the state of a Budget at one moment.
@@ -71,7 +67,9 @@ type BudgetUse struct {
 // NewBudget makes a budget of size bytes.
 func NewBudget(size int64) *Budget {
 	size = max(size, 0)
-	return &Budget{size: size, reserve: size / 8, largeness: size / 64}
+	b := &Budget{size: size, turns: turns{size: size, reserve: size / 8}}
+	b.judge.of = b
+	return b
 }
 
 // TryAcquire takes n bytes if they are free. It is for what belongs to no client: all of the
@@ -125,13 +123,42 @@ func (b *Budget) Use() BudgetUse {
 }
 
 // free is what nobody uses, without the reserve. b.mu is held.
-func (b *Budget) free() int64 { return b.size - b.reserve - b.shared }
+func (b *Budget) free() int64 { return b.size - b.turns.reserve - b.shared }
 
 // used notes that more is in use. b.mu is held.
 func (b *Budget) used() {
-	inUse := b.shared + b.extra
-	b.peak = max(b.peak, inUse)
-	if inUse > b.size/2 {
-		b.judge()
+	b.peak = max(b.peak, b.shared+b.extra)
+	if b.isHalfUsed() {
+		b.judge.begin()
 	}
+}
+
+// isHalfUsed reports that more than a half is in use. b.mu is held.
+func (b *Budget) isHalfUsed() bool { return b.shared+b.extra > b.size/2 }
+
+// holders is the list of the accounts that hold something.
+type holders struct{ first *Account }
+
+func (h *holders) add(a *Account) {
+	a.prev, a.nextOne = nil, h.first
+	if h.first != nil {
+		h.first.prev = a
+	}
+	h.first = a
+}
+
+// remove takes a off the list, if it is there.
+func (h *holders) remove(a *Account) {
+	switch {
+	case a.prev != nil:
+		a.prev.nextOne = a.nextOne
+	case h.first == a:
+		h.first = a.nextOne
+	default:
+		return
+	}
+	if a.nextOne != nil {
+		a.nextOne.prev = a.prev
+	}
+	a.prev, a.nextOne = nil, nil
 }

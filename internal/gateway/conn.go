@@ -19,12 +19,6 @@ var keepAlive = net.KeepAliveConfig{
 	Count:    3,
 }
 
-// traffic counts the bytes on the wire of one side of a gateway. It lives as
-// long as the gateway's Stats and is shared by all connections of that side.
-type traffic struct {
-	received, sent atomic.Uint64
-}
-
 // Conn is a connection whose bytes are counted as they move, TLS records
 // included. It is below TLS, never above. Its methods may be called as those of
 // any net.Conn.

@@ -31,14 +31,6 @@ func descriptorShortage(c net.Conn, err error) error {
 	return fmt.Errorf("%w: the limit is %d, and a client takes two: raise it (LimitNOFILE= of a systemd unit, ulimit -n)", ErrDescriptors, limit)
 }
 
-// unreached is a shortage for which an upstream was not reached, which is no fault of the upstream's:
-// so it doesn't say that, though it is that for who asks.
-type unreached struct{ error }
-
-func (u unreached) Is(target error) bool { return target == ErrUnreachable }
-
-func (u unreached) Unwrap() error { return u.error }
-
 // descriptorOf is the number of c's file descriptor.
 func descriptorOf(c net.Conn) (number uint64, ok bool) {
 	conn, ok := c.(syscall.Conn)

@@ -6,18 +6,22 @@
 // In reading order:
 //
 //	server.go    accept, limits, one goroutine a session, drain
+//	listen.go    TCP addresses and unix sockets; tls.go files that may change while we run
 //	pump.go      the life of a session that has a pump for requests and one for replies
-//	conn.go      connections that count their bytes, half-close, vectored writes
-//	first.go     waiting for bytes without holding a buffer
-//	upstream.go  where a gateway connects to
-//	listen.go    TCP addresses and unix sockets
-//	tls.go       TLS from files that may change while we run
-//	budget.go    the bound on bytes of values in flight, and why it can't deadlock;
-//	             share.go, account.go, waiting.go whose they are; judge.go who is too slow
+//	proxy.go     addresses of clients behind balancers
 //	inbound.go   messages that take memory as they come; door.go who may not send long ones
+//	reach.go     whether the upstream is reached; upstream.go where that is, descriptors.go and
+//	             unanswered.go why a connection to it is not had, or not kept
+//	metrics.go   what Prometheus is shown; snapshot.go what the admin page is
+//	flow.go      what the judge sees of a session
+//	account.go   what one connection holds of the bytes of values in flight; waiting.go the queue for more,
+//	             judge.go who is too slow, turns.go what lies beyond the shares, share.go whose they are,
+//	             budget.go the bound, and why it can't deadlock
+//	end.go       how sessions end, in logs and counters; unopened.go values that don't open
+//	conn.go      connections that count their bytes, half-close, vectored writes; nowait.go, first.go
+//	             waiting for bytes without holding a buffer; pace.go how fast they come
 //	buffers.go   pooled byte buffers
-//	stats.go     what the gateways count; metrics.go shows it to Prometheus,
-//	             snapshot.go to the admin page
+//	stats.go     what the gateways count; series.go counters with labels
 //
 // The life of a connection:
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime/debug"
 )
 
 // Peer is one of the two that a session stands between.
@@ -14,6 +15,22 @@ const (
 	FromClient   Peer = "client"
 	FromUpstream Peer = "upstream"
 )
+
+// CatchPanic, when deferred, keeps a panic of one connection's goroutine from
+// ending the process: it logs the panic with its stack, counts it and calls
+// onPanic (nil: nothing), which should end that connection. The server does this
+// for Run and Drain; a session defers it in the goroutines that it starts.
+func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	stats.Error("panic")
+	log.Error("panic in a session", "panic", p, "stack", string(debug.Stack()))
+	if onPanic != nil {
+		onPanic()
+	}
+}
 
 // ErrorClasses names violations of a protocol, by the errors that report them.
 type ErrorClasses []struct {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"slices"
 	"time"
 )
 
@@ -91,38 +90,45 @@ func (p *pressure) add(a *Account) {
 // wants.
 func (p *pressure) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
 
-// press notes that a wants more than there is. b.mu is held.
-func (b *Budget) press(a *Account) {
-	b.pressed.add(a)
-	b.judge()
+// judge is who looks at the holders of a budget while there is a reason to. The budget's mu guards it.
+type judge struct {
+	of      *Budget
+	pressed pressure // since the last look
+	looking bool
 }
 
-// pressAgain notes who waits still. b.mu is held.
-func (b *Budget) pressAgain() {
-	for _, s := range b.shares {
+// press notes that a wants more than there is. The mu is held.
+func (j *judge) press(a *Account) {
+	j.pressed.add(a)
+	j.begin()
+}
+
+// pressAgain notes who waits still. The mu is held.
+func (j *judge) pressAgain() {
+	for _, s := range j.of.shares {
 		for _, w := range s.waiters {
-			if b.pressed.add(w.account); b.pressed.many {
+			if j.pressed.add(w.account); j.pressed.many {
 				return
 			}
 		}
 	}
 }
 
-// judge begins to look, until there is no reason to. b.mu is held.
-func (b *Budget) judge() {
-	if !b.judging {
-		b.judging = true
-		go b.look()
+// begin begins to look, until there is no reason to. The mu is held.
+func (j *judge) begin() {
+	if !j.looking {
+		j.looking = true
+		go j.run()
 	}
 }
 
-func (b *Budget) look() {
+func (j *judge) run() {
 	tick := time.NewTicker(judgePeriod)
 	defer tick.Stop()
 	last := time.Now()
 	for now := range tick.C {
 		passed := min(now.Sub(last), 2*judgePeriod) // not what this process slept
-		if last = now; !b.lookOnce(passed) {
+		if last = now; !j.lookOnce(passed) {
 			return
 		}
 	}
@@ -136,15 +142,15 @@ type look struct {
 }
 
 // lookOnce judges all holders after a time has passed. It reports whether to look again.
-func (b *Budget) lookOnce(passed time.Duration) bool {
-	looks := b.waitedFor()
+func (j *judge) lookOnce(passed time.Duration) bool {
+	b, looks := j.of, j.waitedFor()
 	for i := range looks {
 		looks[i].progress = looks[i].account.flow.Progress() // asks the kernel, so without the lock
 	}
 	b.mu.Lock()
-	wanted := b.pressed
-	b.pressed = pressure{}
-	b.pressAgain()
+	wanted := j.pressed
+	j.pressed = pressure{}
+	j.pressAgain()
 	var cut []func()
 	for i := range looks {
 		l := &looks[i]
@@ -152,8 +158,8 @@ func (b *Budget) lookOnce(passed time.Duration) bool {
 			cut = append(cut, func() { l.account.flow.Cut(v) })
 		}
 	}
-	b.judging = b.waiting > 0 || wanted.by != nil || b.shared+b.extra > b.size/2
-	again := b.judging
+	j.looking = b.waiting > 0 || wanted.by != nil || b.isHalfUsed()
+	again := j.looking
 	b.mu.Unlock()
 	for _, f := range cut {
 		f()
@@ -162,10 +168,10 @@ func (b *Budget) lookOnce(passed time.Duration) bool {
 }
 
 // waitedFor lists the holders that wait for a peer.
-func (b *Budget) waitedFor() (looks []look) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for a := b.holders; a != nil; a = a.nextOne {
+func (j *judge) waitedFor() (looks []look) {
+	j.of.mu.Lock()
+	defer j.of.mu.Unlock()
+	for a := j.of.holders.first; a != nil; a = a.nextOne {
 		if p := a.awaited(); p != "" {
 			looks = append(looks, look{account: a, peer: p})
 		}
@@ -174,15 +180,16 @@ func (b *Budget) waitedFor() (looks []look) {
 }
 
 // turnAwaited reports whether somebody waits for what a has beyond its share: a part of the reserve, or the place
-// of an oversize one. b.mu is held.
-func (b *Budget) turnAwaited(a *Account) bool {
-	oversize := b.isOversize(a)
-	for _, s := range b.shares {
-		if oversize && s != a.client.of && slices.Contains(b.oversize[:], nil) {
+// of an oversize one. The mu is held.
+func (j *judge) turnAwaited(a *Account) bool {
+	turns := &j.of.turns
+	oversize := turns.isOversize(a)
+	for _, s := range j.of.shares {
+		if oversize && s != a.client.of && turns.hasPlace() {
 			continue // it waits for another one of its own gateway
 		}
 		for _, w := range s.waiters {
-			if w.account != a && oversize == (w.claim > b.largeness || w.account.promised > 0) {
+			if w.account != a && oversize == (turns.isLarge(w.claim) || w.account.promised > 0) {
 				return true
 			}
 		}
@@ -198,7 +205,7 @@ func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
 	}
 	v = Verdict{Peer: l.peer, Held: a.shared + a.extra, Moved: l.progress - a.trial.base, In: a.trial.waited + passed}
 	slow := a.trial.add(l.progress, passed, a.flow.Patience())
-	if a.claim > 0 && a.budget().turnAwaited(a) {
+	if a.claim > 0 && a.budget().judge.turnAwaited(a) {
 		a.trial.turn += passed
 		v.Turn = !slow && a.trial.lingers(a.claim)
 	}

@@ -25,7 +25,7 @@ func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
 // pass looks at b as often as it would in a time, after each of which move is called.
 func pass(b *Budget, d time.Duration, move func(i int)) {
 	for i := range int(d / judgePeriod) {
-		b.lookOnce(judgePeriod)
+		b.judge.lookOnce(judgePeriod)
 		move(i)
 	}
 }
@@ -53,10 +53,10 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
-			b.judging = true // we are
+			b.judge.looking = true // we are
 			_, f := judged(t, b, 100<<10)
 			pass(b, 30*time.Second, func(i int) {
-				b.pressed.by = &Account{}
+				b.judge.pressed.by = &Account{}
 				f.progress += c.moves(i)
 			})
 			if cut := f.verdict != nil; cut != c.cut {
@@ -68,16 +68,16 @@ func TestJudge(t *testing.T) {
 
 func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 	b := NewBudget(1 << 20)
-	b.judging = true
+	b.judge.looking = true
 	_, f := judged(t, b, 100<<10)
 	pass(b, time.Minute, func(int) {})
 	if f.verdict != nil {
 		t.Fatalf("cut off: %+v", f.verdict)
 	}
-	b.pressed.by = &Account{} // but then at once, since it is known by now
-	b.lookOnce(judgePeriod)
-	b.pressed.by = &Account{}
-	b.lookOnce(judgePeriod)
+	b.judge.pressed.by = &Account{} // but then at once, since it is known by now
+	b.judge.lookOnce(judgePeriod)
+	b.judge.pressed.by = &Account{}
+	b.judge.lookOnce(judgePeriod)
 	if f.verdict == nil || f.verdict.Peer != FromClient || f.verdict.Held != 100<<10 {
 		t.Errorf("%+v", f.verdict)
 	}
@@ -86,7 +86,7 @@ func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 // All that do not move are cut off at the same time, and nobody who waits for something else.
 func TestAllAreJudgedAtOnce(t *testing.T) {
 	b := NewBudget(64 << 20)
-	b.judging = true
+	b.judge.looking = true
 	var slow []*still
 	for range 20 {
 		_, f := judged(t, b, 1<<20)
@@ -96,7 +96,7 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 	busy.Awaited(FromClient)
 	cut := -1
 	pass(b, 10*time.Second, func(i int) {
-		b.pressed.by = &Account{}
+		b.judge.pressed.by = &Account{}
 		for _, s := range slow {
 			if s.verdict != nil && cut < 0 {
 				cut = i
@@ -139,11 +139,11 @@ func TestTurnsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
-			b.judging = true
+			b.judge.looking = true
 			f := &still{}
 			a := b.Share("g").Account(addrOf("192.0.2.1"), f)
 			defer a.Close()
-			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.isOversize(a) {
+			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.turns.isOversize(a) {
 				t.Fatal(err)
 			}
 			if c.at == "third" {
@@ -155,7 +155,7 @@ func TestTurnsEnd(t *testing.T) {
 			}
 			a.Await(FromClient)
 			slowly := func(int) {
-				b.pressed = pressure{by: &Account{}} // somebody wants memory, and need not wait for it
+				b.judge.pressed = pressure{by: &Account{}} // somebody wants memory, and need not wait for it
 				f.progress += c.pace
 			}
 			pass(b, c.alone, slowly)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -395,22 +394,6 @@ func (s *Server) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return s.Log
-}
-
-// CatchPanic, when deferred, keeps a panic of one connection's goroutine from
-// ending the process: it logs the panic with its stack, counts it and calls
-// onPanic (nil: nothing), which should end that connection. The server does this
-// for Run and Drain; a session defers it in the goroutines that it starts.
-func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	stats.Error("panic")
-	log.Error("panic in a session", "panic", p, "stack", string(debug.Stack()))
-	if onPanic != nil {
-		onPanic()
-	}
 }
 
 func remote(c net.Conn) string {

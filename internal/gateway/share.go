@@ -63,10 +63,13 @@ func (b *Budget) Share(gateway string) *Share {
 	return s
 }
 
+// alone reports whether there is no other gateway. b.mu is held.
+func (s *Share) alone() bool { return len(s.budget.shares) == 1 }
+
 // room is what the gateway may add. A gateway that is alone leaves nothing for others. b.mu is held.
 func (s *Share) room() int64 {
 	free := s.budget.free()
-	if len(s.budget.shares) == 1 {
+	if s.alone() {
 		return free
 	}
 	return room(gatewayParts, free, s.used)

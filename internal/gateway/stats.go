@@ -49,6 +49,12 @@ type Stats struct {
 	latency  histogram
 }
 
+// traffic counts the bytes on the wire of one side of a gateway. It lives as
+// long as the gateway's Stats and is shared by all connections of that side.
+type traffic struct {
+	received, sent atomic.Uint64
+}
+
 type (
 	sealKey  struct{ rule, codec string }
 	leftKey  struct{ rule, reason string }

@@ -173,6 +173,14 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return tc, nil
 }
 
+// unreached is a shortage for which an upstream was not reached, which is no fault of the upstream's:
+// so it doesn't say that, though it is that for who asks.
+type unreached struct{ error }
+
+func (u unreached) Is(target error) bool { return target == ErrUnreachable }
+
+func (u unreached) Unwrap() error { return u.error }
+
 // Ask has talk speak with a server on a connection of the gateway's own, made by dial, within ctx's time.
 func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {
 	c, err := dial(ctx)

@@ -41,7 +41,7 @@ func (b *Budget) enqueue(a *Account, n, claim int64) *waiter {
 	s.waiters = slices.Insert(s.waiters, at, w)
 	b.waiting++
 	b.waits++
-	b.press(a)
+	b.judge.press(a)
 	return w
 }
 
@@ -65,7 +65,7 @@ func (s *Share) serveOne() bool {
 		if !w.account.client.looksAt(w, s.scan) {
 			continue
 		}
-		if w.account.take(w.n) || s.budget.beginTurn(w) && w.account.take(w.n) {
+		if w.account.take(w.n) || s.budget.turns.begin(w.account, w.claim) && w.account.take(w.n) {
 			s.unlink(i)
 			close(w.ready)
 			return true
@@ -81,76 +81,11 @@ func (c *Client) looksAt(w *waiter, scan uint64) bool {
 		c.scan, c.looks = scan, [2]int{}
 	}
 	kind := 0
-	if w.claim <= c.of.budget.largeness {
+	if !c.of.budget.turns.isLarge(w.claim) {
 		kind = 1
 	}
 	c.looks[kind]++
 	return c.looks[kind] <= servedAtOnce
-}
-
-// beginTurn lets a waiter go beyond its share, if the reserve has room for its claim, or it is the
-// only one of its gateway that is oversize. Who is that, and needs more than it had said, may have so much more that it
-// comes to a quarter of the budget. b.mu is held.
-func (b *Budget) beginTurn(w *waiter) bool {
-	a, small := w.account, w.claim <= b.largeness
-	switch {
-	case b.isOversize(a) && a.claim+w.claim <= b.size/4:
-	case a.promised == 0 && small && !b.isOversize(a) && b.reserveHas(w.claim, a.client):
-		b.promise(a, w.claim)
-	case (!small || a.promised > 0) && b.becomesOversize(a):
-	default:
-		return false
-	}
-	if a.claim == 0 {
-		a.trial.turn = 0
-	}
-	a.claim += w.claim
-	a.credit += w.claim
-	return true
-}
-
-// reserveHas reports whether the reserve has room for a claim of a client's. An address may have a
-// half of it, and a gateway three quarters where there are several.
-func (b *Budget) reserveHas(claim int64, c *Client) bool {
-	return b.promised+claim <= b.reserve && c.promised+claim <= b.reserve/2 &&
-		(len(b.shares) == 1 || c.of.promised+claim <= b.reserve/4*3)
-}
-
-func (b *Budget) promise(a *Account, n int64) {
-	a.promised += n
-	a.client.promised += n
-	a.client.of.promised += n
-	b.promised += n
-}
-
-// endTurn: a has given back what went beyond its share. b.mu is held.
-func (b *Budget) endTurn(a *Account) {
-	b.promise(a, -a.promised)
-	a.credit, a.claim = 0, 0
-	for i := range b.oversize {
-		if b.oversize[i] == a {
-			b.oversize[i] = nil
-		}
-	}
-}
-
-func (b *Budget) isOversize(a *Account) bool { return slices.Contains(b.oversize[:], a) }
-
-// becomesOversize gives a one of the places for that, if there is one. b.mu is held.
-func (b *Budget) becomesOversize(a *Account) bool {
-	free := -1
-	for i, other := range b.oversize {
-		switch {
-		case other == nil:
-			free = i
-		case other.client.of == a.client.of:
-			return false
-		}
-	}
-	if free >= 0 {
-		b.oversize[free] = a
-	}
-	return free >= 0
 }
 
 // giveUp takes w out of the queue. Bytes that came at the last moment are used.
