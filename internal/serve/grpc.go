@@ -66,7 +66,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		UpstreamConns: g.UpstreamConnections,
 		Window:        int(g.Window),
 		MaxHeader:     int(g.MaxHeader),
-		MaxSeal:       int(g.MaxSeal),
+		MaxCompress:   int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
 		Codecs:        codecs,
 		Engine:        s.engine,

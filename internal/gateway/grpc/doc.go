@@ -5,20 +5,37 @@
 //
 //	gateway.go   what is configured, and the seam that all gateways share; metrics.go
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
-//	call.go      one call from its headers to its trailers
-//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways;
-//	             peer.go, the far gateway's view of the near one
+//	handler.go   what the calls of a connection have in common
+//	call.go      one call from its headers to its trailers; request.go, what goes up of it,
+//	             response.go, what comes back
+//
+// What is decided about a call, before a byte of its body moves:
+//
+//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways
+//	peer.go      the far gateway's view of the near one
 //	status.go    statuses that the gateway itself answers with
-//	pool.go      connections to the upstream, as calls take them; dial.go, how they are made;
-//	             alive.go, how a dead one is noticed; hop.go, one of them
+//
+// The upstream:
+//
+//	pool.go      connections as calls take them; dial.go, how they are made; alive.go, how a dead
+//	             one is noticed; hop.go, one of them
 //	inquiry.go   how a server is asked what it reads; knowledge.go, what is known of it;
-//	             refusals.go, how it says no; partner.go, the near gateway's view of the far
-//	             one; own.go, calls of the gateway's own; presume.go, what connections tell each
-//	             other; notices.go, what the log says of it
-//	rewrite.go   a body whose messages are changed: gather.go, how they get into memory;
-//	             open.go, compress.go, measure.go, what is done with one; grant.go, the memory
-//	             that it holds; plan.go, what the negotiation wants of them; cache.go, what
-//	             becomes of their copies
+//	             refusals.go, how it says no
+//	partner.go   the near gateway's view of the far one
+//	own.go       calls of the gateway's own, by which both of these work
+//	presume.go   what connections tell each other of links; notices.go, what the log says once
+//
+// Messages:
+//
+//	rewrite.go   a body whose messages are changed: gather.go, how they get into memory; open.go,
+//	             compress.go, measure.go, what is done with one; grant.go, the memory that it
+//	             holds; plan.go, what the negotiation wants of them
+//	cache.go     what becomes of their copies
+//	dictionaries.go
+//	             those that the gateway has
+//
+// Below all that:
+//
 //	memory.go    what a client's connection holds
 //	tape.go      what was sent, to send it again; bodies.go, how bodies are read
 //	headers.go   what is handed on of headers and trailers

@@ -25,7 +25,7 @@ const (
 )
 
 // replayBudget bounds what a gateway keeps of requests, in bytes. It is apart from the
-// budget of messages: who holds some of one never waits for the other.
+// budget of messages: a call that holds some of one never waits for the other.
 const replayBudget = 32 << 20
 
 // Config is what a gateway is made of. It is not changed after NewGateway.
@@ -39,7 +39,7 @@ type Config struct {
 	UpstreamConns int // connections to the upstream
 	Window        int // bytes that a stream's sender may be ahead of its reader, on either side
 	MaxHeader     int // bytes of a header list, as HTTP/2 counts them
-	MaxSeal       int // longer messages are not compressed
+	MaxCompress   int // longer messages are not compressed
 	MaxOpen       int // nothing longer comes out of a compressed message
 
 	Codecs            *grpccodec.Set
@@ -97,25 +97,25 @@ type Gateway struct {
 
 	requests, replies *gateway.Share
 
-	replays *gateway.Budget // of what is kept of requests for another attempt
-
-	kinds *autodict.Messages // of the messages that we compress
-	shelf *pair.Shelf        // of dictionaries from clients
-	pairs pair.Totals
-
-	opener     *opener
-	compressor *compressor
-
+	shared shared             // by all calls
+	kinds  *autodict.Messages // of the messages that we compress
+	pairs  pair.Totals
 	policy atomic.Pointer[policy.Messages]
 }
 
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{cfg: c, kinds: c.Kinds, shelf: pair.NewShelf(shelfLimits), replays: gateway.NewBudget(replayBudget)}
-	g.opener = newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs)
-	g.compressor = &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, most: c.MaxSeal}
+	g := &Gateway{cfg: c, kinds: c.Kinds}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
+	g.shared = shared{
+		policy:     &g.policy,
+		dicts:      newDictionaries(&g.policy, c.Kinds, &g.pairs),
+		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
+		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, most: c.MaxCompress},
+		replays:    gateway.NewBudget(replayBudget),
+		sample:     c.Sample, stats: c.Stats, log: c.Log,
+	}
 	g.links = c.linker
 	if c.Links != nil {
 		g.endpoint = newEndpoint(&g.cfg)
@@ -132,6 +132,17 @@ func NewGateway(c Config) *Gateway {
 	}
 	return g
 }
+
+// newEndpoint makes the endpoint of a gateway's links.
+func newEndpoint(c *Config) *link.Endpoint {
+	o := *c.Links
+	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
+	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+	return link.NewEndpoint(o)
+}
+
+// Links is where the gateway's links end, for metrics; nil if it has none.
+func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
 // SetPolicy puts rules into force for calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) {

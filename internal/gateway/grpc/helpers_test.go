@@ -116,7 +116,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	up.Stats = stats
 	c := Config{
 		Name: "test", Upstream: up, Stats: stats,
-		MaxSeal: 32 << 20, MaxOpen: 32 << 20,
+		MaxCompress: 32 << 20, MaxOpen: 32 << 20,
 		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
 	}
 	if change != nil {

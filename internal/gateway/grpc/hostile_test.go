@@ -303,7 +303,7 @@ func TestNothingLeaks(t *testing.T) {
 	_ = c.Close()
 	testenv.Eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
 	testenv.Eventually(t, "budgets", func() bool {
-		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.replays.InUse() == 0
+		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.InUse() == 0
 	})
 	if t.Failed() {
 		buf := make([]byte, 1<<20)
@@ -318,7 +318,7 @@ func FuzzBody(f *testing.F) {
 	f.Add(append(frame(true, pack(f, "s2", payload(300))), frame(false, payload(100))...), "s2", "zstd")
 	f.Add([]byte{0, 0, 0, 0}, "gzip", "")
 	f.Add(frame(true, hugeWindow()), "zstd", "lz4")
-	g := NewGateway(Config{Name: "fuzz", MaxOpen: 1 << 20, MaxSeal: 1 << 20})
+	g := NewGateway(Config{Name: "fuzz", MaxOpen: 1 << 20, MaxCompress: 1 << 20})
 	f.Fuzz(func(t *testing.T, body []byte, from, to string) {
 		if len(body) > 1<<16 || from != "" && !canOpen(from) || to != "" && !canOpen(to) {
 			return
@@ -329,7 +329,7 @@ func FuzzBody(f *testing.F) {
 		}
 		p := planFor(from, to, rulesOf(t, rule).Rules())
 		budget := gateway.NewBudget(64 << 20)
-		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.opener, g.compressor)
+		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.shared.opener, g.shared.compressor)
 		w.grant.account.Open(budget.Share("g").Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()

@@ -4,7 +4,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -15,17 +14,6 @@ type linker interface {
 	IsHello(first byte) bool
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }
-
-// newEndpoint makes the endpoint of a gateway's links.
-func newEndpoint(c *Config) *link.Endpoint {
-	o := *c.Links
-	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
-	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
-	return link.NewEndpoint(o)
-}
-
-// Links is where the gateway's links end, for metrics; nil if it has none.
-func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
 // LinkMode says whose calls share a link, and with it a history: see docs/GRPC.md.
 type LinkMode int
@@ -42,20 +30,17 @@ const firstByteTime = 10 * time.Second
 
 // meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
 // nothing, and what has been read of it.
-func (g *Gateway) meetLink(conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
-	if g.links == nil || !g.cfg.Peers {
-		return conn, nil, false
-	}
+func meetLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
 	ahead = make([]byte, 1)
 	_ = conn.SetReadDeadline(time.Now().Add(firstByteTime))
 	if _, err := conn.Read(ahead); err != nil {
 		return nil, nil, false
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	if !g.links.IsHello(ahead[0]) {
+	if !links.IsHello(ahead[0]) {
 		return conn, ahead, false
 	}
-	c, err := g.links.Accept(conn, ahead)
+	c, err := links.Accept(conn, ahead)
 	if err != nil {
 		return nil, nil, false
 	}

@@ -20,7 +20,7 @@ type negotiation struct {
 	original    string   // what its client had compressed with, when it says so and marks messages
 	requests    []*policy.MessageRule
 	replies     []*policy.MessageRule
-	pair        pairTerms
+	pairs       pairTerms
 }
 
 func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
@@ -29,7 +29,7 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 		if name == gatewayToken {
 			n.fromGateway = true
 		} else if name == pairEncoding {
-			n.pair.listed = true
+			n.pairs.listed = true
 		} else if name != identity {
 			n.accepts = append(n.accepts, name)
 		}
@@ -51,6 +51,14 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 	return n
 }
 
+// pair takes what the client says of dictionaries, if it is a gateway. It reports false when it uses
+// the private encoding where it must not.
+func (n *negotiation) pair(r *http.Request, p *peer, dicts *dictionaries, sample bool) bool {
+	n.pairs.peer, n.pairs.dicts, n.pairs.watch = p, dicts, sample
+	n.pairs.meet(r, n.fromGateway)
+	return n.from != pairEncoding || p != nil
+}
+
 // request plans the client's messages for a server of which k is known.
 func (n *negotiation) request(k *knowledge) plan {
 	rules := n.rulesTowards(k)
@@ -66,7 +74,7 @@ func (n *negotiation) request(k *knowledge) plan {
 	if k.isGateway() && canOpen(was) && (p.marked || !p.untouched()) {
 		p.marks = was
 	}
-	n.pairRequest(&p, k)
+	n.pairs.request(&p, k)
 	return p
 }
 
@@ -80,7 +88,7 @@ func (n *negotiation) rulesTowards(k *knowledge) []*policy.MessageRule {
 // requestEncoding takes only what the server is known to read, or what the client has chosen. It also tells whether a rule
 // has decided.
 func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule) (to string, byRule bool) {
-	if n.from != "" && !canOpen(n.from) && !n.pair.opens(n.from) {
+	if n.from != "" && !canOpen(n.from) && !n.pairs.opens(n.from) {
 		return n.from, false
 	}
 	for _, r := range rules {
@@ -141,7 +149,7 @@ func (n *negotiation) unread(k *knowledge) (first string) {
 // that the request has listed, nil where it could list none.
 func (n *negotiation) reply(from string, has *fetched) plan {
 	p := planFor(from, n.replyEncoding(from, has != nil), n.replies)
-	n.pairReply(&p, has)
+	n.pairs.reply(&p, has)
 	return p
 }
 
@@ -150,7 +158,7 @@ func (n *negotiation) replyEncoding(from string, paired bool) string {
 		return from
 	}
 	for _, r := range n.replies {
-		if n.pair.listed && r.HasDictionary() {
+		if n.pairs.listed && r.HasDictionary() {
 			return pairEncoding
 		}
 		if want := encodingOf(r.Setting); n.clientReads(want) {
@@ -203,9 +211,9 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	}
 	if n.fromGateway {
 		list = append(append(list, gatewayToken), ownNames...)
-		if n.pair.peer != nil {
+		if n.pairs.peer != nil {
 			list = append(list, pairEncoding)
-			if n.pair.peer.g.links != nil {
+			if n.pairs.peer.links {
 				list = append(list, linkToken)
 			}
 		}

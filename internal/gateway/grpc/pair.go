@@ -2,14 +2,15 @@ package grpc
 
 import (
 	"net/http"
+	"slices"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // pairTerms is the part of a call's negotiation that is about dictionaries.
 type pairTerms struct {
+	dicts  *dictionaries
 	path   string
 	peer   *peer  // what the client's connection has told us; nil: the client is no gateway
 	listed bool   // the client listed the private encoding
@@ -17,16 +18,12 @@ type pairTerms struct {
 	watch  bool   // all messages are measured
 }
 
-// meet takes what a client says of dictionaries, and keeps it from the upstream. It reports
-// false when the client uses the private encoding where it must not.
-func (n *negotiation) meet(g *Gateway, p *peer, h http.Header, path string) bool {
-	n.pair.path, n.pair.peer, n.pair.watch = path, p, g.cfg.Sample
-	if p != nil && n.fromGateway && n.pair.listed {
-		n.pair.held = wire.ParseIDs(h.Get(heldHeader))
-	} else {
-		n.pair.listed = false
+// meet takes what a client's request says of dictionaries. fromGateway is what it says of itself.
+func (t *pairTerms) meet(r *http.Request, fromGateway bool) {
+	t.path = r.URL.Path
+	if t.listed = t.listed && fromGateway && t.peer != nil; t.listed {
+		t.held = wire.ParseIDs(r.Header.Get(heldHeader))
 	}
-	return n.from != pairEncoding || p != nil
 }
 
 // opens reports whether messages of that encoding of the client's are ours to open.
@@ -41,40 +38,40 @@ func toPartner(r *policy.MessageRule, k *knowledge) string {
 	return encodingOf(r.Setting)
 }
 
-// pairRequest completes the plan for requests.
-func (n *negotiation) pairRequest(p *plan, k *knowledge) {
-	if !n.pair.watch && p.from != pairEncoding && p.to != pairEncoding {
+// request completes the plan for requests.
+func (t *pairTerms) request(p *plan, k *knowledge) {
+	if !t.watch && p.from != pairEncoding && p.to != pairEncoding {
 		return
 	}
-	p.pair = &pairing{method: n.pair.path, direction: policy.Request, watch: n.pair.watch}
-	if p.from == pairEncoding && n.pair.peer != nil {
-		p.pair.prev = n.pair.peer
+	p.pair = &pairing{method: t.path, direction: policy.Request, watch: t.watch}
+	if p.from == pairEncoding && t.peer != nil {
+		p.pair.prev = t.peer
 	}
 	if p.to == pairEncoding {
 		p.pair.next = k.partner
 	}
 }
 
-// pairReply completes the plan for replies. has are the dictionaries that the request has
+// reply completes the plan for replies. has are the dictionaries that the request has
 // listed to the upstream.
-func (n *negotiation) pairReply(p *plan, has *fetched) {
-	if !n.pair.watch && p.from != pairEncoding && p.to != pairEncoding {
+func (t *pairTerms) reply(p *plan, has *fetched) {
+	if !t.watch && p.from != pairEncoding && p.to != pairEncoding {
 		return
 	}
-	p.pair = &pairing{method: n.pair.path, direction: policy.Reply, watch: n.pair.watch}
+	p.pair = &pairing{method: t.path, direction: policy.Reply, watch: t.watch}
 	if p.from == pairEncoding && has != nil {
 		p.pair.prev = has
 	}
-	if p.to == pairEncoding && n.pair.listed {
-		p.pair.next = n.pair.held
+	if p.to == pairEncoding && t.listed {
+		p.pair.next = t.held
 	}
 }
 
-// askPair completes a request's headers, and returns what they list. The private encoding is
-// named to nobody who has not named it.
-func (n *negotiation) askPair(h http.Header, k *knowledge) *fetched {
+// ask completes a request's headers where rules for replies have dictionaries, and returns what they
+// list. The private encoding is named to no server that has not named it.
+func (t *pairTerms) ask(h http.Header, replies []*policy.MessageRule, k *knowledge) *fetched {
 	delete(h, heldHeader)
-	if k.carried || !k.partner.ready() || !wantsDictionary(n.replies) {
+	if k.carried || !k.partner.ready() || !slices.ContainsFunc(replies, (*policy.MessageRule).HasDictionary) {
 		return nil
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
@@ -89,59 +86,18 @@ func (n *negotiation) askPair(h http.Header, k *knowledge) *fetched {
 	return has
 }
 
-func wantsDictionary(rules []*policy.MessageRule) bool {
-	for _, r := range rules {
-		if r.HasDictionary() {
-			return true
-		}
-	}
-	return false
-}
-
-// tellPair completes a response's headers: a dictionary that the client has not got yet.
-func (n *negotiation) tellPair(g *Gateway, h http.Header, p *plan) {
+// tell completes a response's headers: a dictionary that the client has not got yet.
+func (t *pairTerms) tell(h http.Header, p *plan) {
 	delete(h, offerHeader)
 	delete(h, missingHeader)
 	if p.pair == nil || p.pair.next == nil {
 		return
 	}
 	for _, r := range p.rules {
-		d, _ := g.dictionary(r, p.pair)
+		d := t.dicts.forRule(r, p.pair)
 		if d != nil && !p.pair.next.has(d) && wire.Nameable(d.Number()) && len(d.Content()) <= maxPairDict {
 			h[offerHeader] = []string{hexHash(d.Hash())}
 			return
 		}
 	}
-}
-
-// dictionary returns what a rule's messages should be compressed with, and the level.
-func (g *Gateway) dictionary(r *policy.MessageRule, p *pairing) (*codec.Dict, int) {
-	switch {
-	case r.Dict != nil:
-		return r.Dict, 0
-	case r.AutoDict:
-		if k := g.kinds.Kind(r, p.method, p.direction); k != nil {
-			return k.Dictionary()
-		}
-	}
-	return nil, 0
-}
-
-// pairRefused learns from a response that the next gateway could not take the private encoding,
-// and reports whether the call should be sent again without.
-func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
-	if !endsWithHeaders(resp) {
-		return false
-	}
-	k, h := a.hop.knows, resp.Header
-	if number, again, ok := missingIn(h); ok {
-		k.partner.lost(number)
-		return again
-	}
-	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), pairEncoding) {
-		k.partner.stop()
-		c.g.cfg.Stats.Error("encoding_refused")
-		return true
-	}
-	return false
 }

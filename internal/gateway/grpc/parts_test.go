@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // partsOf are the parts of a gateway that change messages, without a gateway.
@@ -181,4 +186,160 @@ func TestCompressorWithDictionary(t *testing.T) {
 		t.Error(err)
 	}
 	p.idle()
+}
+
+// callFrom is a call's request with some headers.
+func callFrom(headers ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/service/Method", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// Which encoding messages get towards a server, by what the client sends, what a rule wants and what the
+// server has said of itself.
+func TestNegotiatedRequests(t *testing.T) {
+	silent := func() *knowledge { return newKnowledge(nil, false, &presumption{}, nil) }
+	says := func(list string) *knowledge {
+		k := silent()
+		k.learnList([]string{list})
+		return k
+	}
+	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1")})
+	for _, c := range []struct {
+		name     string
+		rules    *policy.Messages
+		from     []string
+		server   *knowledge
+		to, asks string
+	}{
+		{"no rule", rulesOf(t), nil, says("zstd"), "", ""},
+		{"an unknown server", rules, nil, silent(), "", "zstd"},
+		{"a server that reads it", rules, nil, says("gzip,zstd"), "zstd", ""},
+		{"a server that reads none", rules, nil, says("identity"), "", ""},
+		{"the client's own, to an unknown server", rules, []string{"Grpc-Encoding", "gzip"}, silent(), "gzip", "zstd"},
+		{"the client's own, which nobody reads", rules, []string{"Grpc-Encoding", "gzip"}, says("identity"), "", ""},
+		{"one that we can't open", rules, []string{"Grpc-Encoding", "strange"}, says("zstd"), "strange", ""},
+		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
+	} {
+		n := negotiate(c.rules, callFrom(c.from...), false)
+		if !n.pair(callFrom(c.from...), nil, nil, false) {
+			t.Errorf("%s: refused", c.name)
+		}
+		if p := n.request(c.server); p.to != c.to {
+			t.Errorf("%s: %q", c.name, p.to)
+		}
+		if asks := strings.Join(n.open(c.server), ","); asks != c.asks {
+			t.Errorf("%s: it is asked for %q", c.name, asks)
+		}
+	}
+}
+
+// Only a client that is a gateway may use the private encoding, and only one that lists it is
+// answered with it.
+func TestNegotiatedDictionaries(t *testing.T) {
+	d := someDict(t, 1)
+	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-3"), Dict: d})
+	var total pair.Totals
+	var in atomic.Pointer[policy.Messages]
+	in.Store(rules)
+	dicts := newDictionaries(&in, autodict.NewMessages(autodict.MessagesOptions{}), &total)
+	m := newMemory(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	p := newPeer(dicts, m, false)
+	terms := func(p *peer, headers ...string) (*negotiation, bool) {
+		n := negotiate(rules, callFrom(headers...), false)
+		return n, n.pair(callFrom(headers...), p, dicts, false)
+	}
+	if _, ok := terms(nil, "Grpc-Encoding", pairEncoding); ok {
+		t.Error("any client may use the private encoding")
+	}
+	if _, ok := terms(p, "Grpc-Encoding", pairEncoding); !ok {
+		t.Error("a gateway may not use the private encoding")
+	}
+	list := gatewayToken + "," + pairEncoding
+	for _, c := range []struct {
+		headers       []string
+		to, offered   string
+		hasDictionary bool
+	}{
+		{[]string{"Grpc-Accept-Encoding", pairEncoding}, "", "", false},
+		{[]string{"Grpc-Accept-Encoding", list}, pairEncoding, hexHash(d.Hash()), false},
+		{[]string{"Grpc-Accept-Encoding", list, heldHeader, wire.FormatIDs([]wire.ID{wire.IDOf(d.Hash())})}, pairEncoding, "", true},
+	} {
+		n, _ := terms(p, c.headers...)
+		pl := n.reply("", nil)
+		h := http.Header{}
+		n.pairs.tell(h, &pl)
+		if pl.to != c.to || h.Get(offerHeader) != c.offered || (pl.pair != nil && pl.pair.next.has(d)) != c.hasDictionary {
+			t.Errorf("%q: to %q, offered %q", c.headers, pl.to, h.Get(offerHeader))
+		}
+	}
+}
+
+// What a peer gives is found by number until its connection ends, and the connection's memory is what
+// it may take.
+func TestPeerWithoutServer(t *testing.T) {
+	var total pair.Totals
+	var none atomic.Pointer[policy.Messages]
+	dicts := newDictionaries(&none, autodict.NewMessages(autodict.MessagesOptions{}), &total)
+	budget := gateway.NewBudget(1 << 20)
+	m := newMemory(nil, budget.Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	p := newPeer(dicts, m, false)
+	put := func(p *peer, d *codec.Dict) string {
+		r := httptest.NewRequest(http.MethodPost, putPath, bytes.NewReader(carried(d)))
+		r.Header.Set("Content-Type", "application/grpc")
+		w := httptest.NewRecorder()
+		p.serve(w, r)
+		return w.Header().Get("Grpc-Status") + w.Header().Get(http.TrailerPrefix+"Grpc-Status")
+	}
+	d := someDict(t, 1)
+	if s := put(nil, d); s != statusOf(codeUnimplemented) {
+		t.Errorf("a client that is no gateway: %s", s)
+	}
+	if s := put(p, d); s != "0" || p.find(d.Number()) == nil || total.Dicts.Received.Load() != 1 {
+		t.Errorf("status %s", s)
+	}
+	for i := range maxPeerDicts {
+		put(p, someDict(t, 2+i))
+	}
+	if p.find(d.Number()) != nil || dicts.shelf.Len() != maxPeerDicts {
+		t.Errorf("%d are kept", dicts.shelf.Len())
+	}
+	p.close()
+	if s := put(p, d); s != statusOf(codeUnavailable) || dicts.shelf.Len() != 0 || budget.InUse() != 0 {
+		t.Errorf("after its end: %s, %d dictionaries, %d bytes", s, dicts.shelf.Len(), budget.InUse())
+	}
+}
+
+// What several connections find out is logged once.
+func TestNotices(t *testing.T) {
+	var b strings.Builder
+	n := newNotices(slog.New(slog.NewTextHandler(&b, nil)), "there")
+	if !n.unread("zstd") || n.unread("zstd") || !n.unread("s2") {
+		t.Error("not once for each encoding")
+	}
+	n.mute()
+	n.mute()
+	n.refused("zstd")
+	if lines := strings.Count(b.String(), "\n"); lines != 4 {
+		t.Errorf("%d lines:\n%s", lines, &b)
+	}
+}
+
+// A connection that has been
+// given up says why its calls failed, and notes what came until then.
+func TestGivenUpHop(t *testing.T) {
+	h := &hop{}
+	if err := h.explain(io.EOF); err != io.EOF {
+		t.Error(err)
+	}
+	h.silent.Store(true)
+	b := heardBody{strings.NewReader("x"), h}
+	if n, err := b.Read(make([]byte, 10)); n != 1 || err != nil || h.heard.Load() != 1 {
+		t.Error(n, err)
+	}
+	if err := h.explain(io.ErrUnexpectedEOF); err != errSilent {
+		t.Error(err)
+	}
 }

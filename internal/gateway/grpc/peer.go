@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
-	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -19,28 +17,22 @@ import (
 // lest a message that is on its way when others come finds its dictionary gone.
 const maxPeerDicts = 24
 
-// shelfLimits are of all connections of a gateway.
-var shelfLimits = pair.Limits{Bytes: 64 << 20}
-
 // peer is the far gateway's view of the near one: the dictionaries that came over one
 // client's connection. It lives as long as the connection; nil where clients are no gateways.
 type peer struct {
-	g      *Gateway
-	client *client
+	dicts  *dictionaries // of the gateway
+	memory *memory       // of the connection
+	links  bool          // we take links
 
 	mu     sync.Mutex
 	closed bool
 	busy   bool
-	dicts  []*codec.Dict // the oldest first
+	has    []*codec.Dict // the oldest first
 	gave   map[[wire.HashLen]byte]bool
 }
 
-// newPeer returns nil where clients are no gateways.
-func (g *Gateway) newPeer(c *client) *peer {
-	if !g.cfg.Peers {
-		return nil
-	}
-	return &peer{g: g, client: c, gave: map[[wire.HashLen]byte]bool{}}
+func newPeer(dicts *dictionaries, m *memory, links bool) *peer {
+	return &peer{dicts: dicts, memory: m, links: links, gave: map[[wire.HashLen]byte]bool{}}
 }
 
 // close gives back what the connection's dictionaries took. Calls that are still at work
@@ -52,17 +44,17 @@ func (p *peer) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, d := range p.dicts {
-		p.g.shelf.Drop(d)
+	for _, d := range p.has {
+		p.dicts.shelf.Drop(d)
 	}
-	p.dicts = nil
+	p.has = nil
 }
 
 // find implements numbered.
 func (p *peer) find(number uint32) *codec.Dict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return findIn(p.dicts, number)
+	return findIn(p.has, number)
 }
 
 // refusal is why an exchange is refused.
@@ -147,10 +139,10 @@ func readMessage(r *http.Request, least, most int) ([]byte, error) {
 // put takes a dictionary.
 func (p *peer) put(r *http.Request) error {
 	const most = wire.HashLen + maxPairDict
-	if !p.client.metadata.TryAcquire(most) {
+	if !p.memory.metadata.TryAcquire(most) {
 		return refusal{codeResourceExhausted, "no memory for a dictionary"}
 	}
-	defer p.client.metadata.Release(most)
+	defer p.memory.metadata.Release(most)
 	message, err := readMessage(r, wire.HashLen+codec.MinDictLen, most)
 	if err != nil {
 		return err
@@ -159,51 +151,36 @@ func (p *peer) put(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := p.g.shelved(content)
+	d, err := p.dicts.shelved(content)
 	if err != nil {
 		return err
 	}
 	if err := p.keep(d); err != nil {
-		p.g.shelf.Drop(d)
+		p.dicts.shelf.Drop(d)
 		return err
 	}
-	p.g.pairs.Dicts.Received.Add(1)
+	p.dicts.totals.Dicts.Received.Add(1)
 	return nil
-}
-
-// shelved returns the dictionary of that content. It is dropped once.
-func (g *Gateway) shelved(content []byte) (*codec.Dict, error) {
-	d, err := codec.NewDict(content)
-	if err != nil {
-		return nil, err
-	}
-	if !wire.Nameable(d.Number()) {
-		return nil, fmt.Errorf("%w: a dictionary that can't be named", wire.ErrPair)
-	}
-	if d = g.shelf.Add(d); d == nil {
-		return nil, refusal{codeResourceExhausted, "too many dictionaries"}
-	}
-	return d, nil
 }
 
 // keep adds a dictionary, whose place on the shelf is the connection's from then on.
 func (p *peer) keep(d *codec.Dict) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := findIn(p.dicts, d.Number())
+	old := findIn(p.has, d.Number())
 	switch {
 	case p.closed:
 		return refusal{codeUnavailable, "the connection ends"}
 	case old != nil && old.Hash() != d.Hash():
 		return refusal{codeInvalid, "another dictionary has the number " + wire.FormatNumber(d.Number())}
 	case old != nil: // it is the newest now
-		p.dicts = slices.DeleteFunc(p.dicts, func(other *codec.Dict) bool { return other == old })
-		p.g.shelf.Drop(old)
-	case len(p.dicts) == maxPeerDicts:
-		p.g.shelf.Drop(p.dicts[0])
-		p.dicts = slices.Delete(p.dicts, 0, 1)
+		p.has = slices.DeleteFunc(p.has, func(other *codec.Dict) bool { return other == old })
+		p.dicts.shelf.Drop(old)
+	case len(p.has) == maxPeerDicts:
+		p.dicts.shelf.Drop(p.has[0])
+		p.has = slices.Delete(p.has, 0, 1)
 	}
-	p.dicts = append(p.dicts, d)
+	p.has = append(p.has, d)
 	return nil
 }
 
@@ -214,7 +191,7 @@ func (p *peer) get(r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	hash := [wire.HashLen]byte(message)
-	d := p.g.replyDict(hash)
+	d := p.dicts.forReplies(hash)
 	if d == nil {
 		return nil, refusal{codeNotFound, "no such dictionary"}
 	}
@@ -228,25 +205,12 @@ func (p *peer) get(r *http.Request) ([]byte, error) {
 	if again {
 		return nil, refusal{codeResourceExhausted, "a dictionary is handed out once a connection"}
 	}
-	p.g.pairs.Dicts.Sent.Add(1)
+	p.dicts.totals.Dicts.Sent.Add(1)
 	return wire.AppendDictionary(nil, hash, d.Content()), nil
 }
 
 // maxGave bounds what is remembered of dictionaries that were handed out.
 const maxGave = 1000
-
-// replyDict returns the dictionary with a hash if replies are compressed with it.
-func (g *Gateway) replyDict(hash [wire.HashLen]byte) *codec.Dict {
-	if p := g.policy.Load(); p != nil {
-		for _, r := range p.Rules() {
-			if r.Dict != nil && r.Dict.Hash() == hash && r.Direction&policy.Reply != 0 && len(r.Dict.Content()) <= maxPairDict {
-				return r.Dict
-			}
-		}
-	}
-	d, _ := g.kinds.ByHash(hash, policy.Reply)
-	return d
-}
 
 // heldBy are the dictionaries that a request says its sender holds.
 type heldBy []wire.ID

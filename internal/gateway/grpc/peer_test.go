@@ -120,8 +120,8 @@ func TestHostileDictionaries(t *testing.T) {
 			t.Errorf("%s: status %q", name, got)
 		}
 	}
-	if far.shelf.Bytes() != 0 || far.pairs.Dicts.Received.Load() != 0 {
-		t.Errorf("%d bytes are held", far.shelf.Bytes())
+	if far.shared.dicts.shelf.Bytes() != 0 || far.pairs.Dicts.Received.Load() != 0 {
+		t.Errorf("%d bytes are held", far.shared.dicts.shelf.Bytes())
 	}
 	if got, _ := tell(t, c, getPath, bytes.NewReader(frame(false, make([]byte, wire.HashLen)))); got != statusOf(codeNotFound) {
 		t.Errorf("status %s", got)
@@ -137,7 +137,7 @@ func TestHostilePeer(t *testing.T) {
 			t.Fatalf("dictionary %d: status %s", i, got)
 		}
 	}
-	if n := far.shelf.Len(); n != maxPeerDicts {
+	if n := far.shared.dicts.shelf.Len(); n != maxPeerDicts {
 		t.Errorf("%d dictionaries are held", n)
 	}
 	use := func(m []byte) (string, string) {
@@ -163,7 +163,7 @@ func TestHostilePeer(t *testing.T) {
 	}
 	testenv.Eventually(t, "nothing outlives the connection", func() bool {
 		c.CloseIdleConnections() // once its last stream has ended for the client too
-		return far.shelf.Bytes()+far.shelf.Len() == 0
+		return far.shared.dicts.shelf.Bytes()+far.shared.dicts.shelf.Len() == 0
 	})
 }
 
@@ -180,11 +180,11 @@ func TestPeersAreApart(t *testing.T) {
 	if got, _, _ := post(t, other, "Unary", bytes.NewReader(body), "Grpc-Encoding", pairEncoding); got != statusOf(codeUnavailable) {
 		t.Errorf("status %s", got)
 	}
-	for room := shelfLimits.Bytes - far.shelf.Bytes(); room >= codec.MinDictLen; room = shelfLimits.Bytes - far.shelf.Bytes() {
+	for room := shelfLimits.Bytes - far.shared.dicts.shelf.Bytes(); room >= codec.MinDictLen; room = shelfLimits.Bytes - far.shared.dicts.shelf.Bytes() {
 		content := make([]byte, min(room, codec.MaxDictLen)) // others have the rest
 		binary.LittleEndian.PutUint32(content[4:], uint32(room))
 		big, err := codec.NewDict(content)
-		if err != nil || far.shelf.Add(big) == nil {
+		if err != nil || far.shared.dicts.shelf.Add(big) == nil {
 			t.Fatal("no room", err)
 		}
 	}
@@ -263,7 +263,7 @@ func TestHostileUpstream(t *testing.T) {
 func FuzzOpenPaired(f *testing.F) {
 	d := someDict(f, 1)
 	g := NewGateway(Config{
-		MaxSeal: 1 << 20, MaxOpen: 1 << 20, Peers: true,
+		MaxCompress: 1 << 20, MaxOpen: 1 << 20, Peers: true,
 		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
 	})
 	f.Add(compressedWith(f, d, payload(300)))
@@ -271,7 +271,7 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Add(append(wire.AppendPaired(nil, d.Number()), 0x60, 0xff, 0xff, 1, 0, 0))
 	f.Fuzz(func(t *testing.T, m []byte) {
 		p := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
-		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.opener, g.compressor)
+		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.shared.opener, g.shared.compressor)
 		w.grant.account.Open(g.requests.Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()

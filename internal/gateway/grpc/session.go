@@ -24,26 +24,32 @@ type session struct {
 	base   *http.Server
 	server *http2.Server
 	peer   *peer         // what the client says as a gateway; nil: it is none
-	memory *client       // the client's
+	memory *memory       // the client's
 	done   chan struct{} // closed when Run returns
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	c := &g.cfg
 	addr, payer := client.RemoteAddr(), gateway.PayerOf(client)
-	client, ahead, carried := g.meetLink(client)
-	if client == nil {
-		return nil
+	var ahead []byte
+	carried := false
+	if g.links != nil && c.Peers {
+		if client, ahead, carried = meetLink(g.links, client); client == nil {
+			return nil
+		}
 	}
-	gathered, batch := newBatchConn(client)
+	batched, batch := newBatchConn(client)
 	batch.ahead = ahead
-	s := &session{client: gathered, pool: g.pool, memory: g.newClient(addr, payer), done: make(chan struct{})}
-	s.peer = g.newPeer(s.memory)
+	s := &session{client: batched, pool: g.pool, done: make(chan struct{})}
+	s.memory = newMemory(addr, g.requests.Client(payer), g.replies.Client(payer))
+	if c.Peers {
+		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
+	}
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
 	}
 	s.base = &http.Server{
-		Handler:        g.handler(s.peer, s.memory, s.pool, carried),
+		Handler:        &handler{shared: &g.shared, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried},
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}

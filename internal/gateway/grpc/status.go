@@ -28,6 +28,8 @@ const (
 	codeUnavailable       code = 14
 )
 
+var errSlow = errors.New("the call moved too little while others waited for the memory that its message holds")
+
 // ending is how a call ended when the gateway has to say so.
 type ending struct {
 	code    code

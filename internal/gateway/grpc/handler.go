@@ -1,0 +1,88 @@
+package grpc
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// shared is what all calls of a gateway use.
+type shared struct {
+	policy     *atomic.Pointer[policy.Messages]
+	dicts      *dictionaries
+	opener     *opener
+	compressor *compressor
+	replays    *gateway.Budget // of what is kept of requests for another attempt
+	sample     bool            // all messages are measured
+	stats      *gateway.Stats
+	log        *slog.Logger
+}
+
+// handler serves the calls of one client's connection.
+type handler struct {
+	*shared
+	memory  *memory
+	peer    *peer // the client as a gateway; nil: it is none
+	pool    *pool
+	carried bool // over a link
+}
+
+// So much of a request is kept for another attempt: of one whose messages we change, and of
+// any other.
+const (
+	replayBytes      = 1 << 20
+	replayBytesPlain = 64 << 10
+)
+
+// noTerms are those of a request that is no gRPC call.
+var noTerms = &negotiation{}
+
+// ServeHTTP serves a call.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, pairPaths) {
+		h.peer.serve(w, r)
+		return
+	}
+	metadata, fits := h.memory.takeMetadata(r)
+	if !fits {
+		h.refuse(w, r)
+		return
+	}
+	defer h.memory.metadata.Release(metadata)
+	c := call{handler: h, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	if c.grpc {
+		c.terms = negotiate(h.policy.Load(), r, h.carried)
+		if !c.terms.pair(r, h.peer, h.dicts, h.sample) {
+			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
+			return
+		}
+	} else {
+		c.trailers = trailerNames(r)
+	}
+	limit := replayBytesPlain
+	if len(c.terms.requests) > 0 || c.terms.from != "" {
+		limit = replayBytes
+	}
+	c.tape = newTape(r.Body, limit, h.replays)
+	defer c.finish()
+	c.serve()
+	h.stats.Latency(c.spent)
+}
+
+var errMetadata = errors.New("no memory is free for the metadata of this call (memory.budget)")
+
+// refuse answers a call for whose metadata there is no memory.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
+	h.stats.Error("metadata")
+	if !isGRPC(r.Header) {
+		http.Error(w, "cinch: "+errMetadata.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	ending{code: codeResourceExhausted, message: errMetadata.Error()}.fail(w, false)
+}

@@ -1,0 +1,103 @@
+package grpc
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// answer hands on a response as it comes.
+func (c *call) answer(a *attempt, resp *http.Response) {
+	c.body = heardBody{resp.Body, a.hop}
+	var body io.Reader = &c.body
+	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
+	if framed {
+		a.hop.knows.partner.offered(resp.Header)
+		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
+		c.terms.tell(resp.Header, p)
+		c.terms.pairs.tell(resp.Header, &p)
+		if !p.untouched() {
+			delete(resp.Header, "Content-Length")
+			w := newRewriter(c.r.Context(), body, p, true, c.opener, c.compressor)
+			w.grant.account.Open(c.memory.replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
+			defer func() { w.close(); c.spent += time.Duration(w.spent.Load()) }()
+			body = w
+		}
+	}
+	copyHeaders(c.w.Header(), resp.Header)
+	c.headersSent = true
+	c.w.WriteHeader(resp.StatusCode)
+	if !endsWithHeaders(resp) {
+		_ = http.NewResponseController(c.w).Flush()
+	}
+	if err := c.copy(body, framed); err != nil {
+		c.fail(err)
+		return
+	}
+	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
+		c.stats.Error("trailer")
+	}
+	if a.told {
+		a.hop.knows.learnTrailers(resp.Trailer)
+		c.heard(a, endsWithHeaders(resp))
+	}
+}
+
+// heard lets the gateway go on with its questions where a response has told something.
+func (c *call) heard(a *attempt, refused bool) {
+	single := ""
+	if !refused && a.single != nil && a.single.one() {
+		single = c.r.URL.Path
+	}
+	a.hop.inquiry.heard(single)
+}
+
+// endsWithHeaders reports whether there is nothing behind the headers, neither messages
+// nor trailers. Such a response has a status in them, and ours will be of the same form.
+func endsWithHeaders(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
+
+// errClient is wrapped by errors of writing to the client, which needs no answer then.
+var errClient = errors.New("the client is gone")
+
+// copy moves a body, of messages if it is framed, from the upstream to the client, and sends
+// on at once what is ready.
+func (c *call) copy(from io.Reader, framed bool) error {
+	var buf []byte // nil while nothing comes
+	defer func() { gateway.PutBuffer(buf) }()
+	var messages wholes
+	have := 0 // bytes in buf
+	for {
+		n, err := readFirst(from, &buf, have)
+		have += n
+		ready := have
+		if framed && !errors.Is(err, io.EOF) {
+			ready = messages.ready(buf[:have], len(buf))
+		}
+		if ready > 0 {
+			if err := c.send(buf[:ready]); err != nil {
+				return errors.Join(errClient, err)
+			}
+			if have = copy(buf, buf[ready:have]); have == 0 {
+				gateway.PutBuffer(buf)
+				buf = nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send writes to the client, and lets nothing wait.
+func (c *call) send(p []byte) error {
+	if _, err := c.w.Write(p); err != nil {
+		return err
+	}
+	return http.NewResponseController(c.w).Flush()
+}
