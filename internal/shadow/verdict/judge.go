@@ -1,0 +1,191 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Outcome of a run.
+type Outcome int
+
+// Outcomes, from the one that nothing outweighs to the least.
+const (
+	Inconclusive Outcome = iota // more batches are needed
+	Pass
+	Fail
+	Void // the targets did not get the same work, or did not have the same data
+)
+
+// String is the word that reports use.
+func (o Outcome) String() string {
+	return [...]string{"INCONCLUSIVE", "PASS", "FAIL", "VOID"}[o]
+}
+
+// Metric is one observation that a verdict rests on, such as the p99 of reads.
+type Metric struct {
+	Name   string
+	Margin float64 // how much slower is still equal: 0.05 is 5 %
+}
+
+// Judge holds a run's metrics. It is not safe for concurrent use.
+type Judge struct {
+	alpha   float64
+	power   float64
+	metrics []judged
+	void    []string
+	settled Outcome
+}
+
+type judged struct {
+	Metric
+	seq *Sequence
+}
+
+// Settings of a Judge; zero fields take the defaults.
+type Settings struct {
+	Alpha   float64 // probability that a verdict is wrong; 0.05
+	Power   float64 // probability to pass equal targets with as many batches as Needed says; 0.9
+	Planned int     // batches of the test phase for which intervals are narrowest; 120
+}
+
+// NewJudge returns a judge of a run's metrics.
+func NewJudge(s Settings, metrics ...Metric) *Judge {
+	j := &Judge{alpha: orElse(s.Alpha, 0.05), power: orElse(s.Power, 0.9)}
+	planned := int(orElse(float64(s.Planned), 120))
+	for _, m := range metrics {
+		j.metrics = append(j.metrics, judged{m, NewSequence(j.alpha, planned)})
+	}
+	return j
+}
+
+func orElse(v, otherwise float64) float64 {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Batch is the log-ratios ln(test/control) of a batch, in the order of the metrics. One that
+// the batch has too few operations for is NaN, and is left out.
+type Batch []float64
+
+// Baseline adds a batch of the A/A phase.
+func (j *Judge) Baseline(b Batch) {
+	j.each(b, (*Sequence).Baseline)
+}
+
+// Add adds a batch of the test phase, and settles the outcome when it can be.
+func (j *Judge) Add(b Batch) {
+	j.each(b, (*Sequence).Add)
+	j.look()
+}
+
+// look settles the outcome when it can be.
+func (j *Judge) look() Outcome {
+	if j.settled == Inconclusive {
+		j.settled = j.decide()
+	}
+	return j.settled
+}
+
+func (j *Judge) each(b Batch, add func(*Sequence, float64)) {
+	for i, x := range b {
+		if !math.IsNaN(x) && !math.IsInf(x, 0) {
+			add(j.metrics[i].seq, x)
+		}
+	}
+}
+
+// decide passes when all metrics are inside their margins, so each may have all of alpha; it
+// fails when any lies outside, so they share it.
+func (j *Judge) decide() Outcome {
+	inside := 0
+	for _, m := range j.metrics {
+		limit := math.Log1p(m.Margin)
+		if lo, _ := m.seq.Interval(j.alpha / float64(len(j.metrics))); lo > limit {
+			return Fail
+		}
+		if _, hi := m.seq.Interval(j.alpha); hi < limit {
+			inside++
+		}
+	}
+	if inside == len(j.metrics) {
+		return Pass
+	}
+	return Inconclusive
+}
+
+// Void says why the run can't be judged. Nothing outweighs it.
+func (j *Judge) Void(format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	if !slices.Contains(j.void, why) {
+		j.void = append(j.void, why)
+	}
+}
+
+// Reasons why the run is void.
+func (j *Judge) Reasons() []string { return slices.Clone(j.void) }
+
+// Outcome so far. A PASS or FAIL stays what it is, but can become VOID.
+func (j *Judge) Outcome() Outcome {
+	if len(j.void) > 0 {
+		return Void
+	}
+	return j.settled
+}
+
+// State of a metric. Ratios are test over control, less the difference in the A/A phase.
+type State struct {
+	Metric
+	Batches   int     // in the test phase
+	Baseline  int     // in the A/A phase
+	Machines  float64 // ratio in the A/A phase
+	Ratio     float64
+	Low, High float64 // the interval at confidence 1-alpha; 0 and +Inf while nothing can be said
+	Needed    int     // batches of the test phase in which equal targets pass; 0: no number will do
+}
+
+// States of the metrics, in their order.
+func (j *Judge) States() []State {
+	out := make([]State, 0, len(j.metrics))
+	for _, m := range j.metrics {
+		lo, hi := m.seq.Interval(j.alpha)
+		out = append(out, State{
+			Metric: m.Metric, Batches: m.seq.test.n, Baseline: m.seq.base.n, Machines: math.Exp(m.seq.base.mean),
+			Ratio: math.Exp(m.seq.Estimate()), Low: math.Exp(lo), High: math.Exp(hi), Needed: j.needed(m),
+		})
+	}
+	return out
+}
+
+// needed spreads the probability of missing a pass over the metrics.
+func (j *Judge) needed(m judged) int {
+	power := 1 - (1-j.power)/float64(len(j.metrics))
+	noise := m.seq.Noise()
+	n, ok := NeededAfter(noise, m.seq.base.n, m.Margin, j.alpha, power)
+	if !ok || noise.Deviation == 0 {
+		return 0
+	}
+	return n
+}
+
+// BaselineNeeded says how many batches the A/A phase needs, judged by those that it has had: the
+// most that any metric needs. ok is false when that can't be said yet, or no number will do.
+func (j *Judge) BaselineNeeded() (batches int, ok bool) {
+	power := 1 - (1-j.power)/float64(len(j.metrics))
+	for _, m := range j.metrics {
+		if m.seq.base.n < leastBaseline {
+			return 0, false
+		}
+		n, enough := Needed(m.seq.Noise(), m.Margin, j.alpha, power)
+		if !enough {
+			return 0, false
+		}
+		batches = max(batches, n)
+	}
+	return batches, true
+}
+
+// leastBaseline is the number of batches from which a deviation is more than a guess.
+const leastBaseline = 20

@@ -1,0 +1,61 @@
+package verdict
+
+import (
+	"math"
+	"sort"
+)
+
+// mostBatches bounds what Needed tries: a year of batches of 30 s.
+const mostBatches = 1 << 20
+
+// Noise is what the batches of one metric are like.
+type Noise struct {
+	Deviation       float64 // standard deviation of a batch's log-ratio
+	Autocorrelation float64 // of neighbouring batches, 0 to 1
+}
+
+// Noise of the batches so far.
+func (s *Sequence) Noise() Noise {
+	return Noise{Deviation: math.Sqrt(s.variance()), Autocorrelation: s.autocorrelation()}
+}
+
+// Needed is the number of batches that the A/A phase and the test phase each need, so that
+// equal targets pass with probability power. ok is false when no sensible number does.
+func Needed(n Noise, margin, alpha, power float64) (batches int, ok bool) {
+	return least(func(k int) bool { return n.reach(k, k, alpha, power) <= math.Log1p(margin) })
+}
+
+// NeededAfter is the number of batches that the test phase needs after an A/A phase that had
+// base of them. ok is false when none will do: the A/A phase was too short.
+func NeededAfter(n Noise, base int, margin, alpha, power float64) (batches int, ok bool) {
+	return least(func(k int) bool { return n.reach(base, k, alpha, power) <= math.Log1p(margin) })
+}
+
+// least is the smallest number of batches that is enough; more always are too.
+func least(enough func(int) bool) (batches int, ok bool) {
+	high := 4
+	for !enough(high) {
+		if high *= 2; high > mostBatches {
+			return 0, false
+		}
+	}
+	return high/2 + sort.Search(high/2, func(i int) bool { return enough(high/2 + i) }), true
+}
+
+// Sees is the smallest true slowdown, as a fraction, that fails with probability power when each
+// phase has as many batches.
+func Sees(n Noise, batches int, margin, alpha, power float64) float64 {
+	return math.Expm1(math.Log1p(margin) + n.reach(batches, batches, alpha, power))
+}
+
+// reach is how far from a margin the truth must lie, so that an interval misses the margin
+// with probability power. base is 0 without an A/A phase.
+func (n Noise) reach(base, test int, alpha, power float64) float64 {
+	worth := (1 - n.Autocorrelation) / (1 + n.Autocorrelation)
+	d := newDesign(base, test, worth, n.Deviation*n.Deviation)
+	if d.free < 1 {
+		return math.Inf(1)
+	}
+	quantile := math.Sqrt2 * math.Erfinv(2*power-1)
+	return d.halfWidth(NewSequence(alpha, test).prior, alpha) + quantile*n.Deviation/math.Sqrt(d.effective)
+}

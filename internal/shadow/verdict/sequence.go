@@ -1,0 +1,122 @@
+package verdict
+
+import "math"
+
+// Sequence is the confidence sequence of one observation: how much its mean differs between
+// the A/A phase and the test phase. Without an A/A phase it is about the mean itself. The zero
+// value is not ready: NewSequence.
+//
+// It is the t-test with a Gaussian mixture over the effect, in units of the standard
+// deviation, and the right Haar measure over the nuisances, which holds at every look:
+// Lindon, Ham, Tingley and Bojinov, "Anytime-Valid Linear Models and Regression Adjusted
+// Causal Inference", arXiv 2210.08589 (the coefficient of a two-phase design); Wang and Ramdas, "Anytime-valid
+// t-tests and confidence sequences for Gaussian means with unknown variance", arXiv 2310.03722.
+type Sequence struct {
+	prior float64 // variance of the mixture
+	base  series
+	test  series
+}
+
+// NewSequence returns a sequence that is narrowest when the test phase has about as many
+// batches as planned, at confidence 1-alpha. It is valid for any other number too.
+func NewSequence(alpha float64, planned int) *Sequence {
+	l := -2 * math.Log(alpha)
+	return &Sequence{prior: (l + math.Log(l+1)) / float64(max(planned, 2))}
+}
+
+// Baseline adds a batch of the A/A phase. It must not be called after Add.
+func (s *Sequence) Baseline(x float64) { s.base.add(x) }
+
+// Add adds a batch of the test phase.
+func (s *Sequence) Add(x float64) { s.test.add(x) }
+
+// Batches is the number of batches of the test phase.
+func (s *Sequence) Batches() int { return s.test.n }
+
+// Estimate is the observed difference, as a log-ratio; 0 before the first batch.
+func (s *Sequence) Estimate() float64 {
+	if s.test.n == 0 {
+		return 0
+	}
+	return s.test.mean - s.base.mean
+}
+
+// Interval is what holds the true log-ratio at every look with probability 1-alpha. It is
+// infinite while there is too little to say anything.
+func (s *Sequence) Interval(alpha float64) (lo, hi float64) {
+	h := s.halfWidth(alpha)
+	return s.Estimate() - h, s.Estimate() + h
+}
+
+// halfWidth solves evidence = 1/alpha for the distance from the estimate.
+func (s *Sequence) halfWidth(alpha float64) float64 {
+	d := s.design()
+	if d.free < 1 {
+		return math.Inf(1)
+	}
+	return d.halfWidth(s.prior, alpha)
+}
+
+// evidence is the e-value against the null hypothesis that the difference is the log-ratio null:
+// its mean is at most 1 at any look when that is true.
+func (s *Sequence) evidence(null float64) float64 {
+	d := s.design()
+	if d.free < 1 {
+		return 1
+	}
+	r := 1 + d.effective*s.prior
+	u := d.effective * (s.Estimate() - null) * (s.Estimate() - null) / (d.variance * d.free)
+	if d.variance == 0 {
+		return 1
+	}
+	return math.Exp((d.free+1)/2*(math.Log1p(u)-math.Log1p(u/r)) - math.Log(r)/2)
+}
+
+// design is what an interval is made of.
+type design struct {
+	effective float64 // batches: the estimate's variance is variance/effective
+	free      float64 // degrees of freedom
+	variance  float64 // of a batch
+}
+
+// design takes autocorrelated batches for as many independent ones as they are worth.
+func (s *Sequence) design() design {
+	return newDesign(s.base.n, s.test.n, s.worth(), s.variance())
+}
+
+func newDesign(base, test int, worth, variance float64) design {
+	n0, n1 := float64(base)*worth, float64(test)*worth
+	d := design{effective: n1, free: n1 - 1, variance: variance}
+	if base > 0 {
+		d.effective, d.free = n0*n1/(n0+n1), n0+n1-2
+	}
+	if test == 0 {
+		d.free = 0
+	}
+	return d
+}
+
+// variance of a batch around the mean of its phase.
+func (s *Sequence) variance() float64 {
+	free := s.test.n - 1
+	if s.base.n > 0 {
+		free += s.base.n - 1
+	}
+	if free < 1 {
+		return 0
+	}
+	return (s.test.squares + s.base.squares) / float64(free)
+}
+
+// halfWidth is the distance from the estimate at which the e-value is 1/alpha. With u the
+// squared t-statistic over the degrees of freedom and r = 1 + effective*prior that is
+// (1+u)/(1+u/r) = g, g = (r/alpha²)^(1/(free+1)), so u = (g-1)/(1-g/r).
+func (d design) halfWidth(prior, alpha float64) float64 {
+	r := 1 + d.effective*prior
+	g := math.Exp(math.Log(r/(alpha*alpha)) / (d.free + 1))
+	if g >= r {
+		return math.Inf(1)
+	}
+	u := (g - 1) / (1 - g/r)
+	return math.Sqrt(u * d.free * d.variance / d.effective)
+}
