@@ -35,6 +35,7 @@ type Judge struct {
 	metrics []judged
 	void    []string
 	settled Outcome
+	added   int // batches of the test phase
 }
 
 type judged struct {
@@ -77,6 +78,7 @@ func (j *Judge) Baseline(b Batch) {
 
 // Add adds a batch of the test phase, and settles the outcome when it can be.
 func (j *Judge) Add(b Batch) {
+	j.added++
 	j.each(b, (*Sequence).Add)
 	j.look()
 }
@@ -100,8 +102,12 @@ func (j *Judge) each(b Batch, add func(*Sequence, float64)) {
 // decide passes when all metrics are inside their margins, so each may have all of alpha; it
 // fails when any lies outside, so they share it.
 func (j *Judge) decide() Outcome {
-	inside := 0
+	inside, judged := 0, 0
 	for _, m := range j.metrics {
+		if !j.counts(m) {
+			continue
+		}
+		judged++
 		limit := math.Log1p(m.Margin)
 		if lo, _ := m.seq.Interval(j.alpha / float64(len(j.metrics))); lo > limit {
 			return Fail
@@ -110,17 +116,31 @@ func (j *Judge) decide() Outcome {
 			inside++
 		}
 	}
-	if inside == len(j.metrics) {
+	if inside == judged && judged > 0 {
 		return Pass
 	}
 	return Inconclusive
 }
+
+// rareAfter batches a metric that none of them had enough operations for is not waited for.
+const rareAfter = 20
+
+// counts reports whether a metric is part of the verdict: it is, unless the traffic has too little
+// for it.
+func (j *Judge) counts(m judged) bool { return m.seq.test.n > 0 || j.added < rareAfter }
 
 // Void says why the run can't be judged. Nothing outweighs it.
 func (j *Judge) Void(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	if !slices.Contains(j.void, why) {
 		j.void = append(j.void, why)
+	}
+}
+
+// Fail settles an outcome that is not settled yet, for evidence that is not among the metrics.
+func (j *Judge) Fail() {
+	if j.settled == Inconclusive {
+		j.settled = Fail
 	}
 }
 
@@ -144,6 +164,7 @@ type State struct {
 	Ratio     float64
 	Low, High float64 // the interval at confidence 1-alpha; 0 and +Inf while nothing can be said
 	Needed    int     // batches of the test phase in which equal targets pass; 0: no number will do
+	Judged    bool    // it is part of the verdict: the batches have enough operations for it
 }
 
 // States of the metrics, in their order.
@@ -153,7 +174,7 @@ func (j *Judge) States() []State {
 		lo, hi := m.seq.Interval(j.alpha)
 		out = append(out, State{
 			Metric: m.Metric, Batches: m.seq.test.n, Baseline: m.seq.base.n, Machines: math.Exp(m.seq.base.mean),
-			Ratio: math.Exp(m.seq.Estimate()), Low: math.Exp(lo), High: math.Exp(hi), Needed: j.needed(m),
+			Ratio: math.Exp(m.seq.Estimate()), Low: math.Exp(lo), High: math.Exp(hi), Needed: j.needed(m), Judged: j.counts(m),
 		})
 	}
 	return out
@@ -174,9 +195,13 @@ func (j *Judge) needed(m judged) int {
 // most that any metric needs. ok is false when that can't be said yet, or no number will do.
 func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	power := 1 - (1-j.power)/float64(len(j.metrics))
+	had := j.BaselineBatches()
+	if had < leastBaseline {
+		return 0, false
+	}
 	for _, m := range j.metrics {
-		if m.seq.base.n < leastBaseline {
-			return 0, false
+		if m.seq.base.n == 0 {
+			continue // the traffic has too little for it
 		}
 		n, enough := Needed(m.seq.Noise(), m.Margin, j.alpha, power)
 		if !enough {
@@ -189,3 +214,19 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 
 // leastBaseline is the number of batches from which a deviation is more than a guess.
 const leastBaseline = 20
+
+// BaselineBatches is the number of batches of the A/A phase: the least that any metric which has some has.
+func (j *Judge) BaselineBatches() int { return j.fewest(func(s *Sequence) int { return s.base.n }) }
+
+// Batches is the same for the test phase.
+func (j *Judge) Batches() int { return j.fewest(func(s *Sequence) int { return s.test.n }) }
+
+func (j *Judge) fewest(of func(*Sequence) int) int {
+	least := 0
+	for _, m := range j.metrics {
+		if n := of(m.seq); n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}

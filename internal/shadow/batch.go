@@ -1,0 +1,93 @@
+package shadow
+
+import (
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// batch is the latencies of some seconds.
+type batch struct {
+	begin, end time.Time
+	kinds      map[Kind]*pair
+	names      map[string]*pair
+}
+
+// mostNames bounds the fingerprints of a batch. What comes after them counts in its kind alone.
+const mostNames = 200
+
+func newBatch(now time.Time) *batch {
+	return &batch{begin: now, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, names: map[string]*pair{}}
+}
+
+func (b *batch) add(op *Operation) {
+	b.kinds[op.Kind].add(op)
+	p := b.names[op.Name]
+	if p == nil {
+		if len(b.names) >= mostNames {
+			return
+		}
+		p = &pair{digits: 2}
+		b.names[op.Name] = p
+	}
+	p.add(op)
+}
+
+// pair is the latencies of the same operations at both targets, in nanoseconds, with so many
+// significant digits.
+type pair struct {
+	digits int
+	hist   [targets]*hdrhistogram.Histogram
+}
+
+// Latencies are told apart from shortest to longest.
+const (
+	shortest = 64 * time.Nanosecond
+	longest  = 10 * time.Minute
+)
+
+func (p *pair) at(target int) *hdrhistogram.Histogram {
+	if p.hist[target] == nil {
+		p.hist[target] = hdrhistogram.New(shortest.Nanoseconds(), longest.Nanoseconds(), p.digits)
+	}
+	return p.hist[target]
+}
+
+func (p *pair) add(op *Operation) {
+	for i := range targets {
+		_ = p.at(i).RecordValue(min(op.answers[i].Took, longest).Nanoseconds()) // the range is kept
+	}
+}
+
+func (p *pair) count() int64 {
+	if p == nil || p.hist[control] == nil {
+		return 0
+	}
+	return p.hist[control].TotalCount()
+}
+
+// quantile of one target; 0 without operations.
+func (p *pair) quantile(target int, q float64) time.Duration {
+	if p.count() == 0 {
+		return 0
+	}
+	return time.Duration(p.hist[target].ValueAtQuantile(100 * q))
+}
+
+// ratio is ln(test/control) of a quantile, NaN when there are too few operations.
+func (p *pair) ratio(q float64) float64 {
+	if p.count() < leastFor(q) {
+		return math.NaN()
+	}
+	return math.Log(float64(p.quantile(test, q)) / float64(p.quantile(control, q)))
+}
+
+// merge adds another's latencies.
+func (p *pair) merge(other *pair) {
+	for i, h := range other.hist {
+		if h != nil {
+			p.at(i).Merge(h)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package shadow
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow/verdict"
+)
+
+// Compared is what became of the operations that both targets got.
+type Compared struct {
+	Equal     uint64          `json:"equal"`     // answered alike
+	Diverged  uint64          `json:"diverged"`  // of the equal ones, those that production answered otherwise
+	Different uint64          `json:"different"` // not
+	Expired   uint64          `json:"expired"`   // not, since a value had expired at one of them
+	Timed     uint64          `json:"timed"`     // compared by latency and success alone: their answers differ by nature
+	Unordered uint64          `json:"unordered"` // not compared: a target could not wait for what came before
+	Lost      [targets]uint64 `json:"lost"`      // not answered, by target
+}
+
+// Difference is an example of answers that differ. It holds no value.
+type Difference struct {
+	At      time.Time `json:"at"`
+	Name    string    `json:"name"`
+	Number  uint64    `json:"number"` // by completion in production
+	Control string    `json:"control"`
+	Test    string    `json:"test"`
+}
+
+// mostDifferences are kept as examples.
+const mostDifferences = 20
+
+// compare collects what the lanes bring. It is safe for concurrent use.
+type compare struct {
+	mu       sync.Mutex
+	total    Compared
+	examples []Difference
+	batch    *batch
+
+	excuser Excuser         // nil: there are no excuses
+	doubts  chan *Operation // different, unless there is one
+}
+
+// mostDoubts are looked into at a time. More differences than that are no accident.
+const mostDoubts = 256
+
+func newCompare(p Protocol) *compare {
+	c := &compare{batch: newBatch(time.Now()), doubts: make(chan *Operation, mostDoubts)}
+	c.excuser, _ = p.(Excuser)
+	return c
+}
+
+// add takes an operation that both targets are done with.
+func (c *compare) add(op *Operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, b := op.answers[control], op.answers[test]
+	if a.Lost || b.Lost {
+		for i, answer := range op.answers {
+			if answer.Lost {
+				c.total.Lost[i]++
+			}
+		}
+		return
+	}
+	c.judge(op, a, b)
+	if op.Kind != State && !op.Blocks {
+		c.batch.add(op)
+	}
+}
+
+func (c *compare) judge(op *Operation, a, b Answer) {
+	switch {
+	case op.forced.Load():
+		c.total.Unordered++
+	case !a.same(b, op.Check):
+		c.differ(op, a, b)
+	case op.Check == Exact:
+		c.total.Equal++
+		if !op.Production.Lost && !a.same(op.Production, Exact) {
+			c.total.Diverged++
+		}
+	default:
+		c.total.Timed++
+	}
+}
+
+// differ notes a difference, or doubts it first, where a Protocol may know an excuse.
+func (c *compare) differ(op *Operation, a, b Answer) {
+	if c.excuser != nil && len(op.Keys) > 0 {
+		select {
+		case c.doubts <- op:
+			return
+		default: // there are too many for excuses
+		}
+	}
+	c.different(op, a, b)
+}
+
+func (c *compare) different(op *Operation, a, b Answer) {
+	c.total.Different++
+	if len(c.examples) < mostDifferences {
+		c.examples = append(c.examples, Difference{At: time.Now(), Name: op.Name, Number: op.number, Control: a.describe(), Test: b.describe()})
+	}
+}
+
+// resolve asks for excuses until the doubts are closed. Those that are left when ctx ends have none.
+func (c *compare) resolve(ctx context.Context, control, test *Target) {
+	for op := range c.doubts {
+		excused := ctx.Err() == nil && c.excuser.Excuse(ctx, op, control, test)
+		c.mu.Lock()
+		if excused {
+			c.total.Expired++
+		} else {
+			c.different(op, op.answers[0], op.answers[1])
+		}
+		c.mu.Unlock()
+	}
+}
+
+// describe says what an answer is like without its content.
+func (a Answer) describe() string {
+	switch {
+	case a.Error != "":
+		return "error " + a.Error
+	case a.Missing:
+		return "nothing"
+	}
+	return "a value"
+}
+
+// totals so far, and examples of differences.
+func (c *compare) totals() (Compared, []Difference) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total, append([]Difference(nil), c.examples...)
+}
+
+// cut ends the current batch and begins another.
+func (c *compare) cut(now time.Time) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.batch
+	c.batch = newBatch(now)
+	b.end = now
+	return b
+}
+
+// metrics are what a verdict rests on, in the order of a batch's observations.
+func metrics(m Margins) []verdict.Metric {
+	return []verdict.Metric{
+		{Name: "reads p50", Margin: m.P50},
+		{Name: "reads p99", Margin: m.P99},
+		{Name: "writes p50", Margin: m.P50},
+		{Name: "writes p99", Margin: m.P99},
+	}
+}
+
+// Margins are how much slower is still equal: 0.05 is 5 %.
+type Margins struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// observations are the log-ratios of a batch, for metrics.
+func (b *batch) observations() verdict.Batch {
+	return verdict.Batch{
+		b.kinds[Read].ratio(0.50), b.kinds[Read].ratio(0.99),
+		b.kinds[Write].ratio(0.50), b.kinds[Write].ratio(0.99),
+	}
+}
+
+// leastFor is how many operations a batch needs for a quantile of it to be an observation: two
+// hundred for the p99, forty for the median.
+func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }

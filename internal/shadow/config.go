@@ -1,0 +1,56 @@
+package shadow
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// Config of a run. Zero fields take the defaults that are named.
+type Config struct {
+	Protocol   Protocol
+	Production gateway.Upstream
+	Control    gateway.Upstream
+	Test       gateway.Upstream
+	ClientTLS  *tls.Config // nil: clients are not asked for TLS
+
+	// Candidate puts what is to be judged in front of the test target, which has the old
+	// configuration before: so the run begins with an A/A phase. stop takes it away again.
+	// nil: both targets are what they are, and there is no such phase.
+	Candidate func(context.Context) (up gateway.Upstream, stop func(), err error)
+
+	Reads    float64       // share of the reads that are mirrored; 1
+	Margins  Margins       // 5 % for the p50, 10 % for the p99
+	Batch    time.Duration // 30 s
+	Baseline int           // batches of the A/A phase; 0: as many as a verdict needs
+	Batches  int           // batches of the test phase after which the run ends without a verdict; 0: none
+
+	Memory   int64         // bound of what waits for the targets; 128 MiB
+	Bound    time.Duration // that more than 1 % of a second's pieces may be held up for; 1 ms
+	Wait     time.Duration // that an operation waits at a target for those before it; 100 ms
+	Patience time.Duration // for an answer of a target; 10 s
+
+	Log *slog.Logger // silence
+}
+
+// MiB is the unit of memory bounds.
+const MiB = 1 << 20
+
+func (c Config) withDefaults() *Config {
+	c.Reads = cmp.Or(c.Reads, 1)
+	c.Margins.P50 = cmp.Or(c.Margins.P50, 0.05)
+	c.Margins.P99 = cmp.Or(c.Margins.P99, 0.10)
+	c.Batch = cmp.Or(c.Batch, 30*time.Second)
+	c.Memory = cmp.Or(c.Memory, 128*MiB)
+	c.Bound = cmp.Or(c.Bound, time.Millisecond)
+	c.Wait = cmp.Or(c.Wait, 100*time.Millisecond)
+	c.Patience = cmp.Or(c.Patience, 10*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &c
+}

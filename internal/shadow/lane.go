@@ -1,0 +1,172 @@
+package shadow
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// lane is a target's connection for one connection of a client.
+type lane struct {
+	t      *Target
+	ctx    context.Context
+	state  []*Operation // to be sent first
+	conn   Conn         // nil before the first burst
+	broken bool         // everything from here on is lost
+
+	mu     sync.Mutex
+	queue  []burst
+	ended  bool
+	wakeup chan struct{}
+}
+
+func newLane(ctx context.Context, t *Target, state []*Operation) *lane {
+	return &lane{t: t, ctx: ctx, state: state, wakeup: make(chan struct{}, 1)}
+}
+
+func (l *lane) push(b burst) {
+	l.mu.Lock()
+	l.queue = append(l.queue, b)
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *lane) end() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *lane) signal() {
+	select {
+	case l.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for a burst; false: there will be none.
+func (l *lane) next() (burst, bool) {
+	for {
+		l.mu.Lock()
+		if len(l.queue) > 0 {
+			b := l.queue[0]
+			l.queue[0] = burst{}
+			if l.queue = l.queue[1:]; len(l.queue) == 0 {
+				l.queue = nil
+			}
+			l.mu.Unlock()
+			return b, true
+		}
+		ended := l.ended
+		l.mu.Unlock()
+		if ended {
+			return burst{}, false
+		}
+		<-l.wakeup
+	}
+}
+
+// run sends bursts until the lane is ended and empty.
+func (l *lane) run() {
+	defer func() {
+		if l.conn != nil {
+			_ = l.conn.Close()
+		}
+	}()
+	for {
+		b, ok := l.next()
+		if !ok {
+			return
+		}
+		l.await(b)
+		l.send(b.ops)
+	}
+}
+
+// await waits for what comes before. What may itself wait for this is not waited for longer than
+// the bound.
+func (l *lane) await(b burst) {
+	for _, earlier := range b.before {
+		arrived := earlier.legs[l.t.place].wait()
+		if arrived != nil && !l.waited(arrived, earlier.Blocks) {
+			l.t.forced.Add(1)
+			for _, op := range b.ops {
+				op.forced.Store(true)
+			}
+		}
+	}
+}
+
+// waited is false when the bound has passed first.
+func (l *lane) waited(arrived <-chan struct{}, bounded bool) bool {
+	var late <-chan time.Time
+	if bounded {
+		timer := time.NewTimer(l.t.bound)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-arrived:
+	case <-l.ctx.Done():
+	case <-late:
+		return false
+	}
+	return true
+}
+
+// send carries a burst out. What is not answered is lost, as is all that comes after it.
+func (l *lane) send(ops []*Operation) {
+	answered := 0
+	defer func() {
+		for _, op := range ops[answered:] {
+			l.t.answer(op, Answer{Lost: true})
+		}
+	}()
+	if l.broken || l.ctx.Err() != nil || !l.connect() {
+		return
+	}
+	plant := l.t.planted.Load()
+	if plant != nil {
+		ops = plant.keep(l.t, ops)
+	}
+	if len(ops) == 0 {
+		return
+	}
+	err := l.conn.Send(ops, time.Now().Add(l.t.patience), func(i int, a Answer) {
+		if plant != nil {
+			a = plant.change(ops[i], a)
+		}
+		l.t.answer(ops[i], a)
+		answered = i + 1
+	})
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+func (l *lane) connect() bool {
+	if l.conn != nil {
+		return true
+	}
+	c, err := l.t.protocol.Dial(l.ctx, l.t)
+	if err != nil {
+		l.fail(err)
+		return false
+	}
+	l.conn = c
+	if len(l.state) > 0 {
+		if err := c.Send(l.state, time.Now().Add(l.t.patience), func(int, Answer) {}); err != nil {
+			l.fail(err)
+			return false
+		}
+	}
+	return true
+}
+
+func (l *lane) fail(err error) {
+	l.broken = true
+	if l.ctx.Err() == nil {
+		l.t.trouble(l.t, err)
+	}
+}

@@ -1,0 +1,289 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// mirror turns what went by into operations, and sends them to both targets.
+type mirror struct {
+	tap      *Tap
+	protocol Protocol
+	targets  [targets]*Target
+	compare  *compare
+	rate     float64 // of the reads
+	limit    int64   // bytes of operations under way
+	seed     maphash.Seed
+
+	requests chan func()
+
+	woken  []waking
+	order  *order
+	kept   int64 // bytes, by Readers
+	number uint64
+	tidied uint64
+
+	mu    sync.Mutex
+	held  int64
+	freed chan struct{} // holds one token after something was freed
+
+	lost       atomic.Uint64 // connections whose bytes were dropped, or not understood
+	unmirrored atomic.Uint64 // connections that did what can't be mirrored
+	reasons    counts        // why
+	skipped    atomic.Uint64 // reads that the rate left out
+	submitted  atomic.Uint64
+}
+
+// run works until the tap is closed and empty, or ctx ends.
+func (m *mirror) run(ctx context.Context) {
+	var pieces []piece
+	for ctx.Err() == nil {
+		pieces = m.tap.take(pieces)
+		for _, p := range pieces {
+			m.handle(ctx, p)
+			m.tap.free(p)
+		}
+		m.obey()
+		m.wakeAll(ctx, time.Now().Add(-latestCause))
+		if len(pieces) > 0 {
+			continue
+		}
+		if m.tap.isClosed() {
+			break
+		}
+		select {
+		case <-m.tap.wake:
+		case request := <-m.requests:
+			request()
+		case <-m.causeIsLate():
+		case <-ctx.Done():
+		}
+	}
+	m.wakeAll(ctx, time.Now())
+	for _, t := range m.targets {
+		t.settle()
+	}
+}
+
+// obey carries out what was asked for while there was traffic.
+func (m *mirror) obey() {
+	select {
+	case request := <-m.requests:
+		request()
+	default:
+	}
+}
+
+// do has f run by the mirror's goroutine when both targets are done with all that they have.
+func (m *mirror) do(ctx context.Context, f func()) {
+	done := make(chan struct{})
+	request := func() {
+		for _, t := range m.targets {
+			t.settle()
+		}
+		f()
+		close(done)
+	}
+	select {
+	case m.requests <- request:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// handle takes a piece of a connection that is still understood.
+func (m *mirror) handle(ctx context.Context, p piece) {
+	c := p.conn
+	if p.bytes == nil {
+		m.end(ctx, c)
+		return
+	}
+	if c.given {
+		return
+	}
+	if c.reader == nil {
+		c.reader = m.protocol.Reader()
+	}
+	var err error
+	var done []*Operation
+	if p.from == gateway.FromClient {
+		err = c.reader.Request(p.bytes, p.at)
+	} else {
+		done, err = c.reader.Reply(p.bytes, p.at)
+	}
+	m.arrive(ctx, c.number, p.at, done)
+	if err == nil && !m.keeps(c) {
+		err = ErrTooLarge
+	}
+	if err != nil {
+		m.give(c, err)
+	}
+}
+
+// keeps reports whether what a connection's Reader keeps fits into the bound of all.
+func (m *mirror) keeps(c *passage) bool {
+	now := c.reader.Held()
+	m.kept += now - c.held
+	c.held = now
+	return m.kept <= m.limit
+}
+
+// give gives a connection up: it goes on without us.
+func (m *mirror) give(c *passage, err error) {
+	c.given = true
+	c.lost.Store(true)
+	m.drop(c)
+	if errors.Is(err, ErrUnmirrored) {
+		m.unmirrored.Add(1)
+	} else {
+		m.lost.Add(1)
+	}
+	m.reasons.add(err.Error())
+	m.endLanes(c.number)
+}
+
+// end is called behind the last piece of a connection.
+func (m *mirror) end(ctx context.Context, c *passage) {
+	m.drop(c)
+	m.wakeOf(ctx, c.number)
+	if c.lost.Load() && !c.given {
+		m.lost.Add(1)
+		m.reasons.add("the mirror's queue was full")
+	}
+	m.endLanes(c.number)
+}
+
+// drop frees a connection's Reader.
+func (m *mirror) drop(c *passage) {
+	c.reader = nil
+	m.kept -= c.held
+	c.held = 0
+}
+
+func (m *mirror) endLanes(conn uint64) {
+	for _, t := range m.targets {
+		t.end(conn)
+	}
+	m.order.end(conn)
+}
+
+// submit sends what one piece completed.
+func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
+	var b burst
+	var size int64
+	for _, op := range done {
+		m.number++
+		op.conn, op.number = conn, m.number
+		if !m.chosen(op) {
+			m.skipped.Add(1)
+			continue
+		}
+		op.left.Store(targets)
+		op.size = op.weight()
+		size += op.size
+		b.ops = append(b.ops, op)
+	}
+	if len(b.ops) == 0 {
+		return
+	}
+	m.hold(ctx, size)
+	for _, op := range b.ops {
+		b.before = m.order.enter(op, b.before)
+	}
+	m.submitted.Add(uint64(len(b.ops)))
+	first := int(m.number+conn) % targets // in turns, so that neither is always woken first
+	for i := range targets {
+		m.targets[(first+i)%targets].push(ctx, conn, b)
+	}
+	if m.number-m.tidied > tidyEvery {
+		m.tidied = m.number
+		m.order.tidy()
+	}
+}
+
+// tidyEvery operations the order forgets what is over.
+const tidyEvery = 1 << 12
+
+// operationBytes is what an operation counts beside its request: itself, its places in the order and in
+// two lanes.
+const operationBytes = 512
+
+func (op *Operation) weight() int64 {
+	n := int64(operationBytes + len(op.Request) + len(op.Name))
+	for _, k := range op.Keys {
+		n += int64(len(k)) + 64
+	}
+	return n
+}
+
+// chosen samples reads. The choice is made once, so both targets get the same ones.
+func (m *mirror) chosen(op *Operation) bool {
+	if op.Kind != Read || m.rate >= 1 {
+		return true
+	}
+	return float64(maphash.Comparable(m.seed, op.number)>>11)/(1<<53) < m.rate
+}
+
+// hold waits until an operation fits. Meanwhile the tap fills, and drops: production does not wait.
+func (m *mirror) hold(ctx context.Context, n int64) {
+	for {
+		m.mu.Lock()
+		if m.held == 0 || m.held+n <= m.limit {
+			m.held += n
+			m.mu.Unlock()
+			return
+		}
+		m.mu.Unlock()
+		select {
+		case <-m.freed:
+		case <-ctx.Done():
+			m.mu.Lock()
+			m.held += n
+			m.mu.Unlock()
+			return
+		}
+	}
+}
+
+// finished is called by a lane when its target is done with an operation.
+func (m *mirror) finished(op *Operation) {
+	if op.left.Add(-1) > 0 {
+		return
+	}
+	m.compare.add(op)
+	m.mu.Lock()
+	m.held -= op.size
+	m.mu.Unlock()
+	select {
+	case m.freed <- struct{}{}:
+	default:
+	}
+}
+
+// newMirror returns a mirror without a tap.
+func newMirror(cfg *Config, trouble func(*Target, error)) *mirror {
+	m := &mirror{
+		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, limit: cfg.Memory / 2, seed: maphash.MakeSeed(),
+		order: newOrder(), requests: make(chan func()), freed: make(chan struct{}, 1),
+	}
+	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
+	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)
+	for _, t := range m.targets {
+		t.finished = m.finished
+	}
+	return m
+}
+
+func (m *mirror) resolve(ctx context.Context) {
+	m.compare.resolve(ctx, m.targets[control], m.targets[test])
+}

@@ -1,0 +1,123 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Kind is what an operation does with data.
+type Kind uint8
+
+// Kinds of operations.
+const (
+	State Kind = iota // of the connection: always mirrored, never judged
+	Read
+	Write
+)
+
+// String is the word that reports use.
+func (k Kind) String() string { return [...]string{"state", "read", "write"}[k] }
+
+// Check says how the answers of the targets are compared.
+type Check uint8
+
+// Checks.
+const (
+	Exact   Check = iota // the answers are equal
+	Success              // both succeed or both fail: the answer differs by nature
+)
+
+// Operation is a request of a client and what production answered. A Reader makes it; it is
+// not changed once it is submitted, but for what the targets answered.
+type Operation struct {
+	Kind  Kind
+	Check Check
+	// Name is the fingerprint: operations of one name are expected to cost alike. Readers keep
+	// the number of names small.
+	Name string
+	// Keys are what the operation touches. Whole operations touch everything.
+	Keys  []string
+	Whole bool
+
+	Request []byte // as targets get it; the operation's own
+	Replies int    // to expect; 0 means 1
+	Form    uint8  // of the answer, for the Protocol's own use
+	// Blocks marks what may wait at a target for an operation of another connection. Its latency says
+	// nothing, and what comes behind it waits for it no longer than Config.Wait.
+	Blocks bool
+	// Woken marks what waited in production for an operation of another connection, whose answer
+	// may come after its own.
+	Woken bool
+
+	// Production's answer. It is Lost where targets are asked otherwise than production was.
+	Production Answer
+
+	conn    uint64 // of the client's connection
+	number  uint64 // by completion in production
+	answers [targets]Answer
+	legs    [targets]leg
+	left    atomic.Int32 // targets that have not answered
+	forced  atomic.Bool  // a target did not wait for all that comes before
+	size    int64        // in the mirror's bound
+}
+
+// Answer is what became of an operation somewhere.
+type Answer struct {
+	Digest  uint64 // of the answer, in the form in which answers are compared
+	Error   string // its code, when the answer is an error
+	Missing bool   // the answer says that there is nothing
+	Lost    bool   // there is no answer: the target was not asked, or did not reply
+	Took    time.Duration
+}
+
+// same reports whether two targets answered alike.
+func (a Answer) same(b Answer, c Check) bool {
+	if c != Exact {
+		return (a.Error == "") == (b.Error == "")
+	}
+	return a.Digest == b.Digest && a.Error == b.Error
+}
+
+// Errors of a Reader. Any other error means that the connection's bytes were not understood.
+var (
+	// ErrUnmirrored ends the mirroring of a connection that does what can't be mirrored, such
+	// as a subscription. It is wrapped with the reason.
+	ErrUnmirrored = errors.New("not mirrored")
+	// ErrTooLarge is an operation above the limit.
+	ErrTooLarge = errors.New("requests and replies under way are too large to mirror")
+)
+
+// Protocol is what the engine has to know of one.
+type Protocol interface {
+	// Reader returns what understands a new connection.
+	Reader() Reader
+	// Dial connects to a target, as the target's own user.
+	Dial(ctx context.Context, t *Target) (Conn, error)
+}
+
+// Reader turns the bytes of one client's connection into operations. It keeps nothing of the bytes
+// that it is given. Its methods are called by one goroutine.
+type Reader interface {
+	// Request takes bytes of the client's.
+	Request(b []byte, at time.Time) error
+	// Reply takes bytes of the server's, and returns the operations that these complete.
+	Reply(b []byte, at time.Time) ([]*Operation, error)
+	// Held is the number of bytes that the Reader keeps of what is not complete.
+	Held() int64
+}
+
+// Excuser is a Protocol that can look whether an answer differs for a reason that is in
+// nobody's hand, such as a value that expired at one target a moment before the other.
+type Excuser interface {
+	Excuse(ctx context.Context, op *Operation, control, test *Target) bool
+}
+
+// Conn is a connection to a target. Send and Close may be called at the same time.
+type Conn interface {
+	// Send sends operations in one piece and calls answered once for each, in their order.
+	// After an error, or past the deadline, the connection is of no use.
+	Send(ops []*Operation, deadline time.Time, answered func(i int, a Answer)) error
+	Close() error
+}

@@ -1,0 +1,252 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// command is what a server says of one in COMMAND.
+type command struct {
+	name        string // with its container: "xinfo stream"
+	writes      bool
+	reads       bool
+	blocks      bool
+	admin       bool
+	pubsub      bool
+	random      bool // its answer is not determined
+	anyOrder    bool // the elements of its answer have no order
+	keys        []keySpec
+	unclear     bool // the specs do not find all keys
+	subcommands map[string]*command
+}
+
+// keySpec says where keys are among the arguments, as
+// https://redis.io/docs/latest/develop/reference/key-specs/ defines it.
+type keySpec struct {
+	index   int    // begin_search by index
+	keyword string // or behind a keyword, from index on
+	numbers bool   // find_keys by a number of keys, else by a range
+	last    int    // of a range: where it ends; below 0: from the end of the arguments
+	step    int
+	limit   int
+	count   int // of numbers: where the number is, from the beginning
+	first   int // where the first key is, from the beginning
+}
+
+// learn asks a server for its commands.
+func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error) {
+	reply, err := rdb.Do(ctx, "COMMAND").Slice()
+	if err != nil {
+		return nil, fmt.Errorf("COMMAND: %w (the user of a target must be allowed COMMAND)", err)
+	}
+	table := map[string]*command{}
+	for _, raw := range reply {
+		if c := parseCommand(raw); c != nil {
+			table[c.name] = c
+		}
+	}
+	if len(table) == 0 {
+		return nil, fmt.Errorf("COMMAND lists nothing that is understood")
+	}
+	return table, nil
+}
+
+// parseCommand reads an element of COMMAND's reply: name, arity, flags, first, last, step, and from 7.0 on
+// categories, tips, key specifications and subcommands.
+func parseCommand(raw any) *command {
+	f, _ := raw.([]any)
+	if len(f) < 6 {
+		return nil
+	}
+	name, _ := f[0].(string)
+	c := &command{name: strings.ReplaceAll(strings.ToLower(name), "|", " ")}
+	flags := texts(f[2])
+	c.writes, c.reads = slices.Contains(flags, "write"), slices.Contains(flags, "readonly")
+	c.blocks, c.admin, c.pubsub = slices.Contains(flags, "blocking"), slices.Contains(flags, "admin"), slices.Contains(flags, "pubsub")
+	if len(f) < 10 {
+		c.keys, c.unclear = legacySpec(f), slices.Contains(flags, "movablekeys")
+		return c
+	}
+	for _, tip := range texts(f[7]) {
+		c.random = c.random || tip == "nondeterministic_output"
+		c.anyOrder = c.anyOrder || tip == "nondeterministic_output_order"
+	}
+	specs, _ := f[8].([]any)
+	for _, s := range specs {
+		c.addSpec(fields(s))
+	}
+	c.addSubcommands(f[9])
+	return c
+}
+
+func (c *command) addSubcommands(raw any) {
+	list, _ := raw.([]any)
+	for _, raw := range list {
+		sub := parseCommand(raw)
+		if sub == nil {
+			continue
+		}
+		if c.subcommands == nil {
+			c.subcommands = map[string]*command{}
+		}
+		_, name, _ := strings.Cut(sub.name, " ")
+		c.subcommands[name] = sub
+	}
+}
+
+// legacySpec is the range that servers before 7.0 tell.
+func legacySpec(f []any) []keySpec {
+	first, last, step := integer(f[3]), integer(f[4]), integer(f[5])
+	if first == 0 {
+		return nil
+	}
+	if last >= 0 {
+		last -= first
+	}
+	return []keySpec{{index: first, last: last, step: max(step, 1)}}
+}
+
+func (c *command) addSpec(spec map[string]any) {
+	c.unclear = c.unclear || slices.Contains(texts(spec["flags"]), "incomplete")
+	begin, find := fields(spec["begin_search"]), fields(spec["find_keys"])
+	at, how := fields(begin["spec"]), fields(find["spec"])
+	k := keySpec{index: integer(at["index"]), step: max(integer(how["keystep"]), 1)}
+	switch begin["type"] {
+	case "index":
+	case "keyword":
+		k.keyword, _ = at["keyword"].(string)
+		k.index = integer(at["startfrom"])
+	default:
+		c.unclear = true
+		return
+	}
+	switch find["type"] {
+	case "range":
+		k.last, k.limit = integer(how["lastkey"]), integer(how["limit"])
+	case "keynum":
+		k.numbers, k.count, k.first = true, integer(how["keynumidx"]), integer(how["firstkey"])
+	default:
+		c.unclear = true
+		return
+	}
+	c.keys = append(c.keys, k)
+}
+
+// keysOf returns the keys among a request's arguments; ok is false when they can't all be told.
+func (c *command) keysOf(args [][]byte) (keys [][]byte, ok bool) {
+	for _, k := range c.keys {
+		found, ok := k.find(args)
+		if !ok {
+			return nil, false
+		}
+		keys = append(keys, found...)
+	}
+	return keys, !c.unclear
+}
+
+func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
+	begin := k.index
+	if k.keyword != "" {
+		if begin = k.behindKeyword(args); begin < 0 {
+			return nil, true // it is optional
+		}
+	}
+	if begin <= 0 || begin >= len(args) {
+		return nil, begin == len(args) // the server refuses it
+	}
+	end := begin + k.last + 1
+	if k.last < 0 {
+		end = len(args) + k.last + 1
+		if k.limit > 1 {
+			end = begin + (end-begin)/k.limit
+		}
+	}
+	if k.numbers {
+		if begin+k.count >= len(args) {
+			return nil, false
+		}
+		n, ok := resp.ParseCount(args[begin+k.count])
+		if !ok {
+			return nil, false
+		}
+		begin += k.first
+		end = begin + n*k.step
+	}
+	if end > len(args) || n64(end) < n64(begin) {
+		return nil, false
+	}
+	for i := begin; i < end; i += k.step {
+		keys = append(keys, args[i])
+	}
+	return keys, true
+}
+
+func n64(n int) int64 { return int64(n) }
+
+// behindKeyword is where the argument behind the keyword is, -1 without one. A start below 0 counts from
+// the end, and searches to the beginning.
+func (k keySpec) behindKeyword(args [][]byte) int {
+	word := strings.ToLower(k.keyword)
+	if k.index < 0 {
+		for i := len(args) + k.index; i > 0; i-- {
+			if resp.IsWord(args[i], word) {
+				return i + 1
+			}
+		}
+		return -1
+	}
+	for i := k.index; i < len(args); i++ {
+		if resp.IsWord(args[i], word) {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// fields reads what RESP2 sends as an array of names and values, RESP3 as a map.
+func fields(raw any) map[string]any {
+	out := map[string]any{}
+	switch v := raw.(type) {
+	case map[any]any:
+		for name, value := range v {
+			if s, ok := name.(string); ok {
+				out[s] = value
+			}
+		}
+	case []any:
+		for i := 0; i+1 < len(v); i += 2 {
+			if s, ok := v[i].(string); ok {
+				out[s] = v[i+1]
+			}
+		}
+	}
+	return out
+}
+
+func texts(raw any) (out []string) {
+	list, _ := raw.([]any)
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func integer(raw any) int {
+	switch v := raw.(type) {
+	case int64:
+		return int(v)
+	case string:
+		n, _ := strconv.Atoi(v)
+		return n
+	}
+	return 0
+}

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// Protocol is Redis' for the engine. Make it with New.
+type Protocol struct {
+	commands map[string]*command
+	scratch  string // key
+}
+
+// New asks a target for its commands.
+func New(ctx context.Context, target gateway.Upstream) (*Protocol, error) {
+	rdb := client(target)
+	defer rdb.Close()
+	commands, err := learn(ctx, rdb)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", target, err)
+	}
+	return &Protocol{commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36)}, nil
+}
+
+// client is go-redis, for questions beside the mirror.
+func client(up gateway.Upstream) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{
+		Network: up.Network, Addr: up.Address, Username: up.User, Password: up.Password, TLSConfig: up.TLS,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+	})
+}
+
+// Reader returns what understands a new connection.
+func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, db: "0"} }
+
+// ScratchWrite stores the i-th content in a key of the tool's own.
+func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
+	return p.own(shadow.Write, "SET", p.scratch, "content "+strconv.Itoa(i), "EX", "3600")
+}
+
+// ScratchRead reads it.
+func (p *Protocol) ScratchRead() *shadow.Operation { return p.own(shadow.Read, "GET", p.scratch) }
+
+// ScratchClean removes it.
+func (p *Protocol) ScratchClean() *shadow.Operation { return p.own(shadow.Write, "DEL", p.scratch) }
+
+func (p *Protocol) own(kind shadow.Kind, args ...string) *shadow.Operation {
+	return &shadow.Operation{Kind: kind, Name: args[0] + " scratch", Keys: []string{"0 " + p.scratch}, Request: resp.AppendCommand(nil, args...)}
+}
+
+// Excuse reports whether the answers may differ because a key expires: it has a time to live at
+// either target, or is gone at just one of them.
+func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
+	for _, key := range op.Keys {
+		if expires(ctx, control.Upstream, key) || expires(ctx, test.Upstream, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// expires asks for the time to live of a key, "DB NAME".
+func expires(ctx context.Context, up gateway.Upstream, key string) bool {
+	db, name, _ := strings.Cut(key, " ")
+	rdb := client(up)
+	defer rdb.Close()
+	conn := rdb.Conn()
+	defer conn.Close()
+	if n, err := strconv.Atoi(db); err != nil || conn.Select(ctx, n).Err() != nil {
+		return false
+	}
+	ttl, err := conn.PTTL(ctx, name).Result()
+	return err == nil && ttl >= 0
+}
+
+var started = time.Now().UnixNano()

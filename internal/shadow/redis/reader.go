@@ -1,0 +1,240 @@
+package redis
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// mostHeld bounds the bytes of requests and replies of a connection that are under way.
+const mostHeld = 64 << 20
+
+// request is a command that has no reply yet.
+type request struct {
+	bytes []byte
+	args  [][]byte // within bytes, or of an inline request its own
+	at    time.Time
+	*command
+	treatment
+	opens, closes bool // a transaction
+}
+
+// reader understands one client's connection.
+type reader struct {
+	p    *Protocol
+	in   []byte
+	cut  resp.Parser
+	out  []byte
+	ends frames
+
+	pending []request
+	held    int64 // bytes of pending
+	db      string
+	tx      *transaction // nil outside one
+}
+
+// Held is the number of bytes that are kept.
+func (r *reader) Held() int64 { return int64(cap(r.in)+cap(r.out)) + r.held }
+
+// Request takes bytes of the client's.
+func (r *reader) Request(b []byte, at time.Time) error {
+	r.in = append(r.in, b...)
+	for {
+		n, err := r.cut.Parse(r.in)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		if err := r.ask(n, at); err != nil {
+			return err
+		}
+		r.in = r.in[n:]
+		r.cut.Reset()
+	}
+	if len(r.in) == 0 {
+		r.in = nil
+	}
+	if r.Held() > mostHeld {
+		return shadow.ErrTooLarge
+	}
+	return nil
+}
+
+// ask queues the request that the first n bytes are.
+func (r *reader) ask(n int, at time.Time) error {
+	q := request{bytes: bytes.Clone(r.in[:n]), at: at}
+	if r.cut.Inline {
+		args, ok := resp.SplitInline(bytes.TrimRight(q.bytes, "\r\n"))
+		if !ok {
+			return resp.ErrProtocol
+		}
+		q.args, q.bytes = args, resp.AppendArgs(nil, args)
+	} else {
+		for _, s := range r.cut.Args {
+			q.args = append(q.args, q.bytes[s.Off:s.Off+s.Len])
+		}
+	}
+	if len(q.args) == 0 {
+		return nil // the server answers nothing
+	}
+	r.p.describe(&q)
+	if q.ends != "" {
+		return fmt.Errorf("%w: %s", shadow.ErrUnmirrored, q.ends)
+	}
+	if q.name == "client" && len(q.args) > 1 && resp.IsWord(q.args[1], "reply") {
+		return fmt.Errorf("%w: CLIENT REPLY", shadow.ErrUnmirrored)
+	}
+	r.pending = append(r.pending, q)
+	r.held += int64(len(q.bytes))
+	return nil
+}
+
+// describe says what is known of a request's command.
+func (p *Protocol) describe(q *request) {
+	name := strings.ToLower(string(q.args[0]))
+	q.treatment = treatments[name]
+	q.opens, q.closes = name == "multi", name == "exec" || name == "discard"
+	q.command = p.commands[name]
+	if q.command == nil {
+		q.command = &command{name: name, writes: true, unclear: true}
+		return
+	}
+	if len(q.args) > 1 && q.command.subcommands != nil {
+		if sub := q.command.subcommands[strings.ToLower(string(q.args[1]))]; sub != nil {
+			q.command = sub
+		}
+	}
+}
+
+var errUnasked = errors.New("a reply without a request")
+
+// Reply takes bytes of the server's.
+func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
+	r.out = append(r.out, b...)
+	for len(r.out) > 0 {
+		n, err := r.ends.end(r.out)
+		if err != nil {
+			return done, err
+		}
+		if n == 0 {
+			break
+		}
+		frame := r.out[:n]
+		r.out = r.out[n:]
+		if frame[0] == resp.Push {
+			continue // invalidations of a client's cache, say
+		}
+		if len(r.pending) == 0 {
+			return done, errUnasked
+		}
+		q := r.pending[0]
+		r.pending[0] = request{}
+		r.pending = r.pending[1:]
+		r.held -= int64(len(q.bytes))
+		if op := r.answered(q, frame, at); op != nil {
+			done = append(done, op)
+		}
+	}
+	if len(r.out) == 0 {
+		r.out = nil
+	}
+	if r.Held() > mostHeld {
+		return done, shadow.ErrTooLarge
+	}
+	return done, nil
+}
+
+// answered is the operation that a reply completes; nil: none, or none that is mirrored.
+func (r *reader) answered(q request, frame []byte, at time.Time) *shadow.Operation {
+	failed := frame[0] == resp.Error || frame[0] == resp.BulkError
+	switch {
+	case r.tx != nil:
+		return r.inTransaction(q, frame, at)
+	case q.opens:
+		if !failed {
+			r.tx = &transaction{at: q.at}
+		}
+		return nil
+	case q.skip || q.closes:
+		return nil
+	}
+	op := r.operation(q)
+	if q.rewrite != nil && !q.rewrite(op, q.args, frame) {
+		return nil
+	}
+	if q.state {
+		if failed {
+			return nil
+		}
+		if op.Name == "SELECT" {
+			r.db = string(q.args[1])
+		}
+	}
+	op.Production = answerOf(frame, op.Form)
+	op.Production.Took = at.Sub(q.at)
+	op.Production.Lost = q.rewrite != nil
+	return op
+}
+
+// operation is what a request is to the engine.
+func (r *reader) operation(q request) *shadow.Operation {
+	op := &shadow.Operation{Kind: shadow.Write, Request: q.bytes, Form: q.form}
+	keys, known := q.keysOf(q.args)
+	switch {
+	case q.state:
+		op.Kind = shadow.State
+	case q.reads:
+		op.Kind = shadow.Read
+	}
+	if q.anyOrder && op.Form == plain {
+		op.Form = unordered
+	}
+	if q.treatment.random || q.command.random {
+		op.Check = shadow.Success
+	}
+	op.Name = strings.ToUpper(q.name)
+	if len(keys) > 0 {
+		op.Name += " " + pattern(keys[0])
+	}
+	for _, k := range keys {
+		op.Keys = append(op.Keys, r.db+" "+string(k))
+	}
+	op.Whole = !known || len(keys) == 0 && !q.free && !q.reads && !q.state
+	return op
+}
+
+// pattern is a key with what looks like an identifier left out.
+func pattern(key []byte) string {
+	var b strings.Builder
+	for part := range bytes.SplitSeq(key, []byte(":")) {
+		if b.Len() > 0 {
+			b.WriteByte(':')
+		}
+		if isWord(part) {
+			b.Write(part)
+		} else {
+			b.WriteByte('*')
+		}
+	}
+	return b.String()
+}
+
+// isWord reports whether a part of a key is a name rather than an identifier.
+func isWord(part []byte) bool {
+	if len(part) == 0 || len(part) > 24 {
+		return false
+	}
+	for _, c := range part {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '_' && c != '-' && c != '{' && c != '}' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"bytes"
+	"hash/maphash"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// frames finds the end of reply frames in a growing buffer. The zero value is ready.
+type frames struct {
+	pos  int   // up to which the first frame is scanned
+	left int64 // elements of it that are still to come; 0: it has not begun
+}
+
+// end returns the length of the first frame of buf, 0 when it is not complete. Every call passes at
+// least what earlier ones saw, until a frame was found.
+func (f *frames) end(buf []byte) (int, error) {
+	if f.left == 0 {
+		f.left = 1
+	}
+	for f.left > 0 {
+		i := bytes.Index(buf[f.pos:], crlf)
+		if i < 0 {
+			if len(buf)-f.pos > resp.MaxLineBytes {
+				return 0, resp.ErrLineTooLong
+			}
+			return 0, nil
+		}
+		next := f.pos + i + 2
+		h, err := resp.ParseHead(buf[f.pos:next])
+		if err != nil {
+			return 0, err
+		}
+		if h.IsString() && h.N >= 0 {
+			if next += int(h.N) + 2; next > len(buf) {
+				return 0, nil
+			}
+		}
+		f.left--
+		if h.IsAggregate() {
+			f.left += max(h.N, 0)
+		}
+		if h.Kind == resp.Attribute {
+			f.left++ // it stands before an element
+		}
+		f.pos = next
+	}
+	n := f.pos
+	*f = frames{}
+	return n, nil
+}
+
+var crlf = []byte("\r\n")
+
+// Forms in which answers are compared.
+const (
+	plain     uint8 = iota // byte by byte
+	unordered              // a set of elements
+	pairs                  // a set of pairs
+)
+
+// seed of the digests. They are compared within one process only.
+var seed = maphash.MakeSeed()
+
+// answerOf says what a reply frame is like.
+func answerOf(frame []byte, form uint8) shadow.Answer {
+	a := shadow.Answer{Digest: maphash.Bytes(seed, frame)}
+	switch frame[0] {
+	case resp.Error:
+		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" "))
+		return shadow.Answer{Error: string(code)}
+	case resp.BulkError:
+		_, text, _ := bytes.Cut(frame, crlf)
+		code, _, _ := bytes.Cut(text, []byte(" "))
+		return shadow.Answer{Error: string(code)}
+	}
+	h, body := head(frame)
+	a.Missing = h.IsNull() || (h.IsAggregate() || h.IsString()) && h.N == 0
+	if form != plain && h.IsAggregate() && h.N > 0 {
+		a.Digest = digestSet(body, form)
+	}
+	return a
+}
+
+func head(frame []byte) (resp.Head, []byte) {
+	i := bytes.Index(frame, crlf)
+	h, _ := resp.ParseHead(frame[:i+2]) // frames.end has parsed it
+	return h, frame[i+2:]
+}
+
+// digestSet adds up the digests of the elements, or of pairs of them.
+func digestSet(body []byte, form uint8) (sum uint64) {
+	for _, element := range elements(body, int(form)) {
+		sum += maphash.Bytes(seed, element)
+	}
+	return sum
+}
+
+// elements cuts the body of an aggregate into pieces of so many elements.
+func elements(body []byte, each int) (out [][]byte) {
+	for len(body) > 0 {
+		n := 0
+		for range each {
+			var f frames
+			k, err := f.end(body[n:])
+			if k == 0 || err != nil {
+				break
+			}
+			n += k
+		}
+		if n == 0 {
+			return out
+		}
+		out, body = append(out, body[:n]), body[n:]
+	}
+	return out
+}
+
+// strings returns the bulk and simple strings of a reply: of one, or of an array of them.
+func stringsOf(frame []byte) (out [][]byte) {
+	h, body := head(frame)
+	switch {
+	case h.IsAggregate():
+		for _, e := range elements(body, 1) {
+			out = append(out, stringsOf(e)...)
+		}
+	case h.IsString() && h.N >= 0:
+		out = append(out, body[:h.N])
+	case h.Kind == resp.Simple:
+		out = append(out, frame[1:len(frame)-2])
+	}
+	return out
+}

@@ -1,0 +1,260 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// bench is production, two targets and a run between them.
+type bench struct {
+	production, control, test *testenv.RedisServer
+	run                       *shadow.Run
+	addr                      string
+	protocol                  *Protocol
+}
+
+func newBench(t *testing.T, change func(*shadow.Config)) *bench {
+	t.Helper()
+	b := &bench{production: testenv.Redis(t), control: testenv.Redis(t), test: testenv.Redis(t)}
+	b.start(t, change)
+	return b
+}
+
+func upstream(t *testing.T, s *testenv.RedisServer) gateway.Upstream {
+	t.Helper()
+	up, err := gateway.ParseUpstream(s.URL(), "6379")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up
+}
+
+func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
+	t.Helper()
+	cfg := shadow.Config{
+		Production: upstream(t, b.production), Control: upstream(t, b.control), Test: upstream(t, b.test),
+		Batch: 200 * time.Millisecond, Bound: time.Minute, // this machine may be slow
+	}
+	var err error
+	if b.protocol, err = New(t.Context(), cfg.Control); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Protocol = b.protocol
+	if change != nil {
+		change(&cfg)
+	}
+	b.run = shadow.New(cfg)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addr = l.Addr().String()
+	var served sync.WaitGroup
+	served.Go(func() { _ = b.run.Serve(l) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = b.run.Shutdown(ctx)
+		served.Wait()
+	})
+	b.run.Start(context.WithoutCancel(t.Context()))
+}
+
+// client is one connection through the mirror.
+func (b *bench) client(t *testing.T) *goredis.Client {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: b.addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// settle ends the mirror when all of what clients did has reached the targets.
+func (b *bench) settle(t *testing.T) *shadow.Report {
+	t.Helper()
+	b.run.Finish("the test is over")
+	<-b.run.Over()
+	r := b.run.Report()
+	c := r.Compared
+	t.Logf("%d operations: %+v, forced %v, why %v", r.Operations, c, r.Forced, r.Why)
+	if c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped > 0 {
+		t.Errorf("compared %+v, %d dropped, %v", c, r.Dropped, r.Differences)
+	}
+	return r
+}
+
+// contents reads a database as command by key.
+func contents(t *testing.T, s *testenv.RedisServer) map[string]string {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr})
+	defer c.Close()
+	out := map[string]string{}
+	for _, key := range c.Keys(t.Context(), "*").Val() {
+		var v any
+		switch c.Type(t.Context(), key).Val() {
+		case "string":
+			v = c.Get(t.Context(), key).Val()
+		case "hash":
+			v = c.HGetAll(t.Context(), key).Val()
+		case "list":
+			v = c.LRange(t.Context(), key, 0, -1).Val()
+		case "set":
+			v = c.SMembersMap(t.Context(), key).Val()
+		case "zset":
+			v = c.ZRangeWithScores(t.Context(), key, 0, -1).Val()
+		case "stream":
+			v = c.XRange(t.Context(), key, "-", "+").Val()
+		}
+		out[key] = fmt.Sprint(v)
+	}
+	return out
+}
+
+// same compares the data of two servers.
+func same(t *testing.T, a, b *testenv.RedisServer) {
+	t.Helper()
+	want, got := contents(t, a), contents(t, b)
+	if len(got) != len(want) || len(want) == 0 {
+		t.Errorf("%d keys and %d", len(want), len(got))
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s is %.80q and %.80q", k, v, got[k])
+		}
+	}
+}
+
+// Clients that work on the same keys, with all kinds of commands: the targets answer alike and end with the
+// same data.
+func TestTargetsAgree(t *testing.T) {
+	b := newBench(t, nil)
+	var clients sync.WaitGroup
+	for i := range 8 {
+		c := b.client(t)
+		clients.Go(func() { work(t.Context(), c, "", uint64(i)) })
+	}
+	clients.Wait()
+	if r := b.settle(t); r.Compared.Equal < 1000 {
+		t.Errorf("only %d answers were compared", r.Compared.Equal)
+	}
+	same(t, b.control, b.test)
+}
+
+// Clients that use keys of their own, or the same ones in turns, leave production's data at the targets.
+func TestTargetsHaveProductionsData(t *testing.T) {
+	b := newBench(t, nil)
+	var clients sync.WaitGroup
+	for i := range 4 {
+		c := b.client(t)
+		clients.Go(func() { work(t.Context(), c, fmt.Sprint("own", i, ":"), uint64(i)) })
+	}
+	clients.Wait()
+	many := []*goredis.Client{b.client(t), b.client(t), b.client(t)}
+	for i := range 300 {
+		many[i%len(many)].Append(t.Context(), "turns", fmt.Sprint(i, " "))
+	}
+	r := b.settle(t)
+	if c := r.Compared; c.Diverged > 0 {
+		t.Errorf("production answered %d of %d otherwise", c.Diverged, c.Equal)
+	}
+	same(t, b.production, b.control)
+	same(t, b.production, b.test)
+}
+
+// work is commands of many kinds on few keys. What is not determined by the order of commands is left out,
+// but SPOP and XADD, which are sent as production decided.
+func work(ctx context.Context, c *goredis.Client, own string, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	key := func(kind string) string { return fmt.Sprintf("%s%s:%d", own, kind, r.IntN(5)) }
+	for range 400 {
+		switch r.IntN(14) {
+		case 0:
+			c.Set(ctx, key("s"), r.IntN(1000), 0)
+		case 1:
+			c.Get(ctx, key("s"))
+		case 2:
+			c.Incr(ctx, key("n"))
+		case 3:
+			c.LPush(ctx, key("l"), r.IntN(1000))
+		case 4:
+			c.RPop(ctx, key("l"))
+		case 5:
+			c.SAdd(ctx, key("set"), r.IntN(100), r.IntN(100))
+		case 6:
+			c.SPop(ctx, key("set"))
+		case 7:
+			c.XAdd(ctx, &goredis.XAddArgs{Stream: key("x"), Values: []any{"n", r.IntN(100)}})
+		case 8:
+			c.HSet(ctx, key("h"), r.IntN(10), r.IntN(100))
+		case 9:
+			c.HGetAll(ctx, key("h"))
+		case 10:
+			_, _ = c.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+				p.Incr(ctx, key("n"))
+				p.LPush(ctx, key("l"), "tx")
+				return nil
+			})
+		case 11:
+			_, _ = c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+				for range 10 {
+					p.Append(ctx, key("a"), "x")
+					p.Get(ctx, key("s"))
+				}
+				return nil
+			})
+		case 12:
+			c.Do(ctx, "BLPOP", key("l"), "0.01")
+		case 13:
+			c.Eval(ctx, `return redis.call("INCRBY", KEYS[1], ARGV[1])`, []string{key("n")}, r.IntN(10))
+		}
+	}
+}
+
+// A connection that watches aborts where production aborts.
+func TestWatch(t *testing.T) {
+	b := newBench(t, nil)
+	a, other := b.client(t), b.client(t)
+	ctx := t.Context()
+	for i := range 20 {
+		err := a.Watch(ctx, func(tx *goredis.Tx) error {
+			tx.Get(ctx, "k")
+			if i%2 == 0 {
+				other.Incr(ctx, "k")
+			}
+			_, err := tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+				p.Append(ctx, "log", fmt.Sprint(i, " "))
+				return nil
+			})
+			return err
+		}, "k")
+		if aborted := errors.Is(err, goredis.TxFailedErr); aborted != (i%2 == 0) {
+			t.Fatalf("transaction %d: %v", i, err)
+		}
+	}
+	b.settle(t)
+	same(t, b.production, b.control)
+	same(t, b.production, b.test)
+}
+
+func TestSelfTestFindsWhatItPlants(t *testing.T) {
+	b := newBench(t, nil)
+	if err := b.run.SelfTest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*testenv.RedisServer{b.control, b.test} {
+		if left := contents(t, s); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// transaction is a MULTI that production has accepted. It becomes one operation when EXEC is answered.
+type transaction struct {
+	at     time.Time
+	queued []request
+}
+
+// inTransaction takes the reply to a request behind MULTI.
+func (r *reader) inTransaction(q request, frame []byte, at time.Time) *shadow.Operation {
+	if !q.closes {
+		if frame[0] == resp.Simple {
+			r.tx.queued = append(r.tx.queued, q)
+			r.held += int64(len(q.bytes))
+		}
+		return nil
+	}
+	tx := r.tx
+	r.tx = nil
+	for _, q := range tx.queued {
+		r.held -= int64(len(q.bytes))
+	}
+	if q.name == "discard" || frame[0] == resp.Error {
+		return r.unwatch()
+	}
+	if h, _ := head(frame); h.IsNull() {
+		return r.unwatch() // production aborted it, so there is nothing to carry out
+	}
+	op := r.whole(tx.queued, frame)
+	op.Production = answerOf(frame, plain)
+	op.Production.Took = at.Sub(tx.at)
+	return op
+}
+
+// unwatch ends what WATCH has begun at the targets.
+func (r *reader) unwatch() *shadow.Operation {
+	return &shadow.Operation{Kind: shadow.Write, Blocks: true, Name: "UNWATCH", Request: resp.AppendCommand(nil, "UNWATCH")}
+}
+
+// whole is a transaction as one operation.
+func (r *reader) whole(queued []request, frame []byte) *shadow.Operation {
+	_, body := head(frame)
+	replies := elements(body, 1)
+	op := &shadow.Operation{Kind: shadow.Write, Name: "MULTI", Request: resp.AppendCommand(nil, "MULTI"), Replies: 2}
+	for i, q := range queued {
+		if q.skip || q.state || i >= len(replies) {
+			op.Check = shadow.Success // the answers are not as many as production's
+			continue
+		}
+		one := r.operation(q)
+		if q.rewrite != nil && !q.rewrite(one, q.args, replies[i]) {
+			op.Check = shadow.Success
+		}
+		if one.Check == shadow.Success || one.Form != plain {
+			op.Check = shadow.Success
+		}
+		op.Request = append(op.Request, one.Request...)
+		op.Replies++
+		op.Whole = op.Whole || one.Whole
+		op.Keys = append(op.Keys, one.Keys...)
+		op.Name += " " + q.name
+	}
+	slices.Sort(op.Keys)
+	op.Keys = slices.Compact(op.Keys)
+	if len(op.Name) > 80 {
+		op.Name = op.Name[:80]
+	}
+	op.Request = resp.AppendCommand(op.Request, "EXEC")
+	return op
+}

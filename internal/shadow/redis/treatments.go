@@ -1,0 +1,156 @@
+package redis
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// treatment is how a command is mirrored that can't be sent as it came.
+type treatment struct {
+	skip    bool   // targets don't get it: it is about the server or the login
+	ends    string // why its connection is mirrored no more
+	state   bool   // of the connection
+	random  bool   // its answer is not compared
+	form    uint8
+	free    bool // it touches nothing
+	rewrite func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
+}
+
+// treatments by the command's name. docs/SHADOW.md has the same table for users.
+var treatments = map[string]treatment{
+	// Logins and the connection itself: targets have their own.
+	"auth": {skip: true}, "quit": {skip: true}, "client": {skip: true}, "readonly": {skip: true}, "readwrite": {skip: true}, "asking": {skip: true},
+	"hello":  {state: true, random: true, rewrite: rewriteHello},
+	"select": {state: true},
+	"reset":  {ends: "RESET"},
+
+	// What has another form than requests and replies.
+	"monitor": {ends: "MONITOR"}, "sync": {ends: "replication"}, "psync": {ends: "replication"}, "replconf": {ends: "replication"},
+	"subscribe": {ends: "a subscription"}, "psubscribe": {ends: "a subscription"}, "ssubscribe": {ends: "a subscription"},
+
+	// About the server.
+	"wait": {skip: true}, "waitaof": {skip: true}, "shutdown": {skip: true}, "replicaof": {skip: true}, "slaveof": {skip: true},
+	"failover": {skip: true}, "debug": {skip: true}, "config": {skip: true}, "acl": {skip: true}, "cluster": {skip: true}, "module": {skip: true},
+	"slowlog": {skip: true}, "latency": {skip: true}, "save": {skip: true}, "bgsave": {skip: true}, "bgrewriteaof": {skip: true}, "lastsave": {skip: true},
+	"info": {skip: true}, "role": {skip: true}, "publish": {skip: true}, "spublish": {skip: true}, "pubsub": {skip: true}, "command": {skip: true},
+	"memory": {skip: true}, "migrate": {skip: true}, "pfdebug": {skip: true}, "pfselftest": {skip: true},
+	"ping": {free: true}, "echo": {free: true}, "time": {free: true, random: true}, "unwatch": {free: true}, "discard": {free: true},
+
+	// Answers that differ by nature; servers from 7.0 on say so themselves.
+	"randomkey": {random: true, free: true}, "srandmember": {random: true}, "hrandfield": {random: true}, "zrandmember": {random: true},
+	"scan": {random: true, free: true}, "sscan": {random: true}, "hscan": {random: true}, "zscan": {random: true}, "dbsize": {random: true, free: true},
+	"ttl": {random: true}, "pttl": {random: true}, "expiretime": {random: true}, "pexpiretime": {random: true},
+	"object": {random: true}, "dump": {random: true}, "xinfo": {random: true}, "xpending": {random: true}, "lolwut": {skip: true},
+
+	// Answers without an order.
+	"smembers": {form: unordered}, "sunion": {form: unordered}, "sinter": {form: unordered}, "sdiff": {form: unordered}, "keys": {form: unordered, free: true},
+	"hkeys": {form: unordered}, "hvals": {form: unordered}, "hgetall": {form: pairs},
+
+	// What the server chose is sent as production chose it.
+	"spop": {rewrite: rewriteSpop},
+	"xadd": {rewrite: rewriteXadd},
+
+	// What waited in production is sent in its form that does not wait, when it has got something.
+	"blpop": {rewrite: popFirst("LPOP")}, "brpop": {rewrite: popFirst("RPOP")},
+	"bzpopmin": {rewrite: popFirst("ZPOPMIN")}, "bzpopmax": {rewrite: popFirst("ZPOPMAX")},
+	"blmove": {rewrite: withoutLast("LMOVE")}, "brpoplpush": {rewrite: withoutLast("RPOPLPUSH")},
+	"blmpop": {rewrite: withoutFirst("LMPOP")}, "bzmpop": {rewrite: withoutFirst("ZMPOP")},
+	"xread": {rewrite: withoutBlock}, "xreadgroup": {rewrite: withoutBlock},
+}
+
+func rewriteHello(op *shadow.Operation, args [][]byte, reply []byte) bool {
+	if reply[0] == resp.Error || len(args) < 2 {
+		return false
+	}
+	op.Request = resp.AppendArgs(nil, args[:2]) // without a login
+	return true
+}
+
+// rewriteSpop removes the members that production has popped.
+func rewriteSpop(op *shadow.Operation, args [][]byte, reply []byte) bool {
+	members := stringsOf(reply)
+	if reply[0] == resp.Error || len(members) == 0 {
+		return false
+	}
+	op.Request = resp.AppendArgs(nil, append([][]byte{[]byte("SREM"), args[1]}, members...))
+	return true
+}
+
+// rewriteXadd gives the entry the number that production has given it.
+func rewriteXadd(op *shadow.Operation, args [][]byte, reply []byte) bool {
+	i := xaddID(args)
+	id := stringsOf(reply)
+	if reply[0] == resp.Error || len(id) != 1 {
+		return false
+	}
+	if i >= len(args) || !bytes.HasSuffix(args[i], []byte("*")) {
+		return true
+	}
+	sent := append([][]byte(nil), args...)
+	sent[i] = id[0]
+	op.Request = resp.AppendArgs(nil, sent)
+	return true
+}
+
+// xaddID is where the entry's number is: XADD key [options] id field value.
+func xaddID(args [][]byte) int {
+	for i := 2; i < len(args); i++ {
+		switch {
+		case resp.IsWord(args[i], "nomkstream"), resp.IsWord(args[i], "keepref"), resp.IsWord(args[i], "delref"), resp.IsWord(args[i], "acked"):
+		case resp.IsWord(args[i], "limit"):
+			i++
+		case resp.IsWord(args[i], "maxlen"), resp.IsWord(args[i], "minid"):
+			i++
+			if i < len(args) && (string(args[i]) == "=" || string(args[i]) == "~") {
+				i++
+			}
+		default:
+			return i
+		}
+	}
+	return len(args)
+}
+
+// popFirst pops from the key that production has popped from, which its answer begins with.
+func popFirst(command string) func(*shadow.Operation, [][]byte, []byte) bool {
+	return func(op *shadow.Operation, _ [][]byte, reply []byte) bool {
+		popped := stringsOf(reply)
+		if len(popped) < 2 {
+			return false
+		}
+		return unblocked(op, [][]byte{[]byte(command), popped[0]}, reply)
+	}
+}
+
+func withoutLast(command string) func(*shadow.Operation, [][]byte, []byte) bool {
+	return func(op *shadow.Operation, args [][]byte, reply []byte) bool {
+		return unblocked(op, append([][]byte{[]byte(command)}, args[1:len(args)-1]...), reply)
+	}
+}
+
+func withoutFirst(command string) func(*shadow.Operation, [][]byte, []byte) bool {
+	return func(op *shadow.Operation, args [][]byte, reply []byte) bool {
+		return len(args) > 2 && unblocked(op, append([][]byte{[]byte(command)}, args[2:]...), reply)
+	}
+}
+
+func withoutBlock(op *shadow.Operation, args [][]byte, reply []byte) bool {
+	for i := 1; i+1 < len(args) && !resp.IsWord(args[i], "streams"); i++ {
+		if resp.IsWord(args[i], "block") {
+			return unblocked(op, slices.Concat(args[:i], args[i+2:]), reply)
+		}
+	}
+	return true
+}
+
+// unblocked drops what found nothing in production, or failed.
+func unblocked(op *shadow.Operation, args [][]byte, reply []byte) bool {
+	if h, _ := head(reply); h.IsNull() || h.Kind == resp.Error {
+		return false
+	}
+	op.Request, op.Woken = resp.AppendArgs(nil, args), true
+	return true
+}

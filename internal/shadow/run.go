@@ -1,0 +1,284 @@
+package shadow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow/verdict"
+)
+
+// Run is a pass-through to production with a mirror beside it.
+type Run struct {
+	cfg    *Config
+	log    *slog.Logger
+	server *gateway.Server
+	tap    *Tap
+	mirror *mirror
+	stats  *gateway.Stats
+
+	connections atomic.Uint64
+
+	mu     sync.Mutex
+	phase  Phase
+	judge  *verdict.Judge
+	names  map[string]*named
+	series []Point
+	ended  string // why the mirror is off
+	began  time.Time
+	tested time.Time // when the test phase began
+
+	stop   context.CancelFunc // ends the mirror, not the pass-through
+	finish chan struct{}      // closed when the mirror is to take nothing more
+	over   chan struct{}      // closed when the mirror has ended
+}
+
+// Phase of a run.
+type Phase string
+
+// Phases.
+const (
+	Baseline Phase = "A/A"  // both targets have the old configuration
+	Testing  Phase = "test" // the test target has the new one
+	Ended    Phase = "ended"
+)
+
+// named is what is known of a fingerprint over the batches.
+type named struct {
+	evidence verdict.Evidence
+	total    pair
+}
+
+// New returns a run that has not begun.
+func New(c Config) *Run {
+	cfg := c.withDefaults()
+	r := &Run{cfg: cfg, log: cfg.Log, stats: gateway.NewStats("shadow", "shadow"), names: map[string]*named{}, finish: make(chan struct{}), over: make(chan struct{})}
+	r.tap = newTap(cfg.Memory/2, cfg.Bound)
+	r.mirror = newMirror(cfg, r.trouble)
+	r.mirror.tap = r.tap
+	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
+	r.server = &gateway.Server{Name: "shadow", NewSession: r.newPassage, TLS: cfg.ClientTLS, Log: cfg.Log, Stats: r.stats}
+	return r
+}
+
+// Serve passes clients of l through to production until Shutdown. Mirroring begins with Start.
+func (r *Run) Serve(l net.Listener) error { return r.server.Serve(l) }
+
+// Shutdown ends the pass-through, and the mirror if it is still on.
+func (r *Run) Shutdown(ctx context.Context) error {
+	r.Off("the run was shut down")
+	return r.server.Shutdown(ctx)
+}
+
+// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once.
+// Clients that connected before are mirrored from where they are, so begin with it.
+func (r *Run) Start(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
+	r.began = time.Now()
+	r.phase = Testing
+	if r.cfg.Candidate != nil {
+		r.phase = Baseline
+	} else {
+		r.tested = r.began
+	}
+	var mirror, excuses sync.WaitGroup
+	mirror.Go(func() { r.mirror.run(ctx) })
+	excuses.Go(func() { r.mirror.resolve(ctx) })
+	go func() {
+		defer close(r.over)
+		defer r.stop()
+		stop := r.count(ctx)
+		r.tap.close()
+		mirror.Wait()
+		close(r.mirror.compare.doubts)
+		excuses.Wait()
+		stop()
+		r.end()
+	}()
+}
+
+// end takes into account what was not resolved when the last batch was cut.
+func (r *Run) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.voidWhatDiffers()
+	r.phase = Ended
+}
+
+// Over is closed when the mirror has ended.
+func (r *Run) Over() <-chan struct{} { return r.over }
+
+// Finish ends the mirror when the targets have answered what has gone by so far.
+func (r *Run) Finish(why string) {
+	if r.endsFor(why) {
+		close(r.finish)
+	}
+}
+
+// endsFor notes the first reason why the mirror ends.
+func (r *Run) endsFor(why string) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended != "" {
+		return false
+	}
+	r.ended = why
+	return true
+}
+
+// Off turns the mirror off at once. Clients notice nothing.
+func (r *Run) Off(why string) {
+	r.endsFor(why)
+	r.tap.off.Store(true)
+	if r.stop != nil {
+		r.stop()
+	}
+}
+
+// trouble is called by a lane whose target failed: what it would have answered is lost, so the data
+// differ from now on.
+func (r *Run) trouble(t *Target, err error) {
+	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)
+	r.void("%s: %v", t, err)
+	r.Off(fmt.Sprintf("%s: %v", t, err))
+}
+
+func (r *Run) void(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.judge.Void(format, args...)
+}
+
+// count cuts batches until there is an outcome. It returns what takes the candidate away.
+func (r *Run) count(ctx context.Context) (stop func()) {
+	stop = func() {}
+	tick := time.NewTicker(r.cfg.Batch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return stop
+		case <-r.finish:
+			return stop
+		case now := <-tick.C:
+			if r.observe(r.mirror.compare.cut(now)) {
+				return stop
+			}
+			if r.enough() {
+				stop = r.begin(ctx)
+			}
+		}
+	}
+}
+
+// begin puts the candidate in front of the test target.
+func (r *Run) begin(ctx context.Context) (stop func()) {
+	up, stop, err := r.cfg.Candidate(ctx)
+	if err != nil {
+		r.trouble(r.mirror.targets[test], err)
+		return func() {}
+	}
+	r.mirror.do(ctx, func() {
+		r.mirror.targets[test].Upstream = up
+		r.mirror.compare.cut(time.Now())
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase, r.tested = Testing, time.Now()
+	return stop
+}
+
+// enough reports whether the A/A phase has what a verdict needs of it.
+func (r *Run) enough() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase != Baseline {
+		return false
+	}
+	had := r.judge.BaselineBatches()
+	if r.cfg.Baseline > 0 {
+		return had >= r.cfg.Baseline
+	}
+	needed, ok := r.judge.BaselineNeeded()
+	return ok && had >= needed
+}
+
+// observe takes a batch, and reports whether the run is over.
+func (r *Run) observe(b *batch) (over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.series = append(r.series, b.point(r.phase))
+	if r.phase == Baseline {
+		r.judge.Baseline(b.observations())
+	} else {
+		r.judge.Add(b.observations())
+	}
+	r.observeNames(b)
+	r.voidWhatDiffers()
+	if r.phase != Testing {
+		return r.judge.Outcome() == verdict.Void
+	}
+	if len(r.slower()) > 0 {
+		r.judge.Fail()
+	}
+	if r.judge.Outcome() != verdict.Inconclusive {
+		r.ended = cmp.Or(r.ended, "there is a verdict")
+		return true
+	}
+	if r.cfg.Batches > 0 && r.judge.Batches() >= r.cfg.Batches {
+		r.ended = cmp.Or(r.ended, "all batches are done")
+		return true
+	}
+	return false
+}
+
+func (r *Run) observeNames(b *batch) {
+	for name, p := range b.names {
+		n := r.names[name]
+		if n == nil {
+			if len(r.names) >= mostNames {
+				continue
+			}
+			n = &named{total: pair{digits: p.digits}, evidence: verdict.Evidence{Sequence: verdict.NewSequence(0.05, max(r.cfg.Batches, 120))}}
+			r.names[name] = n
+		}
+		n.take(p, r.phase, r.cfg.Margins.P50)
+	}
+}
+
+func (n *named) take(p *pair, phase Phase, margin float64) {
+	x := p.ratio(0.5)
+	if x != x { // too few operations
+		return
+	}
+	if phase == Baseline {
+		n.evidence.Sequence.Baseline(x)
+		return
+	}
+	n.total.merge(p)
+	n.evidence.Sequence.Add(x)
+	n.evidence.Look(margin)
+}
+
+// mostExpired is the share of compared answers that expiry may excuse.
+const mostExpired = 0.01
+
+// voidWhatDiffers voids the run when the targets can't be compared. It is called with the lock held.
+func (r *Run) voidWhatDiffers() {
+	c, _ := r.mirror.compare.totals()
+	if c.Different > 0 {
+		r.judge.Void("answers differ")
+	}
+	if c.Lost[control] != c.Lost[test] {
+		r.judge.Void("the targets did not get the same operations")
+	}
+	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
+		r.judge.Void("too many answers differ by what has expired")
+	}
+}

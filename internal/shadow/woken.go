@@ -1,0 +1,85 @@
+package shadow
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// waking is an operation that waited in production until another connection's gave it what it waited
+// for. Its answer is often seen first, so it is held back until that one has come.
+type waking struct {
+	op   *Operation
+	conn uint64
+	at   time.Time // of its answer
+}
+
+// latestCause is how long a woken operation waits for what woke it.
+const latestCause = 50 * time.Millisecond
+
+// arrive submits what a piece completed, and what was held back for it.
+func (m *mirror) arrive(ctx context.Context, conn uint64, at time.Time, done []*Operation) {
+	if len(done) == 0 {
+		return
+	}
+	m.wakeOf(ctx, conn)
+	behind := m.wakeFor(ctx, at, done)
+	if last := done[len(done)-1]; last.Woken {
+		m.woken = append(m.woken, waking{last, conn, at})
+		done = done[:len(done)-1]
+	}
+	m.submit(ctx, conn, done)
+	for _, w := range behind {
+		m.submit(ctx, w.conn, []*Operation{w.op})
+	}
+}
+
+// wakeFor submits what must come before done, and returns what done may have woken.
+func (m *mirror) wakeFor(ctx context.Context, at time.Time, done []*Operation) (behind []waking) {
+	m.woken = slices.DeleteFunc(m.woken, func(w waking) bool {
+		i := slices.IndexFunc(done, func(op *Operation) bool { return op.meets(w.op) })
+		if i < 0 {
+			return false
+		}
+		if began := at.Add(-done[i].Production.Took); done[i].Kind == Write && began.Before(w.at) {
+			behind = append(behind, w)
+		} else {
+			m.submit(ctx, w.conn, []*Operation{w.op})
+		}
+		return true
+	})
+	return behind
+}
+
+// meets reports whether two operations touch the same.
+func (op *Operation) meets(other *Operation) bool {
+	return op.Whole || other.Whole || slices.ContainsFunc(op.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
+}
+
+// wakeOf submits what a connection waits with: it goes on, so it comes before.
+func (m *mirror) wakeOf(ctx context.Context, conn uint64) {
+	m.wake(ctx, func(w waking) bool { return w.conn == conn })
+}
+
+// wakeAll submits what was answered before at.
+func (m *mirror) wakeAll(ctx context.Context, at time.Time) {
+	m.wake(ctx, func(w waking) bool { return w.at.Before(at) })
+}
+
+func (m *mirror) wake(ctx context.Context, which func(waking) bool) {
+	m.woken = slices.DeleteFunc(m.woken, func(w waking) bool {
+		if !which(w) {
+			return false
+		}
+		m.submit(ctx, w.conn, []*Operation{w.op})
+		return true
+	})
+}
+
+// causeIsLate fires when the first of the woken has waited long enough.
+func (m *mirror) causeIsLate() <-chan time.Time {
+	if len(m.woken) == 0 {
+		return nil
+	}
+	return time.After(time.Until(m.woken[0].at.Add(latestCause)))
+}
