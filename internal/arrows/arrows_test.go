@@ -206,7 +206,7 @@ var forbidden = []arrow{
 	{
 		name:   "the Redis client is for the gateway's own connections",
 		from:   []string{"internal", "."},
-		except: []string{"internal/store", "internal/gateway/redis"},
+		except: []string{"internal/store", "internal/gateway/redis", "internal/shadow/redis"},
 		to:     []string{"github.com/redis/go-redis"},
 	},
 	{

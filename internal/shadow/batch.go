@@ -91,3 +91,7 @@ func (p *pair) merge(other *pair) {
 		}
 	}
 }
+
+// leastFor is how many operations a batch needs for a quantile of it to be an observation: two
+// hundred for the p99, forty for the median.
+func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }

@@ -2,7 +2,6 @@ package shadow
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -171,7 +170,3 @@ func (b *batch) observations() verdict.Batch {
 		b.kinds[Write].ratio(0.50), b.kinds[Write].ratio(0.99),
 	}
 }
-
-// leastFor is how many operations a batch needs for a quantile of it to be an observation: two
-// hundred for the p99, forty for the median.
-func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }

@@ -131,7 +131,7 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 }
 
 // keeps reports whether what a connection's Reader keeps fits into the bound of all.
-func (m *mirror) keeps(c *passage) bool {
+func (m *mirror) keeps(c *tapped) bool {
 	now := c.reader.Held()
 	m.kept += now - c.held
 	c.held = now
@@ -139,7 +139,7 @@ func (m *mirror) keeps(c *passage) bool {
 }
 
 // give gives a connection up: it goes on without us.
-func (m *mirror) give(c *passage, err error) {
+func (m *mirror) give(c *tapped, err error) {
 	c.given = true
 	c.lost.Store(true)
 	m.drop(c)
@@ -153,7 +153,7 @@ func (m *mirror) give(c *passage, err error) {
 }
 
 // end is called behind the last piece of a connection.
-func (m *mirror) end(ctx context.Context, c *passage) {
+func (m *mirror) end(ctx context.Context, c *tapped) {
 	m.drop(c)
 	m.wakeOf(ctx, c.number)
 	if c.lost.Load() && !c.given {
@@ -164,7 +164,7 @@ func (m *mirror) end(ctx context.Context, c *passage) {
 }
 
 // drop frees a connection's Reader.
-func (m *mirror) drop(c *passage) {
+func (m *mirror) drop(c *tapped) {
 	c.reader = nil
 	m.kept -= c.held
 	c.held = 0

@@ -3,8 +3,16 @@ package shadow
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
+)
+
+// The targets, by their place in arrays.
+const (
+	control = iota
+	test
+	targets
 )
 
 // Kind is what an operation does with data.
@@ -78,6 +86,35 @@ func (a Answer) same(b Answer, c Check) bool {
 		return (a.Error == "") == (b.Error == "")
 	}
 	return a.Digest == b.Digest && a.Error == b.Error
+}
+
+// leg is an operation on its way at one target.
+type leg struct {
+	mu      sync.Mutex
+	arrived bool
+	waiting chan struct{} // nil until somebody waits
+}
+
+func (l *leg) done() {
+	l.mu.Lock()
+	l.arrived = true
+	if l.waiting != nil {
+		close(l.waiting)
+	}
+	l.mu.Unlock()
+}
+
+// wait returns what is closed when the operation is done at the target; nil if it is.
+func (l *leg) wait() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.arrived {
+		return nil
+	}
+	if l.waiting == nil {
+		l.waiting = make(chan struct{})
+	}
+	return l.waiting
 }
 
 // Errors of a Reader. Any other error means that the connection's bytes were not understood.

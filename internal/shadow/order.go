@@ -1,36 +1,5 @@
 package shadow
 
-import "sync"
-
-// leg is an operation on its way at one target.
-type leg struct {
-	mu      sync.Mutex
-	arrived bool
-	waiting chan struct{} // nil until somebody waits
-}
-
-func (l *leg) done() {
-	l.mu.Lock()
-	l.arrived = true
-	if l.waiting != nil {
-		close(l.waiting)
-	}
-	l.mu.Unlock()
-}
-
-// wait returns what is closed when the operation is done at the target; nil if it is.
-func (l *leg) wait() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.arrived {
-		return nil
-	}
-	if l.waiting == nil {
-		l.waiting = make(chan struct{})
-	}
-	return l.waiting
-}
-
 // order knows which operations have to be done at a target before another may be sent there.
 // It belongs to the mirror's goroutine.
 type order struct {

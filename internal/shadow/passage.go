@@ -1,12 +1,10 @@
 package shadow
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -17,22 +15,16 @@ const passageBytes = 32 << 10
 // passage carries a client's connection to production and back, whatever becomes of the
 // mirror.
 type passage struct {
-	number   uint64
+	tapped
 	client   net.Conn
 	upstream net.Conn
 	tap      *Tap
-	lost     atomic.Bool // mirrored no more
 	closing  sync.Once
-
-	// The mirror's goroutine's.
-	reader Reader // nil before the first piece
-	held   int64  // by the reader
-	given  bool   // up
 }
 
 // Run carries bytes until both sides are done.
 func (p *passage) Run() {
-	defer p.tap.end(p)
+	defer p.tap.end(&p.tapped)
 	defer p.Close()
 	var replies sync.WaitGroup
 	replies.Go(func() {
@@ -59,7 +51,7 @@ func (p *passage) carry(dst, src net.Conn, from gateway.Peer) error {
 		if err != nil {
 			return err
 		}
-		p.tap.put(p, from, buf[:n])
+		p.tap.put(&p.tapped, from, buf[:n])
 		if _, err = dst.Write(buf[:n]); err != nil {
 			gateway.PutBuffer(buf)
 			return err
@@ -77,14 +69,4 @@ func (p *passage) Close() error {
 		_ = gateway.Abort(p.upstream)
 	})
 	return nil
-}
-
-// newPassage connects a client to production; nil when that is not reached.
-func (r *Run) newPassage(client net.Conn) gateway.Session {
-	up, err := r.cfg.Production.Dial(context.Background())
-	if err != nil {
-		r.log.Warn("production not reached, client disconnected", "err", err)
-		return nil
-	}
-	return &passage{number: r.connections.Add(1), client: client, upstream: up, tap: r.tap}
 }

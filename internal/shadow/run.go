@@ -282,3 +282,13 @@ func (r *Run) voidWhatDiffers() {
 		r.judge.Void("too many answers differ by what has expired")
 	}
 }
+
+// newPassage connects a client to production; nil when that is not reached.
+func (r *Run) newPassage(client net.Conn) gateway.Session {
+	up, err := r.cfg.Production.Dial(context.Background())
+	if err != nil {
+		r.log.Warn("production not reached, client disconnected", "err", err)
+		return nil
+	}
+	return &passage{tapped: tapped{number: r.connections.Add(1)}, client: client, upstream: up, tap: r.tap}
+}

@@ -10,10 +10,21 @@ import (
 
 // piece is bytes that went by on a client's connection.
 type piece struct {
-	conn  *passage
+	conn  *tapped
 	from  gateway.Peer
 	at    time.Time
 	bytes []byte // of gateway.GetBuffer; none: the connection has ended
+}
+
+// tapped is a client's connection to the mirror.
+type tapped struct {
+	number uint64
+	lost   atomic.Bool // mirrored no more
+
+	// The mirror's goroutine's.
+	reader Reader // nil before the first piece
+	held   int64  // by the reader
+	given  bool   // up
 }
 
 // pieceBytes is what a piece counts beside its bytes.
@@ -40,7 +51,7 @@ func newTap(limit int64, bound time.Duration) *Tap {
 }
 
 // put takes a copy of b. It is called between a read and the write to the other side.
-func (t *Tap) put(c *passage, from gateway.Peer, b []byte) {
+func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	if t.off.Load() || c.lost.Load() {
 		return
 	}
@@ -59,7 +70,7 @@ func (t *Tap) put(c *passage, from gateway.Peer, b []byte) {
 
 // end tells the mirror that a connection has ended. It always fits: there are no more of these
 // than connections.
-func (t *Tap) end(c *passage) {
+func (t *Tap) end(c *tapped) {
 	t.mu.Lock()
 	if !t.closed {
 		t.queue = append(t.queue, piece{conn: c})

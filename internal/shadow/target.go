@@ -11,13 +11,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// The targets, by their place in arrays.
-const (
-	control = iota
-	test
-	targets
-)
-
 // Target is one of the two servers that traffic is mirrored to.
 type Target struct {
 	Name     string // "control" or "test"

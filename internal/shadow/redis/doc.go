@@ -4,6 +4,6 @@
 //
 // Reading order: protocol.go (what the engine asks for), reader.go (bytes of a client's connection to
 // operations), transaction.go, treatments.go (commands that are mirrored otherwise than they came), commands.go (what the
-// server says of its commands), conn.go (a target's connection), replies.go (frames and what of them is
+// server says of its commands), conn.go (a target's connection), replies.go (frames, and what of them is
 // compared).
 package redis
