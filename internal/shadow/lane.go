@@ -71,6 +71,7 @@ func (l *lane) next() (burst, bool) {
 func (l *lane) run() {
 	defer func() {
 		if l.conn != nil {
+			l.release()
 			_ = l.conn.Close()
 		}
 	}()
@@ -155,6 +156,7 @@ func (l *lane) connect() bool {
 		return false
 	}
 	l.conn = c
+	l.release = context.AfterFunc(l.ctx, func() { _ = c.Close() })
 	if len(l.state) > 0 {
 		if err := c.Send(l.state, time.Now().Add(l.t.patience), func(int, Answer) {}); err != nil {
 			l.fail(err)

@@ -33,7 +33,7 @@ type mirror struct {
 	held  int64
 	freed chan struct{} // holds one token after something was freed
 
-	lost       atomic.Uint64 // connections whose bytes were dropped, or not understood
+	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that did what can't be mirrored
 	reasons    counts        // why
 	skipped    atomic.Uint64 // reads that the rate left out
@@ -156,10 +156,6 @@ func (m *mirror) give(c *tapped, err error) {
 func (m *mirror) end(ctx context.Context, c *tapped) {
 	m.drop(c)
 	m.wakeOf(ctx, c.number)
-	if c.lost.Load() && !c.given {
-		m.lost.Add(1)
-		m.reasons.add("the mirror's queue was full")
-	}
 	m.endLanes(c.number)
 }
 
@@ -253,6 +249,12 @@ func (m *mirror) hold(ctx context.Context, n int64) {
 			return
 		}
 	}
+}
+
+func (m *mirror) holds() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
 }
 
 // finished is called by a lane when its target is done with an operation.

@@ -98,7 +98,7 @@ func (r *Run) Report() *Report {
 		Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
 		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: r.series,
 		Connections: r.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
-		Dropped: r.mirror.lost.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(),
+		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(),
 	}
 	out.Compared, out.Differences = r.mirror.compare.totals()
 	for i, t := range r.mirror.targets {

@@ -114,6 +114,9 @@ func (r *Run) end() {
 // Over is closed when the mirror has ended.
 func (r *Run) Over() <-chan struct{} { return r.over }
 
+// Held is the number of bytes that wait for the targets now.
+func (r *Run) Held() int64 { return r.tap.held() + r.mirror.holds() }
+
 // Finish ends the mirror when the targets have answered what has gone by so far.
 func (r *Run) Finish(why string) {
 	if r.endsFor(why) {

@@ -42,7 +42,7 @@ type Tap struct {
 	wake   chan struct{} // holds one token when the queue may have something
 
 	off     atomic.Bool
-	dropped atomic.Uint64 // pieces
+	dropped atomic.Uint64 // connections
 	slow    slowness
 }
 
@@ -60,8 +60,9 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	copy(own, b)
 	if !t.push(piece{conn: c, from: from, at: began, bytes: own}) {
 		gateway.PutBuffer(own)
-		t.dropped.Add(1)
-		c.lost.Store(true)
+		if c.lost.CompareAndSwap(false, true) {
+			t.dropped.Add(1)
+		}
 	}
 	if t.slow.took(began, time.Since(began)) {
 		t.off.Store(true)
@@ -130,6 +131,12 @@ func (t *Tap) close() {
 	t.closed = true
 	t.mu.Unlock()
 	t.signal()
+}
+
+func (t *Tap) held() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes
 }
 
 func (t *Tap) isClosed() bool {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -256,5 +258,105 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 		if left := contents(t, s); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
+	}
+}
+
+// Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is
+// counted.
+func TestFrozenTargets(t *testing.T) {
+	b := newBench(t, func(c *shadow.Config) { c.Memory = 2 * shadow.MiB })
+	for _, s := range []*testenv.RedisServer{b.control, b.test} {
+		freeze(t, s)
+	}
+	c := b.client(t)
+	value := strings.Repeat("v", 10_000)
+	for i := range 1000 {
+		if err := c.Set(t.Context(), fmt.Sprint("k", i%10), value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := b.run.Held(); held > 2*shadow.MiB {
+		t.Errorf("%d bytes are held", held)
+	}
+	b.run.Off("enough")
+	<-b.run.Over()
+	if r := b.run.Report(); r.Dropped != 1 || r.Ended != "enough" {
+		t.Errorf("%d connections dropped, ended: %q", r.Dropped, r.Ended)
+	}
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("with the mirror off: %v", err)
+	}
+}
+
+func freeze(t *testing.T, s *testenv.RedisServer) {
+	t.Helper()
+	if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(s.Pid(), syscall.SIGCONT) })
+}
+
+// A target that is gone voids the run and turns the mirror off. Production goes on.
+func TestKilledTarget(t *testing.T) {
+	b := newBench(t, nil)
+	c := b.client(t)
+	c.Set(t.Context(), "k", "v", 0)
+	b.test.Kill()
+	testenv.Eventually(t, "the mirror is off", func() bool {
+		if err := c.Incr(t.Context(), "n").Err(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-b.run.Over():
+			return true
+		default:
+			return false
+		}
+	})
+	if r := b.run.Report(); r.Outcome != "VOID" || len(r.Reasons) == 0 {
+		t.Errorf("%s: %q", r.Outcome, r.Reasons)
+	}
+	if n := c.Incr(t.Context(), "n").Val(); n < 2 {
+		t.Errorf("production answers %d", n)
+	}
+}
+
+// A wrong value at a target is found, and named without being shown.
+func TestDifferentData(t *testing.T) {
+	b := newBench(t, nil)
+	c := b.client(t)
+	c.Set(t.Context(), "user:1", "secret", 0)
+	direct := goredis.NewClient(&goredis.Options{Addr: b.test.Addr})
+	defer direct.Close()
+	testenv.Eventually(t, "the write has come", func() bool { return direct.Get(t.Context(), "user:1").Val() == "secret" })
+	direct.Set(t.Context(), "user:1", "secrets", 0)
+	c.Get(t.Context(), "user:1")
+	b.run.Finish("the test is over")
+	<-b.run.Over()
+	r := b.run.Report()
+	if r.Outcome != "VOID" || r.Compared.Different != 1 || len(r.Differences) != 1 || r.Differences[0].Name != "GET user:*" {
+		t.Errorf("%s, %+v, %v", r.Outcome, r.Compared, r.Differences)
+	}
+	if strings.Contains(fmt.Sprint(r.Differences), "secret") {
+		t.Errorf("the report shows data: %v", r.Differences)
+	}
+}
+
+// What can't be mirrored ends the mirroring of its connection, not the connection.
+func TestUnmirrored(t *testing.T) {
+	b := newBench(t, nil)
+	c := b.client(t)
+	sub := c.Subscribe(t.Context(), "news")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := b.client(t)
+	other.Publish(t.Context(), "news", "hello")
+	if m := <-sub.Channel(); m.Payload != "hello" {
+		t.Errorf("received %q", m.Payload)
+	}
+	if r := b.settle(t); r.Unmirrored != 1 || r.Why["not mirrored: a subscription"] != 1 {
+		t.Errorf("%d connections, %v", r.Unmirrored, r.Why)
 	}
 }

@@ -1,0 +1,75 @@
+package shadow
+
+import (
+	"slices"
+	"testing"
+)
+
+func op(conn uint64, kind Kind, keys ...string) *Operation {
+	o := &Operation{Kind: kind, Keys: keys, conn: conn}
+	o.left.Store(targets)
+	return o
+}
+
+// waits says which of the earlier operations each one waits for, by their places.
+func waits(o *order, ops ...*Operation) [][]int {
+	var out [][]int
+	for i, op := range ops {
+		places := []int{}
+		for _, b := range o.enter(op, nil) {
+			places = append(places, slices.Index(ops[:i], b))
+		}
+		slices.Sort(places)
+		out = append(out, places)
+	}
+	return out
+}
+
+func TestOrder(t *testing.T) {
+	whole := func(conn uint64) *Operation {
+		o := op(conn, Write)
+		o.Whole = true
+		return o
+	}
+	for name, c := range map[string]struct {
+		ops  []*Operation
+		want [][]int
+	}{
+		"reads don't wait for each other":    {[]*Operation{op(1, Read, "a"), op(2, Read, "a"), op(3, Read, "a")}, [][]int{{}, {}, {}}},
+		"a read waits for the last write":    {[]*Operation{op(1, Write, "a"), op(2, Write, "a"), op(3, Read, "a")}, [][]int{{}, {0}, {1}}},
+		"a write waits for reads":            {[]*Operation{op(1, Read, "a"), op(2, Read, "a"), op(3, Write, "a")}, [][]int{{}, {}, {0, 1}}},
+		"other keys don't matter":            {[]*Operation{op(1, Write, "a"), op(2, Write, "b")}, [][]int{{}, {}}},
+		"nor does the same connection":       {[]*Operation{op(1, Write, "a"), op(1, Write, "a"), op(2, Read, "a")}, [][]int{{}, {}, {1}}},
+		"all keys of an operation count":     {[]*Operation{op(1, Write, "a"), op(2, Write, "b"), op(3, Write, "a", "b")}, [][]int{{}, {}, {0, 1}}},
+		"what touches everything waits":      {[]*Operation{op(1, Write, "a"), op(2, Read, "b"), whole(3)}, [][]int{{}, {}, {0, 1}}},
+		"and all wait for it":                {[]*Operation{whole(1), op(2, Read, "a"), op(3, Write, "b")}, [][]int{{}, {0}, {0}}},
+		"an operation is waited for once":    {[]*Operation{op(1, Write, "a", "b"), op(2, Write, "a", "b")}, [][]int{{}, {0}}},
+		"state is of its connection":         {[]*Operation{op(1, State), op(2, State)}, [][]int{{}, {}}},
+		"a write after a write and reads":    {[]*Operation{op(1, Write, "a"), op(2, Read, "a"), op(3, Write, "a"), op(4, Read, "a")}, [][]int{{}, {0}, {0, 1}, {2}}},
+		"the last of a connection is enough": {[]*Operation{op(1, Write, "a"), op(1, Write, "b"), whole(2)}, [][]int{{}, {}, {1}}},
+	} {
+		if got := waits(newOrder(), c.ops...); !slices.EqualFunc(got, c.want, slices.Equal[[]int]) {
+			t.Errorf("%s: %v, not %v", name, got, c.want)
+		}
+	}
+}
+
+// What is done at both targets is waited for no more, and forgotten.
+func TestOrderForgetsWhatIsOver(t *testing.T) {
+	o := newOrder()
+	first, second := op(1, Write, "a"), op(2, Read, "b")
+	o.enter(first, nil)
+	o.enter(second, nil)
+	first.left.Store(0)
+	second.left.Store(0)
+	if before := o.enter(op(3, Write, "a", "b"), nil); len(before) > 0 {
+		t.Errorf("waits for %d that are over", len(before))
+	}
+	o = newOrder()
+	o.enter(first, nil)
+	o.enter(second, nil)
+	o.tidy()
+	if len(o.keys) > 0 || len(o.last) > 0 {
+		t.Errorf("%d keys and %d connections are kept", len(o.keys), len(o.last))
+	}
+}
