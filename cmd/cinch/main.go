@@ -64,6 +64,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 	root.AddCommand(
 		newPlanCommand(),
 		newServeCommand(),
+		newShadowCommand(),
 		newPackCommand(),
 		newUnpackCommand(),
 		newVerifyCommand(),

@@ -8,11 +8,12 @@ import (
 
 // lane is a target's connection for one connection of a client.
 type lane struct {
-	t      *Target
-	ctx    context.Context
-	state  []*Operation // to be sent first
-	conn   Conn         // nil before the first burst
-	broken bool         // everything from here on is lost
+	t       *Target
+	ctx     context.Context
+	state   []*Operation // to be sent first
+	conn    Conn         // nil before the first burst
+	release func() bool  // of what closes conn when ctx ends
+	broken  bool         // everything from here on is lost
 
 	mu     sync.Mutex
 	queue  []burst

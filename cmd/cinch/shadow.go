@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	shadowredis "github.com/cinch-layer/cinch/internal/shadow/redis"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type shadowOptions struct {
+	redis   string // LISTEN=URL
+	control string
+	test    string // URL, or cinch=URL
+	rules   []string
+	cfg     shadow.Config
+	memory  string
+	limit   config.Bytes
+	json    bool
+	exit    bool // when there is a verdict
+	offFile string
+}
+
+func newShadowCommand() *cobra.Command {
+	var o shadowOptions
+	cmd := &cobra.Command{
+		Use:   "shadow",
+		Short: "Mirror live traffic to a control and a test target, and judge the test",
+		Long: `Mirror live traffic to two targets, a control with the old configuration and a test with the new one, and judge
+whether the test is as fast, answers alike and holds the same data. Clients connect to LISTEN and are passed through to
+production, which answers them and never waits for the mirror: what the targets can't take is dropped and counted.
+
+Both targets should hold production's data when the run begins: replicas that were promoted, or a restored backup.
+With --test cinch=URL both are judged as they are first (A/A), and then a Cinch gateway with the given rules is put in
+front of the test target.
+
+Before the run a self-test plants a slowdown, a wrong answer, a lost write and a drop in the path to the test target, in
+a key of its own, and must find each.
+
+The first SIGINT or SIGTERM ends the mirror and prints the verdict so far, while clients stay connected; the second
+ends the process. SIGUSR1, or a file where --off-file says, turns the mirror off at once. docs/SHADOW.md says what is
+mirrored and how a verdict is made.
+
+Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server can't be reached.`,
+		Example: `  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test cinch=redis://b.internal
+  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://old.internal --test redis://new.internal --reads 0.1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			signals := make(chan os.Signal, 4)
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
+			defer signal.Stop(signals)
+			return runShadow(cmd.Context(), o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
+	f.StringVar(&o.control, "control", "", "`URL` of the control target, with its own credentials")
+	f.StringVar(&o.test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
+	f.StringArrayVar(&o.rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
+	f.Float64Var(&o.cfg.Reads, "reads", 1, "`SHARE` of the reads that are mirrored, 0 to 1")
+	f.Float64Var(&o.cfg.Margins.P50, "margin-p50", 0.05, "`SHARE` by which the median may grow")
+	f.Float64Var(&o.cfg.Margins.P99, "margin-p99", 0.10, "`SHARE` by which the 99th percentile may grow")
+	f.DurationVar(&o.cfg.Batch, "batch", 30*time.Second, "`TIME` of a batch")
+	f.IntVar(&o.cfg.Baseline, "baseline", 0, "`BATCHES` of the A/A phase (default: as many as a verdict needs)")
+	f.IntVar(&o.cfg.Batches, "batches", 0, "`BATCHES` after which the run ends without a verdict (default: none)")
+	f.StringVar(&o.memory, "memory", "128MiB", "`SIZE` of what may wait for the targets")
+	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
+	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
+	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
+	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	return cmd
+}
+
+// configure checks the flags and fills in what they say.
+func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen string, err error) {
+	listen, production, ok := strings.Cut(o.redis, "=")
+	if !ok || o.control == "" || o.test == "" {
+		return "", withCode(exitUsage, ui.WithHint(errors.New("production and two targets are needed"),
+			"write --redis 127.0.0.1:6390=redis://production --control redis://a --test redis://b"))
+	}
+	through, direct := strings.CutPrefix(o.test, "cinch=")
+	for _, one := range []struct {
+		flag, url string
+		to        *gateway.Upstream
+	}{{"--redis", production, &o.cfg.Production}, {"--control", o.control, &o.cfg.Control}, {"--test", through, &o.cfg.Test}} {
+		if *one.to, err = gateway.ParseUpstream(one.url, "6379"); err != nil {
+			return "", withCode(exitUsage, fmt.Errorf("%s: %w", one.flag, err))
+		}
+	}
+	if err := o.limit.UnmarshalText([]byte(o.memory)); err != nil {
+		return "", withCode(exitUsage, fmt.Errorf("--memory: %w", err))
+	}
+	if direct {
+		if err := o.throughCinch(through); err != nil {
+			return "", err
+		}
+	}
+	o.cfg.Memory = int64(o.limit)
+	o.cfg.Log = slog.New(slog.NewTextHandler(errs, nil))
+	o.cfg.Protocol, err = shadowredis.New(ctx, o.cfg.Control)
+	return listen, withCode(exitUnreachable, err)
+}
+
+// throughCinch makes a gateway of this program the candidate.
+func (o *shadowOptions) throughCinch(url string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	addr, err := shadow.FreeAddress()
+	if err != nil {
+		return err
+	}
+	up := o.cfg.Test
+	up.Network, up.Address, up.TLS = "tcp", addr, nil
+	args := []string{"serve", "--admin", "off", "--log-level", "warn"}
+	for _, r := range o.rules {
+		args = append(args, "--rule", r)
+	}
+	p := shadow.Process{Program: self, Args: args, Env: []string{"CINCH_REDIS=" + addr + "=" + url}, Address: up}
+	o.cfg.Candidate = p.Start
+	return nil
+}
+
+func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, out, errs io.Writer) error {
+	listen, err := o.configure(ctx, errs)
+	if err != nil {
+		return err
+	}
+	l, err := gateway.Listen(listen)
+	if err != nil {
+		return err
+	}
+	r := shadow.New(o.cfg)
+	if err := r.SelfTest(ctx); err != nil {
+		_ = l.Close()
+		return err
+	}
+	fmt.Fprintf(errs, "self-test passed; clients may connect to %s\n", l.Addr())
+	r.Start(ctx)
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(l) }()
+	w := watcher{options: &o, run: r, signals: signals, out: out, errs: errs}
+	err = w.watch(served)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	_ = r.Shutdown(stop) // clients that don't end are cut off
+	return err
+}
+
+// watcher follows a run, says how it goes and obeys signals.
+type watcher struct {
+	options   *shadowOptions
+	run       *shadow.Run
+	signals   <-chan os.Signal
+	out, errs io.Writer
+	reported  bool
+}
+
+func (w *watcher) watch(served <-chan error) error {
+	over := w.run.Over()
+	progress := time.NewTicker(w.options.cfg.Batch)
+	defer progress.Stop()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-w.signals:
+			if w.reported {
+				return w.verdict()
+			}
+			w.obey(sig)
+		case <-look.C:
+			w.lookForFile()
+		case <-progress.C:
+			if !w.reported {
+				fmt.Fprintln(w.errs, w.run.Report().Line())
+			}
+		case <-over:
+			over = nil
+			w.reported = true
+			if err := w.print(); err != nil || w.options.exit {
+				return errors.Join(err, w.verdict())
+			}
+			fmt.Fprintln(w.errs, "clients are passed through to production until the next SIGINT or SIGTERM")
+		}
+	}
+}
+
+func (w *watcher) obey(sig os.Signal) {
+	if sig == syscall.SIGUSR1 {
+		w.run.Off("SIGUSR1")
+		return
+	}
+	w.run.Finish(sig.String())
+}
+
+func (w *watcher) lookForFile() {
+	if w.options.offFile == "" {
+		return
+	}
+	if _, err := os.Stat(w.options.offFile); err == nil {
+		w.run.Off("there is a file " + w.options.offFile)
+	}
+}
+
+func (w *watcher) print() error {
+	r := w.run.Report()
+	if !w.options.json {
+		return r.Text(w.out)
+	}
+	enc := json.NewEncoder(w.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// verdict is the exit code of the outcome.
+func (w *watcher) verdict() error {
+	switch outcome := w.run.Report().Outcome; outcome {
+	case "PASS":
+		return nil
+	case "FAIL":
+		return withCode(exitDifference, errors.New("the verdict is FAIL"))
+	default:
+		return withCode(exitSkipped, fmt.Errorf("the verdict is %s", outcome))
+	}
+}

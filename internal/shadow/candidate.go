@@ -1,0 +1,87 @@
+package shadow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// Process is a candidate that is a process of its own, so that its work is not this one's.
+type Process struct {
+	Program string
+	Args    []string
+	Env     []string         // beside this process's own
+	Address gateway.Upstream // where it listens
+}
+
+// How long a candidate may take to listen, and to drain.
+const (
+	startTime = 30 * time.Second
+	drainTime = 10 * time.Second
+)
+
+// Start runs the process and returns when it listens. stop drains it.
+func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
+	cmd := exec.CommandContext(ctx, p.Program, p.Args...)
+	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = drainTime
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		return gateway.Upstream{}, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop := func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+		<-ended
+	}
+	if err := p.await(ctx, ended); err != nil {
+		if errors.Is(err, errEnded) {
+			return gateway.Upstream{}, nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
+		}
+		stop()
+		return gateway.Upstream{}, nil, err
+	}
+	return p.Address, stop, nil
+}
+
+var errEnded = errors.New("the candidate ended")
+
+// await waits until the process listens.
+func (p Process) await(ctx context.Context, ended <-chan error) error {
+	late := time.After(startTime)
+	for {
+		if c, err := p.Address.Dial(ctx); err == nil {
+			return c.Close()
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("%w (%w)", errEnded, err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return fmt.Errorf("the candidate does not listen at %s after %v", p.Address, startTime)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// FreeAddress is an address on loopback that nobody listens at now.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
