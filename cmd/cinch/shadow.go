@@ -104,6 +104,14 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 	if err := o.limit.UnmarshalText([]byte(o.memory)); err != nil {
 		return "", withCode(exitUsage, fmt.Errorf("--memory: %w", err))
 	}
+	for _, share := range []struct {
+		flag string
+		of   float64
+	}{{"--reads", o.cfg.Reads}, {"--margin-p50", o.cfg.Margins.P50}, {"--margin-p99", o.cfg.Margins.P99}} {
+		if share.of <= 0 || share.of > 1 {
+			return "", withCode(exitUsage, fmt.Errorf("%s: %v is no share between 0 and 1", share.flag, share.of))
+		}
+	}
 	if direct {
 		if err := o.throughCinch(through); err != nil {
 			return "", err

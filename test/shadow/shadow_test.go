@@ -1,0 +1,100 @@
+// Package shadow runs the cinch binary's shadow against real servers.
+package shadow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// report is what the tests read of --json.
+type report struct {
+	Outcome    string
+	Reasons    []string
+	Operations int
+	Compared   struct{ Equal, Different, Diverged int }
+	Metrics    []struct {
+		Name             string
+		Batches          int
+		Baseline         int `json:"baseline_batches"`
+		Ratio, Low, High float64
+	}
+}
+
+// mirror runs cinch shadow until ctx ends, and returns its report.
+func mirror(ctx context.Context, t *testing.T, args ...string) (*report, int) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, testenv.Cinch(t), append([]string{"shadow", "--json", "--exit"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
+		t.Fatalf("cinch shadow: %v\n%s", err, errs.String())
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out.String(), errs.String())
+	}
+	return &r, cmd.ProcessState.ExitCode()
+}
+
+// Through a Cinch gateway answers are the same, and the run has both phases. Latencies on this machine are
+// not judged here.
+func TestRedisThroughCinch(t *testing.T) {
+	production, control, test := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	clients.Go(func() { menus(ctx, addr) })
+	r, code := mirror(t.Context(), t, "--redis", addr+"="+production.URL(), "--control", control.URL(), "--test", "cinch="+test.URL(),
+		"--batch", "200ms", "--baseline", "5", "--batches", "10", "--bound", "1m", "--margin-p50", "1", "--margin-p99", "1")
+	cancel()
+	clients.Wait()
+	t.Logf("exit code %d: %+v", code, r)
+	if r.Outcome == "VOID" || r.Compared.Different > 0 || r.Compared.Diverged > 0 || r.Compared.Equal == 0 {
+		t.Errorf("%s %q: %+v", r.Outcome, r.Reasons, r.Compared)
+	}
+	for _, m := range r.Metrics[:1] {
+		if m.Baseline < 5 || m.Batches == 0 {
+			t.Errorf("%s had %d batches of A/A and %d of test", m.Name, m.Baseline, m.Batches)
+		}
+	}
+	direct := goredis.NewClient(&goredis.Options{Addr: test.Addr})
+	defer direct.Close()
+	sealed := 0
+	for _, key := range direct.Keys(t.Context(), "menu:*").Val() {
+		if v := direct.Get(t.Context(), key).Val(); !strings.HasPrefix(v, `{"restaurant"`) {
+			sealed++
+		}
+	}
+	if sealed == 0 {
+		t.Error("no value at the test target is sealed")
+	}
+}
+
+// menus writes and reads until ctx ends, with a pause that lets a busy machine keep up.
+func menus(ctx context.Context, addr string) {
+	c := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: 1})
+	defer c.Close()
+	for i := 0; ctx.Err() == nil; i++ {
+		key := fmt.Sprint("menu:", i%50)
+		c.Set(ctx, key, fmt.Sprintf(`{"restaurant": %d, "dishes": [%s]}`, i, strings.Repeat(`{"name": "noodles", "price": 12},`, 20)), 0)
+		c.Get(ctx, key)
+		time.Sleep(200 * time.Microsecond)
+	}
+}
