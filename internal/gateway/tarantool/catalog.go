@@ -151,7 +151,7 @@ func (c *catalog) greet() {
 	c.greeted = time.Now()
 }
 
-// refresh reads the schema, or waits for who does. It returns early when that takes too long.
+// refresh reads the schema, or waits for another goroutine that does. It returns early when that takes too long.
 func (c *catalog) refresh(ctx context.Context) {
 	for range 2 { // the first may have been in vain since before the server was up
 		loading, patience := c.begun()

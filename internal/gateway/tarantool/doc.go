@@ -39,7 +39,7 @@
 //	vault.go        a value sealed
 //	login.go        as whom the client has logged in
 //	door.go         what a client may do that has not
-//	order.go        who waits for whom, when a request has to be sent again
+//	order.go        which requests wait when one has to be sent again
 //	outstanding.go  requests that wait for replies
 //	lanes.go        the order of a stream's requests
 //	originals.go    what the client sent, for requests that may have to be sent again
@@ -51,7 +51,8 @@
 //	reader.go       frames out of a connection, within the budget
 //	sink.go         frames into a connection, gathered
 //
-// All but the session are made and tested without a server (parts_test.go).
+// The session only puts these together; they are made and tested without it, and without a server
+// (parts_test.go).
 //
 // # The fence
 //

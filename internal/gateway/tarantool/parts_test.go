@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -509,6 +510,43 @@ func TestBrokenPart(t *testing.T) {
 	p.client.nothing(t)
 	p.reply(wire.OK, 1, 0x30, []any{1})
 	p.client.expect(t, wire.ErrorFlag|wire.ErrSystem, 1, 9)
+}
+
+// The schema is read again when there is a reason, and what was known stays in force when that fails.
+func TestCatalogReadsAgain(t *testing.T) {
+	reads, version, fail := 0, uint64(3), error(nil)
+	log := slog.New(slog.DiscardHandler)
+	c := newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
+		reads++
+		return &store.Schema{Version: version}, fail
+	}, gateway.NewStats("test", "tarantool"), log)
+	expect := func(why string, wantReads int, wantVersion uint64) {
+		t.Helper()
+		if all := c.current(t.Context()); all == nil || all.version != wantVersion || reads != wantReads {
+			t.Errorf("%s: %d reads, want %d; %+v", why, reads, wantReads, all)
+		}
+	}
+	expect("first", 1, 3)
+	expect("again", 1, 3)
+	version = 5
+	c.note(4)
+	expect("an answer names a newer version", 2, 5)
+	c.note(3)
+	c.refused(3)
+	expect("an old answer", 2, 5)
+	c.refused(5)
+	expect("a request by that version is refused", 3, 5)
+	c.lost()
+	expect("a connection was lost", 4, 5)
+	fail = errors.New("down")
+	c.lost()
+	expect("the server is down", 5, 5)
+	fail, version = nil, 2
+	c.greet()
+	expect("it has greeted a client, and counts anew", 6, 2)
+	if c := newCatalog(t.Context(), nil, nil, nil, log); c.readsSchema() || c.current(t.Context()) != nil || c.need(t.Context()) != nil {
+		t.Error("something is known without a way to read it")
+	}
 }
 
 func TestStatements(t *testing.T) {

@@ -1,7 +1,6 @@
 package tarantool
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 
@@ -38,11 +37,6 @@ const maxEdits = 64 << 10
 
 // maxIdleEdits is what a session keeps room for.
 const maxIdleEdits = 64
-
-var magic = []byte(cinch.Magic)
-
-// hasMagic looks whether anything in b may begin like an envelope.
-func hasMagic(b []byte) bool { return bytes.Contains(b, magic) }
 
 // parse reads header and body.
 func (r *request) parse() error {

@@ -1,6 +1,7 @@
 package tarantool
 
 import (
+	"bytes"
 	"log/slog"
 	"time"
 
@@ -95,3 +96,8 @@ func (v *vault) broken(cause error, client string) *refusal {
 	v.log.Warn("sealed value does not open", "class", class, "client", client, "err", cause)
 	return &refusal{wire.ErrSystem, class, "cinch: " + text}
 }
+
+var magic = []byte(cinch.Magic)
+
+// hasMagic looks whether anything in b may begin like an envelope.
+func hasMagic(b []byte) bool { return bytes.Contains(b, magic) }

@@ -20,7 +20,7 @@
 //
 //	users.go         who may have written them
 //	replace.go       compare and set
-//	sample.go        some of them, for who may only read
+//	sample.go        some of them, for users who may only read
 //	scan.go          steps of a walk, and the values in tuples
 //	store.go         a server, and the spaces to walk over
 //	fetch.go         one tuple

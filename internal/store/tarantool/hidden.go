@@ -40,7 +40,7 @@ func (l *loader) askForeignKeys() error {
 	return nil
 }
 
-// luaChecks gives the checks that the server's memory has, to who may run Lua.
+// luaChecks gives the checks that the server's memory has, to users who may run Lua.
 const luaChecks = `local all = setmetatable({}, {__serialize = 'seq'})
 for id, space in pairs(box.space) do
 	if type(id) == 'number' and id > 511 then

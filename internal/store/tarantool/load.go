@@ -87,7 +87,7 @@ type loadStep struct {
 	space uint32
 	name  string // "": must be there, and to be read
 	take  func(t []any) error
-	ask   func() error // another way to what it says, for who may not read it
+	ask   func() error // another way to what it says, for users who may not read it
 }
 
 func (l *loader) step(step loadStep) error {

@@ -12,7 +12,7 @@ import (
 type records struct{ conn *Conn }
 
 // turnsRecord is the record by which packers in the background take turns: JSON, of each
-// lease's name whose turn it is until when. What has ended is left out by who writes next.
+// lease's name whose turn it is until when. What has ended is left out by the next that writes.
 const turnsRecord = "cinch:pack"
 
 // Record returns a text that was kept under a name, and its version; "" and 0 for none.
