@@ -1,273 +1,213 @@
-// Copyright (C) 1995-1998 Jean-loup Gailly (deflate) and Mark Adler.
-//
-// This software is provided 'as-is', without any express or implied warranty. In no event will
-// the authors be held liable for any damages arising from the use of this software. Permission is
-// granted to anyone to use this software for any purpose, including commercial applications, and
-// to alter it and redistribute it freely, subject to the following restrictions: 1. The origin of
-// this software must not be misrepresented; you must not claim that you wrote the original
-// software. If you use this software in a product, an acknowledgment in the product documentation
-// would be appreciated but is not required. 2. Altered source versions must be plainly marked as
-// such, and must not be misrepresented as being the original software. 3. This notice may not be
-// removed or altered from any source distribution.
-//
-// This file is an altered version of lib/zlib_deflate in Linux.
-
 package disk
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+// The lengths of zlib streams, by RFC 1951: repetitions are found as its section 4 tells it, by
+// chains of places that begin with the same three bytes, and each block (huffman.go) takes the
+// bits that section 3.2 gives it. Nothing is written, only counted.
 
-// The zlib of the kernel, 1.1.3 with changes, as far as lengths go: btrfs has it, and ZFS on
-// Linux. Today's zlib differs by where it ends blocks; other deflates by several percent, as
-// they search in other ways. After lib/zlib_deflate/deflate.c and deftree.c in Linux, by
-// Jean-loup Gailly (zlib licence); this is an altered version, which writes nothing.
-//
-//	strings of three bytes → head of a chain by hash → older places by prev
-//	level 1 to 3: the first match that is found; 4 to 9: unless the next byte has a longer one
-//
-// What is fed together ends there: no match goes beyond it (btrfs: one page).
+// effort is how long to look. RFC 1951 has a word on each, zlib the numbers.
+type effort struct {
+	greedy bool // takes the first match, and does not look for a longer one a byte on
+	good   int  // a match of so many bytes: a quarter of the tries for a longer one
+	lazy   int  // so many: no try for a longer one. Greedy: no places are remembered within a longer match
+	nice   int  // so many are enough
+	tries  int  // places looked at
+}
+
+var efforts = [10]effort{
+	1: {true, 4, 4, 8, 4},
+	2: {true, 4, 5, 16, 8},
+	3: {true, 4, 6, 32, 32},
+	4: {false, 4, 4, 16, 16},
+	5: {false, 8, 16, 32, 32},
+	6: {false, 8, 16, 128, 128},
+	7: {false, 8, 32, 128, 256},
+	8: {false, 32, 128, 258, 1024},
+	9: {false, 32, 258, 258, 4096},
+}
+
 const (
-	flateWindow   = 1 << 15
-	flateMinMatch = 3
-	flateMaxMatch = 258
-	flateAhead    = flateMaxMatch + flateMinMatch + 1
-	flateFar      = flateWindow - flateAhead // the longest distance
-	flateTooFar   = 4096                     // for matches of three bytes, when lazy
-	flateSymbols  = 1<<14 - 1                // of a block
-	flateHashBits = 15
+	window       = 32 << 10
+	farthest     = window - longest - shortest - 1
+	shortNear    = 4096       // the shortest matches aren't worth it farther back
+	blockSymbols = 16<<10 - 1 // most in a block
+	chainBits    = 15
+
+	// The zlib format around deflate, in bytes.
+	zlibHeader  = 2
+	zlibTrailer = 4
+	// marker is an empty stored block: its length twice, from the next byte on.
+	marker = 32
+	// lastBlock has fixed codes, and only its end in it.
+	lastBlock = 3 + 7
 )
 
-// flateLevel is how hard to search.
-type flateLevel struct{ good, lazy, nice, chain int }
-
-var flateLevels = [10]flateLevel{
-	1: {4, 4, 8, 4}, 2: {4, 5, 16, 8}, 3: {4, 6, 32, 32},
-	4: {4, 4, 16, 16}, 5: {8, 16, 32, 32}, 6: {8, 16, 128, 128},
-	7: {8, 32, 128, 256}, 8: {32, 128, 258, 1024}, 9: {32, 258, 258, 4096},
-}
-
-// flateLazyLevel is from where on the next byte is tried before a match is taken.
-const flateLazyLevel = 4
-
-// deflater computes what deflate makes of one stream. It is not for concurrent use.
+// deflater counts streams. It is not for concurrent use.
 type deflater struct {
-	head [1 << flateHashBits]int32 // the last place of a string; 0: none
-	prev [flateWindow]int32        // the one before
-
-	level int
-	flateLevel
+	effort
 	data  []byte
-	at    int // here we are
-	end   int // of what was fed
-	base  int // of the window, which moves by its size
-	begin int // of the block
-
-	matchLen, matchAt, prevLen, prevAt int
-	pending                            bool // the byte before is neither written nor in a match
-
-	block flateBlock
-	bits  int // written
+	last  [1 << chainBits]int32 // place of these three bytes, and 1
+	chain [window]int32         // the one before each place
+	block block
+	bits  int
 }
 
-// start begins a stream over data, of which nothing is fed yet.
 func (d *deflater) start(data []byte, level int) {
-	clear(d.head[:])
-	d.level, d.flateLevel, d.data = level, flateLevels[level], data
-	d.at, d.end, d.base, d.begin, d.bits = 0, 0, 0, 0, 0
-	d.matchLen, d.prevLen, d.pending = flateMinMatch-1, flateMinMatch-1, false
-	d.block.reset()
+	d.data, d.effort, d.bits, d.block = data, efforts[level], 0, block{}
+	clear(d.last[:])
 }
 
-// feed takes the data up to a place, and ends a block there.
-func (d *deflater) feed(end int) {
-	d.end = end
-	if d.level < flateLazyLevel {
-		d.fast()
-	} else {
-		d.slow()
-	}
-	d.endBlock()
+// whole is the length of one stream in one call, as ZFS has it.
+func (d *deflater) whole(data []byte, level int) int {
+	d.start(data, level)
+	d.feed(0, len(data))
+	d.bits += d.block.end(d.bits)
+	return zlibHeader + roundUp(d.bits, 8)/8 + zlibTrailer
 }
 
-func (d *deflater) endBlock() {
-	stored := -1
-	if d.begin >= d.base {
-		stored = d.at - d.begin
-	}
-	d.bits = d.block.end(d.bits, stored)
-	d.begin = d.at
-}
-
-// tally counts a match, or where there is no distance a literal.
-func (d *deflater) tally(distance, length int) {
-	if distance == 0 {
-		d.block.literal(length)
-	} else {
-		d.block.match(distance, length)
-	}
-}
-
-// full says that the block ends here: it has many symbols, or it is guessed to be worth it.
-func (d *deflater) full() bool {
-	b := &d.block
-	if b.symbols&0xfff == 0 && d.level > 2 && b.matches < b.symbols/2 && b.guess() < (d.at-d.begin)/2 {
-		return true
-	}
-	return b.symbols == flateSymbols
-}
-
-// slide moves the window where too little is ahead in it.
-func (d *deflater) slide() {
-	if d.at-d.base >= flateWindow+flateFar {
-		d.base += flateWindow
-	}
-}
-
-// insert puts the string at a place into the table, and returns the last place before.
-func (d *deflater) insert(at int) int {
-	b := d.data[at:]
-	h := (uint(b[0])<<10 ^ uint(b[1])<<5 ^ uint(b[2])) & (1<<flateHashBits - 1)
-	before := d.head[h]
-	d.prev[at%flateWindow], d.head[h] = before, int32(at)
-	return int(before)
-}
-
-// found says that a place is one to look for matches at.
-func (d *deflater) found(place int) bool { return place > d.base && d.at-place <= flateFar }
-
-func (d *deflater) fast() {
-	for d.at < d.end {
-		if d.end-d.at < flateAhead {
-			d.slide()
-		}
-		length := 0
-		if d.end-d.at >= flateMinMatch {
-			if place := d.insert(d.at); d.found(place) {
-				length = d.longest(place, flateMinMatch-1)
+// pages is the length of one stream as btrfs makes it: a page at a time, and a flush behind
+// each, so that a page is a block of its own, a marker follows it, and no match goes over its
+// end. Each step gives at most what fills a page; when it does, the marker is left out, and
+// the next step takes no input if it fills one, too.
+func (d *deflater) pages(unit []byte, level int) (n int, ok bool) {
+	d.start(unit, level)
+	d.bits = 8 * zlibHeader
+	given := 0
+	for at := 0; at < len(unit); {
+		if filled := given > 0 && d.give(&given); !filled {
+			end := min(at+btrfsBlock, len(unit))
+			d.feed(at, end)
+			d.bits += d.block.end(d.bits)
+			if at = end; !d.give(&given) {
+				d.bits = roundUp(d.bits+3, 8) + marker
+				d.give(&given)
 			}
 		}
-		if length < flateMinMatch {
-			d.tally(0, int(d.data[d.at]))
-			full := d.full()
-			d.at++
-			if full {
-				d.endBlock()
-			}
+		if gaveUp(at, given) {
+			return 0, false
+		}
+	}
+	return roundUp(d.bits+lastBlock, 8)/8 + zlibTrailer, true
+}
+
+// give moves whole bytes to the page that is being written.
+func (d *deflater) give(given *int) (filled bool) {
+	room := btrfsBlock - *given%btrfsBlock
+	n := min(d.bits/8-*given, room)
+	*given += n
+	return n == room
+}
+
+func (d *deflater) feed(at, end int) {
+	if d.greedy {
+		d.takeFirst(at, end)
+	} else {
+		d.takeLonger(at, end)
+	}
+}
+
+func (d *deflater) takeFirst(at, end int) {
+	for at < end {
+		m := d.longer(at, end, shortest-1)
+		if m.length == 0 {
+			d.literal(at)
+			at++
 			continue
 		}
-		d.tally(d.at-d.matchAt, length)
-		full := d.full()
-		after := d.at + length
-		if length <= d.lazy && d.end-after >= flateMinMatch {
-			for d.at++; d.at < after; d.at++ {
-				d.insert(d.at)
-			}
+		d.repeat(m)
+		if m.length <= d.lazy {
+			d.remember(at+1, at+m.length, end)
 		}
-		d.at = after
-		if full {
-			d.endBlock()
-		}
+		at += m.length
 	}
 }
 
-func (d *deflater) slow() {
-	for d.at < d.end {
-		if d.end-d.at < flateAhead {
-			d.slide()
+// takeLonger holds a match back until the next place has been tried.
+func (d *deflater) takeLonger(at, end int) {
+	held, open := match{length: shortest - 1}, false // of the place before; whether it still has to be written
+	for ; at < end; at++ {
+		m := match{}
+		if held.length < d.lazy {
+			m = d.longer(at, end, held.length)
+		} else {
+			d.remember(at, at+1, end)
 		}
-		place := 0
-		if d.end-d.at >= flateMinMatch {
-			place = d.insert(d.at)
+		if m.length == shortest && m.distance > shortNear {
+			m = match{}
 		}
-		d.prevLen, d.prevAt, d.matchLen = d.matchLen, d.matchAt, flateMinMatch-1
-		if place > 0 && d.prevLen < d.lazy && d.found(place) {
-			d.matchLen = d.longest(place, d.prevLen)
-			if d.matchLen == flateMinMatch && d.at-d.matchAt > flateTooFar {
-				d.matchLen = flateMinMatch - 1
-			}
+		if held.length >= shortest && m.length == 0 {
+			d.repeat(held)
+			d.remember(at+1, at+held.length-1, end)
+			at += held.length - 2
+			held, open = match{length: shortest - 1}, false
+			continue
 		}
-		switch {
-		case d.prevLen >= flateMinMatch && d.matchLen <= d.prevLen:
-			d.takePrevious()
-		case d.pending:
-			d.tally(0, int(d.data[d.at-1]))
-			if d.full() {
-				d.endBlock()
-			}
-			d.at++
-		default:
-			d.pending = true
-			d.at++
+		if open {
+			d.literal(at - 1)
 		}
+		held, open = match{max(m.length, shortest-1), m.distance}, true
 	}
-	if d.pending {
-		d.tally(0, int(d.data[d.at-1]))
-		d.pending = false
+	if open {
+		d.literal(end - 1)
 	}
 }
 
-// takePrevious takes the match of the byte before.
-func (d *deflater) takePrevious() {
-	d.tally(d.at-1-d.prevAt, d.prevLen)
-	full := d.full()
-	last := d.end - flateMinMatch
-	after := d.at - 1 + d.prevLen
-	for d.at++; d.at < after; d.at++ {
-		if d.at <= last {
-			d.insert(d.at)
-		}
+// longer is the best match of more than least bytes at a place, which it remembers.
+func (d *deflater) longer(at, end, least int) (best match) {
+	earlier := d.swap(at, end)
+	tries, most := d.tries, min(longest, end-at)
+	if least >= d.good {
+		tries /= 4
 	}
-	d.pending, d.matchLen = false, flateMinMatch-1
-	if full {
-		d.endBlock()
-	}
-}
-
-// longest looks along the chain for a match that is longer than best, and leaves its place
-// in matchAt.
-func (d *deflater) longest(place, best int) int {
-	chain := d.chain
-	if best >= d.good {
-		chain /= 4
-	}
-	ahead := d.end - d.at
-	nice, most := min(d.nice, ahead), min(flateMaxMatch, ahead)
-	limit := max(d.base, d.at-flateFar)
-	here := d.data[d.at : d.at+most]
-	for {
-		if best >= most {
-			return min(best, ahead)
-		}
-		there := d.data[place : place+most]
-		if there[best] == here[best] && there[best-1] == here[best-1] && there[0] == here[0] && there[1] == here[1] {
-			if n := flateAlike(here, there); n > best {
-				d.matchAt, best = place, n
-				if n >= nice {
-					return best
+	here := d.data[at : at+most]
+	for ; earlier >= 0 && at-earlier <= farthest && tries > 0 && least < most; tries-- {
+		if d.data[earlier+least] == here[least] {
+			if n := alike(here, d.data[earlier:]); n > least {
+				least, best = n, match{n, at - earlier}
+				if n >= d.nice {
+					break
 				}
 			}
 		}
-		if place = int(d.prev[place%flateWindow]); place <= limit {
-			return best
+		next := int(d.chain[earlier%window]) - 1
+		if next >= earlier {
+			break // overwritten since
 		}
-		if chain--; chain == 0 {
-			return best
-		}
+		earlier = next
+	}
+	return best
+}
+
+// remember keeps the places from one to another.
+func (d *deflater) remember(from, to, end int) {
+	for at := from; at < to; at++ {
+		d.swap(at, end)
 	}
 }
 
-// flateAlike is for how many bytes two strings of one length are alike.
-func flateAlike(a, b []byte) int {
-	n := 0
-	for ; n+8 <= len(a); n += 8 {
-		if d := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); d != 0 {
-			return n + bits.TrailingZeros64(d)/8
-		}
+// swap remembers a place, and returns the one before in its chain, or a negative number.
+func (d *deflater) swap(at, end int) (earlier int) {
+	if at+shortest > end {
+		return -1
 	}
-	for n < len(a) && a[n] == b[n] {
-		n++
+	b := d.data[at:]
+	key := (int(b[0])<<10 ^ int(b[1])<<5 ^ int(b[2])) % len(d.last)
+	earlier = int(d.last[key])
+	d.chain[at%window], d.last[key] = int32(earlier), int32(at+1)
+	return earlier - 1
+}
+
+func (d *deflater) literal(at int) {
+	d.block.literal(d.data[at])
+	d.full()
+}
+
+func (d *deflater) repeat(m match) {
+	d.block.repeat(m)
+	d.full()
+}
+
+func (d *deflater) full() {
+	if d.block.symbols == blockSymbols {
+		d.bits += d.block.end(d.bits)
 	}
-	return n
 }

@@ -1,333 +1,219 @@
-// Copyright (C) 1995-1998 Jean-loup Gailly (deflate) and Mark Adler.
-//
-// This software is provided 'as-is', without any express or implied warranty. In no event will
-// the authors be held liable for any damages arising from the use of this software. Permission is
-// granted to anyone to use this software for any purpose, including commercial applications, and
-// to alter it and redistribute it freely, subject to the following restrictions: 1. The origin of
-// this software must not be misrepresented; you must not claim that you wrote the original
-// software. If you use this software in a product, an acknowledgment in the product documentation
-// would be appreciated but is not required. 2. Altered source versions must be plainly marked as
-// such, and must not be misrepresented as being the original software. 3. This notice may not be
-// removed or altered from any source distribution.
-//
-// This file is an altered version of lib/zlib_deflate in Linux.
-
 package disk
 
-import "math/bits"
-
-// A block of deflate: literals and matches by how often they occur, and from that how many
-// bits it takes stored, with the fixed codes, and with codes of its own. Ties between codes
-// are broken as in zlib, because the lengths of the codes are part of what is written.
-
-const (
-	flateLiterals   = 286 // bytes, the end, lengths
-	flateDistances  = 30
-	flateLengths    = 19 // codes for lengths of codes
-	flateEnd        = 256
-	flateFixedEnd   = 7 // bits of the end in the fixed code
-	flateMaxBits    = 15
-	flateLengthBits = 7
+import (
+	"math/bits"
+	"slices"
 )
 
-// Bits behind a code, and lengths of the fixed codes.
-var (
-	flateExtra, flateFixed, flateLengthCode = flateLiteralTables()
-	flateExtraFar, flateFixedFar            = flateDistanceTables()
-	flateExtraLength                        = [flateLengths]uint8{16: 2, 17: 3, 18: 7}
-	flateLengthOrder                        = [flateLengths]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+// block counts the symbols of one block, as RFC 1951 has them in section 3.2.5.
+type block struct {
+	literals  [286]int // 256: its end; from 257 on: lengths of matches
+	distances [30]int
+	symbols   int
+	bytes     int // that it stands for
+	extra     int // bits behind symbols
+}
+
+const endOfBlock = 256
+
+type match struct{ length, distance int }
+
+const ( // bytes of a match
+	shortest = 3
+	longest  = 258
 )
 
-func flateLiteralTables() (extra, fixed [flateLiterals]uint8, codes [flateMaxMatch + 1]uint16) {
-	length := flateMinMatch
-	for code := range 28 {
-		extra[flateEnd+1+code] = uint8(max(code/4-1, 0))
-		for range 1 << extra[flateEnd+1+code] {
-			codes[min(length, flateMaxMatch)] = uint16(flateEnd + 1 + code)
-			length++
-		}
+func (b *block) literal(c byte) {
+	b.literals[c]++
+	b.symbols++
+	b.bytes++
+}
+
+func (b *block) repeat(m match) {
+	n, more := lengthSymbol(m.length)
+	b.literals[n]++
+	b.extra += more
+	n, more = distanceSymbol(m.distance)
+	b.distances[n]++
+	b.extra += more
+	b.symbols++
+	b.bytes += m.length
+}
+
+// lengthSymbol is the symbol of a length and its bits behind it: four symbols for each
+// doubling from 8 on, and one for the longest.
+func lengthSymbol(n int) (symbol, extra int) {
+	n -= shortest
+	switch {
+	case n == longest-shortest:
+		return 285, 0
+	case n < 8:
+		return 257 + n, 0
 	}
-	codes[flateMaxMatch] = flateLiterals - 1 // rather than the last one of the code before
-	for code := range fixed {
+	extra = bits.Len(uint(n)) - 3
+	return 257 + 4*extra + n>>extra, extra
+}
+
+// distanceSymbol: two for each doubling.
+func distanceSymbol(n int) (symbol, extra int) {
+	if n--; n < 4 {
+		return n, 0
+	}
+	extra = bits.Len(uint(n)) - 2
+	return 2*extra + n>>extra, extra
+}
+
+// end is how many bits the block takes behind so many, in the least of the three forms, and
+// begins another.
+func (b *block) end(behind int) int {
+	b.literals[endOfBlock]++
+	least := 3 + b.extra + min(b.fixed(), b.dynamic())
+	if stored := roundUp(behind+3, 8) - behind + 32 + 8*b.bytes; stored <= least {
+		least = stored
+	}
+	*b = block{}
+	return least
+}
+
+// fixed is with the codes of section 3.2.6.
+func (b *block) fixed() (sum int) {
+	for symbol, n := range b.literals {
 		switch {
-		case code < 144, code >= 280:
-			fixed[code] = 8
-		case code < flateEnd:
-			fixed[code] = 9
+		case symbol < 144, symbol >= 280:
+			sum += 8 * n
+		case symbol < 256:
+			sum += 9 * n
 		default:
-			fixed[code] = 7
+			sum += 7 * n
 		}
 	}
-	return extra, fixed, codes
-}
-
-func flateDistanceTables() (extra, fixed [flateDistances]uint8) {
-	for code := range extra {
-		extra[code] = uint8(max(code/2-1, 0))
-		fixed[code] = 5
+	for _, n := range b.distances {
+		sum += 5 * n
 	}
-	return extra, fixed
+	return sum
 }
 
-// flateFarCode is the code of a distance.
-func flateFarCode(distance int) int {
-	d := distance - 1
-	if d < 4 {
-		return d
+// dynamic is with codes of its own, and what describes them (section 3.2.7).
+func (b *block) dynamic() int {
+	literals, distances := codeLengths(b.literals[:], 15), codeLengths(b.distances[:], 15)
+	var runs [19]int
+	extra := countRuns(&runs, used(literals)) + countRuns(&runs, used(distances))
+	codes := codeLengths(runs[:], 7)
+	sent := len(codes)
+	for sent > 4 && codes[order[sent-1]] == 0 {
+		sent--
 	}
-	n := bits.Len(uint(d)) - 1
-	return 2*n + d>>(n-1)&1
+	return 14 + 3*sent + extra + product(runs[:], codes) + product(b.literals[:], literals) + product(b.distances[:], distances)
 }
 
-type flateBlock struct {
-	literals, distances, lengths flateTree
-	symbols, matches             int
-}
+// order is in which the lengths of the codes for lengths come.
+var order = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-func (b *flateBlock) reset() {
-	b.literals.reset()
-	b.distances.reset()
-	b.lengths.reset()
-	b.literals.count[flateEnd] = 1
-	b.symbols, b.matches = 0, 0
-}
-
-func (b *flateBlock) literal(c int) {
-	b.literals.count[c]++
-	b.symbols++
-}
-
-func (b *flateBlock) match(distance, length int) {
-	b.literals.count[flateLengthCode[length]]++
-	b.distances.count[flateFarCode(distance)]++
-	b.symbols++
-	b.matches++
-}
-
-// guess is an upper bound for the bytes of the block, which costs little.
-func (b *flateBlock) guess() int {
-	n := 8 * b.symbols
-	for code, extra := range flateExtraFar {
-		n += int(b.distances.count[code]) * (5 + int(extra))
+func used(lengths []int) []int {
+	n := len(lengths)
+	for n > 1 && lengths[n-1] == 0 {
+		n--
 	}
-	return n / 8
+	return lengths[:n]
 }
 
-// end returns the place of the next bit after the block, when it begins at one. stored is
-// how many bytes are in it, or -1 if they are gone.
-func (b *flateBlock) end(at, stored int) int {
-	fixed := b.literals.fixed(flateFixed[:], flateExtra[:]) + b.distances.fixed(flateFixedFar[:], flateExtraFar[:])
-	own := b.literals.build(flateLiterals, flateMaxBits, flateExtra[:])
-	own += b.distances.build(flateDistances, flateMaxBits, flateExtraFar[:])
-	own += b.header()
-	b.reset()
-	ownBytes, fixedBytes := (own+3+7)/8, (fixed+3+7)/8
-	switch least := min(ownBytes, fixedBytes); {
-	case stored >= 0 && stored+4 <= least:
-		return roundUp(at+3, 8) + 32 + 8*stored
-	case fixedBytes == least:
-		return at + 3 + fixed
+func product(counts, lengths []int) (sum int) {
+	for i, n := range counts {
+		sum += n * lengths[i]
 	}
-	return at + 3 + own
+	return sum
 }
 
-// header is how many bits describe the codes.
-func (b *flateBlock) header() int {
-	b.lengths.scan(&b.literals)
-	b.lengths.scan(&b.distances)
-	n := b.lengths.build(flateLengths, flateLengthBits, flateExtraLength[:])
-	last := flateLengths - 1
-	for last >= 3 && b.lengths.length[flateLengthOrder[last]] == 0 {
-		last--
-	}
-	return n + 3*(last+1) + 5 + 5 + 4
-}
-
-// flateTree is one Huffman code.
-type flateTree struct {
-	count  [2*flateLiterals + 1]uint16 // how often; from elements on: nodes
-	length [2*flateLiterals + 1]uint8  // of codes
-	parent [2*flateLiterals + 1]uint16
-	depth  [2*flateLiterals + 1]uint8
-	heap   [2*flateLiterals + 1]uint16
-	size   int // of the heap
-	last   int // the last code that occurs
-}
-
-func (t *flateTree) reset() { clear(t.count[:]) }
-
-// build makes the code, and returns how many bits what was counted takes with it.
-func (t *flateTree) build(elements, most int, extra []uint8) int {
-	t.size, t.last = 0, -1
-	for n := range elements {
-		t.length[n] = 0
-		if t.count[n] > 0 {
-			t.push(n)
-			t.last = n
+// countRuns counts the symbols that describe lengths: 16 repeats the one before, 17 and 18 are
+// zeros. It returns the bits behind them.
+func countRuns(counts *[19]int, lengths []int) (extra int) {
+	for at := 0; at < len(lengths); {
+		n := 1
+		for at+n < len(lengths) && lengths[at+n] == lengths[at] {
+			n++
 		}
-	}
-	total := 0
-	for t.size < 2 { // a code has at least two
-		n := 0
-		if t.last < 2 {
-			t.last++
-			n = t.last
-		}
-		t.count[n] = 1
-		t.push(n)
-		total--
-	}
-	for n := t.size / 2; n >= 1; n-- {
-		t.down(n)
-	}
-	sorted := t.join(elements)
-	return total + t.lengths(sorted, most, extra)
-}
-
-func (t *flateTree) push(n int) {
-	t.size++
-	t.heap[t.size], t.depth[n] = uint16(n), 0
-}
-
-// join makes nodes of the two rarest until one is left, and returns where in the heap's array
-// all of them begin, from the root on.
-func (t *flateTree) join(node int) int {
-	sorted := len(t.heap)
-	for {
-		a := t.heap[1]
-		t.heap[1] = t.heap[t.size]
-		t.size--
-		t.down(1)
-		b := t.heap[1]
-		t.heap[sorted-1], t.heap[sorted-2] = a, b
-		sorted -= 2
-		t.count[node] = t.count[a] + t.count[b]
-		t.depth[node] = max(t.depth[a], t.depth[b]) + 1
-		t.parent[a], t.parent[b] = uint16(node), uint16(node)
-		t.heap[1] = uint16(node)
-		node++
-		t.down(1)
-		if t.size < 2 {
-			sorted--
-			t.heap[sorted] = t.heap[1]
-			return sorted
-		}
-	}
-}
-
-func (t *flateTree) less(a, b uint16) bool {
-	return t.count[a] < t.count[b] || t.count[a] == t.count[b] && t.depth[a] <= t.depth[b]
-}
-
-func (t *flateTree) down(k int) {
-	v := t.heap[k]
-	for j := 2 * k; j <= t.size; j *= 2 {
-		if j < t.size && t.less(t.heap[j+1], t.heap[j]) {
-			j++
-		}
-		if t.less(v, t.heap[j]) {
-			break
-		}
-		t.heap[k] = t.heap[j]
-		k = j
-	}
-	t.heap[k] = v
-}
-
-// lengths gives each code its length, at most so many bits.
-func (t *flateTree) lengths(sorted, most int, extra []uint8) int {
-	var with [flateMaxBits + 1]int // codes with a length
-	over := 0
-	t.length[t.heap[sorted]] = 0
-	for _, n := range t.heap[sorted+1:] {
-		length := t.length[t.parent[n]] + 1
-		if int(length) > most {
-			length = uint8(most)
-			over++
-		}
-		t.length[n] = length
-		if int(n) <= t.last {
-			with[length]++
-		}
-	}
-	if over > 0 {
-		t.shorten(&with, over, most)
-	}
-	total := 0
-	for n := range t.last + 1 {
-		if t.length[n] > 0 {
-			total += int(t.count[n]) * int(t.length[n]+extra[n])
-		}
-	}
-	return total
-}
-
-// shorten moves leaves up from below the most.
-func (t *flateTree) shorten(with *[flateMaxBits + 1]int, over, most int) {
-	for ; over > 0; over -= 2 {
-		n := most - 1
-		for with[n] == 0 {
+		value := lengths[at]
+		at += n
+		if value > 0 {
+			counts[value]++
 			n--
 		}
-		with[n]--
-		with[n+1] += 2
-		with[most]--
-	}
-	h := len(t.heap)
-	for length := most; length > 0; length-- {
-		for n := with[length]; n > 0; {
-			h--
-			if m := t.heap[h]; int(m) <= t.last {
-				t.length[m] = uint8(length)
-				n--
+		for n > 0 {
+			switch {
+			case n < 3:
+				counts[value] += n
+				n = 0
+			case value > 0:
+				counts[16]++
+				extra += 2
+				n -= min(n, 6)
+			case n < 11:
+				counts[17]++
+				extra += 3
+				n = 0
+			default:
+				counts[18]++
+				extra += 7
+				n -= min(n, 138)
 			}
+		}
+	}
+	return extra
+}
+
+// codeLengths are Huffman's. Where a code gets too long, counts are made more alike.
+func codeLengths(counts []int, most int) []int {
+	for flat := 0; ; flat++ {
+		if lengths := huffman(counts, flat); slices.Max(lengths) <= most {
+			return lengths
 		}
 	}
 }
 
-// fixed is how many bits what was counted takes with given lengths.
-func (t *flateTree) fixed(length, extra []uint8) int {
-	total := 0
-	for n := range length {
-		total += int(t.count[n]) * int(length[n]+extra[n])
+// node is of a tree: a symbol, or two nodes.
+type node struct{ count, left, right int }
+
+// leaves are of the symbols that there are, and of two in any case.
+func leaves(counts []int, flat int) (list []node) {
+	for symbol, n := range counts {
+		if n > 0 {
+			list = append(list, node{count: n>>flat + flat, left: symbol})
+		}
 	}
-	return total
+	for symbol := 0; len(list) < 2; symbol++ {
+		if counts[symbol] == 0 {
+			list = append(list, node{left: symbol})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b node) int { return a.count - b.count })
+	return list
 }
 
-// scan counts the codes that the lengths of another tree's codes are written with: lengths
-// themselves, 16 for some more of the last, 17 and 18 for zeros.
-func (t *flateTree) scan(of *flateTree) {
-	before, run := -1, 0
-	for n := range of.last + 1 {
-		length := int(of.length[n])
-		next := -1
-		if n < of.last {
-			next = int(of.length[n+1])
+// huffman joins the two nodes with the smallest counts until there is one. Both the leaves and
+// the nodes that are made come in order.
+func huffman(counts []int, flat int) (lengths []int) {
+	nodes := leaves(counts, flat)
+	n := len(nodes)
+	leaf, inner := 0, n
+	smallest := func() int {
+		if leaf < n && (inner == len(nodes) || nodes[leaf].count <= nodes[inner].count) {
+			leaf++
+			return leaf - 1
 		}
-		run++
-		least, most := 4, 7
-		switch {
-		case length == 0:
-			least, most = 3, 138
-		case length == before:
-			least, most = 3, 6
-		}
-		if run < most && length == next {
-			continue
-		}
-		switch {
-		case run < least:
-			t.count[length] += uint16(run)
-		case length != 0:
-			if length != before {
-				t.count[length]++
-			}
-			t.count[16]++
-		case run <= 10:
-			t.count[17]++
-		default:
-			t.count[18]++
-		}
-		before, run = length, 0
+		inner++
+		return inner - 1
 	}
+	for range n - 1 {
+		a, b := smallest(), smallest()
+		nodes = append(nodes, node{nodes[a].count + nodes[b].count, a, b})
+	}
+	depths := make([]int, len(nodes))
+	for i := len(nodes) - 1; i >= n; i-- {
+		depths[nodes[i].left], depths[nodes[i].right] = depths[i]+1, depths[i]+1
+	}
+	lengths = make([]int, len(counts))
+	for i, leaf := range nodes[:n] {
+		lengths[leaf.left] = depths[i]
+	}
+	return lengths
 }

@@ -1,106 +1,68 @@
 package disk
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+// LZO as btrfs has it is estimated: with the search in match.go, in the format LZO1X.
 
-// LZO1X-1 as Linux has it (lib/lzo, of 2012), as far as lengths go, and for at most one
-// sector of 4 KiB, which is all that btrfs gives it: distances above 16 KiB don't occur.
-// The format is described in Linux's Documentation/staging/lzo.rst:
-//
-//	literals   | 0 to 2 bytes and more of length | bytes |   up to 3: in the instruction before
-//	match      | 2 bytes |                                   4 to 8 bytes from at most 2 KiB back
-//	           | 1 byte and more of length | 2 bytes |       else
-//	end        | 17 0 0 |
-//
-// The search has one place for each hash of 4 bytes, and takes larger steps the longer it
-// finds nothing.
+// lzoRules were fitted to what btrfs stores.
+var lzoRules = matchRules{tableBits: 13, farthest: 48<<10 - 1, first: 5, patience: 5, unmatched: 20, literals: 15}
+
+// LZO1X, in bytes.
 const (
-	lzoHashBits  = 13
-	lzoTail      = 20 // bytes at the end that are literals
-	lzoFirst     = 4  // no match begins before
-	lzoMinMatch  = 4
-	lzoNear      = 0x800
-	lzoNearMatch = 8
-	lzoFarMatch  = 33 // longer ones take more bytes for the length
-	lzoShort     = 3
-	lzoMedium    = 18
-	lzoEnd       = 3
-	lzoFirstMost = 238 // literals that are described in one byte where nothing else is
+	lzoFirst = 238  // most literals that one byte can tell of, if there is nothing else
+	lzoNear  = 2048 // a match no farther back and no longer than lzoShort takes 2 bytes
+	lzoShort = 8
+	lzoLong  = 33 // longest match whose length takes no byte of its own, farther back
+	lzoEnd   = 3
 )
 
-// lzoTable has the last place of each hash. It is not for concurrent use.
-type lzoTable [1 << lzoHashBits]uint16
-
-// length is what LZO makes of a sector.
-func (t *lzoTable) length(data []byte) int {
-	n, anchor := 0, 0
-	if len(data) > lzoTail {
-		n, anchor = t.matches(data)
+// lzoSectors is the length of a unit: its own length in 4 bytes, and each sector of 4 KiB with
+// its length in 4 bytes that don't go over the end of a sector.
+func lzoSectors(m *matcher, unit []byte) (n int, ok bool) {
+	const word = 4
+	n = word
+	for at := 0; at < len(unit); at += btrfsBlock {
+		sector := unit[at:min(at+btrfsBlock, len(unit))]
+		n += word + lzo(m, sector)
+		if left := roundUp(n, btrfsBlock) - n; left < word {
+			n += left
+		}
+		if gaveUp(at+len(sector), n) {
+			return 0, false
+		}
 	}
-	rest := len(data) - anchor
-	if n == 0 && rest <= lzoFirstMost {
-		return 1 + rest + lzoEnd
-	}
-	return n + lzoLiterals(rest) + lzoEnd
+	return n, true
 }
 
-// matches returns the length of all up to the last match, and the place behind that.
-func (t *lzoTable) matches(data []byte) (n, anchor int) {
-	clear(t[:])
-	end := len(data) - lzoTail
-	for at := lzoFirst + 1; at < end; {
-		here := binary.LittleEndian.Uint32(data[at:])
-		h := here * 0x1824429d >> (32 - lzoHashBits)
-		place := int(t[h])
-		t[h] = uint16(at)
-		if here != binary.LittleEndian.Uint32(data[place:]) {
-			at += 1 + (at-anchor)>>5
-			continue
+func lzo(m *matcher, sector []byte) int {
+	n := lzoEnd
+	m.run(sector, lzoRules, func(s sequence) bool {
+		if s.literals == len(sector) && s.literals <= lzoFirst {
+			n += 1 + s.literals
+		} else {
+			n += lzoLiterals(s.literals) + lzoMatch(s)
 		}
-		if at > anchor {
-			n += lzoLiterals(at - anchor)
-		}
-		length := lzoAlike(data, place, at, end)
-		n += lzoMatch(at-place, length)
-		at += length
-		anchor = at
-	}
-	return n, anchor
-}
-
-// lzoAlike looks at 8 bytes at a time, as on all 64-bit machines, and stops near the end.
-func lzoAlike(data []byte, place, at, end int) int {
-	n := lzoMinMatch
-	for {
-		d := binary.LittleEndian.Uint64(data[at+n:]) ^ binary.LittleEndian.Uint64(data[place+n:])
-		if n > lzoMinMatch && at+n >= end {
-			return n
-		}
-		if d != 0 {
-			return n + bits.TrailingZeros64(d)/8
-		}
-		n += 8
-	}
+		return true
+	})
+	return n
 }
 
 func lzoLiterals(n int) int {
 	switch {
-	case n <= lzoShort:
+	case n <= 3: // told by the match before
 		return n
-	case n <= lzoMedium:
+	case n <= 18:
 		return 1 + n
 	}
-	return 2 + (n-lzoMedium-1)/255 + n
+	return 2 + (n-19)/255 + n
 }
 
-func lzoMatch(distance, length int) int {
+func lzoMatch(s sequence) int {
 	switch {
-	case length <= lzoNearMatch && distance <= lzoNear:
+	case s.length == 0:
+		return 0
+	case s.length <= lzoShort && s.distance <= lzoNear:
 		return 2
-	case length <= lzoFarMatch:
+	case s.length <= lzoLong:
 		return 3
 	}
-	return 4 + (length-lzoFarMatch-1)/255
+	return 4 + (s.length-lzoLong-1)/255
 }

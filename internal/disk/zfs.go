@@ -1,19 +1,12 @@
 package disk
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
 )
-
-// ErrSetting: a text that is no compression setting of the filesystem.
-var ErrSetting = errors.New("no such compression")
-
-// ErrLayout: sizes or disks that the filesystem can't have.
-var ErrLayout = errors.New("impossible layout")
 
 // ZFS is how a dataset is set up. Its sizes are in bytes.
 type ZFS struct {
@@ -30,8 +23,9 @@ type ZFS struct {
 	// take down to whole sectors.
 	CapToSector bool
 
-	alg   string
-	level int
+	alg      string
+	level    int
+	accuracy accuracy
 }
 
 // Early abort: records of this size and more, at these levels and higher.
@@ -79,6 +73,7 @@ func (z *ZFS) Prepare() error {
 	case name == "gzip" && !found:
 		z.level = 6
 	}
+	z.accuracy = zfsAccuracy(z.alg)
 	return nil
 }
 
@@ -88,16 +83,7 @@ func (z *ZFS) Sector() int { return 1 << z.Ashift }
 // Block says what a record of ZFS takes. For a hole both are 0.
 type Block struct{ Logical, Physical int }
 
-// compressor holds states and buffers. It is not for concurrent use.
-type compressor struct {
-	engine  *codec.Engine
-	lz4     lz4State
-	deflate deflater
-	lzo     lzoTable
-	buf     []byte
-}
-
-// Record computes one record, whose length is the logical one.
+// record computes one record, whose length is the logical one.
 func (z *ZFS) record(c *compressor, data []byte) Block {
 	size := len(data)
 	if z.alg == "off" {
@@ -108,7 +94,7 @@ func (z *ZFS) record(c *compressor, data []byte) Block {
 	}
 	most := size - size/8
 	if z.CapToSector {
-		most -= most % z.Sector()
+		most = max(most-most%z.Sector(), embeddedMost)
 	}
 	n, ok := z.compress(c, data, most)
 	if !ok || n > most {
@@ -124,12 +110,12 @@ func (z *ZFS) record(c *compressor, data []byte) Block {
 func (z *ZFS) compress(c *compressor, data []byte, most int) (int, bool) {
 	switch z.alg {
 	case "lz4":
-		return c.oldLZ4(data, most)
+		return lz4Record(&c.match, data, most)
 	case "gzip":
-		return c.deflated(data, z.level), true
+		return c.deflate.whole(data, z.level), true
 	}
 	if !z.NoEarlyAbort && z.level >= abortLevel && len(data) >= abortBytes {
-		if _, ok := c.oldLZ4(data, most); !ok {
+		if _, ok := lz4Record(&c.match, data, most); !ok {
 			if n, ok := c.length(data, codec.Setting{Codec: codec.Zstd, Level: 1}, zstdBytes(len(data))); !ok || n > most {
 				return 0, false
 			}
@@ -148,35 +134,6 @@ func zstdBytes(size int) int {
 		return zstdHeader - 1
 	}
 	return zstdHeader - 3
-}
-
-// oldLZ4 has a header of 4 bytes.
-func (c *compressor) oldLZ4(data []byte, most int) (int, bool) {
-	var ok bool
-	c.buf, ok = c.lz4.compress(c.buf[:0], data, most-4)
-	return len(c.buf) + 4, ok
-}
-
-// The zlib format around deflate, in bytes.
-const (
-	zlibHeader  = 2
-	zlibTrailer = 4
-)
-
-// deflated is one stream in one call.
-func (c *compressor) deflated(data []byte, level int) int {
-	c.deflate.start(data, level)
-	c.deflate.feed(len(data))
-	return zlibHeader + roundUp(c.deflate.bits, 8)/8 + zlibTrailer
-}
-
-func (c *compressor) length(data []byte, s codec.Setting, more int) (int, bool) {
-	out, err := c.engine.Compress(c.buf[:0], data, s, nil)
-	if err != nil {
-		return 0, false
-	}
-	c.buf = out
-	return len(out) + more, true
 }
 
 // Raidz is how many bytes a block takes on disks of which parity are redundant: parity for
@@ -208,8 +165,6 @@ func (z *ZFS) metadata(files, blocks int64) int64 {
 	}
 	return indirect + files*4096/32
 }
-
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 func isZero(b []byte) bool {
 	for _, c := range b {

@@ -13,7 +13,7 @@ func (r *Report) HTML(w io.Writer) error {
 	first := r.Results[0]
 	tool := map[string]string{"zfs": "zfs get compressratio", "btrfs": "compsize"}[r.Filesystem]
 	bars := &page.Bars{}
-	table := &page.Table{Header: []page.Column{{Name: "Setting"}, {Name: "Takes"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: tool}}}
+	table := &page.Table{Header: []page.Column{{Name: "Setting"}, {Name: "Takes"}, {Name: "Error", Minor: true}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: tool}}}
 	if r.Days != nil {
 		table.Header = append(table.Header, page.Column{Name: "Days to 80%"})
 	}
@@ -27,7 +27,7 @@ func (r *Report) HTML(w io.Writer) error {
 			bars.Rows = append(bars.Rows, page.BarRow{Name: e.Setting, Bars: []page.Bar{{
 				Label: fmt.Sprintf("%s, ratio %.2f", ui.Size(takes), e.Ratio), Parts: []page.Part{{Class: "after", Value: float64(takes), Tip: e.Setting + ": " + ui.Size(takes)}},
 			}}})
-			row := []string{e.Setting, ui.Size(takes), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
+			row := []string{e.Setting, ui.Size(takes), within(&e), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
 			if r.Days != nil {
 				row = append(row, fmt.Sprintf("%.0f", r.Days[e.Setting]))
 			}
@@ -42,6 +42,7 @@ func (r *Report) HTML(w io.Writer) error {
 	if first.Computed < first.Records {
 		words = fmt.Sprintf("%d of %d records were computed; margins are of 95%%.", first.Computed, first.Records)
 	}
+	words += " " + errorWords
 	if first.Unread > 0 {
 		words += fmt.Sprintf(" %s could not be read and are not in it.", count(first.Unread, "file", "files"))
 	}

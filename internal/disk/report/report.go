@@ -93,6 +93,7 @@ func (r *Report) Print(out io.Writer) error {
 	if first.Computed < first.Records {
 		fmt.Fprintln(out, "Computed on a sample (--sample 0 for all); margins are of 95%.")
 	}
+	fmt.Fprintln(out, errorWords)
 	if r.OnBtrfs {
 		fmt.Fprintln(out, "It is on btrfs now: what it takes there is known to compsize, so nothing is said of space in use.")
 	}
@@ -105,11 +106,13 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
+const errorWords = "Error: the most by which what directories take was off, against the filesystem itself."
+
 func (r *Report) parity() bool { return r.Results[0].Estimates[0].RaidBytes > 0 }
 
 func (r *Report) header() []string {
 	tool := map[string]string{"zfs": "zfs get compressratio", "btrfs": "compsize"}[r.Filesystem]
-	header := []string{"setting", "takes", "ratio", "+-", tool}
+	header := []string{"setting", "takes", "error", "ratio", "+-", tool}
 	if r.Space != nil {
 		header = append(header, "in use")
 	}
@@ -125,7 +128,7 @@ func (r *Report) header() []string {
 func (r *Report) rows() (rows [][]string) {
 	for _, result := range r.Results {
 		for _, e := range result.Estimates {
-			row := []string{e.Setting, ui.Size(e.Takes()), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
+			row := []string{e.Setting, ui.Size(e.Takes()), within(&e), fmt.Sprintf("%.2f", e.Ratio), fmt.Sprintf("%.2f", e.Margin), e.Printed}
 			if r.Space != nil {
 				row = append(row, fmt.Sprintf("%.0f%%", 100*float64(r.Space.used(result, e.Takes()))/float64(r.Space.Total)))
 			}
@@ -139,6 +142,14 @@ func (r *Report) rows() (rows [][]string) {
 		}
 	}
 	return rows
+}
+
+// within is how far off such figures were where the filesystem itself stored the files, too.
+func within(e *disk.Estimate) string {
+	if e.Error == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("±%.2g%%", 100*e.Error)
 }
 
 // leftOut says what the figures don't hold, or not as one may think.

@@ -1,0 +1,47 @@
+package disk
+
+import "github.com/cinch-layer/cinch/codec"
+
+// Options say what to compute. Either ZFS or Btrfs is given, with one or more settings,
+// which all get the same records, so that they can be compared even where a sample is small.
+type Options struct {
+	Engine   *codec.Engine
+	ZFS      []ZFS
+	Btrfs    []Btrfs
+	Sample   int // records (of btrfs: chunks of 512 KiB) that are computed; 0: all
+	Seed     uint64
+	Progress func(done float64, what string)
+}
+
+// Estimate is what one setting would make of the files. Its JSON is a contract: fields are
+// added, never renamed.
+type Estimate struct {
+	Setting   string  `json:"setting"`
+	Logical   int64   `json:"logical_bytes"`  // what is compressed: without holes
+	Physical  int64   `json:"physical_bytes"` // of data
+	Metadata  int64   `json:"metadata_bytes,omitempty"`
+	Ratio     float64 `json:"ratio"`                  // as the filesystem's own tool counts it
+	Margin    float64 `json:"ratio_margin,omitempty"` // 95 %; 0: all was computed
+	Printed   string  `json:"printed"`                // what that tool would print
+	Error     float64 `json:"error"`                  // as a share: the most that directories were off by, where the real filesystem stored them, too
+	RaidBytes int64   `json:"raidz_bytes,omitempty"`
+}
+
+// Takes is how many bytes the files take with their metadata, without redundancy.
+func (e *Estimate) Takes() int64 { return e.Physical + e.Metadata }
+
+// Result is what is known of the files.
+type Result struct {
+	Files     int64      `json:"files"`
+	Bytes     int64      `json:"bytes"`           // lengths of the files
+	Allocated int64      `json:"allocated_bytes"` // what they take now, as stat says it
+	Records   int64      `json:"records"`         // with data in them
+	Computed  int64      `json:"computed_records"`
+	Unread    int64      `json:"unread_files,omitempty"` // and directories
+	Changed   int64      `json:"changed_files,omitempty"`
+	Links     int64      `json:"symbolic_links,omitempty"`     // not followed
+	Mounts    int64      `json:"other_filesystems,omitempty"`  // mounted below, left out
+	Fixed     int64      `json:"uncompressed_files,omitempty"` // on btrfs: nodatacow or fallocated, never compressed
+	FixedSize int64      `json:"uncompressed_bytes,omitempty"` // what these take
+	Estimates []Estimate `json:"estimates"`
+}
