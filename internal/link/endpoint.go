@@ -146,7 +146,7 @@ func (e *Endpoint) forgetIdle(idle time.Duration) {
 	}
 }
 
-// readerBytes is what a stream of that window keeps at who reads it.
+// readerBytes is what a stream of that window keeps at the side that reads it.
 func (e *Endpoint) readerBytes(window byte) int64 {
 	_, n := e.cfg.Engine.StreamBytes(1, int(window))
 	return int64(n)

@@ -18,7 +18,7 @@ const (
 // memory is what one half of a link holds of a budget. It belongs to one goroutine at a time.
 type memory struct {
 	account *gateway.Account
-	awaits  gateway.Peer // who has to take or send something before it is given back
+	awaits  gateway.Peer // the one that has to take or send something before it is given back
 	held    int64
 }
 

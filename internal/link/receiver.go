@@ -140,7 +140,7 @@ func (r *receiver) makeRoom(size int, flush func() error) error {
 	case size <= len(r.buf), r.end-r.at < len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
-		// With the frame's bytes, which follow, so that who has waited once need not wait again.
+		// With the frame's bytes, which follow, so that a link that has waited once need not wait again.
 		if err := r.memory.take(r.l.waiting, bufferBytes(size), bufferBytes(size)+gatherBytes, flush); err != nil {
 			return err
 		}

@@ -148,7 +148,7 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 	copy(out[at:], head)
 	took := time.Since(began)
 	o.e.cfg.Stats.Sealed(o.e.cfg.Rule, how.setting.Codec, len(raw), len(out)-at, took)
-	o.speed.sealed(how.setting, len(raw), len(out)-at, took)
+	o.speed.compressed(how.setting, len(raw), len(out)-at, took)
 	return out, at
 }
 

@@ -83,8 +83,8 @@ func (s *speed) told(ps uint32) {
 	s.mu.Unlock()
 }
 
-// sealed takes notice of a codec at work.
-func (s *speed) sealed(setting codec.Setting, raw, sent int, took time.Duration) {
+// compressed takes notice of a codec at work.
+func (s *speed) compressed(setting codec.Setting, raw, sent int, took time.Duration) {
 	if raw < sampleBytes {
 		return
 	}

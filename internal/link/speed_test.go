@@ -34,7 +34,7 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	if got, _ := s.choose(); got != rungs[unknownLink].setting {
 		t.Errorf("%v before the link is known", got)
 	}
-	s.sealed(rungs[unknownLink].setting, megabyte, megabyte/6, 4*ms)
+	s.compressed(rungs[unknownLink].setting, megabyte, megabyte/6, 4*ms)
 	for _, c := range []struct {
 		nanoseconds float64 // a byte
 		want        codec.Setting

@@ -103,6 +103,7 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 	return packed{bytes: e.out}, nil
 }
 
+// alone compresses a message that is not looked up.
 func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
 	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
 	out, err := c.codecs.AppendCompress(buf, raw, s.String())
@@ -169,6 +170,7 @@ func (c *Cache) lookup(key cacheKey) (e *cacheEntry, found bool) {
 	return e, false
 }
 
+// isDone reports whether the message has been compressed.
 func (e *cacheEntry) isDone() bool {
 	select {
 	case <-e.done:
@@ -221,6 +223,7 @@ func (c *Cache) startSweep() {
 	time.AfterFunc(cacheTime, c.sweep)
 }
 
+// sweep forgets what is too old, and comes again while there is something left.
 func (c *Cache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -53,6 +53,7 @@ func (c *call) interrupt() {
 	_ = control.SetWriteDeadline(now)
 }
 
+// finish ends the use of what belongs to the client's connection.
 func (c *call) finish() {
 	c.mu.Lock()
 	c.over = true

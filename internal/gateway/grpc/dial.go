@@ -37,6 +37,7 @@ type dialer struct {
 	spoke    *atomic.Bool // see hop
 }
 
+// newDialer makes one whose connections are links where c wants them.
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
 		up: c.Upstream, transport: newTransport(c.Window, c.MaxStreams, c.MaxHeader), reads: c.UpstreamReads,
@@ -65,7 +66,7 @@ func (d *dialer) scheme() string {
 // connect makes a connection. What it does besides calls ends with alive. An error is logged
 // and counted, unless it is that end.
 func (d *dialer) connect(alive context.Context) (*hop, error) {
-	h, err := d.hop(alive)
+	h, err := d.newHop(alive)
 	switch {
 	case err == nil:
 		d.reach.Answered(d.log, d.up.String())
@@ -75,7 +76,7 @@ func (d *dialer) connect(alive context.Context) (*hop, error) {
 	return h, err
 }
 
-func (d *dialer) hop(alive context.Context) (*hop, error) {
+func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	raw, noLink, err := d.dial(alive)
 	if err != nil {
 		return nil, err
@@ -91,12 +92,12 @@ func (d *dialer) hop(alive context.Context) (*hop, error) {
 		h.noLink.Store(&noLink)
 	}
 	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.log, d.totals))
-	h.inquiry = d.inquiry(alive, h)
+	h.inquiry = d.newInquiry(alive, h)
 	go d.pings.watch(h)
 	return h, nil
 }
 
-func (d *dialer) inquiry(alive context.Context, h *hop) *inquiry {
+func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
 		c.scheme = d.scheme()
 		return c.do(ctx, h.conn)

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// patience is how long a message that has to be opened waits for the budget alone.
-const patience = 250 * time.Millisecond
+// aheadAfter is how long a message that has to be opened waits for the budget alone.
+const aheadAfter = 250 * time.Millisecond
 
 // grant is what the messages of one body hold of the budget. There is one of them at a time.
 type grant struct {
@@ -31,9 +31,9 @@ func (g *grant) try(n int64) bool {
 	return true
 }
 
-// wait gets leave to hold n bytes more, of claim that the message at hand will need. Those who
+// wait gets leave to hold n bytes more, of claim that the message at hand will need. Calls that
 // hold the budget may be waiting for this very message to go on: another gateway of the process, in
-// front of this one, is not rid of its own before we read them. So after a while one message at a time
+// front of this one, gives back nothing before we read its messages. So after a while one message at a time
 // goes ahead without, and the others go on waiting in their turn.
 func (g *grant) wait(n, claim int64) error {
 	if g.isAhead || g.try(n) {
@@ -43,7 +43,7 @@ func (g *grant) wait(n, claim int64) error {
 	defer cancel()
 	got := make(chan error, 1)
 	go func() { got <- g.account.Grow(ctx, n, claim) }()
-	impatient := time.NewTimer(patience)
+	impatient := time.NewTimer(aheadAfter)
 	defer impatient.Stop()
 	var ahead chan struct{} // nobody goes ahead yet
 	for {

@@ -127,6 +127,7 @@ func (q *inquiry) begin() {
 	go q.run()
 }
 
+// run asks until there is nothing more to ask, or something went wrong.
 func (q *inquiry) run() {
 	ctx, cancel := context.WithTimeout(q.alive, askTimeout)
 	defer cancel()
@@ -194,6 +195,7 @@ func (q *inquiry) call(path, encoding string, body []byte) ownCall {
 	return ownCall{authority: q.authority, path: path, encoding: encoding, body: body, most: maxOwnAnswer}
 }
 
+// greet makes a plain call, which a server that lists encodings answers with its list.
 func (q *inquiry) greet(ctx context.Context) (func(), error) {
 	a, err := q.ask(ctx, q.call(healthPath, "", frameOf(false, healthRequest)))
 	if err != nil {
@@ -226,6 +228,7 @@ func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []
 	return seemsToRefuse(code, text, encoding), nil
 }
 
+// tryControl finds out whether the server looks at the encoding of calls to path first.
 func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
 	refused, err := q.refuses(ctx, path, controlName, healthRequest)
 	if err != nil {
@@ -242,6 +245,7 @@ func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
 	}, nil
 }
 
+// question finds out whether the server reads an encoding.
 func (q *inquiry) question(ctx context.Context, path, encoding string) (func(), error) {
 	message, err := q.codecs.AppendCompress(nil, healthRequest, encoding)
 	if err != nil {

@@ -23,6 +23,7 @@ type negotiation struct {
 	pairs       pairTerms
 }
 
+// negotiate reads a request's headers. carried tells that it has come over a link.
 func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding")), carried: carried}
 	for _, name := range splitList(r.Header["Grpc-Accept-Encoding"]) {
@@ -78,6 +79,7 @@ func (n *negotiation) request(k *knowledge) plan {
 	return p
 }
 
+// rulesTowards are the rules for requests to a server.
 func (n *negotiation) rulesTowards(k *knowledge) []*policy.MessageRule {
 	if k.carried {
 		return overLink(n.requests)
@@ -153,6 +155,7 @@ func (n *negotiation) reply(from string, has *fetched) plan {
 	return p
 }
 
+// replyEncoding is the encoding of the client's replies. paired tells that the request could list dictionaries.
 func (n *negotiation) replyEncoding(from string, paired bool) string {
 	if from != "" && !canOpen(from) && !(paired && from == pairEncoding) {
 		return from
@@ -223,6 +226,7 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	}
 }
 
+// setEncoding writes grpc-encoding where it changes.
 func setEncoding(h http.Header, p plan) {
 	switch {
 	case p.from == p.to:

@@ -29,6 +29,7 @@ type ownAnswer struct {
 
 var errNoAnswer = errors.New("the answer is not gRPC's")
 
+// do makes the call. An error means that there is no answer of gRPC's.
 func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswer, error) {
 	u := url.URL{Scheme: c.scheme, Host: c.authority, Path: c.path}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(c.body))

@@ -65,6 +65,7 @@ type fetched struct {
 
 func (f *fetched) find(number uint32) *codec.Dict { return findIn(f.dicts, number) }
 
+// findIn returns the dictionary with a number, nil if it is not there.
 func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {
 	for _, d := range dicts {
 		if d.Number() == number {

@@ -86,6 +86,7 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
+// exchange takes or hands out a dictionary, one at a time.
 func (p *peer) exchange(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	known := r.URL.Path == putPath || r.URL.Path == getPath
 	if p == nil || !known || r.Method != http.MethodPost || !isGRPC(r.Header) {

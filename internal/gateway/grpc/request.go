@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// requestBody returns the client's body as an attempt sends it.
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
 	if a.plan.untouched() {
 		if !c.grpc || !a.hop.inquiry.wantsSingle() {

@@ -62,6 +62,7 @@ func endingOf(err error) ending {
 	}
 }
 
+// codeOfReset is the status of a stream that was reset.
 func codeOfReset(c http2.ErrCode) code {
 	switch c {
 	case http2.ErrCodeRefusedStream:

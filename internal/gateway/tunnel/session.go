@@ -128,7 +128,7 @@ func (s *session) pumpOut() {
 
 // linkBroke is called when a write to the link failed. What the peer said before may still lie here: a server
 // that has enough says so and closes. pumpIn passes it on, and ends when it finds the link's end, or when the client does not
-// take it, who may wait for us to read.
+// take it: a client may wait for us to read first.
 func (s *session) linkBroke(err error) {
 	s.link.Debug("link lost", err)
 	s.outBroken.Store(true)
