@@ -40,7 +40,7 @@
 //	offers.go       lists of compressors in handshakes
 //	announced.go    which dictionaries gateways have, in handshakes
 //	lsid.go         identifiers of sessions, which are taken out of frames
-//	refuse.go       replies of the gateway's own
+//	refusals.go       replies of the gateway's own
 //
 // Deciding and measuring:
 //

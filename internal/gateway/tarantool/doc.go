@@ -4,7 +4,7 @@
 //
 // Read it in this order, from high to low. A client:
 //
-//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
+//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told
 //	session.go      one client: two pumps, and how each request is handled
 //	replies.go      the server's replies, carried to the client
 //	retry.go        requests that met another schema, or take several steps, are sent again

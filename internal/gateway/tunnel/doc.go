@@ -8,7 +8,7 @@
 //
 // In reading order:
 //
-//	gateway.go   configuration, serving, one session a client connection
+//	gateway.go   serving, one session a client connection; config.go what it is told
 //	session.go   two pumps, half-close, resets
 //	spares.go    links made in advance
 package tunnel
