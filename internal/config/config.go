@@ -1,28 +1,12 @@
-// Package config reads the configuration file: strict YAML into one struct,
-// with the environment and flags laid over it. docs/CONFIG.md describes every
-// key for users.
-//
-//	config.go    the struct, its defaults, loading
-//	decode.go    YAML nodes into the struct, with a line for every complaint
-//	scalar.go    sizes, percentages, durations, settings
-//	override.go  environment and flags
-//	validate.go  everything that can be wrong with the values
-//	pack.go      packing in the background
-//	grpc.go      what only gRPC gateways have
-//	pair.go      dictionaries between two gRPC gateways
-//	mongo.go     what only MongoDB gateways have
-//	tarantool.go what only Tarantool gateways have
-//	tunnel.go    what only the ends of a tunnel have
-//	policy.go    dictionaries and rules as internal/policy wants them
-//	show.go      printing it back, without secrets; what a reload can't change
 package config
 
 import (
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // Config is the whole file. A Config that Load or Parse returned is valid and
@@ -275,44 +259,6 @@ func RedisGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
-// Load reads a file ("" for none), lays the overrides over it in their order,
-// adds more gateways and validates all of it. Its errors, but those of reading
-// the file, are an *Error and wrap ErrInvalid.
-func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
-	if file == "" {
-		return finish(Default(), more, overrides)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(file, text, more, overrides...)
-}
-
-// Parse is Load for a file's text; file is used in errors and for relative paths.
-func Parse(file string, text []byte, more []Gateway, overrides ...Override) (*Config, error) {
-	c := Default()
-	c.file = file
-	if err := c.decodeYAML(text); err != nil {
-		return nil, err
-	}
-	return finish(c, more, overrides)
-}
-
-func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
-	if err := c.override(overrides); err != nil {
-		return nil, err
-	}
-	for _, g := range more {
-		c.Gateways = append(c.Gateways, g.clone())
-	}
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	c.fillDefaults()
-	return c, nil
-}
-
 // File is the name under which the configuration was loaded, "" without one.
 func (c *Config) File() string { return c.file }
 
@@ -323,3 +269,36 @@ func (c *Config) path(name string) string {
 	}
 	return filepath.Join(filepath.Dir(c.file), name)
 }
+
+// minSize is the rule's minimum, or the default. A rule that leaves values
+// alone does so with small ones too.
+func (r *Rule) minSize() Bytes {
+	switch {
+	case r.MinSize != nil:
+		return *r.MinSize
+	case r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto:
+		return 0
+	}
+	return policy.DefaultMinSize
+}
+
+const autoDictionary = "auto"
+
+// Gateway returns the gateway of that name, or nil.
+func (c *Config) Gateway(name string) *Gateway {
+	for i := range c.Gateways {
+		if c.Gateways[i].Name == name {
+			return &c.Gateways[i]
+		}
+	}
+	return nil
+}
+
+// clone copies as deep as finish changes things.
+func (g Gateway) clone() Gateway {
+	g.Rules = slices.Clone(g.Rules)
+	return g
+}
+
+// HasStore reports that the gateway's rules are for values in a store, not for messages.
+func (g *Gateway) HasStore() bool { return g.Protocol == Redis || g.Protocol == Tarantool }

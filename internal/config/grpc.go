@@ -74,13 +74,6 @@ func (v *validator) grpc(g *Gateway, path string) {
 	}
 }
 
-// between checks a limit; 0 stands for the default.
-func between[N int | Bytes](v *validator, path string, n, low, high N) {
-	if n != 0 && (n < low || n > high) {
-		v.add(path, "leave it out for the default", "%v is not between %v and %v", n, low, high)
-	}
-}
-
 // grpcUpstream finds what a URL says that gRPC has no use for.
 func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
 	if up.User != "" || up.Password != "" {

@@ -173,19 +173,3 @@ func Frozen(running, wanted *Config) []string {
 	}
 	return keys
 }
-
-// Gateway returns the gateway of that name, or nil.
-func (c *Config) Gateway(name string) *Gateway {
-	for i := range c.Gateways {
-		if c.Gateways[i].Name == name {
-			return &c.Gateways[i]
-		}
-	}
-	return nil
-}
-
-// clone copies as deep as finish changes things.
-func (g Gateway) clone() Gateway {
-	g.Rules = slices.Clone(g.Rules)
-	return g
-}

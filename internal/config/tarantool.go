@@ -21,9 +21,6 @@ const (
 	SQLPass       = "pass"
 )
 
-// HasStore reports that the gateway's rules are for values in a store, not for messages.
-func (g *Gateway) HasStore() bool { return g.Protocol == Redis || g.Protocol == Tarantool }
-
 // TarantoolGateway is a gateway for Tarantool with the defaults of everything but its
 // addresses and its rules.
 func TarantoolGateway(name, listen, upstream string, rules []Rule) Gateway {

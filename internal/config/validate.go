@@ -2,72 +2,19 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
-
-// upstreamHints say how an upstream is written, by protocol.
-var upstreamHints = map[string]string{
-	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
-	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
-	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
-
-	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
-	TunnelExit: "write host:port, tls://host:port for TLS, or unix:///path",
-
-	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
-}
-
-// parseUpstream reads the upstream's URL.
-func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
-	switch g.Protocol {
-	case GRPC, Tunnel, TunnelExit:
-		return gateway.ParseUpstream(g.Upstream, "")
-	case Mongo:
-		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
-	case Tarantool:
-		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
-	}
-	s, err := g.RedisServers()
-	if err != nil {
-		return gateway.Upstream{}, err
-	}
-	return s.Hosts[0], nil
-}
-
-// checkScheme refuses the URL of another protocol's server.
-func (g *Gateway) checkScheme() error {
-	scheme, _, _ := strings.Cut(g.Upstream, "://")
-	for _, other := range [...]string{Redis, GRPC, Tarantool} {
-		base, _, _ := strings.Cut(scheme, "+")
-		if other != g.Protocol && (base == other || base == other+"s") {
-			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
-		}
-	}
-	return nil
-}
-
-// RedisPort is the port of an upstream URL that names none.
-const RedisPort = "6379"
 
 const (
 	maxBytes       = 512 << 20 // Redis's own limit of a value
 	maxConnections = 1 << 20
-	namePattern    = `^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`
 )
-
-var nameRegexp = regexp.MustCompile(namePattern)
 
 func (c *Config) validate() error {
 	v := validator{problems{c: c}}
@@ -88,8 +35,6 @@ func (c *Config) validate() error {
 	return v.err()
 }
 
-type validator struct{ problems }
-
 func (v *validator) process() {
 	c := v.c
 	if c.Admin.Listen != Off {
@@ -107,51 +52,6 @@ func (v *validator) process() {
 	}
 	if c.Memory.Budget < 1<<20 {
 		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
-	}
-}
-
-func (v *validator) oneOf(path, got string, want ...string) {
-	if slices.Contains(want, got) {
-		return
-	}
-	last := len(want) - 1
-	hint := "write " + want[last]
-	if last > 0 {
-		hint = "write " + strings.Join(want[:last], ", ") + " or " + want[last]
-	}
-	if got == "" {
-		v.add(path, hint, "is missing")
-		return
-	}
-	if near := ui.Nearest(got, want); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	v.add(path, hint, "unknown value %q", got)
-}
-
-func (v *validator) address(path, addr string) {
-	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
-		if strings.TrimPrefix(socket, "//") == "" {
-			v.add(path, "write unix:/path/to/socket", "names no socket")
-		}
-		return
-	}
-	if addr == "" {
-		v.add(path, "write host:port or unix:/path", "is missing")
-		return
-	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		var ae *net.AddrError
-		reason := "bad address"
-		if errors.As(err, &ae) {
-			reason = ae.Err
-		}
-		v.add(path, "write host:port or unix:/path", "%q: %s", addr, reason)
-		return
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		v.add(path, "", "port %q is not between 0 and 65535", port)
 	}
 }
 
@@ -195,22 +95,6 @@ func (v *validator) training() {
 	if t.Poll < Duration(10*time.Millisecond) {
 		v.add("training.poll", "", "is below 10ms")
 	}
-}
-
-// name checks a name that has to be there, once.
-func (v *validator) name(path, name string, seen map[string]bool) bool {
-	switch {
-	case name == "":
-		v.add(path, "names show up in metrics and logs", "is missing")
-	case !nameRegexp.MatchString(name):
-		v.add(path, "use up to 64 letters, digits, '_', '-' and '.'", "bad name %q", name)
-	case seen[name]:
-		v.add(path, "", "%q is there twice", name)
-	default:
-		seen[name] = true
-		return true
-	}
-	return false
 }
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
@@ -313,8 +197,6 @@ func (v *validator) tls(g *Gateway, path string) {
 	}
 }
 
-const autoDictionary = "auto"
-
 func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	if r.Name != "" {
 		v.name(path+".name", r.Name, names)
@@ -375,47 +257,4 @@ func (v *validator) nearDictionary(name string) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "list it under dictionaries"
-}
-
-// glob refuses a class that is not closed. Redis takes it as one that ends
-// with the pattern; in a file it is a mistake.
-func (v *validator) glob(path, glob string) {
-	if i := policy.UnclosedClass(glob); i >= 0 {
-		v.add(path, `close it, or write \[ for the character`, "%q has a [ without ]", glob[i:])
-	}
-}
-
-// minSize is the rule's minimum, or the default. A rule that leaves values
-// alone does so with small ones too.
-func (r *Rule) minSize() Bytes {
-	switch {
-	case r.MinSize != nil:
-		return *r.MinSize
-	case r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto:
-		return 0
-	}
-	return policy.DefaultMinSize
-}
-
-// fillDefaults makes explicit what depends on other values.
-func (c *Config) fillDefaults() {
-	for i := range c.Gateways {
-		g := &c.Gateways[i]
-		if g.MaxOpen == nil {
-			size := max(g.MaxSeal, DefaultMaxOpen)
-			g.MaxOpen = &size
-		}
-		for j := range g.Rules {
-			r := &g.Rules[j]
-			if r.Name == "" {
-				r.Name = fmt.Sprintf("rule-%d", j+1)
-			}
-			r.setGain(g.Protocol)
-			if g.Protocol == Mongo && r.MinSize == nil {
-				r.MinSize = new(Bytes) // acknowledgements between gateways gain too
-			}
-			size := r.minSize()
-			r.MinSize = &size
-		}
-	}
 }

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+	"os"
+)
+
+// Load reads a file ("" for none), lays the overrides over it in their order,
+// adds more gateways and validates all of it. Its errors, but those of reading
+// the file, are an *Error and wrap ErrInvalid.
+func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
+	if file == "" {
+		return finish(Default(), more, overrides)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, text, more, overrides...)
+}
+
+// Parse is Load for a file's text; file is used in errors and for relative paths.
+func Parse(file string, text []byte, more []Gateway, overrides ...Override) (*Config, error) {
+	c := Default()
+	c.file = file
+	if err := c.decodeYAML(text); err != nil {
+		return nil, err
+	}
+	return finish(c, more, overrides)
+}
+
+func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
+	if err := c.override(overrides); err != nil {
+		return nil, err
+	}
+	for _, g := range more {
+		c.Gateways = append(c.Gateways, g.clone())
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	c.fillDefaults()
+	return c, nil
+}
+
+// fillDefaults makes explicit what depends on other values.
+func (c *Config) fillDefaults() {
+	for i := range c.Gateways {
+		g := &c.Gateways[i]
+		if g.MaxOpen == nil {
+			size := max(g.MaxSeal, DefaultMaxOpen)
+			g.MaxOpen = &size
+		}
+		for j := range g.Rules {
+			r := &g.Rules[j]
+			if r.Name == "" {
+				r.Name = fmt.Sprintf("rule-%d", j+1)
+			}
+			r.setGain(g.Protocol)
+			if g.Protocol == Mongo && r.MinSize == nil {
+				r.MinSize = new(Bytes) // acknowledgements between gateways gain too
+			}
+			size := r.minSize()
+			r.MinSize = &size
+		}
+	}
+}

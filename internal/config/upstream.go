@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// upstreamHints say how an upstream is written, by protocol.
+var upstreamHints = map[string]string{
+	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
+	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
+	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
+
+	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
+	TunnelExit: "write host:port, tls://host:port for TLS, or unix:///path",
+
+	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
+}
+
+// parseUpstream reads the upstream's URL.
+func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
+	switch g.Protocol {
+	case GRPC, Tunnel, TunnelExit:
+		return gateway.ParseUpstream(g.Upstream, "")
+	case Mongo:
+		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
+	case Tarantool:
+		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
+	}
+	s, err := g.RedisServers()
+	if err != nil {
+		return gateway.Upstream{}, err
+	}
+	return s.Hosts[0], nil
+}
+
+// checkScheme refuses the URL of another protocol's server.
+func (g *Gateway) checkScheme() error {
+	scheme, _, _ := strings.Cut(g.Upstream, "://")
+	for _, other := range [...]string{Redis, GRPC, Tarantool} {
+		base, _, _ := strings.Cut(scheme, "+")
+		if other != g.Protocol && (base == other || base == other+"s") {
+			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
+		}
+	}
+	return nil
+}
+
+// RedisPort is the port of an upstream URL that names none.
+const RedisPort = "6379"

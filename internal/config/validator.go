@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type validator struct{ problems }
+
+func (v *validator) oneOf(path, got string, want ...string) {
+	if slices.Contains(want, got) {
+		return
+	}
+	last := len(want) - 1
+	hint := "write " + want[last]
+	if last > 0 {
+		hint = "write " + strings.Join(want[:last], ", ") + " or " + want[last]
+	}
+	if got == "" {
+		v.add(path, hint, "is missing")
+		return
+	}
+	if near := ui.Nearest(got, want); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	v.add(path, hint, "unknown value %q", got)
+}
+
+func (v *validator) address(path, addr string) {
+	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if strings.TrimPrefix(socket, "//") == "" {
+			v.add(path, "write unix:/path/to/socket", "names no socket")
+		}
+		return
+	}
+	if addr == "" {
+		v.add(path, "write host:port or unix:/path", "is missing")
+		return
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		var ae *net.AddrError
+		reason := "bad address"
+		if errors.As(err, &ae) {
+			reason = ae.Err
+		}
+		v.add(path, "write host:port or unix:/path", "%q: %s", addr, reason)
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		v.add(path, "", "port %q is not between 0 and 65535", port)
+	}
+}
+
+// name checks a name that has to be there, once.
+func (v *validator) name(path, name string, seen map[string]bool) bool {
+	switch {
+	case name == "":
+		v.add(path, "names show up in metrics and logs", "is missing")
+	case !nameRegexp.MatchString(name):
+		v.add(path, "use up to 64 letters, digits, '_', '-' and '.'", "bad name %q", name)
+	case seen[name]:
+		v.add(path, "", "%q is there twice", name)
+	default:
+		seen[name] = true
+		return true
+	}
+	return false
+}
+
+// glob refuses a class that is not closed. Redis takes it as one that ends
+// with the pattern; in a file it is a mistake.
+func (v *validator) glob(path, glob string) {
+	if i := policy.UnclosedClass(glob); i >= 0 {
+		v.add(path, `close it, or write \[ for the character`, "%q has a [ without ]", glob[i:])
+	}
+}
+
+// between checks a limit; 0 stands for the default.
+func between[N int | Bytes](v *validator, path string, n, low, high N) {
+	if n != 0 && (n < low || n > high) {
+		v.add(path, "leave it out for the default", "%v is not between %v and %v", n, low, high)
+	}
+}
+
+var nameRegexp = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
