@@ -20,7 +20,6 @@ var (
 	}
 	manyBack = map[string]int{
 		"internal/autodict": 30,
-		"internal/plan":     60,
 	}
 	// sharedNames are names of types in several gateways that mean several things.
 	sharedNames []string

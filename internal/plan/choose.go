@@ -181,13 +181,6 @@ func (p *planner) why(g *GroupPlan, best int) string {
 	return "fewest bytes at little CPU"
 }
 
-func faster(micros float64) string {
-	if micros < 0 {
-		return fmt.Sprintf("%.0f us faster", -micros)
-	}
-	return fmt.Sprintf("%.0f us slower", micros)
-}
-
 // front marks the candidates that no other one beats in bytes and in CPU, among those that may
 // be chosen or save too little. One that is there to compare with is marked likewise and beats
 // no other.

@@ -2,15 +2,18 @@
 // source, groups what it finds, measures every candidate setting on each group with the
 // code that seals and opens in production, prices the results, and recommends.
 //
-// A plan goes through these files, in this order:
+// Its files, from high to low:
 //
-//	files.go, documents.go, keys.go, tuples.go                sources: where values come from
-//	mongo.go, exchange.go, messages.go                        likewise of messages
-//	collect.go, pattern.go, place.go, shape.go, group.go      groups, found on the way, and their samples
-//	alike.go                                                  what of them is one
-//	candidate.go, measure.go, train.go                        what each setting makes of a sample
-//	rates.go, link.go, choose.go, balance.go                  latency, money, the front, one recommendation
-//	report.go, unmeasured.go, text.go, html.go, write.go      what comes out
+//	messages.go, plan.go, ask.go                              a plan of what a gateway has measured, and of what was collected
+//	tuples.go, files.go, documents.go, mongo.go, keys.go      sources: where values and messages come from
+//	choose.go, balance.go                                     the front, one recommendation
+//	train.go, memory.go, measure.go                           what each setting makes of a sample
+//	made.go, html.go, write.go, text.go, unmeasured.go        what comes out
+//	rates.go, report.go                                       how often what is done; all that is known of a group
+//	alike.go, collect.go                                      groups, found on the way: what of them is one
+//	planner.go, options.go, words.go                          what the files above share
+//	shape.go, candidate.go, exchange.go, link.go              documents by their keys; settings; messages; networks
+//	place.go, pattern.go, group.go                            names by their patterns; a group and its sample
 //
 // Memory is bounded by Options.SampleBytes and the number of groups, whatever the source
 // holds. Values are forgotten when the plan is done; the report holds numbers and patterns

@@ -34,14 +34,6 @@ func (o *FileOptions) setDefaults() {
 // wholeFile is the length in bytes up to which a file is a value by itself.
 const wholeFile = 1 << 20
 
-// Kinds of what files hold.
-const (
-	kindDocument = "document"
-	kindColumn   = "column"
-	kindFile     = "file"
-	kindBlock    = "block"
-)
-
 // Files collects what files and directories hold:
 //
 //	.jsonl .ndjson       a document a line, grouped by their keys

@@ -205,3 +205,11 @@ func (s *sample) merge(o *sample) {
 	s.values, s.chance, s.sides = append(s.values, o.values...), append(s.chance, o.chance...), append(s.sides, o.sides...)
 	s.bytes += o.bytes
 }
+
+// Kinds of what files hold.
+const (
+	kindDocument = "document"
+	kindColumn   = "column"
+	kindFile     = "file"
+	kindBlock    = "block"
+)

@@ -91,13 +91,6 @@ func (r *Report) rates() string {
 	return s
 }
 
-func percentOf(part, of float64) string {
-	if of <= 0 {
-		return "0%"
-	}
-	return fmt.Sprintf("%.3g%%", 100*part/of)
-}
-
 func (r *Report) recommendations() page.Section {
 	t := &page.Table{Header: []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}}
 	for _, g := range r.Groups {

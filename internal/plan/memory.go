@@ -7,14 +7,6 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Memory is what a codec's states take, each. A gateway has as many of them at a time as it
-// has cores.
-type Memory struct {
-	Compress int64  `json:"compress_bytes"`
-	Open     int64  `json:"open_bytes"`
-	From     string `json:"from"` // measured, or the library's figures
-}
-
 // Where a figure is from. libzstd's states are not on Go's heap, where they could be counted.
 const (
 	memoryMeasured = "measured"

@@ -1,6 +1,8 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+)
 
 // Names (keys, paths) are cut into tokens at separators, and a tree is made of the tokens:
 //
@@ -149,3 +151,5 @@ func escapeGlob(text string) string {
 	}
 	return b.String()
 }
+
+func literal(pattern string) int { return len(strings.ReplaceAll(pattern, variable, "")) }

@@ -1,101 +1,17 @@
 package plan
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/price"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
-
-// Objective is what is to be as small as possible.
-type Objective string
-
-// The objectives. Balance is bytes first: it saves memory and bytes while CPU is small, sets
-// money against CPU where there is enough of both to matter, and takes twice the CPU of a value
-// only for bytes that are worth it.
-const (
-	Balance    Objective = "balance"
-	MinCost    Objective = "cost"
-	MinLatency Objective = "latency"
-	MinBytes   Objective = "bytes"
-)
-
-// SourceInfo is what the kind of source decides.
-type SourceInfo struct {
-	Name     string // without credentials
-	Protocol string // of the gateway that could serve it; "" for none
-	Medium   price.Medium
-	Cost     Cost                    // nil: lengths
-	Never    func(value []byte) bool // values that are never sealed; nil: none
-	DictCost float64                 // bytes that the store holds for each byte of a dictionary
-	Rates    Rates                   // observed; 0: unknown
-	Observed Rates                   // also where they are not believed
-	Doubt    string                  // why they are not; "": they are, or there are none
-	Whole    bool                    // all of it was looked at
-	Total    int64                   // names that there are; 0: unknown
-	Bytes    int64                   // of files; 0: unknown
-	Items    int64                   // that the rates count, with several values each; 0: they count values
-	Notes    []string                // for people
-}
-
-// Rates are operations a second on the whole source.
-type Rates struct {
-	Reads  float64 `json:"reads_per_second"`
-	Writes float64 `json:"writes_per_second"`
-}
-
-// Options say what to measure and what to want. Engine, Prices and Candidates have to be
-// there.
-type Options struct {
-	Source     SourceInfo
-	Engine     *codec.Engine
-	Train      dict.Trainer // libzstd's; nil: pure Go's
-	Candidates []Candidate
-	MaxGroups  int // measured; 0: 64. The smallest ones beyond are not
-	MinSize    int // bytes; smaller values are left alone; 0: 64
-	MinGain    float64
-
-	Minimize        Objective
-	MaxCPU          time.Duration // of compressing and opening a value; 0: any
-	MaxCores        float64       // at the rates; 0: any
-	MaxLatency      time.Duration // that a value may lose, on the first link; 0: any
-	Links           []Link
-	Rates           Rates // 0: the source's, or what DefaultRates assumes
-	Prices          price.Table
-	Layout          price.Layout
-	NoDictionaries  bool
-	Pair            bool // there may be a gateway beside the server, too
-	Progress        func(done float64, what string)
-	MeasureDeadline time.Time // groups whose turn comes later are not measured; zero: none
-	CPU             CostModel // nil: it is measured
-}
-
-// What is assumed about values when nobody knows the rates, each a day.
-const (
-	assumedWrites = 1
-	assumedReads  = 10
-)
-
-// ErrEmpty: the source holds nothing that could be measured.
-var ErrEmpty = errors.New("nothing to measure")
-
-// ErrSealed: it did before Cinch came.
-var ErrSealed = fmt.Errorf("%w: all values are sealed already", ErrEmpty)
-
-type planner struct {
-	Options
-	memories map[memoryKey]Memory
-	room     []byte  // for what is sealed while it is measured
-	now      float64 // bytes of all groups
-}
 
 // Make measures what was collected and returns the plan.
 func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
@@ -161,44 +77,6 @@ func (r *Report) empty() error {
 		err = fmt.Errorf("%w: %s %s", err, Count(r.Left[reason]), reason)
 	}
 	return err
-}
-
-// sealedAlready is why values are left that a gateway or a packer has sealed.
-const sealedAlready = "sealed already"
-
-func (o *Options) setDefaults() {
-	o.MaxGroups = cmp.Or(o.MaxGroups, 64)
-	o.MinSize = cmp.Or(o.MinSize, 64)
-	if o.MinGain == 0 {
-		o.MinGain = 0.10
-	}
-	o.Minimize = cmp.Or(o.Minimize, Balance)
-	o.Source.Medium = cmp.Or(o.Source.Medium, price.OnDisk)
-	if o.Source.Cost == nil {
-		o.Source.Cost = plainCost
-	}
-	if o.Source.Medium == price.OnWire && o.Minimize == MinCost && o.Layout.Crossing() == 0 {
-		o.Minimize = MinBytes // traffic within a zone costs nothing
-		o.Source.Notes = append(o.Source.Notes, "traffic within one zone is free: --zones 3 prices what crosses zones")
-	}
-}
-
-func (p *planner) progress(done float64, what string) {
-	if p.Progress != nil {
-		p.Progress(done, "measuring "+what)
-	}
-}
-
-// rates are those that were given, or observed, or assumed.
-func (p *planner) rates(values float64) Rates {
-	r := p.Rates
-	if r == (Rates{}) {
-		r = p.Source.Rates
-	}
-	if r == (Rates{}) && p.Source.Medium != price.OnWire {
-		r = Rates{Reads: values * assumedReads / 86400, Writes: values * assumedWrites / 86400}
-	}
-	return r
 }
 
 // group measures all candidates on one group and chooses among them.
@@ -282,4 +160,72 @@ func (d trained) bytes() (n int) {
 		}
 	}
 	return n
+}
+
+func (p *planner) newReport(c *Collector) *Report {
+	r := &Report{
+		Source: p.Source.Name, Protocol: p.Source.Protocol, Medium: p.Source.Medium, Minimize: p.Minimize,
+		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
+		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1)},
+		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
+		Assumed:  p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
+		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},
+	}
+	for _, l := range p.Links {
+		r.Links = append(r.Links, l.Name)
+	}
+	return r
+}
+
+func (p *planner) newGroup(f found, r *Report) *GroupPlan {
+	s := &f.sizes
+	g := &GroupPlan{
+		Space: f.space, Pattern: f.pattern, Type: f.kind, Values: s.values * f.scale, Mean: s.mean(),
+		Median: s.quantile(0.5), P99: s.quantile(0.99), Now: int64(s.cost * f.scale), Choice: -1, Best: -1,
+		nowError: s.error(), Options: []Option{},
+	}
+	g.Margin = int64(margin(int(s.seen)) * g.nowError * float64(g.Now))
+	for i, n := range s.buckets {
+		if n > 0 {
+			g.Sizes = append(g.Sizes, SizeCount{1 << i, math.Round(n * f.scale)})
+		}
+	}
+	load := r.load(g, float64(g.Now), g.Mean)
+	g.BillNow, g.wire = p.Prices.Month(p.Source.Medium, load, p.Layout), load.WireRate(p.Layout)
+	return g
+}
+
+// option extends what was measured to the whole group.
+func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
+	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
+	n := float64(max(m.Values, 1))
+	o := Option{
+		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
+		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
+		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
+		Memory: m.Memory, DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,
+	}
+	if m.Raw > 0 {
+		o.StoredMean = g.Mean * float64(m.Stored) / float64(m.Raw)
+	}
+	o.Margin = int64(margin(m.Values) * math.Hypot(m.ratioError, g.nowError) * after)
+	if after > 0 {
+		o.Ratio = float64(g.Now) / after
+	}
+	load := r.load(g, after, o.StoredMean)
+	load.CompressSeconds, load.OpenSeconds = m.CompressSeconds, m.OpenSeconds
+	if p.Source.Medium == price.OnWire { // each message is sealed at one end and opened at the other
+		load.OpenSeconds += load.CompressSeconds
+	}
+	o.Cores, o.operations, o.wire = load.Cores(), load.ReadsPerSecond+load.WritesPerSecond, load.WireRate(p.Layout)
+	o.Bill = p.Prices.Month(p.Source.Medium, load, p.Layout)
+	for _, l := range p.Links {
+		plain := l.seconds(g.Mean)
+		faster := plain - l.seconds(o.StoredMean)
+		o.Latency = append(o.Latency, LinkDelta{
+			Link: l.Name, PlainMicros: plain * 1e6,
+			ReadMicros: (m.OpenSeconds - faster) * 1e6, WriteMicros: (m.CompressSeconds - faster) * 1e6,
+		})
+	}
+	return o
 }

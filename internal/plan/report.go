@@ -134,80 +134,12 @@ type LinkDelta struct {
 	WriteMicros float64 `json:"write_us"`
 }
 
-func (p *planner) newReport(c *Collector) *Report {
-	r := &Report{
-		Source: p.Source.Name, Protocol: p.Source.Protocol, Medium: p.Source.Medium, Minimize: p.Minimize,
-		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
-		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1)},
-		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
-		Assumed:  p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
-		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},
-	}
-	for _, l := range p.Links {
-		r.Links = append(r.Links, l.Name)
-	}
-	return r
-}
-
-func (p *planner) newGroup(f found, r *Report) *GroupPlan {
-	s := &f.sizes
-	g := &GroupPlan{
-		Space: f.space, Pattern: f.pattern, Type: f.kind, Values: s.values * f.scale, Mean: s.mean(),
-		Median: s.quantile(0.5), P99: s.quantile(0.99), Now: int64(s.cost * f.scale), Choice: -1, Best: -1,
-		nowError: s.error(), Options: []Option{},
-	}
-	g.Margin = int64(margin(int(s.seen)) * g.nowError * float64(g.Now))
-	for i, n := range s.buckets {
-		if n > 0 {
-			g.Sizes = append(g.Sizes, SizeCount{1 << i, math.Round(n * f.scale)})
-		}
-	}
-	load := r.load(g, float64(g.Now), g.Mean)
-	g.BillNow, g.wire = p.Prices.Month(p.Source.Medium, load, p.Layout), load.WireRate(p.Layout)
-	return g
-}
-
 // load is what the group asks of the store when values take so much of it and of the wire.
 func (r *Report) load(g *GroupPlan, stored, wire float64) price.Load {
 	return price.Load{
 		Stored: stored, Wire: wire,
 		ReadsPerSecond: r.perValue.Reads * g.Values, WritesPerSecond: r.perValue.Writes * g.Values,
 	}
-}
-
-// option extends what was measured to the whole group.
-func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
-	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
-	n := float64(max(m.Values, 1))
-	o := Option{
-		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
-		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
-		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
-		Memory: m.Memory, DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,
-	}
-	if m.Raw > 0 {
-		o.StoredMean = g.Mean * float64(m.Stored) / float64(m.Raw)
-	}
-	o.Margin = int64(margin(m.Values) * math.Hypot(m.ratioError, g.nowError) * after)
-	if after > 0 {
-		o.Ratio = float64(g.Now) / after
-	}
-	load := r.load(g, after, o.StoredMean)
-	load.CompressSeconds, load.OpenSeconds = m.CompressSeconds, m.OpenSeconds
-	if p.Source.Medium == price.OnWire { // each message is sealed at one end and opened at the other
-		load.OpenSeconds += load.CompressSeconds
-	}
-	o.Cores, o.operations, o.wire = load.Cores(), load.ReadsPerSecond+load.WritesPerSecond, load.WireRate(p.Layout)
-	o.Bill = p.Prices.Month(p.Source.Medium, load, p.Layout)
-	for _, l := range p.Links {
-		plain := l.seconds(g.Mean)
-		faster := plain - l.seconds(o.StoredMean)
-		o.Latency = append(o.Latency, LinkDelta{
-			Link: l.Name, PlainMicros: plain * 1e6,
-			ReadMicros: (m.OpenSeconds - faster) * 1e6, WriteMicros: (m.CompressSeconds - faster) * 1e6,
-		})
-	}
-	return o
 }
 
 func (g *GroupPlan) leave(why string) { g.Choice, g.Why = -1, why }
@@ -272,4 +204,51 @@ func (r *Report) finish() {
 	}
 	r.GoOn = r.unmeasured()
 	r.NowMargin, r.Margin = int64(math.Sqrt(now)), int64(math.Sqrt(after))
+}
+
+// Memory is what a codec's states take, each. A gateway has as many of them at a time as it
+// has cores.
+type Memory struct {
+	Compress int64  `json:"compress_bytes"`
+	Open     int64  `json:"open_bytes"`
+	From     string `json:"from"` // measured, or the library's figures
+}
+
+// label is what a group is called.
+func (g *GroupPlan) label() string {
+	s := g.Pattern
+	if s == "" {
+		s = `""`
+	}
+	switch g.Type {
+	case "string", kindTuple, kindDocument, kindColumn, kindFile, "":
+	default:
+		s += " " + g.Type
+	}
+	if g.Space != "" && g.Space != "0" {
+		s = g.Space + "/" + s
+	}
+	return s
+}
+
+const notMeasured = "not measured"
+
+// todo is what to do about a group, in two words.
+func (g *GroupPlan) todo() string {
+	switch {
+	case g.Not != "":
+		return notMeasured
+	case g.Choice < 0:
+		return "leave alone"
+	}
+	return g.Options[g.Choice].Name
+}
+
+// best is the candidate to look at: the chosen one, or what comes closest; nil when nothing was
+// measured.
+func (g *GroupPlan) best() *Option {
+	if g.Best < 0 || g.Best >= len(g.Options) {
+		return nil
+	}
+	return &g.Options[g.Best]
 }

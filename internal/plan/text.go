@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -243,108 +242,4 @@ func (t *text) notes() {
 	for _, n := range t.r.Notes {
 		t.prose("Note: " + n + ".")
 	}
-}
-
-// words say what the states take, as the end of a sentence.
-func (m Memory) words() string {
-	if m.Compress+m.Open == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; a state takes %s of memory to compress and %s to open (%s)", ui.Size(m.Compress), ui.Size(m.Open), m.From)
-}
-
-// label is what a group is called.
-func (g *GroupPlan) label() string {
-	s := g.Pattern
-	if s == "" {
-		s = `""`
-	}
-	switch g.Type {
-	case "string", kindTuple, kindDocument, kindColumn, kindFile, "":
-	default:
-		s += " " + g.Type
-	}
-	if g.Space != "" && g.Space != "0" {
-		s = g.Space + "/" + s
-	}
-	return s
-}
-
-// shorten cuts the middle out of a long text: both ends of a pattern tell it from others.
-func shorten(s string, most int) string {
-	s = clip(s, 1<<10)
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	tail := (most - 1) / 2
-	return string(r[:most-1-tail]) + "…" + string(r[len(r)-tail:])
-}
-
-// Count writes a number of things for people: 950, 12.3k, 1.20M.
-func Count(n float64) string {
-	switch {
-	case n < 9999.5:
-		return fmt.Sprintf("%.0f", n)
-	case n < 999.5e3:
-		return fmt.Sprintf("%.3gk", n/1e3)
-	case n < 999.5e6:
-		return fmt.Sprintf("%.3gM", n/1e6)
-	}
-	return fmt.Sprintf("%.3gG", n/1e9)
-}
-
-func share(part, of int64) string {
-	if of <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(of))
-}
-
-func saves(now, after int64) string {
-	if now <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.0f%%", 100*(1-float64(after)/float64(now)))
-}
-
-func dollars(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case a >= 0.995 || a == 0:
-		return fmt.Sprintf("%.2f", v)
-	case a < 0.001:
-		return "<0.001"
-	}
-	return fmt.Sprintf("%.2g", v)
-}
-
-func micros(v float64) string {
-	if v < 9.95 {
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.0f", v)
-}
-
-// delta is a time with its sign.
-func delta(v float64) string {
-	if math.Abs(v) >= 9995 {
-		return fmt.Sprintf("%+.1f ms", v/1000)
-	}
-	return fmt.Sprintf("%+.0f us", v)
-}
-
-func rate(v float64) string {
-	if v >= 10 {
-		return Count(v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -6,28 +6,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-const notMeasured = "not measured"
-
-// todo is what to do about a group, in two words.
-func (g *GroupPlan) todo() string {
-	switch {
-	case g.Not != "":
-		return notMeasured
-	case g.Choice < 0:
-		return "leave alone"
-	}
-	return g.Options[g.Choice].Name
-}
-
-// best is the candidate to look at: the chosen one, or what comes closest; nil when nothing was
-// measured.
-func (g *GroupPlan) best() *Option {
-	if g.Best < 0 || g.Best >= len(g.Options) {
-		return nil
-	}
-	return &g.Options[g.Best]
-}
-
 // couldBe is what the best candidate would make of a group that is left alone, as the end of a
 // sentence.
 func (g *GroupPlan) couldBe() string {

@@ -72,8 +72,6 @@ func (w *writer) rules() {
 	}
 }
 
-func literal(pattern string) int { return len(strings.ReplaceAll(pattern, variable, "")) }
-
 // covered reports that a later rule would seal the group, which is to be left alone.
 func covered(g *GroupPlan, later []*GroupPlan) bool {
 	name := []byte(strings.ReplaceAll(g.Pattern, variable, "0"))
