@@ -39,6 +39,29 @@ func newArchive(client goredis.UniversalClient) archive {
 type inventory struct {
 	live, archived map[uint32][32]byte // full hashes
 	marked         map[uint32]bool
+	whole          bool // it is of everything, not of some dictionaries only
+}
+
+func newInventory() inventory {
+	return inventory{live: map[uint32][32]byte{}, archived: map[uint32][32]byte{}, marked: map[uint32]bool{}}
+}
+
+// retired are those of which no new value shall be made.
+func (i inventory) retired() map[uint32]struct{} {
+	all := map[uint32]struct{}{}
+	for _, numbers := range []map[uint32][32]byte{i.live, i.archived} {
+		for n := range numbers {
+			if i.isRetired(n) {
+				all[n] = struct{}{}
+			}
+		}
+	}
+	for n, marked := range i.marked {
+		if marked {
+			all[n] = struct{}{}
+		}
+	}
+	return all
 }
 
 // isRetired reports that no new value shall name the dictionary.
@@ -56,31 +79,17 @@ func (i inventory) isForgotten(number uint32) bool {
 
 // inventory asks for everything at once where the server has functions, and otherwise for
 // what is said of some dictionaries.
-func (d *Dicts) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
-	found, err := d.functions.inventory(ctx)
+func (p *places) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+	found, err := p.functions.inventory(ctx)
 	if errors.Is(err, errNoFunctions) {
-		return d.keyInventory(ctx, some)
+		return p.keyInventory(ctx, some)
 	}
-	if err != nil {
-		return found, err
-	}
-	retired := map[uint32]struct{}{}
-	for _, numbers := range []map[uint32][32]byte{found.live, found.archived} {
-		for n := range numbers {
-			if found.isRetired(n) {
-				retired[n] = struct{}{}
-			}
-		}
-	}
-	for n := range found.marked {
-		retired[n] = struct{}{}
-	}
-	d.retired.Store(&retired)
-	return found, nil
+	found.whole = true
+	return found, err
 }
 
 func (f functions) inventory(ctx context.Context) (inventory, error) {
-	found := inventory{map[uint32][32]byte{}, map[uint32][32]byte{}, map[uint32]bool{}}
+	found := newInventory()
 	libraries, err := f.list(ctx, everyPrefix+"*", false)
 	for i := range libraries {
 		l := &libraries[i]
@@ -97,23 +106,19 @@ func (f functions) inventory(ctx context.Context) (inventory, error) {
 }
 
 // keyInventory leaves out what is live: that takes reading it.
-func (d *Dicts) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
-	found := inventory{map[uint32][32]byte{}, map[uint32][32]byte{}, map[uint32]bool{}}
-	retired := map[uint32]struct{}{}
-	for n := range *d.retired.Load() {
-		retired[n] = struct{}{}
-	}
+func (p *places) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+	found := newInventory()
 	for _, x := range some {
 		n := x.Number()
-		_, marked, err := d.archive.keys.marked(ctx, n)
+		_, marked, err := p.archive.keys.marked(ctx, n)
 		if err != nil {
 			return found, err
 		}
-		live, err := d.keys.exists(ctx, n)
+		live, err := p.keys.exists(ctx, n)
 		if err != nil {
 			return found, err
 		}
-		archived, err := d.archive.keys.exists(ctx, n)
+		archived, err := p.archive.keys.exists(ctx, n)
 		if err != nil {
 			return found, err
 		}
@@ -123,13 +128,8 @@ func (d *Dicts) keyInventory(ctx context.Context, some []*codec.Dict) (inventory
 		if live && (marked || archived) {
 			found.live[n] = [32]byte{} // there, whatever it is
 		}
-		if found.marked[n] = marked; found.isRetired(n) {
-			retired[n] = struct{}{}
-		} else {
-			delete(retired, n)
-		}
+		found.marked[n] = marked
 	}
-	d.retired.Store(&retired)
 	return found, nil
 }
 
@@ -167,31 +167,31 @@ redis.register_function{
 
 // Retire asks all gateways to name the dictionary in no new value. They stop at their next
 // check, or when the lease of the last one ends.
-func (d *Dicts) Retire(ctx context.Context, number uint32) error {
+func (p *places) Retire(ctx context.Context, number uint32) error {
 	now := time.Now().UTC().Format(time.RFC3339)
-	marks := functions{d.functions.client, markPrefix}
+	marks := functions{p.functions.client, markPrefix}
 	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), now))
 	if errors.Is(err, errNoFunctions) {
-		err = classify(d.keys.client.SetNX(ctx, markName(number), now, 0).Err())
+		err = classify(p.keys.client.SetNX(ctx, markName(number), now, 0).Err())
 	}
 	return failed("retire", number, err)
 }
 
 // Unretire takes Retire back.
-func (d *Dicts) Unretire(ctx context.Context, number uint32) error {
-	err := functions{d.functions.client, markPrefix}.remove(ctx, number)
+func (p *places) Unretire(ctx context.Context, number uint32) error {
+	err := functions{p.functions.client, markPrefix}.remove(ctx, number)
 	if errors.Is(err, errNoFunctions) {
-		err = classify(d.keys.client.Del(ctx, markName(number)).Err())
+		err = classify(p.keys.client.Del(ctx, markName(number)).Err())
 	}
 	return failed("bring back", number, err)
 }
 
 // retiredSince reports whether the dictionary is marked, and the time in the mark.
-func (d *Dicts) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
-	marks := functions{d.functions.client, markPrefix}
+func (p *places) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
+	marks := functions{p.functions.client, markPrefix}
 	libraries, err := marks.list(ctx, marks.name(number), false)
 	if errors.Is(err, errNoFunctions) {
-		return d.archive.keys.marked(ctx, number)
+		return p.archive.keys.marked(ctx, number)
 	}
 	for i := range libraries {
 		if l := &libraries[i]; len(l.Functions) == 1 {
@@ -203,22 +203,22 @@ func (d *Dicts) retiredSince(ctx context.Context, number uint32) (since time.Tim
 
 // Archive moves a dictionary where readers still find it. There is no moment at which it
 // is in neither place, and it may be called again after it failed.
-func (d *Dicts) Archive(ctx context.Context, number uint32) error {
-	x, err := d.find(ctx, number)
+func (p *places) Archive(ctx context.Context, number uint32) error {
+	x, err := p.find(ctx, number)
 	if err != nil {
 		return failed("archive", number, err)
 	}
-	return d.archiveThis(ctx, x)
+	return p.archiveThis(ctx, x)
 }
 
 // archiveThis is Archive of a dictionary that need not be in this server.
-func (d *Dicts) archiveThis(ctx context.Context, x *codec.Dict) error {
-	err := d.archive.place(ctx, x)
+func (p *places) archiveThis(ctx context.Context, x *codec.Dict) error {
+	err := p.archive.place(ctx, x)
 	if err == nil {
-		err = d.removeLive(ctx, x.Number())
+		err = p.removeLive(ctx, x.Number())
 	}
 	if err == nil {
-		return d.Unretire(ctx, x.Number()) // to be archived says enough
+		return p.Unretire(ctx, x.Number()) // to be archived says enough
 	}
 	return failed("archive", x.Number(), err)
 }
@@ -231,8 +231,8 @@ func (a archive) place(ctx context.Context, x *codec.Dict) error {
 	return err
 }
 
-func (d *Dicts) removeLive(ctx context.Context, number uint32) error {
-	return removeFrom(ctx, number, d.functions, d.keys)
+func (p *places) removeLive(ctx context.Context, number uint32) error {
+	return removeFrom(ctx, number, p.functions, p.keys)
 }
 
 func removeFrom(ctx context.Context, number uint32, homes ...home) error {
@@ -246,32 +246,32 @@ func removeFrom(ctx context.Context, number uint32, homes ...home) error {
 
 // Restore makes a dictionary live, whether it was retired, archived, forgotten or never
 // there.
-func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
-	err := place(ctx, d.functions, x)
+func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
+	err := place(ctx, p.functions, x)
 	if errors.Is(err, errNoFunctions) {
-		if err = d.checkEviction(ctx); err == nil {
-			err = place(ctx, d.keys, x)
+		if err = p.checkEviction(ctx); err == nil {
+			err = place(ctx, p.keys, x)
 		}
 	}
 	if err == nil {
-		err = d.Unretire(ctx, x.Number())
+		err = p.Unretire(ctx, x.Number())
 	}
 	if err == nil {
-		err = removeFrom(ctx, x.Number(), d.archive.functions, d.archive.keys)
+		err = removeFrom(ctx, x.Number(), p.archive.functions, p.archive.keys)
 	}
 	return failed("restore", x.Number(), err)
 }
 
 // Forget erases an archived dictionary for good: every value that names it is lost. One
 // that is not archived is refused with ErrLive.
-func (d *Dicts) Forget(ctx context.Context, number uint32) error {
-	if err := d.checkArchived(ctx, number); err != nil {
+func (p *places) Forget(ctx context.Context, number uint32) error {
+	if err := p.checkArchived(ctx, number); err != nil {
 		return failed("forget", number, err)
 	}
-	if err := d.Retire(ctx, number); err != nil { // first, or a gateway would put it back
+	if err := p.Retire(ctx, number); err != nil { // first, or a gateway would put it back
 		return err
 	}
-	return failed("forget", number, removeFrom(ctx, number, d.archive.functions, d.archive.keys))
+	return failed("forget", number, removeFrom(ctx, number, p.archive.functions, p.archive.keys))
 }
 
 // ErrLive: a dictionary is not archived, so it can't be forgotten.
@@ -280,8 +280,8 @@ var ErrLive = errors.New("dictionary is not archived")
 // ErrNotStored: the server has no such dictionary, live or archived.
 var ErrNotStored = errors.New("dictionary is not in the store")
 
-func (d *Dicts) checkArchived(ctx context.Context, number uint32) error {
-	infos, err := d.List(ctx)
+func (p *places) checkArchived(ctx context.Context, number uint32) error {
+	infos, err := p.List(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,26 @@
 //	key       cinch:dict:0a1b2c3d          in database 0, no expiry; the content itself
 //
 // Both are read everywhere, since a server may have been upgraded. Neither is ever
-// overwritten. What no value names any more is retired and archived (archive.go,
-// collect.go), and records beside the dictionaries say where they came from (records.go).
+// overwritten. What no value names any more is retired and archived, and
+// records beside the dictionaries say where they came from.
+//
+// The files, from high to low. Values:
+//
+//	walk.go, access.go, users.go, activity.go      a store to others: all values, or single ones
+//	search.go, scan_hash.go, scan_read.go, page.go finding and reading them
+//	lease.go, replace_lua.go, replace.go           replacing them, by turns
+//	scan.go                                        the store itself, its nodes and databases
+//
+// Dictionaries:
+//
+//	cluster.go, nodes.go, spread.go                     of all primaries, for gateways and for tools
+//	collect.go, census.go                               archiving what no value names
+//	publish.go, reach.go, ensure.go, dicts.go           of one server: found, put there and looked after
+//	readiness.go                                        which of them new values may name
+//	list.go, archive.go, places.go                      where a server keeps them, and what becomes of them there
+//	troubles.go, home.go                                what the log has said; one place
+//	records.go, keys.go, functions.go, library.go       how they lie in the server
+//	explain.go, errors.go                               errors, for people and for callers
 //
 // The user that the client authenticates as needs +function|list and +function|load, and
 // for records +function|delete; for the keys +getrange, +set and +scan on ~cinch:dict:*,

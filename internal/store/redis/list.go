@@ -47,10 +47,10 @@ const (
 // List returns the dictionaries that the server holds, by number: the libraries, read
 // from their descriptions alone, or on a server without functions the keys, which takes
 // a scan of database 0.
-func (d *Dicts) List(ctx context.Context) ([]Info, error) {
-	infos, err := d.functions.infos(ctx)
+func (p *places) List(ctx context.Context) ([]Info, error) {
+	infos, err := p.functions.infos(ctx)
 	if errors.Is(err, errNoFunctions) {
-		infos, err = d.keyInfos(ctx)
+		infos, err = p.keyInfos(ctx)
 	}
 	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.Number, b.Number) })
 	return infos, err
@@ -97,19 +97,19 @@ func applyMarks(infos []Info, marks map[uint32]time.Time) {
 	}
 }
 
-func (d *Dicts) keyInfos(ctx context.Context) ([]Info, error) {
-	infos, err := d.keys.infos(ctx, Live)
+func (p *places) keyInfos(ctx context.Context) ([]Info, error) {
+	infos, err := p.keys.infos(ctx, Live)
 	if err != nil {
 		return nil, err
 	}
-	archived, err := d.archive.keys.infos(ctx, Archived)
+	archived, err := p.archive.keys.infos(ctx, Archived)
 	if err != nil {
 		return nil, err
 	}
 	infos = append(infos, archived...)
 	marks := map[uint32]time.Time{}
 	for _, i := range infos {
-		since, marked, err := d.archive.keys.marked(ctx, i.Number)
+		since, marked, err := p.archive.keys.marked(ctx, i.Number)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 		}
 		mine = append(mine, x)
 	}
-	d.until = time.Since(d.started) + d.lease
+	d.leaseFrom(d.now())
 	return errors.Join(append(refused, d.check(ctx, mine))...)
 }
 
@@ -37,15 +37,13 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 func (d *Dicts) Recheck(ctx context.Context) error {
 	d.storing.Lock()
 	defer d.storing.Unlock()
-	kicks := d.kicks.Load()
-	defer func() { d.checked.Store(kicks) }()
-	began := time.Since(d.started)
-	d.began.Store(int64(began))
+	began, ended := d.checks()
+	defer ended()
 	all := d.all()
 	if len(all) == 0 {
 		return nil
 	}
-	d.until = began + d.lease
+	d.leaseFrom(began)
 	return d.check(ctx, all)
 }
 
@@ -82,6 +80,7 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 	if err != nil {
 		return nil, err
 	}
+	d.noteRetired(found, all)
 	for _, x := range all {
 		sum, there := found.live[x.Number()]
 		switch {
@@ -114,7 +113,7 @@ func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
 func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 	var errs []error
 	for i, x := range dicts {
-		err := d.put(ctx, x)
+		err := d.putWithin(ctx, x)
 		if err == nil {
 			d.verified[x.Number()] = true
 			d.stored(x)
@@ -133,34 +132,11 @@ func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 	return errors.Join(errs...)
 }
 
-// put stores one dictionary: as a library, or as a key on a server without functions.
-func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
+// putWithin stores one dictionary, within the time for a question.
+func (d *Dicts) putWithin(ctx context.Context, x *codec.Dict) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	err := place(ctx, d.functions, x)
-	if !errors.Is(err, errNoFunctions) {
-		return err
-	}
-	if err := d.checkEviction(ctx); err != nil {
-		return err
-	}
-	return place(ctx, d.keys, x)
-}
-
-// checkEviction lets pass a server that won't say what it evicts.
-func (d *Dicts) checkEviction(ctx context.Context) error {
-	err := d.keys.evictionPolicy(ctx)
-	switch {
-	case err == nil || isUnknownCommand(err):
-		d.settled(eviction)
-		return nil
-	case errors.Is(err, ErrEvictable) || !isAnswer(err):
-		return err
-	}
-	if d.isNews(eviction, "unknown") {
-		d.log.Warn("can't see whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
-	}
-	return nil
+	return d.put(ctx, x)
 }
 
 func (d *Dicts) all() []*codec.Dict {
@@ -178,7 +154,7 @@ func (d *Dicts) all() []*codec.Dict {
 // command was answered. Ready is false for all of them until
 // a check, which Run does soon, has found them there. It does not block.
 func (d *Dicts) Kick() {
-	d.kicks.Add(1)
+	d.doubt()
 	d.wakeUp()
 }
 
@@ -269,31 +245,4 @@ func (d *Dicts) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("store dictionaries: %w", err)
 }
 
-// What isNews and settled keep apart, beside the single dictionaries.
-const (
-	denied   = "permission"
-	server   = "server"
-	eviction = "eviction policy"
-)
-
 func name(x *codec.Dict) string { return fmt.Sprintf("%08x", x.Number()) }
-
-// isNews remembers a trouble and reports whether it is another than the last.
-func (d *Dicts) isNews(about, trouble string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if last, ok := d.told[about]; ok && last == trouble {
-		return false
-	}
-	d.told[about] = trouble
-	return true
-}
-
-// settled forgets a trouble and reports whether there was one.
-func (d *Dicts) settled(about string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, was := d.told[about]
-	delete(d.told, about)
-	return was
-}

@@ -23,30 +23,29 @@ const ConnMaxLifetime = overlap
 
 // ReadyOn is Ready for values that are sent on a connection that was dialed at a time, as
 // taken before that.
-func (d *Dicts) ReadyOn(number uint32, dialed time.Time) bool {
-	if d.kicks.Load() != d.checked.Load() {
+func (r *readiness) ReadyOn(number uint32, dialed time.Time) bool {
+	if r.kicks.Load() != r.checked.Load() {
 		return false
 	}
-	until, ok := (*d.ready.Load())[number]
-	if !ok || time.Since(d.started) >= until {
+	until, ok := (*r.ready.Load())[number]
+	if !ok || r.now() >= until {
 		return false
 	}
-	at, lost, found := dialed.Sub(d.started), time.Duration(d.lost.Load()), until-d.lease
+	at, lost, found := dialed.Sub(r.started), time.Duration(r.lost.Load()), until-r.lease
 	return at <= found+overlap && (at < lost || lost <= found)
 }
 
 // Lost says that the server has ended a connection: it may start anew with less. New
 // connections wait for a check; on those that live nothing changes. It does not block.
 func (d *Dicts) Lost() {
-	d.lost.Store(int64(time.Since(d.started)))
+	d.lost.Store(int64(d.now()))
 	d.lookNow()
 }
 
 // Dialed says that a connection was made on which values may be sent, and has a check made
 // at once unless there was one a moment ago. It does not block.
 func (d *Dicts) Dialed() {
-	began := d.began.Load()
-	if time.Since(d.started)-time.Duration(began) >= overlap || began < d.lost.Load() {
+	if d.isOld() {
 		d.lookNow()
 	}
 }

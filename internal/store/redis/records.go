@@ -41,15 +41,21 @@ redis.register_function{
 }
 `
 
+// records keeps them in a server.
+type records struct {
+	functions functions
+	keys      keys
+}
+
 // Record returns the text kept under a name (letters, digits and _) and its version; ""
 // and 0 when there is none.
-func (d *Dicts) Record(ctx context.Context, name string) (text string, version uint64, err error) {
+func (r records) Record(ctx context.Context, name string) (text string, version uint64, err error) {
 	if err := checkRecordName(name); err != nil {
 		return "", 0, err
 	}
-	versions, err := d.functions.versions(ctx, name)
+	versions, err := r.functions.versions(ctx, name)
 	if errors.Is(err, errNoFunctions) {
-		return d.keys.record(ctx, d.keys.client, name)
+		return r.keys.record(ctx, r.keys.client, name)
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("record %s: %w", name, err)
@@ -60,13 +66,13 @@ func (d *Dicts) Record(ctx context.Context, name string) (text string, version u
 
 // ReplaceRecord keeps another text under a name and returns its version, or 0 when the
 // version that is given is not the current one any more. The text is UTF-8.
-func (d *Dicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
+func (r records) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	if err := checkRecordName(name); err != nil {
 		return 0, err
 	}
-	next, err = d.functions.replaceRecord(ctx, name, version, text)
+	next, err = r.functions.replaceRecord(ctx, name, version, text)
 	if errors.Is(err, errNoFunctions) {
-		next, err = d.keys.replaceRecord(ctx, name, version, text)
+		next, err = r.keys.replaceRecord(ctx, name, version, text)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("record %s: %w", name, err)
@@ -75,27 +81,27 @@ func (d *Dicts) ReplaceRecord(ctx context.Context, name string, version uint64, 
 }
 
 // Records returns the texts of all records by name.
-func (d *Dicts) Records(ctx context.Context) (map[string]string, error) {
+func (r records) Records(ctx context.Context) (map[string]string, error) {
 	texts := map[string]string{}
-	versions, err := d.functions.records(ctx, recordPrefix+"*")
+	versions, err := r.functions.records(ctx, recordPrefix+"*")
 	if errors.Is(err, errNoFunctions) {
-		return texts, d.keys.records(ctx, texts)
+		return texts, r.keys.records(ctx, texts)
 	}
-	for name, r := range latest(versions) {
-		texts[name] = r.text
+	for name, last := range latest(versions) {
+		texts[name] = last.text
 	}
 	return texts, err
 }
 
 // DeleteRecord removes a record, unless it has another version by now. It reports whether
 // it did.
-func (d *Dicts) DeleteRecord(ctx context.Context, name string, version uint64) (deleted bool, err error) {
+func (r records) DeleteRecord(ctx context.Context, name string, version uint64) (deleted bool, err error) {
 	if err := checkRecordName(name); err != nil {
 		return false, err
 	}
-	deleted, err = d.functions.deleteRecord(ctx, name, version)
+	deleted, err = r.functions.deleteRecord(ctx, name, version)
 	if errors.Is(err, errNoFunctions) {
-		deleted, err = d.keys.deleteRecord(ctx, name, version)
+		deleted, err = r.keys.deleteRecord(ctx, name, version)
 	}
 	if err != nil {
 		return false, fmt.Errorf("record %s: %w", name, err)

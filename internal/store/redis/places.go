@@ -1,0 +1,96 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// places are where a server keeps dictionaries. They remember nothing of them.
+type places struct {
+	functions functions
+	keys      keys
+	archive   archive
+	troubles  *troubles
+}
+
+func newPlaces(client goredis.UniversalClient, t *troubles) *places {
+	return &places{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
+}
+
+// find looks in all places: a server that has functions now may have been without when
+// the values were written, and what was archived may be named still. Missing is said only
+// when all say so.
+func (p *places) find(ctx context.Context, number uint32) (*codec.Dict, error) {
+	trouble := error(cinch.ErrDictMissing)
+	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
+		return p.functions.getAny(ctx, number, p.archive.functions)
+	}
+	for _, get := range []func(context.Context, uint32) (*codec.Dict, error){anyFunction, p.keys.get, p.archive.keys.get} {
+		x, err := get(ctx, number)
+		switch {
+		case err == nil:
+			return x, nil
+		case isNowhere(err):
+		case !isAnswer(err):
+			return nil, err
+		case isNowhere(trouble):
+			trouble = err
+		}
+	}
+	return nil, trouble
+}
+
+// numbers lists what is in libraries. Keys are not listed: it would take a scan of all keys.
+func (p *places) numbers(ctx context.Context) (map[uint32]struct{}, error) {
+	libraries, err := p.functions.list(ctx, everyPrefix+"*", false)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[uint32]struct{}, len(libraries))
+	for _, l := range libraries {
+		for _, home := range []functions{p.functions, p.archive.functions} {
+			if number, ok := parseNumber(l.Name, home.prefix); ok {
+				all[number] = struct{}{}
+			}
+		}
+	}
+	return all, nil
+}
+
+// isNowhere reports that a place exists without the dictionary, or not at all.
+func isNowhere(err error) bool {
+	return errors.Is(err, cinch.ErrDictMissing) || errors.Is(err, errNoFunctions)
+}
+
+// put stores one dictionary: as a library, or as a key on a server without functions.
+func (p *places) put(ctx context.Context, x *codec.Dict) error {
+	err := place(ctx, p.functions, x)
+	if !errors.Is(err, errNoFunctions) {
+		return err
+	}
+	if err := p.checkEviction(ctx); err != nil {
+		return err
+	}
+	return place(ctx, p.keys, x)
+}
+
+// checkEviction lets pass a server that won't say what it evicts.
+func (p *places) checkEviction(ctx context.Context) error {
+	err := p.keys.evictionPolicy(ctx)
+	switch {
+	case err == nil || isUnknownCommand(err):
+		p.troubles.settled(eviction)
+		return nil
+	case errors.Is(err, ErrEvictable) || !isAnswer(err):
+		return err
+	}
+	if p.troubles.isNews(eviction, "unknown") {
+		p.troubles.log.Warn("can't see whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
+	}
+	return nil
+}

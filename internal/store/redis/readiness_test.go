@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// What new values may name, without a server: a check gives a lease, a doubt takes all of them away until a check that
+// began after it has ended, and what is retired is in none.
+func TestReadiness(t *testing.T) {
+	r := newReadiness(time.Hour)
+	expect := func(when string, ready, retired bool) {
+		t.Helper()
+		if r.Ready(1) != ready || r.ReadyOn(1, time.Now()) != ready || r.Retired(1) != retired {
+			t.Errorf("%s: %v, on a new connection %v, retired %v", when, r.Ready(1), r.ReadyOn(1, time.Now()), r.Retired(1))
+		}
+	}
+	check := func() {
+		began, ended := r.checks()
+		r.leaseFrom(began)
+		r.setReady(true, 1)
+		ended()
+	}
+	expect("at first", false, false)
+	check()
+	expect("after a check", true, false)
+	_, ended := r.checks()
+	r.doubt()
+	ended()
+	expect("after a check that began before a doubt", false, false)
+	check()
+	expect("after one that began later", true, false)
+	r.leaseFrom(r.now() - 2*time.Hour)
+	r.setReady(true, 1)
+	expect("after the lease", false, false)
+	x := testDict(t, "x")
+	found := newInventory()
+	found.marked[x.Number()] = true
+	r.noteRetired(found, []*codec.Dict{x})
+	if !r.Retired(x.Number()) {
+		t.Error("what is marked is not retired")
+	}
+	r.noteRetired(newInventory(), nil)
+	if !r.Retired(x.Number()) {
+		t.Error("an inventory of others has brought it back")
+	}
+	whole := newInventory()
+	whole.whole = true
+	r.noteRetired(whole, nil)
+	if r.Retired(x.Number()) {
+		t.Error("an inventory of everything has not")
+	}
+	if n := testing.AllocsPerRun(100, func() { r.Ready(1) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A trouble is news once, and again after another, or after it was over.
+func TestTroubles(t *testing.T) {
+	l := newTroubles(slog.New(slog.DiscardHandler))
+	for i, step := range []struct {
+		trouble string // "": it is over
+		news    bool
+	}{{"", false}, {"a", true}, {"a", false}, {"b", true}, {"a", true}, {"", true}, {"", false}, {"a", true}} {
+		got := false
+		if step.trouble == "" {
+			got = l.settled(server)
+		} else {
+			got = l.isNews(server, step.trouble)
+		}
+		if got != step.news {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+}
