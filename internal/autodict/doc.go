@@ -2,15 +2,18 @@
 // samples the values that pass, trains in the background, rolls out what saves enough,
 // and notices when a dictionary no longer fits.
 //
-//	reservoir.go  a uniform sample of a stream within a number of bytes
-//	sampler.go    what the data path calls: one counter, and rarely a copy
-//	schedule.go   when to train; pure
+//	metrics.go    what can be seen of all this
+//	messages.go   for messages on a wire, with nothing durable; wire.go, what they are measured by
+//	once.go       for a job that goes over a store once
+//	manager.go    one gateway: looks at records, trains, rolls out, adopts
+//	rollout.go    the steps of a rollout, see below
+//	logins.go     samples and dictionaries of each login of a rule
+//	tally.go      what a rule's dictionaries have come to, for people
 //	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
 //	record.go     what the gateways of a store tell each other about a rule
-//	logins.go     samples and dictionaries of each login of a rule
-//	manager.go    one gateway: looks at records, trains, rolls out, adopts
-//	messages.go   the same for messages on a wire, with nothing durable; wire.go, what they are measured by
-//	metrics.go    what of that can be seen
+//	schedule.go   when to train; pure
+//	sampler.go    what the data path calls: one counter, and rarely a copy
+//	reservoir.go  a uniform sample of a stream within a number of bytes
 //
 // A rollout takes steps, each of which leaves a store that every reader understands:
 //
