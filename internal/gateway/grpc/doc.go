@@ -3,7 +3,7 @@
 //
 // In reading order:
 //
-//	gateway.go   what is configured, and the seam that all gateways share; metrics.go
+//	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told; metrics.go
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
 //	handler.go   what the calls of a connection have in common
 //	call.go      one call from its headers to its trailers; request.go, what goes up of it,
