@@ -15,7 +15,7 @@
 // Pieces are queued before they are passed on, so a reply is in the queue before its client can
 // act on it: what a program does because of an answer always comes later. The mirror reads the
 // queue in one goroutine and numbers operations by their completion in production. An operation
-// that touches something (a key, a table; everything, if that is not known) is sent to a target
+// that touches something (a key, or a part of it; everything, if that is not known) is sent to a target
 // when the operations of other connections before it that touch the same, one of the two writing, are
 // done there. Operations of one connection are sent in their order. So both targets carry
 // conflicting operations out in the same order, each at its own speed.

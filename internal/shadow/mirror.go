@@ -37,6 +37,7 @@ type mirror struct {
 	unmirrored atomic.Uint64 // connections that did what can't be mirrored
 	reasons    counts        // why
 	skipped    atomic.Uint64 // reads that the rate left out
+	left       counts        // operations that are not sent, by reason
 	submitted  atomic.Uint64
 }
 
@@ -118,6 +119,9 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	var done []*Operation
 	if p.from == gateway.FromClient {
 		err = c.reader.Request(p.bytes, p.at)
+		if u, ok := c.reader.(Unanswered); ok {
+			done = u.Unanswered()
+		}
 	} else {
 		done, err = c.reader.Reply(p.bytes, p.at)
 	}
@@ -170,7 +174,6 @@ func (m *mirror) endLanes(conn uint64) {
 	for _, t := range m.targets {
 		t.end(conn)
 	}
-	m.order.end(conn)
 }
 
 // submit sends what one piece completed.
@@ -180,7 +183,11 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	for _, op := range done {
 		m.number++
 		op.conn, op.number = conn, m.number
-		if !m.chosen(op) {
+		if op.Left != "" {
+			m.left.add(op.Left)
+			continue
+		}
+		if op.skipped = !m.chosen(op); op.skipped {
 			m.skipped.Add(1)
 			continue
 		}
@@ -214,16 +221,22 @@ const tidyEvery = 1 << 12
 // two lanes.
 const operationBytes = 512
 
+// keyBytes is what a key counts beside its text.
+const keyBytes = 256
+
 func (op *Operation) weight() int64 {
 	n := int64(operationBytes + len(op.Request) + len(op.Name))
 	for _, k := range op.Keys {
-		n += int64(len(k)) + 64
+		n += int64(len(k)) + keyBytes
 	}
-	return n
+	return n + int64(len(op.Uses))*keyBytes
 }
 
 // chosen samples reads. The choice is made once, so both targets get the same ones.
 func (m *mirror) chosen(op *Operation) bool {
+	if op.Follows != nil {
+		return !op.Follows.skipped
+	}
 	if op.Kind != Read || m.rate >= 1 {
 		return true
 	}

@@ -45,19 +45,28 @@ type Operation struct {
 	// Name is the fingerprint: operations of one name are expected to cost alike. Readers keep
 	// the number of names small.
 	Name string
-	// Keys are what the operation touches. Whole operations touch everything.
+	// Keys are what the operation touches. What touches a key touches its parts: see Part. Whole
+	// operations touch everything.
 	Keys  []string
 	Whole bool
+	// Uses are keys that it changes even if it is a Read, such as the cursor that it moves.
+	Uses []string
 
 	Request []byte // as targets get it; the operation's own
 	Replies int    // to expect; 0 means 1
 	Form    uint8  // of the answer, for the Protocol's own use
+	Own     any    // for the Protocol's own use
 	// Blocks marks what may wait at a target for an operation of another connection. Its latency says
 	// nothing, and what comes behind it waits for it no longer than Config.Wait.
 	Blocks bool
 	// Woken marks what waited in production for an operation of another connection, whose answer
 	// may come after its own.
 	Woken bool
+	// Follows is what the operation makes no sense without, such as the query whose cursor it reads: if the rate
+	// leaves that out, it is left out too.
+	Follows *Operation
+	// Left is why the operation is not sent, if it is not: it is counted alone.
+	Left string
 
 	// Production's answer. It is Lost where targets are asked otherwise than production was.
 	Production Answer
@@ -69,7 +78,11 @@ type Operation struct {
 	left    atomic.Int32 // targets that have not answered
 	forced  atomic.Bool  // a target did not wait for all that comes before
 	size    int64        // in the mirror's bound
+	skipped bool         // the rate leaves it out
 }
+
+// Part stands in a key between what it is part of and its own name.
+const Part = "\x00"
 
 // Answer is what became of an operation somewhere.
 type Answer struct {
@@ -143,6 +156,12 @@ type Reader interface {
 	Reply(b []byte, at time.Time) ([]*Operation, error)
 	// Held is the number of bytes that the Reader keeps of what is not complete.
 	Held() int64
+}
+
+// Unanswered is a Reader of a protocol with requests that servers don't answer.
+type Unanswered interface {
+	// Unanswered returns those operations of the last Request.
+	Unanswered() []*Operation
 }
 
 // Excuser is a Protocol that can look whether an answer differs for a reason that is in

@@ -1,111 +1,151 @@
 package shadow
 
+import "strings"
+
 // order knows which operations have to be done at a target before another may be sent there.
 // It belongs to the mirror's goroutine.
 type order struct {
-	keys map[string]*touched
-	last map[uint64]*Operation // of each connection
-	all  *Operation            // the last one that touches everything
-	seen map[*Operation]bool   // within a call of enter
+	all  node
+	seen map[*Operation]bool // within a call of enter
 }
 
-// touched is who uses a key.
-type touched struct {
-	write *Operation
-	reads []*Operation // since then
+// node is what operations did with a key since the last one that wrote all of it. What came before that is done
+// when it is.
+type node struct {
+	write *Operation // the last one that wrote all of it
+	reads lasts      // those that read all of it
+	parts map[string]*node
+	wrote lasts // those that wrote a part
+	saw   lasts // those that read one
 }
 
-func newOrder() *order {
-	return &order{keys: map[string]*touched{}, last: map[uint64]*Operation{}, seen: map[*Operation]bool{}}
-}
+// lasts are the last operation of each connection: when it is done at a target, so are those before it.
+type lasts map[uint64]*Operation
+
+func newOrder() *order { return &order{seen: map[*Operation]bool{}} }
 
 // enter notes an operation, and appends to before what it has to wait for. Operations of its own
 // connection are not among that, since those are sent in their order anyway.
 func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	clear(o.seen)
+	w := waiting{o, op, before}
+	writes := op.Kind != Read
 	if op.Whole {
-		before = o.enterWhole(op, before)
+		w.all(&o.all, writes)
+		return w.before
+	}
+	if len(op.Keys)+len(op.Uses) == 0 {
+		w.part(&o.all, writes)
+	}
+	for _, k := range op.Keys {
+		w.key(k, writes)
+	}
+	for _, k := range op.Uses {
+		w.key(k, true)
+	}
+	return w.before
+}
+
+// waiting is an operation that enters.
+type waiting struct {
+	*order
+	op     *Operation
+	before []*Operation
+}
+
+// key waits for those that touch a key, or something that it is part of.
+func (w *waiting) key(key string, writes bool) {
+	n := &w.order.all
+	for more := true; more; {
+		var part string
+		part, key, more = strings.Cut(key, Part)
+		w.part(n, writes)
+		n = n.part(part)
+	}
+	w.all(n, writes)
+}
+
+// part waits for those that touch all of what the operation touches a part of.
+func (w *waiting) part(n *node, writes bool) {
+	w.add(n.write)
+	if writes {
+		w.addLasts(n.reads)
+		n.wrote.note(w.op)
 	} else {
-		before = o.add(before, op, o.all)
-		for _, k := range op.Keys {
-			before = o.enterKey(op, k, before)
+		n.saw.note(w.op)
+	}
+}
+
+// all waits for those that touch a node or a part of it.
+func (w *waiting) all(n *node, writes bool) {
+	w.add(n.write)
+	w.addLasts(n.wrote)
+	if !writes {
+		n.reads.note(w.op)
+		return
+	}
+	w.addLasts(n.reads)
+	w.addLasts(n.saw)
+	*n = node{write: w.op}
+}
+
+func (w *waiting) addLasts(l lasts) {
+	for _, earlier := range l {
+		w.add(earlier)
+	}
+}
+
+func (w *waiting) add(earlier *Operation) {
+	if earlier == nil || earlier.conn == w.op.conn || earlier.over() || w.seen[earlier] {
+		return
+	}
+	w.seen[earlier] = true
+	w.before = append(w.before, earlier)
+}
+
+func (n *node) part(name string) *node {
+	p := n.parts[name]
+	if p == nil {
+		if n.parts == nil {
+			n.parts = map[string]*node{}
 		}
+		p = &node{}
+		n.parts[name] = p
 	}
-	o.last[op.conn] = op
-	return before
+	return p
 }
 
-// enterWhole waits for the last operation of every connection: those before are done by then.
-func (o *order) enterWhole(op *Operation, before []*Operation) []*Operation {
-	for conn, last := range o.last {
-		if last.over() {
-			delete(o.last, conn)
-		} else {
-			before = o.add(before, op, last)
-		}
+func (l *lasts) note(op *Operation) {
+	if *l == nil {
+		*l = lasts{}
 	}
-	clear(o.keys)
-	o.all = op
-	return before
-}
-
-func (o *order) enterKey(op *Operation, key string, before []*Operation) []*Operation {
-	t := o.keys[key]
-	if t == nil {
-		t = &touched{}
-		o.keys[key] = t
-	}
-	before = o.add(before, op, t.write)
-	if op.Kind == Read {
-		t.reads = append(t.reads, op)
-		return before
-	}
-	for _, r := range t.reads {
-		before = o.add(before, op, r)
-	}
-	t.write, t.reads = op, nil
-	return before
-}
-
-func (o *order) add(before []*Operation, op, earlier *Operation) []*Operation {
-	if earlier == nil || earlier.conn == op.conn || earlier.over() || o.seen[earlier] {
-		return before
-	}
-	o.seen[earlier] = true
-	return append(before, earlier)
+	(*l)[op.conn] = op
 }
 
 // over reports whether all targets are done with an operation.
 func (op *Operation) over() bool { return op.left.Load() == 0 }
 
-// end forgets a connection.
-func (o *order) end(conn uint64) {
-	if last := o.last[conn]; last != nil && last.over() {
-		delete(o.last, conn)
-	}
-}
-
 // tidy forgets what is over, so that the order is as large as what is under way.
-func (o *order) tidy() {
-	for k, t := range o.keys {
-		reads := t.reads[:0]
-		for _, r := range t.reads {
-			if !r.over() {
-				reads = append(reads, r)
+func (o *order) tidy() { o.all.tidy() }
+
+// tidy reports whether nothing is left of a node.
+func (n *node) tidy() (empty bool) {
+	if n.write != nil && n.write.over() {
+		n.write = nil
+	}
+	empty = n.write == nil
+	for _, l := range []lasts{n.reads, n.wrote, n.saw} {
+		for conn, op := range l {
+			if op.over() {
+				delete(l, conn)
 			}
 		}
-		clear(t.reads[len(reads):])
-		t.reads = reads
-		if t.write != nil && t.write.over() {
-			t.write = nil
-		}
-		if t.write == nil && len(reads) == 0 {
-			delete(o.keys, k)
+		empty = empty && len(l) == 0
+	}
+	for name, p := range n.parts {
+		if p.tidy() {
+			delete(n.parts, name)
 		}
 	}
-	for conn, last := range o.last {
-		if last.over() {
-			delete(o.last, conn)
-		}
-	}
+	return empty && len(n.parts) == 0
 }
