@@ -17,8 +17,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/plan/source"
 	"github.com/cinch-layer/cinch/internal/price"
-	"github.com/cinch-layer/cinch/internal/store/open"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -324,11 +324,6 @@ func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 	return ui.WithHint(fmt.Errorf("--max-cpu %q", o.maxCPU), "write a time for one value, as in 50us, or a number of cores, as in 0.5")
 }
 
-// storeSources read what a plan needs from servers, by the kind of store: what is measured of each differs.
-var storeSources = map[string]func(*planOptions, context.Context, *plan.Options, planLimits) (*plan.Collector, error){
-	open.Redis: (*planOptions).collectRedis, open.Tarantool: (*planOptions).collectTarantool, open.Mongo: (*planOptions).collectMongo,
-}
-
 // collect reads the source.
 func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	for _, from := range o.from {
@@ -341,8 +336,11 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 			return nil, err
 		}
 	}
-	if collect := storeSources[open.Kind(o.from[0])]; collect != nil {
-		return collect(o, ctx, p, l)
+	if source.Is(o.from[0]) {
+		return source.Collect(ctx, o.from[0], p, source.Options{
+			Match: o.match, Databases: o.dbs, MaxBytes: l.bytes, Share: l.share, Until: l.until, Seed: o.seed,
+			Pair: o.pair, Batch: o.batch, Candidates: len(o.candidates) > 0,
+		})
 	}
 	if scheme, _, found := strings.Cut(o.from[0], "://"); found {
 		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))

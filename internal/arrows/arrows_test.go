@@ -96,7 +96,7 @@ var layers = [][]string{
 	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
-	{"internal/store/open"},
+	{"internal/store/open", "internal/plan/source"},
 	{"internal/serve"},
 	{"cmd", "test", "bench", "examples", "internal/arrows"},
 }

@@ -1,4 +1,4 @@
-package main
+package source
 
 import (
 	"context"
@@ -6,24 +6,25 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // collectTarantool samples the spaces of a Tarantool server.
-func (o *planOptions) collectTarantool(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
-	if len(o.dbs) > 0 {
-		return nil, wrongUsage(ui.WithHint(errors.New("--db is for Redis"), "choose spaces with --match"))
+func collectTarantool(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
+	if len(o.Databases) > 0 {
+		return nil, &store.Explained{Err: errors.New("--db is for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
 	}
-	conn, name, err := open.ConnectTarantool(ctx, o.from[0])
+	conn, name, err := open.ConnectTarantool(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	c := plan.NewCollector(plan.CollectOptions{Cost: plan.TupleCost, Seed: o.seed})
+	c := plan.NewCollector(plan.CollectOptions{Cost: plan.TupleCost, Seed: o.Seed})
 	p.Source, err = plan.Tuples(ctx, c, plan.TuplesOptions{
-		Conn: conn, Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Progress: p.Progress,
+		Conn: conn, Match: o.Match, MaxBytes: o.MaxBytes, Share: o.Share, Until: o.Until, Progress: p.Progress,
 	})
 	p.Source.Name = name
 	switch {

@@ -1,4 +1,4 @@
-package main
+package source
 
 import (
 	"context"
@@ -9,24 +9,24 @@ import (
 )
 
 // collectRedis samples the databases of a Redis server, or of a cluster's primaries.
-func (o *planOptions) collectRedis(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
-	s, err := open.Sample(ctx, o.from[0], o.dbs)
+func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
+	s, err := open.Sample(ctx, rawURL, o.Databases)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	ko := plan.KeysOptions{Match: o.match, MaxBytes: l.bytes, Share: l.share, Until: l.until, Progress: p.Progress, Indexed: s.Indexed, Activity: s.Activity, CPU: s.CPU}
+	ko := plan.KeysOptions{Match: o.Match, MaxBytes: o.MaxBytes, Share: o.Share, Until: o.Until, Progress: p.Progress, Indexed: s.Indexed, Activity: s.Activity, CPU: s.CPU}
 	for _, n := range s.Nodes() {
 		for _, space := range n.Spaces() {
 			ko.Spaces = append(ko.Spaces, space)
 		}
 	}
-	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.seed})
+	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.Seed})
 	if p.Source, err = plan.Keys(ctx, c, ko); err != nil {
 		return nil, storeredis.ExplainPlan(s.Name(), err)
 	}
 	p.Source.Name = s.Name()
-	if open.IsOne(o.from[0]) {
+	if open.IsOne(rawURL) {
 		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
 			return nil, storeredis.ExplainPlan(s.Name(), err)
 		}
