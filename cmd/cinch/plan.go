@@ -82,7 +82,8 @@ tarantool://user:password@host, and http://host:9470, the admin page of a runnin
 more than --share of a server's time, and remembers numbers, no values.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
---disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic.
+--disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic; with --exact a
+btrfs in a loop device stores it.
 
 docs/PLAN.md says how figures come about and what they don't tell.
 

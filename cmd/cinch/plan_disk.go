@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/disk"
 	"github.com/cinch-layer/cinch/internal/disk/report"
+	"github.com/cinch-layer/cinch/internal/disk/trial"
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -24,6 +25,7 @@ type diskOptions struct {
 	ashift      int
 	raidz       string
 	force       bool
+	exact       bool
 	sample      int
 	growth      string
 }
@@ -35,6 +37,7 @@ func (o *diskOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.ashift, "ashift", 12, "ZFS: sectors of 2^`N` bytes")
 	f.StringVar(&o.raidz, "raidz", "", "ZFS: `PARITY/DISKS`, as in 1/3, for what blocks take with their parity")
 	f.BoolVar(&o.force, "force", false, "btrfs: compress-force")
+	f.BoolVar(&o.exact, "exact", false, "btrfs: write the sample to a filesystem in a loop device, and tell what it takes there. As root; needs mkfs.btrfs, and room in TMPDIR for the sample")
 	f.IntVar(&o.sample, "sample", 4000, "compute `N` records, spread over all; 0 for all of them")
 	f.StringVar(&o.growth, "growth", "", "`SIZE` by which the data grows each day, for the days until 80% are in use")
 }
@@ -44,11 +47,19 @@ func runDisk(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return wrongUsage(err)
 	}
+	if o.disk.exact {
+		if err := trial.Check(); err != nil {
+			return exactHint(err)
+		}
+	}
 	progress := ui.NewProgress(o.errs)
 	defer progress.Clear()
 	r := report.New(o.from[0], o.disk.filesystem)
 	for _, run := range runs {
 		run.Engine, run.Sample, run.Seed, run.Progress = newEngine(), o.disk.sample, o.seed, progress.Show
+		if o.disk.exact {
+			run.Mount = trial.Mount
+		}
 		result, err := disk.Compute(ctx, r.Path, run)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -62,7 +73,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 		case errors.Is(err, disk.ErrSetting):
 			return wrongUsage(ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off"))
 		case err != nil:
-			return err
+			return exactHint(err)
 		}
 		r.Results = append(r.Results, result)
 	}
@@ -78,6 +89,22 @@ func runDisk(ctx context.Context, o planOptions) error {
 		return writeJSON(o.out, r)
 	}
 	return r.Print(o.out)
+}
+
+// exactHint says what to do about what --exact lacks.
+func exactHint(err error) error {
+	for what, hint := range map[error]string{
+		trial.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact: then it is computed",
+		trial.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact: then it is computed",
+		trial.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
+		trial.ErrMkfs:  "install btrfs-progs",
+		trial.ErrSpace: "set TMPDIR to a directory with more room, or a smaller --sample: a record has up to 512 KiB",
+	} {
+		if errors.Is(err, what) {
+			return ui.WithHint(err, "%s", hint)
+		}
+	}
+	return err
 }
 
 func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err error) {
@@ -109,6 +136,9 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 	case "zfs":
 		if o.force {
 			return nil, ui.WithHint(errors.New("compress-force is of btrfs"), "leave --force out")
+		}
+		if o.exact {
+			return nil, ui.WithHint(errors.New("--exact is of btrfs"), "leave it out: ZFS is computed")
 		}
 		parity, disks, err := o.disks()
 		if err != nil {

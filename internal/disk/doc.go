@@ -3,6 +3,7 @@
 // they give up. zstd on whole files is off by 10 to 30 %.
 //
 //	estimate.go     sampling, and what comes out
+//	measure.go      the same by a real btrfs, which package trial makes
 //	walk.go         files, and their data
 //	sum.go          the sums of a setting, and the error of a sample
 //	result.go       what is asked for and what is answered

@@ -28,10 +28,10 @@ func Compute(ctx context.Context, path string, o Options) (*Result, error) {
 	w.step = 1
 	if o.Sample > 0 && int64(o.Sample) < counted.Records {
 		w.step = float64(counted.Records) / float64(o.Sample)
-		w.next = w.step * rand.New(rand.NewPCG(0x6469736b, o.Seed)).Float64()
+		w.first = w.step * rand.New(rand.NewPCG(0x6469736b, o.Seed)).Float64()
 	}
-	w.r, w.total = Result{}, counted.Bytes
-	if err := w.each(w.file); err != nil {
+	w.total = counted.Bytes
+	if err := w.pass(w.file); err != nil {
 		return nil, err
 	}
 	w.r.Changed += max(counted.Files-w.r.Files-w.r.Unread+counted.Unread, 0) // gone since
@@ -39,6 +39,11 @@ func Compute(ctx context.Context, path string, o Options) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", path, ErrUnread)
 	}
 	w.finish()
+	if o.Mount != nil {
+		if err := w.measure(); err != nil {
+			return nil, err
+		}
+	}
 	return &w.r, nil
 }
 
@@ -82,8 +87,7 @@ func (w *walk) finishBtrfs(e *Estimate, b *Btrfs) {
 	e.Error, e.Margin = w.error(b.alg, b.accuracy)*unknown, e.Margin*unknown
 	e.Logical += w.r.FixedSize
 	e.Physical += w.r.FixedSize
-	e.Ratio = float64(max(e.Logical, 1)) / float64(max(e.Physical, 1))
-	e.Printed = fmt.Sprintf("%.0f%%", 100/e.Ratio)
+	e.ratio()
 }
 
 // recordsize is written as zfs does.

@@ -1,6 +1,11 @@
 package disk
 
-import "github.com/cinch-layer/cinch/codec"
+import (
+	"context"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
 
 // Options say what to compute. Either ZFS or Btrfs is given, with one or more settings,
 // which all get the same records, so that they can be compared even where a sample is small.
@@ -11,6 +16,17 @@ type Options struct {
 	Sample   int // records (of btrfs: chunks of 512 KiB) that are computed; 0: all
 	Seed     uint64
 	Progress func(done float64, what string)
+
+	// Mount, where it is given, makes a filesystem with a setting of btrfs, for so many bytes. The
+	// sample is written to it, and what it takes there is the answer.
+	Mount func(ctx context.Context, b Btrfs, bytes int64) (Volume, error)
+}
+
+// Volume is a filesystem to write files to, one after the other, each with a number.
+type Volume interface {
+	Write(number, size, at int64, data []byte) error
+	Stored() (int64, error)
+	Close() error
 }
 
 // Estimate is what one setting would make of the files. Its JSON is a contract: fields are
@@ -23,12 +39,19 @@ type Estimate struct {
 	Ratio     float64 `json:"ratio"`                  // as the filesystem's own tool counts it
 	Margin    float64 `json:"ratio_margin,omitempty"` // 95 %; 0: all was computed
 	Printed   string  `json:"printed"`                // what that tool would print
+	Measured  bool    `json:"measured,omitempty"`     // the filesystem itself has stored the sample
 	Error     float64 `json:"error"`                  // as a share: the most that directories were off by, where the real filesystem stored them, too
 	RaidBytes int64   `json:"raidz_bytes,omitempty"`
 }
 
 // Takes is how many bytes the files take with their metadata, without redundancy.
 func (e *Estimate) Takes() int64 { return e.Physical + e.Metadata }
+
+// ratio is as btrfs' tools count it.
+func (e *Estimate) ratio() {
+	e.Ratio = float64(max(e.Logical, 1)) / float64(max(e.Physical, 1))
+	e.Printed = fmt.Sprintf("%.0f%%", 100/e.Ratio)
+}
 
 // Result is what is known of the files.
 type Result struct {

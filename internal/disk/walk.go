@@ -23,12 +23,13 @@ type walk struct {
 	total int64 // bytes of all files, as counted
 	names map[uint64]struct{}
 
-	step, next float64 // every so many records one is computed
-	seen       float64
-	done       int64 // bytes
-	buf        []byte
-	begin      [btrfsUnit]byte
-	sums       []sum
+	step, first, next float64 // every so many records one is computed
+	seen              float64
+	passes            int   // over the files, with this one
+	done              int64 // bytes, in this pass
+	buf               []byte
+	begin             [btrfsUnit]byte
+	sums              []sum
 }
 
 func newWalk(ctx context.Context, path string, o Options) (*walk, error) {
@@ -50,6 +51,13 @@ func newWalk(ctx context.Context, path string, o Options) (*walk, error) {
 		o: o, ctx: ctx, path: real, btrfs: len(o.Btrfs) > 0 && onBtrfs(real),
 		c: &compressor{engine: o.Engine}, sums: make([]sum, len(o.ZFS)+len(o.Btrfs)),
 	}, nil
+}
+
+// pass goes over the files once more, from the beginning of the sample.
+func (w *walk) pass(do func(f *os.File, st *syscall.Stat_t) error) error {
+	w.r, w.next, w.seen, w.done = Result{}, w.first, 0, 0
+	w.passes++
+	return w.each(do)
 }
 
 // each opens all regular files with something in them, and reports what it leaves out.
@@ -121,7 +129,7 @@ func (w *walk) open(name string, do func(f *os.File, st *syscall.Stat_t) error) 
 	}
 	err = do(f, st)
 	var failed *fs.PathError
-	if errors.As(err, &failed) { // while reading: the rest is as good as ever
+	if errors.As(err, &failed) && !errors.As(err, new(volumeError)) { // while reading: the rest is as good as ever
 		w.r.Unread++
 		return nil
 	}
@@ -193,15 +201,20 @@ func (w *walk) records(f *os.File, st *syscall.Stat_t, do func(at int64) error) 
 
 // file computes the records of a file that are in the sample.
 func (w *walk) file(f *os.File, st *syscall.Stat_t) error {
+	states := make([]btrfsFile, len(w.o.Btrfs))
+	for i := range states {
+		states[i].size = st.Size
+	}
+	return w.sample(f, st, func(at int64, full, data []byte) error { return w.record(f, at, full, data, states) })
+}
+
+// sample reads the records of a file that are in the sample. full is data, and zeros behind it.
+func (w *walk) sample(f *os.File, st *syscall.Stat_t, do func(at int64, full, data []byte) error) error {
 	w.done += st.Size
 	if w.known(f, st) {
 		return nil
 	}
 	unit := w.unit(st.Size)
-	states := make([]btrfsFile, len(w.o.Btrfs))
-	for i := range states {
-		states[i].size = st.Size
-	}
 	w.show(f, st.Size, 0)
 	return w.records(f, st, func(at int64) error {
 		w.r.Records++
@@ -211,7 +224,11 @@ func (w *walk) file(f *os.File, st *syscall.Stat_t) error {
 			return nil
 		}
 		w.next += w.step
-		if err := w.record(f, at, min(unit, st.Size-at), unit, states); err != nil {
+		full, err := w.read(f, at, unit)
+		if err != nil {
+			return err
+		}
+		if err := do(at, full, full[:min(unit, st.Size-at)]); err != nil {
 			return err
 		}
 		w.r.Computed++
@@ -221,22 +238,32 @@ func (w *walk) file(f *os.File, st *syscall.Stat_t) error {
 }
 
 func (w *walk) show(f *os.File, size, at int64) {
-	if w.o.Progress != nil {
-		w.o.Progress(min(float64(w.done-size+at)/float64(max(w.total, 1)), 1), filepath.Base(f.Name()))
+	if w.o.Progress == nil {
+		return
 	}
+	passes := 1
+	if w.o.Mount != nil {
+		passes += len(w.o.Btrfs)
+	}
+	share := min(float64(w.done-size+at)/float64(max(w.total, 1)), 1)
+	w.o.Progress((float64(w.passes-1)+share)/float64(passes), filepath.Base(f.Name()))
 }
 
-// record reads one record and computes all settings on it.
-func (w *walk) record(f *os.File, at, n, unit int64, states []btrfsFile) error {
+// read reads one record.
+func (w *walk) read(f *os.File, at, unit int64) (full []byte, err error) {
 	if int64(cap(w.buf)) < unit {
 		w.buf = make([]byte, unit)
 	}
-	full := w.buf[:unit]
+	full = w.buf[:unit]
 	clear(full) // what was cut off while we look is zeros
-	data := full[:n]
-	if _, err := f.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
-		return err
+	if _, err := f.ReadAt(full, at); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
+	return full, nil
+}
+
+// record computes all settings on one record.
+func (w *walk) record(f *os.File, at int64, full, data []byte, states []btrfsFile) error {
 	for i := range w.o.ZFS {
 		z := &w.o.ZFS[i]
 		b := z.record(w.c, full)
@@ -251,7 +278,7 @@ func (w *walk) record(f *os.File, at, n, unit int64, states []btrfsFile) error {
 	if err := w.refused(f, at, states); err != nil {
 		return err
 	}
-	stretches := dataOf(f, at, n)
+	stretches := dataOf(f, at, int64(len(data)))
 	for i := range w.o.Btrfs {
 		logical, physical := 0, 0
 		for _, s := range stretches {

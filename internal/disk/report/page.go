@@ -42,7 +42,7 @@ func (r *Report) HTML(w io.Writer) error {
 	if first.Computed < first.Records {
 		words = fmt.Sprintf("%d of %d records were computed; margins are of 95%%.", first.Computed, first.Records)
 	}
-	words += " " + errorWords
+	words += " " + r.errorWords()
 	if first.Unread > 0 {
 		words += fmt.Sprintf(" %s could not be read and are not in it.", count(first.Unread, "file", "files"))
 	}

@@ -93,7 +93,7 @@ func (r *Report) Print(out io.Writer) error {
 	if first.Computed < first.Records {
 		fmt.Fprintln(out, "Computed on a sample (--sample 0 for all); margins are of 95%.")
 	}
-	fmt.Fprintln(out, errorWords)
+	fmt.Fprintln(out, r.errorWords())
 	if r.OnBtrfs {
 		fmt.Fprintln(out, "It is on btrfs now: what it takes there is known to compsize, so nothing is said of space in use.")
 	}
@@ -106,7 +106,13 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
-const errorWords = "Error: the most by which what directories take was off, against the filesystem itself."
+// errorWords explain the column.
+func (r *Report) errorWords() string {
+	if r.Results[0].Estimates[0].Measured {
+		return "Measured: a btrfs in a loop device stored what was sampled."
+	}
+	return "Error: the most by which what directories take was off, against the filesystem itself."
+}
 
 func (r *Report) parity() bool { return r.Results[0].Estimates[0].RaidBytes > 0 }
 
@@ -146,7 +152,10 @@ func (r *Report) rows() (rows [][]string) {
 
 // within is how far off such figures were where the filesystem itself stored the files, too.
 func within(e *disk.Estimate) string {
-	if e.Error == 0 {
+	switch {
+	case e.Measured:
+		return "measured"
+	case e.Error == 0:
 		return "none"
 	}
 	return fmt.Sprintf("±%.2g%%", 100*e.Error)
