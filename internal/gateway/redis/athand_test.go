@@ -76,13 +76,13 @@ func TestClosedSessionAsksNothing(t *testing.T) {
 	var pump sync.WaitGroup
 	pump.Go(func() {
 		for range 100 {
-			_ = s.second.client().Ping // from here on the race detector watches
-			s.second.forget()
+			_ = s.user.second.client().Ping // from here on the race detector watches
+			s.user.second.forget()
 		}
 	})
 	_ = s.Close()
 	pump.Wait()
-	if err := s.second.client().Ping(ctx).Err(); !errors.Is(err, goredis.ErrClosed) || dials > 0 {
+	if err := s.user.second.client().Ping(ctx).Err(); !errors.Is(err, goredis.ErrClosed) || dials > 0 {
 		t.Errorf("%v, dialed %d times", err, dials)
 	}
 }

@@ -12,21 +12,21 @@ import (
 // conversation is what the request pump says to the server, and what it expects as answers. All that
 // goes upstream for a client goes through it, so that each reply finds its entry in the queue.
 type conversation struct {
-	client   net.Conn
-	upstream net.Conn
-	up       sink
-	queue    *queue
-	dead     <-chan struct{}  // closed when the reply pump has ended
-	account  *gateway.Account // in the reply budget, of answers
-	pump     replying
-	tx       *transaction
-	stats    *gateway.Stats
+	life  *gateway.Life
+	up    sink
+	queue queue
+	pump  replying
+	stats *gateway.Stats
 
-	replies muting
-	asks    asks
-	asked   *asked
-	last    entry // the one pushed last; n more like it are not in the queue yet
-	scratch []byte
+	st standing
+	tx transaction
+
+	subscribing bool // a subscription was sent, whose answer may not have come
+	replies     muting
+	asks        asks
+	asked       asked
+	last        entry // the one pushed last; n more like it are not in the queue yet
+	scratch     []byte
 }
 
 // replying is the reply pump, as the request pump sees it.
@@ -35,16 +35,21 @@ type replying interface {
 	unstick()
 	// midReply says whether it is with a reply of which the server may have more to send.
 	midReply() bool
+
+	// What replies change in it is for hooks only, which it calls itself: discard forgets what was queued for EXEC,
+	// reset subscriptions too, and monitor has it expect lines that nobody asked for.
+	discard()
+	reset()
+	monitor()
 }
 
-// newConversation returns one whose replies pump carries, by the entries of queue.
-func newConversation(life *gateway.Life, tx *transaction, queue *queue, asked *asked, pump replying, stats *gateway.Stats) *conversation {
-	c := &conversation{
-		client: life.Client, upstream: life.Upstream, account: life.Replies, dead: life.Dead(),
-		tx: tx, queue: queue, asked: asked, pump: pump, stats: stats,
-	}
+// init begins a conversation whose replies pump carries, by the entries of the queue.
+func (c *conversation) init(life *gateway.Life, pump replying, keeper *gateway.Doorkeeper, stats *gateway.Stats) {
+	c.life, c.pump, c.stats = life, pump, stats
 	c.up.conn, c.up.before = life.Upstream, c.pushCounted
-	return c
+	c.queue.init(life.Replies)
+	c.tx.account = life.Requests
+	c.st.init(&c.tx, keeper)
 }
 
 // await waits for the reply pump's answer.
@@ -59,12 +64,12 @@ func (c *conversation) await(o *op) error {
 		case <-o.done:
 			return nil
 		case <-t.C:
-			if gateway.PeerClosed(c.client) { // the server must hear of it, or a blocked command goes on
-				_ = gateway.CloseWrite(c.upstream)
+			if gateway.PeerClosed(c.life.Client) { // the server must hear of it, or a blocked command goes on
+				_ = gateway.CloseWrite(c.life.Upstream)
 			}
 			c.pump.unstick()
 			t.Reset(patience)
-		case <-c.dead:
+		case <-c.life.Dead():
 			select {
 			case <-o.done: // it was the last thing that the pump did
 				return nil
@@ -78,7 +83,7 @@ func (c *conversation) await(o *op) error {
 
 // letGo gives back the budget that an answer holds.
 func (c *conversation) letGo(o *op) {
-	c.account.Release(o.held)
+	c.life.Replies.Release(o.held)
 	o.held = 0
 }
 
@@ -262,8 +267,8 @@ func (c *conversation) keepUnstuck(done <-chan struct{}) {
 		c.pump.unstick()
 		select {
 		case <-t.C:
-			if gateway.PeerClosed(c.client) {
-				_ = gateway.CloseWrite(c.upstream)
+			if gateway.PeerClosed(c.life.Client) {
+				_ = gateway.CloseWrite(c.life.Upstream)
 			}
 		case <-done:
 			return

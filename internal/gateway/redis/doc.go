@@ -14,12 +14,18 @@
 //	copy.go          which elements are values
 //	open.go          values that are opened, under the reply budget
 //
-// What is rarer branches off in session.handle, each to a type in a file of its name: guard (commands that
-// compute on a stored value, run by one guarded script), units (scripts and commands that the table does not
-// know, run in a transaction under WATCH), within (both, where the client has a transaction open itself),
-// sorter (SORT), control (what changes the conversation), large (requests larger than the buffer). They
-// share smaller parts: standing (database, login, version), transaction, stash (what is opened for a
-// request), rights, escapes, refusals, and second, a connection for questions that the first can't be asked.
+// What is rarer branches off in session.handle, each to a type in a file of its name: large (requests larger than
+// the buffer), control (what changes the conversation, told apart by what it is about: login, multi, feed, nodes,
+// script and index commands) and stored, the commands that work on stored values themselves, sealed ones among
+// them. Those are run by guard (one guarded script runs the command on the value), units (scripts and what
+// the table does not know, in a transaction under WATCH), within (both, where the client has a transaction open
+// itself) and sorter (SORT).
+//
+// These stand on five that each have one thing to know: conversation, with its standing (database, login,
+// version) and its transaction; user, what the client's user may do, with a second connection for questions that the
+// first can't be asked; vault, which seals and opens; stash, which holds what is opened for a request; and
+// prober, which looks at what keys hold.
+//
 // A reply pump hands over likewise: to answers (to what the gateway has asked itself), messages (that nobody
 // asked for), nodeReplies and redirects (which name other servers).
 //

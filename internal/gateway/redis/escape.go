@@ -18,17 +18,11 @@ import (
 
 // So it is with hashes that a search index covers: a vector may begin with any bytes.
 
-// escapes knows which plain bytes at hand begin like envelopes, and has them wrapped.
-type escapes struct {
-	rights *rights
-	tx     *transaction
-}
-
 // echoing is the entry of a script's reply. What the script was given it may return: an
 // element that is a part of an argument, or of a value that was put back, is no envelope of ours.
-func (x *escapes) echoing(r *request, parts []part) entry {
+func (t *transaction) echoing(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
-	if plain := x.lookalikes(r, parts); plain != nil {
+	if plain := t.lookalikes(r, parts); plain != nil {
 		e.op = &op{plainBytes: plain}
 	}
 	return e
@@ -37,7 +31,7 @@ func (x *escapes) echoing(r *request, parts []part) entry {
 // lookalikes are the plain bytes known to a request that hold the magic: its arguments, which are
 // copied, and, where they begin with it, values that are put back for it or were set before it in
 // the same transaction.
-func (x *escapes) lookalikes(r *request, parts []part) (plain [][]byte) {
+func (t *transaction) lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
 		if bytes.Contains(a, []byte(cinch.Magic)) {
 			plain = append(plain, bytes.Clone(a))
@@ -48,22 +42,22 @@ func (x *escapes) lookalikes(r *request, parts []part) (plain [][]byte) {
 			plain = append(plain, parts[i].Value)
 		}
 	}
-	for i := range x.tx.known {
-		if cinch.IsSealed(x.tx.known[i].Value) {
-			plain = append(plain, x.tx.known[i].Value)
+	for i := range t.known {
+		if cinch.IsSealed(t.known[i].Value) {
+			plain = append(plain, t.known[i].Value)
 		}
 	}
 	return plain
 }
 
 // leavesMagic reports that the command may leave a plain value that begins with the
-// magic, which must not stay so.
-func (x *escapes) leavesMagic(r *request, parts []part) bool {
-	return !x.rights.lua.denied && !r.unguarded && r.cmd.strategy != compared && (r.cmd.writes || x.lookalikes(r, parts) != nil)
+// magic, which must not stay so where the user may run the script that wraps it.
+func (t *transaction) leavesMagic(r *request, parts []part) bool {
+	return !r.unguarded && r.cmd.strategy != compared && (r.cmd.writes || t.lookalikes(r, parts) != nil)
 }
 
 // escapeArgs makes a call of lua.Escape. All sealed strings of the keys have been put
 // back, so whatever begins with the magic now is plain.
-func (x *escapes) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
-	return lua.CallEscape(keys, x.lookalikes(r, parts))
+func (t *transaction) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
+	return lua.CallEscape(keys, t.lookalikes(r, parts))
 }

@@ -6,16 +6,24 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // frames are the pieces of replies on their way to the client: what is read of the server, and what is
 // sent.
 type frames struct {
+	from  source
 	in    *resp.Reader
 	to    sink
 	mute  bool          // the reply at hand is not for the client
 	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
+}
+
+func (f *frames) init(life *gateway.Life, spill *spill) {
+	f.to = sink{conn: life.Client, spill: spill, account: life.Replies}
+	f.from = source{conn: life.Upstream, idle: &f.to}
+	f.in = resp.NewReader(&f.from, bufferBytes)
 }
 
 // dropLine consumes the line at hand.

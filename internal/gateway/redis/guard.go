@@ -11,17 +11,11 @@ import (
 
 // guard handles commands that compute on stored values.
 type guard struct {
-	talk     *conversation
-	st       *standing
-	tx       *transaction
-	vault    *vault
-	stash    *stash
-	second   *second
-	rights   *rights
-	escapes  *escapes
-	refusals *refusals
-	units    *units
-	scripts  *bodies
+	talk   *conversation
+	user   *user
+	vault  *vault
+	prober *prober
+	units  *units
 }
 
 // computed sends a read behind a script that hands envelopes out; the reply pump
@@ -31,9 +25,9 @@ func (g *guard) computed(r *request) error {
 		return g.talk.forward(r, entry{})
 	}
 	if r.cmd.name == "bitcount" && len(r.args) == 3 {
-		return g.stash.release(g.inflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw}))
+		return g.inflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw})
 	}
-	verb, err := g.rights.readVerb()
+	verb, err := g.user.readVerb()
 	if err != nil {
 		return err
 	}
@@ -72,11 +66,11 @@ func (g *guard) inflated(r *request) error {
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > lua.MaxArgs || g.rights.lua.denied || compute.IsWide(r.args) || (g.rights.tracking || g.second.reads) && !g.tx.open:
+	case len(r.args) > lua.MaxArgs || g.user.lua.denied || compute.IsWide(r.args) || (g.user.tracking || g.user.second.reads) && !g.talk.tx.open:
 		return g.units.run(r, keys)
-	case g.tx.open:
+	case g.talk.tx.open:
 		return g.inTransaction(r, g.guardFor(r), keys)
-	case !r.cmd.writes && g.st.version.Load() == 3 && !g.tx.watch.on:
+	case !r.cmd.writes && g.talk.st.version.Load() == 3 && !g.talk.tx.watch.on:
 		return g.units.run(r, keys) // a map that passes through Lua loses its order
 	}
 	return g.run(r, g.guardFor(r), keys)
@@ -87,10 +81,10 @@ func (g *guard) inflated(r *request) error {
 // stays so: to seal it again would abort the client's transaction, each time that it tries.
 func (g *guard) guardFor(r *request) string {
 	script := lua.GuardRead
-	if r.cmd.writes || g.tx.watch.on {
+	if r.cmd.writes || g.talk.tx.watch.on {
 		script = lua.Guard
 	}
-	if !r.cmd.writes && g.st.version.Load() == 3 {
+	if !r.cmd.writes && g.talk.st.version.Load() == 3 {
 		return "redis.setresp(3) " + script
 	}
 	return script
@@ -113,17 +107,17 @@ func (g *guard) run(r *request, script string, keys [][]byte) error {
 			return nil
 		}
 		if o.answer.isError() {
-			g.rights.lua.denied = g.rights.lua.denied || isNoLua(o.answer.text)
-			r.unguarded = isNoRight(o.answer.text) && !g.rights.lua.denied
+			g.user.lua.denied = g.user.lua.denied || isNoLua(o.answer.text)
+			r.unguarded = isNoRight(o.answer.text) && !g.user.lua.denied
 			if r.unguarded && r.cmd.writes && compute.MayMakeMagic(r.args) {
 				return g.talk.refuse(o.answer.text)
 			}
 			return g.units.run(r, keys)
 		}
-		next, err := g.stash.openAll(o.answer.handedOut())
+		next, err := g.prober.stash.openAll(o.answer.handedOut())
 		g.talk.letGo(o)
 		if err != nil {
-			return g.refusals.broken(err)
+			return g.prober.broken(err)
 		}
 		k = next
 		g.vault.inflating(keys)
@@ -161,14 +155,14 @@ func (a *answer) handedOut() [][]byte { return a.list[1:] }
 // when they are short, but these commands also read long ones.
 func (g *guard) float(r *request) error {
 	keys := r.args[1:2]
-	if g.vault.excluded(keys) || g.rights.lua.denied {
+	if g.vault.excluded(keys) || g.user.lua.denied {
 		return g.talk.forward(r, entry{})
 	}
 	script := lua.Guard
 	if r.cmd.name == "hincrbyfloat" {
 		script = lua.GuardField
 	}
-	if g.tx.open {
+	if g.talk.tx.open {
 		return g.inTransaction(r, script, keys)
 	}
 	o := &op{done: make(chan struct{})}
@@ -209,11 +203,11 @@ func (g *guard) compared(r *request) error {
 		return g.talk.forward(r, entry{})
 	}
 	switch {
-	case g.rights.lua.denied || (g.rights.tracking || g.second.reads) && !g.tx.open:
+	case g.user.lua.denied || (g.user.tracking || g.user.second.reads) && !g.talk.tx.open:
 		return g.units.run(r, keys)
-	case g.tx.open:
+	case g.talk.tx.open:
 		return g.inTransaction(r, lua.Compare, keys)
-	case g.tx.watch.on:
+	case g.talk.tx.watch.on:
 		return g.run(r, lua.CompareWatched, keys)
 	}
 	return g.run(r, lua.Compare, keys)
@@ -222,11 +216,11 @@ func (g *guard) compared(r *request) error {
 // inTransaction queues a guarded command with every value that it may meet: those
 // stored now, read on a second connection, and those set in this transaction.
 func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
-	found := g.second.probe(keys)
+	found := g.prober.probe(keys)
 	if found.err != nil {
-		return g.refusals.broken(found.err)
+		return g.prober.broken(found.err)
 	}
-	k := append([]lua.Known(nil), g.tx.known...)
+	k := append([]lua.Known(nil), g.talk.tx.known...)
 	for i := range found.parts {
 		k = append(k, found.parts[i].Known)
 	}
@@ -242,14 +236,14 @@ func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 // script runs EVAL, EVALSHA, FCALL and their kin.
 func (g *guard) script(r *request) error {
 	if evalFor(r.cmd.name) == strings.ToUpper(r.cmd.name) {
-		g.scripts.learn(r.args[1])
+		g.user.second.scripts.learn(r.args[1])
 	}
 	keys, ok := r.cmd.keys.find(r.args)
 	if !ok || len(keys) == 0 || g.vault.excluded(keys) {
 		if compute.CarriesMagic(r.args[1:]) {
 			g.vault.stats.Guarded(r.cmd.name, "unseen_magic")
 		}
-		return g.talk.forward(r, g.escapes.echoing(r, nil))
+		return g.talk.forward(r, g.talk.tx.echoing(r, nil))
 	}
 	return g.units.run(r, distinct(keys))
 }
@@ -257,12 +251,12 @@ func (g *guard) script(r *request) error {
 // unknown runs a command that the table does not know as if it computed on the
 // values of its keys: they are put back first. What it writes stays plain.
 func (g *guard) unknown(r *request) error {
-	keys, err := g.second.keysOf(r.args)
+	keys, err := g.user.second.keysOf(r.args)
 	if err != nil {
 		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and its keys can't be asked: %v", r.args[0], err))
 	}
 	if len(keys) == 0 || g.vault.excluded(keys) {
-		return g.talk.forward(r, g.escapes.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
+		return g.talk.forward(r, g.talk.tx.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
 	}
 	for _, a := range r.args[1:] {
 		if cinch.IsSealed(a) && !contains(keys, a) {

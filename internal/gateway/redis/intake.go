@@ -12,6 +12,7 @@ import (
 // intake reads the client's requests.
 type intake struct {
 	life   *gateway.Life
+	from   source
 	in     *resp.Reader
 	parser resp.Parser
 	rows   rows
@@ -20,11 +21,11 @@ type intake struct {
 	args   [][]byte
 }
 
-// newIntake returns one that calls idle before it waits. What the session's requests hold while it does has the client judged.
-func newIntake(life *gateway.Life, table table, idle func() error) *intake {
-	n := &intake{life: life, rows: rows{table: table}}
-	n.in = resp.NewReader(&source{conn: life.Client, idle: idle, account: life.Requests, goOn: n.finishes}, bufferBytes)
-	return n
+// init has idle flushed before the intake waits. What the session's requests hold while it does has the client judged.
+func (t *intake) init(life *gateway.Life, table table, idle *sink) {
+	t.life, t.rows.table = life, table
+	t.from = source{conn: life.Client, idle: idle, account: life.Requests, goOn: t.finishes}
+	t.in = resp.NewReader(&t.from, bufferBytes)
 }
 
 // enter marks the beginning of a request that a drain has to wait for.

@@ -14,19 +14,19 @@ import (
 
 // large handles requests that do not fit the buffer.
 type large struct {
-	intake  *intake
-	talk    *conversation
-	seals   *seals
-	stash   *stash
-	sub     *subscription
-	tx      *transaction
-	account *gateway.Account // in the request budget
-	stall   time.Duration
+	intake *intake
+	talk   *conversation
+	seals  *seals
+	stash  *stash
+	desk   desk
+}
 
-	handle        func(args [][]byte) error // a request that was collected
-	fail          func(text string) error   // ends the session, of whose request the server has the beginning
-	protocolError func() error              // has the server word it
-	stranger      func() bool               // reports a client that must log in first
+// desk is what a session does with requests that large does not carry out itself.
+type desk interface {
+	isStranger() bool               // the client must log in first
+	handleCollected([][]byte) error // a request that is in memory as a whole
+	failWith(text string) error     // the end of the session, of whose request the server has the beginning
+	passProtocolError() error       // the server is to word it
 }
 
 // Requests that do not fit the buffer come in three ways, by the row of their command:
@@ -62,7 +62,7 @@ type largeRequest struct {
 // request handles the request whose beginning the parser has seen.
 func (b *large) request() error {
 	if !b.intake.parser.Started() {
-		return b.fail("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
+		return b.desk.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	b.talk.begin()
 	b.intake.enter()
@@ -79,7 +79,7 @@ func (b *large) request() error {
 	err := l.run()
 	b.intake.parser.Reset()
 	if errors.Is(err, resp.ErrProtocol) {
-		return b.protocolError()
+		return b.desk.passProtocolError()
 	}
 	return err
 }
@@ -99,10 +99,10 @@ func (l *largeRequest) takeHead() {
 
 func (l *largeRequest) run() error {
 	switch {
-	case l.stranger(): // the server has limits of its own for it
+	case l.desk.isStranger(): // the server has limits of its own for it
 		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
-		l.sub.active() && l.cmd.strategy != controls:
+		l.talk.subscribed() && l.cmd.strategy != controls:
 		return l.stream(entry{})
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues:
 		return l.stream(entry{shape: l.cmd.reply})
@@ -269,7 +269,7 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if cinch.IsSealed(head) { // has to be wrapped
 		return true, true, nil
 	}
-	return !l.asTheyAre && l.seals.mayBeSealed([][]byte{key}), false, nil
+	return !l.asTheyAre && l.seals.vault.mayBeSealed(l.talk.st.where(), [][]byte{key}), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.
@@ -292,7 +292,7 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	defer func() { gateway.PutBuffer(buf) }()
 	switch {
 	case errors.Is(err, errNoRoom): // the server has the beginning of the request already
-		return l.fail("ERR cinch: " + err.Error())
+		return l.desk.failWith("ERR cinch: " + err.Error())
 	case err != nil:
 		return err
 	case len(buf) < n+len(crlf):
@@ -331,7 +331,7 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	}
 	if cinch.IsSealed(head) {
 		l.seals.vault.stats.Error("unsealable")
-		return l.fail(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.seals.vault.maxSeal, n))
+		return l.desk.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.seals.vault.maxSeal, n))
 	}
 	return l.streamBody(n)
 }
@@ -348,7 +348,7 @@ func (l *largeRequest) read(n int) ([]byte, error) {
 
 // reserve takes n bytes of the budget, and waits for them a limited time only.
 func (l *largeRequest) reserve(n int64) error {
-	if l.tryReserve(n, n, reservePatience*l.stall) {
+	if l.tryReserve(n, n, reservePatience*l.stash.stall) {
 		return nil
 	}
 	l.seals.vault.stats.Error("budget")
@@ -365,8 +365,8 @@ func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
 }
 
 func (l *largeRequest) release() {
-	l.account.Release(l.held)
-	l.account.Release(l.encoder)
+	l.talk.life.Requests.Release(l.held)
+	l.talk.life.Requests.Release(l.encoder)
 	l.held, l.encoder = 0, 0
 }
 
@@ -381,7 +381,7 @@ func (l *largeRequest) collect() error {
 			return l.giveUp(err)
 		}
 	}
-	return l.handle(l.args)
+	return l.desk.handleCollected(l.args)
 }
 
 // take reads the next argument into args. A long value of a command that only stores it
@@ -483,7 +483,7 @@ func (l *largeRequest) sendOption(n int) error {
 	}
 	defer gateway.PutBuffer(word)
 	if isComparison(word) && !l.seals.vault.excluded(l.args[1:2]) {
-		return l.fail(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.seals.vault.maxSeal))
+		return l.desk.failWith(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.seals.vault.maxSeal))
 	}
 	return l.talk.sendBulk(word)
 }
@@ -568,7 +568,7 @@ func (l *largeRequest) roomFor(n, have, size int, must bool) bool {
 	}
 	patience := sealPatience
 	if must {
-		patience = reservePatience * l.stall
+		patience = reservePatience * l.stash.stall
 	}
 	return l.tryReserve(want, claim, patience)
 }
@@ -601,7 +601,7 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 		return false
 	}
 	n := int64(l.seals.vault.sealer.AheadBytes(len(value), st))
-	if n == 0 || !l.account.TryAcquire(n) {
+	if n == 0 || !l.talk.life.Requests.TryAcquire(n) {
 		return false
 	}
 	l.encoder = n

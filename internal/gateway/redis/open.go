@@ -19,7 +19,8 @@ type opening struct {
 	account *gateway.Account
 	ctx     context.Context
 	client  net.Addr
-	key     func() string // the kind of key that the reply at hand is for; "": not known
+	asked   *asked // knows the kind of key that the reply at hand is for
+	queue   *queue
 
 	plain    [][]byte // in the reply at hand, parts of these look like envelopes and are none
 	excluded bool     // the reply at hand is of keys that hold no envelopes
@@ -119,7 +120,7 @@ func (o *opening) skipBroken(n int64, cause error) error {
 
 // broken tells the client what is wrong with a sealed value.
 func (o *opening) broken(cause error) error {
-	return o.frames.emitError(o.vault.sayBroken(o.client, cause, o.key()))
+	return o.frames.emitError(o.vault.sayBroken(o.client, cause, o.asked.pattern(o.queue.answered())))
 }
 
 // opened counts an envelope that was opened.

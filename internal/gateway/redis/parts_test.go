@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -21,15 +20,13 @@ import (
 
 // partsOf has the parts of a session without a session: no server runs, and replies are made up.
 type partsOf struct {
-	t     *testing.T
-	vault *vault
-	life  *gateway.Life
-	tx    *transaction
-	st    *standing
-	talk  *conversation
-	stash *stash
-	units *units
-	guard *guard
+	t      *testing.T
+	life   *gateway.Life
+	vault  *vault
+	talk   conversation
+	stash  stash
+	user   user
+	stored storedCommands
 
 	upstream net.Conn // what is said to the server comes out here
 }
@@ -39,6 +36,9 @@ type resting struct{}
 
 func (resting) unstick()       {}
 func (resting) midReply() bool { return false }
+func (resting) discard()       {}
+func (resting) reset()         {}
+func (resting) monitor()       {}
 
 func newParts(t *testing.T) *partsOf {
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
@@ -52,19 +52,10 @@ func newParts(t *testing.T) *partsOf {
 	requests, replies := gateway.NewBudget(1<<20).Share("test"), gateway.NewBudget(1<<20).Share("test")
 	p := &partsOf{t: t, vault: newVault(&cfg), upstream: server}
 	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
-	p.tx = newTransaction(p.life.Requests)
-	p.st = newStanding(p.tx, &gateway.Doorkeeper{})
-	p.talk = newConversation(p.life, p.tx, newQueue(p.life.Replies), &asked{}, resting{}, cfg.Stats)
-	p.stash = &stash{vault: p.vault, account: p.tx.account, ctx: context.Background(), flush: p.talk.up.flush, stall: time.Second}
-	second := &second{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, ctx: context.Background(), has: &serverCommands{}, scripts: &bodies{}}
-	rights := &rights{talk: p.talk, second: second, tx: p.tx, ctx: context.Background()}
-	escapes := &escapes{rights: rights, tx: p.tx}
-	refusals := &refusals{talk: p.talk, second: second, vault: p.vault, req: &request{}}
-	p.units = &units{talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, second: second, rights: rights, escapes: escapes, refusals: refusals}
-	p.guard = &guard{
-		talk: p.talk, st: p.st, tx: p.tx, vault: p.vault, stash: p.stash, second: second, rights: rights, escapes: escapes,
-		refusals: refusals, units: p.units, scripts: &bodies{},
-	}
+	p.talk.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
+	p.stash = stash{vault: p.vault, talk: &p.talk, stall: time.Second}
+	p.user.second.init(&dialer{}, &p.talk, &serverCommands{}, &bodies{})
+	p.stored.init(&p.talk, &p.user, &p.stash, false)
 	return p
 }
 
@@ -154,7 +145,7 @@ var lengthy = strings.Repeat("a value that becomes shorter ", 20)
 
 func TestConversationKeepsRepliesInOrder(t *testing.T) {
 	p := newParts(t)
-	c := p.talk
+	c := &p.talk
 	c.begin()
 	for _, err := range []error{
 		c.forward(requestOf("GET", "k"), entry{shape: shapeBulk}), c.refuse("ERR no"), c.sendHidden([][]byte{[]byte("PING")}),
@@ -191,21 +182,21 @@ func TestConversationMutesAndQueues(t *testing.T) {
 	p := newParts(t)
 	p.talk.replies.skipNext = true
 	p.talk.begin()
-	p.tx.open = true
+	p.talk.tx.open = true
 	if err := p.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
 		t.Fatal(err)
 	}
 	if e, _ := p.talk.queue.pop(); e.flags != flagMute|flagQueued {
 		t.Errorf("flags %b", e.flags)
 	}
-	if p.tx.entries == 0 {
+	if p.talk.tx.entries == 0 {
 		t.Error("the transaction does not count what is queued for EXEC")
 	}
 }
 
 func TestSealsFollowTheRules(t *testing.T) {
 	p := newParts(t)
-	v := &seals{vault: p.vault, st: p.st, tx: p.tx, dialed: time.Now()}
+	v := &seals{vault: p.vault, st: &p.talk.st, dialed: time.Now()}
 	for name, test := range map[string]struct {
 		key, value string
 		sealed     bool
@@ -252,83 +243,79 @@ func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 func TestTransactionEnds(t *testing.T) {
 	p := newParts(t)
 	space := "3"
-	p.tx.open, p.tx.space, p.tx.refused = true, &space, nil
-	p.tx.remember([]byte("sealed"), []byte("value"))
-	p.tx.watch.on = true
-	p.tx.watch.add("0", [][]byte{[]byte("k")})
-	if p.st.where() != "3" || !p.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.tx.watch.covers("3", [][]byte{[]byte("k")}) {
+	p.talk.tx.open, p.talk.tx.space, p.talk.tx.refused = true, &space, nil
+	p.talk.tx.remember([]byte("sealed"), []byte("value"))
+	p.talk.tx.watch.on = true
+	p.talk.tx.watch.add("0", [][]byte{[]byte("k")})
+	if p.talk.st.where() != "3" || !p.talk.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.talk.tx.watch.covers("3", [][]byte{[]byte("k")}) {
 		t.Error("the transaction's database or keys are not known")
 	}
-	p.tx.open = false // refused: WATCH goes on
-	p.tx.end()
-	if p.st.where() != firstSpace || len(p.tx.known)+len(p.tx.held) > 0 || !p.tx.watch.on {
-		t.Errorf("left: %+v", p.tx)
+	p.talk.tx.open = false // refused: WATCH goes on
+	p.talk.tx.end()
+	if p.talk.st.where() != firstSpace || len(p.talk.tx.known)+len(p.talk.tx.held) > 0 || !p.talk.tx.watch.on {
+		t.Errorf("left: %+v", p.talk.tx)
 	}
 }
 
 func TestStandingKnowsWhoWrites(t *testing.T) {
 	p := newParts(t)
-	p.st.who.Store(&credentials{"app", "pw"})
-	if got := p.st.login(); got != "app" {
+	p.talk.st.who.Store(&credentials{"app", "pw"})
+	if got := p.talk.st.login(); got != "app" {
 		t.Errorf("login %q", got)
 	}
-	p.st.loggingIn.Add(1)
-	if p.st.login() != notSure {
+	p.talk.st.loggingIn.Add(1)
+	if p.talk.st.login() != notSure {
 		t.Error("a login without an answer is believed")
 	}
-	p.st.loggingIn.Add(-1)
-	p.st.who.Store(&credentials{"default", "pw"})
-	if got := p.st.login(); got != "" {
+	p.talk.st.loggingIn.Add(-1)
+	p.talk.st.who.Store(&credentials{"default", "pw"})
+	if got := p.talk.st.login(); got != "" {
 		t.Errorf("login %q", got)
 	}
 }
 
 func TestSubscriptionIsActiveOnceAnswered(t *testing.T) {
 	p := newParts(t)
-	b := &subscription{talk: p.talk, st: p.st, sent: true}
-	if b.active() || b.sent {
+	p.talk.subscribing = true
+	if p.talk.subscribed() || p.talk.subscribing {
 		t.Error("active without an answer")
 	}
-	p.st.channels.Store(1)
-	if !b.active() {
+	p.talk.st.channels.Store(1)
+	if !p.talk.subscribed() {
 		t.Error("not active with a channel")
 	}
-	p.st.version.Store(3)
-	if b.active() {
+	p.talk.st.version.Store(3)
+	if p.talk.subscribed() {
 		t.Error("active in RESP3, where subscribers may send anything")
 	}
 }
 
 func TestRightsAreAskedOnce(t *testing.T) {
 	p := newParts(t)
-	r := p.guard.rights
+	u := &p.user
 	p.answer(said("-ERR unknown command 'EVAL_RO'"), said("+1"))
 	for range 2 {
-		if verb, err := r.readVerb(); verb != "EVAL" || err != nil {
+		if verb, err := u.readVerb(); verb != "EVAL" || err != nil {
 			t.Errorf("%q %v", verb, err)
 		}
 	}
 	p.expect("EVAL_RO return 1 0", "EVAL return 1 0")
-	r.forget()
+	u.forget()
 	p.answer(said("-NOPERM no EVAL"))
-	if verb, _ := r.readVerb(); verb != "" || !r.lua.denied {
-		t.Errorf("%q, denied %v", verb, r.lua.denied)
+	if verb, _ := u.readVerb(); verb != "" || !u.lua.denied {
+		t.Errorf("%q, denied %v", verb, u.lua.denied)
 	}
 }
 
 func TestEscapesLookForTheMagic(t *testing.T) {
 	p := newParts(t)
-	x := p.guard.escapes
+	x := &p.talk.tx
 	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+cinch.Magic+"b")
 	if x.leavesMagic(plain, nil) || !x.leavesMagic(with, nil) || !x.leavesMagic(requestOf("APPEND", "k", "x"), nil) {
 		t.Error("leavesMagic")
 	}
 	if e := x.echoing(with, nil); e.shape != shapeAny || e.op == nil || len(e.op.plainBytes) != 1 {
 		t.Errorf("%+v", e)
-	}
-	p.guard.rights.lua.denied = true
-	if x.leavesMagic(with, nil) {
-		t.Error("a user without scripts can't wrap anything")
 	}
 }
 
@@ -339,7 +326,7 @@ func TestGuardSendsValuesThatItMeets(t *testing.T) {
 	p.answer(func(o *op) {
 		o.answer = answer{head: '*', list: [][]byte{[]byte(lua.Marker), []byte(env)}}
 	}, given)
-	if err := p.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
+	if err := p.stored.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
 		t.Fatal(err)
 	}
 	p.expect("EVAL GUARD 1 k "+cinch.Magic+" 0 APPEND k x", "EVAL GUARD 1 k "+cinch.Magic+" 1 "+env+" "+lengthy+" APPEND k x")
@@ -347,10 +334,10 @@ func TestGuardSendsValuesThatItMeets(t *testing.T) {
 
 func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
 	p := newParts(t)
-	p.guard.rights.lua.denied = true
+	p.user.lua.denied = true
 	ok := said("+OK")
 	p.answer(ok, holding("pla"), ok, ok, given)
-	if err := p.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
+	if err := p.stored.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
 		t.Fatal(err)
 	}
 	p.expect("WATCH k", "GETRANGE k 0 2", "MULTI", "APPEND k x", "EXEC")
@@ -365,7 +352,7 @@ func TestUnitPutsBack(t *testing.T) {
 		ok, holding(cinch.Magic), holding(env), ok, ok, ok, ok, lost,
 		ok, holding("pla"), ok, ok, ok, given,
 	)
-	if err := p.units.run(requestOf("SETRANGE", "k", "0", "x"), [][]byte{[]byte("k")}); err != nil {
+	if err := p.stored.units.run(requestOf("SETRANGE", "k", "0", "x"), [][]byte{[]byte("k")}); err != nil {
 		t.Fatal(err)
 	}
 	escape := "EVAL ESCAPE 1 k " + cinch.Magic + " 1"
@@ -387,7 +374,8 @@ func carrying(t *testing.T, server string) (*replyPump, func() string) {
 	_ = from.Close()
 	life := gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up})
 	life.Replies = p.life.Replies
-	r := newReplyPump(life, p.talk.queue, p.talk.asked, p.st, p.vault, nil)
+	r := new(replyPump)
+	r.init(life, &p.talk.queue, &p.talk.asked, &p.talk.st, p.vault, nil)
 	return r, func() string {
 		_ = r.frames.to.flush()
 		_, _ = client.Close(), up.Close()
@@ -419,7 +407,7 @@ func TestMessagesKeepTheBooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := r.messages
+	m := &r.messages
 	if m.subs != 1 || m.patterns != 1 || !m.any() || m.st.channels.Load() != 2 {
 		t.Errorf("%d channels, %d patterns", m.subs, m.patterns)
 	}

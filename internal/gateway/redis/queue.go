@@ -113,10 +113,9 @@ type room interface {
 	Release(n int64)
 }
 
-func newQueue(account room) *queue {
-	q := &queue{account: account}
+func (q *queue) init(account room) {
+	q.account = account
 	q.notFull.L = &q.mu
-	return q
 }
 
 // weight is what an entry takes.

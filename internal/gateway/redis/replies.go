@@ -16,33 +16,32 @@ type replyPump struct {
 	life      *gateway.Life
 	queue     *queue
 	vault     *vault
-	spill     *spill
-	frames    *frames
-	copier    *copier
-	opening   *opening
-	answers   *answers
-	nodes     *nodeReplies
-	messages  *messages
+	spill     spill
+	frames    frames
+	copier    copier
+	opening   opening
+	redirects redirects
+	answers   answers
+	nodes     nodeReplies
+	messages  messages
 	lastWords atomic.Pointer[string] // sent to the client when the session fails
 
 	tx   []entry     // queued in the open transaction, in order
 	busy atomic.Bool // with a reply of which the server may have more to send
 }
 
-func newReplyPump(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) *replyPump {
-	p := &replyPump{life: life, queue: queue, vault: vault, spill: newSpill(life, vault)}
-	p.frames = &frames{to: sink{conn: life.Client, spill: p.spill, account: life.Replies}}
-	p.frames.in = resp.NewReader(&source{conn: life.Upstream, idle: p.frames.to.flush}, bufferBytes)
-	p.opening = &opening{
-		frames: p.frames, vault: vault, account: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(),
-		key: func() string { return asked.pattern(queue.answered()) },
+func (p *replyPump) init(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) {
+	p.life, p.queue, p.vault = life, queue, vault
+	p.spill.init(life, vault)
+	p.frames.init(life, &p.spill)
+	p.opening = opening{
+		frames: &p.frames, vault: vault, account: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(), asked: asked, queue: queue,
 	}
-	redirects := &redirects{frames: p.frames, view: view, local: life.Client.LocalAddr()}
-	p.copier = &copier{frames: p.frames, opening: p.opening, redirects: redirects}
-	p.answers = &answers{frames: p.frames, opening: p.opening, copier: p.copier}
-	p.nodes = &nodeReplies{frames: p.frames, copier: p.copier, redirects: redirects, ctx: life.Context()}
-	p.messages = &messages{frames: p.frames, copier: p.copier, nodes: p.nodes, queue: queue, st: st, view: view}
-	return p
+	p.redirects = redirects{frames: &p.frames, view: view, local: life.Client.LocalAddr()}
+	p.copier = copier{frames: &p.frames, opening: &p.opening, redirects: &p.redirects}
+	p.answers = answers{frames: &p.frames, opening: &p.opening, copier: &p.copier}
+	p.nodes = nodeReplies{frames: &p.frames, copier: &p.copier, redirects: &p.redirects, ctx: life.Context()}
+	p.messages = messages{frames: &p.frames, copier: &p.copier, nodes: &p.nodes, queue: queue, st: st, view: view}
 }
 
 // run carries replies until the server closes the connection or the client is gone.
@@ -66,6 +65,15 @@ func (p *replyPump) run() {
 func (p *replyPump) unstick() { p.spill.unstick() }
 
 func (p *replyPump) midReply() bool { return p.busy.Load() }
+
+func (p *replyPump) discard() { p.tx = nil }
+
+func (p *replyPump) reset() {
+	p.discard()
+	p.messages.reset()
+}
+
+func (p *replyPump) monitor() { p.messages.monitoring = true }
 
 // errorClasses are the violations of the protocol by the server. Those of the client are the server's to answer.
 var errorClasses = gateway.ErrorClasses{

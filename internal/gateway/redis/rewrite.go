@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -15,7 +14,6 @@ import (
 type seals struct {
 	vault  *vault
 	st     *standing
-	tx     *transaction
 	dialed time.Time // when the connection upstream was
 	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
 }
@@ -93,8 +91,8 @@ func (v *seals) sealArg(b *sealing, r *request, i int, asItIs bool) {
 		return
 	}
 	b.at = append(b.at, sealedArg{i, off, len(out)})
-	if v.tx.open {
-		v.tx.remember(out[off:], r.args[i])
+	if v.st.tx.open {
+		v.st.tx.remember(out[off:], r.args[i])
 	}
 }
 
@@ -134,7 +132,7 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	if !cinch.IsSealed(out[len(dst):]) {
 		return out[:len(dst)], false
 	}
-	v.tx.brings = v.tx.open
+	v.st.tx.brings = v.st.tx.open
 	return out, true
 }
 
@@ -216,18 +214,4 @@ func (v *seals) readsExcluded(r *request) bool {
 		return false
 	}
 	return v.vault.excluded(r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
-}
-
-func (v *seals) mayBeSealed(keys [][]byte) bool {
-	for _, k := range keys {
-		if v.vault.rules().MaySeal(v.st.where(), k) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayHoldHash reports whether a hash among the keys may hold envelopes.
-func (v *seals) mayHoldHash(keys [][]byte) bool {
-	return slices.ContainsFunc(keys, func(k []byte) bool { return v.vault.rules().MayHoldHash(v.st.where(), k) })
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
@@ -20,11 +18,6 @@ import (
 type second struct {
 	dialer  *dialer
 	talk    *conversation
-	st      *standing
-	tx      *transaction
-	vault   *vault
-	stash   *stash
-	ctx     context.Context
 	has     *serverCommands
 	scripts *bodies
 
@@ -36,16 +29,23 @@ type second struct {
 	closed bool
 }
 
+func (x *second) init(dialer *dialer, talk *conversation, has *serverCommands, scripts *bodies) {
+	x.dialer, x.talk, x.has, x.scripts = dialer, talk, has, scripts
+}
+
+// context ends with the session.
+func (x *second) context() context.Context { return x.talk.life.Context() }
+
 // client returns the second connection, in the client's database.
 func (x *second) client() *goredis.Client {
-	space := x.st.where()
+	space := x.talk.st.where()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.conn != nil && x.space == space {
 		return x.conn
 	}
 	x.drop()
-	who := x.st.who.Load()
+	who := x.talk.st.who.Load()
 	if who == nil {
 		who = &credentials{} // the server's default user, as the client
 	}
@@ -79,145 +79,9 @@ func (x *second) drop() {
 	x.conn = nil
 }
 
-// prober looks at keys on the second connection. What the client may not ask the gateway asks for
-// itself, on a third: that a client may run a command on a key does not say that it may read it.
-type prober struct {
-	s           *second
-	ctx         context.Context
-	client, own *goredis.Client
-	found       sealedParts
-}
-
-// probe finds the sealed values of keys without touching the client's connection,
-// when all that the client has sent before has been carried out.
-func (x *second) probe(keys [][]byte) sealedParts {
-	if !x.talk.settle() {
-		return sealedParts{err: errGone}
-	}
-	p, end := x.newProber()
-	defer end()
-	for _, key := range keys {
-		p.look(key)
-	}
-	return p.found
-}
-
-func (x *second) newProber() (p *prober, end func()) {
-	p = &prober{s: x, client: x.client()}
-	var cancel context.CancelFunc
-	p.ctx, cancel = context.WithTimeout(x.ctx, askTimeout)
-	return p, func() {
-		cancel()
-		if p.own != nil {
-			_ = p.own.Close()
-		}
-	}
-}
-
-func (p *prober) ask(args ...any) (any, error) {
-	v, err := p.s.ask(p.ctx, p.client, args...)
-	if err == nil || !isNoRight(err.Error()) {
-		return v, err
-	}
-	if p.own == nil {
-		p.own = p.s.dialer.self(p.s.st.where(), p.s.reads)
-	}
-	return p.s.ask(p.ctx, p.own, args...)
-}
-
-// look adds what is sealed of a key. A value that is not is never fetched.
-func (p *prober) look(key []byte) {
-	head, err := p.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
-	switch {
-	case err == nil:
-		if text, _ := head.(string); strings.HasPrefix(text, cinch.Magic) {
-			p.fetch(key, []byte(text))
-		}
-	case !isWrongType(err.Error()):
-		p.hidden(err)
-	case p.s.vault.rules().MayHoldHash(p.s.st.where(), key):
-		p.fields(key)
-	}
-}
-
-// fetch adds a sealed string, of which head is the beginning, when there is budget for it.
-func (p *prober) fetch(key, head []byte) {
-	h, err := cinch.ParseHeader(head)
-	if limit := p.s.vault.maxOpen(); err == nil && h.RawLen > limit {
-		err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
-	}
-	if err != nil {
-		p.found.fail(err)
-		return
-	}
-	size, err := p.ask("STRLEN", key)
-	if err != nil {
-		p.hidden(err)
-		return
-	}
-	n, _ := size.(int64)
-	if err := p.s.stash.hold(int(n) + h.RawLen); err != nil {
-		p.found.fail(err)
-		return
-	}
-	stored, err := p.ask("GET", key)
-	text, _ := stored.(string)
-	switch {
-	case errors.Is(err, goredis.Nil): // deleted meanwhile
-	case err != nil:
-		p.hidden(err)
-	case strings.HasPrefix(text, cinch.Magic):
-		sealed := []byte(text)
-		value, err := p.s.vault.sealer.Open(nil, sealed)
-		if err != nil {
-			p.found.fail(err)
-			return
-		}
-		p.found.parts = append(p.found.parts, part{key: bytes.Clone(key), Known: lua.Known{Sealed: sealed, Value: value}})
-	}
-}
-
-// fields adds the sealed fields of a key that is no string.
-func (p *prober) fields(key []byte) {
-	list, err := p.ask("EVAL", lua.SealedFields, 1, key, cinch.Magic, 2*maxSealedFields)
-	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
-		length, _ := p.ask("HLEN", key)
-		if n, _ := length.(int64); n > maxSealedFields {
-			p.found.fail(errHashTooLarge)
-			return
-		}
-		list, err = p.ask("HGETALL", key)
-	}
-	if err != nil {
-		if !isWrongType(err.Error()) {
-			p.hidden(err)
-		}
-		return
-	}
-	pairs := asStrings(list)
-	if len(pairs) > 2*maxSealedFields {
-		p.found.fail(errHashTooLarge)
-	}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		p.found.add(p.s.stash, key, []byte(pairs[i]), []byte(pairs[i+1]))
-	}
-}
-
-// hidden notes that a key can't be looked at.
-func (p *prober) hidden(err error) {
-	text := err.Error()
-	var answer goredis.Error
-	if !errors.As(err, &answer) {
-		p.s.vault.stats.Error("second_connection")
-		p.s.vault.log.Warn("second connection failed", "err", err)
-		text = "ERR cinch: can't look whether a key holds a sealed value: " + text
-	}
-	p.found.hidden(text, true)
-}
-
 // ask asks on the second connection, behind ASKING where the client has sent that.
 func (x *second) ask(ctx context.Context, c *goredis.Client, args ...any) (any, error) {
-	if !x.talk.asks.on && !x.tx.asking {
+	if !x.talk.asks.on && !x.talk.tx.asking {
 		return c.Do(ctx, args...).Result()
 	}
 	p := c.Pipeline()
@@ -245,7 +109,7 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	for _, a := range args {
 		call = append(call, a)
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
 	if !x.talk.settle() { // it may be logging in
 		return nil, errGone
@@ -265,12 +129,20 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	return keys, nil
 }
 
+// body is the text of a script, where it is known or the server tells.
+func (x *second) body(sha []byte) ([]byte, bool) {
+	if text, ok := x.scripts.find(sha); ok {
+		return text, true
+	}
+	return x.askBody(sha)
+}
+
 // askBody asks the server for a script, which Valkey 8 shows.
 func (x *second) askBody(sha []byte) ([]byte, bool) {
 	if x.has.noScriptShow.Load() || !x.talk.settle() {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
 	text, err := x.client().Do(ctx, "SCRIPT", "SHOW", sha).Text()
 	switch {
@@ -292,7 +164,7 @@ func (x *second) knows(c *command) bool {
 	if !x.talk.settle() { // it may be logging in
 		return true
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
 	list, err := x.client().Do(ctx, "COMMAND", "INFO", c.name).Slice()
 	if err != nil || len(list) != 1 {
@@ -324,7 +196,7 @@ func (x *second) forbidden(args [][]byte) string {
 func (x *second) refusedAtOnce(args [][]byte) bool {
 	err := x.queued(args)
 	if errors.Is(err, errNoMulti) { // a module checks arguments itself, behind the check of rights: the bare name is never run
-		ctx, cancel := context.WithTimeout(x.ctx, askTimeout)
+		ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 		defer cancel()
 		err = x.client().Do(ctx, args[0]).Err()
 	}
@@ -341,7 +213,7 @@ func (x *second) queued(args [][]byte) error {
 	if size > maxCheck || len(args) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
 	conn := x.client().Conn()
 	defer conn.Close()
@@ -354,24 +226,6 @@ func (x *second) queued(args [][]byte) error {
 	err := conn.Do(ctx, words...).Err()
 	_ = conn.Do(ctx, "DISCARD").Err()
 	return err
-}
-
-// typesOf asks what kinds of keys they are; "none" are not there.
-func (x *second) typesOf(keys [][]byte) (types []string, err error) {
-	if !x.talk.settle() {
-		return nil, errGone
-	}
-	p, end := x.newProber()
-	defer end()
-	for _, k := range keys {
-		reply, err := p.ask("TYPE", k)
-		if err != nil {
-			return nil, err
-		}
-		name, _ := reply.(string)
-		types = append(types, name)
-	}
-	return types, nil
 }
 
 // errNoMulti reports that the client has no right to MULTI.

@@ -12,79 +12,40 @@ import (
 // that its row of the table names; the common ones it handles itself.
 type session struct {
 	*gateway.Life
-	g        *Gateway
-	client   net.Conn
-	upstream net.Conn
-	failed   error
+	g      *Gateway
+	failed error
 
 	req request // the one at hand
 
-	intake   *intake
-	talk     *conversation
-	st       *standing
-	sub      *subscription
-	tx       *transaction
-	seals    *seals
-	stash    *stash
-	second   *second
-	refusals *refusals
-	guard    *guard
-	sorter   *sorter
-	control  *control
-	large    *large
+	intake  intake
+	talk    conversation
+	seals   seals
+	stash   stash
+	user    user
+	stored  storedCommands
+	control control
+	large   large
 
-	out *replyPump
+	out replyPump
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *session {
-	s := &session{g: g, client: client, upstream: upstream}
+	s := &session{g: g}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.tx = newTransaction(s.Requests)
-	s.st = newStanding(s.tx, &g.keeper)
-	asked, queue := &asked{}, newQueue(s.Replies)
-	s.out = newReplyPump(s.Life, queue, asked, s.st, g.vault, g.cfg.view)
-	s.talk = newConversation(s.Life, s.tx, queue, asked, s.out, g.cfg.Stats)
-	s.intake = newIntake(s.Life, g.table, s.talk.up.flush)
-	s.sub = &subscription{talk: s.talk, st: s.st}
-	s.seals = &seals{vault: g.vault, st: s.st, tx: s.tx, dialed: dialed}
-	s.stash = &stash{vault: g.vault, account: s.Requests, ctx: s.Context(), flush: s.talk.up.flush, stall: g.cfg.Stall}
-	s.buildParts()
+	s.talk.init(s.Life, &s.out, &g.keeper, g.cfg.Stats)
+	s.out.init(s.Life, &s.talk.queue, &s.talk.asked, &s.talk.st, g.vault, g.cfg.view)
+	s.intake.init(s.Life, g.table, &s.talk.up)
+	s.seals.vault, s.seals.st, s.seals.dialed = g.vault, &s.talk.st, dialed
+	s.stash.vault, s.stash.talk, s.stash.stall = g.vault, &s.talk, g.cfg.Stall
+	s.user.second.init(g.dialer, &s.talk, &g.commands, &g.bodies)
+	s.OnClose = s.user.second.close
+	s.stored.init(&s.talk, &s.user, &s.stash, inCluster(g.cfg.view))
+	s.control.init(g, &s.talk, &s.user, s)
+	s.large = large{intake: &s.intake, talk: &s.talk, seals: &s.seals, stash: &s.stash, desk: s}
 	return s
-}
-
-// buildParts makes what handles the rarer commands.
-func (s *session) buildParts() {
-	g := s.g
-	s.second = &second{dialer: g.dialer, talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, stash: s.stash, ctx: s.Context(), has: &g.commands, scripts: &g.bodies}
-	s.OnClose = s.second.close
-	rights := &rights{talk: s.talk, second: s.second, tx: s.tx, ctx: s.Context()}
-	s.refusals = &refusals{talk: s.talk, second: s.second, vault: g.vault, req: &s.req, client: s.client.RemoteAddr()}
-	escapes := &escapes{rights: rights, tx: s.tx}
-	within := &within{
-		talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, seals: s.seals, second: s.second,
-		rights: rights, escapes: escapes, refusals: s.refusals, scripts: &g.bodies,
-	}
-	units := &units{
-		talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, stash: s.stash, second: s.second,
-		rights: rights, escapes: escapes, refusals: s.refusals, within: within,
-	}
-	s.guard = &guard{
-		talk: s.talk, st: s.st, tx: s.tx, vault: g.vault, stash: s.stash, second: s.second,
-		rights: rights, escapes: escapes, refusals: s.refusals, units: units, scripts: &g.bodies,
-	}
-	s.sorter = &sorter{talk: s.talk, tx: s.tx, vault: g.vault, stash: s.stash, rights: rights, refusals: s.refusals, inCluster: inCluster(g.cfg.view)}
-	s.control = &control{
-		talk: s.talk, st: s.st, sub: s.sub, tx: s.tx, vault: g.vault, second: s.second, rights: rights, refusals: s.refusals,
-		out: s.out, indexes: g.indexes, scripts: &g.bodies, view: g.cfg.view, noDocs: g.cfg.NoCommandDocs,
-		ended: s.End, handOver: s.handOver, req: &s.req, ctx: s.Context(),
-	}
-	s.large = &large{
-		intake: s.intake, talk: s.talk, seals: s.seals, stash: s.stash, sub: s.sub, tx: s.tx, account: s.Requests, stall: g.cfg.Stall,
-		handle: s.handleCollected, fail: s.failWith, stranger: s.isStranger, protocolError: s.passProtocolError,
-	}
 }
 
 // Run pumps until both sides are done.
@@ -115,7 +76,7 @@ func (s *session) checkDicts() {
 func (s *session) pumpRequests() {
 	defer s.intake.in.Free()
 	defer s.talk.up.flush() // what it was lent is the reader's
-	defer s.tx.end()
+	defer s.talk.tx.end()
 	for s.failed == nil {
 		if err := s.nextRequest(); err != nil && !s.carryOn(err) {
 			return
@@ -125,7 +86,7 @@ func (s *session) pumpRequests() {
 
 // carryOn decides about a failed read.
 func (s *session) carryOn(err error) bool {
-	idle := len(s.intake.in.Buffered()) == 0 && !s.tx.open && s.talk.settled()
+	idle := len(s.intake.in.Buffered()) == 0 && !s.talk.tx.open && s.talk.settled()
 	if !s.GoesOn(err, idle) {
 		return false
 	}
@@ -233,46 +194,34 @@ func (s *session) handleInline(raw []byte) error {
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
 	r.cmd = s.intake.rows.lookup(r.args[0])
-	if s.tx.open && s.tx.refused.Load() {
-		s.tx.end()
+	if s.talk.tx.open && s.talk.tx.refused.Load() {
+		s.talk.tx.end()
 	}
-	if !r.cmd.accepts(len(r.args)) || s.sub.active() && r.cmd.strategy != controls {
+	if !r.cmd.accepts(len(r.args)) || s.talk.subscribed() && r.cmd.strategy != controls {
 		return s.talk.forward(r, entry{}) // the server refuses it
 	}
-	if s.tx.entries > maxTransactionBytes && !endsTransaction[r.cmd.name] {
+	if s.talk.tx.entries > maxTransactionBytes && !endsTransaction[r.cmd.name] {
 		return s.talk.refuse("ERR cinch: the transaction has too many commands that need care")
 	}
-	if !s.tx.fits() && !endsTransaction[r.cmd.name] {
+	if !s.talk.tx.fits() && !endsTransaction[r.cmd.name] {
 		s.g.cfg.Stats.Error("budget")
 		return s.talk.refuse("ERR cinch: " + errNoRoom.Error())
 	}
-	if r.cmd.recent && !s.second.knows(r.cmd) {
-		return s.stash.release(s.guard.unknown(r))
+	if r.cmd.recent && !s.user.second.knows(r.cmd) {
+		return s.stored.unknown(r)
 	}
-	if s.tx.open && r.cmd.strategy != controls {
-		defer func() { s.tx.brings = s.tx.brings || mayBring(r.cmd) }() // from the next one on
+	if s.talk.tx.open && r.cmd.strategy != controls {
+		defer func() { s.talk.tx.brings = s.talk.tx.brings || mayBring(r.cmd) }() // from the next one on
 	}
 	switch r.cmd.strategy {
 	case verbatim:
 		return s.talk.forward(r, entry{})
 	case values:
 		return s.handleValues(r)
-	case computed:
-		return s.guard.computed(r)
-	case inflated:
-		return s.stash.release(s.guard.inflated(r))
-	case compared:
-		return s.stash.release(s.guard.compared(r))
-	case floats:
-		return s.stash.release(s.guard.float(r))
-	case scripts:
-		return s.stash.release(s.guard.script(r))
-	case sorts:
-		return s.stash.release(s.sorter.sort(r))
 	case controls:
 		return s.control.handle(r)
 	}
-	return s.stash.release(s.guard.unknown(r))
+	return s.stored.run(r)
 }
 
 // passProtocolError hands the rest of the client's bytes to the server, which words the
@@ -292,7 +241,7 @@ func (s *session) passRaw() error {
 		return err
 	}
 	s.intake.in.Free()
-	s.failed = gateway.Relay(s.upstream, s.client)
+	s.failed = gateway.Relay(s.Upstream, s.Client)
 	if s.failed == nil {
 		s.failed = net.ErrClosed
 	}
@@ -304,12 +253,12 @@ func (s *session) passRaw() error {
 // carry out what is behind it.
 func (s *session) isStranger() bool {
 	switch {
-	case !s.st.door.Stranger(s.Context()):
+	case !s.talk.st.door.Stranger(s.Context()):
 		return false
-	case s.st.loggingIn.Load() == 0 || !s.talk.settle():
+	case s.talk.st.loggingIn.Load() == 0 || !s.talk.settle():
 		return true
 	}
-	return s.st.door.Stranger(s.Context())
+	return s.talk.st.door.Stranger(s.Context())
 }
 
 // handOver gives the rest of the connection to the server, behind what has come with the request at hand.
@@ -339,13 +288,13 @@ func (s *session) handleValues(r *request) error {
 	if r.cmd.name == "set" {
 		known := false
 		if known, compares = setOptions(r.args[3:]); !known {
-			return s.stash.release(s.guard.unknown(r))
+			return s.stored.unknown(r)
 		}
 	}
 	at, is := spec.places(r.args, len(r.args))
 	switch is {
 	case strange:
-		return s.stash.release(s.guard.unknown(r))
+		return s.stored.unknown(r)
 	case refused, cutOff:
 		return s.talk.forward(r, e)
 	}
@@ -355,7 +304,7 @@ func (s *session) handleValues(r *request) error {
 		s.seals.sealArg(&b, r, i, at.computed)
 	}
 	if compares {
-		return s.stash.release(s.guard.compared(&request{cmd: comparedSet, args: b.in(r.args)}))
+		return s.stored.compare(r, b.in(r.args))
 	}
 	if len(b.at) == 0 {
 		return s.talk.forward(r, e)
@@ -363,7 +312,7 @@ func (s *session) handleValues(r *request) error {
 	if err := s.talk.expect(e); err != nil {
 		return err
 	}
-	return b.send(s.talk, r.args)
+	return b.send(&s.talk, r.args)
 }
 
 // failWith ends the session with an error. The request that caused it is incomplete

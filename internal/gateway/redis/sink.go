@@ -11,13 +11,13 @@ import (
 // that lie in a buffer.
 type source struct {
 	conn    net.Conn
-	idle    func() error
+	idle    *sink
 	account *gateway.Account // what it holds while it waits for bytes of the client has the client judged; nil upstream
 	// goOn, when set, is asked about a read that found nothing: true tries again.
 	goOn func(error) bool
 }
 
-func (s *source) Settle() error { return s.idle() }
+func (s *source) Settle() error { return s.idle.flush() }
 
 func (s *source) Read(p []byte) (int, error) {
 	for {

@@ -9,11 +9,9 @@ import (
 // sorter handles SORT.
 type sorter struct {
 	talk      *conversation
-	tx        *transaction
+	user      *user
 	vault     *vault
-	stash     *stash
-	rights    *rights
-	refusals  *refusals
+	prober    *prober
 	inCluster bool
 }
 
@@ -29,7 +27,7 @@ func (s *sorter) sort(r *request) error {
 	if s.vault.excluded(append([][]byte{o.By}, r.args[1])) {
 		return s.talk.forward(r, sortEntry(&o))
 	}
-	if s.tx.open || s.rights.lua.denied {
+	if s.talk.tx.open || s.user.lua.denied {
 		return s.plainly(r, &o)
 	}
 	return s.guarded(r, &o, stored)
@@ -62,7 +60,7 @@ func (s *sorter) guarded(r *request, o *compute.Sort, stored bool) error {
 	}
 	var k []lua.Known
 	script := lua.Sort
-	if s.tx.watch.on {
+	if s.talk.tx.watch.on {
 		script = lua.SortWatched
 	}
 	for range maxSortRounds {
@@ -81,13 +79,13 @@ func (s *sorter) guarded(r *request, o *compute.Sort, stored bool) error {
 			return err
 		}
 		if e.op.answer.isError() {
-			s.rights.lua.denied = s.rights.lua.denied || isNoLua(e.op.answer.text)
+			s.user.lua.denied = s.user.lua.denied || isNoLua(e.op.answer.text)
 			return s.plainly(r, o)
 		}
-		more, err := s.stash.openAll(e.op.answer.handedOut())
+		more, err := s.prober.stash.openAll(e.op.answer.handedOut())
 		s.talk.letGo(e.op)
 		if err != nil {
-			return s.refusals.broken(err)
+			return s.prober.broken(err)
 		}
 		k = append(k, more...)
 		s.vault.stats.Inflated("sort")

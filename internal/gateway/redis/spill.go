@@ -40,11 +40,10 @@ type spill struct {
 	err     error
 }
 
-func newSpill(life *gateway.Life, vault *vault) *spill {
-	o := &spill{client: life.Client, account: life.Replies, life: life, vault: vault}
+func (o *spill) init(life *gateway.Life, vault *vault) {
+	o.client, o.account, o.life, o.vault = life.Client, life.Replies, life, vault
 	_, o.always = life.Client.(*tls.Conn)
 	o.moved.L = &o.mu
-	return o
 }
 
 // unstick is called by the request pump while it waits for the reply pump: it interrupts

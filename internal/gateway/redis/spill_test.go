@@ -122,7 +122,8 @@ func TestStalledClient(t *testing.T) {
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	budget := gateway.NewBudget(4 * queuePieceBytes)
-	q := newQueue(budget)
+	q := new(queue)
+	q.init(budget)
 	full := make(chan struct{})
 	done := make(chan int)
 	go func() {
@@ -155,7 +156,8 @@ func (bursting) Write([]byte) (int, error) { panic("write") }
 func TestSpillEndsAfterPanic(t *testing.T) {
 	p := newParts(t)
 	p.life.Client = bursting{p.life.Client}
-	o := newSpill(p.life, p.vault)
+	o := new(spill)
+	o.init(p.life, p.vault)
 	o.start([]byte("+OK\r\n"))
 	done := make(chan struct{})
 	go func() {

@@ -15,15 +15,15 @@ type standing struct {
 	who       atomic.Pointer[credentials] // as whom the client has logged in
 	loggingIn atomic.Int32                // logins without an answer yet
 	door      gateway.Door                // that the client passes by logging in
+	monitors  bool                        // MONITOR is on
 	tx        *transaction
 }
 
-func newStanding(tx *transaction, keeper *gateway.Doorkeeper) *standing {
-	t := &standing{tx: tx}
+func (t *standing) init(tx *transaction, keeper *gateway.Doorkeeper) {
+	t.tx = tx
 	t.space.Store(&firstSpace)
 	t.version.Store(2)
 	t.door.Keeper = keeper
-	return t
 }
 
 // firstSpace is where every connection begins.

@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // stash holds what has been opened for the request at hand, from the request budget.
 type stash struct {
-	vault   *vault
-	account *gateway.Account
-	ctx     context.Context
-	flush   func() error // what was gathered for the server, before waiting
-	stall   time.Duration
+	vault *vault
+	talk  *conversation
+	stall time.Duration
 
 	holds []int64 // until the request has been handled
 	owes  int64   // held without budget yet
@@ -75,7 +72,7 @@ func (s *stash) hold(n int) error {
 // release gives back what was held for a request.
 func (s *stash) release(err error) error {
 	for _, n := range s.holds {
-		s.account.Release(n)
+		s.talk.life.Requests.Release(n)
 	}
 	s.holds, s.owes = s.holds[:0], 0
 	return err
@@ -83,13 +80,13 @@ func (s *stash) release(err error) error {
 
 // acquire takes n bytes of the request budget, of claim that will be needed.
 func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
-	if s.account.TryAcquire(n) {
+	if s.talk.life.Requests.TryAcquire(n) {
 		return true
 	}
-	if s.flush() != nil {
+	if s.talk.up.flush() != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	ctx, cancel := context.WithTimeout(s.talk.life.Context(), patience)
 	defer cancel()
-	return s.account.Grow(ctx, n, claim) == nil
+	return s.talk.life.Requests.Grow(ctx, n, claim) == nil
 }

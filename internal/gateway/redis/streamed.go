@@ -12,7 +12,7 @@ const minStreamedBytes = 4 << 10
 func (b *large) streamsValue() bool {
 	p := &b.intake.parser
 	n, ok := p.Bulk()
-	if !ok || n < minStreamedBytes || len(p.Args) < 2 || p.Argc != len(p.Args)+1 || b.tx.open {
+	if !ok || n < minStreamedBytes || len(p.Args) < 2 || p.Argc != len(p.Args)+1 || b.talk.tx.open {
 		return false
 	}
 	buf := b.intake.in.Buffered()
@@ -35,7 +35,7 @@ func (b *large) streamValue() error {
 	shape := b.intake.rows.lookup(head[b.intake.parser.Args[0].Off:][:b.intake.parser.Args[0].Len]).reply
 	b.intake.parser.Reset()
 	b.intake.frame = 0
-	if b.sub.active() { // the server refuses it
+	if b.talk.subscribed() { // the server refuses it
 		shape = shapeNone
 	}
 	if err := b.talk.expect(entry{shape: shape}); err != nil {

@@ -37,8 +37,6 @@ const maxRemembered = 1 << 20
 // endsTransaction has the commands after which nothing is queued any more. No bound refuses them.
 var endsTransaction = map[string]bool{"exec": true, "discard": true, "reset": true, "quit": true}
 
-func newTransaction(account *gateway.Account) *transaction { return &transaction{account: account} }
-
 func (t *transaction) remember(sealed, value []byte) {
 	n := len(sealed) + len(value)
 	if t.bytes+n > maxRemembered || !t.account.TryAcquire(int64(n)) {

@@ -25,16 +25,11 @@ import (
 
 // units runs commands as units.
 type units struct {
-	talk     *conversation
-	st       *standing
-	tx       *transaction
-	vault    *vault
-	stash    *stash
-	second   *second
-	rights   *rights
-	escapes  *escapes
-	refusals *refusals
-	within   *within
+	talk   *conversation
+	user   *user
+	vault  *vault
+	prober *prober
+	within *within
 }
 
 // maxUnitTries bounds the race against writers.
@@ -42,7 +37,7 @@ const maxUnitTries = 64
 
 // run runs a command as a unit, or beside the client's own transaction.
 func (u *units) run(r *request, keys [][]byte) error {
-	if u.tx.open || u.tx.watch.on || u.rights.units.denied {
+	if u.talk.tx.open || u.talk.tx.watch.on || u.user.units.denied {
 		return u.within.run(r, keys)
 	}
 	for range maxUnitTries {
@@ -52,12 +47,12 @@ func (u *units) run(r *request, keys [][]byte) error {
 		}
 		switch {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
-			u.rights.units.asked, u.rights.units.denied = true, true
+			u.user.units.asked, u.user.units.denied = true, true
 			return u.within.run(r, keys)
 		case cluster.Elsewhere(plain.refusal): // the slot may come back before the command would
 			return u.talk.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
-			return u.talk.forward(r, u.escapes.echoing(r, nil))
+			return u.talk.forward(r, u.talk.tx.echoing(r, nil))
 		}
 		if sealed.err != nil || sealed.unseen != "" {
 			return u.unseen(&sealed)
@@ -80,7 +75,7 @@ func (u *units) unseen(found *sealedParts) error {
 		return err
 	}
 	if found.err != nil {
-		return u.refusals.broken(found.err)
+		return u.prober.broken(found.err)
 	}
 	return u.talk.refuse(found.unseen)
 }
@@ -89,14 +84,14 @@ func (u *units) unseen(found *sealedParts) error {
 // may not open transactions, and then nothing is open.
 func (u *units) begin() (ok bool, err error) {
 	o, err := u.talk.sendCapture([]byte("MULTI"))
-	if err != nil || u.rights.units.asked {
+	if err != nil || u.user.units.asked {
 		return err == nil, err
 	}
 	if err := u.talk.await(o); err != nil {
 		return false, err
 	}
-	u.rights.units.asked, u.rights.units.denied = true, o.answer.isError()
-	return !u.rights.units.denied, nil
+	u.user.units.asked, u.user.units.denied = true, o.answer.isError()
+	return !u.user.units.denied, nil
 }
 
 // watchOutcome and sealedParts are what watchKeys finds.
@@ -107,11 +102,11 @@ func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err
 	if err != nil {
 		return o, found, err
 	}
-	if u.rights.tracking {
+	if u.user.tracking {
 		if err := u.talk.await(watch); err != nil {
 			return o, found, err
 		}
-		found = u.second.probe(keys)
+		found = u.prober.probe(keys)
 		return refusalOf(watch), found, u.learnExpiries(&found)
 	}
 	probes := make([]*op, len(keys))
@@ -132,7 +127,7 @@ func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err
 		}
 	}
 	if found.err == nil && isNoRight(found.unseen) { // the second connection has other rights
-		found = u.second.probe(keys)
+		found = u.prober.probe(keys)
 	}
 	return o, found, u.learnExpiries(&found)
 }
@@ -152,10 +147,10 @@ func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error 
 			return err
 		}
 		found.hidden(o.answer.text, o.answer.isError())
-		found.add(u.stash, key, nil, o.answer.body)
+		found.add(u.prober.stash, key, nil, o.answer.body)
 		u.talk.letGo(o)
 	case isWrongType(probe.text):
-		if u.vault.rules().MayHoldHash(u.st.where(), key) {
+		if u.vault.rules().MayHoldHash(u.talk.st.where(), key) {
 			return u.readFields(found, key)
 		}
 	default:
@@ -168,7 +163,7 @@ func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error 
 func (u *units) readFields(found *sealedParts, key []byte) error {
 	o, err := u.talk.askBytes(u.sealedFields(key)...)
 	if err == nil && isNoLua(o.answer.text) {
-		u.rights.lua.denied = true
+		u.user.lua.denied = true
 		o, err = u.talk.askBytes(u.sealedFields(key)...)
 	}
 	if err != nil {
@@ -178,7 +173,7 @@ func (u *units) readFields(found *sealedParts, key []byte) error {
 		found.fail(errHashTooLarge)
 	}
 	found.hidden(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // a list, say
-	found.addHash(u.stash, key, o.answer.list)
+	found.addHash(u.prober.stash, key, o.answer.list)
 	u.talk.letGo(o)
 	return nil
 }
@@ -186,7 +181,7 @@ func (u *units) readFields(found *sealedParts, key []byte) error {
 // sealedFields asks for the sealed fields of a hash, or for all of them where the user may
 // run no scripts.
 func (u *units) sealedFields(key []byte) [][]byte {
-	if u.rights.lua.denied {
+	if u.user.lua.denied {
 		return [][]byte{[]byte("HGETALL"), key}
 	}
 	return lua.CallSealedFields(key, maxSealedFields)
@@ -210,7 +205,7 @@ func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err er
 	if err := u.sendAfter(r, keys, parts); err != nil {
 		return false, err
 	}
-	e := u.escapes.echoing(r, parts)
+	e := u.talk.tx.echoing(r, parts)
 	if e.op == nil {
 		e.op = &op{}
 	}
@@ -231,7 +226,7 @@ func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err er
 	case len(parts) == 0 && strings.HasPrefix(cmd.answer.text, "OOM"):
 		// A full server queues nothing, not even reads, but may run it by itself. And who
 		// could seal a value now?
-		return true, u.talk.forward(r, u.escapes.echoing(r, nil))
+		return true, u.talk.forward(r, u.talk.tx.echoing(r, nil))
 	case o.answer.isError(): // EXECABORT: one of these says why
 		return true, u.talk.refuse(firstError(append(queued, cmd, o)))
 	}
@@ -289,10 +284,10 @@ func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
 		}
 		return nil
 	}
-	if !u.escapes.leavesMagic(r, parts) {
+	if u.user.lua.denied || !u.talk.tx.leavesMagic(r, parts) {
 		return nil
 	}
-	_, err := u.talk.sendCapture(u.escapes.escapeArgs(r, keys, parts)...)
+	_, err := u.talk.sendCapture(u.talk.tx.escapeArgs(r, keys, parts)...)
 	return err
 }
 
@@ -322,7 +317,7 @@ func (u *units) sendRestored(parts []part) error {
 func (u *units) learnExpiries(found *sealedParts) error {
 	for parts := found.parts; len(parts) > 0; {
 		n := sameHash(parts)
-		if parts[0].field != nil && !u.rights.units.endless {
+		if parts[0].field != nil && !u.user.units.endless {
 			if err := u.learnExpiriesOf(found, parts[:n]); err != nil {
 				return err
 			}
@@ -333,7 +328,7 @@ func (u *units) learnExpiries(found *sealedParts) error {
 }
 
 func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
-	if u.rights.tracking { // it would count as read
+	if u.user.tracking { // it would count as read
 		u.learnExpiriesBeside(found, parts)
 		return nil
 	}
@@ -343,7 +338,7 @@ func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
 	}
 	switch {
 	case isUnknownCommand(o.answer.text):
-		u.rights.units.endless = true
+		u.user.units.endless = true
 	case isNoRight(o.answer.text):
 		u.learnExpiriesBeside(found, parts)
 	case o.answer.isError():
@@ -356,7 +351,7 @@ func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
 
 // learnExpiriesBeside asks on the second connection, or by the gateway's own user.
 func (u *units) learnExpiriesBeside(found *sealedParts, parts []part) {
-	p, end := u.second.newProber()
+	p, end := u.prober.begin()
 	defer end()
 	words := expiryQuestion(parts)
 	question := make([]any, len(words))
@@ -373,7 +368,7 @@ func (u *units) learnExpiriesBeside(found *sealedParts, parts []part) {
 		}
 		setExpiries(parts, times)
 	case isUnknownCommand(err.Error()):
-		u.rights.units.endless = true
+		u.user.units.endless = true
 	default:
 		p.hidden(err)
 		found.hidden(p.found.unseen, true)

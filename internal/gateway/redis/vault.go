@@ -94,6 +94,16 @@ func (v *vault) excluded(keys [][]byte) bool {
 	return len(keys) > 0
 }
 
+// mayBeSealed reports whether a value among the keys may be sealed in a database.
+func (v *vault) mayBeSealed(space string, keys [][]byte) bool {
+	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MaySeal(space, k) })
+}
+
+// mayHoldHash reports whether a hash among the keys may hold envelopes.
+func (v *vault) mayHoldHash(space string, keys [][]byte) bool {
+	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MayHoldHash(space, k) })
+}
+
 func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
 	stats := v.stats
 	switch {

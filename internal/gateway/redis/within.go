@@ -24,37 +24,35 @@ import (
 
 // within runs commands while the client has a transaction open, or watches keys.
 type within struct {
-	talk     *conversation
-	st       *standing
-	tx       *transaction
-	vault    *vault
-	seals    *seals
-	second   *second
-	rights   *rights
-	escapes  *escapes
-	refusals *refusals
-	scripts  *bodies
+	talk   *conversation
+	user   *user
+	vault  *vault
+	prober *prober
 }
 
 // run runs a request that would be a unit beside the client's transaction or WATCH.
 func (w *within) run(r *request, keys [][]byte) error {
 	body, known := w.bodyOf(r)
-	if !known && (w.tx.open || w.tx.watch.on) && w.seals.mayBeSealed(keys) {
+	if !known && (w.talk.tx.open || w.talk.tx.watch.on) && w.vault.mayBeSealed(w.talk.st.where(), keys) {
 		return w.inside(r, keys)
 	}
-	found := w.second.probe(keys)
+	found := w.prober.probe(keys)
 	switch {
 	case found.err != nil:
-		return w.refusals.broken(found.err)
+		return w.prober.broken(found.err)
 	case found.unseen != "" && !known: // its own script would look
 		return w.talk.refuse(found.unseen)
 	}
-	if len(found.parts)+len(w.tx.known) > 0 {
-		if w.rights.lua.denied {
-			return w.refusals.over("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
+	if len(found.parts)+len(w.talk.tx.known) > 0 {
+		if w.user.lua.denied {
+			return w.prober.over("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
 		}
-		if refusal, err := w.putBack(w.inflateArgs(keys, found.parts)); err != nil || refusal != "" {
-			return w.refusals.unless(err, refusal)
+		refusal, err := w.putBack(w.inflateArgs(keys, found.parts))
+		switch {
+		case err != nil:
+			return err
+		case refusal != "":
+			return w.talk.refuse(refusal)
 		}
 		w.vault.inflating(keys)
 	}
@@ -65,18 +63,18 @@ func (w *within) run(r *request, keys [][]byte) error {
 	if known {
 		err = w.sendComposed(r, body, keys, &found)
 	} else {
-		err = w.talk.forward(r, w.escapes.echoing(r, found.parts))
+		err = w.talk.forward(r, w.talk.tx.echoing(r, found.parts))
 	}
-	if err != nil || !w.escapes.leavesMagic(r, found.parts) {
+	if err != nil || w.user.lua.denied || !w.talk.tx.leavesMagic(r, found.parts) {
 		return err
 	}
-	return w.talk.sendHidden(w.escapes.escapeArgs(r, keys, found.parts))
+	return w.talk.sendHidden(w.talk.tx.escapeArgs(r, keys, found.parts))
 }
 
 // putBack has values put back before the client's command. Outside a transaction it waits: where the
 // server refuses that, the command must not run.
 func (w *within) putBack(args [][]byte) (refusal string, err error) {
-	if w.tx.open {
+	if w.talk.tx.open {
 		return "", w.talk.sendHidden(args)
 	}
 	o, err := w.talk.askBytes(args...)
@@ -97,7 +95,7 @@ func unknownHere(r *request) string {
 // sendComposed sends the client's script behind the prologue. If all was found to be plain it need not see what the user
 // may not look at; if something had to be put back, or could not be seen from here either, it has to.
 func (w *within) sendComposed(r *request, body []byte, keys [][]byte, found *sealedParts) error {
-	e := w.escapes.echoing(r, found.parts)
+	e := w.talk.tx.echoing(r, found.parts)
 	if e.op == nil {
 		e.op = &op{}
 	}
@@ -107,23 +105,23 @@ func (w *within) sendComposed(r *request, body []byte, keys [][]byte, found *sea
 	if err := w.talk.expect(e); err != nil {
 		return err
 	}
-	clear := found.unseen == "" && len(found.parts)+len(w.tx.known) == 0
-	return w.talk.send(lua.CallComposed(evalFor(r.cmd.name), text, r.args[2:], e.op.plainBytes, w.seals.mayHoldHash(keys), clear))
+	clear := found.unseen == "" && len(found.parts)+len(w.talk.tx.known) == 0
+	return w.talk.send(lua.CallComposed(evalFor(r.cmd.name), text, r.args[2:], e.op.plainBytes, w.vault.mayHoldHash(w.talk.st.where(), keys), clear))
 }
 
 // inflateArgs makes the call that puts the parts, and what was set in the transaction, back.
 func (w *within) inflateArgs(keys [][]byte, parts []part) [][]byte {
-	back := make([]lua.Known, 0, len(parts)+len(w.tx.known))
+	back := make([]lua.Known, 0, len(parts)+len(w.talk.tx.known))
 	for i := range parts {
 		back = append(back, parts[i].Known)
 	}
 	var hashes [][]byte
 	for _, k := range keys {
-		if w.vault.rules().MayHoldHash(w.st.where(), k) {
+		if w.vault.rules().MayHoldHash(w.talk.st.where(), k) {
 			hashes = append(hashes, k)
 		}
 	}
-	return lua.CallInflate(keys, hashes, append(back, w.tx.known...))
+	return lua.CallInflate(keys, hashes, append(back, w.talk.tx.known...))
 }
 
 // bodyOf is the text of the script that a request runs, where it is known or the server tells.
@@ -132,10 +130,7 @@ func (w *within) bodyOf(r *request) ([]byte, bool) {
 	case "eval", "eval_ro":
 		return r.args[1], true
 	case "evalsha", "evalsha_ro":
-		if text, ok := w.scripts.find(r.args[1]); ok {
-			return text, true
-		}
-		return w.second.askBody(r.args[1])
+		return w.user.second.body(r.args[1])
 	}
 	return nil, false
 }
@@ -161,31 +156,31 @@ func (w *within) inside(r *request, keys [][]byte) error {
 	if strings.HasPrefix(r.cmd.name, "evalsha") { // the client loads it again
 		return w.talk.refuse(unknownHere(r))
 	}
-	types, err := w.second.typesOf(keys)
+	types, err := w.prober.typesOf(keys)
 	switch {
 	case err != nil:
 		return w.talk.refuse("ERR cinch: can't look at the keys: " + err.Error())
-	case !w.tx.brings && ofModules(types):
-		return w.talk.forward(r, w.escapes.echoing(r, nil))
+	case !w.talk.tx.brings && ofModules(types):
+		return w.talk.forward(r, w.talk.tx.echoing(r, nil))
 	}
-	found := w.second.probe(keys)
+	found := w.prober.probe(keys)
 	switch {
 	case found.err != nil:
-		return w.refusals.broken(found.err)
+		return w.prober.broken(found.err)
 	case found.unseen != "":
 		return w.talk.refuse(found.unseen)
-	case len(found.parts) == 0 && w.tx.open && !w.tx.brings && w.tx.watch.covers(w.st.where(), keys):
-		return w.talk.forward(r, w.escapes.echoing(r, nil)) // EXEC is aborted when they change from here on
-	case r.cmd.strategy == unknown && w.rights.mayEval() && len(r.args) < lua.MaxArgs:
+	case len(found.parts) == 0 && w.talk.tx.open && !w.talk.tx.brings && w.talk.tx.watch.covers(w.talk.st.where(), keys):
+		return w.talk.forward(r, w.talk.tx.echoing(r, nil)) // EXEC is aborted when they change from here on
+	case r.cmd.strategy == unknown && w.user.mayEval() && len(r.args) < lua.MaxArgs:
 		return w.wrap(r, keys)
 	}
-	return w.refusals.over(unknownHere(r))
+	return w.prober.over(unknownHere(r))
 }
 
 // wrap runs a command in a script, which looks at the keys in the same step.
 func (w *within) wrap(r *request, keys [][]byte) error {
 	body := "return redis.pcall(unpack(ARGV))"
-	if w.st.version.Load() == 3 {
+	if w.talk.st.version.Load() == 3 {
 		body = "redis.setresp(3) " + body
 	}
 	args := append([][]byte{[]byte("EVAL"), []byte(body), itoa(len(keys))}, keys...)

@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// rights are what the client's user may do on this connection, as far as it was found out.
-type rights struct {
-	talk   *conversation
-	second *second
-	tx     *transaction
-	ctx    context.Context
+// user is as whom the client is logged in: what it may do on this connection, as far as that was found out,
+// and a second connection of the same user, for more questions.
+type user struct {
+	second second
 
 	lua      luaRights
 	units    unitRights
@@ -29,45 +27,45 @@ type luaRights struct {
 // run none, or where that is not known and can't be asked. It asks the server once, with a
 // script that does nothing; inside MULTI, and with client tracking, whose CACHING YES holds for the
 // next command, on the second connection.
-func (r *rights) readVerb() (string, error) {
-	if r.lua.asked {
-		return r.lua.verb(), nil
+func (u *user) readVerb() (string, error) {
+	if u.lua.asked {
+		return u.lua.verb(), nil
 	}
-	if r.tx.open || r.tracking {
-		r.learnBeside()
-		return r.lua.verb(), nil
+	if u.second.talk.tx.open || u.tracking {
+		u.learnBeside()
+		return u.lua.verb(), nil
 	}
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
-		a, err := r.talk.askPlainly(verb, "return 1", "0")
+		a, err := u.second.talk.askPlainly(verb, "return 1", "0")
 		if err != nil {
 			return "", err
 		}
 		switch {
 		case !a.isError():
-			r.lua = luaRights{asked: true, read: verb}
+			u.lua = luaRights{asked: true, read: verb}
 		case strings.HasPrefix(a.text, "NOPERM"):
-			r.lua = luaRights{asked: true, denied: true}
+			u.lua = luaRights{asked: true, denied: true}
 		case isUnknownCommand(a.text):
 			continue
 		}
 		break // NOAUTH, LOADING …: the command itself will meet it too
 	}
-	return r.lua.verb(), nil
+	return u.lua.verb(), nil
 }
 
-func (r *rights) learnBeside() {
-	if !r.talk.settle() {
+func (u *user) learnBeside() {
+	if !u.second.talk.settle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(u.second.context(), askTimeout)
 	defer cancel()
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
-		err := r.second.client().Do(ctx, verb, "return 1", 0).Err()
+		err := u.second.client().Do(ctx, verb, "return 1", 0).Err()
 		switch {
 		case err == nil:
-			r.lua = luaRights{asked: true, read: verb}
+			u.lua = luaRights{asked: true, read: verb}
 		case strings.HasPrefix(err.Error(), "NOPERM"):
-			r.lua = luaRights{asked: true, denied: true}
+			u.lua = luaRights{asked: true, denied: true}
 		case isUnknownCommand(err.Error()):
 			continue
 		}
@@ -82,17 +80,17 @@ func (l *luaRights) verb() string {
 	return l.read
 }
 
-func (r *rights) forget() {
-	r.lua, r.units = luaRights{}, unitRights{}
-	r.second.forget()
+func (u *user) forget() {
+	u.lua, u.units = luaRights{}, unitRights{}
+	u.second.forget()
 }
 
 // mayEval asks beside the client's transaction whether the user may run scripts.
-func (r *rights) mayEval() bool {
-	if !r.lua.asked && !r.lua.denied {
-		r.learnBeside()
+func (u *user) mayEval() bool {
+	if !u.lua.asked && !u.lua.denied {
+		u.learnBeside()
 	}
-	return !r.lua.denied
+	return !u.lua.denied
 }
 
 // unitRights remembers whether the user may open transactions: if MULTI were refused, the
