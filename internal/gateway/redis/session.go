@@ -163,8 +163,9 @@ func (s *session) handleBuffered(raw []byte) error {
 // handleArgs handles the request raw, whose arguments are s.args.
 func (s *session) handleArgs(raw []byte) error {
 	s.talk.begin()
-	s.req = request{args: s.intake.args, raw: raw}
-	return s.handle(&s.req)
+	r := &s.req // each field by itself: a whole request is copied slowly
+	r.args, r.raw, r.unguarded = s.intake.args, raw, false
+	return s.handle(r)
 }
 
 // handleCollected handles a request whose arguments have been collected, and lets go of them.
