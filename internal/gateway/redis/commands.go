@@ -347,8 +347,7 @@ type rows struct {
 
 // recent is a command that the client has sent, with its name as it wrote it.
 type recent struct {
-	name [8]byte
-	n    int
+	name [8]byte // as long as the row's
 	cmd  *command
 }
 
@@ -358,8 +357,13 @@ func (t *rows) lookup(name []byte) *command {
 		return t.table.lookup(name)
 	}
 	r := &t.recent[(name[0]>>1^byte(len(name)))%byte(len(t.recent))]
-	if string(r.name[:r.n]) != string(name) {
-		r.n, r.cmd = copy(r.name[:], name), t.table.lookup(name)
+	if r.cmd != nil && len(r.cmd.name) == len(name) && string(r.name[:len(name)]) == string(name) {
+		return r.cmd
 	}
-	return r.cmd
+	cmd := t.table.lookup(name)
+	if len(cmd.name) == len(name) {
+		copy(r.name[:], name)
+		r.cmd = cmd
+	}
+	return cmd
 }

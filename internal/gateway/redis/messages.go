@@ -18,7 +18,6 @@ type messages struct {
 	nodes  *nodeReplies
 	queue  *queue
 	st     *standing
-	view   topology
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -40,10 +39,10 @@ func (m *messages) passUnasked(err error) error {
 		return err
 	}
 	m.frames.mute = false
-	if ofSentinels(m.view) {
+	if ofSentinels(m.nodes.redirects.view) {
 		return m.nodes.message()
 	}
-	if inCluster(m.view) {
+	if inCluster(m.nodes.redirects.view) {
 		if ack, err := m.isAck(); err != nil || ack { // its slot has gone to another node
 			return m.copyUnaskedAck(err)
 		}

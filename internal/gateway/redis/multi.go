@@ -61,12 +61,10 @@ func (c *multiCommands) watch(r *request) error {
 	if c.talk.tx.open { // refused
 		return c.talk.forward(r, entry{})
 	}
-	c.talk.tx.watch.on = true
-	c.talk.tx.watch.add(c.talk.st.where(), r.args[1:])
-	broken := c.talk.tx.watch.broken
+	watched := c.talk.tx.watch.begin(c.talk.st.where(), r.args[1:])
 	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
 		if a.isError() {
-			broken.Store(true)
+			watched.broken.Store(true)
 		}
 	}}})
 }

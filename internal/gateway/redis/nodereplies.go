@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
@@ -14,7 +13,6 @@ type nodeReplies struct {
 	frames    *frames
 	copier    *copier
 	redirects *redirects
-	ctx       context.Context
 }
 
 // carry carries the answer to a subcommand of CLUSTER or SENTINEL.
@@ -68,9 +66,9 @@ func (n *nodeReplies) message() error {
 	if name != "message" && name != "pmessage" {
 		return n.copier.copy(shapeNone, nil)
 	}
-	view := n.redirects.view
-	look := func() { view.Look(n.ctx) }
-	return n.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(n.redirects.local))
+	view, life := n.redirects.view, n.redirects.life
+	look := func() { view.Look(life.Context()) }
+	return n.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(life.Client.LocalAddr()))
 }
 
 // gather takes the element at hand into memory.

@@ -1,9 +1,7 @@
 package redis
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -14,13 +12,11 @@ import (
 
 // opening opens sealed values in replies, under the reply budget.
 type opening struct {
-	frames  *frames
-	vault   *vault
-	account *gateway.Account
-	ctx     context.Context
-	client  net.Addr
-	asked   *asked // knows the kind of key that the reply at hand is for
-	queue   *queue
+	frames *frames
+	vault  *vault
+	life   *gateway.Life
+	asked  *asked // knows the kind of key that the reply at hand is for
+	queue  *queue
 
 	plain    [][]byte // in the reply at hand, parts of these look like envelopes and are none
 	excluded bool     // the reply at hand is of keys that hold no envelopes
@@ -37,7 +33,7 @@ type held struct {
 func (h *held) free() {
 	gateway.PutBuffer(h.buf)
 	if h.n > 0 {
-		h.opening.account.Release(h.n)
+		h.opening.life.Replies.Release(h.n)
 	}
 	*h = held{}
 }
@@ -120,7 +116,7 @@ func (o *opening) skipBroken(n int64, cause error) error {
 
 // broken tells the client what is wrong with a sealed value.
 func (o *opening) broken(cause error) error {
-	return o.frames.emitError(o.vault.sayBroken(o.client, cause, o.asked.pattern(o.queue.answered())))
+	return o.frames.emitError(o.vault.sayBroken(o.life.Client.RemoteAddr(), cause, o.asked.pattern(o.queue.answered())))
 }
 
 // opened counts an envelope that was opened.
@@ -178,8 +174,8 @@ func (h *held) fill(b []byte) error {
 		if err := o.frames.to.flush(); err != nil { // which may wait for the client
 			return err
 		}
-		o.account.Await(gateway.FromUpstream)
-		defer o.account.Awaited(gateway.FromUpstream)
+		o.life.Replies.Await(gateway.FromUpstream)
+		defer o.life.Replies.Awaited(gateway.FromUpstream)
 	}
 	return o.frames.in.ReadFull(b)
 }
@@ -188,14 +184,14 @@ func (h *held) fill(b []byte) error {
 // goes out first, so that nobody waits for it in the meantime.
 func (h *held) reserve(n, claim int64) error {
 	o := h.opening
-	if !o.account.TryAcquire(n) {
+	if !o.life.Replies.TryAcquire(n) {
 		if h.impatient {
 			return errNoRoom
 		}
 		if err := o.frames.to.flush(); err != nil {
 			return err
 		}
-		if err := o.account.Grow(o.ctx, n, claim); err != nil {
+		if err := o.life.Replies.Grow(o.life.Context(), n, claim); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,9 +27,10 @@ type partsOf struct {
 	talk   conversation
 	stash  stash
 	user   user
-	stored storedCommands
+	stored *storedCommands
 
-	upstream net.Conn // what is said to the server comes out here
+	answering sync.Mutex // one answer after the other
+	upstream  net.Conn   // what is said to the server comes out here
 }
 
 // resting is a reply pump that has nothing to do.
@@ -55,13 +57,15 @@ func newParts(t *testing.T) *partsOf {
 	p.talk.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
 	p.stash = stash{vault: p.vault, talk: &p.talk, stall: time.Second}
 	p.user.second.init(&dialer{}, &p.talk, &serverCommands{}, &bodies{})
-	p.stored.init(&p.talk, &p.user, &p.stash, false)
+	p.stored = newStoredCommands(&p.talk, &p.user, &p.stash, false)
 	return p
 }
 
 // answer has the entries that are queued answered one after the other.
 func (p *partsOf) answer(how ...func(*op)) {
 	go func() {
+		p.answering.Lock()
+		defer p.answering.Unlock()
 		for _, answer := range how {
 			var e entry
 			for ok := false; !ok; {
@@ -225,8 +229,8 @@ func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 	if _, err := p.stash.open([]byte(p.sealed(big))); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.stash.holds) != 1 {
-		t.Errorf("%d pieces are held for a value of %d bytes", len(p.stash.holds), len(big))
+	if p.stash.holds == 0 {
+		t.Errorf("nothing is held for a value of %d bytes", len(big))
 	}
 	env := []byte(p.sealed("x" + lengthy))
 	if k, err := p.stash.openAll([][]byte{env, env}); err != nil || len(k) != 1 || string(k[0].Value) != "x"+lengthy {
@@ -235,7 +239,7 @@ func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 	if _, err := p.stash.openAll([][]byte{nil}); err == nil {
 		t.Error("an envelope for which no memory was free was opened")
 	}
-	if p.stash.release(io.EOF) != io.EOF || len(p.stash.holds) != 0 || p.stash.owes != 0 {
+	if p.stash.release(io.EOF) != io.EOF || p.stash.holds != 0 || p.stash.owes != 0 {
 		t.Error("something is held behind the request")
 	}
 }
@@ -245,14 +249,13 @@ func TestTransactionEnds(t *testing.T) {
 	space := "3"
 	p.talk.tx.open, p.talk.tx.space, p.talk.tx.refused = true, &space, nil
 	p.talk.tx.remember([]byte("sealed"), []byte("value"))
-	p.talk.tx.watch.on = true
-	p.talk.tx.watch.add("0", [][]byte{[]byte("k")})
+	p.talk.tx.watch.begin("0", [][]byte{[]byte("k")})
 	if p.talk.st.where() != "3" || !p.talk.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.talk.tx.watch.covers("3", [][]byte{[]byte("k")}) {
 		t.Error("the transaction's database or keys are not known")
 	}
 	p.talk.tx.open = false // refused: WATCH goes on
 	p.talk.tx.end()
-	if p.talk.st.where() != firstSpace || len(p.talk.tx.known)+len(p.talk.tx.held) > 0 || !p.talk.tx.watch.on {
+	if p.talk.st.where() != firstSpace || len(p.talk.tx.known)+p.talk.tx.bytes > 0 || !p.talk.tx.watch.on {
 		t.Errorf("left: %+v", p.talk.tx)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -57,5 +58,27 @@ func BenchmarkPumps(b *testing.B) {
 			s.pumpRequests()
 			s.out.run()
 		})
+	}
+}
+
+// BenchmarkNewSession is what an idle client costs beside its connections and goroutines.
+func BenchmarkNewSession(b *testing.B) {
+	g := NewGateway(Config{})
+	client, upstream := socketPair(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		newSession(g, client, upstream, time.Now()).Cancel()
+	}
+}
+
+// There may be tens of thousands of clients that do nothing: what is rare is made when it is needed.
+func TestSessionIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(session{}); n > 2048 { // the next class of the allocator has 2304
+		t.Errorf("a session has %d bytes", n)
+	}
+	g := NewGateway(Config{})
+	client, upstream := socketPair(t)
+	if n := testing.AllocsPerRun(100, func() { newSession(g, client, upstream, time.Now()).Cancel() }); n > 12 && !raceEnabled {
+		t.Errorf("a new session takes %v objects", n)
 	}
 }

@@ -3,8 +3,8 @@ package redis
 import (
 	"bytes"
 	"fmt"
-	"net"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -12,8 +12,8 @@ import (
 // redirects sends clients to other nodes' gateways where servers send them to nodes.
 type redirects struct {
 	frames *frames
+	life   *gateway.Life
 	view   topology // nil: no other nodes are known
-	local  net.Addr // where the client has connected to
 }
 
 // How a session to a node of a cluster treats what names other nodes; see
@@ -21,7 +21,7 @@ type redirects struct {
 
 // renamer gives the addresses of nodes as the client must see them.
 func (d *redirects) renamer() cluster.Renamer {
-	return d.view.Renamer(d.local)
+	return d.view.Renamer(d.life.Client.LocalAddr())
 }
 
 // emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere, but not past

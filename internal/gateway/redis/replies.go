@@ -34,14 +34,12 @@ func (p *replyPump) init(life *gateway.Life, queue *queue, asked *asked, st *sta
 	p.life, p.queue, p.vault = life, queue, vault
 	p.spill.init(life, vault)
 	p.frames.init(life, &p.spill)
-	p.opening = opening{
-		frames: &p.frames, vault: vault, account: life.Replies, ctx: life.Context(), client: life.Client.RemoteAddr(), asked: asked, queue: queue,
-	}
-	p.redirects = redirects{frames: &p.frames, view: view, local: life.Client.LocalAddr()}
+	p.opening = opening{frames: &p.frames, vault: vault, life: life, asked: asked, queue: queue}
+	p.redirects = redirects{frames: &p.frames, life: life, view: view}
 	p.copier = copier{frames: &p.frames, opening: &p.opening, redirects: &p.redirects}
 	p.answers = answers{frames: &p.frames, opening: &p.opening, copier: &p.copier}
-	p.nodes = nodeReplies{frames: &p.frames, copier: &p.copier, redirects: &p.redirects, ctx: life.Context()}
-	p.messages = messages{frames: &p.frames, copier: &p.copier, nodes: &p.nodes, queue: queue, st: st, view: view}
+	p.nodes = nodeReplies{frames: &p.frames, copier: &p.copier, redirects: &p.redirects}
+	p.messages = messages{frames: &p.frames, copier: &p.copier, nodes: &p.nodes, queue: queue, st: st}
 }
 
 // run carries replies until the server closes the connection or the client is gone.

@@ -22,7 +22,7 @@ type session struct {
 	seals   seals
 	stash   stash
 	user    user
-	stored  storedCommands
+	stored  *storedCommands // nil until the first
 	control control
 	large   large
 
@@ -42,10 +42,17 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	s.stash.vault, s.stash.talk, s.stash.stall = g.vault, &s.talk, g.cfg.Stall
 	s.user.second.init(g.dialer, &s.talk, &g.commands, &g.bodies)
 	s.OnClose = s.user.second.close
-	s.stored.init(&s.talk, &s.user, &s.stash, inCluster(g.cfg.view))
 	s.control.init(g, &s.talk, &s.user, s)
 	s.large = large{intake: &s.intake, talk: &s.talk, seals: &s.seals, stash: &s.stash, desk: s}
 	return s
+}
+
+// onStored has what runs commands on stored values, which many clients never need.
+func (s *session) onStored() *storedCommands {
+	if s.stored == nil {
+		s.stored = newStoredCommands(&s.talk, &s.user, &s.stash, inCluster(s.g.cfg.view))
+	}
+	return s.stored
 }
 
 // Run pumps until both sides are done.
@@ -209,7 +216,7 @@ func (s *session) handle(r *request) error {
 		return s.talk.refuse("ERR cinch: " + errNoRoom.Error())
 	}
 	if r.cmd.recent && !s.user.second.knows(r.cmd) {
-		return s.stored.unknown(r)
+		return s.onStored().unknown(r)
 	}
 	if s.talk.tx.open && r.cmd.strategy != controls {
 		defer func() { s.talk.tx.brings = s.talk.tx.brings || mayBring(r.cmd) }() // from the next one on
@@ -222,7 +229,7 @@ func (s *session) handle(r *request) error {
 	case controls:
 		return s.control.handle(r)
 	}
-	return s.stored.run(r)
+	return s.onStored().run(r)
 }
 
 // passProtocolError hands the rest of the client's bytes to the server, which words the
@@ -289,13 +296,13 @@ func (s *session) handleValues(r *request) error {
 	if r.cmd.name == "set" {
 		known := false
 		if known, compares = setOptions(r.args[3:]); !known {
-			return s.stored.unknown(r)
+			return s.onStored().unknown(r)
 		}
 	}
 	at, is := spec.places(r.args, len(r.args))
 	switch is {
 	case strange:
-		return s.stored.unknown(r)
+		return s.onStored().unknown(r)
 	case refused, cutOff:
 		return s.talk.forward(r, e)
 	}
@@ -305,7 +312,7 @@ func (s *session) handleValues(r *request) error {
 		s.seals.sealArg(&b, r, i, at.computed)
 	}
 	if compares {
-		return s.stored.compare(r, b.in(r.args))
+		return s.onStored().compare(r, b.in(r.args))
 	}
 	if len(b.at) == 0 {
 		return s.talk.forward(r, e)

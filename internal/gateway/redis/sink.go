@@ -58,8 +58,13 @@ type sink struct {
 
 	before func() error // called before bytes leave; nil: nothing
 
-	both   [2][]byte // of a flush that sends buf and lent
-	gather net.Buffers
+	gather *gathered // of the flushes that send buf and lent; nil until the first
+}
+
+// gathered is what one write sends.
+type gathered struct {
+	both [2][]byte
+	left net.Buffers // of both
 }
 
 // copyBytes is up to what length a piece is copied behind others, to leave in one write.
@@ -151,10 +156,14 @@ func (w *sink) mayLeave() bool {
 
 // sendBoth sends a header and what it announces in one write.
 func (w *sink) sendBoth() {
-	w.both = [2][]byte{w.buf, w.lent}
-	w.gather = w.both[:]
-	_, w.err = gateway.WriteBuffers(w.conn, &w.gather)
-	w.both, w.gather = [2][]byte{}, nil
+	if w.gather == nil {
+		w.gather = new(gathered)
+	}
+	g := w.gather
+	g.both = [2][]byte{w.buf, w.lent}
+	g.left = g.both[:]
+	_, w.err = gateway.WriteBuffers(w.conn, &g.left)
+	*g = gathered{}
 }
 
 // send writes p, or has it spilled.

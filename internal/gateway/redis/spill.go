@@ -25,8 +25,6 @@ import (
 
 // spill holds replies that the client has not taken yet.
 type spill struct {
-	client  net.Conn
-	account *gateway.Account
 	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
@@ -35,13 +33,13 @@ type spill struct {
 	mu      sync.Mutex
 	moved   sync.Cond // something was sent, or the end came
 	pending []byte
-	held    []int64 // of the reply budget, as it was taken
+	held    int64 // of the reply budget
 	running bool
 	err     error
 }
 
 func (o *spill) init(life *gateway.Life, vault *vault) {
-	o.client, o.account, o.life, o.vault = life.Client, life.Replies, life, vault
+	o.life, o.vault = life, vault
 	_, o.always = life.Client.(*tls.Conn)
 	o.moved.L = &o.mu
 }
@@ -53,7 +51,7 @@ func (o *spill) unstick() {
 	defer o.mu.Unlock()
 	if !o.running && !o.always {
 		o.unstuck.Store(true)
-		_ = o.client.SetWriteDeadline(time.Now())
+		_ = o.life.Client.SetWriteDeadline(time.Now())
 	}
 }
 
@@ -69,8 +67,8 @@ func (o *spill) start(rest []byte) {
 	defer o.mu.Unlock()
 	o.running = true
 	o.pending = append(o.pending, rest...)
-	if o.account.TryAcquire(int64(len(rest))) {
-		o.held = append(o.held, int64(len(rest)))
+	if o.life.Replies.TryAcquire(int64(len(rest))) {
+		o.held += int64(len(rest))
 	}
 	go o.drain()
 }
@@ -90,7 +88,7 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 		if !o.roomFor(len(p), len(p)) {
 			continue
 		}
-		o.held = append(o.held, int64(len(p)))
+		o.held += int64(len(p))
 		o.pending = append(o.pending, p...)
 		return true, nil
 	}
@@ -101,17 +99,17 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 // it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
 // not while it waits.
 func (o *spill) roomFor(n, claim int) bool {
-	if o.account.TryAcquire(int64(n)) {
+	if o.life.Replies.TryAcquire(int64(n)) {
 		return true
 	}
 	o.mu.Unlock()
-	err := o.account.Grow(o.life.Context(), int64(n), int64(claim))
+	err := o.life.Replies.Grow(o.life.Context(), int64(n), int64(claim))
 	o.mu.Lock()
 	switch {
 	case err == nil && o.running:
 		return true
 	case err == nil:
-		o.account.Release(int64(n))
+		o.life.Replies.Release(int64(n))
 	case o.err == nil:
 		o.err = err
 	}
@@ -127,7 +125,7 @@ func (o *spill) addAll(p []byte) error {
 		switch {
 		case len(o.pending)+len(piece) <= freeSpillBytes:
 		case o.roomFor(len(piece), len(p)):
-			o.held = append(o.held, int64(len(piece)))
+			o.held += int64(len(piece))
 		default:
 			continue
 		}
@@ -150,7 +148,7 @@ func (o *spill) drain() {
 			return
 		}
 		err := o.sendBatch(batch)
-		o.release(held)
+		o.life.Replies.Release(held)
 		if o.sent(err); err != nil {
 			return
 		}
@@ -158,14 +156,14 @@ func (o *spill) drain() {
 }
 
 // nextBatch takes all that is pending. When nothing is, the spill ends.
-func (o *spill) nextBatch() (batch []byte, held []int64) {
+func (o *spill) nextBatch() (batch []byte, held int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	batch, held = o.pending, o.held
-	o.pending, o.held = nil, nil
+	o.pending, o.held = nil, 0
 	if len(batch) == 0 {
 		o.running = false
-		_ = o.client.SetWriteDeadline(time.Time{})
+		_ = o.life.Client.SetWriteDeadline(time.Time{})
 		o.moved.Broadcast()
 	}
 	return batch, held
@@ -184,7 +182,7 @@ func (o *spill) sent(err error) {
 // abort ends the session after a panic. What is held goes back with the session's account.
 func (o *spill) abort() {
 	o.mu.Lock()
-	o.err, o.running, o.pending, o.held = net.ErrClosed, false, nil, nil
+	o.err, o.running, o.pending, o.held = net.ErrClosed, false, nil, 0
 	o.moved.Broadcast()
 	o.mu.Unlock()
 	_ = o.life.Close()
@@ -192,26 +190,18 @@ func (o *spill) abort() {
 
 func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
-		_ = o.client.SetWriteDeadline(time.Time{}) // which unstick has set
+		_ = o.life.Client.SetWriteDeadline(time.Time{}) // which unstick has set
 	}
-	return o.account.Send(o.client, gateway.FromClient, b)
+	return o.life.Replies.Send(o.life.Client, gateway.FromClient, b)
 }
 
 // fail ends the session: the client is gone, or takes nothing. o.mu is held.
 func (o *spill) fail(err error) {
 	o.err, o.running = err, false
-	o.release(o.held)
-	o.pending, o.held = nil, nil
+	o.life.Replies.Release(o.held)
+	o.pending, o.held = nil, 0
 	o.life.Cancel() // who waits for room
-	_ = o.client.Close()
-}
-
-// release gives back each piece as it was taken: the budget may have counted a piece for
-// less than its length.
-func (o *spill) release(held []int64) {
-	for _, n := range held {
-		o.account.Release(n)
-	}
+	_ = o.life.Client.Close()
 }
 
 // wait returns when nothing is left to send.

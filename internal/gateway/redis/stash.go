@@ -17,8 +17,8 @@ type stash struct {
 	talk  *conversation
 	stall time.Duration
 
-	holds []int64 // until the request has been handled
-	owes  int64   // held without budget yet
+	holds int64 // until the request has been handled
+	owes  int64 // held without budget yet
 }
 
 // openAll opens envelopes that a script handed out.
@@ -65,16 +65,14 @@ func (s *stash) hold(n int) error {
 		s.vault.stats.Error("budget")
 		return errNoRoom
 	}
-	s.holds = append(s.holds, n64)
+	s.holds += n64
 	return nil
 }
 
 // release gives back what was held for a request.
 func (s *stash) release(err error) error {
-	for _, n := range s.holds {
-		s.talk.life.Requests.Release(n)
-	}
-	s.holds, s.owes = s.holds[:0], 0
+	s.talk.life.Requests.Release(s.holds)
+	s.holds, s.owes = 0, 0
 	return err
 }
 

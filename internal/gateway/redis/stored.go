@@ -10,13 +10,14 @@ type storedCommands struct {
 	sorter sorter
 }
 
-func (c *storedCommands) init(talk *conversation, user *user, stash *stash, inCluster bool) {
-	vault := stash.vault
+func newStoredCommands(talk *conversation, user *user, stash *stash, inCluster bool) *storedCommands {
+	c, vault := &storedCommands{}, stash.vault
 	c.prober = prober{second: &user.second, stash: stash}
 	c.within = within{talk: talk, user: user, vault: vault, prober: &c.prober}
 	c.units = units{talk: talk, user: user, vault: vault, prober: &c.prober, within: &c.within}
 	c.guard = guard{talk: talk, user: user, vault: vault, prober: &c.prober, units: &c.units}
 	c.sorter = sorter{talk: talk, user: user, vault: vault, prober: &c.prober, inCluster: inCluster}
+	return c
 }
 
 // run runs the request at hand. What its row does not tell how to run is run as what nobody knows.

@@ -10,19 +10,18 @@ import (
 
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
-	open    bool
 	refused *atomic.Bool     // set by the answer to this MULTI: there is no transaction after all
 	account *gateway.Account // takes bytes
 	known   []lua.Known      // values sealed for SETs that are queued: a later command in the same transaction may need them back
-	bytes   int
-	held    []int64
-	entries int     // bytes of what is queued for EXEC
-	queued  int     // of the budget, for that
-	space   *string // selected in the transaction
-	changes bool    // EXEC changes what the next request depends on
-	login   bool    // as whom the client is logged in, too
-	asking  bool    // ASKING came before it, and holds for all of it
-	brings  bool    // something that is queued may bring a sealed value to any key
+	bytes   int              // of them, held of the budget
+	entries int              // bytes of what is queued for EXEC
+	queued  int              // of the budget, for that
+	space   *string          // selected in the transaction
+	open    bool
+	changes bool // EXEC changes what the next request depends on
+	login   bool // as whom the client is logged in, too
+	asking  bool // ASKING came before it, and holds for all of it
+	brings  bool // something that is queued may bring a sealed value to any key
 
 	watch watching
 }
@@ -42,7 +41,6 @@ func (t *transaction) remember(sealed, value []byte) {
 	if t.bytes+n > maxRemembered || !t.account.TryAcquire(int64(n)) {
 		return
 	}
-	t.held = append(t.held, int64(n))
 	t.bytes += n
 	t.known = append(t.known, lua.Known{Sealed: bytes.Clone(sealed), Value: bytes.Clone(value)})
 }
@@ -63,10 +61,7 @@ func (t *transaction) end() {
 	if t.open && !t.refused.Load() {
 		t.endWatch()
 	}
-	for _, n := range t.held {
-		t.account.Release(n)
-	}
-	t.account.Release(int64(t.queued))
+	t.account.Release(int64(t.bytes + t.queued))
 	*t = transaction{account: t.account, watch: t.watch}
 }
 
