@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -66,16 +67,8 @@ func (o *opener) open(in []byte, limit int, p *plan, g *grant) ([]byte, error) {
 	start := time.Now()
 	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
 	out, err := o.decompress(dst, in, limit, p, g)
-	var missing *missingError
-	switch {
-	case errors.As(err, &missing), err != nil && errors.Is(err, g.ctx.Err()):
-		return nil, err
-	case errors.Is(err, grpccodec.ErrTooLarge):
-		o.stats.Error("too_large")
-		return nil, fmt.Errorf("%w, %d bytes", errTooLarge, o.most)
-	case err != nil:
-		o.stats.Error("corrupt")
-		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
+	if err != nil {
+		return nil, o.explain(g.ctx, err)
 	}
 	o.ratio.saw(len(in), len(out))
 	id, err := codec.ParseID(p.from)
@@ -84,6 +77,21 @@ func (o *opener) open(in []byte, limit int, p *plan, g *grant) ([]byte, error) {
 	}
 	o.stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
 	return out, nil
+}
+
+// explain counts what went wrong with a message, and says what it means. The end of the call and a
+// missing dictionary are not the message's fault.
+func (o *opener) explain(ctx context.Context, err error) error {
+	var missing *missingError
+	switch {
+	case errors.As(err, &missing), errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(err, grpccodec.ErrTooLarge):
+		o.stats.Error("too_large")
+		return fmt.Errorf("%w, %d bytes", errTooLarge, o.most)
+	}
+	o.stats.Error("corrupt")
+	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
 func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *grant) ([]byte, error) {

@@ -17,11 +17,8 @@ import (
 // left alone, opened, compressed, or both. It holds one message at a time, within the
 // budget. It belongs to its reader.
 type rewriter struct {
-	ctx        context.Context
-	src        io.Reader
 	to         gateway.Peer // that reads us
 	plan       plan
-	stats      *gateway.Stats
 	opener     *opener
 	compressor *compressor
 
@@ -43,7 +40,7 @@ type rewriter struct {
 // newRewriter returns one that does what a plan says with the body src, of requests or replies. Its
 // grant has no account yet.
 func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *opener, c *compressor) *rewriter {
-	w := &rewriter{ctx: ctx, src: src, plan: p, stats: o.stats, opener: o, compressor: c}
+	w := &rewriter{plan: p, opener: o, compressor: c}
 	from := gateway.FromClient
 	w.to = gateway.FromUpstream
 	if replies {
@@ -92,7 +89,7 @@ func (w *rewriter) give(p []byte) (int, error) {
 
 // pass moves a piece of a message that stays as it is.
 func (w *rewriter) pass(p []byte) (int, error) {
-	n, err := w.src.Read(p[:min(len(p), int(w.passing))])
+	n, err := w.gather.src.Read(p[:min(len(p), int(w.passing))])
 	w.passing -= uint32(n)
 	if err != nil && (w.passing > 0 || !errors.Is(err, io.EOF)) {
 		w.passing, w.err = 0, err // a body that ends within a message ends so for the next hop too
@@ -105,7 +102,7 @@ func (w *rewriter) pass(p []byte) (int, error) {
 
 // next decides about the next message. It returns io.EOF at the end of the body.
 func (w *rewriter) next() error {
-	n, err := fill(w.src, w.header[:])
+	n, err := fill(w.gather.src, w.header[:])
 	if err == io.EOF && n > 0 {
 		w.set(append(gateway.GetBuffer(n), w.header[:n]...))
 		return io.EOF
@@ -174,7 +171,7 @@ func (w *rewriter) passPlain(h wire.Header) error {
 // is there; else it goes as it is.
 func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	if n > w.compressor.most {
-		w.stats.Left(rule.Name, "large", n)
+		w.opener.stats.Left(rule.Name, "large", n)
 		w.meter.passed(rule, n)
 		return w.letPass(wire.Header{Len: uint32(n)})
 	}
@@ -183,7 +180,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 		return err
 	}
 	if len(in) < n {
-		w.stats.Left(rule.Name, "budget", n)
+		w.opener.stats.Left(rule.Name, "budget", n)
 		w.send(in, false)
 		w.putLength(n)
 		gateway.PutBuffer(in)
@@ -198,20 +195,20 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
-	packed, settled, err := w.compressor.compress(w.ctx, in, rule, &w.meter)
+	packed, settled, err := w.compressor.compress(w.grant.ctx, in, rule, &w.meter)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	raw := len(in)
 	switch {
-	case err != nil && errors.Is(err, w.ctx.Err()): // the call is over, and nobody reads this
+	case err != nil && errors.Is(err, w.grant.ctx.Err()): // the call is over, and nobody reads this
 	case err != nil:
-		w.stats.Error("compress")
-		w.stats.Left(rule.Name, "error", raw)
+		w.opener.stats.Error("compress")
+		w.opener.stats.Left(rule.Name, "error", raw)
 	case !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.compressor.forced():
-		w.stats.SealTime(rule.Name, rule.Setting.Codec, took)
-		w.stats.Left(rule.Name, "no_gain", raw)
+		w.opener.stats.SealTime(rule.Name, rule.Setting.Codec, took)
+		w.opener.stats.Left(rule.Name, "no_gain", raw)
 	default:
-		w.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
+		w.opener.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
 		w.send(packed.bytes, true)
 		if settled {
 			w.meter.saw(rule, in, len(packed.bytes))
@@ -261,11 +258,19 @@ func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
 	out, err := w.opener.open(in, limit, &w.plan, &w.grant)
+	if err != nil {
+		return nil, w.markClean(err)
+	}
+	return out, nil
+}
+
+// markClean notes in an error that a dictionary is missing whether the call can begin anew.
+func (w *rewriter) markClean(err error) error {
 	var missing *missingError
 	if errors.As(err, &missing) {
 		missing.clean = !w.given
 	}
-	return out, err
+	return err
 }
 
 // send copies a message behind its header.
