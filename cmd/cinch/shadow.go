@@ -31,7 +31,8 @@ type shadowOptions struct {
 	memory  string
 	limit   config.Bytes
 	json    bool
-	exit    bool // when there is a verdict
+	html    string // file
+	exit    bool   // when there is a verdict
 	offFile string
 }
 
@@ -81,6 +82,7 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
 	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
 	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
+	f.StringVar(&o.html, "html", "", "write the report as a page with plots to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 	return cmd
 }
@@ -153,6 +155,10 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 	if err != nil {
 		return err
 	}
+	page, err := o.createPage()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	r := shadow.New(o.cfg)
 	if err := r.SelfTest(ctx); err != nil {
 		_ = l.Close()
@@ -162,12 +168,24 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 	r.Start(ctx)
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
-	w := watcher{options: &o, run: r, signals: signals, out: out, errs: errs}
+	w := watcher{options: &o, run: r, signals: signals, out: out, errs: errs, page: page}
 	err = w.watch(served)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	_ = r.Shutdown(stop) // clients that don't end are cut off
 	return err
+}
+
+// createPage creates the page at the beginning, so that nothing keeps a long run's result from it.
+func (o *shadowOptions) createPage() (*os.File, error) {
+	if o.html == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(o.html, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, ui.WithHint(err, "choose another name for --html")
+	}
+	return f, nil
 }
 
 // watcher follows a run, says how it goes and obeys signals.
@@ -176,6 +194,7 @@ type watcher struct {
 	run       *shadow.Run
 	signals   <-chan os.Signal
 	out, errs io.Writer
+	page      *os.File // nil: none is asked for
 	reported  bool
 }
 
@@ -230,6 +249,11 @@ func (w *watcher) lookForFile() {
 
 func (w *watcher) print() error {
 	r := w.run.Report()
+	if w.page != nil {
+		if err := errors.Join(r.HTML(w.page), w.page.Close()); err != nil {
+			return err
+		}
+	}
 	if !w.options.json {
 		return r.Text(w.out)
 	}

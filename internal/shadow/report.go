@@ -24,6 +24,8 @@ type Report struct {
 	Slower  []string      `json:"slower,omitempty"` // fingerprints that are slower than the margin, corrected for their number
 	Names   []NameState   `json:"names"`
 	Series  []Point       `json:"series"`
+	Reads   []Quantile    `json:"reads"` // latencies in the test phase
+	Writes  []Quantile    `json:"writes"`
 
 	Compared    Compared     `json:"compared"`
 	Differences []Difference `json:"differences,omitempty"`
@@ -68,6 +70,29 @@ type Quantiles struct {
 	P99 float64 `json:"p99"`
 }
 
+// Quantile of the latencies of one kind, in microseconds.
+type Quantile struct {
+	Q       float64 `json:"q"` // 0.5 is the median
+	Control float64 `json:"control"`
+	Test    float64 `json:"test"`
+}
+
+// shownQuantiles are those of a distribution.
+var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999}
+
+// distribution is a kind's latencies by quantile; none without operations.
+func (p *pair) distribution() []Quantile {
+	var out []Quantile
+	for _, q := range shownQuantiles {
+		if p.count() > 0 {
+			out = append(out, Quantile{q, micros(p.quantile(control, q)), micros(p.quantile(test, q))})
+		}
+	}
+	return out
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
 // Point is a batch.
 type Point struct {
 	At     time.Time          `json:"at"` // its end
@@ -78,7 +103,7 @@ type Point struct {
 }
 
 func (p *pair) quantiles(target int) Quantiles {
-	us := func(q float64) float64 { return float64(p.quantile(target, q).Nanoseconds()) / 1000 }
+	us := func(q float64) float64 { return micros(p.quantile(target, q)) }
 	return Quantiles{us(0.5), us(0.95), us(0.99)}
 }
 
@@ -97,7 +122,8 @@ func (r *Run) Report() *Report {
 	out := &Report{
 		Outcome: r.judge.Outcome().String(), Reasons: r.judge.Reasons(), Phase: r.phase, Ended: r.ended,
 		Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
-		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: r.series,
+		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: slices.Clone(r.series),
+		Reads: r.kinds[Read].distribution(), Writes: r.kinds[Write].distribution(),
 		Connections: r.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
 		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.left.all(),
 	}

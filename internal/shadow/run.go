@@ -29,6 +29,7 @@ type Run struct {
 	phase  Phase
 	judge  *verdict.Judge
 	names  map[string]*named
+	kinds  map[Kind]*pair // of the test phase
 	series []Point
 	ended  string // why the mirror is off
 	began  time.Time
@@ -58,7 +59,7 @@ type named struct {
 // New returns a run that has not begun.
 func New(c Config) *Run {
 	cfg := c.withDefaults()
-	r := &Run{cfg: cfg, log: cfg.Log, stats: gateway.NewStats("shadow", "shadow"), names: map[string]*named{}, finish: make(chan struct{}), over: make(chan struct{})}
+	r := &Run{cfg: cfg, log: cfg.Log, stats: gateway.NewStats("shadow", "shadow"), names: map[string]*named{}, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, finish: make(chan struct{}), over: make(chan struct{})}
 	r.tap = newTap(cfg.Memory/2, cfg.Bound)
 	r.mirror = newMirror(cfg, r.trouble)
 	r.mirror.tap = r.tap
@@ -221,6 +222,9 @@ func (r *Run) observe(b *batch) (over bool) {
 		r.judge.Baseline(b.observations())
 	} else {
 		r.judge.Add(b.observations())
+		for kind, p := range b.kinds {
+			r.kinds[kind].merge(p)
+		}
 	}
 	r.observeNames(b)
 	r.voidWhatDiffers()

@@ -85,14 +85,14 @@ func (r *Report) names(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\noperation\tcount\tp50\tp99\tp50 of control\tp99 of control\tp50 to control\n")
 	for _, n := range r.Names[:min(len(r.Names), shownNames)] {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Count, micros(n.Test.P50), micros(n.Test.P99), micros(n.Control.P50), micros(n.Control.P99), percent(n.Ratio))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Count, latency(n.Test.P50), latency(n.Test.P99), latency(n.Control.P50), latency(n.Control.P99), percent(n.Ratio))
 	}
 	if more := len(r.Names) - shownNames; more > 0 {
 		fmt.Fprintf(w, "and %d more: --json has all\n", more)
 	}
 }
 
-func micros(us float64) string {
+func latency(us float64) string {
 	if us >= 1000 {
 		return fmt.Sprintf("%.2fms", us/1000)
 	}
