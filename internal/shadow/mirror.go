@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -204,7 +205,7 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 		b.before = m.order.enter(op, b.before)
 	}
 	m.submitted.Add(uint64(len(b.ops)))
-	first := int(m.number+conn) % targets // in turns, so that neither is always woken first
+	first := rand.IntN(targets) // neither is always woken first
 	for i := range targets {
 		m.targets[(first+i)%targets].push(ctx, conn, b)
 	}

@@ -108,7 +108,7 @@ func (r *Report) answers(w io.Writer) {
 		fmt.Fprintf(w, "Not sent: %s: %d\n", what, r.Left[what])
 	}
 	if c.Diverged > 0 {
-		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise.\n", c.Diverged)
+		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", c.Diverged)
 	}
 	if c.Lost[control]+c.Lost[test] > 0 {
 		fmt.Fprintf(w, "Not answered: %d by control, %d by test.\n", c.Lost[control], c.Lost[test])
