@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -67,7 +68,13 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 			return runShadow(cmd.Context(), o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f := cmd.Flags()
+	o.addFlags(cmd.Flags())
+	cmd.AddCommand(newShadowCheckCommand())
+	return cmd
+}
+
+// addFlags adds those that check has too.
+func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
 	f.StringVar(&o.control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
@@ -78,13 +85,63 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 	f.DurationVar(&o.cfg.Batch, "batch", 30*time.Second, "`TIME` of a batch")
 	f.IntVar(&o.cfg.Baseline, "baseline", 0, "`BATCHES` of the A/A phase (default: as many as a verdict needs)")
 	f.IntVar(&o.cfg.Batches, "batches", 0, "`BATCHES` after which the run ends without a verdict (default: none)")
+	f.StringVar(&o.cfg.State, "state", "", "keep what is observed in `FILE`, and go on from what is there")
+	f.BoolVar(&o.cfg.BaselineOnly, "baseline-only", false, "make the A/A phase of a run that goes on from --state: both targets have the old configuration")
 	f.StringVar(&o.memory, "memory", "128MiB", "`SIZE` of what may wait for the targets")
 	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
 	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
 	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
 	f.StringVar(&o.html, "html", "", "write the report as a page with plots to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+}
+
+func newShadowCheckCommand() *cobra.Command {
+	var o shadowOptions
+	var probe time.Duration
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what a run would meet, before it",
+		Long: `Say what a run would meet: versions, settings of the targets that differ, data that is missing, what the targets can
+take, how long a verdict will need and the smallest difference that it would see. Clients are not served. Production is
+only asked; the targets get reads and writes of a key of the tool's own, which is removed.
+
+Exit codes: 0 nothing stands in the way, 3 something does, 10 a server can't be reached.`,
+		Example: `  cinch shadow check --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test redis://b.internal`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runShadowCheck(cmd.Context(), o, probe, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().DurationVar(&probe, "probe", 20*time.Second, "`TIME` for which the targets' noise is measured")
 	return cmd
+}
+
+func runShadowCheck(ctx context.Context, o shadowOptions, probe time.Duration, out, errs io.Writer) error {
+	if _, err := o.configure(ctx, errs); err != nil {
+		return err
+	}
+	found, err := shadow.New(o.cfg).Check(ctx, probe)
+	if err != nil {
+		return withCode(exitUnreachable, err)
+	}
+	problems := 0
+	for _, f := range found {
+		if f.Problem {
+			problems++
+		}
+	}
+	if o.json {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(found)
+	} else {
+		err = shadow.PrintFindings(out, found)
+	}
+	if err == nil && problems > 0 {
+		err = withCode(exitSkipped, fmt.Errorf("%d of these would make a run void", problems))
+	}
+	return err
 }
 
 // configure checks the flags and fills in what they say.
@@ -113,6 +170,9 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 		if share.of <= 0 || share.of > 1 {
 			return "", withCode(exitUsage, fmt.Errorf("%s: %v is no share between 0 and 1", share.flag, share.of))
 		}
+	}
+	if o.cfg.BaselineOnly && (o.cfg.State == "" || direct) {
+		return "", withCode(exitUsage, ui.WithHint(errors.New("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own"))
 	}
 	if direct {
 		if err := o.throughCinch(through); err != nil {
@@ -165,7 +225,9 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 		return err
 	}
 	fmt.Fprintf(errs, "self-test passed; clients may connect to %s\n", l.Addr())
-	r.Start(ctx)
+	if err := r.Start(ctx); err != nil {
+		return errors.Join(ui.WithHint(err, "give the same --batch and margins, or another --state"), l.Close())
+	}
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 	w := watcher{options: &o, run: r, signals: signals, out: out, errs: errs, page: page}

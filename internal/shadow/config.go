@@ -20,14 +20,17 @@ type Config struct {
 
 	// Candidate puts what is to be judged in front of the test target, which has the old
 	// configuration before: so the run begins with an A/A phase. stop takes it away again.
-	// nil: both targets are what they are, and there is no such phase.
+	// nil: both targets are what they are; an A/A phase is a run of its own (BaselineOnly).
 	Candidate func(context.Context) (up gateway.Upstream, stop func(), err error)
 
-	Reads    float64       // share of the reads that are mirrored; 1
-	Margins  Margins       // 5 % for the p50, 10 % for the p99
-	Batch    time.Duration // 30 s
-	Baseline int           // batches of the A/A phase; 0: as many as a verdict needs
-	Batches  int           // batches of the test phase after which the run ends without a verdict; 0: none
+	Reads        float64       // share of the reads that are mirrored; 1
+	Margins      Margins       // 5 % for the p50, 10 % for the p99
+	Batch        time.Duration // 30 s
+	State        string        // file of what was observed, to go on from; "": none is kept
+	BaselineOnly bool          // the run is the A/A phase of another, which goes on from State
+
+	Baseline int // batches of the A/A phase; 0: as many as a verdict needs
+	Batches  int // batches of the test phase after which the run ends without a verdict; 0: none
 
 	Memory   int64         // bound of what waits for the targets; 128 MiB
 	Bound    time.Duration // that more than 1 % of a second's pieces may be held up for; 1 ms

@@ -26,6 +26,6 @@
 // that waits on a target for one that comes after it (for a lock, or an element to pop) would wait for good: so what comes behind
 // such an operation waits for it no longer than Config.Wait.
 //
-// Reading order: run.go, report.go, selftest.go, passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go,
+// Reading order: run.go, state.go, report.go, text.go, html.go, check.go, selftest.go, candidate.go, passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go,
 // plant.go, compare.go, batch.go, counts.go, operation.go, config.go.
 package shadow

@@ -14,7 +14,7 @@ func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
 
 func (r *Report) page() *page.Page {
 	p := &page.Page{
-		Title: r.Outcome, Subject: "cinch shadow, " + r.Began.Format("2006-01-02 15:04") + ", " + r.Took.Round(time.Second).String(),
+		Title: "cinch shadow, " + r.Began.Format("2006-01-02 15:04") + ", " + r.Took.Round(time.Second).String(), Subject: r.Outcome,
 		Lead: capital(r.meaning()) + ".", Tiles: r.tiles(),
 	}
 	if len(r.Reasons) > 0 {
@@ -69,8 +69,8 @@ func (r *Report) metricsSection() page.Section {
 func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Quantiles) page.Section {
 	s := page.Section{Title: name, Legend: []page.Key{{Class: "now", Name: "control"}, {Class: "after", Name: "test"}}}
 	s.Lines = []page.Lines{
-		r.overTime("Median over time", at, func(q Quantiles) float64 { return q.P50 }),
-		r.overTime("99th percentile over time", at, func(q Quantiles) float64 { return q.P99 }),
+		r.overTime("Median over time", false, at, func(q Quantiles) float64 { return q.P50 }),
+		r.overTime("99th percentile over time", true, at, func(q Quantiles) float64 { return q.P99 }),
 	}
 	t := &page.Table{Header: []page.Column{{Name: "Quantile", Text: true}, {Name: "Control"}, {Name: "Test"}, {Name: "Test to control"}}}
 	for _, q := range of {
@@ -83,8 +83,8 @@ func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Q
 // mostPoints of a line. More batches are drawn as the first of several.
 const mostPoints = 300
 
-func (r *Report) overTime(title string, at func(Point) [targets]Quantiles, of func(Quantiles) float64) page.Lines {
-	l := page.Lines{Title: title, Across: "minutes", Up: "ms", Series: []page.Series{{Class: "now"}, {Class: "after"}}}
+func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quantiles, of func(Quantiles) float64) page.Lines {
+	l := page.Lines{Title: title, Across: "minutes", Up: "ms", Log: log, Series: []page.Series{{Class: "now"}, {Class: "after"}}}
 	step := len(r.Series)/mostPoints + 1
 	for i := 0; i < len(r.Series); i += step {
 		p := r.Series[i]

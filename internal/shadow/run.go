@@ -33,7 +33,7 @@ type Run struct {
 	series []Point
 	ended  string // why the mirror is off
 	began  time.Time
-	tested time.Time // when the test phase began
+	kept   state
 
 	stop   context.CancelFunc // ends the mirror, not the pass-through
 	finish chan struct{}      // closed when the mirror is to take nothing more
@@ -78,15 +78,19 @@ func (r *Run) Shutdown(ctx context.Context) error {
 }
 
 // Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once.
-// Clients that connected before are mirrored from where they are, so begin with it.
-func (r *Run) Start(ctx context.Context) {
+// Clients that connected before are mirrored from where they are, so begin with it. It fails, with
+// ErrState, when there is a state that this run can't go on from.
+func (r *Run) Start(ctx context.Context) error {
+	if r.cfg.State != "" {
+		if err := r.load(r.cfg.State); err != nil {
+			return err
+		}
+	}
 	ctx, r.stop = context.WithCancel(ctx)
 	r.began = time.Now()
 	r.phase = Testing
-	if r.cfg.Candidate != nil {
+	if r.cfg.Candidate != nil || r.cfg.BaselineOnly {
 		r.phase = Baseline
-	} else {
-		r.tested = r.began
 	}
 	var mirror, excuses sync.WaitGroup
 	mirror.Go(func() { r.mirror.run(ctx) })
@@ -102,6 +106,7 @@ func (r *Run) Start(ctx context.Context) {
 		stop()
 		r.end()
 	}()
+	return nil
 }
 
 // end takes into account what was not resolved when the last batch was cut.
@@ -194,17 +199,19 @@ func (r *Run) begin(ctx context.Context) (stop func()) {
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.phase, r.tested = Testing, time.Now()
+	r.phase = Testing
 	return stop
 }
 
-// enough reports whether the A/A phase has what a verdict needs of it.
+// enough reports whether it is time for the candidate.
 func (r *Run) enough() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase != Baseline {
-		return false
-	}
+	return r.phase == Baseline && r.hasBaseline()
+}
+
+// hasBaseline reports whether the A/A phase has what a verdict needs of it.
+func (r *Run) hasBaseline() bool {
 	had := r.judge.BaselineBatches()
 	if r.cfg.Baseline > 0 {
 		return had >= r.cfg.Baseline
@@ -218,59 +225,82 @@ func (r *Run) observe(b *batch) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.series = append(r.series, b.point(r.phase))
-	if r.phase == Baseline {
-		r.judge.Baseline(b.observations())
-	} else {
-		r.judge.Add(b.observations())
-		for kind, p := range b.kinds {
-			r.kinds[kind].merge(p)
-		}
+	o := b.observed()
+	r.take(o, r.phase)
+	if err := r.keep(o, r.phase); err != nil {
+		r.log.Error("the state was not written", "file", r.cfg.State, "err", err)
 	}
-	r.observeNames(b)
+	if r.phase == Testing {
+		r.total(b)
+	}
 	r.voidWhatDiffers()
-	if r.phase != Testing {
-		return r.judge.Outcome() == verdict.Void
-	}
-	if len(r.slower()) > 0 {
-		r.judge.Fail()
-	}
-	if r.judge.Outcome() != verdict.Inconclusive {
-		r.ended = cmp.Or(r.ended, "there is a verdict")
-		return true
-	}
-	if r.cfg.Batches > 0 && r.judge.Batches() >= r.cfg.Batches {
-		r.ended = cmp.Or(r.ended, "all batches are done")
-		return true
-	}
-	return false
+	return r.isOver()
 }
 
-func (r *Run) observeNames(b *batch) {
-	for name, p := range b.names {
-		n := r.names[name]
-		if n == nil {
-			if len(r.names) >= mostNames {
-				continue
-			}
-			n = &named{total: pair{digits: p.digits}, evidence: verdict.Evidence{Sequence: verdict.NewSequence(0.05, max(r.cfg.Batches, 120))}}
-			r.names[name] = n
+// take gives a batch's observations to the judge.
+func (r *Run) take(o observed, phase Phase) {
+	if phase == Baseline {
+		r.judge.Baseline(o.batch())
+	} else {
+		r.judge.Add(o.batch())
+	}
+	for name, x := range o.Names {
+		if n := r.named(name); n != nil {
+			n.take(x, phase, r.cfg.Margins.P50)
 		}
-		n.take(p, r.phase, r.cfg.Margins.P50)
 	}
 }
 
-func (n *named) take(p *pair, phase Phase, margin float64) {
-	x := p.ratio(0.5)
-	if x != x { // too few operations
-		return
+// named returns what is known of a fingerprint; nil when there are too many.
+func (r *Run) named(name string) *named {
+	n := r.names[name]
+	if n == nil && len(r.names) < mostNames {
+		n = &named{total: pair{digits: 2}, evidence: verdict.Evidence{Sequence: verdict.NewSequence(0.05, max(r.cfg.Batches, 120))}}
+		r.names[name] = n
 	}
+	return n
+}
+
+func (n *named) take(x float64, phase Phase, margin float64) {
 	if phase == Baseline {
 		n.evidence.Sequence.Baseline(x)
 		return
 	}
-	n.total.merge(p)
 	n.evidence.Sequence.Add(x)
 	n.evidence.Look(margin)
+}
+
+// total adds a batch's latencies up.
+func (r *Run) total(b *batch) {
+	for kind, p := range b.kinds {
+		r.kinds[kind].merge(p)
+	}
+	for name, p := range b.names {
+		if n := r.named(name); n != nil {
+			n.total.merge(p)
+		}
+	}
+}
+
+// isOver ends a run that has its verdict, or all its batches.
+func (r *Run) isOver() bool {
+	if r.phase == Testing && len(r.slower()) > 0 {
+		r.judge.Fail()
+	}
+	why := ""
+	switch {
+	case r.judge.Outcome() != verdict.Inconclusive:
+		why = "there is a verdict"
+	case r.phase == Testing && r.cfg.Batches > 0 && r.judge.Batches() >= r.cfg.Batches:
+		why = "all batches are done"
+	case r.phase == Baseline && r.cfg.Candidate == nil && r.hasBaseline():
+		why = "the A/A phase is done"
+	}
+	if why == "" {
+		return false
+	}
+	r.ended = cmp.Or(r.ended, why)
+	return true
 }
 
 // mostExpired is the share of compared answers that expiry may excuse.

@@ -36,13 +36,7 @@ func (r *Run) SelfTest(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &selfTest{ctx: ctx, scratch: s}
-	t.mirror = newMirror(r.cfg, func(t *Target, err error) {
-		cancel()
-		r.log.Error("self-test: a target does not answer", "target", t.String(), "err", err)
-	})
-	t.mirror.rate = 1
-	t.mirror.compare.excuser = nil
+	t := newSelfTest(ctx, cancel, r, s)
 	defer func() {
 		if clean := t.finish(); err == nil {
 			err = clean
@@ -62,6 +56,17 @@ type selfTest struct {
 	mirror  *mirror
 	scratch Scratch
 	written int
+}
+
+func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTest {
+	t := &selfTest{ctx: ctx, scratch: s}
+	t.mirror = newMirror(r.cfg, func(t *Target, err error) {
+		cancel()
+		r.log.Error("self-test: a target does not answer", "target", t.String(), "err", err)
+	})
+	t.mirror.rate = 1
+	t.mirror.compare.excuser = nil
+	return t
 }
 
 // do sends operations one by one to both targets, and waits for each.

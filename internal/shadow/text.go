@@ -39,9 +39,17 @@ func (r *Report) meaning() string {
 		return "the targets can't be compared"
 	}
 	if n := r.toCome(); n > 0 {
-		return fmt.Sprintf("about %v more of such traffic are needed for a verdict", (time.Duration(n) * r.Batch).Round(time.Second))
+		return fmt.Sprintf("about %v more of such traffic are needed for a verdict", rounded(time.Duration(n)*r.Batch))
 	}
 	return "not enough traffic for a verdict yet"
+}
+
+// rounded leaves out the seconds of what takes long.
+func rounded(d time.Duration) string {
+	if d < 10*time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
 // toCome is how many batches are still needed; 0: not known.

@@ -71,7 +71,9 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 		_ = b.run.Shutdown(ctx)
 		served.Wait()
 	})
-	b.run.Start(context.WithoutCancel(t.Context()))
+	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // client is one connection through the mirror.

@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// Check compares the servers: what they are, what they hold, and settings that make answers or data differ.
+func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
+	var servers []server
+	for _, t := range []*shadow.Target{production, control, test} {
+		s, err := ask(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return findings(servers[0], servers[1], servers[2]), nil
+}
+
+// server is what one says of itself.
+type server struct {
+	name   string
+	known  bool // it let us ask: production may want a login that we don't have
+	info   map[string]string
+	config map[string]string
+	keys   int64
+}
+
+func ask(ctx context.Context, t *shadow.Target) (server, error) {
+	s := server{name: t.Name}
+	rdb := client(t.Upstream)
+	defer rdb.Close()
+	text, err := rdb.Info(ctx).Result()
+	if err != nil {
+		if t.Name == "production" && isRefusal(err) {
+			return s, nil
+		}
+		return s, fmt.Errorf("%s: INFO: %w", t, err)
+	}
+	s.known, s.info = true, map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			s.info[k] = v
+		}
+	}
+	s.keys = countKeys(s.info)
+	s.config, _ = rdb.ConfigGet(ctx, "*").Result() // managed servers refuse it
+	return s, nil
+}
+
+// isRefusal reports an answer of the server's, in place of a failed connection.
+func isRefusal(err error) bool {
+	_, ok := err.(goredis.Error)
+	return ok
+}
+
+// countKeys adds up "db0:keys=12,expires=3,…".
+func countKeys(info map[string]string) (n int64) {
+	for k, v := range info {
+		if !strings.HasPrefix(k, "db") {
+			continue
+		}
+		for field := range strings.SplitSeq(v, ",") {
+			if count, ok := strings.CutPrefix(field, "keys="); ok {
+				keys, _ := strconv.ParseInt(count, 10, 64)
+				n += keys
+			}
+		}
+	}
+	return n
+}
+
+func findings(production, control, test server) []shadow.Finding {
+	var found []shadow.Finding
+	note := func(format string, args ...any) {
+		found = append(found, shadow.Finding{Text: fmt.Sprintf(format, args...)})
+	}
+	problem := func(hint, format string, args ...any) {
+		found = append(found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	if !production.known {
+		note("production wants a login: write it into its URL to have it compared here (it is not used for clients)")
+	}
+	for _, s := range []server{production, control, test} {
+		if s.known {
+			note("%s: Redis %s, %d keys, %s in memory, %s operations a second", s.name, version(s), s.keys, s.info["used_memory_human"], s.info["instantaneous_ops_per_sec"])
+		}
+	}
+	for _, s := range []server{control, test} {
+		s.alone(problem)
+		if production.known && s.info["run_id"] == production.info["run_id"] {
+			problem("give a target a server of its own", "%s is production itself", s.name)
+		}
+		if production.known && different(s.keys, production.keys) {
+			problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
+		}
+	}
+	if control.info["run_id"] == test.info["run_id"] {
+		problem("give each target a server of its own", "control and test are the same server")
+	}
+	for _, line := range differences(control.config, test.config) {
+		note("the targets' settings differ: %s", line)
+	}
+	return found
+}
+
+// alone finds what makes one target unfit.
+func (s server) alone(problem func(hint, format string, args ...any)) {
+	if s.info["role"] == "slave" {
+		problem("promote it: REPLICAOF NO ONE", "%s is a replica, which refuses writes", s.name)
+	}
+	if s.info["cluster_enabled"] == "1" {
+		problem("mirror a single server", "%s is a node of a cluster", s.name)
+	}
+	if policy := s.info["maxmemory_policy"]; s.info["maxmemory"] != "0" && policy != "noeviction" {
+		problem("set maxmemory-policy noeviction, with room for the data", "%s evicts keys (%s), each server others", s.name, policy)
+	}
+}
+
+// different tells numbers of keys that are further apart than a restore takes.
+func different(a, b int64) bool {
+	d := a - b
+	return max(d, -d) > max(a, b)/100+100
+}
+
+func version(s server) string {
+	if v := s.info["valkey_version"]; v != "" {
+		return v + " (Valkey)"
+	}
+	return s.info["redis_version"]
+}
+
+// own are settings that differ between any two servers, and mean nothing.
+var own = []string{"port", "bind", "dir", "logfile", "pidfile", "unixsocket", "replica-announce-ip", "slave-announce-ip", "requirepass", "masterauth", "tls-port", "dbfilename", "aclfile"}
+
+func differences(control, test map[string]string) (out []string) {
+	for _, k := range slices.Sorted(maps.Keys(control)) {
+		if v, ok := test[k]; ok && v != control[k] && !slices.Contains(own, k) {
+			out = append(out, fmt.Sprintf("%s is %q at control, %q at test", k, control[k], v))
+		}
+	}
+	return out
+}
