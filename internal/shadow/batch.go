@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
 // batch is the latencies of some seconds.
@@ -95,3 +97,21 @@ func (p *pair) merge(other *pair) {
 // leastFor is how many operations a batch needs for a quantile of it to be an observation: two
 // hundred for the p99, forty for the median.
 func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }
+
+// metrics are what a verdict rests on, in the order of a batch's observations.
+func metrics(m Margins) []verdict.Metric {
+	return []verdict.Metric{
+		{Name: "reads p50", Margin: m.P50},
+		{Name: "reads p99", Margin: m.P99},
+		{Name: "writes p50", Margin: m.P50},
+		{Name: "writes p99", Margin: m.P99},
+	}
+}
+
+// observations are the log-ratios of a batch, for metrics.
+func (b *batch) observations() verdict.Batch {
+	return verdict.Batch{
+		b.kinds[Read].ratio(0.50), b.kinds[Read].ratio(0.99),
+		b.kinds[Write].ratio(0.50), b.kinds[Write].ratio(0.99),
+	}
+}

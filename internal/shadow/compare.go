@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
 // Compared is what became of the operations that both targets got.
@@ -145,28 +143,4 @@ func (c *compare) cut(now time.Time) *batch {
 	c.batch = newBatch(now)
 	b.end = now
 	return b
-}
-
-// metrics are what a verdict rests on, in the order of a batch's observations.
-func metrics(m Margins) []verdict.Metric {
-	return []verdict.Metric{
-		{Name: "reads p50", Margin: m.P50},
-		{Name: "reads p99", Margin: m.P99},
-		{Name: "writes p50", Margin: m.P50},
-		{Name: "writes p99", Margin: m.P99},
-	}
-}
-
-// Margins are how much slower is still equal: 0.05 is 5 %.
-type Margins struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-}
-
-// observations are the log-ratios of a batch, for metrics.
-func (b *batch) observations() verdict.Batch {
-	return verdict.Batch{
-		b.kinds[Read].ratio(0.50), b.kinds[Read].ratio(0.99),
-		b.kinds[Write].ratio(0.50), b.kinds[Write].ratio(0.99),
-	}
 }

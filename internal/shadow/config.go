@@ -40,6 +40,12 @@ type Config struct {
 	Log *slog.Logger // silence
 }
 
+// Margins are how much slower is still equal: 0.05 is 5 %.
+type Margins struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
 // MiB is the unit of memory bounds.
 const MiB = 1 << 20
 
