@@ -38,10 +38,16 @@ func ceilings(x float64) float64 {
 	return whole*(whole+1)/2 + (x-whole)*(whole+1)
 }
 
-func btrfsAccuracy(alg string) accuracy {
+// btrfsAccuracy: without force one unit that gains too little keeps a whole file from being
+// compressed, which an estimate may get wrong.
+func btrfsAccuracy(alg string, force bool) accuracy {
 	switch alg {
 	case "lzo":
-		return accuracy{factor: 1.005, spread: 0.008, most: 0.02}
+		a := accuracy{factor: 1.005, spread: 0.008, most: 0.02}
+		if !force {
+			a.most = 0.15
+		}
+		return a
 	case "zlib", "zstd":
 		return accuracy{factor: 1, most: 0.005}
 	}

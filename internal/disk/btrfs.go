@@ -32,7 +32,7 @@ func (b *Btrfs) Prepare() error {
 	if limit, ok := most[name]; !ok || found && (level < 1 || level > limit) {
 		return fmt.Errorf("%w: %q", ErrSetting, b.Compression)
 	}
-	b.alg, b.level, b.accuracy = name, level, btrfsAccuracy(name)
+	b.alg, b.level, b.accuracy = name, level, btrfsAccuracy(name, b.Force)
 	return nil
 }
 
