@@ -145,6 +145,7 @@ type Rule struct {
 	MinGain    Percent    `yaml:"min_gain"`
 	Setting    *Setting   `yaml:"setting"`
 	Dictionary string     `yaml:"dictionary,omitempty"`
+	Mode       string     `yaml:"mode,omitempty"`      // seal or observe; "": seal
 	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
 	// ShareSamples makes one dictionary of the values of all logins, in place of one a login.
 	ShareSamples bool `yaml:"share_samples,omitempty"`
@@ -175,6 +176,9 @@ const (
 	DefaultMaxOpen        = 32 << 20         // bytes, if max_seal is not more
 	DefaultMaxConnections = 10000
 	DefaultDrainTimeout   = 30 * time.Second
+
+	RuleSeal    = "seal"    // as a rule's mode
+	RuleObserve = "observe" // seal, open, count, and store as it came
 
 	Off   = "off" // as admin.listen
 	Redis = "redis"

@@ -128,6 +128,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
 	not("no_sample", len(r.NoSample) > 0)
+	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {

@@ -268,6 +268,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("field", r.Field != "")
 	not("db", r.DB != nil)
 	not("no_sample", len(r.NoSample) > 0)
+	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {

@@ -38,6 +38,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		Setting: r.Setting.Setting,
 		Auto:    r.Dictionary == autoDictionary,
 		Shared:  r.ShareSamples,
+		Observe: r.Mode == RuleObserve,
 	}
 	for _, t := range r.Type {
 		out.Types |= t.bit()

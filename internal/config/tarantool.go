@@ -119,6 +119,7 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	not("db", r.DB != nil)
 	not("type", !slices.Equal(r.Type, other.Type))
 	not("no_sample", len(r.NoSample) > 0)
+	not("mode", r.Mode != "")
 	v.glob(path+".space", r.TupleSpace)
 	v.glob(path+".function", r.Function)
 	switch {

@@ -216,6 +216,7 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 		v.add(path+".max_size", "", "%s is below min_size, %s", r.MaxSize, minSize)
 	}
 	v.setting(r, path)
+	v.mode(r, path)
 	for i, glob := range r.NoSample {
 		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
 	}
@@ -224,6 +225,23 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	}
 	if len(r.NoSample) > 0 && r.Dictionary != autoDictionary {
 		v.add(path+".no_sample", "it belongs to dictionary: auto", "nothing is sampled for this rule")
+	}
+}
+
+// mode is what becomes of values: observing needs nothing but memory, so it trains no dictionary either.
+func (v *validator) mode(r *Rule, path string) {
+	if r.Mode == "" {
+		return
+	}
+	v.oneOf(path+".mode", r.Mode, RuleSeal, RuleObserve)
+	if r.Mode != RuleObserve {
+		return
+	}
+	if r.Dictionary == autoDictionary {
+		v.add(path+".dictionary", "name a dictionary from a file, or ask cinch plan what one would gain", "auto stores dictionaries in the upstream, and a rule that observes stores nothing")
+	}
+	if r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto {
+		v.add(path+".setting", "for example zstd-3", "raw has nothing to observe")
 	}
 }
 

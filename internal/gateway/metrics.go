@@ -53,6 +53,12 @@ var (
 	descLeft        = desc("cinch_values_left_total", "Values covered by a rule that went as they are.", "gateway", "rule", "reason")
 	descLeftBytes   = desc("cinch_value_left_bytes_total", "Bytes of values covered by a rule that went as they are.", "gateway", "rule", "reason")
 
+	descObserved            = desc("cinch_values_observed_total", "Values that a rule with mode observe sealed and opened for the count alone.", "gateway", "rule", "codec")
+	descObservedRaw         = desc("cinch_observed_raw_bytes_total", "Bytes of observed values.", "gateway", "rule", "codec")
+	descObservedStored      = desc("cinch_observed_stored_bytes_total", "Bytes that observed values would have been stored as.", "gateway", "rule", "codec")
+	descObservedSealSeconds = desc("cinch_observed_seal_cpu_seconds_total", "Time spent sealing observed values.", "gateway", "rule", "codec")
+	descObservedOpenSeconds = desc("cinch_observed_open_cpu_seconds_total", "Time spent opening observed values.", "gateway", "rule", "codec")
+
 	descOpened      = desc("cinch_values_opened_total", "Values opened.", "gateway", "codec")
 	descOpenRaw     = desc("cinch_opened_raw_bytes_total", "Bytes of opened values.", "gateway", "codec")
 	descOpenStored  = desc("cinch_opened_stored_bytes_total", "Bytes of the envelopes that were opened.", "gateway", "codec")
@@ -84,6 +90,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 		descBuild,
 		descConns, descConnsTotal, descConnsRejected, descReceived, descSent,
 		descSealed, descSealRaw, descSealStored, descSealSeconds, descLeft, descLeftBytes,
+		descObserved, descObservedRaw, descObservedStored, descObservedSealSeconds, descObservedOpenSeconds,
 		descOpened, descOpenRaw, descOpenStored, descOpenSeconds,
 		descLatency, descErrors, descGuarded, descInflated,
 		descBudgetSize, descBudgetInUse, descBudgetPeak, descBudgetWaiting,
@@ -156,6 +163,13 @@ func (s *Stats) collectValues(out emitter) {
 	for k, v := range s.left.all() {
 		out.count(descLeft, &v.values, s.name, k.rule, k.reason)
 		out.count(descLeftBytes, &v.rawBytes, s.name, k.rule, k.reason)
+	}
+	for k, o := range s.observed.all() {
+		out.count(descObserved, &o.values, s.name, k.rule, k.codec)
+		out.count(descObservedRaw, &o.rawBytes, s.name, k.rule, k.codec)
+		out.count(descObservedStored, &o.storedBytes, s.name, k.rule, k.codec)
+		out.seconds(descObservedSealSeconds, &o.nanos, s.name, k.rule, k.codec)
+		out.seconds(descObservedOpenSeconds, &o.openNanos, s.name, k.rule, k.codec)
 	}
 	for i := range s.opened {
 		v, id := &s.opened[i], codec.ID(i).String()

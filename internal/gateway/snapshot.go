@@ -72,6 +72,18 @@ type RuleTotal struct {
 	SealCPUSeconds float64      `json:"seal_cpu_seconds"`
 	Codecs         []CodecTotal `json:"codecs"`
 	LeftBy         []LeftTotal  `json:"left_by"`
+	// Observed is what a rule with mode observe would have done; nil: it has observed nothing.
+	Observed *ObservedTotal `json:"observed,omitempty"`
+}
+
+// ObservedTotal counts values that were sealed and opened for the count alone.
+type ObservedTotal struct {
+	Values         uint64  `json:"values"`
+	RawBytes       uint64  `json:"raw_bytes"`
+	StoredBytes    uint64  `json:"stored_bytes"`
+	Ratio          float64 `json:"ratio"`
+	SealCPUSeconds float64 `json:"seal_cpu_seconds"`
+	OpenCPUSeconds float64 `json:"open_cpu_seconds"`
 }
 
 // CodecTotal counts values that one codec sealed, or opened.
@@ -154,6 +166,9 @@ func (s *Stats) ruleTotals() []RuleTotal {
 	for k, v := range s.left.all() {
 		rule(k.rule).addLeft(LeftTotal{k.reason, v.values.Load(), v.rawBytes.Load()})
 	}
+	for k, o := range s.observed.all() {
+		rule(k.rule).addObserved(o)
+	}
 	out := make([]RuleTotal, 0, len(rules))
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		out = append(out, rules[name].finish())
@@ -174,6 +189,19 @@ func (r *RuleTotal) addLeft(l LeftTotal) {
 	r.RawBytes += l.Bytes
 	r.StoredBytes += l.Bytes
 	r.LeftBy = append(r.LeftBy, l)
+}
+
+func (r *RuleTotal) addObserved(o *observation) {
+	if r.Observed == nil {
+		r.Observed = &ObservedTotal{}
+	}
+	t := r.Observed
+	t.Values += o.values.Load()
+	t.RawBytes += o.rawBytes.Load()
+	t.StoredBytes += o.storedBytes.Load()
+	t.SealCPUSeconds += time.Duration(o.nanos.Load()).Seconds()
+	t.OpenCPUSeconds += time.Duration(o.openNanos.Load()).Seconds()
+	t.Ratio = ratio(t.RawBytes, t.StoredBytes)
 }
 
 func (r *RuleTotal) finish() RuleTotal {

@@ -41,6 +41,7 @@ type Stats struct {
 
 	sealed   family[sealKey, volume]
 	left     family[leftKey, volume]
+	observed family[sealKey, observation]
 	opened   [codecIDs]volume
 	errors   family[string, atomic.Uint64]
 	trouble  atomic.Pointer[string]
@@ -74,6 +75,12 @@ func (v *volume) add(raw, stored int, d time.Duration) {
 	v.nanos.Add(int64(d))
 }
 
+// observation is what sealing would have done, and what opening cost.
+type observation struct {
+	volume
+	openNanos atomic.Int64
+}
+
 // NewStats makes the counters of the gateway called name. The names of the
 // gateways of one process differ.
 func NewStats(name, protocol string) *Stats {
@@ -81,6 +88,7 @@ func NewStats(name, protocol string) *Stats {
 		name: name, protocol: protocol,
 		sealed:   family[sealKey, volume]{limit: maxRuleSeries, other: sealKey{otherLabel, otherLabel}},
 		left:     family[leftKey, volume]{limit: maxRuleSeries, other: leftKey{otherLabel, otherLabel}},
+		observed: family[sealKey, observation]{limit: maxRuleSeries, other: sealKey{otherLabel, otherLabel}},
 		errors:   family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
 		guarded:  family[guardKey, atomic.Uint64]{limit: maxRuleSeries, other: guardKey{otherLabel, otherLabel}},
 		inflated: family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
@@ -120,6 +128,16 @@ func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
 func (s *Stats) Left(rule, reason string, raw int) {
 	if s != nil {
 		s.left.get(leftKey{rule, reason}).add(raw, raw, 0)
+	}
+}
+
+// Observed counts a value that a rule sealed and opened for the count alone: raw bytes would have become
+// stored bytes (raw, without gain). The value itself counts by Left.
+func (s *Stats) Observed(rule string, id codec.ID, raw, stored int, seal, open time.Duration) {
+	if s != nil {
+		o := s.observed.get(sealKey{rule, id.String()})
+		o.add(raw, stored, seal)
+		o.openNanos.Add(int64(open))
 	}
 }
 

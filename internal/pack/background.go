@@ -67,7 +67,7 @@ func (j *Job) wanted() bool {
 		return false
 	}
 	for _, r := range j.Policy.Rules() {
-		if !r.Raw() {
+		if r.Seals() {
 			return true
 		}
 	}

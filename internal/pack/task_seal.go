@@ -56,7 +56,7 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 		return Verdict{Left: Computed}
 	}
 	rule := t.rule(db, v, len(plain))
-	if rule == nil {
+	if rule == nil || rule.Observe {
 		return Verdict{Left: NoRule}
 	}
 	return t.seal(v, plain, rule, old)

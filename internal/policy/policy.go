@@ -86,6 +86,8 @@ type Rule struct {
 	Auto    bool // the dictionary in Setting is chosen while the policy is in force; see With
 	// Unconstrained vouches that no constraint reads the field that the gateway's user may not see (Tarantool).
 	Unconstrained bool
+	// Observe has values sealed, opened and counted, but none stored that way: see [Rule.Seals].
+	Observe bool
 	// Shared has the dictionary made of, and for, the values of all logins; otherwise each has its own.
 	Shared bool
 
@@ -107,6 +109,9 @@ func (r *Rule) SettingFor(login string) codec.Setting {
 
 // Raw reports whether the rule says to leave values alone.
 func (r *Rule) Raw() bool { return r.Setting.Codec == codec.Raw }
+
+// Seals reports whether values under the rule are stored sealed.
+func (r *Rule) Seals() bool { return !r.Raw() && !r.Observe }
 
 // Options describe a policy.
 type Options struct {
@@ -196,7 +201,7 @@ func forcedRules(rules []Rule) []Rule {
 	last := Rule{Name: "force", Setting: codec.Setting{Codec: codec.Zstd}}
 	forced := make([]Rule, 0, len(rules)+1)
 	for _, r := range rules {
-		if !r.Raw() {
+		if r.Seals() {
 			r.MinSize, r.MaxSize, r.forced = 0, 0, true
 			forced = append(forced, r)
 		}
@@ -276,7 +281,7 @@ func (p *Policy) WithoutLogins() *Policy {
 // PerLogin names the rules of which each login has its own dictionary.
 func (p *Policy) PerLogin() (names []string) {
 	for _, r := range p.rules {
-		if r.Auto && !r.Shared && !r.Raw() {
+		if r.Auto && !r.Shared && r.Seals() {
 			names = append(names, r.Name)
 		}
 	}
@@ -299,7 +304,7 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 
 // Lookup returns the first rule that covers the address, or nil when the value
 // is to be left alone: nothing covers it, that rule says raw, its key is
-// excluded, or the policy is off. The rule lives as long as the policy.
+// excluded, or the policy is off. The rule, which may be one that only observes, lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
 	if p.SealsNothing() || p.Excluded(a.Key) {
@@ -405,7 +410,7 @@ func (p *Policy) MaySeal(space string, key []byte) bool {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.Raw() && (r.Space == "" || r.Space == space) && r.key.Match(key) {
+		if r.Seals() && (r.Space == "" || r.Space == space) && r.key.Match(key) {
 			return true
 		}
 	}

@@ -119,8 +119,11 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 }
 
 func describeSetting(r *policy.Rule) string {
-	if r.Auto {
+	switch {
+	case r.Auto:
 		return r.Setting.String() + " (auto)"
+	case r.Observe:
+		return r.Setting.String() + " (observe)"
 	}
 	return r.Setting.String()
 }

@@ -85,12 +85,18 @@ function leftText(rule) {
   return rule.left_by.map((l) => `${l.reason} ${count(l.values)}`).join(", ");
 }
 
+// observedText says what a rule that only observes would have done.
+function observedText(o) {
+  return `would seal: ${bytes(o.raw_bytes)} → ${bytes(o.stored_bytes)} (${ratio(o.ratio)}) of ${count(o.values)} values, ` +
+    `sealing ${seconds(o.seal_cpu_seconds)}, opening ${seconds(o.open_cpu_seconds)}`;
+}
+
 function ruleRow(r) {
   const name = el("div", { class: r.active ? "" : "gone" }, el("strong", null, r.rule), r.active ? "" : " (removed)");
   const about = [r.match, r.setting].filter(Boolean).join(" → ");
   const left = leftText(r);
   return [
-    [name, about ? el("div", { class: "small" }, about) : null, left ? el("div", { class: "small" }, "left: " + left) : null],
+    [name, about ? el("div", { class: "small" }, about) : null, r.observed ? el("div", { class: "small" }, observedText(r.observed)) : null, left ? el("div", { class: "small" }, "left: " + left) : null],
     count(r.sealed), count(r.left), bytes(r.raw_bytes), bytes(r.stored_bytes),
     el("strong", null, ratio(r.ratio)), seconds(r.seal_cpu_seconds),
   ];

@@ -116,6 +116,13 @@ func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Add
 // be taken for an envelope when it is read.
 func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
 	st, rule := v.setting(a, value)
+	if rule != nil && rule.Observe && !cinch.IsSealed(value) {
+		v.observe(a.Type, value, st, rule)
+		return dst, false
+	}
+	if rule != nil && rule.Observe {
+		st, rule = codec.Setting{}, nil // it is wrapped as without a rule
+	}
 	if rule == nil && (!cinch.IsSealed(value) || v.vault.keepsLookalike(&a, value)) {
 		return dst, false
 	}

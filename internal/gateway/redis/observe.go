@@ -1,0 +1,35 @@
+package redis
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// observe seals a value, opens and compares it, counts what came out and forgets it: so a rule's saving and cost are known on live traffic before anything is stored.
+func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
+	out, took, before := v.seal(nil, value, st, rule.WorthFunc(t))
+	defer gateway.PutBuffer(out)
+	stats := v.vault.stats
+	stats.Latency(took)
+	stats.Left(rule.Name, "observed", len(value))
+	if !cinch.IsSealed(out) {
+		stats.Observed(rule.Name, st.Codec, len(value), len(value), took+before, 0)
+		return
+	}
+	began := time.Now()
+	back, err := v.vault.sealer.Open(gateway.GetBuffer(len(value)), out)
+	opened := time.Since(began)
+	defer gateway.PutBuffer(back)
+	if err != nil || !bytes.Equal(back, value) {
+		stats.Error("observed_mismatch")
+		v.vault.log.Error("a value that a rule observes does not open as it was", "rule", rule.Name, "bytes", len(value), "err", err)
+		return
+	}
+	stats.Latency(opened)
+	stats.Observed(rule.Name, codecOf(out, st.Codec), len(value), len(out), took+before, opened)
+}
