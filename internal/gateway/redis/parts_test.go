@@ -30,6 +30,7 @@ type partsOf struct {
 	stored *storedCommands
 
 	answering sync.Mutex // one answer after the other
+	client    net.Conn   // what it writes here the client has said
 	upstream  net.Conn   // what is said to the server comes out here
 }
 
@@ -52,12 +53,13 @@ func newParts(t *testing.T) *partsOf {
 	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
 	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := gateway.NewBudget(1<<20).Share("test"), gateway.NewBudget(1<<20).Share("test")
-	p := &partsOf{t: t, vault: newVault(&cfg), upstream: server}
+	p := &partsOf{t: t, vault: newVault(&cfg), client: far, upstream: server}
 	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
 	p.talk.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
 	p.stash = stash{vault: p.vault, talk: &p.talk, stall: time.Second}
 	p.user.second.init(&dialer{}, &p.talk, &serverCommands{}, &bodies{})
 	p.stored = newStoredCommands(&p.talk, &p.user, &p.stash, false)
+	p.stored.prober.req = &request{}
 	return p
 }
 
@@ -82,8 +84,15 @@ func (p *partsOf) answer(how ...func(*op)) {
 	}()
 }
 
-// said are the words of n requests that have been sent, the scripts among them by their names.
+// said are n requests that have been sent, the scripts among them by their names.
 func (p *partsOf) said(n int) (all []string) {
+	for _, words := range p.words(n) {
+		all = append(all, strings.Join(words, " "))
+	}
+	return all
+}
+
+func (p *partsOf) words(n int) (all [][]string) {
 	if err := p.talk.up.flush(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -97,7 +106,7 @@ func (p *partsOf) said(n int) (all []string) {
 		n, _ := resp.ParseInt([]byte(strings.TrimSpace(text[1:])))
 		return int(n)
 	}
-	names := map[string]string{lua.Guard: "GUARD", lua.Escape: "ESCAPE"}
+	names := map[string]string{lua.Guard: "GUARD", lua.Escape: "ESCAPE", lua.Sort: "SORTER", lua.Inflate: "INFLATE", string(lua.Compose([]byte("return 1"))): "COMPOSED"}
 	for range n {
 		var words []string
 		for range line() {
@@ -111,7 +120,7 @@ func (p *partsOf) said(n int) (all []string) {
 			}
 			words = append(words, word)
 		}
-		all = append(all, strings.Join(words, " "))
+		all = append(all, words)
 	}
 	return all
 }

@@ -1,0 +1,398 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// beside is a server for second connections, which answers a command as made up and knows no others.
+type beside struct {
+	answers map[string]string
+
+	mu    sync.Mutex
+	dials int
+	heard []string
+}
+
+// besides has the user's second connections lead to one.
+func (p *partsOf) besides(answers map[string]string) *beside {
+	b := &beside{answers: answers}
+	p.user.second.dialer.to = func(context.Context) (net.Conn, error) {
+		near, far := socketPair(p.t)
+		b.mu.Lock()
+		b.dials++
+		b.mu.Unlock()
+		go b.serve(far)
+		return near, nil
+	}
+	p.t.Cleanup(p.user.second.close)
+	return b
+}
+
+func (b *beside) serve(c net.Conn) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	for {
+		var n, size int
+		if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
+			return
+		}
+		var words []string
+		for range n {
+			if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+				return
+			}
+			word := make([]byte, size+2)
+			for have := 0; have < len(word); {
+				k, err := in.Read(word[have:])
+				if err != nil {
+					return
+				}
+				have += k
+			}
+			words = append(words, string(word[:size]))
+		}
+		name := strings.ToUpper(words[0])
+		answer, known := b.answers[name]
+		if !known {
+			answer = "-ERR unknown command\r\n"
+		} else {
+			b.mu.Lock()
+			b.heard = append(b.heard, strings.Join(words, " "))
+			b.mu.Unlock()
+		}
+		if _, err := c.Write([]byte(answer)); err != nil {
+			return
+		}
+	}
+}
+
+func (b *beside) was(t *testing.T, want ...string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.heard, want) {
+		t.Errorf("asked beside %q, want %q", b.heard, want)
+	}
+	b.heard = nil
+}
+
+func bulk(s string) string { return string(resp.AppendBulk(nil, s)) }
+
+// holdingSealed is what a server says of a key that holds an envelope.
+func holdingSealed(env string) map[string]string {
+	return map[string]string{"GETRANGE": bulk(env[:min(len(env), cinch.MaxHeaderLen)]), "STRLEN": fmt.Sprintf(":%d\r\n", len(env)), "GET": bulk(env)}
+}
+
+// queued is the entry of the next reply, which is taken for carried.
+func (p *partsOf) queued() entry {
+	e, _ := p.talk.queue.pop()
+	p.talk.queue.carried()
+	return e
+}
+
+// inTransaction has the client's MULTI be answered.
+func (p *partsOf) inTransaction() {
+	p.talk.tx.open, p.talk.tx.refused = true, new(atomic.Bool)
+}
+
+func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	p.besides(holdingSealed(env))
+	p.inTransaction()
+	if err := p.stored.within.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("EVAL INFLATE 2 k k 1 "+env+" "+lengthy, "EVAL COMPOSED 1 k "+cinch.Magic+" 0 1 0")
+	for i, flags := range []entryFlags{flagQueued | flagHidden, flagQueued} {
+		if e := p.queued(); e.flags != flags {
+			t.Errorf("entry %d has the flags %b", i, e.flags)
+		}
+	}
+}
+
+func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
+	p := newParts(t)
+	p.user.second.has.noScriptShow.Store(true)
+	p.user.lua.denied = true
+	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	p.inTransaction()
+	for _, test := range []struct{ request, want string }{
+		{"EVALSHA 0123456789012345678901234567890123456789 1 k", "NOSCRIPT"},
+		{"FCALL f 1 k", "ERR cinch: inside MULTI"},
+	} {
+		if err := p.stored.within.run(requestOf(strings.Fields(test.request)...), [][]byte{[]byte("k")}); err != nil {
+			t.Fatal(err)
+		}
+		p.expect("ECHO")
+		if e := p.queued(); e.kind != kindRefuse || !strings.HasPrefix(e.op.text, test.want) {
+			t.Errorf("%s: %+v", test.request, e.op)
+		}
+	}
+}
+
+// What is watched since before it was looked at can't become sealed unseen.
+func TestWithinTrustsWatchedKeys(t *testing.T) {
+	p := newParts(t)
+	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	keys := [][]byte{[]byte("k")}
+	p.talk.tx.watch.begin(firstSpace, keys)
+	p.inTransaction()
+	if err := p.stored.within.run(requestOf("FCALL", "f", "1", "k"), keys); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("FCALL f 1 k")
+}
+
+func TestSorterSendsWeightsThatItMeets(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	p.answer(func(o *op) {
+		o.answer = answer{head: '*', list: [][]byte{[]byte(lua.Marker), []byte(env)}}
+	}, given)
+	if err := p.stored.sorter.sort(requestOf("SORT", "l", "BY", "w*")); err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "EVAL SORTER 1 l "+cinch.Magic+" w*   ", "SORT l BY w*"
+	p.expect(begin+"0 "+end, begin+"1 "+env+" "+lengthy+" "+end)
+}
+
+func TestSorterWithoutScripts(t *testing.T) {
+	p := newParts(t)
+	p.user.lua.denied = true
+	for request, want := range map[string]kind{"SORT l": kindReply, "SORT l BY w*": kindRefuse, "SORT l GET k* STORE m": kindRefuse, "SORT l GET k*": kindReply} {
+		if err := p.stored.sorter.sort(requestOf(strings.Fields(request)...)); err != nil {
+			t.Fatal(err)
+		}
+		if e := p.queued(); e.kind != want {
+			t.Errorf("%s: kind %d, want %d", request, e.kind, want)
+		}
+	}
+}
+
+func TestSecondFollowsTheDatabase(t *testing.T) {
+	p := newParts(t)
+	x := &p.user.second
+	b := p.besides(map[string]string{"PING": "+PONG\r\n", "SELECT": "+OK\r\n"})
+	ping := func() {
+		t.Helper()
+		if err := x.client().Ping(ctx).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	ping()
+	ping()
+	b.was(t, "ping", "ping")
+	space := "3"
+	p.talk.st.space.Store(&space)
+	ping()
+	b.was(t, "select 3", "ping")
+	if b.dials != 2 {
+		t.Errorf("%d connections for two databases", b.dials)
+	}
+	x.close()
+	if err := x.client().Ping(ctx).Err(); !errors.Is(err, goredis.ErrClosed) {
+		t.Errorf("behind the end of the session: %v", err)
+	}
+}
+
+// What a user may do is asked where nothing is run: in a transaction that is discarded.
+func TestSecondAsksWithoutRunning(t *testing.T) {
+	p := newParts(t)
+	const refusal = "NOPERM no permissions to run the 'append' command"
+	answers := map[string]string{"MULTI": "+OK\r\n", "APPEND": "-" + refusal + "\r\n", "DISCARD": "+OK\r\n"}
+	b := p.besides(answers)
+	request := requestOf("APPEND", "k", "x").args
+	if got := p.user.second.forbidden(request); got != refusal {
+		t.Errorf("%q", got)
+	}
+	b.was(t, "MULTI", "APPEND k x", "DISCARD")
+
+	p.user.second.forget()
+	b = p.besides(map[string]string{"MULTI": "-NOPERM no MULTI\r\n", "APPEND": answers["APPEND"], "DISCARD": "+OK\r\n"})
+	if got := p.user.second.forbidden(request); got != "" {
+		t.Errorf("that MULTI is forbidden says nothing of APPEND: %q", got)
+	}
+	b.was(t, "MULTI")
+}
+
+func TestSecondRemembersCommands(t *testing.T) {
+	p := newParts(t)
+	b := p.besides(map[string]string{"COMMAND": "*1\r\n*-1\r\n"})
+	row := &command{name: "newer"}
+	for range 2 {
+		if p.user.second.knows(row) {
+			t.Error("the server has it, it says")
+		}
+	}
+	b.was(t, "COMMAND INFO newer")
+}
+
+// controlled is what handles the commands that change the conversation.
+func (p *partsOf) controlled() *control {
+	c := new(control)
+	c.init(&Gateway{vault: p.vault}, &p.talk, &p.user, nil)
+	return c
+}
+
+func replied(text string) func(*op) {
+	return func(o *op) { o.after(answer{head: text[0], text: text[1:]}) }
+}
+
+func TestControlBelievesAnswers(t *testing.T) {
+	p := newParts(t)
+	c := p.controlled()
+	p.talk.st.who.Store(&credentials{"app", "pw"})
+	p.answer(replied("-ERR out of range"), replied("+OK"), replied("-NOPERM"), replied("+RESET"))
+	for _, test := range []struct{ request, space, who string }{
+		{"SELECT 99", "0", "app"}, {"SELECT 3", "3", "app"}, {"RESET", "3", "app"}, {"RESET", "0", ""},
+	} {
+		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.talk.st.where(); got != test.space || p.talk.st.login() != test.who {
+			t.Errorf("behind %s: database %s, login %q", test.request, got, p.talk.st.login())
+		}
+	}
+	p.expect("SELECT 99", "SELECT 3", "RESET", "RESET")
+}
+
+func TestControlSelectsWithinATransaction(t *testing.T) {
+	p := newParts(t)
+	c := p.controlled()
+	p.inTransaction()
+	if err := c.handle(requestOf("SELECT", "3")); err != nil {
+		t.Fatal(err)
+	}
+	if *p.talk.st.space.Load() != firstSpace || p.talk.st.where() != "3" || !p.talk.tx.changes {
+		t.Error("the database counts for what is queued behind it, and from EXEC on")
+	}
+	if err := c.handle(requestOf("DISCARD")); err != nil {
+		t.Fatal(err)
+	}
+	if p.talk.tx.open || p.talk.st.where() != firstSpace {
+		t.Error("DISCARD leaves a transaction, or its database")
+	}
+}
+
+func TestControlMutes(t *testing.T) {
+	p := newParts(t)
+	c := p.controlled()
+	for _, test := range []struct {
+		request string
+		want    muting
+	}{
+		{"CLIENT REPLY SKIP", muting{skipNext: true}}, {"CLIENT REPLY OFF", muting{off: true, skipNext: true}}, {"CLIENT REPLY ON", muting{}},
+	} {
+		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
+			t.Fatal(err)
+		}
+		if p.talk.replies != test.want {
+			t.Errorf("%s: %+v", test.request, p.talk.replies)
+		}
+	}
+	p.expect("CLIENT REPLY ON") // the server has heard of no other
+	p.inTransaction()
+	if err := c.handle(requestOf("CLIENT", "REPLY", "OFF")); err != nil || p.talk.replies.off {
+		t.Errorf("within a transaction: %v", err)
+	}
+	p.expect("ECHO")
+}
+
+// desks takes down what a session is asked for.
+type desks struct{ collected [][]byte }
+
+func (*desks) isStranger() bool                      { return false }
+func (d *desks) handleCollected(args [][]byte) error { d.collected = args; return nil }
+func (*desks) failWith(text string) error            { return errors.New(text) }
+func (*desks) passProtocolError() error              { return resp.ErrProtocol }
+
+// largely has a request handled whose beginning fills the buffer.
+func (p *partsOf) largely(words ...string) *desks {
+	p.t.Helper()
+	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
+	in, d := new(intake), new(desks)
+	in.init(p.life, newTable(), &p.talk.up)
+	l := large{intake: in, talk: &p.talk, seals: &seals{vault: p.vault, st: &p.talk.st, dialed: time.Now()}, stash: &p.stash, desk: d}
+	for !in.isLarge() {
+		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {
+			p.t.Fatal(err)
+		}
+		if in.isLarge() {
+			break
+		}
+		if err := in.in.Fill(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if err := l.request(); err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+func TestLargeRequestsByTheirRows(t *testing.T) {
+	long := strings.Repeat("a long value ", 4000)
+	for name, test := range map[string]struct {
+		words     []string
+		collected bool
+		sealed    []int // of the arguments that are sent
+	}{
+		"nothing of ours":  {words: []string{"ECHO", long}},
+		"value by value":   {words: []string{"MSET", "k1", long, "other", long, "k2", long}, sealed: []int{2, 6}},
+		"no rule":          {words: []string{"SET", "other", long}},
+		"computed on":      {words: []string{"APPEND", "k1", long}, collected: true},
+		"stored and known": {words: []string{"SET", "k1", long, "EX", "10"}, collected: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParts(t)
+			d := p.largely(test.words...)
+			if got := d.collected != nil; got != test.collected {
+				t.Fatalf("collected: %v", got)
+			}
+			if test.collected {
+				for i, word := range test.words {
+					if string(d.collected[i]) != word {
+						t.Errorf("argument %d has %d bytes, want %d", i, len(d.collected[i]), len(word))
+					}
+				}
+				return
+			}
+			for i, got := range p.words(1)[0] {
+				switch {
+				case slices.Contains(test.sealed, i):
+					if !strings.HasPrefix(got, cinch.Magic) {
+						t.Errorf("argument %d is not sealed", i)
+					}
+				case got != test.words[i]:
+					t.Errorf("argument %d is another", i)
+				}
+			}
+		})
+	}
+}
+
+// What a large request has taken of the budget is given back with it.
+func TestLargeRequestsHoldNothing(t *testing.T) {
+	p := newParts(t)
+	p.largely("APPEND", "k1", strings.Repeat("x", 200<<10))
+	if !p.life.Requests.TryAcquire(1 << 17) {
+		t.Error("memory is missing")
+	}
+}
