@@ -14,7 +14,8 @@ import (
 // Since Redis 8.6 and Valkey 9.1 a server may take a client's certificate for its login
 // (tls-auth-clients-user). Then every connection that shows the gateway's certificate begins as the
 // gateway's own user. Its own connections may; those that serve clients must not, so they log out first:
-// RESET makes a connection that of somebody who has shown no certificate. No user can be denied it.
+// RESET makes a connection that of somebody who has shown no certificate. No ACL can deny it to a user, but a
+// server's configuration may have renamed it.
 
 // maxLoginAnswer is the longest answer about a login that is looked at.
 const maxLoginAnswer = 512
@@ -36,12 +37,8 @@ func logOut(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	if reset != "+RESET" {
-		who, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
-		if err != nil {
+		if err := mustBeNobody(conn, in, reset); err != nil {
 			return err
-		}
-		if !isNobody(who) {
-			return fmt.Errorf("%w: %.100q; who is logged in: %.100q", errLent, reset, who)
 		}
 	}
 	if in.Buffered() > 0 {
@@ -50,9 +47,32 @@ func logOut(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
+// mustBeNobody has the server say that a connection on which RESET was refused is nobody's.
+func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
+	who, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
+	if err != nil || isNobody(who) {
+		return err
+	}
+	if isDefault(who) { // by a certificate of that name, or as everybody
+		login, err := askLine(conn, in, anyPassword)
+		if err != nil || login == "+OK" {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %.100q; who is logged in: %.100q", errLent, reset, who)
+}
+
+// anyPassword logs in as the default user where that needs no password. It is none that anybody has.
+const anyPassword = "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$27\r\ncinch: no password is known\r\n"
+
 // isNobody takes the answer to ACL WHOAMI. Servers that don't know it have no users.
 func isNobody(who string) bool {
-	return who == "default" || strings.HasPrefix(who, "-NOAUTH") || strings.HasPrefix(who, "-") && isUnknownCommand(who)
+	return strings.HasPrefix(who, "-NOAUTH") || strings.HasPrefix(who, "-") && isUnknownCommand(who)
+}
+
+// isDefault takes it too: the refusal names who may not ask. No other user's name has a space.
+func isDefault(who string) bool {
+	return who == "default" || strings.HasPrefix(who, "-NOPERM User default has no permissions")
 }
 
 // askLine sends a request, and returns the line that answers it or the string.

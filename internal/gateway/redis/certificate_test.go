@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +80,8 @@ func TestCertificateIsNoLoginForClients(t *testing.T) {
 	}{
 		"password":  {"requirepass sesame", "-NOAUTH Authentication required."},
 		"few keys":  {"user default on nopass resetkeys ~open:* &* +@all", "default"},
+		"off":       {"user default off", "-NOAUTH Authentication required."},
+		"nothing":   {"user default on nopass -@all +ping", "-NOPERM User default has no permissions to run the 'acl|whoami' command"},
 		"no whoami": {"user default on nopass resetkeys ~open:* &* +@all -acl", "-NOPERM User default has no permissions to run the 'acl|whoami' command"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -132,12 +135,34 @@ func TestCertificateThatNothingLogsOut(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	for name, config := range map[string]string{
-		"unknown": "",                   // the server has no such user
-		"other":   "requirepass sesame", // nor here, and asks for a login
+		"unknown": "",                                   // the server has no such user
+		"other":   "requirepass sesame",                 // nor here, and asks for a login
+		"nobody":  "user default on nopass -@all +ping", // who may not ask who he is
+		"default": "user default on nopass ~* &* +@all", // as whom everybody is logged in
 	} {
 		got := startCertified(t, name, without, config).lines(t, "PING")
-		if len(got) == 0 || got[0] != "+PONG" && !strings.HasPrefix(got[0], "-NOAUTH") {
+		if len(got) == 0 || got[0] != "+PONG" && !strings.HasPrefix(got[0], "-NOAUTH") && !strings.HasPrefix(got[0], "-NOPERM User default") {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// A certificate that bears the name of the default user lets nobody past that user's password.
+func TestCertificateOfTheDefaultUser(t *testing.T) {
+	got := startCertified(t, "default", "requirepass sesame").lines(t, "GET a:1", "AUTH sesame", "GET a:1")
+	if want := []string{"-NOAUTH Authentication required.", "+OK", "$-1"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	got = startCertified(t, "default", "requirepass sesame", `rename-command RESET ""`).lines(t, "GET a:1")
+	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server takes the gateway's certificate for a login") {
+		t.Errorf("where nothing logs out: %q", got)
+	}
+}
+
+// RESET needs no right: a user that lacks it is logged out all the same.
+func TestCertificateOfAUserWithoutReset(t *testing.T) {
+	s := startCertified(t, "limited", "requirepass sesame", "user limited on nopass ~* &* +@all -reset")
+	if got := s.lines(t, "GET a:1", "AUTH alice pw", "GET a:1"); !slices.Equal(got, []string{"-NOAUTH Authentication required.", "+OK", "$-1"}) {
+		t.Errorf("%q", got)
 	}
 }
