@@ -91,42 +91,64 @@ func TestTuplesMoveBetweenShards(t *testing.T) {
 	}
 }
 
-func moveBetweenShards(t *testing.T, named bool) {
-	one, two := prepared(t), prepared(t)
-	settings := ""
-	group := func(servers ...*testenv.TarantoolServer) {
-		var urls []string
-		for i, s := range servers {
-			urls = append(urls, fmt.Sprintf("%q", "tarantool://"+s.Addr))
-			if !named {
-				knowShards(t, i, servers...)
-			}
-		}
-		if named {
-			settings = "shards: [" + strings.Join(urls, ", ") + "]"
+// movedShards are servers as the shards of one group, and the gateways before them.
+type movedShards struct {
+	t        *testing.T
+	named    bool
+	rules    string
+	settings string
+	fronts   []*testenv.GatewayServer
+}
+
+// group has the gateways, those that are started from now on, and the servers themselves know who the shards are.
+func (m *movedShards) group(servers ...*testenv.TarantoolServer) {
+	var urls []string
+	for i, s := range servers {
+		urls = append(urls, fmt.Sprintf("%q", "tarantool://"+s.Addr))
+		if !m.named {
+			knowShards(m.t, i, servers...)
 		}
 	}
-	const rules = "- {name: docs, space: docs, field: body, setting: zstd-3@%s}"
+	if m.named {
+		m.settings = "shards: [" + strings.Join(urls, ", ") + "]"
+	}
+}
+
+// front starts a gateway before a server, with more of the process's configuration.
+func (m *movedShards) front(s *testenv.TarantoolServer, process string) *testenv.GatewayServer {
+	g := testenv.Gateway(m.t, testenv.GatewayConfig{
+		Protocol: "tarantool", Upstream: "tarantool://cinch:secret@" + s.Addr, Process: process, Settings: m.settings, Rules: m.rules,
+	})
+	m.fronts = append(m.fronts, g)
+	return g
+}
+
+// tell has the gateways that run hear of a group that has changed.
+func (m *movedShards) tell() {
+	m.t.Helper()
+	for _, g := range m.fronts {
+		if !m.named {
+			return
+		}
+		g.Configure(m.t, m.settings, m.rules)
+		if err := g.Signal(syscall.SIGHUP); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+func moveBetweenShards(t *testing.T, named bool) {
+	one, two := prepared(t), prepared(t)
 	x := newTestDict(t, "shared")
+	m := &movedShards{t: t, named: named, rules: fmt.Sprintf("- {name: docs, space: docs, field: body, setting: zstd-3@%s}", numberOf(x))}
 	file := filepath.Join(t.TempDir(), "shared.dict")
 	if err := dict.Save(file, x); err != nil {
 		t.Fatal(err)
 	}
-	dictionaries := fmt.Sprintf("dictionaries: [{name: shared, file: %q}]", file)
-	front := func(s *testenv.TarantoolServer, process string) *testenv.GatewayServer {
-		return testenv.Gateway(t, testenv.GatewayConfig{
-			Protocol: "tarantool", Upstream: "tarantool://cinch:secret@" + s.Addr,
-			Process: process, Settings: settings, Rules: fmt.Sprintf(rules, numberOf(x)),
-		})
-	}
-	group(one, two)
-	first, second := front(one, dictionaries), front(two, "")
-	client, direct := tuplesAt(t, first.Addr, "app", "secret"), tuplesAt(t, one.Addr, "", "")
+	m.group(one, two)
+	first, second := m.front(one, fmt.Sprintf("dictionaries: [{name: shared, file: %q}]", file)), m.front(two, "")
 	body := strings.Repeat(`{"order":"shared","state":"open"} `, 4)
-	testenv.Eventually(t, "values name the dictionary", func() bool {
-		client.put(1, body)
-		return namesDict(direct.get(1), x.Number())
-	})
+	putWithDict(t, first, one, body, x.Number())
 	for _, s := range []*testenv.TarantoolServer{one, two} {
 		if !hasDictionary(t, s, x.Number()) {
 			t.Errorf("a value names a dictionary that shard %s has not", s.Addr)
@@ -138,25 +160,14 @@ func moveBetweenShards(t *testing.T, named bool) {
 	}
 
 	three := prepared(t)
-	group(one, two, three)
-	if named {
-		for _, g := range []*testenv.GatewayServer{first, second} {
-			g.Configure(t, settings, fmt.Sprintf(rules, numberOf(x)))
-			if err := g.Signal(syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	m.group(one, two, three)
+	m.tell()
 	sendTuple(t, 1, two, three) // at once
-	third := front(three, "")
-	testenv.Eventually(t, "it can be read on the new shard", func() bool {
-		got, err := tuplesAt(t, third.Addr, "app", "secret").c.Do(tnt.NewSelectRequest("docs").Key([]any{1})).Get()
-		return err == nil && len(got) == 1 && got[0].([]any)[1] == body
-	})
+	readsOn(t, m.front(three, ""), body)
 	testenv.Eventually(t, "the new shard has the dictionary", func() bool { return hasDictionary(t, three, x.Number()) })
 
-	group(three) // the others are drained, and switched off
-	for _, g := range []*testenv.GatewayServer{first, second, third} {
+	m.group(three) // the others are drained, and switched off
+	for _, g := range m.fronts {
 		g.Kill()
 	}
 	one.Kill()
@@ -164,9 +175,28 @@ func moveBetweenShards(t *testing.T, named bool) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := tuplesAt(t, front(three, "").Addr, "app", "secret").get(1); got != body {
+	if got := tuplesAt(t, m.front(three, "").Addr, "app", "secret").get(1); got != body {
 		t.Errorf("on the last shard it reads %q", got)
 	}
+}
+
+// putWithDict writes the tuple until its value names the dictionary on the server.
+func putWithDict(t *testing.T, front *testenv.GatewayServer, server *testenv.TarantoolServer, body string, number uint32) {
+	t.Helper()
+	client, direct := tuplesAt(t, front.Addr, "app", "secret"), tuplesAt(t, server.Addr, "", "")
+	testenv.Eventually(t, "values name the dictionary", func() bool {
+		client.put(1, body)
+		return namesDict(direct.get(1), number)
+	})
+}
+
+// readsOn waits until the tuple can be read through a gateway.
+func readsOn(t *testing.T, front *testenv.GatewayServer, body string) {
+	t.Helper()
+	testenv.Eventually(t, "it can be read on the new shard", func() bool {
+		got, err := tuplesAt(t, front.Addr, "app", "secret").c.Do(tnt.NewSelectRequest("docs").Key([]any{1})).Get()
+		return err == nil && len(got) == 1 && got[0].([]any)[1] == body
+	})
 }
 
 // sendTuple moves a tuple from server to server as it is stored, past the gateways.
