@@ -27,6 +27,9 @@ type Process struct {
 // Output is what the process has printed so far.
 func (p *Process) Output() string { return p.out.String() }
 
+// Signal sends the process a signal.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
 // Start runs a program that will answer PING on addr.
 func Start(name, addr, dir string, args ...string) (*Process, error) {
 	return start(name, addr, dir, args, func(p *Process) bool {
