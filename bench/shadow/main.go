@@ -25,7 +25,7 @@ import (
 const (
 	clients = 4
 	pause   = 2 * time.Millisecond // of a client between two operations
-	length  = 3 * time.Second        // of a run
+	length  = 3 * time.Second      // of a run
 	bytes   = 200
 )
 
