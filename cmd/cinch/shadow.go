@@ -19,12 +19,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
-	shadowredis "github.com/cinch-layer/cinch/internal/shadow/redis"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 type shadowOptions struct {
 	redis   string // LISTEN=URL
+	mongo   string // LISTEN=URI
 	control string
 	test    string // URL, or cinch=URL
 	rules   []string
@@ -59,7 +59,8 @@ mirrored and how a verdict is made.
 
 Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server can't be reached.`,
 		Example: `  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test cinch=redis://b.internal
-  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://old.internal --test redis://new.internal --reads 0.1`,
+  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://old.internal --test redis://new.internal --reads 0.1
+  cinch shadow --mongo 127.0.0.1:27018=mongodb://db.internal --control mongodb://a.internal --test cinch=mongodb://b.internal`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := make(chan os.Signal, 4)
@@ -76,6 +77,7 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 // addFlags adds those that check has too.
 func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
+	f.StringVar(&o.mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
 	f.StringVar(&o.control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
@@ -146,19 +148,13 @@ func runShadowCheck(ctx context.Context, o shadowOptions, probe time.Duration, o
 
 // configure checks the flags and fills in what they say.
 func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen string, err error) {
-	listen, production, ok := strings.Cut(o.redis, "=")
-	if !ok || o.control == "" || o.test == "" {
-		return "", withCode(exitUsage, ui.WithHint(errors.New("production and two targets are needed"),
-			"write --redis 127.0.0.1:6390=redis://production --control redis://a --test redis://b"))
+	p, listen, production, err := o.protocol()
+	if err != nil {
+		return "", err
 	}
 	through, direct := strings.CutPrefix(o.test, "cinch=")
-	for _, one := range []struct {
-		flag, url string
-		to        *gateway.Upstream
-	}{{"--redis", production, &o.cfg.Production}, {"--control", o.control, &o.cfg.Control}, {"--test", through, &o.cfg.Test}} {
-		if *one.to, err = gateway.ParseUpstream(one.url, "6379"); err != nil {
-			return "", withCode(exitUsage, fmt.Errorf("%s: %w", one.flag, err))
-		}
+	if err := o.servers(p, production, through); err != nil {
+		return "", err
 	}
 	if err := o.limit.UnmarshalText([]byte(o.memory)); err != nil {
 		return "", withCode(exitUsage, fmt.Errorf("--memory: %w", err))
@@ -175,18 +171,18 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 		return "", withCode(exitUsage, ui.WithHint(errors.New("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own"))
 	}
 	if direct {
-		if err := o.throughCinch(through); err != nil {
+		if err := o.throughCinch(p, through); err != nil {
 			return "", err
 		}
 	}
 	o.cfg.Memory = int64(o.limit)
 	o.cfg.Log = slog.New(slog.NewTextHandler(errs, nil))
-	o.cfg.Protocol, err = shadowredis.New(ctx, o.cfg.Control)
+	o.cfg.Protocol, err = p.open(ctx, o.cfg.Control, o.cfg.Test)
 	return listen, withCode(exitUnreachable, err)
 }
 
 // throughCinch makes a gateway of this program the candidate.
-func (o *shadowOptions) throughCinch(url string) error {
+func (o *shadowOptions) throughCinch(proto shadowProtocol, url string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -201,7 +197,7 @@ func (o *shadowOptions) throughCinch(url string) error {
 	for _, r := range o.rules {
 		args = append(args, "--rule", r)
 	}
-	p := shadow.Process{Program: self, Args: args, Env: []string{"CINCH_REDIS=" + addr + "=" + url}, Address: up}
+	p := shadow.Process{Program: self, Args: args, Env: []string{proto.variable + "=" + addr + "=" + proto.upstream(url)}, Address: up}
 	o.cfg.Candidate = p.Start
 	return nil
 }

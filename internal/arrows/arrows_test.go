@@ -218,7 +218,7 @@ var forbidden = []arrow{
 	{
 		name:   "the MongoDB driver is for our own connections",
 		from:   []string{"internal", "."},
-		except: []string{"internal/store/mongo"},
+		except: []string{"internal/store/mongo", "internal/shadow/mongo"},
 		to:     []string{"go.mongodb.org/mongo-driver/v2/mongo"},
 	},
 }

@@ -170,6 +170,12 @@ type Excuser interface {
 	Excuse(ctx context.Context, op *Operation, control, test *Target) bool
 }
 
+// Noter is a Protocol that finds out what differs between servers by nature.
+type Noter interface {
+	// Notes are lines for the report. They may be asked for at any time.
+	Notes() []string
+}
+
 // Conn is a connection to a target. Send and Close may be called at the same time.
 type Conn interface {
 	// Send sends operations in one piece and calls answered once for each, in their order.

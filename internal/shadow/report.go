@@ -36,8 +36,9 @@ type Report struct {
 	Dropped     uint64          `json:"dropped"`    // connections that were mirrored no more, since the queue was full or their bytes were not understood
 	Unmirrored  uint64          `json:"unmirrored"` // connections that did what can't be mirrored
 	Why         map[string]int  `json:"why,omitempty"`
-	Left        map[string]int  `json:"left,omitempty"` // operations that are not sent, by reason
-	Forced      [targets]uint64 `json:"forced"`         // bursts that could not wait for what came before, by target
+	Left        map[string]int  `json:"left,omitempty"`  // operations that are not sent, by reason
+	Notes       []string        `json:"notes,omitempty"` // what differs by nature
+	Forced      [targets]uint64 `json:"forced"`          // bursts that could not wait for what came before, by target
 }
 
 // MetricState is how a metric stands.
@@ -126,6 +127,9 @@ func (r *Run) Report() *Report {
 		Reads: r.kinds[Read].distribution(), Writes: r.kinds[Write].distribution(),
 		Connections: r.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
 		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.left.all(),
+	}
+	if n, ok := r.cfg.Protocol.(Noter); ok {
+		out.Notes = n.Notes()
 	}
 	out.Compared, out.Differences = r.mirror.compare.totals()
 	for i, t := range r.mirror.targets {

@@ -115,6 +115,9 @@ func (r *Report) answers(w io.Writer) {
 	for _, what := range sortedKeys(r.Left) {
 		fmt.Fprintf(w, "Not sent: %s: %d\n", what, r.Left[what])
 	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "Differs by nature: %s\n", note)
+	}
 	if c.Diverged > 0 {
 		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", c.Diverged)
 	}

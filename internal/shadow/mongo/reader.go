@@ -1,0 +1,126 @@
+package mongo
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// mostHeld bounds the bytes of requests and replies of a connection that are under way.
+const mostHeld = 160 << 20
+
+// reader understands one client's connection.
+type reader struct {
+	p          *Protocol
+	requests   frames
+	replies    frames
+	pending    map[int32]*request
+	held       int64 // bytes of pending
+	unanswered []*shadow.Operation
+	at         time.Time
+	done       []*shadow.Operation
+}
+
+// Held is the number of bytes that are kept.
+func (r *reader) Held() int64 { return int64(cap(r.requests.in)+cap(r.replies.in)) + r.held }
+
+// Request takes bytes of the client's.
+func (r *reader) Request(b []byte, at time.Time) error {
+	r.at = at
+	if err := r.requests.take(b, r.ask); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// Unanswered returns the operations of requests that servers don't answer. They are numbered by when they were sent.
+func (r *reader) Unanswered() []*shadow.Operation {
+	ops := r.unanswered
+	r.unanswered = nil
+	return ops
+}
+
+// Reply takes bytes of the server's.
+func (r *reader) Reply(b []byte, at time.Time) ([]*shadow.Operation, error) {
+	r.at, r.done = at, nil
+	if err := r.replies.take(b, r.answer); err != nil {
+		return r.done, err
+	}
+	return r.done, r.check()
+}
+
+func (r *reader) check() error {
+	if r.Held() > mostHeld {
+		return shadow.ErrTooLarge
+	}
+	return nil
+}
+
+// ask takes a request.
+func (r *reader) ask(h wire.Header, raw []byte) error {
+	m, err := parse(h, raw)
+	if err != nil {
+		return err
+	}
+	first, ok := wire.First(m.body)
+	if m.body == nil || !ok {
+		return fmt.Errorf("%w: messages of servers before 5.1", shadow.ErrUnmirrored)
+	}
+	name := string(first.Key)
+	c := classOf(name)
+	switch {
+	case c == nothing:
+		return nil
+	case m.OpCode != wire.OpMsg:
+		return fmt.Errorf("%w: %s in a message of servers before 5.1", shadow.ErrUnmirrored, name)
+	}
+	q := newRequest(m, name, c, r.at)
+	if m.moreToCome() {
+		r.unanswered = append(r.unanswered, r.p.answered(q, fine, r.at)...)
+		for _, op := range r.unanswered {
+			op.Production = shadow.Answer{Lost: true}
+		}
+		return nil
+	}
+	if before := r.pending[m.RequestID]; before != nil {
+		r.held -= before.size
+	}
+	r.pending[m.RequestID] = q
+	r.held += q.size
+	return nil
+}
+
+// fine is the answer of those that get none.
+var fine = []byte("\x0d\x00\x00\x00\x10ok\x00\x01\x00\x00\x00\x00")
+
+// answer takes a reply. Those that nothing mirrored waits for are skipped.
+func (r *reader) answer(h wire.Header, raw []byte) error {
+	q := r.pending[h.ResponseTo]
+	if q == nil {
+		return nil
+	}
+	delete(r.pending, h.ResponseTo)
+	m, err := parse(h, raw)
+	if err != nil {
+		return err
+	}
+	if m.body == nil {
+		return fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
+	}
+	if m.moreToCome() { // as if the client asked for each
+		r.pending[h.RequestID] = q.again(r.at)
+	} else {
+		r.held -= q.size
+	}
+	r.done = append(r.done, r.p.answered(q, m.body, r.at)...)
+	return nil
+}
+
+// again is a request that is answered once more.
+func (q *request) again(at time.Time) *request {
+	next := *q
+	next.at = at
+	return &next
+}

@@ -1,0 +1,130 @@
+package mongo
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// What the server chose is sent as production chose it: which document a findAndModify found, and the _id of one that an
+// upsert made. An _id that production gives without telling is given here, the same for both targets.
+
+// settle rewrites a request by what production has answered.
+func (p *Protocol) settle(q *request, reply []byte) {
+	switch q.class {
+	case insert:
+		p.giveIDs(q)
+	case update:
+		q.chooseUpserted(reply)
+	case findAndModify:
+		q.choose(reply)
+	}
+}
+
+// giveIDs gives an _id to documents that have none.
+func (p *Protocol) giveIDs(q *request) {
+	documents := q.documents("documents")
+	given := false
+	for i, doc := range documents {
+		if has(doc, "_id") {
+			continue
+		}
+		given = true
+		fresh := bsoncore.AppendObjectIDElement([]byte{0, 0, 0, 0}, "_id", bson.NewObjectID())
+		documents[i] = wire.FinishDocument(append(fresh, doc[4:len(doc)-1]...), 0)
+	}
+	if given {
+		q.replace("documents", documents)
+		p.catalog.differs(q.namespace(), "documents without _id: the targets' are alike, production's are others", false)
+	}
+}
+
+// chooseUpserted has updates that make a document give it the _id that production has given. Where production found one that
+// the targets don't have, the _id is given here.
+func (q *request) chooseUpserted(reply []byte) {
+	given := map[int64]bsoncore.Value{}
+	each(document(reply, "upserted"), func(_ string, v bsoncore.Value) {
+		if one := wire.Document(v); one != nil {
+			i, _ := number(one, "index")
+			given[i] = value(one, "_id")
+		}
+	})
+	updates := q.documents("updates")
+	changed := false
+	for i, u := range updates {
+		if filter := document(u, "q"); truth(u, "upsert") && filter != nil && !namesID(filter) {
+			updates[i] = upsertAs(u, "q", "u", given[int64(i)])
+			changed = true
+		}
+	}
+	if changed {
+		q.replace("updates", updates)
+	}
+}
+
+// upsertAs gives the document that an upsert may make an _id, by the fields that hold its filter and its update. given is of
+// type zero where production made none.
+func upsertAs(u []byte, filter, change string, given bsoncore.Value) []byte {
+	operators := value(u, change)
+	doc, ok := operators.DocumentOK()
+	if first, _ := wire.First(doc); ok && len(first.Key) > 0 && first.Key[0] == '$' {
+		if given.Type == 0 {
+			id := bson.NewObjectID()
+			given = bsoncore.Value{Type: bsoncore.TypeObjectID, Data: id[:]}
+		}
+		return with(without(u, change), bsoncore.AppendDocumentElement(nil, change, onInsert(doc, given)))
+	}
+	if given.Type == 0 {
+		return u
+	}
+	return with(without(u, filter), bsoncore.AppendDocumentElement(nil, filter, withID(document(u, filter), given)))
+}
+
+// onInsert returns operators that also set the _id of a document that they make.
+func onInsert(operators []byte, id bsoncore.Value) []byte {
+	set := document(operators, "$setOnInsert")
+	if set == nil {
+		set = []byte{5, 0, 0, 0, 0}
+	}
+	chosen := false // by the client
+	each(operators, func(_ string, v bsoncore.Value) { chosen = chosen || has(wire.Document(v), "_id") })
+	if chosen {
+		return operators
+	}
+	set = with(set, bsoncore.AppendValueElement(nil, "_id", id))
+	return with(without(operators, "$setOnInsert"), bsoncore.AppendDocumentElement(nil, "$setOnInsert", set))
+}
+
+// choose has a findAndModify find the document that production's found or made.
+func (q *request) choose(reply []byte) {
+	filter := document(q.body, "query")
+	if filter == nil {
+		filter = []byte{5, 0, 0, 0, 0}
+	}
+	if namesID(filter) {
+		return
+	}
+	id := value(document(reply, "value"), "_id")
+	if made := value(document(reply, "lastErrorObject"), "upserted"); made.Type != 0 {
+		id = made
+	}
+	if id.Type != 0 {
+		q.body = with(without(q.body, "query"), bsoncore.AppendDocumentElement(nil, "query", withID(filter, id)))
+	} else if truth(q.body, "upsert") {
+		q.body = upsertAs(q.body, "query", "update", id)
+	}
+}
+
+// withID returns a filter that finds the document of that _id alone.
+func withID(filter []byte, id bsoncore.Value) []byte {
+	return with(filter, bsoncore.AppendValueElement(nil, "_id", id))
+}
+
+// namesID reports whether a filter has an _id at any depth. A second one would make an upsert fail.
+func namesID(filter []byte) (named bool) {
+	each(filter, func(key string, v bsoncore.Value) {
+		named = named || key == "_id" || namesID(wire.Document(v))
+	})
+	return named
+}

@@ -1,0 +1,251 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// bench is production, two targets and a run between them.
+type bench struct {
+	production, control, test *testenv.MongodServer
+	run                       *shadow.Run
+	addr                      string
+}
+
+func newBench(t *testing.T, set string, change func(*shadow.Config)) *bench {
+	t.Helper()
+	cfg := testenv.MongodConfig{ReplicaSet: set}
+	b := &bench{production: testenv.Mongod(t, cfg), control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
+	for _, s := range []*testenv.MongodServer{b.production, b.control, b.test} {
+		writable(t, s)
+	}
+	b.start(t, change)
+	return b
+}
+
+// writable waits until a member has become primary.
+func writable(t *testing.T, s *testenv.MongodServer) {
+	t.Helper()
+	c := s.Client(t)
+	testenv.Eventually(t, "the member takes writes", func() bool {
+		var hello struct {
+			IsWritablePrimary bool `bson:"isWritablePrimary"`
+		}
+		err := c.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+		return err == nil && hello.IsWritablePrimary
+	})
+}
+
+func upstream(t *testing.T, uri string) gateway.Upstream {
+	t.Helper()
+	up, err := ParseURI(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up
+}
+
+func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
+	t.Helper()
+	cfg := shadow.Config{
+		Production: upstream(t, b.production.URI()), Control: upstream(t, b.control.URI()), Test: upstream(t, b.test.URI()),
+		Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute, // this machine may be slow
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := New(t.Context(), cfg.Control, cfg.Test)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Protocol = p
+	b.run = shadow.New(cfg)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.addr = l.Addr().String()
+	var served sync.WaitGroup
+	served.Go(func() { _ = b.run.Serve(l) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = b.run.Shutdown(ctx)
+		served.Wait()
+	})
+	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client goes through the mirror.
+func (b *bench) client(t *testing.T, more ...*options.ClientOptions) *mongo.Client {
+	t.Helper()
+	o := options.Client().ApplyURI("mongodb://" + b.addr + "/?directConnection=true").SetServerSelectionTimeout(time.Minute)
+	c, err := mongo.Connect(append([]*options.ClientOptions{o}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c
+}
+
+// settle ends the mirror when all of what clients did has reached the targets.
+func (b *bench) settle(t *testing.T) *shadow.Report {
+	t.Helper()
+	b.run.Finish("the test is over")
+	<-b.run.Over()
+	r := b.run.Report()
+	c := r.Compared
+	t.Logf("%d operations: %+v, forced %v, why %v, left %v, notes %v", r.Operations, c, r.Forced, r.Why, r.Left, r.Notes)
+	if c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped > 0 {
+		t.Errorf("compared %+v, %d dropped, %v", c, r.Dropped, r.Differences)
+	}
+	return r
+}
+
+// hashes are the digests of a database's collections.
+func hashes(t *testing.T, s *testenv.MongodServer, db string) map[string]string {
+	t.Helper()
+	var r struct{ Collections map[string]string }
+	if err := s.Client(t).Database(db).RunCommand(t.Context(), bson.D{{Key: "dbHash", Value: 1}}).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Collections
+}
+
+// same compares the data of two servers.
+func same(t *testing.T, a, b *testenv.MongodServer) {
+	t.Helper()
+	want, got := hashes(t, a, "shop"), hashes(t, b, "shop")
+	if len(got) != len(want) || len(want) == 0 {
+		t.Errorf("collections %v and %v", want, got)
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s differs between %s and %s:\n%v\n%v", k, a.Addr, b.Addr, contents(t, a, k), contents(t, b, k))
+		}
+	}
+}
+
+func contents(t *testing.T, s *testenv.MongodServer, collection string) string {
+	t.Helper()
+	cur, err := s.Client(t).Database("shop").Collection(collection).Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []bson.Raw
+	if err := cur.All(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprint(all)
+	return text[:min(len(text), 2000)]
+}
+
+type m = bson.M
+
+// Clients that work on the same documents, with all kinds of commands: the targets answer alike and end with the same data.
+func TestTargetsAgree(t *testing.T) {
+	b := newBench(t, "", nil)
+	var clients sync.WaitGroup
+	for i := range 6 {
+		c := b.client(t)
+		clients.Go(func() { work1(t, c, "", uint64(i)) })
+	}
+	clients.Wait()
+	if r := b.settle(t); r.Compared.Equal < 800 {
+		t.Errorf("only %d answers were compared", r.Compared.Equal)
+	}
+	same(t, b.control, b.test)
+}
+
+// Clients that use documents of their own leave production's data at the targets.
+func TestTargetsHaveProductionsData(t *testing.T) {
+	b := newBench(t, "rs0", nil)
+	var clients sync.WaitGroup
+	for i := range 4 {
+		c := b.client(t)
+		clients.Go(func() { work1(t, c, fmt.Sprint("own", i), uint64(i)) })
+	}
+	clients.Wait()
+	if c := b.settle(t).Compared; c.Diverged > 0 {
+		t.Errorf("production answered %d of %d otherwise", c.Diverged, c.Equal)
+	}
+	same(t, b.production, b.control)
+	same(t, b.production, b.test)
+}
+
+// work1 is commands of many kinds on few documents.
+func work1(t *testing.T, c *mongo.Client, own string, seed uint64) {
+	ctx := t.Context()
+	r := rand.New(rand.NewPCG(seed, 1))
+	db := c.Database("shop")
+	orders, queue := db.Collection("orders"+own), db.Collection("queue"+own)
+	id := func() string { return fmt.Sprintf("o%d", r.IntN(20)) }
+	for range 200 {
+		switch r.IntN(13) {
+		case 0:
+			_, _ = orders.InsertOne(ctx, m{"_id": id(), "n": r.IntN(10)})
+		case 1:
+			_, _ = orders.UpdateOne(ctx, m{"_id": id()}, m{"$inc": m{"n": 1}})
+		case 2:
+			_, _ = orders.UpdateMany(ctx, m{"n": r.IntN(10)}, m{"$inc": m{"n": 1}, "$set": m{"many": r.IntN(10)}})
+		case 3:
+			_, _ = orders.DeleteOne(ctx, m{"_id": id()})
+		case 4:
+			_, _ = orders.UpdateOne(ctx, m{"name": id()}, m{"$inc": m{"n": 1}}, options.UpdateOne().SetUpsert(true))
+		case 5:
+			_ = orders.FindOne(ctx, m{"_id": id()})
+		case 6:
+			drain(ctx, orders.Find, m{"n": m{"$gt": r.IntN(10)}})
+		case 7:
+			drain(ctx, orders.Find, m{}, options.Find().SetBatchSize(3).SetSort(m{"_id": 1}))
+		case 8:
+			_, _ = queue.InsertOne(ctx, m{"state": "new", "prio": r.IntN(3)})
+		case 9:
+			_ = queue.FindOneAndUpdate(ctx, m{"state": "new"}, m{"$set": m{"state": "taken", "by": r.IntN(100)}}, options.FindOneAndUpdate().SetSort(m{"prio": 1}))
+		case 10:
+			cur, err := orders.Aggregate(ctx, bson.A{m{"$match": m{"n": m{"$gt": 2}}}, m{"$group": m{"_id": "$n", "sum": m{"$sum": "$many"}}}})
+			if err == nil {
+				var all []bson.Raw
+				_ = cur.All(ctx, &all)
+			}
+		case 11:
+			_, _ = orders.CountDocuments(ctx, m{"n": r.IntN(10)})
+		case 12:
+			_, _ = orders.BulkWrite(ctx, []mongo.WriteModel{
+				mongo.NewUpdateOneModel().SetFilter(m{"_id": id()}).SetUpdate(m{"$set": m{"bulk": r.IntN(10)}}).SetUpsert(true),
+				mongo.NewUpdateOneModel().SetFilter(m{"tag": r.IntN(10)}).SetUpdate(m{"$inc": m{"n": 1}}).SetUpsert(true),
+				mongo.NewDeleteOneModel().SetFilter(m{"n": r.IntN(30)}),
+			})
+		}
+	}
+}
+
+func drain(ctx context.Context, find func(context.Context, any, ...options.Lister[options.FindOptions]) (*mongo.Cursor, error), filter any, o ...options.Lister[options.FindOptions]) int {
+	cur, err := find(ctx, filter, o...)
+	if err != nil {
+		return -1
+	}
+	var all []bson.Raw
+	_ = cur.All(ctx, &all)
+	return len(all)
+}
+
+var _ = []any{strings.Repeat, syscall.SIGSTOP, writeconcern.Majority}

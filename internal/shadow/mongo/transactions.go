@@ -1,0 +1,178 @@
+package mongo
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// A transaction becomes one operation when production has ended it: statements may come over several connections, and a target that
+// had half of one would let others wait. At a target it begins when all that comes before it is done; its number is that of its end.
+
+// transaction is one that production has not ended.
+type transaction struct {
+	began time.Time
+	ops   []*shadow.Operation
+	size  int64
+}
+
+// transactions are those that are open, by session and number. They belong to the mirror's goroutine.
+type transactions struct {
+	open  map[string]*transaction
+	bytes int64
+
+	// Of retryable writes that were answered: the last number of each session.
+	written map[string]int64
+}
+
+// Bounds of what is kept.
+const (
+	mostTransactionBytes = 64 << 20
+	mostTransactions     = 10_000
+	transactionTime      = 10 * time.Minute
+	mostSessions         = 100_000
+)
+
+func newTransactions() *transactions {
+	return &transactions{open: map[string]*transaction{}, written: map[string]int64{}}
+}
+
+func (q *request) transactionKey() string {
+	return q.session + " " + strconv.FormatInt(q.transaction, 10)
+}
+
+// forget drops an open transaction.
+func (t *transactions) forget(key string) *transaction {
+	tx := t.open[key]
+	if tx != nil {
+		t.bytes -= tx.size
+		delete(t.open, key)
+	}
+	return tx
+}
+
+// begin notes a transaction, and forgets those that were left open.
+func (t *transactions) begin(key string, at time.Time) {
+	t.forget(key)
+	if len(t.open) >= mostTransactions {
+		for old, tx := range t.open {
+			if at.Sub(tx.began) > transactionTime {
+				t.forget(old)
+			}
+		}
+	}
+	t.open[key] = &transaction{began: at}
+}
+
+// retried reports a retryable write that was answered before, and notes this one.
+func (t *transactions) retried(q *request) bool {
+	if q.transaction == 0 || q.inTransaction {
+		return false
+	}
+	if t.written[q.session] == q.transaction {
+		return true
+	}
+	if len(t.written) >= mostSessions {
+		clear(t.written)
+	}
+	t.written[q.session] = q.transaction
+	return false
+}
+
+// leftOut is an operation that is counted alone.
+func leftOut(why string) []*shadow.Operation { return []*shadow.Operation{{Left: why}} }
+
+// inTransaction takes a statement of a transaction and its answer.
+func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shadow.Operation {
+	key := q.transactionKey()
+	if q.starts {
+		p.transactions.begin(key, q.at)
+	}
+	tx := p.transactions.open[key]
+	failed := failure(reply) != "" || document(reply, "writeErrors") != nil
+	switch {
+	case tx == nil && (q.class == commit || q.class == abort):
+		return nil // ended before
+	case tx == nil:
+		return leftOut("statements of transactions whose beginning was not seen")
+	case q.class == commit && failed && labelled(reply, "UnknownTransactionCommitResult"):
+		return nil // it comes again
+	case failed:
+		p.transactions.forget(key)
+		return leftOut("transactions that failed in production")
+	case q.class == commit:
+		return []*shadow.Operation{p.whole(p.transactions.forget(key), false, at)}
+	case q.class == abort:
+		p.transactions.forget(key)
+		if p.standalone {
+			return leftOut("transactions that clients aborted (a target is no replica set)")
+		}
+		return []*shadow.Operation{p.whole(tx, true, at)}
+	}
+	ops, why := p.operations(q, reply, at)
+	if why != "" {
+		return leftOut(why)
+	}
+	p.add(tx, ops, q.size)
+	if p.transactions.bytes > mostTransactionBytes {
+		p.transactions.forget(key)
+		return leftOut("transactions that are too large")
+	}
+	return nil
+}
+
+func (p *Protocol) add(tx *transaction, ops []*shadow.Operation, size int64) {
+	tx.ops = append(tx.ops, ops...)
+	tx.size += size
+	p.transactions.bytes += size
+}
+
+// whole is a transaction as one operation.
+func (p *Protocol) whole(tx *transaction, aborts bool, at time.Time) *shadow.Operation {
+	op := &shadow.Operation{Kind: shadow.Write, Name: "transaction"}
+	w := &work{transaction: !p.standalone, aborts: aborts}
+	for _, one := range tx.ops {
+		op.Name += " " + strings.Fields(one.Name)[0]
+		op.Whole = op.Whole || one.Whole
+		op.Keys = append(op.Keys, one.Keys...)
+		op.Uses = append(op.Uses, one.Uses...)
+		op.Request = append(op.Request, one.Request...)
+		op.Production = join(op.Production, one.Production, one.Check)
+		w.statements = append(w.statements, one.Own.(*work).statements...)
+	}
+	if aborts {
+		op.Name += " aborted"
+	}
+	if len(op.Name) > 80 {
+		op.Name = op.Name[:80]
+	}
+	slices.Sort(op.Keys)
+	op.Keys = coarse(slices.Compact(op.Keys))
+	w.moveTo(op.Request)
+	op.Own = w
+	op.Production.Took = at.Sub(tx.began)
+	return op
+}
+
+// moveTo has the statements refer to one memory, which holds them one behind the other.
+func (w *work) moveTo(memory []byte) {
+	for _, s := range w.statements {
+		n, m := len(s.body), len(s.body)+len(s.rest)
+		s.body, s.rest, memory = memory[:n:n], memory[n:m:m], memory[m:]
+	}
+}
+
+// coarse names the collections instead of many documents.
+func coarse(keys []string) []string {
+	if len(keys) <= mostIDs {
+		return keys
+	}
+	for i, k := range keys {
+		keys[i], _, _ = strings.Cut(k, shadow.Part)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
