@@ -3,6 +3,7 @@ module github.com/cinch-layer/cinch
 go 1.26.0
 
 require (
+	filippo.io/age v1.3.2
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/andybalholm/brotli v1.2.8
 	github.com/anishathalye/porcupine v1.3.1
@@ -32,6 +33,7 @@ require (
 require github.com/HdrHistogram/hdrhistogram-go v1.4.0
 
 require (
+	filippo.io/hpke v0.4.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/golang/snappy v1.0.0

@@ -1,0 +1,31 @@
+// Package recording is the file in which traffic is kept: the pieces that went by between clients and a server, with
+// their times. It knows nothing of protocols.
+//
+// # Format
+//
+// Whole numbers are unsigned varints as encoding/binary has them, unless a size is given.
+//
+//	file    magic "cinchrec" | version 1 byte = 1 | protocol, 1 byte of length and so many bytes
+//	        start, 8 bytes, nanoseconds since 1970, big-endian | record ...
+//	record  kind 1 byte | connection | time | length | so many bytes
+//
+//	kind    bytes
+//	1       from the client
+//	2       from the server
+//	3       none: the connection has ended
+//	4       none: the connection went on, and is recorded no more from somewhere before this record on
+//	5       why the recording ended, in words; the last record of a file that is whole
+//
+// Connections are numbered as they came. time is nanoseconds since the record before, the first one's since start; records are in the
+// order of their arrival, and a time that would run back is 0. length is 1 MiB at most, and checked before anything is
+// allocated. Readers refuse versions and kinds that they don't know.
+//
+// A file that was cut off at any byte is read up to the last whole record, and then gives ErrTruncated.
+//
+// # At rest
+//
+// The bytes above are the content of a file that age can decrypt (https://age-encryption.org/v1), unless the recording
+// was made without encryption. age encrypts 64 KiB at a time: of a file that was cut off, what is in the chunk that was cut is lost.
+//
+// Reading order: file.go (files, with encryption), writer.go, reader.go, format.go.
+package recording
