@@ -1,9 +1,5 @@
 package redis
 
-import (
-	"sync/atomic"
-)
-
 // multiCommands open and end the client's transaction: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 type multiCommands struct {
 	talk *conversation
@@ -14,13 +10,13 @@ func (c *multiCommands) multi(r *request) error {
 	if c.talk.tx.open && !c.talk.settle() { // whether there is one
 		return errGone
 	}
-	if c.talk.tx.open && !c.talk.tx.refused.Load() {
+	if c.talk.tx.open && !c.talk.tx.multi.refused.Load() {
 		return c.talk.forward(r, entry{})
 	}
 	c.talk.tx.end()
-	refused := new(atomic.Bool)
-	err := c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) { refused.Store(a.isError()) }}})
-	c.talk.tx.open, c.talk.tx.refused, c.talk.tx.asking = true, refused, c.talk.asks.on
+	multi := new(multiAnswer)
+	err := c.talk.forward(r, entry{kind: kindHook, op: &op{after: multi.take}})
+	c.talk.tx.open, c.talk.tx.multi, c.talk.tx.asking = true, multi, c.talk.asks.on
 	return err
 }
 

@@ -256,7 +256,7 @@ func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 func TestTransactionEnds(t *testing.T) {
 	p := newParts(t)
 	space := "3"
-	p.talk.tx.open, p.talk.tx.space, p.talk.tx.refused = true, &space, nil
+	p.talk.tx.open, p.talk.tx.space = true, &space
 	p.talk.tx.remember([]byte("sealed"), []byte("value"))
 	p.talk.tx.watch.begin("0", [][]byte{[]byte("k")})
 	if p.talk.st.where() != "3" || !p.talk.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.talk.tx.watch.covers("3", [][]byte{[]byte("k")}) {

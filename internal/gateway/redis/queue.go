@@ -2,6 +2,8 @@ package redis
 
 import (
 	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // kind says how the reply pump treats the reply of a request.
@@ -98,6 +100,8 @@ type queue struct {
 	// carrying: the reply pump is busy with the last entry, which is no longer in the ring. What
 	// its reply changes (the database, who is logged in, subscriptions) is known only afterwards.
 	carrying bool
+
+	behind *gateway.Account // begins to wait for the client with the last reply; nil: none does
 
 	// Of the reply pump: left more replies like the one that was popped last, which pop gives
 	// without looking. The run keeps one in the ring until then.
@@ -221,6 +225,9 @@ func (q *queue) pop() (e entry, ok bool) {
 	if q.n == 0 {
 		q.carrying = !e.changesNothing()
 		q.last = q.carrying
+		if q.behind != nil {
+			q.behind.Await(gateway.FromClient)
+		}
 		q.giveBack()
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0
@@ -228,6 +235,22 @@ func (q *queue) pop() (e entry, ok bool) {
 	}
 	q.notFull.Signal()
 	return e, true
+}
+
+// awaitBehind has an account wait for the client from the last reply on.
+func (q *queue) awaitBehind(a *gateway.Account) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.behind = a; q.n == 0 {
+		a.Await(gateway.FromClient)
+	}
+}
+
+// awaitNone ends that: the account may still wait.
+func (q *queue) awaitNone() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.behind = nil
 }
 
 // answered is how many replies have been given out by pop, the one at hand included.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +100,7 @@ func holdingSealed(env string) map[string]string {
 
 // queued is the entry of the next reply, which is taken for carried.
 func (p *partsOf) queued() entry {
+	_ = p.talk.up.flush() // and what was only counted
 	e, _ := p.talk.queue.pop()
 	p.talk.queue.carried()
 	return e
@@ -108,7 +108,7 @@ func (p *partsOf) queued() entry {
 
 // inTransaction has the client's MULTI be answered.
 func (p *partsOf) inTransaction() {
-	p.talk.tx.open, p.talk.tx.refused = true, new(atomic.Bool)
+	p.talk.tx.open, p.talk.tx.multi = true, new(multiAnswer)
 }
 
 func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
@@ -328,7 +328,7 @@ func (p *partsOf) largely(words ...string) *desks {
 	p.t.Helper()
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
 	in, d := new(intake), new(desks)
-	in.init(p.life, newTable(), &p.talk.up)
+	in.init(&p.talk, newTable())
 	l := large{intake: in, talk: &p.talk, seals: &seals{vault: p.vault, st: &p.talk.st, dialed: time.Now()}, stash: &p.stash, desk: d}
 	for !in.isLarge() {
 		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {

@@ -37,7 +37,7 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	})
 	s.talk.init(s.Life, &s.out, &g.keeper, g.cfg.Stats)
 	s.out.init(s.Life, &s.talk.queue, &s.talk.asked, &s.talk.st, g.vault, g.cfg.view)
-	s.intake.init(s.Life, g.table, &s.talk.up)
+	s.intake.init(&s.talk, g.table)
 	s.seals.vault, s.seals.st, s.seals.dialed = g.vault, &s.talk.st, dialed
 	s.stash.vault, s.stash.talk, s.stash.stall = g.vault, &s.talk, g.cfg.Stall
 	s.user.second.init(g.dialer, &s.talk, &g.commands, &g.bodies)
@@ -202,7 +202,7 @@ func (s *session) handleInline(raw []byte) error {
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
 	r.cmd = s.intake.rows.lookup(r.args[0])
-	if s.talk.tx.open && s.talk.tx.refused.Load() {
+	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
 	}
 	if !r.cmd.accepts(len(r.args)) || s.talk.subscribed() && r.cmd.strategy != controls {

@@ -10,21 +10,21 @@ import (
 // lent to the sink is moved, idle flushes what the pump has written: nobody waits for bytes
 // that lie in a buffer.
 type source struct {
-	conn    net.Conn
-	idle    *sink
-	account *gateway.Account // what it holds while it waits for bytes of the client has the client judged; nil upstream
-	// goOn, when set, is asked about a read that found nothing: true tries again.
-	goOn func(error) bool
+	conn net.Conn
+	idle *sink
+	// intake, on the client's side, is told that bytes are waited for, and asked about a read that found nothing: it may
+	// be tried again. Upstream it is nil.
+	intake *intake
 }
 
 func (s *source) Settle() error { return s.idle.flush() }
 
 func (s *source) Read(p []byte) (int, error) {
 	for {
-		s.account.Await(gateway.FromClient)
+		s.intake.await()
 		n, err := s.conn.Read(p)
-		s.account.Awaited(gateway.FromClient)
-		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
+		s.intake.awaited()
+		if n > 0 || err == nil || !s.intake.finishes(err) {
 			return n, err
 		}
 	}
@@ -32,10 +32,10 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
-		s.account.Await(gateway.FromClient)
+		s.intake.await()
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
-		s.account.Awaited(gateway.FromClient)
-		if n > 0 || err == nil || s.goOn == nil || !s.goOn(err) {
+		s.intake.awaited()
+		if n > 0 || err == nil || !s.intake.finishes(err) {
 			return buf, n, err
 		}
 		spare = nil

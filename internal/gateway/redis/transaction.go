@@ -10,7 +10,7 @@ import (
 
 // transaction is what the request pump knows of the client's MULTI.
 type transaction struct {
-	refused *atomic.Bool     // set by the answer to this MULTI: there is no transaction after all
+	multi   *multiAnswer     // set while it is open
 	account *gateway.Account // takes bytes
 	known   []lua.Known      // values sealed for SETs that are queued: a later command in the same transaction may need them back
 	bytes   int              // of them, held of the budget
@@ -24,6 +24,23 @@ type transaction struct {
 	brings  bool // something that is queued may bring a sealed value to any key
 
 	watch watching
+}
+
+// multiAnswer is what the server has said to MULTI, in the reply pump.
+type multiAnswer struct {
+	came    atomic.Bool
+	refused atomic.Bool // there is no transaction after all
+}
+
+func (m *multiAnswer) take(a answer) {
+	m.refused.Store(a.isError())
+	m.came.Store(true)
+}
+
+// answersAtOnce reports that the server queues whatever comes now: what it may have been blocked on, in front of
+// MULTI, is over.
+func (t *transaction) answersAtOnce() bool {
+	return t.open && t.multi.came.Load() && !t.multi.refused.Load()
 }
 
 // maxTransactionBytes bounds what the replies to one transaction take in memory here.
@@ -58,7 +75,7 @@ func (t *transaction) fits() bool {
 
 // end ends MULTI, and with it WATCH.
 func (t *transaction) end() {
-	if t.open && !t.refused.Load() {
+	if t.open && !t.multi.refused.Load() {
 		t.endWatch()
 	}
 	t.account.Release(int64(t.bytes + t.queued))

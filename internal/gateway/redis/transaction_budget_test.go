@@ -171,3 +171,43 @@ func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 		t.Errorf("%d were cut off", n)
 	}
 }
+
+// A client that waits for +QUEUED is not cut off because the server takes its time. Once the answer has come
+// it is for the client to go on.
+func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
+	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	const commands = 500
+	client, server := slowlyAt(t, g)
+	all := resp.AppendCommand(nil, "MULTI")
+	for range commands {
+		all = resp.AppendCommand(all, "GETBIT", "k", "0")
+	}
+	go func() { _, _ = client.Write(all) }()
+	server.next()
+	server.say("+OK\r\n")
+	for range commands - 1 {
+		server.next()
+		server.say("+QUEUED\r\n")
+	}
+	server.next()
+	readExactly(t, client, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands-1))
+	lazy, other := slowlyAt(t, g) // who is cut off shows that there was time to judge
+	go func() { _, _ = lazy.Write(all) }()
+	for i := range commands + 1 {
+		other.next()
+		other.say(map[bool]string{true: "+OK\r\n", false: "+QUEUED\r\n"}[i == 0])
+	}
+	readExactly(t, lazy, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands))
+	defer useUp(t, g)()
+	waits := g.requests.Account(nil, nil)
+	defer waits.Close()
+	go func() { _ = waits.Acquire(t.Context(), usedUp) }()
+	if _, err := lazy.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("who lets a transaction wait is not cut off:", err)
+	}
+	server.say("+QUEUED\r\n")
+	readExactly(t, client, "+QUEUED\r\n")
+	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("nor when it was its turn:", err)
+	}
+}
