@@ -2,7 +2,8 @@
 // seals the values that a policy names on their way in and opens envelopes on their way
 // out, so that a client sees what it would see without it.
 //
-// The common SET and GET go through five files, and come back through three. Read them in this order:
+// The common SET and GET are read in five files, and their replies in three, in this order; what these call does one
+// thing each (intake and sink for bytes, placing, vault, queue):
 //
 //	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
 //	session.go       one client: two pumps, and which part handles a request
