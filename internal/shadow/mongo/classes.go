@@ -47,7 +47,10 @@ var commands = map[class]string{
 		applyops appendoplognote compact compactstructuredencryptiondata connpoolsync dbcheck dropconnections fsync fsyncunlock
 		killop logrotate plancacheclear plancacheclearfilters plancachelistfilters plancachesetfilter rotatecertificates
 		setclusterparameter setdefaultrwconcern setfeaturecompatibilityversion setfreemonitoring setindexcommitquorum setparameter setprofilingfilterglobally
-		setuserwriteblockmode shutdown startrecordingtraffic stoprecordingtraffic waitforfailpoint configurefailpoint validatedbmetadata`,
+		setuserwriteblockmode shutdown startrecordingtraffic stoprecordingtraffic waitforfailpoint configurefailpoint validatedbmetadata
+		captrunc clearlog cpuload echo emptycapped godinsert httpclientrequest logmessage makesnapshot pinhistoryreplicated reaplogicalsessioncachenow
+		refreshlogicalsessioncachenow replsettest replsettestegress setcommittedsnapshot sleep stagedebug testdeprecation testdeprecationinversion2
+		testinternaltransactions testremoval testreshardclonecollection testversion2 testversions1and2 waitforongoingchunksplits whatsmysni`,
 	look:          `listcollections listdatabases listindexes collstats dbstats datasize dbhash validate explain filemd5`,
 	find:          "find",
 	aggregate:     "aggregate",

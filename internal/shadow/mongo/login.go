@@ -84,7 +84,7 @@ func (c *conn) prove(talk *scram.ClientConversation, mechanism, source string) e
 			body = bsoncore.AppendStringElement(body, "mechanism", mechanism)
 			body = bsoncore.AppendDocumentElement(body, "options", scramOptions)
 		} else {
-			body = bsoncore.AppendInt64Element(body, "conversationId", id)
+			body = bsoncore.AppendInt32Element(body, "conversationId", int32(id))
 		}
 		body = bsoncore.AppendBinaryElement(body, "payload", 0, []byte(said))
 		body = bsoncore.AppendStringElement(body, "$db", source)

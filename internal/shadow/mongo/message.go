@@ -97,6 +97,9 @@ func (m *message) parseMsg(raw []byte) error {
 	return nil
 }
 
+// zstdMagic begins a zstd frame. Package codec keeps frames without it.
+const zstdMagic = "\x28\xb5\x2f\xfd"
+
 // inflate returns the message that a compressed one holds.
 func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	c, err := wire.ParseCompressed(h, raw)
@@ -107,8 +110,12 @@ func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	if !known {
 		return h, nil, fmt.Errorf("%w %d", errCompressor, c.Compressor)
 	}
+	payload := raw[wire.CompressedHeaderLen:]
+	if id == codec.Zstd {
+		payload = bytes.TrimPrefix(payload, []byte(zstdMagic))
+	}
 	out := wire.AppendHeader(make([]byte, 0, c.Length), c.Header)
-	out, err = engine.Decompress(out, raw[wire.CompressedHeaderLen:], id, c.Length-wire.HeaderLen, nil)
+	out, err = engine.Decompress(out, payload, id, c.Length-wire.HeaderLen, nil)
 	return c.Header, out, err
 }
 

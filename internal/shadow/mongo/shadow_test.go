@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -247,5 +244,3 @@ func drain(ctx context.Context, find func(context.Context, any, ...options.Liste
 	_ = cur.All(ctx, &all)
 	return len(all)
 }
-
-var _ = []any{strings.Repeat, syscall.SIGSTOP, writeconcern.Majority}
