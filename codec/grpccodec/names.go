@@ -3,6 +3,7 @@ package grpccodec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -23,7 +24,7 @@ var ErrUnknownName = errors.New("grpccodec: unknown encoding")
 // parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
 func parse(name string) (codec.Setting, error) {
 	s, err := codec.ParseMessageSetting(name)
-	if err == nil && (s.Codec == codec.Raw || s.Codec == codec.Zlib || s.Dict != 0) {
+	if err == nil && (!slices.Contains(names[:], s.Codec.String()) || s.Dict != 0) {
 		err = errors.New("not an encoding of gRPC messages")
 	}
 	if err != nil {

@@ -84,8 +84,14 @@ func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
 	}
 }
 
-// isEncoding reports whether gRPC messages come in that codec.
-func isEncoding(id codec.ID) bool { return id != codec.Raw && id != codec.Zlib }
+// isEncoding reports whether gRPC messages come in that codec: those that codec/grpccodec has names for.
+func isEncoding(id codec.ID) bool {
+	switch id {
+	case codec.Zstd, codec.MinLZ, codec.S2, codec.LZ4, codec.Snappy, codec.Gzip, codec.Proto:
+		return true
+	}
+	return false
+}
 
 func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only := func(key string, given bool) {
@@ -141,7 +147,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 			v.add(path, callHint, "%q begins with a slash", m)
 		}
 	}
-	if r.Setting != nil && (r.Setting.Codec == codec.Zlib || r.Setting.Dict != 0) {
+	if s := r.Setting; s != nil && (s.Codec != codec.Raw && !isEncoding(s.Codec) || s.Dict != 0) {
 		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto, cinch-proto-raw or raw", "gRPC has no %s", r.Setting)
 	}
 }

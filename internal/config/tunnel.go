@@ -70,11 +70,20 @@ func (v *validator) tunnelSetting(s *Setting, path string) {
 		return
 	}
 	switch {
-	case s.Dict != 0, s.Codec == codec.Zlib, s.Codec == codec.Gzip, s.Codec == codec.Proto:
+	case s.Dict != 0, !isPiece(s.Codec):
 		v.add(path, "write auto, zstd-1 to zstd-9, s2, minlz, lz4, snappy or raw", "tunnels have no %s", s)
 	case s.Codec == codec.Zstd && s.Level > codec.MaxStreamLevel:
 		v.add(path, "higher levels keep tens of megabytes a connection", "tunnels have zstd-1 to zstd-%d", codec.MaxStreamLevel)
 	}
+}
+
+// isPiece reports whether a link has pieces in that codec: those that internal/link offers in its hello.
+func isPiece(id codec.ID) bool {
+	switch id {
+	case codec.Raw, codec.Snappy, codec.S2, codec.MinLZ, codec.LZ4, codec.Zstd:
+		return true
+	}
+	return false
 }
 
 // TunnelSetting is what the gateway sends with.

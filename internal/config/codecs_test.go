@@ -1,0 +1,36 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+)
+
+// A codec of values is no encoding of messages, and nothing that links send, until somebody has made it
+// one: then isEncoding or isPiece names it.
+func TestCodecsOfValuesAlone(t *testing.T) {
+	const fresh = codec.ID(15) // nobody's number yet
+	s := &Setting{Setting: codec.Setting{Codec: fresh}}
+	for want, check := range map[string]func(*validator){
+		"tunnels have no " + s.String(): func(v *validator) { v.tunnelSetting(s, "setting") },
+		"gRPC has no " + s.String():     func(v *validator) { v.grpcRule(&Rule{Setting: s}, "rule") },
+		"MongoDB has no " + s.String():  func(v *validator) { v.mongoRule(&Rule{Setting: s}, "rule") },
+	} {
+		v := validator{problems{c: Default()}}
+		check(&v)
+		if !slices.ContainsFunc(v.list, func(p Problem) bool { return p.Text == want }) {
+			t.Errorf("nobody says %q: %v", want, v.list)
+		}
+	}
+}
+
+// isEncoding and codec/grpccodec mean the same codecs.
+func TestEncodingsAreThoseOfGRPCCodec(t *testing.T) {
+	for id := codec.Raw; id <= codec.Proto; id++ {
+		if want := slices.Contains(grpccodec.Names(), id.String()); isEncoding(id) != want {
+			t.Errorf("%s is an encoding for isEncoding: %v, for grpccodec.Names: %v", id, isEncoding(id), want)
+		}
+	}
+}
