@@ -189,7 +189,7 @@ func (k *kitchen) windowed() {
 func (k *kitchen) lengths() {
 	for _, n := range []int{127, 128, 129, 16383, 16384, 16385} {
 		file, value := fmt.Sprintf("orders-%d", n), orders(n)
-		for _, id := range []codec.ID{codec.Snappy, codec.S2, codec.MinLZ, codec.LZ4, codec.Zstd, codec.Zlib, codec.Gzip} {
+		for id := codec.Snappy; id.Known(); id++ {
 			k.opens(fmt.Sprintf("length-%d-%s", n, id), file, value, "", func() []byte {
 				return k.envelope(Header{}, "go", codec.Setting{Codec: id}, value, nil)
 			})

@@ -23,6 +23,11 @@ func TestGolden(t *testing.T) {
 	if *update {
 		addGolden(t, e, d)
 	}
+	for id := codec.Raw; id.Known(); id++ {
+		if _, err := os.Stat("testdata/golden/" + id.String() + ".payload"); err != nil {
+			t.Errorf("%s has no frozen payload: go test -run TestGolden -update . adds it", id)
+		}
+	}
 	value := read(t, "testdata/golden/value")
 	files, err := filepath.Glob("testdata/golden/*.payload")
 	if err != nil || len(files) < 9 {

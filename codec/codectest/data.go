@@ -1,5 +1,6 @@
 // Package codectest is the test suite that every implementation of zstd
-// passes, and the data it and the other codecs are tested on.
+// passes, and the data it and the other codecs are tested on. The suite of the
+// other codecs is engine_test.go of package codec.
 package codectest
 
 import (
