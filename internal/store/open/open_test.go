@@ -134,6 +134,31 @@ func TestKeptDicts(t *testing.T) {
 	storetest.Dicts(t, dicts)
 }
 
+// What Holds promises of a scheme, Open and Look keep.
+func TestEverySchemeOpens(t *testing.T) {
+	for scheme := range schemes {
+		url := scheme + "://127.0.0.1:1"
+		if scheme == "unix" {
+			url = "unix://" + t.TempDir() + "/nobody"
+		}
+		if !Holds(url) {
+			continue
+		}
+		s, err := Open(t.Context(), url, Options{})
+		if errors.Is(err, store.ErrUsage) {
+			t.Errorf("%s: Holds says that it is a store, open has no case for it: %v", scheme, err)
+		} else if err == nil {
+			s.Close()
+		}
+		a, err := Look(t.Context(), url)
+		if errors.Is(err, store.ErrUsage) {
+			t.Errorf("%s: Holds says that it is a store, look has no case for it: %v", scheme, err)
+		} else if err == nil {
+			a.Close()
+		}
+	}
+}
+
 func TestNoStore(t *testing.T) {
 	for _, url := range []string{"mongodb://127.0.0.1", "http://127.0.0.1", "redis", "redis+ring://a,b"} {
 		for _, open := range []func(context.Context) error{

@@ -148,6 +148,10 @@ func (r *reader) strings(keys [][]byte) (others [][]byte, err error) {
 			if err := r.skip(keys[i], store.Gone); err != nil {
 				return nil, err
 			}
+		case r.o.MaxBytes > 0 && len(b) > r.o.MaxBytes:
+			if err := r.skip(keys[i], store.TooLarge); err != nil {
+				return nil, err
+			}
 		default:
 			if err := r.emit(&store.Value{Key: keys[i], Type: store.String, Stored: b}); err != nil {
 				return nil, err

@@ -39,6 +39,7 @@ func Store(t *testing.T, f Fixture) {
 		f.Write(t, i, value(i, 1))
 	}
 	t.Run("walk", func(t *testing.T) { walk(t, f) })
+	t.Run("limits", func(t *testing.T) { limits(t, f) })
 	t.Run("replace", func(t *testing.T) { replace(t, f) })
 	t.Run("value", func(t *testing.T) { single(t, f) })
 	t.Run("lease", func(t *testing.T) { lease(t, f.Store) })
@@ -51,23 +52,28 @@ func Store(t *testing.T, f Fixture) {
 func found(t *testing.T, s store.Store) (all map[string]*store.Value, at map[string]store.Space) {
 	t.Helper()
 	all, at = map[string]*store.Value{}, map[string]store.Space{}
-	options := store.ScanOptions{Count: 50, Read: store.ReadOptions{Types: store.String | store.Hash}}
-	for _, target := range s.Targets() {
-		take := func(v *store.Value) error {
-			if v.Skip == "" {
-				all[string(v.Stored)], at[string(v.Stored)] = v, target.Space
-			}
-			return nil
+	each(t, s, store.ReadOptions{Types: store.String | store.Hash}, func(v *store.Value, in store.Space) {
+		if v.Skip == "" {
+			all[string(v.Stored)], at[string(v.Stored)] = v, in
 		}
+	})
+	return all, at
+}
+
+// each walks over a store.
+func each(t *testing.T, s store.Store, o store.ReadOptions, take func(*store.Value, store.Space)) {
+	t.Helper()
+	for _, target := range s.Targets() {
+		emit := func(v *store.Value) error { take(v, target.Space); return nil }
 		before := 0.0
 		for cursor := ""; ; {
-			page, err := target.Space.Page(t.Context(), cursor, options)
+			page, err := target.Space.Page(t.Context(), cursor, store.ScanOptions{Count: 50, Read: o})
 			must(t, err)
 			for _, v := range page.Values {
-				must(t, take(v))
+				must(t, emit(v))
 			}
 			if page.Values == nil && len(page.Keys) > 0 {
-				must(t, target.Space.Read(t.Context(), page.Keys, options.Read, take))
+				must(t, target.Space.Read(t.Context(), page.Keys, o, emit))
 			}
 			if cursor = page.Next; cursor == "" {
 				break
@@ -79,7 +85,6 @@ func found(t *testing.T, s store.Store) (all map[string]*store.Value, at map[str
 			before = share
 		}
 	}
-	return all, at
 }
 
 func walk(t *testing.T, f Fixture) {
@@ -106,6 +111,18 @@ func walk(t *testing.T, f Fixture) {
 	}
 	if keys < values || f.Store.Moved(t.Context()) {
 		t.Errorf("%d keys, moved: %v", keys, f.Store.Moved(t.Context()))
+	}
+}
+
+// limits: a value of more bytes than are wanted is not read, and says why.
+func limits(t *testing.T, f Fixture) {
+	longest := len(value(0, 1))
+	for most, skip := range map[int]store.Reason{longest: "", longest - 1: store.TooLarge} {
+		each(t, f.Store, store.ReadOptions{Types: store.String | store.Hash, MaxBytes: most}, func(v *store.Value, _ store.Space) {
+			if v.Skip != skip || (v.Stored == nil) != (skip != "") {
+				t.Fatalf("at most %d bytes: %q is skipped as %q, %d bytes were read", most, v.Key, v.Skip, len(v.Stored))
+			}
+		})
 	}
 }
 
