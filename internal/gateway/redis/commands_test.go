@@ -2,11 +2,13 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -29,18 +31,49 @@ func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
 	for name, info := range commands {
 		row := table.lookup([]byte(name))
 		if row == unknownCommand {
-			t.Errorf("%s: not in the table", name)
+			t.Errorf("%s: not in the table of commands.go: a row of valueCommands if values are among its arguments or in its reply, or if it computes on one, else a word of verbatimCommands", name)
 			continue
 		}
 		if row.strategy != verbatim && row.arity != int(info.Arity) {
 			t.Errorf("%s: arity %d, the server says %d", name, row.arity, info.Arity)
 		}
+		valuesAgree(t, row, info)
 		if row.keys.step == 0 || row.keys.numKeys > 0 {
 			continue
 		}
 		got := fmt.Sprint(row.keys.first, row.keys.last, row.keys.step)
 		if want := fmt.Sprint(info.FirstKeyPos, info.LastKeyPos, info.StepCount); got != want && name != "bitop" {
 			t.Errorf("%s: keys %s, the server says %s", name, got, want)
+		}
+	}
+}
+
+// valuesAgree checks what is taken for granted of a row with values: sealArg and readsExcluded take the first
+// argument for the first key, and readsExcluded what begins with h for a command on hashes.
+func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
+	t.Helper()
+	switch {
+	case row.strategy != values, row.reply == shapeAny, row.args.kind == stringValues:
+		return
+	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // readsExcluded knows them
+		return
+	}
+	if info.FirstKeyPos != 1 {
+		t.Errorf("%s: its first key is argument %d, which sealArg and readsExcluded do not know", row.name, info.FirstKeyPos)
+	}
+	if ofHashes := slices.Contains(info.ACLFlags, "@hash"); ofHashes != (row.name[0] == 'h') {
+		t.Errorf("%s: on hashes: %v, which readsExcluded tells by the first letter", row.name, ofHashes)
+	}
+}
+
+// What the table seals, a store counts as written.
+func TestWritersAreCounted(t *testing.T) {
+	for name, row := range newTable() {
+		switch row.args.kind {
+		case stringValue, stringValues, hashValues:
+			if !slices.Contains(storeredis.Writers, name) {
+				t.Errorf("%s seals values, and is not among the Writers of internal/store/redis, by which a plan counts writes", name)
+			}
 		}
 	}
 }

@@ -74,8 +74,8 @@ func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
 	return seconds, nil
 }
 
-// writers are the commands that carry whole values to the server.
-var writers = []string{"set", "setex", "psetex", "setnx", "mset", "getset", "hset", "hmset", "hsetnx"}
+// Writers are the commands that carry whole values of strings and hashes to the server.
+var Writers = []string{"set", "setex", "psetex", "setnx", "mset", "msetnx", "msetex", "getset", "hset", "hmset", "hsetnx", "hsetex"}
 
 // writes counts calls of them since the server began, or since CONFIG RESETSTAT.
 func (n *Node) writes(ctx context.Context) (calls float64, err error) {
@@ -83,7 +83,7 @@ func (n *Node) writes(ctx context.Context) (calls float64, err error) {
 	if err != nil {
 		return 0, classify(err)
 	}
-	for _, name := range writers {
+	for _, name := range Writers {
 		_, rest, found := strings.Cut(text, "cmdstat_"+name+":calls=")
 		number, _, _ := strings.Cut(rest, ",")
 		if v, err := strconv.ParseFloat(number, 64); found && err == nil {
