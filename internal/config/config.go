@@ -190,6 +190,9 @@ const (
 	TunnelExit = "tunnel-exit"
 )
 
+// Protocols are what gateways speak.
+func Protocols() []string { return []string{Redis, GRPC, Mongo, Tarantool, Tunnel, TunnelExit} }
+
 // Default is what an empty file means.
 func Default() *Config {
 	return &Config{

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,10 +132,23 @@ func TestComplaints(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if got := err.Error(); got != strings.Join(want, "\n") {
-			t.Errorf("%s:\ngot:\n%s\nwant:\n%s", file, got, strings.Join(want, "\n"))
+		got := strings.Split(err.Error(), "\n")
+		if slices.Equal(got, want) {
+			continue
+		}
+		for i := range max(len(got), len(want)) {
+			if a, b := at(got, i), at(want, i); a != b {
+				t.Errorf("%s, complaint %d is\n%s\nbut its \"# want: \" line says\n%s", file, i+1, a, b)
+			}
 		}
 	}
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(nothing)"
 }
 
 func TestOverrides(t *testing.T) {

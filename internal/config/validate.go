@@ -99,7 +99,7 @@ func (v *validator) training() {
 
 func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
 	v.name(path+".name", g.Name, names)
-	v.oneOf(path+".protocol", g.Protocol, Redis, GRPC, Mongo, Tarantool, Tunnel, TunnelExit)
+	v.oneOf(path+".protocol", g.Protocol, Protocols()...)
 	v.address(path+".listen", g.Listen)
 	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
 		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 
@@ -126,8 +127,10 @@ func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Conf
 		return s.addTarantool(l, g, r, secure)
 	case config.Tunnel, config.TunnelExit:
 		s.addTunnel(g, r, secure)
-	default:
+	case config.Redis:
 		return s.addRedis(l, g, r, secure)
+	default:
+		return fmt.Errorf("gateway %s: nothing makes one for protocol: %s", g.Name, g.Protocol)
 	}
 	return nil
 }
