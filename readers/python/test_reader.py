@@ -38,6 +38,8 @@ class Vectors(unittest.TestCase):
         stored = (VECTORS / v["stored"]).read_bytes()
         dictionaries = given(v)
         max_raw = v.get("max_raw", cinch.DEFAULT_MAX_RAW)
+        if v.get("error") == "unknown codec" and stored[3] & 0x0F < len(cinch.CODECS):
+            self.skipTest("frozen for readers from before the codec had its number")
         if "error" in v:
             with self.assertRaises(CLASSES.get(v["error"], cinch.Damaged)):
                 cinch.open_value(stored, dictionaries, max_raw)
