@@ -26,7 +26,7 @@
 // that waits on a target for one that comes after it (for a lock, or an element to pop) would wait for good: so what comes behind
 // such an operation waits for it no longer than Config.Wait.
 //
-// Reading order: run.go, check.go, selftest.go, candidate.go, state.go; what comes out: html.go, text.go, report.go; the mirror:
+// Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; what comes out: html.go, text.go, report.go; the mirror:
 // passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go, plant.go, compare.go, batch.go, counts.go,
 // config.go, operation.go.
 package shadow

@@ -23,6 +23,8 @@ type mirror struct {
 	seed     maphash.Seed
 
 	requests chan func()
+	replayed bool      // pieces have the times of a recording
+	latest   time.Time // of a piece
 
 	woken  []waking
 	order  *order
@@ -52,7 +54,7 @@ func (m *mirror) run(ctx context.Context) {
 			m.tap.free(p)
 		}
 		m.obey()
-		m.wakeAll(ctx, time.Now().Add(-latestCause))
+		m.wakeAll(ctx, m.now().Add(-latestCause))
 		if len(pieces) > 0 {
 			continue
 		}
@@ -67,7 +69,7 @@ func (m *mirror) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	m.wakeAll(ctx, time.Now())
+	m.wake(ctx, func(waking) bool { return true })
 	for _, t := range m.targets {
 		t.settle()
 	}
@@ -110,6 +112,7 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		m.end(ctx, c)
 		return
 	}
+	m.latest = p.at
 	if c.given {
 		return
 	}

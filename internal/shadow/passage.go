@@ -1,16 +1,37 @@
 package shadow
 
 import (
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // passageBytes is what a passage reads at once.
 const passageBytes = 32 << 10
+
+// entrance connects clients to production, past a tap.
+type entrance struct {
+	production  gateway.Upstream
+	tap         *Tap
+	log         *slog.Logger
+	connections atomic.Uint64
+}
+
+// session connects a client to production; nil when that is not reached.
+func (e *entrance) session(client net.Conn) gateway.Session {
+	up, err := e.production.Dial(context.Background())
+	if err != nil {
+		e.log.Warn("production not reached, client disconnected", "err", err)
+		return nil
+	}
+	return &passage{tapped: tapped{number: e.connections.Add(1)}, client: client, upstream: up, tap: e.tap}
+}
 
 // passage carries a client's connection to production and back, whatever becomes of the
 // mirror.

@@ -27,6 +27,8 @@ type Report struct {
 	Reads   []Quantile    `json:"reads"` // latencies in the test phase
 	Writes  []Quantile    `json:"writes"`
 
+	Replay *Replayed `json:"replay,omitempty"` // of a run on a recording
+
 	Compared    Compared     `json:"compared"`
 	Differences []Difference `json:"differences,omitempty"`
 
@@ -125,11 +127,14 @@ func (r *Run) Report() *Report {
 		Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
 		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: slices.Clone(r.series),
 		Reads: r.kinds[Read].distribution(), Writes: r.kinds[Write].distribution(),
-		Connections: r.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
+		Connections: r.in.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
 		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.left.all(),
 	}
 	if n, ok := r.cfg.Protocol.(Noter); ok {
 		out.Notes = n.Notes()
+	}
+	if r.replay != nil {
+		out.Replay = r.replay.state()
 	}
 	out.Compared, out.Differences = r.mirror.compare.totals()
 	for i, t := range r.mirror.targets {

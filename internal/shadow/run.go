@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -23,7 +22,8 @@ type Run struct {
 	mirror *mirror
 	stats  *gateway.Stats
 
-	connections atomic.Uint64
+	in     *entrance
+	replay *feeder // nil: clients connect
 
 	mu     sync.Mutex
 	phase  Phase
@@ -63,8 +63,9 @@ func New(c Config) *Run {
 	r.tap = newTap(cfg.Memory/2, cfg.Bound)
 	r.mirror = newMirror(cfg, r.trouble)
 	r.mirror.tap = r.tap
+	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
 	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
-	r.server = &gateway.Server{Name: "shadow", NewSession: r.newPassage, TLS: cfg.ClientTLS, Log: cfg.Log, Stats: r.stats}
+	r.server = &gateway.Server{Name: "shadow", NewSession: r.in.session, TLS: cfg.ClientTLS, Log: cfg.Log, Stats: r.stats}
 	return r
 }
 
@@ -103,6 +104,9 @@ func (r *Run) Start(ctx context.Context) error {
 		mirror.Wait()
 		close(r.mirror.compare.doubts)
 		excuses.Wait()
+		if r.replay != nil && r.replay.whole.Load() {
+			r.observe(r.mirror.compare.cut(time.Now()))
+		}
 		stop()
 		r.end()
 	}()
@@ -175,6 +179,10 @@ func (r *Run) count(ctx context.Context) (stop func()) {
 			return stop
 		case <-r.finish:
 			return stop
+		case <-r.replay.half():
+			if r.inBaseline() {
+				stop = r.begin(ctx)
+			}
 		case now := <-tick.C:
 			if r.observe(r.mirror.compare.cut(now)) {
 				return stop
@@ -188,6 +196,7 @@ func (r *Run) count(ctx context.Context) (stop func()) {
 
 // begin puts the candidate in front of the test target.
 func (r *Run) begin(ctx context.Context) (stop func()) {
+	defer r.replay.pause()()
 	up, stop, err := r.cfg.Candidate(ctx)
 	if err != nil {
 		r.trouble(r.mirror.targets[test], err)
@@ -201,6 +210,12 @@ func (r *Run) begin(ctx context.Context) (stop func()) {
 	defer r.mu.Unlock()
 	r.phase = Testing
 	return stop
+}
+
+func (r *Run) inBaseline() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.phase == Baseline
 }
 
 // enough reports whether it is time for the candidate.
@@ -318,14 +333,4 @@ func (r *Run) voidWhatDiffers() {
 	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
 		r.judge.Void("too many answers differ by what has expired")
 	}
-}
-
-// newPassage connects a client to production; nil when that is not reached.
-func (r *Run) newPassage(client net.Conn) gateway.Session {
-	up, err := r.cfg.Production.Dial(context.Background())
-	if err != nil {
-		r.log.Warn("production not reached, client disconnected", "err", err)
-		return nil
-	}
-	return &passage{tapped: tapped{number: r.connections.Add(1)}, client: client, upstream: up, tap: r.tap}
 }

@@ -13,7 +13,7 @@ type piece struct {
 	conn  *tapped
 	from  gateway.Peer
 	at    time.Time
-	bytes []byte // of gateway.GetBuffer; none: the connection has ended
+	bytes []byte // of gateway.GetBuffer; nil: the connection has ended
 }
 
 // tapped is a client's connection to the mirror.
@@ -40,6 +40,7 @@ type Tap struct {
 	limit  int64
 	closed bool
 	wake   chan struct{} // holds one token when the queue may have something
+	freed  chan struct{} // holds one token after something was freed
 
 	off     atomic.Bool
 	dropped atomic.Uint64 // connections
@@ -47,7 +48,7 @@ type Tap struct {
 }
 
 func newTap(limit int64, bound time.Duration) *Tap {
-	return &Tap{limit: limit, wake: make(chan struct{}, 1), slow: slowness{bound: bound}}
+	return &Tap{limit: limit, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), slow: slowness{bound: bound}}
 }
 
 // put takes a copy of b. It is called between a read and the write to the other side.
@@ -66,7 +67,29 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	}
 	if t.slow.took(began, time.Since(began)) {
 		t.off.Store(true)
+		t.signal()
 	}
+}
+
+// giveBytes is the largest piece of give.
+const giveBytes = 32 << 10
+
+// give takes a copy of b as soon as there is room, so its caller waits. It is false when over is closed first.
+func (t *Tap) give(over <-chan struct{}, c *tapped, from gateway.Peer, at time.Time, b []byte) bool {
+	for len(b) > 0 {
+		n := min(len(b), giveBytes)
+		own := gateway.GetBuffer(n)[:n]
+		copy(own, b)
+		b = b[n:]
+		for !t.push(piece{conn: c, from: from, at: at, bytes: own}) {
+			select {
+			case <-t.freed:
+			case <-over:
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // end tells the mirror that a connection has ended. It always fits: there are no more of these
@@ -74,7 +97,7 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 func (t *Tap) end(c *tapped) {
 	t.mu.Lock()
 	if !t.closed {
-		t.queue = append(t.queue, piece{conn: c})
+		t.queue = append(t.queue, piece{conn: c, at: time.Now()})
 	}
 	t.mu.Unlock()
 	t.signal()
@@ -122,6 +145,10 @@ func (t *Tap) free(p piece) {
 	t.bytes -= int64(cap(p.bytes)) + pieceBytes
 	t.mu.Unlock()
 	gateway.PutBuffer(p.bytes)
+	select {
+	case t.freed <- struct{}{}:
+	default:
+	}
 }
 
 // close makes the tap take nothing more.

@@ -112,6 +112,9 @@ func (r *Report) answers(w io.Writer) {
 	c := r.Compared
 	fmt.Fprintf(w, "\n%d operations of %d connections went to both targets, %d reads were left out by --reads.\n", r.Operations, r.Connections, r.Skipped)
 	fmt.Fprintf(w, "Answers: %d alike, %d different, %d differ as their key expired, %d compared by success alone, %d not in order.\n", c.Equal, c.Different, c.Expired, c.Timed, c.Unordered)
+	if r.Replay != nil {
+		fmt.Fprintln(w, r.Replay)
+	}
 	for _, what := range sortedKeys(r.Left) {
 		fmt.Fprintf(w, "Not sent: %s: %d\n", what, r.Left[what])
 	}

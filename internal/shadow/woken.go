@@ -76,9 +76,17 @@ func (m *mirror) wake(ctx context.Context, which func(waking) bool) {
 	})
 }
 
-// causeIsLate fires when the first of the woken has waited long enough.
+// now is the time in which pieces come.
+func (m *mirror) now() time.Time {
+	if m.replayed {
+		return m.latest
+	}
+	return time.Now()
+}
+
+// causeIsLate fires when the first of the woken has waited long enough. In a recording the next piece says so.
 func (m *mirror) causeIsLate() <-chan time.Time {
-	if len(m.woken) == 0 {
+	if len(m.woken) == 0 || m.replayed {
 		return nil
 	}
 	return time.After(time.Until(m.woken[0].at.Add(latestCause)))

@@ -3,7 +3,7 @@
 // table here; what that does not say is in treatments.go.
 //
 // Reading order: protocol.go (what the engine asks for), reader.go (bytes of a client's connection to
-// operations), transaction.go, treatments.go (commands that are mirrored otherwise than they came), commands.go (what the
+// operations), filter.go and redact.go (what is recorded), cut.go (bytes to requests and replies), transaction.go, treatments.go (commands that are mirrored otherwise than they came), commands.go (what the
 // server says of its commands), conn.go (a target's connection), replies.go (frames, and what of them is
 // compared).
 package redis

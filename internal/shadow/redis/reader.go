@@ -26,11 +26,9 @@ type request struct {
 
 // reader understands one client's connection.
 type reader struct {
-	p    *Protocol
-	in   []byte
-	cut  resp.Parser
-	out  []byte
-	ends frames
+	p *Protocol
+	in
+	out
 
 	pending []request
 	held    int64 // bytes of pending
@@ -39,27 +37,13 @@ type reader struct {
 }
 
 // Held is the number of bytes that are kept.
-func (r *reader) Held() int64 { return int64(cap(r.in)+cap(r.out)) + r.held }
+func (r *reader) Held() int64 { return r.in.held() + r.out.held() + r.held }
 
 // Request takes bytes of the client's.
 func (r *reader) Request(b []byte, at time.Time) error {
-	r.in = append(r.in, b...)
-	for {
-		n, err := r.cut.Parse(r.in)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			break
-		}
-		if err := r.ask(n, at); err != nil {
-			return err
-		}
-		r.in = r.in[n:]
-		r.cut.Reset()
-	}
-	if len(r.in) == 0 {
-		r.in = nil
+	err := r.in.each(b, func(args [][]byte, own []byte) error { return r.ask(request{bytes: own, args: args, at: at}) })
+	if err != nil {
+		return err
 	}
 	if r.Held() > mostHeld {
 		return shadow.ErrTooLarge
@@ -67,37 +51,29 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	return nil
 }
 
-// ask queues the request that the first n bytes are.
-func (r *reader) ask(n int, at time.Time) error {
-	q := request{bytes: bytes.Clone(r.in[:n]), at: at}
-	if r.cut.Inline {
-		args, ok := resp.SplitInline(bytes.TrimRight(q.bytes, "\r\n"))
-		if !ok {
-			return resp.ErrProtocol
-		}
-		q.args, q.bytes = args, resp.AppendArgs(nil, args)
-	} else {
-		for _, s := range r.cut.Args {
-			q.args = append(q.args, q.bytes[s.Off:s.Off+s.Len])
-		}
-	}
-	if len(q.args) == 0 {
-		return nil // the server answers nothing
-	}
-	r.p.describe(&q)
-	if q.ends != "" {
-		return fmt.Errorf("%w: %s", shadow.ErrUnmirrored, q.ends)
-	}
-	if q.name == "client" && len(q.args) > 1 && resp.IsWord(q.args[1], "reply") {
-		return fmt.Errorf("%w: CLIENT REPLY", shadow.ErrUnmirrored)
+// ask queues a request.
+func (r *reader) ask(q request) error {
+	if err := r.p.describe(&q); err != nil {
+		return err
 	}
 	r.pending = append(r.pending, q)
 	r.held += int64(len(q.bytes))
 	return nil
 }
 
-// describe says what is known of a request's command.
-func (p *Protocol) describe(q *request) {
+// describe says what is known of a request's command. It fails for those that end the mirroring of their connection.
+func (p *Protocol) describe(q *request) error {
+	p.lookUp(q)
+	if q.ends != "" {
+		return fmt.Errorf("%w: %s", shadow.ErrUnmirrored, q.ends)
+	}
+	if resp.IsWord(q.args[0], "client") && len(q.args) > 1 && resp.IsWord(q.args[1], "reply") {
+		return fmt.Errorf("%w: CLIENT REPLY", shadow.ErrUnmirrored)
+	}
+	return nil
+}
+
+func (p *Protocol) lookUp(q *request) {
 	name := strings.ToLower(string(q.args[0]))
 	q.treatment = treatments[name]
 	q.opens, q.closes = name == "multi", name == "exec" || name == "discard"
@@ -117,22 +93,9 @@ var errUnasked = errors.New("a reply without a request")
 
 // Reply takes bytes of the server's.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
-	r.out = append(r.out, b...)
-	for len(r.out) > 0 {
-		n, err := r.ends.end(r.out)
-		if err != nil {
-			return done, err
-		}
-		if n == 0 {
-			break
-		}
-		frame := r.out[:n]
-		r.out = r.out[n:]
-		if frame[0] == resp.Push {
-			continue // invalidations of a client's cache, say
-		}
+	err = r.out.each(b, func(frame []byte) error {
 		if len(r.pending) == 0 {
-			return done, errUnasked
+			return errUnasked
 		}
 		q := r.pending[0]
 		r.pending[0] = request{}
@@ -141,9 +104,10 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 		if op := r.answered(q, frame, at); op != nil {
 			done = append(done, op)
 		}
-	}
-	if len(r.out) == 0 {
-		r.out = nil
+		return nil
+	})
+	if err != nil {
+		return done, err
 	}
 	if r.Held() > mostHeld {
 		return done, shadow.ErrTooLarge

@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"bytes"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// in cuts a client's bytes into requests. The zero value is ready.
+type in struct {
+	buf []byte
+	cut resp.Parser
+}
+
+func (i *in) held() int64 { return int64(cap(i.buf)) }
+
+// each takes bytes, and calls f with the requests that they complete: arguments, within bytes of f's own. An inline request comes as
+// others do.
+func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
+	i.buf = append(i.buf, b...)
+	for {
+		n, err := i.cut.Parse(i.buf)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		args, own, err := i.request(n)
+		if err == nil && len(args) > 0 { // else the server answers nothing
+			err = f(args, own)
+		}
+		if err != nil {
+			return err
+		}
+		i.buf = i.buf[n:]
+		i.cut.Reset()
+	}
+	if len(i.buf) == 0 {
+		i.buf = nil
+	}
+	return nil
+}
+
+// request is what the first n bytes are.
+func (i *in) request(n int) (args [][]byte, own []byte, err error) {
+	own = bytes.Clone(i.buf[:n])
+	if i.cut.Inline {
+		args, ok := resp.SplitInline(bytes.TrimRight(own, "\r\n"))
+		if !ok {
+			return nil, nil, resp.ErrProtocol
+		}
+		return args, resp.AppendArgs(nil, args), nil
+	}
+	for _, s := range i.cut.Args {
+		args = append(args, own[s.Off:s.Off+s.Len])
+	}
+	return args, own, nil
+}
+
+// out cuts a server's bytes into replies. The zero value is ready.
+type out struct {
+	buf  []byte
+	ends frames
+}
+
+func (o *out) held() int64 { return int64(cap(o.buf)) }
+
+// each takes bytes, and calls f with the replies that they complete, which are valid until it returns. What the server says unasked,
+// such as invalidations of a client's cache, is left out.
+func (o *out) each(b []byte, f func(frame []byte) error) error {
+	o.buf = append(o.buf, b...)
+	for len(o.buf) > 0 {
+		n, err := o.ends.end(o.buf)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		frame := o.buf[:n]
+		o.buf = o.buf[n:]
+		if frame[0] == resp.Push {
+			continue
+		}
+		if err := f(frame); err != nil {
+			return err
+		}
+	}
+	if len(o.buf) == 0 {
+		o.buf = nil
+	}
+	return nil
+}

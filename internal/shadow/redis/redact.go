@@ -1,0 +1,176 @@
+package redis
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// shape says where a command has values. Commands without one are not recorded when they touch a key whose values
+// are redacted.
+type shape struct {
+	from, to int  // arguments; to 0: up to the last; from 0: none
+	pairs    bool // keys and values in turn
+	options  int  // from this argument on there may be words and numbers alone; 0: no such
+	hide     hide
+}
+
+// shapes by the command's name. docs/SHADOW.md has the same list for users.
+var shapes = map[string]shape{
+	"get": {hide: allStrings}, "getdel": {hide: allStrings}, "getex": {options: 2, hide: allStrings}, "mget": {hide: byKey}, "strlen": {},
+	"set": {from: 2, to: 3, options: 3, hide: allStrings}, "getset": {from: 2, to: 3, hide: allStrings}, "setnx": {from: 2, to: 3},
+	"setex": {from: 3, to: 4}, "psetex": {from: 3, to: 4}, "mset": {pairs: true}, "msetnx": {pairs: true},
+
+	"hset": {from: 2}, "hmset": {from: 2}, "hsetnx": {from: 2}, "hget": {from: 2, hide: allStrings}, "hmget": {from: 2, hide: allStrings},
+	"hdel": {from: 2}, "hexists": {from: 2}, "hstrlen": {from: 2}, "hlen": {},
+	"hgetall": {hide: allStrings}, "hkeys": {hide: allStrings}, "hvals": {hide: allStrings},
+
+	"lpush": {from: 2}, "rpush": {from: 2}, "lpushx": {from: 2}, "rpushx": {from: 2}, "lpop": {hide: allStrings}, "rpop": {hide: allStrings},
+	"lrange": {hide: allStrings}, "lindex": {hide: allStrings}, "llen": {}, "ltrim": {}, "lset": {from: 3, to: 4}, "lrem": {from: 3, to: 4},
+
+	"sadd": {from: 2}, "srem": {from: 2}, "sismember": {from: 2}, "smismember": {from: 2}, "scard": {}, "smembers": {hide: allStrings},
+	"spop": {hide: allStrings}, "srandmember": {hide: allStrings}, "sinter": {hide: allStrings}, "sunion": {hide: allStrings}, "sdiff": {hide: allStrings},
+
+	"del": {}, "unlink": {}, "exists": {}, "touch": {}, "type": {}, "watch": {}, "persist": {}, "ttl": {}, "pttl": {},
+	"expire": {}, "pexpire": {}, "expireat": {}, "pexpireat": {},
+}
+
+// scripts have values and keys where nobody can tell.
+var scripts = map[string]bool{"eval": true, "eval_ro": true, "evalsha": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true, "script": true, "function": true}
+
+// plan says what becomes of a request, and redacts it.
+func (f *Filters) plan(q *request) plan {
+	p := plan{opens: q.opens, closes: q.closes}
+	name := strings.ToLower(string(q.args[0]))
+	switch {
+	case q.opens || q.closes:
+		return p
+	case q.skip:
+		return f.leave("about the server or the login")
+	case name == "hello":
+		q.bytes = resp.AppendArgs(nil, q.args[:min(2, len(q.args))])
+		return p
+	case len(f.redact) == 0:
+		return p
+	case scripts[name]:
+		return f.leave("scripts, with --redact")
+	case f.p.commands[name] == nil:
+		return f.leave("commands that the server does not list, with --redact")
+	}
+	keys, known := q.keysOf(q.args)
+	if !known {
+		return f.leave("commands whose keys can't be told, with --redact")
+	}
+	for _, k := range keys {
+		p.hidden = append(p.hidden, f.matches(k))
+	}
+	if !slices.Contains(p.hidden, true) {
+		return p
+	}
+	s, ok := shapes[name]
+	if !ok || s.options > 0 && len(q.args) > s.options && slices.ContainsFunc(q.args[s.options:], isValue) {
+		return f.leave("other commands on keys that are redacted")
+	}
+	p.hide = s.hide
+	q.bytes = resp.AppendArgs(nil, f.arguments(s, q.args))
+	return p
+}
+
+// options without values of SET and GETEX.
+var options = []string{"ex", "px", "exat", "pxat", "nx", "xx", "get", "keepttl", "persist"}
+
+// isValue reports whether an argument is neither an option nor a number.
+func isValue(arg []byte) bool {
+	_, number := resp.ParseInt(arg)
+	return !number && !slices.ContainsFunc(options, func(o string) bool { return resp.IsWord(arg, o) })
+}
+
+// arguments redacts a request's.
+func (f *Filters) arguments(s shape, args [][]byte) [][]byte {
+	args = slices.Clone(args)
+	for i := 1; s.pairs && i+1 < len(args); i += 2 {
+		if f.matches(args[i]) {
+			args[i+1] = f.hash(nil, args[i+1])
+		}
+	}
+	to := len(args)
+	if s.to > 0 {
+		to = min(s.to, to)
+	}
+	for i := s.from; i > 0 && i < to; i++ {
+		args[i] = f.hash(nil, args[i])
+	}
+	return args
+}
+
+// reply appends a reply as it is recorded.
+func (f *Filters) reply(dst []byte, p plan, frame []byte) []byte {
+	switch h, body := head(frame); {
+	case !slices.Contains(p.hidden, true):
+		return append(dst, frame...)
+	case h.Kind == resp.Error:
+		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" ")) // the rest may show arguments
+		return append(append(append(dst, resp.Error), code...), "\r\n"...)
+	case p.hide == nothing:
+		return append(dst, frame...)
+	case p.hide == byKey && h.IsAggregate():
+		dst = append(dst, frame[:len(frame)-len(body)]...)
+		for i, e := range elements(body, 1) {
+			if i < len(p.hidden) && !p.hidden[i] {
+				dst = append(dst, e...)
+			} else {
+				dst = f.strings(dst, e)
+			}
+		}
+		return dst
+	}
+	return f.strings(dst, frame)
+}
+
+// strings appends a frame with all bulk strings redacted.
+func (f *Filters) strings(dst, frame []byte) []byte {
+	for len(frame) > 0 {
+		h, body := head(frame)
+		dst = append(dst, frame[:len(frame)-len(body)]...)
+		if h.IsString() && h.N >= 0 {
+			dst = append(f.hash(dst, body[:h.N]), "\r\n"...)
+			body = body[h.N+2:]
+		}
+		frame = body
+	}
+	return dst
+}
+
+// hash appends as many bytes as a value has: the same for equal values, others for others. It is a Feistel network of four rounds of a
+// keyed hash, whose key nobody keeps.
+func (f *Filters) hash(dst, value []byte) []byte {
+	n := len(dst)
+	dst = append(dst, value...)
+	own := dst[n:]
+	if len(own) == 1 {
+		own[0] = byte(rand.New(rand.NewChaCha8(f.key)).Perm(256)[own[0]])
+		return dst
+	}
+	left, right := own[:len(own)/2], own[len(own)/2:]
+	for round := range byte(4) {
+		f.mix(left, right, round)
+		left, right = right, left
+	}
+	return dst
+}
+
+// mix changes dst by a hash of src.
+func (f *Filters) mix(dst, src []byte, round byte) {
+	mac := hmac.New(sha256.New, f.key[:])
+	mac.Write([]byte{round})
+	mac.Write(src)
+	mask := make([]byte, len(dst))
+	_, _ = rand.NewChaCha8([32]byte(mac.Sum(nil))).Read(mask) // it never fails
+	subtle.XORBytes(dst, dst, mask)
+}

@@ -1,0 +1,220 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow/recording"
+)
+
+// Replay is Start with a recording in place of clients. What is played is put into the mirror at its recorded times, divided by speed; with
+// speed 0 as fast as the targets take it. Nothing is dropped: what can't be taken in time comes later. An A/A phase takes half of the recording
+// at most; its size is what the summary says.
+func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.Summary, speed float64) error {
+	r.tap.limit = max(r.tap.limit, MiB) // a piece fits in any case
+	r.mirror.replayed = true
+	r.replay = &feeder{
+		in: in, size: size, speed: speed, tap: r.tap, entrance: r.in, over: r.over,
+		conns: map[uint64]*tapped{}, halfway: make(chan struct{}), begun: make(chan struct{}),
+	}
+	if err := r.Start(ctx); err != nil {
+		return err
+	}
+	go r.play()
+	return nil
+}
+
+// play ends the run when the recording ends.
+func (r *Run) play() {
+	err := r.replay.run(r.inBaseline() && r.cfg.Candidate != nil)
+	switch {
+	case errors.Is(err, io.EOF):
+		r.replay.whole.Store(true)
+		r.Finish("the recording is over")
+	case errors.Is(err, recording.ErrTruncated):
+		r.replay.whole.Store(true)
+		r.Finish(err.Error())
+	case err != nil:
+		r.void("%v", err)
+		r.Finish(err.Error())
+	}
+}
+
+// feeder puts a recording into a mirror's queue.
+type feeder struct {
+	in       *recording.Reader
+	size     recording.Summary
+	speed    float64 // 0: no pace
+	tap      *Tap
+	entrance *entrance
+	over     <-chan struct{}
+	conns    map[uint64]*tapped
+
+	halfway chan struct{} // closed when the A/A phase has had its part
+	begun   chan struct{} // closed when the candidate is there
+	paused  sync.Mutex    // held while it is put there
+	whole   atomic.Bool   // all was played
+
+	began  time.Time
+	fed    atomic.Int64 // bytes
+	behind atomic.Int64 // nanoseconds, the most so far
+}
+
+// half is closed when the A/A phase has had its part. It is received from once: a feeder of nil has none.
+func (f *feeder) half() <-chan struct{} {
+	if f == nil {
+		return nil
+	}
+	select {
+	case <-f.begun:
+		return nil
+	default:
+		return f.halfway
+	}
+}
+
+// pause stops the feeder until it is called back, when the candidate is there.
+func (f *feeder) pause() (goOn func()) {
+	if f == nil {
+		return func() {}
+	}
+	f.paused.Lock()
+	return func() {
+		close(f.begun)
+		f.paused.Unlock()
+	}
+}
+
+// run plays until the recording ends, which is the error then, or the run does. Split leaves half for the candidate.
+func (f *feeder) run(split bool) error {
+	f.began = time.Now()
+	for {
+		rec, err := f.in.Next()
+		if err != nil {
+			f.endAll()
+			return err
+		}
+		if split && 2*f.fed.Load() >= f.size.Bytes {
+			split = false
+			close(f.halfway)
+			f.await(f.begun)
+		}
+		f.stand()
+		if !f.pace(rec.At) || !f.put(rec) {
+			return nil
+		}
+	}
+}
+
+// await waits, and counts nothing of that as the targets' delay.
+func (f *feeder) await(what <-chan struct{}) {
+	since := time.Now()
+	select {
+	case <-what:
+	case <-f.over:
+	}
+	f.began = f.began.Add(time.Since(since))
+}
+
+// stand waits while the feeder is paused.
+func (f *feeder) stand() {
+	since := time.Now()
+	f.paused.Lock()
+	f.began = f.began.Add(time.Since(since))
+	f.paused.Unlock()
+}
+
+// pace waits until it is time for what was recorded at; false: the run is over.
+func (f *feeder) pace(at time.Time) bool {
+	if f.speed == 0 {
+		select {
+		case <-f.over:
+			return false
+		default:
+			return true
+		}
+	}
+	due := f.began.Add(time.Duration(float64(at.Sub(f.in.Start)) / f.speed))
+	early := time.Until(due)
+	if early <= 0 {
+		f.behind.Store(max(f.behind.Load(), int64(-early)))
+	}
+	timer := time.NewTimer(early)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-f.over:
+		return false
+	}
+}
+
+// put hands a record to the mirror; false: the run is over.
+func (f *feeder) put(rec recording.Record) bool {
+	from := gateway.FromClient
+	switch rec.Kind {
+	case recording.FromServer:
+		from = gateway.FromUpstream
+	case recording.End, recording.Partial:
+		if c := f.conns[rec.Conn]; c != nil {
+			f.tap.end(c)
+			delete(f.conns, rec.Conn)
+		}
+		return true
+	case recording.Last:
+		return true
+	}
+	c := f.conns[rec.Conn]
+	if c == nil {
+		c = &tapped{number: f.entrance.connections.Add(1)}
+		f.conns[rec.Conn] = c
+	}
+	f.fed.Add(int64(len(rec.Bytes)))
+	return f.tap.give(f.over, c, from, rec.At, rec.Bytes)
+}
+
+func (f *feeder) endAll() {
+	for _, c := range f.conns {
+		f.tap.end(c)
+	}
+}
+
+// Replayed says how much of a recording was played, and how.
+type Replayed struct {
+	Speed     float64       `json:"speed"` // 0: as fast as the targets could
+	Bytes     int64         `json:"bytes"`
+	Of        int64         `json:"of"`        // bytes in the recording
+	Behind    time.Duration `json:"behind_ns"` // the most that pieces came later than they should
+	Partial   int           `json:"partial"`   // connections of which not all was recorded
+	Truncated bool          `json:"truncated"` // the recording was cut off
+}
+
+func (f *feeder) state() *Replayed {
+	return &Replayed{
+		Speed: f.speed, Bytes: f.fed.Load(), Of: f.size.Bytes, Behind: time.Duration(f.behind.Load()),
+		Partial: f.size.Partial, Truncated: f.size.Truncated,
+	}
+}
+
+// String is the line for people.
+func (p *Replayed) String() string {
+	line := fmt.Sprintf("Replayed %d of %d bytes", p.Bytes, p.Of)
+	if p.Speed == 0 {
+		line += " as fast as the targets took them"
+	} else {
+		line += fmt.Sprintf(" at %g times the recorded pace, %v behind at most", p.Speed, p.Behind.Round(time.Millisecond))
+	}
+	if p.Partial > 0 {
+		line += fmt.Sprintf("; %d connections were not recorded to their end", p.Partial)
+	}
+	if p.Truncated {
+		line += "; the recording was cut off"
+	}
+	return line + "."
+}
