@@ -15,6 +15,9 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -95,6 +98,52 @@ func menus(ctx context.Context, addr string) {
 		key := fmt.Sprint("menu:", i%50)
 		c.Set(ctx, key, fmt.Sprintf(`{"restaurant": %d, "dishes": [%s]}`, i, strings.Repeat(`{"name": "noodles", "price": 12},`, 20)), 0)
 		c.Get(ctx, key)
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// The same with MongoDB. The gateway changes no document, so the data are equal.
+func TestMongoThroughCinch(t *testing.T) {
+	production, control, test := testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{})
+	addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() { orders(ctx, t, addr, fmt.Sprint("orders", i)) })
+	}
+	r, code := mirror(t.Context(), t, "--mongo", addr+"="+production.URI(), "--control", control.URI(), "--test", "cinch="+test.URI(),
+		"--batch", "1s", "--baseline", "3", "--batches", "6", "--bound", "1m", "--margin-p50", "1", "--margin-p99", "1")
+	cancel()
+	clients.Wait()
+	t.Logf("exit code %d: %+v", code, r)
+	if r.Outcome == "VOID" || r.Compared.Different > 0 || r.Compared.Diverged > 0 || r.Compared.Equal == 0 {
+		t.Errorf("%s %q: %+v", r.Outcome, r.Reasons, r.Compared)
+	}
+	for _, m := range r.Metrics[:1] {
+		if m.Baseline < 3 || m.Batches == 0 {
+			t.Errorf("%s had %d batches of A/A and %d of test", m.Name, m.Baseline, m.Batches)
+		}
+	}
+	if sent, _ := test.Compressed(t, "zstd"); sent.Out == 0 {
+		t.Error("the test target compressed nothing: the gateway was not in front of it")
+	}
+}
+
+// orders writes and reads until ctx ends.
+func orders(ctx context.Context, t *testing.T, addr, collection string) {
+	o := options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true").SetServerSelectionTimeout(time.Minute)
+	c, err := mongo.Connect(o)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = c.Disconnect(context.WithoutCancel(ctx)) }()
+	all := c.Database("shop").Collection(collection)
+	dishes := strings.Repeat("noodles with everything, ", 40)
+	for i := 0; ctx.Err() == nil; i++ {
+		id := bson.M{"_id": i % 50}
+		_, _ = all.UpdateOne(ctx, id, bson.M{"$set": bson.M{"n": i, "dishes": dishes}}, options.UpdateOne().SetUpsert(true))
+		_ = all.FindOne(ctx, id)
 		time.Sleep(200 * time.Microsecond)
 	}
 }
