@@ -3,14 +3,20 @@
 // and notices when a dictionary no longer fits.
 //
 //	metrics.go    what can be seen of all this
-//	messages.go   for messages on a wire, with nothing durable; wire.go, what they are measured by
+//	wire.go       for messages on a wire: what is known of them
+//	messages.go   dictionaries for these, with nothing durable
 //	once.go       for a job that goes over a store once
 //	manager.go    one gateway: looks at records, trains, rolls out, adopts
-//	rollout.go    the steps of a rollout, see below
+//	renew.go      a training and what becomes of it
+//	inforce.go    which policy is in force; asks no store
 //	logins.go     samples and dictionaries of each login of a rule
+//	managed.go    one rule, for one login: its parts
+//	rollout.go    the steps of a rollout, see below, and what other gateways announce
 //	tally.go      what a rule's dictionaries have come to, for people
 //	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
+//	options.go    what all of these are told
 //	record.go     what the gateways of a store tell each other about a rule
+//	drift.go      whether values still fit, and how many there are
 //	schedule.go   when to train; pure
 //	sampler.go    what the data path calls: one counter, and rarely a copy
 //	reservoir.go  a uniform sample of a stream within a number of bytes

@@ -45,3 +45,12 @@ func documents(n, shape int) [][]byte {
 func dictForTest() (*codec.Dict, error) {
 	return codec.NewDict(document(rand.New(rand.NewPCG(1, 1)), 0))
 }
+
+// optionsForTest completes options for a part of a manager. What it puts into force is dropped.
+func optionsForTest(o Options) *Options {
+	if o.Apply == nil {
+		o.Apply = func(*policy.Policy) {}
+	}
+	o.setDefaults()
+	return &o
+}

@@ -5,39 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/store"
 )
-
-// recordsOnly is a store with records and no dictionaries.
-type recordsOnly struct {
-	store.Dicts
-	text    string
-	version uint64
-}
-
-func (s *recordsOnly) Dictionary(uint32) (*codec.Dict, error)        { return nil, errOther }
-func (s *recordsOnly) Publish(context.Context, ...*codec.Dict) error { return errCut }
-func (s *recordsOnly) Ready(uint32) bool                             { return false }
-func (s *recordsOnly) Retired(uint32) bool                           { return false }
-
-func (s *recordsOnly) Record(context.Context, string) (string, uint64, error) {
-	return s.text, s.version, nil
-}
-
-func (s *recordsOnly) ReplaceRecord(_ context.Context, _ string, version uint64, text string) (uint64, error) {
-	if version != s.version {
-		return 0, nil
-	}
-	s.text, s.version = text, version+1
-	return s.version, nil
-}
 
 // A training that takes long, since the machine is busy, is not begun by others meanwhile.
 func TestLeaseIsKeptWhileTraining(t *testing.T) {
 	const lease = 5 * time.Minute
-	now, records, steps := time.Unix(1e9, 0), &recordsOnly{}, 0
+	now, records, steps := time.Unix(1e9, 0), newShared(), 0
 	m := New(Options{By: "a", Store: records, Lease: lease, MinSamples: 100, now: func() time.Time { return now }, Apply: func(*policy.Policy) {}})
 	m.o.train = func(_ context.Context, k task) result {
 		for range 20 {

@@ -1,7 +1,6 @@
 package autodict
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -34,8 +33,8 @@ func labelOf(rule, login string) string {
 // loginsOf are those that have joined a rule before.
 func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
 	logins := []string{""}
-	for f, r := range known {
-		if r.login != "" && !rule.Shared && f == fingerprintOf(rule, r.login) {
+	for fingerprint, r := range known {
+		if r.login != "" && !rule.Shared && fingerprint == fingerprintOf(rule, r.login) {
 			logins = append(logins, r.login)
 		}
 	}
@@ -43,82 +42,71 @@ func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
 	return logins
 }
 
-// of is what is managed for a rule. m.mu is held.
-func (m *Manager) of(rule *policy.Rule) (all []*managed) {
-	for _, r := range m.managed {
-		if r.rule == rule {
-			all = append(all, r)
-		}
-	}
-	slices.SortFunc(all, func(a, b *managed) int { return cmp.Compare(a.login, b.login) })
-	return all
-}
-
 // join makes place for a login that writes under a rule for the first time. It returns nil where
 // there is none any more, or the rule is gone.
-func (m *Manager) join(rule *policy.Rule, login string) *sampler {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := *m.samplers.Load()
+func (f *inForce) join(rule *policy.Rule, login string) *sampler {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := *f.samplers.Load()
 	if s, known := before[ruleLogin{rule.Name, login}]; known {
 		return s
 	}
-	ours := m.ours(rule.Name)
+	ours := f.ours(rule.Name)
 	if ours == nil || len(before) > maxStrangers {
 		return nil
 	}
 	var s *sampler
-	if others := m.of(ours); len(others) < maxLogins {
-		r := m.managedFor(nil, ours, login)
-		m.managed[r.fingerprint] = r
-		m.divideMemory(ours)
+	if others := f.of(ours); len(others) < maxLogins {
+		r := f.managedFor(nil, ours, login)
+		f.managed[r.fingerprint] = r
+		f.divideMemory(ours)
 		s = r.sampler
 	} else {
-		m.o.Log.Warn("too many logins write under a rule for each to have a dictionary; values of this one are sealed without",
+		f.o.Log.Warn("too many logins write under a rule for each to have a dictionary; values of this one are sealed without",
 			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give it a rule of its own, or write share_samples: true if they may know each other's values")
 	}
 	next := maps.Clone(before)
 	next[ruleLogin{rule.Name, login}] = s
-	m.samplers.Store(&next)
+	f.samplers.Store(&next)
 	select {
-	case m.wake <- struct{}{}:
+	case f.joined <- struct{}{}:
 	default:
 	}
 	return s
 }
 
 // Join has a login's values sampled, and finds what was announced for them, as if it had written under every rule.
-func (m *Manager) Join(login string) {
-	for _, rule := range m.Policy().Rules() {
+func (f *inForce) Join(login string) {
+	for _, rule := range f.Policy().Rules() {
 		if rule.Auto && !rule.Shared {
-			m.join(rule, login)
+			f.join(rule, login)
 		}
 	}
 }
 
-// ours is a managed rule as it was given: without dictionaries. m.mu is held.
-func (m *Manager) ours(name string) *policy.Rule {
-	for _, r := range m.managed {
-		if r.rule.Name == name {
-			return r.rule
+// ours is a managed rule as it was given: without dictionaries. f.mu is held.
+func (f *inForce) ours(name string) *policy.Rule {
+	for _, r := range f.managed {
+		if r.rule().Name == name {
+			return r.rule()
 		}
 	}
 	return nil
 }
 
-// divideMemory has a rule's logins share what the rule may take. m.mu is held.
-func (m *Manager) divideMemory(rule *policy.Rule) {
-	all := m.of(rule)
+// divideMemory has a rule's logins share what the rule may take. f.mu is held.
+func (f *inForce) divideMemory(rule *policy.Rule) {
+	all := f.of(rule)
 	for _, r := range all {
-		r.sampler.resize(m.rules.RuleMemory / len(all))
+		r.sampler.resize(f.rules.RuleMemory / len(all))
 	}
 }
 
 // choiceFor is what a rule seals with. Values whose login is not known, as the packer finds them,
 // get the default user's dictionary as long as no other login has written there. Whether others
-// have before this gateway began is for the packer to find out. m.mu is held.
-func (m *Manager) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
-	all := m.of(rule)
+// have before this gateway began is for the packer to find out. f.mu is held.
+func (f *inForce) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
+	all := f.of(rule)
 	if len(all) == 0 {
 		return c, false
 	}
@@ -135,12 +123,4 @@ func (m *Manager) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
 		c.Logins = logins
 	}
 	return c, true
-}
-
-// policy is the choice in the policy's terms.
-func (c choice) policy() policy.Choice {
-	if c.dict == nil {
-		return policy.Choice{}
-	}
-	return policy.Choice{Dict: c.dict.Number(), Level: c.level}
 }

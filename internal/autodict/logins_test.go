@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// withLogins is a manager whose trainings are never run, and the rule of its policy.
-func withLogins(t *testing.T, shared bool) (*Manager, *policy.Rule) {
+// withLogins is what is in force by one rule, which nothing is trained for.
+func withLogins(t *testing.T, shared bool) (*inForce, *policy.Rule) {
 	t.Helper()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Name: "docs", Key: "doc:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: shared},
@@ -17,7 +17,7 @@ func withLogins(t *testing.T, shared bool) (*Manager, *policy.Rule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := New(Options{Apply: func(*policy.Policy) {}})
+	m := newInForce(optionsForTest(Options{}))
 	m.SetRules(Rules{Policy: p, RuleMemory: 1 << 20})
 	return m, p.Rules()[0]
 }
@@ -32,7 +32,7 @@ func TestSamplesOfLoginsAreApart(t *testing.T) {
 		}
 		var got []string
 		for _, r := range m.all() {
-			got = append(got, fmt.Sprint(labelOf(r.rule.Name, r.login), " ", len(r.sampler.values())))
+			got = append(got, fmt.Sprint(labelOf(r.rule().Name, r.login), " ", len(r.sampler.values())))
 		}
 		want := "[docs 10 docs@alice 20 docs@bob 30]"
 		if shared {
@@ -84,7 +84,7 @@ func TestChoicesOfLogins(t *testing.T) {
 		t.Errorf("alice %v, bob %v, default %v, anybody %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
 	}
 	m.Sample(rule, "bob", nil, []byte("value"), 5)
-	m.apply()
+	m.again()
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("two write: alice %v, bob %v, anybody %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -60,7 +61,7 @@ type KindName struct {
 }
 
 // Kind is the messages of one method and direction. Its methods may be called from any
-// goroutine, but what schedule has a comment for.
+// goroutine.
 type Kind struct {
 	name    KindName
 	rule    *policy.MessageRule // as last asked for; guarded by Messages.mu
@@ -72,14 +73,22 @@ type Kind struct {
 
 	used atomic.Int64 // unix seconds
 
-	// Run's goroutine alone uses these:
-	schedule schedule
-	counted  seen
-	begun    time.Time
-	begunAt  seen
+	// Run's goroutine alone uses it:
+	watch watch
 
 	ratios atomic.Pointer[ratios]
 	train  atomic.Uint64
+}
+
+// sizes counts messages by the number of bits of their length.
+type sizes struct {
+	bytes   atomic.Uint64
+	buckets [34]atomic.Uint64
+}
+
+func (s *sizes) add(n int) {
+	s.bytes.Add(uint64(n))
+	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
 }
 
 // ratios are promised and observed as others may read them.
@@ -137,7 +146,7 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 			return nil
 		}
 		name.Method = string(bytes.Clone([]byte(name.Method))) // not a part of a request
-		k = m.newKind(name, now)
+		k = m.newKind(name)
 		m.kinds[name] = k
 	}
 	k.rule = rule
@@ -145,12 +154,12 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 	return k
 }
 
-func (m *Messages) newKind(name KindName, now time.Time) *Kind {
-	k := &Kind{name: name, begun: now}
+func (m *Messages) newKind(name KindName) *Kind {
+	k := &Kind{name: name}
 	memory := min(maxKindMemory, m.memory/m.most())
 	k.sampler = &sampler{maxSample: min(MaxMessageSample, memory/minValuesInSample)}
 	k.sampler.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
-	k.schedule = schedule{interval: m.o.Interval, drift: m.o.Drift, minSamples: m.o.MinSamples}
+	k.watch = newWatch(&m.o, k.sampler)
 	return k
 }
 
@@ -262,17 +271,13 @@ func (m *Messages) trained() []*Kind {
 
 // step does for one kind what is to be done now.
 func (m *Messages) step(ctx context.Context, k *Kind) {
-	now := k.sampler.seen()
-	delta := now.minus(k.counted)
-	k.counted = now
-	if k.schedule.observe(delta) {
+	schedule := &k.watch.schedule
+	if k.watch.observe() {
 		m.o.Log.Info("messages no longer fit the dictionary; collecting new samples", k.attrs()...)
-		k.sampler.reset()
-		k.begun, k.begunAt = m.o.now(), now
+		k.watch.restart(m.o.now())
 	}
-	k.ratios.Store(&ratios{k.schedule.promised, k.schedule.observed})
-	samples, _ := k.sampler.size()
-	if k.schedule.due(m.o.now(), samples, k.sampler.isFull()) == "" || ctx.Err() != nil {
+	k.ratios.Store(&ratios{schedule.promised, schedule.observed})
+	if k.watch.due(m.o.now()) == "" || ctx.Err() != nil {
 		return
 	}
 	k.train.Add(1)
@@ -298,9 +303,7 @@ func (m *Messages) task(k *Kind) task {
 	if c := k.current.Load(); c != nil {
 		t.current = *c
 	}
-	raw := float64(k.sampler.seen().minus(k.begunAt).rawBytes)
-	elapsed := max(m.o.now().Sub(k.begun), time.Second)
-	t.volume = max(raw, raw*float64(horizon)/float64(elapsed))
+	t.volume = k.watch.volume(m.o.now())
 	return t
 }
 
@@ -315,16 +318,15 @@ func (m *Messages) finish(k *Kind, got result) {
 	case "":
 		log.Info("messages have a dictionary", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)
 		k.current.Store(&choice{got.dict, got.level})
-		k.schedule.rolledOut(now, got.promised)
+		k.watch.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)
-		k.schedule.refused(now)
+		k.watch.schedule.refused(now)
 	default:
-		k.schedule.failed(now)
+		k.watch.schedule.failed(now)
 		return
 	}
-	k.sampler.reset()
-	k.counted = k.sampler.seen()
-	k.begun, k.begunAt = now, k.counted
-	k.ratios.Store(&ratios{k.schedule.promised, k.schedule.observed})
+	k.watch.restart(now)
+	k.watch.skip()
+	k.ratios.Store(&ratios{k.watch.schedule.promised, k.watch.schedule.observed})
 }

@@ -14,16 +14,16 @@ func TestMetrics(t *testing.T) {
 	m := New(Options{Apply: func(*policy.Policy) {}})
 	m.SetRules(Rules{Policy: autoPolicy(t)})
 	r := m.all()[0]
-	m.Sample(m.ruleOf(r), "", []byte("doc:1"), make([]byte, 100), 50)
+	m.Sample(r.rule(), "", []byte("doc:1"), make([]byte, 100), 50)
 	d, err := dictForTest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.use(r, choice{dict: d})
-	m.update(r, func(t *tally) {
-		t.Trainings[reasonFirst]++
-		t.Refused[refusedSaving]++
-		t.Promised = 0.25
+	r.tally().update(func(s *Status) {
+		s.Trainings[reasonFirst]++
+		s.Refused[refusedSaving]++
+		s.Promised = 0.25
 	})
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(&Metrics{Trainer: NewTrainer(TrainerOptions{}), Managers: []NamedManager{{"g", m}}}); err != nil {

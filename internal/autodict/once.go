@@ -16,8 +16,8 @@ const leastOnce = minValuesInSample / 2
 // it, goes without.
 func (m *Manager) Once(ctx context.Context, whole float64) *policy.Policy {
 	for _, r := range m.all() {
-		r.whole = max(whole, 1)
-		if ctx.Err() != nil || !m.readRecord(ctx, r) || m.adopt(ctx, r) || r.current.dict != nil {
+		r.watch.whole = max(whole, 1)
+		if ctx.Err() != nil || !r.announcer.read(ctx) || m.adopt(ctx, r) || r.current.dict != nil {
 			continue
 		}
 		if samples, _ := r.sampler.size(); samples >= leastOnce {

@@ -2,121 +2,144 @@ package autodict
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// renew trains a dictionary for the rule and rolls it out, unless what another gateway
-// has announced meanwhile will do.
-func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
-	if r.record.leasedByAnother(m.o.By, m.o.now(), m.o.Lease) {
-		return
+// announcer tells the other gateways of a store about the dictionaries of one rule, and hears what
+// they tell. It knows the rule's record as it was read or written last, and is not for concurrent use.
+type announcer struct {
+	o     *Options
+	name  string        // of the record
+	tally func() *tally // where trouble is logged
+
+	record  Record
+	version uint64 // of it
+}
+
+// read reads the record, and reports whether that could be had.
+func (a *announcer) read(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
+	defer cancel()
+	text, version, err := a.o.Store.Record(ctx, a.name)
+	var record Record
+	if err == nil {
+		record, err = ParseRecord(text)
 	}
-	if r.rejected = 0; m.adopt(ctx, r) {
-		return
+	if err != nil {
+		a.tally().trouble("the record of a rule's dictionaries can't be read", err)
+		return false
 	}
-	if !m.replace(ctx, r, r.record.leasedTo(m.o.By, m.o.now().Add(m.o.Lease))) {
-		m.finish(ctx, r, result{refused: refusedRace})
-		return
+	a.tally().settled()
+	if version == 0 && a.record.Current != nil {
+		// The store lost it, by FUNCTION FLUSH say. Dictionaries are put back by Store.
+		record = a.record.released()
+		record.Seen = a.o.now().UTC().Truncate(time.Second)
+		if version, err = a.o.Store.ReplaceRecord(ctx, a.name, 0, record.text()); version == 0 || err != nil {
+			return false
+		}
 	}
-	m.update(r, func(t *tally) { t.Trainings[reason]++ })
-	k := m.task(r)
-	k.going = func() { m.keepLease(ctx, r) }
-	result := m.o.train(ctx, k)
-	if result.refused == "" {
-		result.refused = m.rollOut(ctx, r, result)
+	a.record, a.version = record, version
+	return true
+}
+
+// refreshed is how old a record's Seen may get.
+const refreshed = 24 * time.Hour
+
+// refresh tells the collection of dictionaries that the rule is there still. It reports
+// false when the record is another one by now.
+func (a *announcer) refresh(ctx context.Context) bool {
+	if a.version == 0 || a.o.now().Sub(a.record.Seen) < refreshed {
+		return true
 	}
-	m.finish(ctx, r, result)
+	return a.replace(ctx, a.record)
+}
+
+// leasedByAnother reports whether it is better not to train now.
+func (a *announcer) leasedByAnother() bool {
+	return a.record.leasedByAnother(a.o.By, a.o.now(), a.o.Lease)
+}
+
+// lease tells the others that a training begins. It reports false when one of them was faster.
+func (a *announcer) lease(ctx context.Context) bool {
+	return a.replace(ctx, a.record.leasedTo(a.o.By, a.o.now().Add(a.o.Lease)))
 }
 
 // keepLease makes others wait while a training goes on, however slow the machine is. Should
 // another gateway have taken over, the rollout will find out.
-func (m *Manager) keepLease(ctx context.Context, r *managed) {
-	if now := m.o.now(); r.record.Lease != nil && r.record.Lease.Until.Sub(now) < m.o.Lease/2 {
-		m.replace(ctx, r, r.record.leasedTo(m.o.By, now.Add(m.o.Lease)))
+func (a *announcer) keepLease(ctx context.Context) {
+	if now := a.o.now(); a.record.Lease != nil && a.record.Lease.Until.Sub(now) < a.o.Lease/2 {
+		a.replace(ctx, a.record.leasedTo(a.o.By, now.Add(a.o.Lease)))
 	}
 }
 
-// rollOut makes the dictionary the rule's, step by step, and returns why it could not.
-func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused string) {
-	number, rule := Number(got.dict.Number()), m.ruleOf(r)
-	if !m.replace(ctx, r, r.record.naming(number, m.o.now().Add(m.o.Lease))) {
+// release gives back a lease under which nothing was stored.
+func (a *announcer) release(ctx context.Context) {
+	if l := a.record.Lease; l != nil && l.By == a.o.By && ctx.Err() == nil && l.Dict == 0 {
+		a.replace(ctx, a.record.released())
+	}
+}
+
+// rollOut makes d the rule's, step by step, as v, whose time it sets. rule and login are what the
+// record is to name. It returns why it could not.
+func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule, login string) (refused string) {
+	if !a.replace(ctx, a.record.naming(v.Dict, a.o.now().Add(a.o.Lease))) {
 		return refusedRace
 	}
-	if err := m.publish(ctx, got.dict); err != nil {
-		m.trouble(r, "a new dictionary can't be stored", err)
+	if err := a.publish(ctx, d); err != nil {
+		a.tally().trouble("a new dictionary can't be stored", err)
 		return refusedStore
 	}
-	if !m.o.Store.Ready(uint32(number)) {
+	if !a.o.Store.Ready(d.Number()) {
 		return refusedUnready
 	}
-	setting := rule.Setting
-	setting.Level = got.levelOf(rule)
-	v := Version{
-		Dict: number, At: m.o.now().UTC(), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
-		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values,
-	}
-	next := r.record.announcing(v)
-	next.Rule, next.Login = rule.Name, r.login
-	if !m.replace(ctx, r, next) {
+	v.At = a.o.now().UTC()
+	next := a.record.announcing(*v)
+	next.Rule, next.Login = rule, login
+	if !a.replace(ctx, next) {
 		return refusedRace
 	}
-	m.use(r, choice{got.dict, got.level})
-	m.update(r, func(t *tally) { t.Rollouts++; t.Version = v; t.Promised, t.Observed = v.Promised, 0 })
 	return ""
 }
 
-func (m *Manager) publish(ctx context.Context, d *codec.Dict) error {
-	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+// fetch gets what another gateway has announced, so that new values may name it; nil if that can't
+// be had, or is retired.
+func (a *announcer) fetch(ctx context.Context, v *Version) *codec.Dict {
+	d, err := a.o.Store.Dictionary(uint32(v.Dict))
+	if err == nil {
+		err = a.publish(ctx, d) // it is there; now it is ready, too
+	}
+	if err != nil {
+		a.tally().trouble("an announced dictionary can't be had", err)
+		return nil
+	}
+	if a.o.Store.Retired(uint32(v.Dict)) {
+		return nil
+	}
+	return d
+}
+
+func (a *announcer) publish(ctx context.Context, d *codec.Dict) error {
+	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
-	return m.o.Store.Publish(ctx, d)
+	return a.o.Store.Publish(ctx, d)
 }
 
 // replace puts a record in place of the one that was read last. It reports false when
 // another gateway was faster, or the store does not answer: then nobody knows, and the
 // next reading will tell.
-func (m *Manager) replace(ctx context.Context, r *managed, next Record) bool {
-	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+func (a *announcer) replace(ctx context.Context, next Record) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
-	next.Seen = m.o.now().UTC().Truncate(time.Second)
-	version, err := m.o.Store.ReplaceRecord(ctx, r.fingerprint, r.version, next.text())
+	next.Seen = a.o.now().UTC().Truncate(time.Second)
+	version, err := a.o.Store.ReplaceRecord(ctx, a.name, a.version, next.text())
 	if err != nil {
-		m.trouble(r, "the record of a rule's dictionaries can't be written", err)
+		a.tally().trouble("the record of a rule's dictionaries can't be written", err)
 	}
 	if err != nil || version == 0 {
 		return false
 	}
-	r.record, r.version = next, version
+	a.record, a.version = next, version
 	return true
 }
-
-// finish sets the schedule for the next training, and gives back the lease.
-func (m *Manager) finish(ctx context.Context, r *managed, got result) {
-	now := m.o.now()
-	log := m.log(r).With("before", got.before, "promised", got.promised, "values", got.values)
-	switch got.refused {
-	case "":
-		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(m.ruleOf(r)))
-		r.schedule.rolledOut(now, got.promised)
-	case refusedSaving, refusedSamples:
-		log.Info("no dictionary that is worth it", "reason", got.refused)
-		r.schedule.refused(now)
-	default:
-		log.Info("training came to nothing", "reason", got.refused)
-		r.schedule.failed(now)
-	}
-	if got.refused != "" {
-		m.update(r, func(t *tally) { t.Refused[got.refused]++ })
-	}
-	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
-		r.sampler.reset()
-		m.beginVolume(r)
-	}
-	if l := r.record.Lease; l != nil && l.By == m.o.By && ctx.Err() == nil && l.Dict == 0 {
-		m.replace(ctx, r, r.record.released())
-	}
-}
-
-func name(d *codec.Dict) string { return fmt.Sprintf("%08x", d.Number()) }

@@ -3,13 +3,17 @@ package autodict
 import (
 	"log/slog"
 	"maps"
-	"slices"
+	"sync"
 )
 
-// tally is what is counted for one rule, guarded by Manager.mu.
+// tally is what is counted and logged of one rule. It outlives the rule, and may be used from any
+// goroutine.
 type tally struct {
-	Status
-	told string // the last trouble logged
+	log *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	status Status
+	told   string // the last trouble logged
 }
 
 // Status says how the dictionary of one rule does. Ratios are of bytes stored to raw
@@ -32,61 +36,40 @@ type Status struct {
 	Refused   map[string]uint64 // trainings without a rollout, by reason
 }
 
-func (m *Manager) tallyOf(rule string) *tally {
-	t := m.tallies[rule]
-	if t == nil {
-		t = &tally{Status: Status{Rule: rule, Trainings: map[string]uint64{}, Refused: map[string]uint64{}}}
-		m.tallies[rule] = t
-	}
-	return t
+func newTally(label string, log *slog.Logger) *tally {
+	return &tally{log: log, status: Status{Rule: label, Trainings: map[string]uint64{}, Refused: map[string]uint64{}}}
 }
 
-func (m *Manager) update(r *managed, f func(*tally)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f(r.tally)
+func (t *tally) update(f func(*Status)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.status)
 }
 
-// Status returns the state of every rule that has, or had, a managed dictionary, by name.
-func (m *Manager) Status() []Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, t := range m.tallies {
-		t.Active, t.Number, t.SampleValues, t.SampleBytes = false, 0, 0, 0
-	}
-	for _, r := range m.managed {
-		t := r.tally
-		t.Active = true
-		t.SampleValues, t.SampleBytes = r.sampler.size()
-		if d := r.current.dict; d != nil {
-			t.Number = d.Number()
-		}
-	}
-	all := make([]Status, 0, len(m.tallies))
-	for _, rule := range slices.Sorted(maps.Keys(m.tallies)) {
-		s := m.tallies[rule].Status
-		s.Trainings, s.Refused = maps.Clone(s.Trainings), maps.Clone(s.Refused)
-		all = append(all, s)
-	}
-	return all
-}
-
-func (m *Manager) log(r *managed) *slog.Logger {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r.login != "" {
-		return m.o.Log.With("rule", r.rule.Name, "login", r.login)
-	}
-	return m.o.Log.With("rule", r.rule.Name)
+// read returns what was counted so far.
+func (t *tally) read() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.status
+	s.Trainings, s.Refused = maps.Clone(s.Trainings), maps.Clone(s.Refused)
+	return s
 }
 
 // trouble logs what goes wrong, once until it is over or something else does.
-func (m *Manager) trouble(r *managed, text string, err error) {
-	news := false
-	m.update(r, func(t *tally) { news, t.told = t.told != text, text })
-	if news {
-		m.log(r).Warn(text, "err", err)
+func (t *tally) trouble(text string, err error) {
+	if t.tell(text) {
+		t.log.Warn(text, "err", err)
 	}
 }
 
-func (m *Manager) settled(r *managed) { m.update(r, func(t *tally) { t.told = "" }) }
+// settled tells that there is no trouble any more.
+func (t *tally) settled() { t.tell("") }
+
+// tell reports whether that is news.
+func (t *tally) tell(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := t.told != text
+	t.told = text
+	return news
+}

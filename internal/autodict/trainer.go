@@ -65,6 +65,22 @@ const (
 	maxJudgeBytes = 2 << 20
 )
 
+// choice is what a rule seals with.
+type choice struct {
+	dict  *codec.Dict // nil: none
+	level int         // below the rule's own, that does as well with dict; 0: the rule's own
+}
+
+func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number() == number }
+
+// policy is the choice in the policy's terms.
+func (c choice) policy() policy.Choice {
+	if c.dict == nil {
+		return policy.Choice{}
+	}
+	return policy.Choice{Dict: c.dict.Number(), Level: c.level}
+}
+
 // task is one training.
 type task struct {
 	rule    *policy.Rule // as it was given, without a dictionary
@@ -333,6 +349,41 @@ func (s *search) ratio(c choice) float64 {
 		raw, stored = raw+before, stored+after
 	}
 	return float64(stored) / float64(max(raw, 1))
+}
+
+// pairedOverhead is what stands before the frame of a message, in bytes: zstd's magic, or
+// the dictionary's number.
+const pairedOverhead = 4
+
+// wireRatio compresses the messages to judge by as a gateway would, and opens them again.
+func (s *search) wireRatio(c choice) float64 {
+	st := s.task.rule.Setting
+	st.Dict = 0
+	if c.dict != nil {
+		st.Dict = c.dict.Number()
+	}
+	if c.level > 0 && c.level < st.Level {
+		st.Level = c.level
+	}
+	raw, sent := 0, 0
+	var sealed, opened []byte
+	var err error
+	for _, v := range s.judge {
+		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
+			return hopeless
+		}
+		opened, err = s.engine.Decompress(opened[:0], sealed, codec.Zstd, len(v), c.dict)
+		if err != nil || !slices.Equal(opened, v) {
+			return hopeless
+		}
+		raw += len(v)
+		if n := len(sealed) + pairedOverhead; s.task.worth(len(v), n) {
+			sent += n
+		} else {
+			sent += len(v)
+		}
+	}
+	return float64(sent) / float64(max(raw, 1))
 }
 
 // hopeless is a ratio that no setting has.

@@ -1,61 +1,12 @@
 package autodict
 
 import (
-	"bytes"
 	"cmp"
-	"math/bits"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
 )
-
-// pairedOverhead is what stands before the frame of a message, in bytes: zstd's magic, or
-// the dictionary's number.
-const pairedOverhead = 4
-
-// wireRatio compresses the messages to judge by as a gateway would, and opens them again.
-func (s *search) wireRatio(c choice) float64 {
-	st := s.task.rule.Setting
-	st.Dict = 0
-	if c.dict != nil {
-		st.Dict = c.dict.Number()
-	}
-	if c.level > 0 && c.level < st.Level {
-		st.Level = c.level
-	}
-	raw, sent := 0, 0
-	var sealed, opened []byte
-	var err error
-	for _, v := range s.judge {
-		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
-			return hopeless
-		}
-		opened, err = s.engine.Decompress(opened[:0], sealed, codec.Zstd, len(v), c.dict)
-		if err != nil || !bytes.Equal(opened, v) {
-			return hopeless
-		}
-		raw += len(v)
-		if n := len(sealed) + pairedOverhead; s.task.worth(len(v), n) {
-			sent += n
-		} else {
-			sent += len(v)
-		}
-	}
-	return float64(sent) / float64(max(raw, 1))
-}
-
-// sizes counts messages by the number of bits of their length.
-type sizes struct {
-	bytes   atomic.Uint64
-	buckets [34]atomic.Uint64
-}
-
-func (s *sizes) add(n int) {
-	s.bytes.Add(uint64(n))
-	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
-}
 
 // SizeBucket is how many messages were at most so long, and longer than those of the
 // bucket before.

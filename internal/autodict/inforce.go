@@ -1,0 +1,221 @@
+package autodict
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Rules are what a Manager works on.
+type Rules struct {
+	Policy     *policy.Policy      // without dictionaries for the rules that are Auto
+	NoSample   map[string][]string // patterns of keys not to be sampled, by rule
+	RuleMemory int                 // bytes of the sample of one rule; 0: 8 MiB
+}
+
+const defaultRuleMemory = 8 << 20
+
+// inForce says which policy is in force: the rules given last, with the dictionaries that were
+// chosen meanwhile. It asks no store. Its methods may be called from any goroutine.
+type inForce struct {
+	o        *Options
+	samplers atomic.Pointer[map[ruleLogin]*sampler] // never changed, only replaced; nil: none for them
+	joined   chan struct{}                          // capacity 1: somebody joined
+
+	mu      sync.Mutex // guards what follows
+	rules   Rules
+	applied *policy.Policy
+	managed map[string]*managed // by fingerprint
+	tallies map[string]*tally   // by rule, of rules that are gone too
+}
+
+func newInForce(o *Options) *inForce {
+	f := &inForce{o: o, joined: make(chan struct{}, 1), managed: map[string]*managed{}, tallies: map[string]*tally{}}
+	f.samplers.Store(&map[ruleLogin]*sampler{})
+	return f
+}
+
+// Sample tells that a value that rule covers went to key as stored bytes, envelope
+// included, written by a login, "" for the server's default user. It keeps neither key nor value,
+// allocates only when it samples or meets a login for the first time, and may be called from any goroutine.
+func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
+	if !rule.Auto {
+		return
+	}
+	if rule.Shared {
+		login = ""
+	}
+	s, known := (*f.samplers.Load())[ruleLogin{rule.Name, login}]
+	if !known {
+		s = f.join(rule, login)
+	}
+	if s != nil {
+		s.observe(valueType(rule), key, value, stored)
+	}
+}
+
+// SetRules puts rules into force, with the dictionaries that rules which cover the same
+// have got already.
+func (f *inForce) SetRules(rules Rules) {
+	if rules.RuleMemory <= 0 {
+		rules.RuleMemory = defaultRuleMemory
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules = rules
+	before := f.managed
+	f.managed = map[string]*managed{}
+	samplers := map[ruleLogin]*sampler{}
+	for _, rule := range rules.Policy.Rules() {
+		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // the second of two can't be reached
+			continue
+		}
+		for _, login := range loginsOf(before, rule) {
+			r := f.managedFor(before, rule, login)
+			f.managed[r.fingerprint] = r
+			samplers[ruleLogin{rule.Name, login}] = r.sampler
+		}
+		f.divideMemory(rule)
+	}
+	f.samplers.Store(&samplers)
+	f.apply()
+}
+
+// managedFor keeps what is known of a rule, unless less of it may be sampled now.
+func (f *inForce) managedFor(known map[string]*managed, rule *policy.Rule, login string) *managed {
+	fingerprint := fingerprintOf(rule, login)
+	r, noSample := known[fingerprint], f.rules.NoSample[rule.Name]
+	if r == nil || !slices.Equal(r.noSample, noSample) {
+		fresh := newManaged(f.o, fingerprint, login, f.rules.RuleMemory, noSample)
+		if r != nil {
+			fresh.current = r.current
+		}
+		r = fresh
+	}
+	r.given.Store(&given{rule, f.tallyOf(rule.Name, login)})
+	return r
+}
+
+func (f *inForce) tallyOf(rule, login string) *tally {
+	label := labelOf(rule, login)
+	t := f.tallies[label]
+	if t == nil {
+		log := f.o.Log.With("rule", rule)
+		if login != "" {
+			log = log.With("login", login)
+		}
+		t = newTally(label, log)
+		f.tallies[label] = t
+	}
+	return t
+}
+
+// apply puts the policy into force that the rules and the dictionaries give. f.mu is held.
+func (f *inForce) apply() {
+	choose := map[string]policy.Choice{}
+	for _, rule := range f.rules.Policy.Rules() {
+		if c, ok := f.choiceFor(rule); ok {
+			choose[rule.Name] = c
+		}
+	}
+	f.applied = f.rules.Policy.With(choose)
+	f.o.Apply(f.applied)
+}
+
+// again puts the policy into force anew, after somebody has joined: what is for nobody in
+// particular may be another.
+func (f *inForce) again() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.apply()
+}
+
+// Policy returns what is in force; nil before SetRules.
+func (f *inForce) Policy() *policy.Policy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.applied
+}
+
+// all is what is managed, in the order of the rules.
+func (f *inForce) all() []*managed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make([]*managed, 0, len(f.managed))
+	for _, rule := range f.rules.Policy.Rules() {
+		all = append(all, f.of(rule)...)
+	}
+	return all
+}
+
+// of is what is managed for a rule. f.mu is held.
+func (f *inForce) of(rule *policy.Rule) (all []*managed) {
+	for _, r := range f.managed {
+		if r.rule() == rule {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *managed) int { return cmp.Compare(a.login, b.login) })
+	return all
+}
+
+// use puts a choice into force.
+func (f *inForce) use(r *managed, c choice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.current = c
+	r.watch.skip()
+	if f.managed[r.fingerprint] == r {
+		f.apply()
+	}
+}
+
+// enoughLooks is how many times a record that can't be read is waited for.
+const enoughLooks = 4
+
+func (f *inForce) looked(r *managed, times int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.looks = min(r.looks+times, enoughLooks)
+}
+
+// Looked reports whether Policy has what others have announced before, as far as that can
+// be had. A job that seals a whole store with it should wait until then.
+func (f *inForce) Looked() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.managed {
+		if r.looks < enoughLooks {
+			return false
+		}
+	}
+	return true
+}
+
+// Status returns the state of every rule that has, or had, a managed dictionary, by name.
+func (f *inForce) Status() []Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	active := map[*tally]*managed{}
+	for _, r := range f.managed {
+		active[r.tally()] = r
+	}
+	all := make([]Status, 0, len(f.tallies))
+	for _, rule := range slices.Sorted(maps.Keys(f.tallies)) {
+		t := f.tallies[rule]
+		s := t.read()
+		if r := active[t]; r != nil {
+			s.Active = true
+			s.SampleValues, s.SampleBytes = r.sampler.size()
+			if d := r.current.dict; d != nil {
+				s.Number = d.Number()
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}

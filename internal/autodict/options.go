@@ -1,0 +1,58 @@
+package autodict
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Options configure a Manager. Store, Trainer and Apply are required.
+type Options struct {
+	By      string // names this gateway to the others: unique while the process lives
+	Store   store.Dicts
+	Trainer *Trainer
+	Apply   func(*policy.Policy) // puts a policy into force; called one at a time
+	Log     *slog.Logger         // nil: nothing is logged
+
+	MaxSample  int           // bytes of the longest value that is sampled; 0: 128 KiB
+	MinSamples int           // values; 0: 2000
+	MinSaving  float64       // share of what is stored now that a rollout has to save; 0: 0.1
+	Drift      float64       // 0: 0.15
+	Interval   time.Duration // between trainings for a rule; 0: 10 min
+	Poll       time.Duration // between looks at the records; 0: 15 s
+	Lease      time.Duration // of a training, renewed while it goes on; 0: 5 min
+	Timeout    time.Duration // for one question to the store; 0: 10 s
+
+	// For tests.
+	now   func() time.Time                   // nil: time.Now
+	train func(context.Context, task) result // nil: Trainer's
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.MaxSample, 128<<10)
+	setDefault(&o.MinSamples, 2000)
+	setDefault(&o.MinSaving, 0.1)
+	setDefault(&o.Drift, 0.15)
+	setDefault(&o.Interval, 10*time.Minute)
+	setDefault(&o.Poll, 15*time.Second)
+	setDefault(&o.Lease, 5*time.Minute)
+	setDefault(&o.Timeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	if o.train == nil && o.Trainer != nil {
+		o.train = o.Trainer.train
+	}
+}
+
+func setDefault[T int | float64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}

@@ -1,0 +1,132 @@
+package autodict
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// adopt takes what another gateway has announced if it does as well on the values here,
+// and reports whether it did.
+func (m *Manager) adopt(ctx context.Context, r *managed) bool {
+	v := r.announcer.record.Current
+	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) || r.current.is(uint32(v.Dict)) {
+		return false
+	}
+	d := r.announcer.fetch(ctx, v)
+	if d == nil {
+		return false
+	}
+	announced := choice{d, v.Level}
+	promised, ok := m.suits(ctx, r, announced, v)
+	if !ok {
+		return false
+	}
+	at := m.o.now()
+	if v.At.Before(at) {
+		at = v.At
+	}
+	r.watch.schedule.rolledOut(at, promised)
+	r.sampler.reset()
+	m.use(r, announced)
+	r.tally().update(func(s *Status) { s.Adopted++; s.Version = *v; s.Promised, s.Observed = promised, 0 })
+	r.tally().log.Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", promised)
+	return true
+}
+
+// asGood is how much worse another's dictionary may be: to agree is worth something.
+const asGood = 1.02
+
+// suits reports whether what was announced as v does as well on the values here, and what it
+// promises. Without values to judge by its word is taken.
+func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Version) (promised float64, ok bool) {
+	if samples, _ := r.sampler.size(); samples < minValuesInSample {
+		return v.Promised, true
+	}
+	current, with, ok := m.o.Trainer.compare(ctx, m.task(r), announced)
+	if !ok {
+		return 0, false
+	}
+	if with > current*asGood || r.current.dict == nil && with >= current {
+		r.rejected = v.Dict
+		r.tally().update(func(s *Status) { s.Rejected++ })
+		r.tally().log.Info("another gateway's dictionary does not suit the values here", "dictionary", name(announced.dict), "by", v.By, "ratio", with, "now", current)
+		return 0, false
+	}
+	return with, true
+}
+
+// renew trains a dictionary for the rule and rolls it out, unless what another gateway
+// has announced meanwhile will do.
+func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
+	if r.announcer.leasedByAnother() {
+		return
+	}
+	if r.rejected = 0; m.adopt(ctx, r) {
+		return
+	}
+	if !r.announcer.lease(ctx) {
+		m.finish(ctx, r, result{refused: refusedRace})
+		return
+	}
+	r.tally().update(func(s *Status) { s.Trainings[reason]++ })
+	k := m.task(r)
+	k.going = func() { r.announcer.keepLease(ctx) }
+	result := m.o.train(ctx, k)
+	if result.refused == "" {
+		result.refused = m.rollOut(ctx, r, result)
+	}
+	m.finish(ctx, r, result)
+}
+
+// task is what a training for the rule has to know.
+func (m *Manager) task(r *managed) task {
+	return task{
+		rule: r.rule(), current: r.current, samples: r.sampler.values(),
+		volume: r.watch.volume(m.o.now()), saving: m.o.MinSaving,
+	}
+}
+
+// rollOut announces what was trained and puts it into force, and returns why it could not.
+func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused string) {
+	rule := r.rule()
+	setting := rule.Setting
+	setting.Level = got.levelOf(rule)
+	v := Version{
+		Dict: Number(got.dict.Number()), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
+		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values,
+	}
+	if refused := r.announcer.rollOut(ctx, got.dict, &v, rule.Name, r.login); refused != "" {
+		return refused
+	}
+	m.use(r, choice{got.dict, got.level})
+	r.tally().update(func(s *Status) { s.Rollouts++; s.Version = v; s.Promised, s.Observed = v.Promised, 0 })
+	return ""
+}
+
+// finish sets the schedule for the next training, and gives back the lease.
+func (m *Manager) finish(ctx context.Context, r *managed, got result) {
+	now, schedule := m.o.now(), &r.watch.schedule
+	log := r.tally().log.With("before", got.before, "promised", got.promised, "values", got.values)
+	switch got.refused {
+	case "":
+		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))
+		schedule.rolledOut(now, got.promised)
+	case refusedSaving, refusedSamples:
+		log.Info("no dictionary that is worth it", "reason", got.refused)
+		schedule.refused(now)
+	default:
+		log.Info("training came to nothing", "reason", got.refused)
+		schedule.failed(now)
+	}
+	if got.refused != "" {
+		r.tally().update(func(s *Status) { s.Refused[got.refused]++ })
+	}
+	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
+		r.watch.restart(m.o.now())
+	}
+	r.announcer.release(ctx)
+}
+
+func name(d *codec.Dict) string { return fmt.Sprintf("%08x", d.Number()) }

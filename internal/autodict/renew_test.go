@@ -1,0 +1,63 @@
+package autodict
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// managerForTest is a manager over a store in memory that has seen values and finds d in a training.
+func managerForTest(t *testing.T, s *shared, by string, got result) *Manager {
+	t.Helper()
+	m := New(Options{
+		By: by, Store: s, Apply: optionsForTest(Options{}).Apply, MinSamples: 100,
+		Trainer: NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}),
+		now:     func() time.Time { return time.Unix(1e9, 0) },
+		train:   func(context.Context, task) result { return got },
+	})
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	return m
+}
+
+func (m *Manager) sampleForTest(values [][]byte) {
+	for _, v := range values {
+		m.Sample(m.all()[0].rule(), "", []byte("doc:1"), v, len(v))
+	}
+}
+
+// A gateway adopts what another one has rolled out if it does as well on its own values, and stops
+// using it when it is retired.
+func TestManagersOverAStoreInMemory(t *testing.T) {
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShared()
+	a := managerForTest(t, s, "a", result{dict: d, algorithm: "cover", before: 0.9, promised: 0.4, values: 100})
+	a.sampleForTest(documents(200, 0))
+	alike := managerForTest(t, s, "b", result{refused: refusedSaving})
+	alike.sampleForTest(documents(90, 0))
+	other := managerForTest(t, s, "c", result{refused: refusedSaving})
+	for i := range 90 {
+		other.sampleForTest([][]byte{fmt.Appendf(nil, "%0200d", i)})
+	}
+	want := map[*Manager]string{a: "1 rolled out, 0 adopted, 0 rejected", alike: "0 rolled out, 1 adopted, 0 rejected", other: "0 rolled out, 0 adopted, 1 rejected"}
+	for _, m := range []*Manager{a, alike, other} {
+		for range 2 { // the second step has nothing to do
+			m.step(t.Context(), m.all()[0])
+		}
+		got := m.Status()[0]
+		if text := fmt.Sprintf("%d rolled out, %d adopted, %d rejected", got.Rollouts, got.Adopted, got.Rejected); text != want[m] || !m.Looked() {
+			t.Errorf("%s: %s", m.o.By, text)
+		}
+		if uses := m.Policy().Rules()[0].Setting.Dict != 0; uses != (m != other) {
+			t.Errorf("%s seals with a dictionary: %v", m.o.By, uses)
+		}
+	}
+	s.retired[d.Number()] = true
+	alike.step(t.Context(), alike.all()[0])
+	if st := alike.Policy().Rules()[0].Setting; st.Dict != 0 {
+		t.Errorf("sealed by %s, which is retired", st)
+	}
+}

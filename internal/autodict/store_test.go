@@ -1,0 +1,83 @@
+package autodict
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// shared is a store in memory with one record, for several gateways.
+type shared struct {
+	store.Dicts
+
+	mu      sync.Mutex
+	dicts   map[uint32]*codec.Dict
+	retired map[uint32]bool
+	text    string
+	version uint64
+
+	refused map[string]bool // what the store answers with errCut, by method
+	unready bool
+}
+
+func newShared() *shared {
+	return &shared{dicts: map[uint32]*codec.Dict{}, retired: map[uint32]bool{}, refused: map[string]bool{}}
+}
+
+func (s *shared) lock() (unlock func()) {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
+func (s *shared) Dictionary(number uint32) (*codec.Dict, error) {
+	defer s.lock()()
+	if d := s.dicts[number]; d != nil {
+		return d, nil
+	}
+	return nil, fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
+}
+
+func (s *shared) Publish(_ context.Context, dicts ...*codec.Dict) error {
+	defer s.lock()()
+	if s.refused["Publish"] {
+		return errCut
+	}
+	for _, d := range dicts {
+		s.dicts[d.Number()] = d
+	}
+	return nil
+}
+
+func (s *shared) Ready(number uint32) bool {
+	defer s.lock()()
+	return s.dicts[number] != nil && !s.unready
+}
+
+func (s *shared) Retired(number uint32) bool {
+	defer s.lock()()
+	return s.retired[number]
+}
+
+func (s *shared) Record(context.Context, string) (string, uint64, error) {
+	defer s.lock()()
+	if s.refused["Record"] {
+		return "", 0, errCut
+	}
+	return s.text, s.version, nil
+}
+
+func (s *shared) ReplaceRecord(_ context.Context, _ string, version uint64, text string) (uint64, error) {
+	defer s.lock()()
+	if s.refused["ReplaceRecord"] {
+		return 0, errCut
+	}
+	if version != s.version {
+		return 0, nil
+	}
+	s.text, s.version = text, version+1
+	return s.version, nil
+}
