@@ -63,14 +63,14 @@ func (c *compare) add(op *Operation) {
 		return
 	}
 	c.judge(op, a, b)
-	if op.Kind != State && !op.Blocks {
+	if op.Kind != State && !op.Blocks && !op.stopped.Load() {
 		c.batch.add(op)
 	}
 }
 
 func (c *compare) judge(op *Operation, a, b Answer) {
 	switch {
-	case op.forced.Load():
+	case !op.inOrder():
 		c.total.Unordered++
 	case !a.same(b, op.Check):
 		c.differ(op, a, b)

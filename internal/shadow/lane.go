@@ -3,6 +3,7 @@ package shadow
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,10 +11,11 @@ import (
 type lane struct {
 	t       *Target
 	ctx     context.Context
-	state   []*Operation // to be sent first
-	conn    Conn         // nil before the first burst
-	release func() bool  // of what closes conn when ctx ends
-	broken  bool         // everything from here on is lost
+	state   []*Operation            // to be sent first
+	conn    Conn                    // nil before the first burst
+	release func() bool             // of what closes conn when ctx ends
+	broken  bool                    // everything from here on is lost
+	busy    atomic.Pointer[sending] // nil between bursts
 
 	mu     sync.Mutex
 	queue  []burst
@@ -86,28 +88,46 @@ func (l *lane) run() {
 	}
 }
 
-// await waits for what comes before. What may itself wait for this is not waited for longer than
-// the bound.
+// await waits for what comes before.
 func (l *lane) await(b burst) {
+	looker, looks := l.t.protocol.(Looker)
+	if !looks {
+		l.awaitBlind(b)
+		return
+	}
+	w := wait{lane: l, looker: looker, left: b.before, pause: l.t.bound}
+	if !w.until() {
+		l.force(b.ops)
+	}
+}
+
+// awaitBlind waits without looking: for what may itself wait for this no longer than the bound.
+func (l *lane) awaitBlind(b burst) {
 	for _, earlier := range b.before {
 		arrived := earlier.legs[l.t.place].wait()
-		if arrived != nil && !l.waited(arrived, earlier.Blocks) {
-			l.t.forced.Add(1)
-			for _, op := range b.ops {
-				op.forced.Store(true)
-			}
+		if arrived == nil {
+			continue
+		}
+		var late <-chan time.Time
+		if earlier.Blocks {
+			late = time.After(l.t.bound)
+		}
+		if !l.waited(arrived, late) {
+			l.force(b.ops)
 		}
 	}
 }
 
-// waited is false when the bound has passed first.
-func (l *lane) waited(arrived <-chan struct{}, bounded bool) bool {
-	var late <-chan time.Time
-	if bounded {
-		timer := time.NewTimer(l.t.bound)
-		defer timer.Stop()
-		late = timer.C
+// force notes that operations go on without what comes before.
+func (l *lane) force(ops []*Operation) {
+	l.t.forced.Add(1)
+	for _, op := range ops {
+		op.forced[l.t.place].Store(true)
 	}
+}
+
+// waited is false when it is late first.
+func (l *lane) waited(arrived <-chan struct{}, late <-chan time.Time) bool {
 	select {
 	case <-arrived:
 	case <-l.ctx.Done():
@@ -135,6 +155,8 @@ func (l *lane) send(ops []*Operation) {
 	if len(ops) == 0 {
 		return
 	}
+	l.busy.Store(&sending{l.conn, ops})
+	defer l.busy.Store(nil)
 	err := l.conn.Send(ops, time.Now().Add(l.t.patience), func(i int, a Answer) {
 		if plant != nil {
 			a = plant.change(ops[i], a)
@@ -146,6 +168,9 @@ func (l *lane) send(ops []*Operation) {
 		l.fail(err)
 	}
 }
+
+// connection is the lane's own, if it is made; to be called between bursts.
+func (l *lane) connection() Conn { return l.conn }
 
 func (l *lane) connect() bool {
 	if l.conn != nil {

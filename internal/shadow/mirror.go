@@ -162,8 +162,11 @@ func (m *mirror) give(c *tapped, err error) {
 
 // end is called behind the last piece of a connection.
 func (m *mirror) end(ctx context.Context, c *tapped) {
-	m.drop(c)
 	m.wakeOf(ctx, c.number)
+	if ender, ok := c.reader.(Ender); ok && !c.given {
+		m.submit(ctx, c.number, ender.End())
+	}
+	m.drop(c)
 	m.endLanes(c.number)
 }
 
@@ -190,6 +193,9 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 		if op.Left != "" {
 			m.left.add(op.Left)
 			continue
+		}
+		if op.Instead != "" {
+			m.left.add(op.Instead)
 		}
 		if op.skipped = !m.chosen(op); op.skipped {
 			m.skipped.Add(1)
@@ -241,7 +247,7 @@ func (m *mirror) chosen(op *Operation) bool {
 	if op.Follows != nil {
 		return !op.Follows.skipped
 	}
-	if op.Kind != Read || m.rate >= 1 {
+	if op.Kind != Read || op.Keep || m.rate >= 1 {
 		return true
 	}
 	return float64(maphash.Comparable(m.seed, op.number)>>11)/(1<<53) < m.rate

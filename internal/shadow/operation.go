@@ -2,10 +2,14 @@ package shadow
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // The targets, by their place in arrays.
@@ -59,6 +63,8 @@ type Operation struct {
 	// Blocks marks what may wait at a target for an operation of another connection. Its latency says
 	// nothing, and what comes behind it waits for it no longer than Config.Wait.
 	Blocks bool
+	// Locks marks what may wait at a target for a lock that another connection has. It takes a Looker.
+	Locks bool
 	// Woken marks what waited in production for an operation of another connection, whose answer
 	// may come after its own.
 	Woken bool
@@ -67,6 +73,14 @@ type Operation struct {
 	Follows *Operation
 	// Left is why the operation is not sent, if it is not: it is counted alone.
 	Left string
+	// Snapshot marks a read that sees what was there when it began, so that what comes behind need not wait for its
+	// end. It takes a Looker.
+	Snapshot bool
+	// Keep marks a read that is mirrored whatever the share of the reads is, since it changes its connection too.
+	Keep bool
+
+	// Instead says why targets get this and not what the client sent: it is counted as Left is.
+	Instead string
 
 	// Production's answer. It is Lost where targets are asked otherwise than production was.
 	Production Answer
@@ -75,10 +89,11 @@ type Operation struct {
 	number  uint64 // by completion in production
 	answers [targets]Answer
 	legs    [targets]leg
-	left    atomic.Int32 // targets that have not answered
-	forced  atomic.Bool  // a target did not wait for all that comes before
-	size    int64        // in the mirror's bound
-	skipped bool         // the rate leaves it out
+	left    atomic.Int32         // targets that have not answered
+	stopped atomic.Bool          // it was seen to wait for another connection's
+	forced  [targets]atomic.Bool // a target did not wait for all that comes before
+	size    int64                // in the mirror's bound
+	skipped bool                 // the rate leaves it out
 }
 
 // Part stands in a key between what it is part of and its own name.
@@ -101,11 +116,18 @@ func (a Answer) same(b Answer, c Check) bool {
 	return a.Digest == b.Digest && a.Error == b.Error
 }
 
+// inOrder reports whether both targets carried out the same before it. What gives a lock back that another waits for does so at both.
+func (op *Operation) inOrder() bool {
+	here, there := op.forced[control].Load(), op.forced[test].Load()
+	return here == there && (!here || op.Locks)
+}
+
 // leg is an operation on its way at one target.
 type leg struct {
 	mu      sync.Mutex
 	arrived bool
 	waiting chan struct{} // nil until somebody waits
+	lane    *lane         // set when it is submitted
 }
 
 func (l *leg) done() {
@@ -164,6 +186,11 @@ type Unanswered interface {
 	Unanswered() []*Operation
 }
 
+// Ender is a Reader that has something to say when its connection has ended in production.
+type Ender interface {
+	End() []*Operation
+}
+
 // Excuser is a Protocol that can look whether an answer differs for a reason that is in
 // nobody's hand, such as a value that expired at one target a moment before the other.
 type Excuser interface {
@@ -175,6 +202,33 @@ type Noter interface {
 	// Notes are lines for the report. They may be asked for at any time.
 	Notes() []string
 }
+
+// Opener is a Protocol whose connections begin with something that is not passed through, such as the question whether there is
+// TLS.
+type Opener interface {
+	// Open speaks with a client until its bytes may be passed through, within TLS if it asks for that and there is a
+	// configuration. It returns the connection to go on with, and the first bytes that are for production.
+	Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error)
+	// Reach connects to production.
+	Reach(ctx context.Context, production gateway.Upstream) (net.Conn, error)
+}
+
+// Looker is a Protocol that can look what a target does with an operation that is not answered.
+type Looker interface {
+	// Look is about what was sent last on a connection. own is the connection of the operation that waits for that; nil: it has none yet.
+	Look(ctx context.Context, on, own Conn) Progress
+}
+
+// Progress of an operation.
+type Progress uint8
+
+// What a Looker sees.
+const (
+	Working  Progress = iota // on what is asked
+	Seeing                   // working, and it has the snapshot that it reads
+	Stopping                 // it waits for an operation of another connection
+	Yielding                 // and that connection is the own one
+)
 
 // Conn is a connection to a target. Send and Close may be called at the same time.
 type Conn interface {

@@ -5,8 +5,9 @@ import "strings"
 // order knows which operations have to be done at a target before another may be sent there.
 // It belongs to the mirror's goroutine.
 type order struct {
-	all  node
-	seen map[*Operation]bool // within a call of enter
+	all   node
+	locks lasts               // that may wait for locks, and so may not be done when what comes behind them is
+	seen  map[*Operation]bool // within a call of enter
 }
 
 // node is what operations did with a key since the last one that wrote all of it. What came before that is done
@@ -30,6 +31,7 @@ func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	clear(o.seen)
 	w := waiting{o, op, before}
 	writes := op.Kind != Read
+	w.addLocks()
 	if op.Whole {
 		w.all(&o.all, writes)
 		return w.before
@@ -87,6 +89,20 @@ func (w *waiting) all(n *node, writes bool) {
 	w.addLasts(n.reads)
 	w.addLasts(n.saw)
 	*n = node{write: w.op}
+}
+
+// addLocks waits for what may have been gone on without, since it waited for a lock.
+func (w *waiting) addLocks() {
+	for conn, earlier := range w.order.locks {
+		if earlier.over() {
+			delete(w.order.locks, conn)
+		} else {
+			w.add(earlier)
+		}
+	}
+	if w.op.Locks {
+		w.order.locks.note(w.op)
+	}
 }
 
 func (w *waiting) addLasts(l lasts) {

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,6 +19,8 @@ const passageBytes = 32 << 10
 // entrance connects clients to production, past a tap.
 type entrance struct {
 	production  gateway.Upstream
+	opener      Opener      // nil: connections begin with what is passed through
+	tls         *tls.Config // for the opener
 	tap         *Tap
 	log         *slog.Logger
 	connections atomic.Uint64
@@ -25,12 +28,29 @@ type entrance struct {
 
 // session connects a client to production; nil when that is not reached.
 func (e *entrance) session(client net.Conn) gateway.Session {
-	up, err := e.production.Dial(context.Background())
-	if err != nil {
-		e.log.Warn("production not reached, client disconnected", "err", err)
+	p := &passage{client: client, tap: e.tap}
+	if err := e.open(p); err != nil {
+		if errors.Is(err, gateway.ErrUnreachable) {
+			e.log.Warn("production not reached, client disconnected", "err", err)
+		} else {
+			e.log.Debug("client disconnected before it was connected to production", "client", client.RemoteAddr(), "err", err)
+		}
 		return nil
 	}
-	return &passage{tapped: tapped{number: e.connections.Add(1)}, client: client, upstream: up, tap: e.tap}
+	p.number = e.connections.Add(1)
+	return p
+}
+
+// open makes both connections of a passage.
+func (e *entrance) open(p *passage) (err error) {
+	if e.opener == nil {
+		p.upstream, err = e.production.Dial(context.Background())
+		return err
+	}
+	if p.client, p.first, err = e.opener.Open(p.client, e.tls); err == nil {
+		p.upstream, err = e.opener.Reach(context.Background(), e.production)
+	}
+	return err
 }
 
 // passage carries a client's connection to production and back, whatever becomes of the
@@ -39,6 +59,7 @@ type passage struct {
 	tapped
 	client   net.Conn
 	upstream net.Conn
+	first    []byte // of the client's, to be passed on before what is read
 	tap      *Tap
 	closing  sync.Once
 }
@@ -53,10 +74,21 @@ func (p *passage) Run() {
 			_ = p.Close()
 		}
 	})
-	if err := p.carry(p.upstream, p.client, gateway.FromClient); err != nil {
+	if err := p.request(); err != nil {
 		_ = p.Close()
 	}
 	replies.Wait()
+}
+
+// request carries what the client says.
+func (p *passage) request() error {
+	if len(p.first) > 0 {
+		p.tap.put(&p.tapped, gateway.FromClient, p.first)
+		if _, err := p.upstream.Write(p.first); err != nil {
+			return err
+		}
+	}
+	return p.carry(p.upstream, p.client, gateway.FromClient)
 }
 
 // carry moves bytes from src to dst until src ends, and then ends dst.

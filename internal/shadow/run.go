@@ -64,8 +64,14 @@ func New(c Config) *Run {
 	r.mirror = newMirror(cfg, r.trouble)
 	r.mirror.tap = r.tap
 	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
+	r.in.opener, _ = cfg.Protocol.(Opener)
 	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
-	r.server = &gateway.Server{Name: "shadow", NewSession: r.in.session, TLS: cfg.ClientTLS, Log: cfg.Log, Stats: r.stats}
+	r.server = &gateway.Server{Name: "shadow", NewSession: r.in.session, Log: cfg.Log, Stats: r.stats}
+	if r.in.opener == nil {
+		r.server.TLS = cfg.ClientTLS
+	} else {
+		r.in.tls = cfg.ClientTLS
+	}
 	return r
 }
 

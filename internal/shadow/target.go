@@ -56,6 +56,9 @@ func (t *Target) push(ctx context.Context, conn uint64, b burst) {
 		t.lanes[conn] = l
 		t.live.Go(l.run)
 	}
+	for _, op := range b.ops {
+		op.legs[t.place].lane = l
+	}
 	l.push(b)
 	for _, op := range b.ops {
 		if op.Kind == State {

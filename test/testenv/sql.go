@@ -1,12 +1,15 @@
 package testenv
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -29,6 +32,33 @@ func Postgres(t testing.TB) *SQLServer {
 	return startSQL(t, dir, as, "pg_isready", func(port string) []string {
 		return []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
 	})
+}
+
+// URL is for drivers of PostgreSQL.
+func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/postgres" }
+
+// Kill ends the server with SIGKILL, and its other processes by that.
+func (s *SQLServer) Kill() { s.proc.kill() }
+
+// Freeze stops all of the server's processes until the test ends.
+func (s *SQLServer) Freeze(t testing.TB) {
+	t.Helper()
+	main := s.proc.cmd.Process.Pid
+	pids := []int{main}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", main, main))
+	for _, field := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	}
 }
 
 // postgresBin is the directory of the programs that Debian keeps out of PATH.

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// ParseURL reads "postgres://user:password@host:port/database" with libpq's sslmode and sslrootcert. Without sslmode the connection
+// is not encrypted. Errors wrap gateway.ErrUpstreamURL and show no password.
+func ParseURL(raw string) (gateway.Upstream, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return gateway.Upstream{}, fmt.Errorf("%w: write postgres://user:password@host:5432/database", gateway.ErrUpstreamURL)
+	}
+	q := u.Query()
+	if q.Get("sslmode") == "" {
+		q.Set("sslmode", "disable")
+	}
+	u.RawQuery = q.Encode()
+	c, err := pgconn.ParseConfig(u.String())
+	if err != nil {
+		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+	}
+	if len(c.Fallbacks) > 0 {
+		return gateway.Upstream{}, fmt.Errorf("%w: one host, and sslmode disable, require, verify-ca or verify-full", gateway.ErrUpstreamURL)
+	}
+	up := gateway.Upstream{
+		Network: "tcp", Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Host: c.Host,
+		User: c.User, Password: c.Password, Database: c.Database, TLS: c.TLSConfig,
+	}
+	if strings.HasPrefix(c.Host, "/") {
+		up.Network, up.Address, up.Host = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", c.Host, c.Port), ""
+	}
+	return up, nil
+}
+
+// dialTime is for the connection, TLS included.
+const dialTime = 10 * time.Second
+
+// Dial connects to a server, within TLS where its URL says so, up to the first packet. Errors wrap gateway.ErrUnreachable.
+func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
+	config := up.TLS
+	up.TLS = nil
+	c, err := up.Dial(ctx)
+	if err != nil || config == nil {
+		return c, err
+	}
+	secure, err := demand(ctx, c, config)
+	if err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%w: %s: tls: %w", gateway.ErrUnreachable, up.Address, err)
+	}
+	return secure, nil
+}
+
+// demand begins TLS, or fails when the server has none.
+func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(pg.AppendSSLRequest(nil)); err != nil {
+		return nil, err
+	}
+	var answer [1]byte
+	if _, err := io.ReadFull(c, answer[:]); err != nil { // one byte: what follows must not have been there before TLS
+		return nil, err
+	}
+	if answer[0] != 'S' {
+		return nil, errors.New("the server has no TLS")
+	}
+	secure := tls.Client(c, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return secure, c.SetDeadline(time.Time{})
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// Forms of operations, and of their answers.
+const (
+	formRows    uint8 = 0         // rows without an order
+	formOrdered uint8 = 1 << iota // rows in their order
+	formCounts                    // rows are counted and not compared
+	formStart                     // the operation begins a connection
+	formEnd                       // it ends one
+)
+
+// seed of the digests. They are compared within one process only.
+var seed = maphash.MakeSeed()
+
+// firstOwnType is the first number of a type that a server gives: servers number their users' types differently.
+const firstOwnType = 16384
+
+// digest is what is compared of an answer, message by message. Texts of errors and notices are not in it.
+type digest struct {
+	form uint8
+	sum  uint64 // of the messages in their order
+	rows uint64 // since the last message that is none, without their order
+	n    int    // rows
+	code string // of the first error
+}
+
+func (d *digest) add(m pg.Message) {
+	switch m.Type {
+	case pg.NoticeResponse, pg.NotificationResponse, pg.ParameterStatus:
+	case pg.DataRow, pg.CopyData:
+		d.row(m.Body)
+	case pg.RowDescription:
+		d.describe(m.Body)
+	case pg.ParameterDescription:
+		d.mix(m.Type)
+	case pg.ErrorResponse:
+		code := pg.Code(m.Body)
+		if d.code == "" {
+			d.code = code
+		}
+		d.mix(m.Type, []byte(code)...)
+	default:
+		d.mix(m.Type, m.Body...)
+	}
+}
+
+func (d *digest) row(body []byte) {
+	d.n++
+	switch {
+	case d.form&formCounts != 0:
+		d.rows++
+	case d.form&formOrdered != 0:
+		d.mix(pg.DataRow, body...)
+	default:
+		d.rows += maphash.Bytes(seed, body)
+	}
+}
+
+// describe takes of columns what is the same at servers with the same schema.
+func (d *digest) describe(body []byte) {
+	columns, err := pg.Columns(body)
+	if err != nil {
+		d.mix(pg.RowDescription, body...)
+		return
+	}
+	for _, c := range columns {
+		if c.Type >= firstOwnType {
+			c.Type = firstOwnType
+		}
+		d.mix(pg.RowDescription, c.Name...)
+		d.sum = d.sum*31 + uint64(c.Type)<<16 + uint64(c.Format)
+	}
+}
+
+// mix takes a message in its place.
+func (d *digest) mix(kind byte, body ...byte) {
+	d.sum = (d.sum^d.rows)*0x9e3779b97f4a7c15 + maphash.Bytes(seed, body) + uint64(kind)
+	d.rows = 0
+}
+
+// answer is the digest when all messages have come.
+func (d *digest) answer(took time.Duration) shadow.Answer {
+	d.mix(pg.ReadyForQuery)
+	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Took: took}
+}

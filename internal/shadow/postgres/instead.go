@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// ownReason reports whether production failed for a reason that is not the statement's, so that targets would not fail: a
+// cancellation or timeout, a deadlock, what a concurrent transaction did, a shutdown, a lack of resources.
+func ownReason(code string) bool {
+	switch code {
+	case "40001", "40P01", "55P03", "25P03":
+		return true
+	}
+	return strings.HasPrefix(code, "57") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "58")
+}
+
+// failing fails within a transaction, and does nothing else.
+const failing = "ROLLBACK TO SAVEPOINT cinch_left_out"
+
+// instead is what targets get for a unit that production failed at for a reason of its own: nothing but the state that it left, of
+// the transaction and of prepared statements.
+func instead(u *unit, before, after byte) *shadow.Operation {
+	why := "production failed at it for a reason of its own: error " + u.code
+	if len(u.parses) == 0 && before == idle && after == idle {
+		return &shadow.Operation{Kind: shadow.State, Name: "left out", Left: why}
+	}
+	op := &shadow.Operation{
+		Kind: shadow.State, Name: "left out", Instead: why, Check: shadow.Success, Whole: true, Locks: true,
+		Production: shadow.Answer{Lost: true},
+	}
+	add := func(b []byte) {
+		op.Request = append(op.Request, b...)
+		op.Replies++
+	}
+	if len(u.parses) > 0 {
+		add(pg.Append(u.parses, pg.Sync))
+	}
+	switch {
+	case after == inFailed && before == idle:
+		add(pg.AppendQuery(nil, "BEGIN"))
+		add(pg.AppendQuery(nil, failing))
+	case after == inFailed:
+		add(pg.AppendQuery(nil, failing))
+	case after == idle && before != idle:
+		add(pg.AppendQuery(nil, "ROLLBACK"))
+	}
+	return op
+}

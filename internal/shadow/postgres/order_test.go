@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// crowd runs so many clients at a time, each with a connection of its own.
+func (b *bench) crowd(t *testing.T, clients int, work func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range clients {
+		c := b.client(t)
+		all.Go(func() {
+			if err := work(t.Context(), c, i, rand.New(rand.NewPCG(uint64(i), 2))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// refused reports whether a statement failed for what others did at the same time.
+func refused(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
+}
+
+// Transfers between few accounts: rows are locked over statements, some transactions deadlock, some roll back.
+func TestBankTransfers(t *testing.T) {
+	b := newBench(t, `CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
+		INSERT INTO accounts SELECT i, 1000, '' FROM generate_series(1, 10) AS i;
+		CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n))`, nil)
+	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range 20 {
+			if err := transfer(ctx, c, client, n, r); err != nil && !refused(err) {
+				return err
+			}
+		}
+		return nil
+	})
+	b.settle(t)
+	b.same(t, "accounts", "moves")
+}
+
+func transfer(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) error {
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	from, to, amount := 1+r.IntN(10), 1+r.IntN(10), r.IntN(100)
+	var has int
+	if err := tx.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = $1 FOR UPDATE", from).Scan(&has); err != nil {
+		return err
+	}
+	who := fmt.Sprintf("%d/%d", client, n)
+	if _, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance - $2, last = $3 WHERE id = $1", from, amount, who); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $2, last = $3 WHERE id = $1", to, amount, who); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO moves VALUES ($1, $2, $3)", client, n, amount); err != nil {
+		return err
+	}
+	if r.IntN(5) == 0 {
+		return nil // rolled back
+	}
+	return tx.Commit(ctx)
+}
+
+// A queue that workers take jobs from, each at its own pace.
+func TestQueue(t *testing.T) {
+	b := newBench(t, `CREATE TABLE jobs (id int PRIMARY KEY, tries int DEFAULT 0, worker int);
+		INSERT INTO jobs SELECT i FROM generate_series(1, 600) AS i;
+		CREATE TABLE done (id int PRIMARY KEY, worker int)`, nil)
+	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for range 30 {
+			tx, err := c.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			var id int
+			if err := tx.QueryRow(ctx, "SELECT id FROM jobs WHERE worker IS NULL ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1").Scan(&id); err != nil {
+				return err
+			}
+			if r.IntN(4) == 0 {
+				if err := tx.Rollback(ctx); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := tx.Exec(ctx, "UPDATE jobs SET worker = $2 WHERE id = $1", id, client); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, "INSERT INTO done VALUES ($1, $2)", id, client); err != nil {
+				return err
+			}
+			if err := tx.Commit(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.settle(t)
+	b.same(t, "jobs", "done")
+}
+
+// Upserts on hot keys, each a transaction of its own: the last one wins.
+func TestHotKeys(t *testing.T) {
+	b := newBench(t, "CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", nil)
+	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range 100 {
+			_, err := c.Exec(ctx, "INSERT INTO hot VALUES ($1, 1, $2) ON CONFLICT (k) DO UPDATE SET n = hot.n + 1, last = excluded.last", r.IntN(5), fmt.Sprintf("%d/%d", client, n))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.settle(t)
+	b.same(t, "hot")
+}
+
+// Numbers that the server gives, to clients that use them.
+func TestSequences(t *testing.T) {
+	b := newBench(t, `CREATE TABLE orders (id serial PRIMARY KEY, who text);
+		CREATE TABLE items (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "order" int REFERENCES orders, who text);
+		CREATE SEQUENCE tickets; CREATE TABLE taken (ticket bigint PRIMARY KEY, who text)`, nil)
+	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range 40 {
+			who := fmt.Sprintf("%d/%d", client, n)
+			var order int
+			if err := c.QueryRow(ctx, "INSERT INTO orders (who) VALUES ($1) RETURNING id", who).Scan(&order); err != nil {
+				return err
+			}
+			if _, err := c.Exec(ctx, `INSERT INTO items ("order", who) VALUES ($1, $2)`, order, who); err != nil {
+				return err
+			}
+			var ticket int64
+			if err := c.QueryRow(ctx, "SELECT nextval('tickets')").Scan(&ticket); err != nil {
+				return err
+			}
+			if _, err := c.Exec(ctx, "INSERT INTO taken VALUES ($1, $2)", ticket, who); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.settle(t)
+	b.same(t, "orders", "items", "taken")
+}
+
+// Sections that advisory locks guard.
+func TestAdvisoryLocks(t *testing.T) {
+	b := newBench(t, "CREATE TABLE steps (section int, step int, who text, PRIMARY KEY (section, step))", nil)
+	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range 20 {
+			section := r.IntN(3)
+			if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", section); err != nil {
+				return err
+			}
+			_, err := c.Exec(ctx, "INSERT INTO steps SELECT $1, coalesce(max(step), 0) + 1, $2 FROM steps WHERE section = $1", section, fmt.Sprintf("%d/%d", client, n))
+			if err != nil {
+				return err
+			}
+			if _, err := c.Exec(ctx, "SELECT pg_advisory_unlock($1)", section); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.settle(t)
+	b.same(t, "steps")
+}

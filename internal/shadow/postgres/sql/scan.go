@@ -1,0 +1,169 @@
+package sql
+
+import "strings"
+
+// kind of a token.
+type kind uint8
+
+const (
+	word    kind = iota // a key word or a name, in lower case
+	quoted              // a name in quotes
+	literal             // a string or a number
+	param               // $1
+	mark                // everything else, a character each
+)
+
+// token of a statement. Space and comments are none.
+type token struct {
+	kind kind
+	text string // of words, quoted names (without their quotes) and marks
+}
+
+func (t token) is(text string) bool { return t.kind == word && t.text == text }
+
+func (t token) mark(c byte) bool { return t.kind == mark && t.text[0] == c }
+
+// scan cuts a text into tokens. What has no end goes up to the end of the text, as the server would refuse it.
+func scan(text string) (out []token) {
+	for i := 0; i < len(text); {
+		t, n := next(text[i:])
+		if n == 0 {
+			break
+		}
+		if t.text != "" || t.kind != mark {
+			out = append(out, t)
+		}
+		i += n
+	}
+	return out
+}
+
+// next returns the token that s begins with, and its length. Space and comments are a mark without text.
+func next(s string) (token, int) {
+	c := s[0]
+	switch {
+	case strings.IndexByte(" \t\n\r\f\v", c) >= 0:
+		return token{kind: mark}, 1
+	case strings.HasPrefix(s, "--"):
+		return token{kind: mark}, through(s, "\n", 2)
+	case strings.HasPrefix(s, "/*"):
+		return token{kind: mark}, comment(s)
+	case c == '\'':
+		return token{kind: literal}, quotedEnd(s, 0, false)
+	case c == '"':
+		n := quotedEnd(s, 0, false)
+		return token{quoted, strings.Trim(s[:n], `"`)}, n
+	case c == '$':
+		return dollar(s)
+	case isDigit(c) || c == '.' && len(s) > 1 && isDigit(s[1]):
+		return token{kind: literal}, numberEnd(s)
+	case isLetter(c):
+		return wordOf(s)
+	}
+	return token{mark, s[:1]}, 1
+}
+
+// wordOf returns a word, or the string that it is the prefix of.
+func wordOf(s string) (token, int) {
+	n := 1
+	for n < len(s) && (isLetter(s[n]) || isDigit(s[n]) || s[n] == '$') {
+		n++
+	}
+	text := strings.ToLower(s[:n])
+	if n < len(s) && s[n] == '\'' {
+		switch text {
+		case "e":
+			return token{kind: literal}, quotedEnd(s, n, true)
+		case "b", "x", "n":
+			return token{kind: literal}, quotedEnd(s, n, false)
+		}
+	}
+	if text == "u" && n+1 < len(s) && s[n] == '&' && (s[n+1] == '\'' || s[n+1] == '"') {
+		end := quotedEnd(s, n+1, false)
+		if s[n+1] == '"' {
+			return token{quoted, s[:end]}, end
+		}
+		return token{kind: literal}, end
+	}
+	return token{word, text}, n
+}
+
+// quotedEnd is behind the quote that ends what begins at the quote s[at].
+func quotedEnd(s string, at int, escapes bool) int {
+	quote := s[at]
+	for i := at + 1; i < len(s); i++ {
+		switch {
+		case escapes && s[i] == '\\':
+			i++
+		case s[i] == quote && i+1 < len(s) && s[i+1] == quote:
+			i++
+		case s[i] == quote:
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// dollar returns a parameter, or a string in dollar quotes.
+func dollar(s string) (token, int) {
+	n := 1
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	if n > 1 {
+		return token{kind: param}, n
+	}
+	for n < len(s) && (isLetter(s[n]) || isDigit(s[n])) {
+		n++
+	}
+	if n < len(s) && s[n] == '$' {
+		return token{kind: literal}, through(s, s[:n+1], n+1)
+	}
+	return token{mark, "$"}, 1
+}
+
+// comment is the length of one that may have others within.
+func comment(s string) int {
+	depth := 0
+	for i := 0; i+1 < len(s); i++ {
+		switch s[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(s)
+}
+
+// through is behind the next end from the place from on.
+func through(s, end string, from int) int {
+	if i := strings.Index(s[from:], end); i >= 0 {
+		return from + i + len(end)
+	}
+	return len(s)
+}
+
+func numberEnd(s string) int {
+	n := 1
+	for n < len(s) {
+		exponentSign := (s[n] == '+' || s[n] == '-') && (s[n-1] == 'e' || s[n-1] == 'E') && !strings.HasPrefix(s, "0x")
+		if !isDigit(s[n]) && !isLetter(s[n]) && s[n] != '.' && !exponentSign {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isLetter reports whether a name may begin with c. Bytes of other alphabets may be in names.
+func isLetter(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
+}

@@ -1,0 +1,62 @@
+package pg
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Codes of a client's first packet. Any other is the version of the startup.
+const (
+	CancelRequest = 80877102
+	SSLRequest    = 80877103
+	GSSRequest    = 80877104
+)
+
+// MaxStartupBytes is the longest first packet, as the server has it.
+const MaxStartupBytes = 10000
+
+// StartupHeaderBytes are the length and the code.
+const StartupHeaderBytes = 8
+
+// StartupHead reads the length, itself included, and the code of a first packet.
+func StartupHead(b []byte) (length int, code uint32, err error) {
+	n := binary.BigEndian.Uint32(b)
+	if n < StartupHeaderBytes || n > MaxStartupBytes {
+		return 0, 0, ErrProtocol
+	}
+	return int(n), binary.BigEndian.Uint32(b[4:]), nil
+}
+
+// StartupParameters reads the names and values that follow a startup's head.
+func StartupParameters(packet []byte) (map[string]string, error) {
+	out := map[string]string{}
+	for rest := packet[StartupHeaderBytes:]; len(rest) > 0 && rest[0] != 0; {
+		name, after, ok := bytes.Cut(rest, zero)
+		value, next, closed := bytes.Cut(after, zero)
+		if !ok || !closed {
+			return nil, ErrProtocol
+		}
+		out[string(name)] = string(value)
+		rest = next
+	}
+	return out, nil
+}
+
+// AppendStartup appends a startup of version 3.0.
+func AppendStartup(dst []byte, parameters ...string) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0, 0, 3, 0, 0)
+	for _, p := range parameters {
+		dst = append(append(dst, p...), 0)
+	}
+	dst = append(dst, 0)
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at))
+	return dst
+}
+
+// AppendSSLRequest appends the question whether the server has TLS.
+func AppendSSLRequest(dst []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, StartupHeaderBytes), SSLRequest)
+}
+
+var zero = []byte{0}
