@@ -23,18 +23,20 @@ import (
 )
 
 type shadowOptions struct {
-	redis   string // LISTEN=URL
-	mongo   string // LISTEN=URI
-	control string
-	test    string // URL, or cinch=URL
-	rules   []string
-	cfg     shadow.Config
-	memory  string
-	limit   config.Bytes
-	json    bool
-	html    string // file
-	exit    bool   // when there is a verdict
-	offFile string
+	redis    string           // LISTEN=URL
+	mongo    string           // LISTEN=URI
+	postgres string           // LISTEN=URL
+	tls      gateway.TLSFiles // for clients
+	control  string
+	test     string // URL, or cinch=URL
+	rules    []string
+	cfg      shadow.Config
+	memory   string
+	limit    config.Bytes
+	json     bool
+	html     string // file
+	exit     bool   // when there is a verdict
+	offFile  string
 }
 
 func newShadowCommand() *cobra.Command {
@@ -45,6 +47,10 @@ func newShadowCommand() *cobra.Command {
 		Long: `Mirror live traffic to two targets, a control with the old configuration and a test with the new one, and judge
 whether the test is as fast, answers alike and holds the same data. Clients connect to LISTEN and are passed through to
 production, which answers them and never waits for the mirror: what the targets can't take is dropped and counted.
+
+PostgreSQL: statements go to the targets in production's order, those that write or lock one by one. Clients log in at
+production; at the targets the URL's user does, with the client's database and settings. --tls-cert and --tls-key are for
+clients that ask for TLS; without them clients are told that there is none.
 
 Both targets should hold production's data when the run begins: replicas that were promoted, or a restored backup.
 With --test cinch=URL both are judged as they are first (A/A), and then a Cinch gateway with the given rules is put in
@@ -60,7 +66,8 @@ mirrored and how a verdict is made.
 Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server can't be reached.`,
 		Example: `  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test cinch=redis://b.internal
   cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://old.internal --test redis://new.internal --reads 0.1
-  cinch shadow --mongo 127.0.0.1:27018=mongodb://db.internal --control mongodb://a.internal --test cinch=mongodb://b.internal`,
+  cinch shadow --mongo 127.0.0.1:27018=mongodb://db.internal --control mongodb://a.internal --test cinch=mongodb://b.internal
+  cinch shadow --postgres 127.0.0.1:5433=postgres://db.internal --control postgres://shadow@a.internal --test postgres://shadow@b.internal`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := make(chan os.Signal, 4)
@@ -78,10 +85,13 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
 	f.StringVar(&o.mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
+	f.StringVar(&o.postgres, "postgres", "", "where clients connect and what production is, `LISTEN=URL`; the URL's sslmode says whether it is reached by TLS")
+	f.StringVar(&o.tls.Cert, "tls-cert", "", "`FILE` with the certificate for clients that ask for TLS (PostgreSQL)")
+	f.StringVar(&o.tls.Key, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&o.control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
-	f.Float64Var(&o.cfg.Reads, "reads", 1, "`SHARE` of the reads that are mirrored, 0 to 1")
+	f.Float64Var(&o.cfg.Reads, "reads", 0, "`SHARE` of the reads that are mirrored, above 0 to 1 (default: 1, with --postgres 0.01)")
 	f.Float64Var(&o.cfg.Margins.P50, "margin-p50", 0.05, "`SHARE` by which the median may grow")
 	f.Float64Var(&o.cfg.Margins.P99, "margin-p99", 0.10, "`SHARE` by which the 99th percentile may grow")
 	f.DurationVar(&o.cfg.Batch, "batch", 30*time.Second, "`TIME` of a batch")
@@ -156,6 +166,15 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 	if err := o.servers(p, production, through); err != nil {
 		return "", err
 	}
+	if o.cfg.Reads == 0 {
+		o.cfg.Reads = p.reads
+	}
+	o.cfg.Wait, o.cfg.Patience = p.wait, p.patience
+	if o.tls.Cert != "" || o.tls.Key != "" {
+		if o.cfg.ClientTLS, err = o.tls.ServerConfig(); err != nil {
+			return "", withCode(exitUsage, err)
+		}
+	}
 	if err := o.limit.UnmarshalText([]byte(o.memory)); err != nil {
 		return "", withCode(exitUsage, fmt.Errorf("--memory: %w", err))
 	}
@@ -169,6 +188,9 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 	}
 	if o.cfg.BaselineOnly && (o.cfg.State == "" || direct) {
 		return "", withCode(exitUsage, ui.WithHint(errors.New("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own"))
+	}
+	if direct && p.variable == "" {
+		return "", withCode(exitUsage, fmt.Errorf("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.flag, "--")))
 	}
 	if direct {
 		if err := o.throughCinch(p, through); err != nil {

@@ -27,6 +27,6 @@
 // such an operation waits for it no longer than Config.Wait.
 //
 // Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; what comes out: html.go, text.go, report.go; the mirror:
-// passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go, plant.go, compare.go, batch.go, counts.go,
+// passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go, wait.go, plant.go, compare.go, batch.go, counts.go,
 // config.go, operation.go.
 package shadow

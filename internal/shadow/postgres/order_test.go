@@ -35,7 +35,7 @@ func refused(err error) bool {
 
 // Transfers between few accounts: rows are locked over statements, some transactions deadlock, some roll back.
 func TestBankTransfers(t *testing.T) {
-	b := newBench(t, `CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
+	b := newBench(t, `ALTER SYSTEM SET deadlock_timeout = '20ms'; SELECT pg_reload_conf(); CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
 		INSERT INTO accounts SELECT i, 1000, '' FROM generate_series(1, 10) AS i;
 		CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n))`, nil)
 	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
@@ -77,43 +77,6 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) err
 	return tx.Commit(ctx)
 }
 
-// A queue that workers take jobs from, each at its own pace.
-func TestQueue(t *testing.T) {
-	b := newBench(t, `CREATE TABLE jobs (id int PRIMARY KEY, tries int DEFAULT 0, worker int);
-		INSERT INTO jobs SELECT i FROM generate_series(1, 600) AS i;
-		CREATE TABLE done (id int PRIMARY KEY, worker int)`, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for range 30 {
-			tx, err := c.Begin(ctx)
-			if err != nil {
-				return err
-			}
-			var id int
-			if err := tx.QueryRow(ctx, "SELECT id FROM jobs WHERE worker IS NULL ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1").Scan(&id); err != nil {
-				return err
-			}
-			if r.IntN(4) == 0 {
-				if err := tx.Rollback(ctx); err != nil {
-					return err
-				}
-				continue
-			}
-			if _, err := tx.Exec(ctx, "UPDATE jobs SET worker = $2 WHERE id = $1", id, client); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, "INSERT INTO done VALUES ($1, $2)", id, client); err != nil {
-				return err
-			}
-			if err := tx.Commit(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	b.settle(t)
-	b.same(t, "jobs", "done")
-}
-
 // Upserts on hot keys, each a transaction of its own: the last one wins.
 func TestHotKeys(t *testing.T) {
 	b := newBench(t, "CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", nil)
@@ -128,35 +91,6 @@ func TestHotKeys(t *testing.T) {
 	})
 	b.settle(t)
 	b.same(t, "hot")
-}
-
-// Numbers that the server gives, to clients that use them.
-func TestSequences(t *testing.T) {
-	b := newBench(t, `CREATE TABLE orders (id serial PRIMARY KEY, who text);
-		CREATE TABLE items (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "order" int REFERENCES orders, who text);
-		CREATE SEQUENCE tickets; CREATE TABLE taken (ticket bigint PRIMARY KEY, who text)`, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 40 {
-			who := fmt.Sprintf("%d/%d", client, n)
-			var order int
-			if err := c.QueryRow(ctx, "INSERT INTO orders (who) VALUES ($1) RETURNING id", who).Scan(&order); err != nil {
-				return err
-			}
-			if _, err := c.Exec(ctx, `INSERT INTO items ("order", who) VALUES ($1, $2)`, order, who); err != nil {
-				return err
-			}
-			var ticket int64
-			if err := c.QueryRow(ctx, "SELECT nextval('tickets')").Scan(&ticket); err != nil {
-				return err
-			}
-			if _, err := c.Exec(ctx, "INSERT INTO taken VALUES ($1, $2)", ticket, who); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	b.settle(t)
-	b.same(t, "orders", "items", "taken")
 }
 
 // Sections that advisory locks guard.
