@@ -16,8 +16,7 @@ func TestPostgres(t *testing.T) {
 	production, control, test := testenv.Postgres(t), testenv.Postgres(t), testenv.Postgres(t)
 	for _, s := range []*testenv.SQLServer{production, control, test} {
 		testenv.Run(t, "", pgbench, "-i", "-q", "-s", "1", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "postgres")
-		// its history has the time
-		testenv.Run(t, "", "psql", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-c", "ALTER SYSTEM SET deadlock_timeout = '50ms'", "-c", "SELECT pg_reload_conf()")
+		testenv.Run(t, "", "psql", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-c", "ALTER DATABASE postgres SET deadlock_timeout = '50ms'")
 	}
 	port := testenv.FreePort(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -35,7 +35,7 @@ func refused(err error) bool {
 
 // Transfers between few accounts: rows are locked over statements, some transactions deadlock, some roll back.
 func TestBankTransfers(t *testing.T) {
-	b := newBench(t, `ALTER SYSTEM SET deadlock_timeout = '20ms'; SELECT pg_reload_conf(); CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
+	b := newBench(t, `ALTER DATABASE postgres SET deadlock_timeout = '20ms'; CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
 		INSERT INTO accounts SELECT i, 1000, '' FROM generate_series(1, 10) AS i;
 		CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n))`, nil)
 	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
