@@ -126,7 +126,7 @@ func (c *conn) frame() ([]byte, error) {
 		}
 		if n > 0 {
 			frame := c.in[:n]
-			if c.in = c.in[n:]; len(c.in) == 0 && cap(c.in) < readBytes/2 {
+			if c.in = c.in[n:]; len(c.in) == 0 && (cap(c.in) < readBytes/2 || n > readBytes) {
 				c.in = nil
 			}
 			if frame[0] != resp.Push {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -54,7 +53,7 @@ func (p *Protocol) ScratchRead() *shadow.Operation { return p.own(shadow.Read, "
 func (p *Protocol) ScratchClean() *shadow.Operation { return p.own(shadow.Write, "DEL", p.scratch) }
 
 func (p *Protocol) own(kind shadow.Kind, args ...string) *shadow.Operation {
-	return &shadow.Operation{Kind: kind, Name: args[0] + " scratch", Keys: []string{"0 " + p.scratch}, Request: resp.AppendCommand(nil, args...)}
+	return &shadow.Operation{Kind: kind, Name: args[0] + " scratch", Keys: []string{nameOf("0", []byte(p.scratch))}, Request: resp.AppendCommand(nil, args...)}
 }
 
 // Excuse reports whether the answers may differ because a key expires: it has a time to live at
@@ -70,7 +69,7 @@ func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, te
 
 // expires asks for the time to live of a key, "DB NAME".
 func expires(ctx context.Context, up gateway.Upstream, key string) bool {
-	db, name, _ := strings.Cut(key, " ")
+	db, name := keyOf(key)
 	rdb := client(up)
 	defer rdb.Close()
 	conn := rdb.Conn()

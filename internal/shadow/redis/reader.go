@@ -33,6 +33,7 @@ type reader struct {
 	pending []request
 	held    int64 // bytes of pending
 	db      string
+	watched []string     // keys, since the last transaction
 	tx      *transaction // nil outside one
 }
 
@@ -57,9 +58,20 @@ func (r *reader) ask(q request) error {
 		return err
 	}
 	r.pending = append(r.pending, q)
-	r.held += int64(len(q.bytes))
+	r.held += q.weight()
 	return nil
 }
+
+// weight is what a request holds: its bytes, itself, and its arguments' places.
+func (q *request) weight() int64 {
+	return int64(len(q.bytes)) + requestBytes + int64(len(q.args))*argBytes
+}
+
+// What a request and an argument hold beside their bytes.
+const (
+	requestBytes = 256
+	argBytes     = 32
+)
 
 // describe says what is known of a request's command. It fails for those that end the mirroring of their connection.
 func (p *Protocol) describe(q *request) error {
@@ -79,7 +91,7 @@ func (p *Protocol) lookUp(q *request) {
 	q.opens, q.closes = name == "multi", name == "exec" || name == "discard"
 	q.command = p.commands[name]
 	if q.command == nil {
-		q.command = &command{name: name, writes: true, unclear: true}
+		q.command = &command{name: "unknown command", writes: true, unclear: true}
 		return
 	}
 	if len(q.args) > 1 && q.command.subcommands != nil {
@@ -100,10 +112,8 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 		q := r.pending[0]
 		r.pending[0] = request{}
 		r.pending = r.pending[1:]
-		r.held -= int64(len(q.bytes))
-		if op := r.answered(q, frame, at); op != nil {
-			done = append(done, op)
-		}
+		r.held -= q.weight()
+		done = append(done, r.answered(q, frame, at)...)
 		return nil
 	})
 	if err != nil {
@@ -115,8 +125,8 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	return done, nil
 }
 
-// answered is the operation that a reply completes; nil: none, or none that is mirrored.
-func (r *reader) answered(q request, frame []byte, at time.Time) *shadow.Operation {
+// answered is the operations that a reply completes, of those that are mirrored.
+func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Operation {
 	failed := frame[0] == resp.Error || frame[0] == resp.BulkError
 	switch {
 	case r.tx != nil:
@@ -133,18 +143,28 @@ func (r *reader) answered(q request, frame []byte, at time.Time) *shadow.Operati
 	if q.rewrite != nil && !q.rewrite(op, q.args, frame) {
 		return nil
 	}
-	if q.state {
-		if failed {
-			return nil
-		}
-		if op.Name == "SELECT" {
-			r.db = string(q.args[1])
-		}
+	if q.state && failed {
+		return nil
+	}
+	if !failed {
+		r.note(q, op)
 	}
 	op.Production = answerOf(frame, op.Form)
 	op.Production.Took = at.Sub(q.at)
 	op.Production.Lost = q.rewrite != nil
-	return op
+	return []*shadow.Operation{op}
+}
+
+// note remembers what a request that succeeded means for those behind it.
+func (r *reader) note(q request, op *shadow.Operation) {
+	switch q.name {
+	case "select":
+		r.db = string(q.args[1])
+	case "watch":
+		r.watched = append(r.watched, op.Keys...)
+	case "unwatch":
+		r.watched = nil
+	}
 }
 
 // operation is what a request is to the engine.
@@ -168,16 +188,39 @@ func (r *reader) operation(q request) *shadow.Operation {
 		op.Name += " " + pattern(keys[0])
 	}
 	for _, k := range keys {
-		op.Keys = append(op.Keys, r.db+" "+string(k))
+		op.Keys = append(op.Keys, nameOf(r.db, k))
 	}
-	op.Whole = !known || len(keys) == 0 && !q.free && !q.reads && !q.state
+	op.Whole = !known || len(keys) == 0 && !q.free && !q.state || q.elsewhere(q.args)
 	return op
 }
+
+// elsewhere reports whether a request touches more than its keys: another database, or what an index covers.
+func (c *command) elsewhere(args [][]byte) bool {
+	return c.name == "move" || c.name == "copy" && len(args) > 4 || strings.HasPrefix(c.name, "ft.")
+}
+
+// Keys are any bytes, so those of shadow.Part are written otherwise.
+var (
+	escape   = strings.NewReplacer("\x01", "\x01\x01", shadow.Part, "\x01\x02")
+	unescape = strings.NewReplacer("\x01\x01", "\x01", "\x01\x02", shadow.Part)
+)
+
+// nameOf is a key as operations have it.
+func nameOf(db string, key []byte) string { return db + " " + escape.Replace(string(key)) }
+
+// keyOf is the key that nameOf has named.
+func keyOf(name string) (db, key string) {
+	db, key, _ = strings.Cut(name, " ")
+	return db, unescape.Replace(key)
+}
+
+// mostPattern bounds what is read of a key for its pattern.
+const mostPattern = 64
 
 // pattern is a key with what looks like an identifier left out.
 func pattern(key []byte) string {
 	var b strings.Builder
-	for part := range bytes.SplitSeq(key, []byte(":")) {
+	for part := range bytes.SplitSeq(key[:min(len(key), mostPattern)], []byte(":")) {
 		if b.Len() > 0 {
 			b.WriteByte(':')
 		}

@@ -1,6 +1,9 @@
 package redis
 
 import (
+	"bytes"
+	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -130,7 +133,7 @@ func TestKeysOfAnyBytes(t *testing.T) {
 func TestNamesAreShort(t *testing.T) {
 	d := newDialogue(t)
 	for request, want := range map[string]string{
-		"GET user:1234": "GET user:*", "NO\x1b[2JSUCH k": "unknown command", strings.Repeat("x", 1000): "unknown command",
+		"GET user:1234": "GET user:*", "NO\x1b[2JSUCH k": "UNKNOWN COMMAND", strings.Repeat("x", 1000): "UNKNOWN COMMAND",
 	} {
 		if op := d.one(request, "-ERR\r\n"); op.Name != want {
 			t.Errorf("%.20q is named %.40q", request, op.Name)
@@ -146,5 +149,46 @@ func TestNamesAreShort(t *testing.T) {
 	}
 	if op := d.one("EXEC", "*200000\r\n"+strings.Repeat("+PONG\r\n", many)); len(op.Name) > 100 || op.Replies != many+2 {
 		t.Errorf("a name has %d bytes, %d replies", len(op.Name), op.Replies)
+	}
+}
+
+// A client that sends many small requests and reads nothing holds no more than is counted.
+func TestSmallRequestsCountWhatTheyHold(t *testing.T) {
+	d := newDialogue(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	pings := bytes.Repeat(resp.AppendCommand(nil, "PING"), 1000)
+	for range 100 {
+		if err := d.r.Request(pings, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if real := int64(after.HeapAlloc) - int64(before.HeapAlloc); real > 2*d.r.Held() {
+		t.Errorf("%d bytes are held, %d counted", real, d.r.Held())
+	}
+	runtime.KeepAlive(d)
+}
+
+// A connection that had one large answer does not keep its buffer.
+func TestLargeAnswersAreForgotten(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	c := &conn{Conn: a}
+	go func() {
+		for _, n := range []int{30 << 20, 10} {
+			_, _ = b.Write(resp.AppendBulk(nil, make([]byte, n)))
+		}
+	}()
+	for range 2 {
+		if _, err := c.frame(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cap(c.in) > 2*readBytes {
+		t.Errorf("%d bytes are kept", cap(c.in))
 	}
 }

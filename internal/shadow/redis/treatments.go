@@ -46,7 +46,7 @@ var treatments = map[string]treatment{
 	"object": {random: true}, "dump": {random: true}, "xinfo": {random: true}, "xpending": {random: true}, "lolwut": {skip: true},
 
 	// Answers without an order.
-	"smembers": {form: unordered}, "sunion": {form: unordered}, "sinter": {form: unordered}, "sdiff": {form: unordered}, "keys": {form: unordered, free: true},
+	"smembers": {form: unordered}, "sunion": {form: unordered}, "sinter": {form: unordered}, "sdiff": {form: unordered}, "keys": {form: unordered},
 	"hkeys": {form: unordered}, "hvals": {form: unordered}, "hgetall": {form: pairs},
 
 	// What the server chose is sent as production chose it.
