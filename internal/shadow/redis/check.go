@@ -46,13 +46,8 @@ func ask(ctx context.Context, t *shadow.Target) (server, error) {
 		}
 		return s, fmt.Errorf("%s: INFO: %w", t, err)
 	}
-	s.known, s.info = true, map[string]string{}
-	for line := range strings.SplitSeq(text, "\r\n") {
-		if k, v, ok := strings.Cut(line, ":"); ok {
-			s.info[k] = v
-		}
-	}
-	s.keys = countKeys(s.info)
+	s.known, s.info = true, parseInfo(text)
+	s.keys = countKeys(s.info, "keys=")
 	s.config, _ = rdb.ConfigGet(ctx, "*").Result() // managed servers refuse it
 	return s, nil
 }
@@ -63,14 +58,25 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// countKeys adds up "db0:keys=12,expires=3,…".
-func countKeys(info map[string]string) (n int64) {
+// parseInfo reads lines of names and values.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			info[k] = v
+		}
+	}
+	return info
+}
+
+// countKeys adds up a field of "db0:keys=12,expires=3,…".
+func countKeys(info map[string]string, name string) (n int64) {
 	for k, v := range info {
 		if !strings.HasPrefix(k, "db") {
 			continue
 		}
 		for field := range strings.SplitSeq(v, ",") {
-			if count, ok := strings.CutPrefix(field, "keys="); ok {
+			if count, ok := strings.CutPrefix(field, name); ok {
 				keys, _ := strconv.ParseInt(count, 10, 64)
 				n += keys
 			}

@@ -5,5 +5,5 @@
 // Reading order: protocol.go (what the engine asks for), reader.go (bytes of a client's connection to
 // operations), filter.go and redact.go (what is recorded), cut.go (bytes to requests and replies), transaction.go, treatments.go (commands that are mirrored otherwise than they came), commands.go (what the
 // server says of its commands), conn.go (a target's connection), replies.go (frames, and what of them is
-// compared).
+// compared), expiry.go (answers that differ by time alone), check.go (servers before a run).
 package redis

@@ -56,29 +56,4 @@ func (p *Protocol) own(kind shadow.Kind, args ...string) *shadow.Operation {
 	return &shadow.Operation{Kind: kind, Name: args[0] + " scratch", Keys: []string{nameOf("0", []byte(p.scratch))}, Request: resp.AppendCommand(nil, args...)}
 }
 
-// Excuse reports whether the answers may differ because a key expires: it has a time to live at
-// either target, or is gone at just one of them.
-func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
-	for _, key := range op.Keys {
-		if expires(ctx, control.Upstream, key) || expires(ctx, test.Upstream, key) {
-			return true
-		}
-	}
-	return false
-}
-
-// expires asks for the time to live of a key, "DB NAME".
-func expires(ctx context.Context, up gateway.Upstream, key string) bool {
-	db, name := keyOf(key)
-	rdb := client(up)
-	defer rdb.Close()
-	conn := rdb.Conn()
-	defer conn.Close()
-	if n, err := strconv.Atoi(db); err != nil || conn.Select(ctx, n).Err() != nil {
-		return false
-	}
-	ttl, err := conn.PTTL(ctx, name).Result()
-	return err == nil && ttl >= 0
-}
-
 var started = time.Now().UnixNano()

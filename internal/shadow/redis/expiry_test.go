@@ -1,0 +1,82 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// A value that has expired at one target and soon will at the other is no difference, though it is gone at both when
+// that is asked.
+func TestExpiryIsNoDifference(t *testing.T) {
+	b := newBench(t, nil)
+	c := b.client(t)
+	direct := goredis.NewClient(&goredis.Options{Addr: b.test.Addr})
+	defer direct.Close()
+	for i := range 20 {
+		key := fmt.Sprint("entry:", i)
+		c.Set(t.Context(), key, i, 100*time.Millisecond)
+		eventuallyHas(t, direct, key)
+		direct.Del(t.Context(), key)
+		c.Get(t.Context(), key)
+	}
+	b.run.Finish("the test is over")
+	<-b.run.Over()
+	if r := b.run.Report(); r.Compared.Different > 0 || r.Compared.Expired == 0 {
+		t.Errorf("%+v: %v", r.Compared, r.Differences)
+	}
+}
+
+// A write that a target has lost is no expiry, though its key has a time to live.
+func TestLostWriteIsNoExpiry(t *testing.T) {
+	b := newBench(t, nil)
+	c := b.client(t)
+	direct := goredis.NewClient(&goredis.Options{Addr: b.test.Addr})
+	defer direct.Close()
+	c.Set(t.Context(), "session:1", "a", time.Hour)
+	c.Do(t.Context(), "APPEND", "log", strings.Repeat("x", 10))
+	eventuallyHas(t, direct, "log")
+	direct.Del(t.Context(), "session:1")
+	c.Get(t.Context(), "session:1")
+	b.run.Finish("the test is over")
+	<-b.run.Over()
+	if r := b.run.Report(); r.Compared.Different != 1 || r.Outcome != "VOID" {
+		t.Errorf("%s, %+v", r.Outcome, r.Compared)
+	}
+}
+
+func TestMayHaveExpired(t *testing.T) {
+	const minute, second = life(time.Minute), life(time.Second)
+	for _, c := range []struct {
+		kind shadow.Kind
+		a, b life
+		want bool
+	}{
+		{shadow.Read, gone, gone, true},
+		{shadow.Read, minute, minute, true}, // written again
+		{shadow.Read, second, gone, true},
+		{shadow.Read, gone, minute, false},
+		{shadow.Read, forever, minute, false},
+		{shadow.Read, forever, gone, false},
+		{shadow.Read, forever, forever, false},
+		{shadow.Write, forever, forever, false},
+		{shadow.Write, forever, minute, false},
+		{shadow.Write, forever, gone, true}, // INCR, made anew at control
+		{shadow.Write, gone, minute, true},  // SET NX EX, made anew at test
+	} {
+		if got := mayHaveExpired(c.kind, c.a, c.b); got != c.want {
+			t.Errorf("a %v of a key that lives %v and %v: %v", c.kind, time.Duration(c.a), time.Duration(c.b), got)
+		}
+	}
+}
+
+func eventuallyHas(t *testing.T, c *goredis.Client, key string) {
+	t.Helper()
+	testenv.Eventually(t, "a key has come", func() bool { return c.Exists(t.Context(), key).Val() > 0 })
+}
