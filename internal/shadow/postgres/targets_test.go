@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Targets that are stopped, and then one that is gone: clients notice nothing, memory stays in its bound, and the run is void.
+func TestFrozenAndKilledTargets(t *testing.T) {
+	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, v text)", func(c *shadow.Config) { c.Memory = 2 * shadow.MiB })
+	c, ctx := b.client(t), t.Context()
+	if _, err := c.Exec(ctx, "INSERT INTO t VALUES (0, 'x')"); err != nil {
+		t.Fatal(err)
+	}
+	b.control.Freeze(t)
+	value := strings.Repeat("v", 10_000)
+	for i := range 500 {
+		if _, err := c.Exec(ctx, "INSERT INTO t VALUES ($1, $2)", i+1, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := b.run.Held(); held > 2*shadow.MiB {
+		t.Errorf("%d bytes are held", held)
+	}
+	b.test.Kill()
+	select {
+	case <-b.run.Over():
+	case <-time.After(time.Minute):
+		t.Fatal("the mirror goes on with a target that is gone")
+	}
+	if r := b.run.Report(); r.Outcome != "VOID" || len(r.Reasons) == 0 {
+		t.Errorf("%s %q", r.Outcome, r.Reasons)
+	}
+	if _, err := c.Exec(ctx, "SELECT 1"); err != nil {
+		t.Errorf("with the mirror off: %v", err)
+	}
+}
+
+// A wrong row at a target is found and not shown. A statement that is cancelled in production is left out, and its transaction
+// goes on as there.
+func TestWrongRowAndCancelledStatement(t *testing.T) {
+	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'right')", nil)
+	c, ctx := b.client(t), t.Context()
+	for _, text := range []string{"BEGIN", "INSERT INTO t VALUES (2, 'kept')", "SAVEPOINT s"} {
+		if _, err := c.Exec(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := c.PgConn().Exec(context.Background(), "UPDATE t SET v = 'never' FROM pg_sleep(600)").ReadAll()
+		stopped <- err
+	}()
+	testenv.Eventually(t, "the statement runs", func() bool {
+		return contents(t, b.production, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1|\n"
+	})
+	if err := c.PgConn().CancelRequest(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err == nil || !strings.Contains(err.Error(), "57014") {
+		t.Fatalf("cancelled: %v", err)
+	}
+	for _, text := range []string{"ROLLBACK TO s", "COMMIT"} {
+		if _, err := c.Exec(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Eventually(t, "the commit has come", func() bool { return contents(t, b.test, "SELECT count(*) FROM t") == "2|\n" })
+	b.same(t, "t")
+	exec(t, b.test, "UPDATE t SET v = 'secret' WHERE id = 1")
+	if _, err := c.Exec(ctx, "SELECT * FROM t WHERE id = 1"); err != nil {
+		t.Fatal(err)
+	}
+	r := b.finish(t)
+	if r.Outcome != "VOID" || r.Compared.Different != 1 || len(r.Left) != 1 || strings.Contains(fmt.Sprint(r.Differences), "secret") {
+		t.Errorf("%s: %+v, left out %v, %v", r.Outcome, r.Compared, r.Left, r.Differences)
+	}
+}
+
+func TestSelfTestFindsWhatItPlants(t *testing.T) {
+	b := newBench(t, "CREATE TABLE t (id int)", nil)
+	if err := b.run.SelfTest(t.Context()); err != nil && !strings.Contains(err.Error(), "too noisy") {
+		t.Error(err)
+	}
+	for _, s := range b.servers() {
+		if left := contents(t, s, "SELECT count(*) FROM pg_namespace WHERE nspname = 'cinch_shadow'"); left != "0|\n" {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+}
