@@ -140,7 +140,7 @@ func (b *bench) mirror(targets string) error {
 	b.stop = append(b.stop, p.Stop)
 	b.ways = append(b.ways, w)
 	for range 600 { // it listens before its self-test
-		if strings.Contains(p.Output(), "self-test passed") {
+		if strings.Contains(p.Output(), "clients may connect") {
 			return w.trouble()
 		}
 		time.Sleep(100 * time.Millisecond)

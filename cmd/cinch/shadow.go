@@ -35,7 +35,8 @@ type shadowOptions struct {
 	limit    config.Bytes
 	json     bool
 	html     string // file
-	exit     bool   // when there is a verdict
+	selfTest bool
+	exit     bool // when there is a verdict
 	offFile  string
 }
 
@@ -102,6 +103,7 @@ func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.memory, "memory", "128MiB", "`SIZE` of what may wait for the targets")
 	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
 	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
+	f.BoolVar(&o.selfTest, "self-test", true, "find planted faults first; the report says when it was not done")
 	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
 	f.StringVar(&o.html, "html", "", "write the report as a page with plots to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
@@ -238,11 +240,13 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 		return errors.Join(err, l.Close())
 	}
 	r := shadow.New(o.cfg)
-	if err := r.SelfTest(ctx); err != nil {
-		_ = l.Close()
-		return err
+	if o.selfTest {
+		if err := r.SelfTest(ctx); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		fmt.Fprintln(errs, "self-test passed")
 	}
-	fmt.Fprintf(errs, "self-test passed; clients may connect to %s\n", l.Addr())
+	fmt.Fprintf(errs, "clients may connect to %s\n", l.Addr())
 	if err := r.Start(ctx); err != nil {
 		return errors.Join(ui.WithHint(err, "give the same --batch and margins, or another --state"), l.Close())
 	}

@@ -36,6 +36,9 @@ func (b *batch) add(op *Operation) {
 	p.add(op)
 }
 
+// empty reports a batch without operations.
+func (b *batch) empty() bool { return b.kinds[Read].count()+b.kinds[Write].count() == 0 }
+
 // pair is the latencies of the same operations at both targets, in nanoseconds, with so many
 // significant digits.
 type pair struct {

@@ -17,6 +17,8 @@ type Report struct {
 	Phase   Phase    `json:"phase"`
 	Ended   string   `json:"ended,omitempty"` // why the mirror is off
 
+	SelfTested bool `json:"self_tested"` // the self-test was done, and found all that it planted
+
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took_ns"`
 	Batch   time.Duration `json:"batch_ns"`
@@ -124,7 +126,7 @@ func (r *Run) Report() *Report {
 	defer r.mu.Unlock()
 	out := &Report{
 		Outcome: r.judge.Outcome().String(), Reasons: r.judge.Reasons(), Phase: r.phase, Ended: r.ended,
-		Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
+		SelfTested: r.tested.Load(), Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
 		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: slices.Clone(r.series),
 		Reads: r.kinds[Read].distribution(), Writes: r.kinds[Write].distribution(),
 		Connections: r.in.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -24,6 +25,8 @@ type Run struct {
 
 	in     *entrance
 	replay *feeder // nil: clients connect
+
+	tested atomic.Bool // the self-test found all that it planted
 
 	mu     sync.Mutex
 	phase  Phase
@@ -233,18 +236,20 @@ func (r *Run) enough() bool {
 
 // hasBaseline reports whether the A/A phase has what a verdict needs of it.
 func (r *Run) hasBaseline() bool {
-	had := r.judge.BaselineBatches()
 	if r.cfg.Baseline > 0 {
-		return had >= r.cfg.Baseline
+		return len(r.kept.Baseline) >= r.cfg.Baseline
 	}
 	needed, ok := r.judge.BaselineNeeded()
-	return ok && had >= needed
+	return ok && r.judge.BaselineBatches() >= needed
 }
 
 // observe takes a batch, and reports whether the run is over.
 func (r *Run) observe(b *batch) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if b.empty() {
+		return false
+	}
 	r.series = append(r.series, b.point(r.phase))
 	o := b.observed()
 	r.take(o, r.phase)
@@ -312,7 +317,7 @@ func (r *Run) isOver() bool {
 	switch {
 	case r.judge.Outcome() != verdict.Inconclusive:
 		why = "there is a verdict"
-	case r.phase == Testing && r.cfg.Batches > 0 && r.judge.Batches() >= r.cfg.Batches:
+	case r.phase == Testing && r.cfg.Batches > 0 && len(r.kept.Test) >= r.cfg.Batches:
 		why = "all batches are done"
 	case r.phase == Baseline && r.cfg.Candidate == nil && r.hasBaseline():
 		why = "the A/A phase is done"

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 	selfTestSlower     = 0.20
 )
 
+// ErrNoisy is wrapped by what SelfTest returns when all but the slowdown was found.
+var ErrNoisy = errors.New("self-test: this machine is too noisy for a verdict")
+
 // SelfTest plants a slowdown, a wrong answer, a lost write and an unequal drop in the tool's own path to the
 // test target, and fails unless each is found. It uses data of its own, and removes it.
 func (r *Run) SelfTest(ctx context.Context) (err error) {
@@ -36,6 +40,7 @@ func (r *Run) SelfTest(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer func() { r.tested.Store(err == nil) }()
 	t := newSelfTest(ctx, cancel, r, s)
 	defer func() {
 		if clean := t.finish(); err == nil {
@@ -161,8 +166,8 @@ func (t *selfTest) slowdown() error {
 			return nil
 		}
 		if len(equal) >= selfTestMost {
-			return fmt.Errorf("self-test: a slowdown of %.0f %% was planted and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f): this machine is too noisy for a verdict",
-				100*selfTestSlower, s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1))
+			return fmt.Errorf("%w: a slowdown of %.0f %% was planted and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
+				ErrNoisy, 100*selfTestSlower, s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1))
 		}
 	}
 }

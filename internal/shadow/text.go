@@ -136,6 +136,9 @@ func (r *Report) answers(w io.Writer) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "  %s %s (operation %d): control answered %s, test %s\n", d.At.Format(time.TimeOnly), d.Name, d.Number, d.Control, d.Test)
 	}
+	if !r.SelfTested {
+		fmt.Fprintln(w, "The self-test was not done.")
+	}
 	if r.Ended != "" {
 		fmt.Fprintf(w, "The mirror ended: %s.\n", r.Ended)
 	}

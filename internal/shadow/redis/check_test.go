@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := fmt.Sprint(found)
-	for _, want := range []string{"production: Redis", "control: Redis", "the self-test found", "operations a second at both targets"} {
+	for _, want := range []string{"production: Redis", "control: Redis", "self-test", "operations a second at both targets"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %s", want, all)
 		}

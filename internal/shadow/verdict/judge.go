@@ -218,9 +218,6 @@ const leastBaseline = 20
 // BaselineBatches is the number of batches of the A/A phase: the least that any metric which has some has.
 func (j *Judge) BaselineBatches() int { return j.fewest(func(s *Sequence) int { return s.base.n }) }
 
-// Batches is the same for the test phase.
-func (j *Judge) Batches() int { return j.fewest(func(s *Sequence) int { return s.test.n }) }
-
 func (j *Judge) fewest(of func(*Sequence) int) int {
 	least := 0
 	for _, m := range j.metrics {
