@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store/open"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // addRedis makes r a gateway to a Redis server, or to several.
@@ -38,7 +39,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	default:
 		dicts := keepRedis(r)
 		r.auto = s.newAutodict(r, apply)
-		cfg.Dicts, cfg.Sampler = dicts, r.auto
+		cfg.Dicts, cfg.Sampler = storeredis.Alone(dicts), r.auto
 		made = redis.NewGateway(cfg)
 	}
 	r.gateway = made

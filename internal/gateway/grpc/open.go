@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
@@ -117,7 +118,7 @@ func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *grant)
 func (o *opener) exceed(limit int, g *grant) error { return g.exceed(2 * int64(o.most-limit)) }
 
 // openPaired opens a message of the private encoding behind dst.
-func (o *opener) openPaired(dst, in []byte, limit int, dicts numbered, g *grant) ([]byte, error) {
+func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
 	case err != nil:
@@ -127,8 +128,8 @@ func (o *opener) openPaired(dst, in []byte, limit int, dicts numbered, g *grant)
 	case m.Len > uint64(o.most):
 		return nil, grpccodec.ErrTooLarge
 	}
-	d := dicts.find(m.Number)
-	if d == nil {
+	d, err := dicts.Dictionary(m.Number)
+	if err != nil {
 		return nil, &missingError{number: m.Number}
 	}
 	if int(m.Len) > limit {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -63,16 +64,17 @@ type fetched struct {
 	header string
 }
 
-func (f *fetched) find(number uint32) *codec.Dict { return findIn(f.dicts, number) }
+// Dictionary implements cinch.Dictionaries.
+func (f *fetched) Dictionary(number uint32) (*codec.Dict, error) { return findIn(f.dicts, number) }
 
-// findIn returns the dictionary with a number, nil if it is not there.
-func findIn(dicts []*codec.Dict, number uint32) *codec.Dict {
+// findIn returns the dictionary with a number. The error is cinch.ErrDictMissing: there is none.
+func findIn(dicts []*codec.Dict, number uint32) (*codec.Dict, error) {
 	for _, d := range dicts {
 		if d.Number() == number {
-			return d
+			return d, nil
 		}
 	}
-	return nil
+	return nil, cinch.ErrDictMissing
 }
 
 // with returns f and one more, without the oldest if these are too many.
@@ -223,7 +225,8 @@ func (p *partner) get(ctx context.Context, hash [wire.HashLen]byte) error {
 	case d.Hash() != hash || !wire.Nameable(d.Number()):
 		return fmt.Errorf("%w: not the dictionary that was asked for", wire.ErrPair)
 	}
-	if f := p.fetched.Load(); f.find(d.Number()) == nil {
+	f := p.fetched.Load()
+	if _, err := f.Dictionary(d.Number()); err != nil {
 		p.fetched.Store(f.with(d)) // exchanges run one at a time
 	}
 	p.totals.Dicts.Received.Add(1)

@@ -50,8 +50,8 @@ func (p *peer) close() {
 	p.has = nil
 }
 
-// find implements numbered.
-func (p *peer) find(number uint32) *codec.Dict {
+// Dictionary implements cinch.Dictionaries.
+func (p *peer) Dictionary(number uint32) (*codec.Dict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return findIn(p.has, number)
@@ -168,7 +168,7 @@ func (p *peer) put(r *http.Request) error {
 func (p *peer) keep(d *codec.Dict) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := findIn(p.has, d.Number())
+	old, _ := findIn(p.has, d.Number())
 	switch {
 	case p.closed:
 		return refusal{codeUnavailable, "the connection ends"}

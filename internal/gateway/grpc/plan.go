@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -81,15 +82,10 @@ func (p *plan) canOpen() bool {
 type pairing struct {
 	method    string
 	direction policy.Direction
-	next      holder   // which the receiver has; nil: none are used
-	prev      numbered // which the sender may name; nil: none
-	watch     bool     // all messages are measured
+	next      holder             // which the receiver has; nil: none are used
+	prev      cinch.Dictionaries // which the sender may name; nil: none
+	watch     bool               // all messages are measured
 }
 
-// numbered are dictionaries that messages name by number; holder tells which a receiver has.
-type (
-	numbered interface {
-		find(number uint32) *codec.Dict
-	}
-	holder interface{ has(d *codec.Dict) bool }
-)
+// holder tells which dictionaries a receiver has.
+type holder interface{ has(d *codec.Dict) bool }

@@ -7,10 +7,10 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
@@ -22,10 +22,10 @@ type Config struct {
 	TLS      *tls.Config    // for clients; nil: plain
 	Policy   *policy.Policy // nil: seals nothing, opens everything
 	Engine   *codec.Engine
-	Dicts    Dicts   // nil: no dictionaries
-	Sampler  Sampler // nil: none
-	MaxSeal  int     // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
-	MaxOpen  int     // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	Dicts    *storeredis.NodeDicts // where dictionaries are kept upstream; nil: there are none
+	Sampler  Sampler               // nil: none
+	MaxSeal  int                   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int                   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
 
 	// Requests and Replies bound the bytes of large values in flight, one budget a
@@ -43,20 +43,6 @@ type Config struct {
 	Log   *slog.Logger
 
 	view topology // of other servers, of a cluster or watched by Sentinels; nil: none are known
-}
-
-// Dicts is where the gateway keeps its dictionaries upstream; see internal/store/redis.
-type Dicts interface {
-	cinch.Dictionaries
-	// Dialed is told of each connection that was made upstream, Lost of those that the
-	// server ended.
-	Dialed()
-	Lost()
-	// ReadyOn reports that the dictionary is stored in the server to which a connection
-	// leads that was dialed at a time, so that values sent on it may name it.
-	ReadyOn(number uint32, dialed time.Time) bool
-	// Kick asks for a check soon: a client ran a command that may have removed them.
-	Kick()
 }
 
 // Sampler sees values on their way into the store, to make dictionaries of them.

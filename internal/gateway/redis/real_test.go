@@ -526,7 +526,7 @@ func TestDictionaryOfARule(t *testing.T) {
 	if err := writer.Publish(ctx, d); err != nil {
 		t.Fatal(err)
 	}
-	path, _ := startGateway(t, sock, func(c *Config) { c.Dicts, c.Policy = writer, rules })
+	path, _ := startGateway(t, sock, func(c *Config) { c.Dicts, c.Policy = storeredis.Alone(writer), rules })
 	value := string(samples[350])
 	if err := clientOf(t, path).Set(ctx, "o", value, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -536,7 +536,7 @@ func TestDictionaryOfARule(t *testing.T) {
 		t.Fatalf("%d bytes of %d, %+v %v", len(stored), len(value), h, err)
 	}
 	reader := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})
-	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = reader })
+	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = storeredis.Alone(reader) })
 	expect(t, clientOf(t, other), "GET o", value, "STRLEN o", fmt.Sprint(len(value)))
 	blind, _ := startGateway(t, sock)
 	expect(t, clientOf(t, blind), "GET o", "error: ERR cinch: sealed value does not open: it is damaged or its dictionary is missing")

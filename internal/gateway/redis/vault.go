@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // vault seals and opens values for all sessions of a gateway, by the rules of the moment.
@@ -19,7 +20,7 @@ type vault struct {
 	policy  atomic.Pointer[policy.Policy]
 	churn   churn
 	covered func(key []byte) bool // reports a hash that a search index may cover
-	dicts   Dicts                 // nil: none
+	dicts   *storeredis.NodeDicts // nil: none
 	sampler Sampler               // nil: none
 	maxSeal int
 	stats   *gateway.Stats

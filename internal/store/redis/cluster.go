@@ -47,11 +47,12 @@ type ClusterDicts struct {
 	found     map[uint32]struct{}    // by number, for primaries to come likewise
 }
 
-// NodeDicts are the dictionaries of a node: its own Dicts, and behind it the cluster's.
+// NodeDicts are the dictionaries of a server as its gateway uses them: its own Dicts, and behind them
+// those of the cluster that it is a node of.
 type NodeDicts struct {
 	*Dicts
 	id      string
-	cluster *ClusterDicts
+	cluster *ClusterDicts // nil: the server is alone
 	client  *goredis.Client
 	cancel  context.CancelFunc
 }
@@ -72,6 +73,9 @@ func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	c.leaders.Store(&[]*NodeDicts{})
 	return c
 }
+
+// Alone are the dictionaries of a server that is no node of a cluster.
+func Alone(d *Dicts) *NodeDicts { return &NodeDicts{Dicts: d} }
 
 // Join makes the Dicts of a node, to which dial connects, and has it run until it leaves. It
 // does not block.
@@ -274,9 +278,12 @@ func (c *ClusterDicts) remember(number uint32) {
 	}
 }
 
-// Dictionary asks the node, and then the other primaries. It is missing only when all say so.
+// Dictionary asks the node, and then the other primaries of its cluster. It is missing only when all say so.
 func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := n.Dicts.Dictionary(number)
+	if n.cluster == nil {
+		return x, err
+	}
 	for _, other := range *n.cluster.leaders.Load() {
 		if err == nil {
 			return x, nil
@@ -292,10 +299,10 @@ func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// ReadyOn is that of Dicts, and that all primaries hold the dictionary: the value's slot may
+// ReadyOn is that of Dicts, and in a cluster that all primaries hold the dictionary: the value's slot may
 // move.
 func (n *NodeDicts) ReadyOn(number uint32, dialed time.Time) bool {
-	return n.Dicts.ReadyOn(number, dialed) && n.cluster.Ready(number)
+	return n.Dicts.ReadyOn(number, dialed) && (n.cluster == nil || n.cluster.Ready(number))
 }
 
 // Ensure is that of Dicts.
