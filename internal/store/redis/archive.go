@@ -247,12 +247,7 @@ func removeFrom(ctx context.Context, number uint32, homes ...home) error {
 // Restore makes a dictionary live, whether it was retired, archived, forgotten or never
 // there.
 func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
-	err := place(ctx, p.functions, x)
-	if errors.Is(err, errNoFunctions) {
-		if err = p.checkEviction(ctx); err == nil {
-			err = place(ctx, p.keys, x)
-		}
-	}
+	err := p.put(ctx, x)
 	if err == nil {
 		err = p.Unretire(ctx, x.Number())
 	}
