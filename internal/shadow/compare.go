@@ -10,6 +10,7 @@ import (
 type Compared struct {
 	Equal     uint64          `json:"equal"`     // answered alike
 	Diverged  uint64          `json:"diverged"`  // of the equal ones, those that production answered otherwise
+	Refused   uint64          `json:"refused"`   // of those, errors of both targets where production had none
 	Different uint64          `json:"different"` // not
 	Expired   uint64          `json:"expired"`   // not, since a value had expired at one of them
 	Timed     uint64          `json:"timed"`     // compared by latency and success alone: their answers differ by nature
@@ -36,8 +37,11 @@ type compare struct {
 	examples []Difference
 	batch    *batch
 
-	excuser Excuser         // nil: there are no excuses
-	doubts  chan *Operation // different, unless there is one
+	refused counts // by operation and error
+
+	excuser  Excuser         // nil: there are no excuses
+	excusing sync.Mutex      // while targets are asked
+	doubts   chan *Operation // different, unless there is one
 }
 
 // mostDoubts are looked into at a time. More differences than that are no accident.
@@ -78,6 +82,10 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 		c.total.Equal++
 		if !op.Production.Lost && !a.same(op.Production, Exact) {
 			c.total.Diverged++
+			if a.Error != "" && op.Production.Error == "" {
+				c.total.Refused++
+				c.refused.add(op.Name + ": " + a.Error)
+			}
 		}
 	default:
 		c.total.Timed++
@@ -106,7 +114,9 @@ func (c *compare) different(op *Operation, a, b Answer) {
 // resolve asks for excuses until the doubts are closed. Those that are left when ctx ends have none.
 func (c *compare) resolve(ctx context.Context, control, test *Target) {
 	for op := range c.doubts {
+		c.excusing.Lock()
 		excused := ctx.Err() == nil && c.excuser.Excuse(ctx, op, control, test)
+		c.excusing.Unlock()
 		c.mu.Lock()
 		if excused {
 			c.total.Expired++

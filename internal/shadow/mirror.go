@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -30,7 +32,9 @@ type mirror struct {
 	order  *order
 	kept   int64 // bytes, by Readers
 	number uint64
-	tidied uint64
+	untidy int64 // bytes that were submitted since the order was tidied
+	open   int   // connections that are followed
+	most   int   // of these
 
 	mu    sync.Mutex
 	held  int64
@@ -117,6 +121,11 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		return
 	}
 	if c.reader == nil {
+		if m.open >= m.most {
+			m.give(ctx, c, errTooMany)
+			return
+		}
+		m.open++
 		c.reader = m.protocol.Reader()
 	}
 	var err error
@@ -134,7 +143,7 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		err = ErrTooLarge
 	}
 	if err != nil {
-		m.give(c, err)
+		m.give(ctx, c, err)
 	}
 }
 
@@ -147,7 +156,7 @@ func (m *mirror) keeps(c *tapped) bool {
 }
 
 // give gives a connection up: it goes on without us.
-func (m *mirror) give(c *tapped, err error) {
+func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 	c.given = true
 	c.lost.Store(true)
 	m.drop(c)
@@ -157,6 +166,7 @@ func (m *mirror) give(c *tapped, err error) {
 		m.lost.Add(1)
 	}
 	m.reasons.add(err.Error())
+	m.wakeOf(ctx, c.number)
 	m.endLanes(c.number)
 }
 
@@ -172,6 +182,9 @@ func (m *mirror) end(ctx context.Context, c *tapped) {
 
 // drop frees a connection's Reader.
 func (m *mirror) drop(c *tapped) {
+	if c.reader != nil {
+		m.open--
+	}
 	c.reader = nil
 	m.kept -= c.held
 	c.held = 0
@@ -218,14 +231,29 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	for i := range targets {
 		m.targets[(first+i)%targets].push(ctx, conn, b)
 	}
-	if m.number-m.tidied > tidyEvery {
-		m.tidied = m.number
+	if m.untidy += size; m.untidy > m.limit/tidyShare {
+		m.untidy = 0
 		m.order.tidy()
 	}
 }
 
-// tidyEvery operations the order forgets what is over.
-const tidyEvery = 1 << 12
+// tidyShare of the limit is what the order may keep of what is over.
+const tidyShare = 16
+
+// descriptorShare of the files that this process may open are connections to targets, no more: production's need two
+// each, and must not want for any.
+const descriptorShare = 4
+
+var errTooMany = errors.New("too many connections for the files that this process may open")
+
+// mostConnections that are mirrored.
+func mostConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt32
+	}
+	return int(min(limit.Cur/descriptorShare/targets, math.MaxInt32))
+}
 
 // operationBytes is what an operation counts beside its request: itself, its places in the order and in
 // two lanes.
@@ -235,7 +263,7 @@ const operationBytes = 512
 const keyBytes = 256
 
 func (op *Operation) weight() int64 {
-	n := int64(operationBytes + len(op.Request) + len(op.Name))
+	n := int64(operationBytes+len(op.Request)+len(op.Name)) + targets*op.Expected
 	for _, k := range op.Keys {
 		n += int64(len(k)) + keyBytes
 	}
@@ -299,7 +327,7 @@ func (m *mirror) finished(op *Operation) {
 func newMirror(cfg *Config, trouble func(*Target, error)) *mirror {
 	m := &mirror{
 		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, limit: cfg.Memory / 2, seed: maphash.MakeSeed(),
-		order: newOrder(), requests: make(chan func()), freed: make(chan struct{}, 1),
+		order: newOrder(), most: mostConnections(), requests: make(chan func()), freed: make(chan struct{}, 1),
 	}
 	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
 	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)

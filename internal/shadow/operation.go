@@ -82,6 +82,8 @@ type Operation struct {
 	// Instead says why targets get this and not what the client sent: it is counted as Left is.
 	Instead string
 
+	// Expected is how many bytes production's answer has: targets' are held in about as many.
+	Expected int64
 	// Production's answer. It is Lost where targets are asked otherwise than production was.
 	Production Answer
 

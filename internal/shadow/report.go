@@ -34,6 +34,7 @@ type Report struct {
 	Compared    Compared     `json:"compared"`
 	Differences []Difference `json:"differences,omitempty"`
 
+	Refused     map[string]int  `json:"refused,omitempty"` // what both targets refused and production did, by operation and error
 	Connections uint64          `json:"connections"`
 	Operations  uint64          `json:"operations"` // mirrored
 	Skipped     uint64          `json:"skipped"`    // reads that the rate left out
@@ -139,6 +140,7 @@ func (r *Run) Report() *Report {
 		out.Replay = r.replay.state()
 	}
 	out.Compared, out.Differences = r.mirror.compare.totals()
+	out.Refused = r.mirror.compare.refused.all()
 	for i, t := range r.mirror.targets {
 		out.Forced[i] = t.forced.Load()
 	}

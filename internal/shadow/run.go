@@ -65,6 +65,7 @@ func New(c Config) *Run {
 	r := &Run{cfg: cfg, log: cfg.Log, stats: gateway.NewStats("shadow", "shadow"), names: map[string]*named{}, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, finish: make(chan struct{}), over: make(chan struct{})}
 	r.tap = newTap(cfg.Memory/2, cfg.Bound)
 	r.mirror = newMirror(cfg, r.trouble)
+	r.tap.tooSlow = r.tooSlow
 	r.mirror.tap = r.tap
 	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
 	r.in.opener, _ = cfg.Protocol.(Opener)
@@ -111,6 +112,7 @@ func (r *Run) Start(ctx context.Context) error {
 		stop := r.count(ctx)
 		r.tap.close()
 		mirror.Wait()
+		r.tap.discard()
 		close(r.mirror.compare.doubts)
 		excuses.Wait()
 		if r.replay != nil && r.replay.whole.Load() {
@@ -171,6 +173,13 @@ func (r *Run) trouble(t *Target, err error) {
 	r.Off(fmt.Sprintf("%s: %v", t, err))
 }
 
+// tooSlow is called when the tap has turned itself off.
+func (r *Run) tooSlow() {
+	why := fmt.Sprintf("it held up more than 1 %% of a second's traffic for longer than %v", r.cfg.Bound)
+	r.log.Error("the mirror is off", "why", why)
+	r.Off(why)
+}
+
 func (r *Run) void(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +221,9 @@ func (r *Run) begin(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	r.mirror.do(ctx, func() {
+		r.mirror.compare.excusing.Lock()
 		r.mirror.targets[test].Upstream = up
+		r.mirror.compare.excusing.Unlock()
 		r.mirror.compare.cut(time.Now())
 	})
 	r.mu.Lock()
@@ -332,6 +343,9 @@ func (r *Run) isOver() bool {
 // mostExpired is the share of compared answers that expiry may excuse.
 const mostExpired = 0.01
 
+// mostRefused is the share of equal answers that may be errors of both targets where production had none.
+const mostRefused = 0.01
+
 // voidWhatDiffers voids the run when the targets can't be compared. It is called with the lock held.
 func (r *Run) voidWhatDiffers() {
 	c, _ := r.mirror.compare.totals()
@@ -340,6 +354,9 @@ func (r *Run) voidWhatDiffers() {
 	}
 	if c.Lost[control] != c.Lost[test] {
 		r.judge.Void("the targets did not get the same operations")
+	}
+	if float64(c.Refused) > mostRefused*float64(c.Equal) && c.Refused > 10 {
+		r.judge.Void("the targets refuse what production has done")
 	}
 	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
 		r.judge.Void("too many answers differ by what has expired")

@@ -45,10 +45,11 @@ type Tap struct {
 	off     atomic.Bool
 	dropped atomic.Uint64 // connections
 	slow    slowness
+	tooSlow func() // is called when the tap has turned itself off
 }
 
 func newTap(limit int64, bound time.Duration) *Tap {
-	return &Tap{limit: limit, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), slow: slowness{bound: bound}}
+	return &Tap{limit: limit, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), slow: slowness{bound: bound}, tooSlow: func() {}}
 }
 
 // put takes a copy of b. It is called between a read and the write to the other side.
@@ -65,9 +66,9 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 			t.dropped.Add(1)
 		}
 	}
-	if t.slow.took(began, time.Since(began)) {
-		t.off.Store(true)
+	if t.slow.took(began, time.Since(began)) && t.off.CompareAndSwap(false, true) {
 		t.signal()
+		go t.tooSlow() // which may wait
 	}
 }
 
@@ -158,6 +159,13 @@ func (t *Tap) close() {
 	t.closed = true
 	t.mu.Unlock()
 	t.signal()
+}
+
+// discard frees what nobody will take.
+func (t *Tap) discard() {
+	for _, p := range t.take(nil) {
+		t.free(p)
+	}
 }
 
 func (t *Tap) held() int64 {

@@ -121,8 +121,11 @@ func (r *Report) answers(w io.Writer) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "Differs by nature: %s\n", note)
 	}
-	if c.Diverged > 0 {
-		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", c.Diverged)
+	if n := c.Diverged - c.Refused; n > 0 {
+		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", n)
+	}
+	for _, what := range sortedKeys(r.Refused) {
+		fmt.Fprintf(w, "Both targets refused what production did: %s: %d\n", what, r.Refused[what])
 	}
 	if c.Lost[control]+c.Lost[test] > 0 {
 		fmt.Fprintf(w, "Not answered: %d by control, %d by test.\n", c.Lost[control], c.Lost[test])

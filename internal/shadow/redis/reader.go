@@ -149,6 +149,7 @@ func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Opera
 	if !failed {
 		r.note(q, op)
 	}
+	op.Expected = int64(len(frame))
 	op.Production = answerOf(frame, op.Form)
 	op.Production.Took = at.Sub(q.at)
 	op.Production.Lost = q.rewrite != nil

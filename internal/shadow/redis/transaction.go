@@ -38,6 +38,7 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 	op.Keys = append(op.Keys, watched...) // a target that sees another's write to them aborts it
 	slices.Sort(op.Keys)
 	op.Keys = slices.Compact(op.Keys)
+	op.Expected = int64(len(frame))
 	op.Production = answerOf(frame, plain)
 	op.Production.Took = at.Sub(tx.at)
 	if selected == nil {
