@@ -190,7 +190,8 @@ const alphaNames = 0.02
 func (r *Run) slower() []string {
 	groups := map[string]*verdict.Evidence{}
 	for name, n := range r.names {
-		if n.evidence.Sequence.Batches() > 0 {
+		s := n.evidence.Sequence
+		if s.Batches() > 0 && (s.BaselineBatches() > 0 || r.judge.BaselineBatches() == 0) { // else it would judge the machines
 			groups[name] = &n.evidence
 		}
 	}

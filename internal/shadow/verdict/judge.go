@@ -35,6 +35,7 @@ type Judge struct {
 	metrics []judged
 	void    []string
 	settled Outcome
+	base    int // batches of the A/A phase
 	added   int // batches of the test phase
 }
 
@@ -73,6 +74,7 @@ type Batch []float64
 
 // Baseline adds a batch of the A/A phase.
 func (j *Judge) Baseline(b Batch) {
+	j.base++
 	j.each(b, (*Sequence).Baseline)
 }
 
@@ -104,14 +106,14 @@ func (j *Judge) each(b Batch, add func(*Sequence, float64)) {
 func (j *Judge) decide() Outcome {
 	inside, judged := 0, 0
 	for _, m := range j.metrics {
+		limit := math.Log1p(m.Margin)
+		if lo, _ := m.seq.Interval(j.alpha / float64(len(j.metrics))); lo > limit && j.comparable(m) {
+			return Fail
+		}
 		if !j.counts(m) {
 			continue
 		}
 		judged++
-		limit := math.Log1p(m.Margin)
-		if lo, _ := m.seq.Interval(j.alpha / float64(len(j.metrics))); lo > limit {
-			return Fail
-		}
 		if _, hi := m.seq.Interval(j.alpha); hi < limit {
 			inside++
 		}
@@ -122,12 +124,22 @@ func (j *Judge) decide() Outcome {
 	return Inconclusive
 }
 
-// rareAfter batches a metric that none of them had enough operations for is not waited for.
-const rareAfter = 20
+// rareAfter batches a metric that fewer than one in rareShare of them had enough operations for is not waited for.
+const (
+	rareAfter = 20
+	rareShare = 4
+)
 
-// counts reports whether a metric is part of the verdict: it is, unless the traffic has too little
-// for it.
-func (j *Judge) counts(m judged) bool { return m.seq.test.n > 0 || j.added < rareAfter }
+// rare reports whether so few of a phase's batches have a metric that it is not waited for.
+func rare(had, of int) bool { return of >= rareAfter && had*rareShare < of }
+
+// counts reports whether a pass needs a metric: it does, unless the traffic has too little for it.
+func (j *Judge) counts(m judged) bool {
+	return !rare(m.seq.test.n, j.added) && !rare(m.seq.base.n, j.base) && j.comparable(m)
+}
+
+// comparable is false for a metric that the A/A phase has nothing of, where there was one: it would judge the machines.
+func (j *Judge) comparable(m judged) bool { return j.base == 0 || m.seq.base.n > 0 }
 
 // Void says why the run can't be judged. Nothing outweighs it.
 func (j *Judge) Void(format string, args ...any) {
@@ -200,7 +212,7 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 		return 0, false
 	}
 	for _, m := range j.metrics {
-		if m.seq.base.n == 0 {
+		if m.seq.base.n == 0 || rare(m.seq.base.n, j.base) {
 			continue // the traffic has too little for it
 		}
 		n, enough := Needed(m.seq.Noise(), m.Margin, j.alpha, power)
@@ -215,13 +227,13 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 // leastBaseline is the number of batches from which a deviation is more than a guess.
 const leastBaseline = 20
 
-// BaselineBatches is the number of batches of the A/A phase: the least that any metric which has some has.
-func (j *Judge) BaselineBatches() int { return j.fewest(func(s *Sequence) int { return s.base.n }) }
+// BaselineBatches is the number of batches of the A/A phase: the least that any metric which is not rare has.
+func (j *Judge) BaselineBatches() int { return j.fewest(j.base, func(s *Sequence) int { return s.base.n }) }
 
-func (j *Judge) fewest(of func(*Sequence) int) int {
+func (j *Judge) fewest(all int, of func(*Sequence) int) int {
 	least := 0
 	for _, m := range j.metrics {
-		if n := of(m.seq); n > 0 && (least == 0 || n < least) {
+		if n := of(m.seq); n > 0 && !rare(n, all) && (least == 0 || n < least) {
 			least = n
 		}
 	}

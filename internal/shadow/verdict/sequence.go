@@ -30,6 +30,9 @@ func (s *Sequence) Baseline(x float64) { s.base.add(x) }
 // Add adds a batch of the test phase.
 func (s *Sequence) Add(x float64) { s.test.add(x) }
 
+// BaselineBatches is the number of batches of the A/A phase.
+func (s *Sequence) BaselineBatches() int { return s.base.n }
+
 // Batches is the number of batches of the test phase.
 func (s *Sequence) Batches() int { return s.test.n }
 
@@ -51,7 +54,7 @@ func (s *Sequence) Interval(alpha float64) (lo, hi float64) {
 // halfWidth solves evidence = 1/alpha for the distance from the estimate.
 func (s *Sequence) halfWidth(alpha float64) float64 {
 	d := s.design()
-	if d.free < 1 {
+	if d.free < 1 || d.variance == 0 { // batches that are equal to the last digit say nothing of noise
 		return math.Inf(1)
 	}
 	return d.halfWidth(s.prior, alpha)

@@ -1,0 +1,59 @@
+package verdict
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Traffic that begins after the A/A phase is not judged: it would be the machines that are.
+func TestTrafficWithoutBaseline(t *testing.T) {
+	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
+	r := rand.New(rand.NewPCG(5, 5))
+	slow := math.Log(1.5) // the machine
+	for range 60 {
+		j.Baseline(Batch{slow + 0.01*r.NormFloat64(), math.NaN()})
+	}
+	for range 60 {
+		j.Add(Batch{slow + 0.01*r.NormFloat64(), slow + 0.01*r.NormFloat64()})
+	}
+	if j.Outcome() != Pass || j.States()[1].Judged {
+		t.Errorf("equal targets on unequal machines: %v, %+v", j.Outcome(), j.States()[1])
+	}
+}
+
+// A metric that one batch of many has is not waited for: not by the A/A phase, nor by a pass.
+func TestRareMetrics(t *testing.T) {
+	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
+	r := rand.New(rand.NewPCG(5, 5))
+	batch := func(i int) Batch {
+		b := Batch{0.01 * r.NormFloat64(), math.NaN()}
+		if i == 3 {
+			b[1] = 0.01 * r.NormFloat64()
+		}
+		return b
+	}
+	for i := range 60 {
+		j.Baseline(batch(i))
+	}
+	if n, ok := j.BaselineNeeded(); !ok || j.BaselineBatches() < n {
+		t.Errorf("an A/A phase of 60 batches has %d of %d, %v", j.BaselineBatches(), n, ok)
+	}
+	for i := range 60 {
+		j.Add(batch(i))
+	}
+	if j.Outcome() != Pass || j.Batches() != 60 {
+		t.Errorf("%v after %d batches", j.Outcome(), j.Batches())
+	}
+}
+
+// Two batches with the same ratio are no certainty.
+func TestEqualBatchesSayNothing(t *testing.T) {
+	j := NewJudge(Settings{}, Metric{"p50", 0.05})
+	for range 2 {
+		j.Add(Batch{0.07})
+	}
+	if j.Outcome() != Inconclusive {
+		t.Errorf("two batches with one ratio: %v", j.Outcome())
+	}
+}
