@@ -228,7 +228,9 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 const leastBaseline = 20
 
 // BaselineBatches is the number of batches of the A/A phase: the least that any metric which is not rare has.
-func (j *Judge) BaselineBatches() int { return j.fewest(j.base, func(s *Sequence) int { return s.base.n }) }
+func (j *Judge) BaselineBatches() int {
+	return j.fewest(j.base, func(s *Sequence) int { return s.base.n })
+}
 
 func (j *Judge) fewest(all int, of func(*Sequence) int) int {
 	least := 0
