@@ -74,6 +74,7 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 			signals := make(chan os.Signal, 4)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
 			defer signal.Stop(signals)
+			signal.Ignore(syscall.SIGPIPE) // clients do not depend on who reads what is said
 			return runShadow(cmd.Context(), o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -240,8 +241,11 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 		return errors.Join(err, l.Close())
 	}
 	r := shadow.New(o.cfg)
+	if err := r.Apart(ctx); err != nil {
+		return errors.Join(withCode(exitUsage, ui.WithHint(err, "give each target a server of its own")), l.Close())
+	}
 	if o.selfTest {
-		if err := r.SelfTest(ctx); err != nil {
+		if err := selfTest(ctx, r, signals); err != nil {
 			return errors.Join(err, l.Close())
 		}
 		fmt.Fprintln(errs, "self-test passed")
@@ -258,6 +262,21 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 	defer cancel()
 	_ = r.Shutdown(stop) // clients that don't end are cut off
 	return err
+}
+
+// selfTest is ended by a signal.
+func selfTest(ctx context.Context, r *shadow.Run, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tested := make(chan error, 1)
+	go func() { tested <- r.SelfTest(ctx) }()
+	select {
+	case err := <-tested:
+		return err
+	case sig := <-signals:
+		cancel()
+		return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+	}
 }
 
 // createPage creates the page at the beginning, so that nothing keeps a long run's result from it.
@@ -280,6 +299,8 @@ type watcher struct {
 	out, errs io.Writer
 	page      *os.File // nil: none is asked for
 	reported  bool
+	failed    error // of the report
+	ending    int   // signals that ask for it
 }
 
 func (w *watcher) watch(served <-chan error) error {
@@ -294,7 +315,7 @@ func (w *watcher) watch(served <-chan error) error {
 			return err
 		case sig := <-w.signals:
 			if w.reported {
-				return w.verdict()
+				return errors.Join(w.failed, w.verdict())
 			}
 			w.obey(sig)
 		case <-look.C:
@@ -306,8 +327,11 @@ func (w *watcher) watch(served <-chan error) error {
 		case <-over:
 			over = nil
 			w.reported = true
-			if err := w.print(); err != nil || w.options.exit {
-				return errors.Join(err, w.verdict())
+			if w.failed = w.print(); w.options.exit || w.ending > 1 {
+				return errors.Join(w.failed, w.verdict())
+			}
+			if w.failed != nil { // clients need us more than that
+				fmt.Fprintln(w.errs, "the report:", w.failed)
 			}
 			fmt.Fprintln(w.errs, "clients are passed through to production until the next SIGINT or SIGTERM")
 		}
@@ -317,6 +341,10 @@ func (w *watcher) watch(served <-chan error) error {
 func (w *watcher) obey(sig os.Signal) {
 	if sig == syscall.SIGUSR1 {
 		w.run.Off("SIGUSR1")
+		return
+	}
+	if w.ending++; w.ending > 1 {
+		w.run.Off(sig.String() + ", twice") // a target may never answer
 		return
 	}
 	w.run.Finish(sig.String())
@@ -333,17 +361,16 @@ func (w *watcher) lookForFile() {
 
 func (w *watcher) print() error {
 	r := w.run.Report()
+	var page error
 	if w.page != nil {
-		if err := errors.Join(r.HTML(w.page), w.page.Close()); err != nil {
-			return err
-		}
+		page = errors.Join(r.HTML(w.page), w.page.Close())
 	}
 	if !w.options.json {
-		return r.Text(w.out)
+		return errors.Join(page, r.Text(w.out))
 	}
 	enc := json.NewEncoder(w.out)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return errors.Join(page, enc.Encode(r))
 }
 
 // verdict is the exit code of the outcome.

@@ -43,6 +43,8 @@ func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
 	go func() { ended <- cmd.Wait() }()
 	stop := func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+		hangs := time.AfterFunc(drainTime, func() { _ = cmd.Process.Kill() })
+		defer hangs.Stop()
 		<-ended
 	}
 	if err := p.await(ctx, ended); err != nil {

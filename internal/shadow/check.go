@@ -24,6 +24,25 @@ type Checker interface {
 	Check(ctx context.Context, production, control, test *Target) ([]Finding, error)
 }
 
+// Identifier is a Protocol that can tell whether two addresses are of one server.
+type Identifier interface {
+	// Same is false where that is not known.
+	Same(ctx context.Context, a, b *Target) bool
+}
+
+// Apart fails when a target is production, which would carry all writes out twice.
+func (r *Run) Apart(ctx context.Context) error {
+	production := &Target{Name: "production", Upstream: r.cfg.Production}
+	identifier, _ := r.cfg.Protocol.(Identifier)
+	for _, t := range r.mirror.targets {
+		at, to := t.Upstream, production.Upstream
+		if at.Network == to.Network && at.Address == to.Address || identifier != nil && identifier.Same(ctx, production, t) {
+			return fmt.Errorf("%s is production itself", t)
+		}
+	}
+	return nil
+}
+
 // Check says what a run would meet. Of the targets it uses scratch data of the tool's own; of production it only
 // asks.
 func (r *Run) Check(ctx context.Context, probe time.Duration) ([]Finding, error) {

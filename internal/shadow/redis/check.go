@@ -26,6 +26,16 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 	return findings(servers[0], servers[1], servers[2]), nil
 }
 
+// Same compares what servers call themselves, if both let us ask.
+func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
+	one, err := ask(ctx, a)
+	if err != nil || one.info["run_id"] == "" {
+		return false
+	}
+	other, err := ask(ctx, b)
+	return err == nil && one.info["run_id"] == other.info["run_id"]
+}
+
 // server is what one says of itself.
 type server struct {
 	name   string
