@@ -55,12 +55,13 @@ type waiting struct {
 	before []*Operation
 }
 
+// mostParts of a key are told apart; what is behind them is one part.
+const mostParts = 8
+
 // key waits for those that touch a key, or something that it is part of.
 func (w *waiting) key(key string, writes bool) {
 	n := &w.order.all
-	for more := true; more; {
-		var part string
-		part, key, more = strings.Cut(key, Part)
+	for _, part := range strings.SplitN(key, Part, mostParts) {
 		w.part(n, writes)
 		n = n.part(part)
 	}

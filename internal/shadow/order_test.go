@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -107,5 +108,25 @@ func TestFollowersShareTheChoice(t *testing.T) {
 	first.skipped = false
 	if !m.chosen(next) {
 		t.Error("what follows a mirrored operation is left out")
+	}
+}
+
+// A key has few parts, whatever a client writes into it: each is a map.
+func TestPartsAreFew(t *testing.T) {
+	o := newOrder()
+	deep := strings.Repeat(Part, 1_000_000)
+	if got := waits(o, op(1, Write, deep+"x"), op(2, Write, deep+"x"), op(3, Write, deep+"y")); len(got[1]) != 1 || len(got[2]) != 0 {
+		t.Errorf("waits for %v", got)
+	}
+	depth := 0
+	for n := &o.all; n != nil; depth++ {
+		var next *node
+		for _, next = range n.parts {
+			break
+		}
+		n = next
+	}
+	if depth > mostParts+1 {
+		t.Errorf("%d nodes lie in each other", depth)
 	}
 }
