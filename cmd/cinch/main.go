@@ -65,6 +65,8 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		newPlanCommand(),
 		newServeCommand(),
 		newShadowCommand(),
+		newRecordCommand(),
+		newReplayCommand(),
 		newPackCommand(),
 		newUnpackCommand(),
 		newVerifyCommand(),

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,16 +16,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/operate"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 type shadowOptions struct {
-	redis    string           // LISTEN=URL
-	mongo    string           // LISTEN=URI
-	postgres string           // LISTEN=URL
+	servers  operate.Servers
 	tls      gateway.TLSFiles // for clients
-	control  string
-	test     string // URL, or cinch=URL
 	rules    []string
 	cfg      shadow.Config
 	memory   string
@@ -71,10 +65,8 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
   cinch shadow --postgres 127.0.0.1:5433=postgres://db.internal --control postgres://shadow@a.internal --test postgres://shadow@b.internal`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
-			defer signal.Stop(signals)
-			signal.Ignore(syscall.SIGPIPE) // clients do not depend on who reads what is said
+			signals, stop := shadowSignals()
+			defer stop()
 			return runShadow(cmd.Context(), o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -85,13 +77,21 @@ Exit codes: 0 PASS, 1 failed to run, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server
 
 // addFlags adds those that check has too.
 func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
-	f.StringVar(&o.mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
-	f.StringVar(&o.postgres, "postgres", "", "where clients connect and what production is, `LISTEN=URL`; the URL's sslmode says whether it is reached by TLS")
+	f.StringVar(&o.servers.Redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
+	f.StringVar(&o.servers.Mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
+	f.StringVar(&o.servers.Postgres, "postgres", "", "where clients connect and what production is, `LISTEN=URL`; the URL's sslmode says whether it is reached by TLS")
 	f.StringVar(&o.tls.Cert, "tls-cert", "", "`FILE` with the certificate for clients that ask for TLS (PostgreSQL)")
 	f.StringVar(&o.tls.Key, "tls-key", "", "`FILE` with its key")
-	f.StringVar(&o.control, "control", "", "`URL` of the control target, with its own credentials")
-	f.StringVar(&o.test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
+	o.addTargetFlags(f)
+	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
+	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
+	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
+}
+
+// addTargetFlags adds those that replay has too.
+func (o *shadowOptions) addTargetFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.servers.Control, "control", "", "`URL` of the control target, with its own credentials")
+	f.StringVar(&o.servers.Test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
 	f.Float64Var(&o.cfg.Reads, "reads", 0, "`SHARE` of the reads that are mirrored, above 0 to 1 (default: 1, with --postgres 0.01)")
 	f.Float64Var(&o.cfg.Margins.P50, "margin-p50", 0.05, "`SHARE` by which the median may grow")
@@ -102,10 +102,7 @@ func (o *shadowOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.cfg.State, "state", "", "keep what is observed in `FILE`, and go on from what is there")
 	f.BoolVar(&o.cfg.BaselineOnly, "baseline-only", false, "make the A/A phase of a run that goes on from --state: both targets have the old configuration")
 	f.StringVar(&o.memory, "memory", "128MiB", "`SIZE` of what may wait for the targets")
-	f.DurationVar(&o.cfg.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
-	f.StringVar(&o.offFile, "off-file", "", "turn the mirror off when this `FILE` is there")
 	f.BoolVar(&o.selfTest, "self-test", true, "find planted faults first; the report says when it was not done")
-	f.BoolVar(&o.exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
 	f.StringVar(&o.html, "html", "", "write the report as a page with plots to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 }
@@ -140,19 +137,7 @@ func runShadowCheck(ctx context.Context, o shadowOptions, probe time.Duration, o
 	if err != nil {
 		return withCode(exitUnreachable, err)
 	}
-	problems := 0
-	for _, f := range found {
-		if f.Problem {
-			problems++
-		}
-	}
-	if o.json {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(found)
-	} else {
-		err = shadow.PrintFindings(out, found)
-	}
+	problems, err := operate.PrintFindings(out, found, o.json)
 	if err == nil && problems > 0 {
 		err = withCode(exitSkipped, fmt.Errorf("%d of these would make a run void", problems))
 	}
@@ -161,18 +146,18 @@ func runShadowCheck(ctx context.Context, o shadowOptions, probe time.Duration, o
 
 // configure checks the flags and fills in what they say.
 func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen string, err error) {
-	p, listen, production, err := o.protocol()
+	p, listen, production, err := o.servers.Protocol()
 	if err != nil {
 		return "", err
 	}
-	through, direct := strings.CutPrefix(o.test, "cinch=")
-	if err := o.servers(p, production, through); err != nil {
+	through, direct := strings.CutPrefix(o.servers.Test, "cinch=")
+	if err := o.servers.Read(&o.cfg, p, production, through); err != nil {
 		return "", err
 	}
 	if o.cfg.Reads == 0 {
-		o.cfg.Reads = p.reads
+		o.cfg.Reads = p.Reads
 	}
-	o.cfg.Wait, o.cfg.Patience = p.wait, p.patience
+	o.cfg.Wait, o.cfg.Patience = p.Wait, p.Patience
 	if o.tls.Cert != "" || o.tls.Key != "" {
 		if o.cfg.ClientTLS, err = o.tls.ServerConfig(); err != nil {
 			return "", withCode(exitUsage, err)
@@ -192,39 +177,20 @@ func (o *shadowOptions) configure(ctx context.Context, errs io.Writer) (listen s
 	if o.cfg.BaselineOnly && (o.cfg.State == "" || direct) {
 		return "", withCode(exitUsage, ui.WithHint(errors.New("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own"))
 	}
-	if direct && p.variable == "" {
-		return "", withCode(exitUsage, fmt.Errorf("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.flag, "--")))
+	if direct && p.Variable == "" {
+		return "", withCode(exitUsage, fmt.Errorf("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.Flag, "--")))
 	}
 	if direct {
-		if err := o.throughCinch(p, through); err != nil {
+		g, err := p.Gateway(o.cfg.Test, through, o.rules)
+		if err != nil {
 			return "", err
 		}
+		o.cfg.Candidate = g.Start
 	}
 	o.cfg.Memory = int64(o.limit)
 	o.cfg.Log = slog.New(slog.NewTextHandler(errs, nil))
-	o.cfg.Protocol, err = p.open(ctx, o.cfg.Control, o.cfg.Test)
+	o.cfg.Protocol, err = p.Open(ctx, o.cfg.Control, o.cfg.Test)
 	return listen, withCode(exitUnreachable, err)
-}
-
-// throughCinch makes a gateway of this program the candidate.
-func (o *shadowOptions) throughCinch(proto shadowProtocol, url string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	addr, err := shadow.FreeAddress()
-	if err != nil {
-		return err
-	}
-	up := o.cfg.Test
-	up.Network, up.Address, up.TLS = "tcp", addr, nil
-	args := []string{"serve", "--admin", "off", "--log-level", "warn"}
-	for _, r := range o.rules {
-		args = append(args, "--rule", r)
-	}
-	p := shadow.Process{Program: self, Args: args, Env: []string{proto.variable + "=" + addr + "=" + proto.upstream(url)}, Address: up}
-	o.cfg.Candidate = p.Start
-	return nil
 }
 
 func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, out, errs io.Writer) error {
@@ -236,7 +202,7 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 	if err != nil {
 		return err
 	}
-	page, err := o.createPage()
+	page, err := operate.CreatePage(o.html)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -245,7 +211,7 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 		return errors.Join(withCode(exitUsage, ui.WithHint(err, "give each target a server of its own")), l.Close())
 	}
 	if o.selfTest {
-		if err := selfTest(ctx, r, signals); err != nil {
+		if err := operate.SelfTest(ctx, r, signals); err != nil {
 			return errors.Join(err, l.Close())
 		}
 		fmt.Fprintln(errs, "self-test passed")
@@ -256,131 +222,28 @@ func runShadow(ctx context.Context, o shadowOptions, signals <-chan os.Signal, o
 	}
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
-	w := watcher{options: &o, run: r, signals: signals, out: out, errs: errs, page: page}
-	err = w.watch(served)
+	err = verdictCode(o.watcher(r, signals, page, out, errs).Watch(served))
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	_ = r.Shutdown(stop) // clients that don't end are cut off
 	return err
 }
 
-// selfTest is ended by a signal.
-func selfTest(ctx context.Context, r *shadow.Run, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	tested := make(chan error, 1)
-	go func() { tested <- r.SelfTest(ctx) }()
-	select {
-	case err := <-tested:
-		return err
-	case sig := <-signals:
-		cancel()
-		return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+// watcher follows a run as the flags say.
+func (o *shadowOptions) watcher(r *shadow.Run, signals <-chan os.Signal, page *os.File, out, errs io.Writer) *operate.Watcher {
+	return &operate.Watcher{
+		Run: r, Signals: signals, Out: out, Errs: errs, Page: page,
+		JSON: o.json, Exit: o.exit, OffFile: o.offFile, Every: o.cfg.Batch,
 	}
 }
 
-// createPage creates the page at the beginning, so that nothing keeps a long run's result from it.
-func (o *shadowOptions) createPage() (*os.File, error) {
-	if o.html == "" {
-		return nil, nil
+// verdictCode is the exit code of what a watcher returns.
+func verdictCode(err error) error {
+	switch {
+	case errors.Is(err, operate.ErrFail):
+		return withCode(exitDifference, err)
+	case errors.Is(err, operate.ErrNoVerdict):
+		return withCode(exitSkipped, err)
 	}
-	f, err := os.OpenFile(o.html, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if err != nil {
-		return nil, ui.WithHint(err, "choose another name for --html")
-	}
-	return f, nil
-}
-
-// watcher follows a run, says how it goes and obeys signals.
-type watcher struct {
-	options   *shadowOptions
-	run       *shadow.Run
-	signals   <-chan os.Signal
-	out, errs io.Writer
-	page      *os.File // nil: none is asked for
-	reported  bool
-	failed    error // of the report
-	ending    int   // signals that ask for it
-}
-
-func (w *watcher) watch(served <-chan error) error {
-	over := w.run.Over()
-	progress := time.NewTicker(w.options.cfg.Batch)
-	defer progress.Stop()
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-served:
-			return err
-		case sig := <-w.signals:
-			if w.reported {
-				return errors.Join(w.failed, w.verdict())
-			}
-			w.obey(sig)
-		case <-look.C:
-			w.lookForFile()
-		case <-progress.C:
-			if !w.reported {
-				fmt.Fprintln(w.errs, w.run.Report().Line())
-			}
-		case <-over:
-			over = nil
-			w.reported = true
-			if w.failed = w.print(); w.options.exit || w.ending > 1 {
-				return errors.Join(w.failed, w.verdict())
-			}
-			if w.failed != nil { // clients need us more than that
-				fmt.Fprintln(w.errs, "the report:", w.failed)
-			}
-			fmt.Fprintln(w.errs, "clients are passed through to production until the next SIGINT or SIGTERM")
-		}
-	}
-}
-
-func (w *watcher) obey(sig os.Signal) {
-	if sig == syscall.SIGUSR1 {
-		w.run.Off("SIGUSR1")
-		return
-	}
-	if w.ending++; w.ending > 1 {
-		w.run.Off(sig.String() + ", twice") // a target may never answer
-		return
-	}
-	w.run.Finish(sig.String())
-}
-
-func (w *watcher) lookForFile() {
-	if w.options.offFile == "" {
-		return
-	}
-	if _, err := os.Stat(w.options.offFile); err == nil {
-		w.run.Off("there is a file " + w.options.offFile)
-	}
-}
-
-func (w *watcher) print() error {
-	r := w.run.Report()
-	var page error
-	if w.page != nil {
-		page = errors.Join(r.HTML(w.page), w.page.Close())
-	}
-	if !w.options.json {
-		return errors.Join(page, r.Text(w.out))
-	}
-	enc := json.NewEncoder(w.out)
-	enc.SetIndent("", "  ")
-	return errors.Join(page, enc.Encode(r))
-}
-
-// verdict is the exit code of the outcome.
-func (w *watcher) verdict() error {
-	switch outcome := w.run.Report().Outcome; outcome {
-	case "PASS":
-		return nil
-	case "FAIL":
-		return withCode(exitDifference, errors.New("the verdict is FAIL"))
-	default:
-		return withCode(exitSkipped, fmt.Errorf("the verdict is %s", outcome))
-	}
+	return err
 }

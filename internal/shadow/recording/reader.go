@@ -135,3 +135,15 @@ func Summarize(in *Reader) (Summary, error) {
 		}
 	}
 }
+
+// String says what is in a recording.
+func (s Summary) String() string {
+	line := fmt.Sprintf("recorded at %s for %v: %d connections, %d bytes", s.Start.Format(time.RFC3339), s.Took.Round(time.Millisecond), s.Connections, s.Bytes)
+	if s.Partial > 0 {
+		line += fmt.Sprintf("; %d connections not to their end", s.Partial)
+	}
+	if s.Truncated {
+		return line + "; the file was cut off, or is damaged at its end: what is before that is played"
+	}
+	return line + "; it ended: " + s.Why
+}

@@ -1,0 +1,163 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Outcomes of a run that has ended and did not pass.
+var (
+	ErrFail      = errors.New("the verdict is FAIL")
+	ErrNoVerdict = errors.New("the verdict is")
+)
+
+// Watcher follows a run, says how it goes and obeys signals.
+type Watcher struct {
+	Run       *shadow.Run
+	Signals   <-chan os.Signal
+	Out, Errs io.Writer
+	Page      *os.File // nil: none is asked for
+	JSON      bool
+	Exit      bool   // when the run is over
+	OffFile   string // turns the mirror off when it is there
+	Every     time.Duration
+
+	reported bool
+	failed   error // of the report
+	ending   int   // signals that ask for it
+}
+
+// Watch returns the verdict, or what served brings before that.
+func (w *Watcher) Watch(served <-chan error) error {
+	over := w.Run.Over()
+	progress := time.NewTicker(w.Every)
+	defer progress.Stop()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-w.Signals:
+			if w.reported {
+				return errors.Join(w.failed, w.verdict())
+			}
+			w.obey(sig)
+		case <-look.C:
+			w.lookForFile()
+		case <-progress.C:
+			if !w.reported {
+				fmt.Fprintln(w.Errs, w.Run.Report().Line())
+			}
+		case <-over:
+			over = nil
+			w.reported = true
+			if w.failed = w.print(); w.Exit || w.ending > 1 {
+				return errors.Join(w.failed, w.verdict())
+			}
+			if w.failed != nil { // clients need us more than that
+				fmt.Fprintln(w.Errs, "the report:", w.failed)
+			}
+			fmt.Fprintln(w.Errs, "clients are passed through to production until the next SIGINT or SIGTERM")
+		}
+	}
+}
+
+func (w *Watcher) obey(sig os.Signal) {
+	if sig == syscall.SIGUSR1 {
+		w.Run.Off("SIGUSR1")
+		return
+	}
+	if w.ending++; w.ending > 1 {
+		w.Run.Off(sig.String() + ", twice") // a target may never answer
+		return
+	}
+	w.Run.Finish(sig.String())
+}
+
+func (w *Watcher) lookForFile() {
+	if w.OffFile == "" {
+		return
+	}
+	if _, err := os.Stat(w.OffFile); err == nil {
+		w.Run.Off("there is a file " + w.OffFile)
+	}
+}
+
+func (w *Watcher) print() error {
+	r := w.Run.Report()
+	var page error
+	if w.Page != nil {
+		page = errors.Join(r.HTML(w.Page), w.Page.Close())
+	}
+	if !w.JSON {
+		return errors.Join(page, r.Text(w.Out))
+	}
+	return errors.Join(page, printJSON(w.Out, r))
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// PrintFindings prints what a check found, and says how many stand in the way of a run.
+func PrintFindings(w io.Writer, found []shadow.Finding, asJSON bool) (problems int, err error) {
+	for _, f := range found {
+		if f.Problem {
+			problems++
+		}
+	}
+	if asJSON {
+		return problems, printJSON(w, found)
+	}
+	return problems, shadow.PrintFindings(w, found)
+}
+
+func (w *Watcher) verdict() error {
+	switch outcome := w.Run.Report().Outcome; outcome {
+	case "PASS":
+		return nil
+	case "FAIL":
+		return ErrFail
+	default:
+		return fmt.Errorf("%w %s", ErrNoVerdict, outcome)
+	}
+}
+
+// CreatePage creates a report's page at the beginning, so that nothing keeps a long run's result from it. Without a name there is none.
+func CreatePage(name string) (*os.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, ui.WithHint(err, "choose another name for --html")
+	}
+	return f, nil
+}
+
+// SelfTest is the self-test of a run. It is ended by a signal.
+func SelfTest(ctx context.Context, r *shadow.Run, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tested := make(chan error, 1)
+	go func() { tested <- r.SelfTest(ctx) }()
+	select {
+	case err := <-tested:
+		return err
+	case sig := <-signals:
+		cancel()
+		return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+	}
+}

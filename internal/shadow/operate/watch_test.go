@@ -1,0 +1,62 @@
+package operate
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// newWatcher is one of a run without traffic.
+func newWatcher(t *testing.T) (w *Watcher, signals chan os.Signal, out *bytes.Buffer) {
+	t.Helper()
+	r := shadow.New(shadow.Config{})
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	signals, out = make(chan os.Signal, 4), &bytes.Buffer{}
+	return &Watcher{Every: time.Hour, Run: r, Signals: signals, Out: out, Errs: &bytes.Buffer{}}, signals, out
+}
+
+// A page that can't be written leaves clients connected and the report printed.
+func TestShadowPageOnAFullDisk(t *testing.T) {
+	w, signals, out := newWatcher(t)
+	name := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Page, _ = os.Open(name) // which can't be written
+	served, ended := make(chan error), make(chan error, 1)
+	go func() { ended <- w.Watch(served) }()
+	signals <- syscall.SIGTERM
+	<-w.Run.Over()
+	select {
+	case err := <-ended:
+		t.Fatalf("clients are cut off: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	signals <- syscall.SIGTERM
+	if err := <-ended; !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), "bad file descriptor") {
+		t.Errorf("it ended with %v", err)
+	}
+	if !strings.Contains(out.String(), "INCONCLUSIVE") {
+		t.Errorf("the report is %q", out)
+	}
+}
+
+// The second signal does not wait for targets.
+func TestShadowSecondSignal(t *testing.T) {
+	w, _, _ := newWatcher(t)
+	w.obey(syscall.SIGINT)
+	w.obey(syscall.SIGINT)
+	<-w.Run.Over()
+	if w.ending != 2 {
+		t.Errorf("%d signals were counted", w.ending)
+	}
+}

@@ -1,0 +1,22 @@
+package redis
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// CLIENT REPLY ends the mirroring of its connection: replies can't be told from then on. Servers from 7.0 on list it as a command of its own.
+func TestClientReplyEndsTheMirroring(t *testing.T) {
+	p, err := New(t.Context(), upstream(t, testenv.Redis(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reader().Request(resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), time.Now()); !errors.Is(err, shadow.ErrUnmirrored) {
+		t.Errorf("%v", err)
+	}
+}
