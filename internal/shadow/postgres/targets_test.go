@@ -71,7 +71,9 @@ func TestWrongRowAndCancelledStatement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testenv.Eventually(t, "the commit has come", func() bool { return contents(t, b.test, "SELECT count(*) FROM t") == "2|\n" })
+	for _, target := range []*testenv.SQLServer{b.control, b.test} {
+		testenv.Eventually(t, "the commit has come", func() bool { return contents(t, target, "SELECT count(*) FROM t") == "2|\n" })
+	}
 	b.same(t, "t")
 	exec(t, b.test, "UPDATE t SET v = 'secret' WHERE id = 1")
 	if _, err := c.Exec(ctx, "SELECT * FROM t WHERE id = 1"); err != nil {
