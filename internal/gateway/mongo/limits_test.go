@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -70,6 +71,34 @@ func TestStalledReader(t *testing.T) {
 		t.Fatal(a.doc)
 	}
 	testenv.Eventually(t, "it is cut off", func() bool { return s.stats.Snapshot().Errors["stalled"] == 1 })
+}
+
+// A drain lets a client that reads slowly have all of a long reply.
+func TestDrainInALongReply(t *testing.T) {
+	server := testenv.Mongod(t, testenv.MongodConfig{})
+	direct := dialRaw(t, server.Addr)
+	if a := direct.run(plain, command("insert", "long", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "text", Value: strings.Repeat("long ", 3<<20)}}}})); !a.ok() {
+		t.Fatal(a.doc)
+	}
+	s := serve(t, server.Addr, nil)
+	c := dialRaw(t, s.addr)
+	c.write(opMsg(7, 0, command("find", "long")))
+	if err := c.in.Fill(wire.HeaderLen); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		ended <- s.Shutdown(ctx)
+	}()
+	time.Sleep(10 * gateway.DrainPoll)
+	if m, err := c.in.next(); err != nil || m.header.ResponseTo != 7 {
+		t.Errorf("the reply: %+v, %v", m.header, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // A drain lets a request in flight finish, and ends connections that wait for news only.

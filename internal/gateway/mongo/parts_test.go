@@ -430,6 +430,10 @@ func TestPendingExchanges(t *testing.T) {
 	}
 	p.take(5, false, 0)
 	p.take(7, false, 0)
+	if !p.busy() {
+		t.Error("a reply that is on its way to the client is not missed")
+	}
+	p.carried()
 	p.push(exchange{id: 1, hello: &handshake{}}, nil, nil)
 	if p.busy() {
 		t.Error("a hello that waits is missed by nobody")

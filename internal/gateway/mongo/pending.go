@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -36,6 +37,8 @@ type pending struct {
 	notFull sync.Cond
 	list    []exchange // in the order of sending
 	closed  bool
+
+	carrying atomic.Bool // the reply that was looked up last is not sent yet
 }
 
 func (p *pending) init() { p.notFull.L = &p.mu }
@@ -58,10 +61,11 @@ func (p *pending) push(e exchange, await, awaited func()) bool {
 
 // take finds the exchange that a reply answers. The first one is meant when a client gives
 // several the same number: servers answer in order. When more replies follow this one they
-// will answer the number next.
+// will answer the number next. Carried is to be called when the reply has been sent.
 func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.carrying.Store(true)
 	for i := range p.list {
 		if p.list[i].id != responseTo {
 			continue
@@ -85,11 +89,17 @@ func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok 
 // maxIdlePending is the capacity that a session without requests keeps.
 const maxIdlePending = 16
 
-// busy reports whether a reply is outstanding that a client would miss. Servers hold the
-// replies to handshakes back on purpose.
+// carried says that the reply to what take has found is sent.
+func (p *pending) carried() { p.carrying.Store(false) }
+
+// busy reports whether a reply is outstanding, or on its way to the client, that this one would miss.
+// Servers hold the replies to handshakes back on purpose.
 func (p *pending) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.carrying.Load() {
+		return true
+	}
 	for i := range p.list {
 		if p.list[i].hello == nil {
 			return true

@@ -56,7 +56,9 @@ func (p *replyPump) handle(m message) error {
 	case !ok:
 		e.client = plain
 	case e.hello != nil:
-		return p.answerHello(e.hello)
+		err = p.answerHello(e.hello)
+		p.pending.carried()
+		return err
 	case e.logsIn && loggedIn(r.doc()):
 		p.door.Pass()
 	}
@@ -73,6 +75,7 @@ func (p *replyPump) handle(m message) error {
 		p.recoder.codecs.stats.Latency(e.spent + time.Since(began))
 	}
 	err = p.client.send(out, m.held)
+	p.pending.carried()
 	if err == nil && (lost || p.follower.stale.Load() && !p.pending.busy()) {
 		err = errNotPrimary
 	}
