@@ -402,6 +402,15 @@ func (p *Policy) MayHoldHash(space string, key []byte) bool {
 // MaySeal reports whether a value at key, or in a hash there, may be sealed under this
 // policy: some rule that seals covers the key, whatever its sizes.
 func (p *Policy) MaySeal(space string, key []byte) bool {
+	return p.mayCover(space, key, (*Rule).Seals)
+}
+
+// MayWant is MaySeal for values that may be observed as well.
+func (p *Policy) MayWant(space string, key []byte) bool {
+	return p.mayCover(space, key, func(r *Rule) bool { return !r.Raw() })
+}
+
+func (p *Policy) mayCover(space string, key []byte, how func(*Rule) bool) bool {
 	if p == nil || p.Off || p.Excluded(key) {
 		return false
 	}
@@ -410,7 +419,7 @@ func (p *Policy) MaySeal(space string, key []byte) bool {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Seals() && (r.Space == "" || r.Space == space) && r.key.Match(key) {
+		if how(r) && (r.Space == "" || r.Space == space) && r.key.Match(key) {
 			return true
 		}
 	}

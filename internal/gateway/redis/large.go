@@ -256,7 +256,7 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 }
 
 // mayHold decides whether the long value of n bytes at hand, whose header has been read, is
-// held for sealing: not if it is too long, or no rule covers its key. It must be when it begins
+// held for sealing, or to be observed: not if it is too long, or no rule covers its key. It must be when it begins
 // like an envelope.
 func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if n > l.seals.vault.maxSeal {
@@ -269,7 +269,7 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if cinch.IsSealed(head) { // has to be wrapped
 		return true, true, nil
 	}
-	return !l.asTheyAre && l.seals.vault.mayBeSealed(l.talk.st.where(), [][]byte{key}), false, nil
+	return !l.asTheyAre && l.seals.vault.rules().MayWant(l.talk.st.where(), key), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.

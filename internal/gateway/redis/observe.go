@@ -11,7 +11,15 @@ import (
 )
 
 // observe seals a value, opens and compares it, counts what came out and forgets it: so a rule's saving and cost are known on live traffic before anything is stored.
+// Of a long one there is a third copy then, beside the value and its sealed form. Without memory for that it is not observed.
 func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
+	if n := int64(len(value)); n > gateway.FreeBytes {
+		if !v.st.tx.account.TakeSpare(n) {
+			v.vault.stats.Error("budget")
+			return
+		}
+		defer v.st.tx.account.Release(n)
+	}
 	out, took, before := v.seal(nil, value, st, rule.WorthFunc(t))
 	defer gateway.PutBuffer(out)
 	stats := v.vault.stats

@@ -70,3 +70,34 @@ func TestObserveGuardsNothing(t *testing.T) {
 		t.Error("a rule that observes seals, or covers nothing")
 	}
 }
+
+// With no rule but one that observes, long values, which are read in pieces, are observed too. That takes memory
+// for a third copy of each.
+func TestObserveAlone(t *testing.T) {
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "watched", Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sock := startServer(t)
+	large := strings.Repeat("the same words again and again, ", 32<<10) // 1 MB
+	for _, c := range []struct {
+		budget   int64
+		observed uint64
+	}{{64 << 20, 1}, {3 << 20, 0}} {
+		stats, budget := gateway.NewStats("observing", "redis"), gateway.NewBudget(c.budget)
+		path, _ := startGateway(t, sock, func(to *Config) { to.Policy, to.Stats, to.Requests = p, stats, budget })
+		if err := clientOf(t, path).Set(ctx, "w:large", large, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		observed := uint64(0)
+		for _, total := range stats.Snapshot().Rules {
+			if total.Observed != nil {
+				observed += total.Observed.Values
+			}
+		}
+		peak, refused := budget.Use().Peak, stats.Snapshot().Errors["budget"]
+		if observed != c.observed || refused != 1-c.observed || observed > 0 && peak < 3*int64(len(large)) {
+			t.Errorf("of a budget of %d: %d observed, %d not for want of memory, peak %d", c.budget, observed, refused, peak)
+		}
+	}
+}
