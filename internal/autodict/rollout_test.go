@@ -101,8 +101,13 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 	a, logged := announcerOf(s, "a", &now)
 	a.record, a.version = Record{Current: &Version{Dict: 7}, Lease: &Lease{By: "b"}}, 3
 	s.refused["Record"] = true
-	if a.read(t.Context()) || a.read(t.Context()) || strings.Count(logged.String(), "can't be read") != 1 {
-		t.Errorf("read, or logged %q", logged)
+	for range 2 {
+		if a.read(t.Context()) {
+			t.Error("read what is refused")
+		}
+	}
+	if n := strings.Count(logged.String(), "can't be read"); n != 1 {
+		t.Errorf("logged %d times: %q", n, logged)
 	}
 	s.refused["Record"], s.refused["ReplaceRecord"] = false, true
 	if a.read(t.Context()) || a.record.Current.Dict != 7 {

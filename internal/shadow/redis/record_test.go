@@ -227,7 +227,7 @@ func TestRedaction(t *testing.T) {
 	c.Do(ctx, "NOSUCHCOMMAND", "user:1", secret)
 	c.Do(ctx, "LPUSH", "user:1", secret)
 	c.Do(ctx, "SET", "user:1", "new", "IFEQ", secret)
-	c.SetEx(ctx, "user:e", secret, time.Hour)
+	c.Do(ctx, "SETEX", "user:e", 3600, secret)
 	c.Do(ctx, "SET", "user:e", secret, "EX", "3600", "GET")
 	c.Do(ctx, "AUTH", "default", secret)
 	c.ZAdd(ctx, "user:z", goredis.Z{Score: 1, Member: secret})
