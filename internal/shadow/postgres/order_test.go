@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
