@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/test/testenv"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // crowd runs so many clients at a time, each with a connection of its own.
