@@ -133,7 +133,7 @@ func (b *bench) mirror(targets string) error {
 		return err
 	}
 	p, err := rig.StartListener("shadow", w.addr, b.work, b.cinch, "shadow", "--redis", w.addr+"=redis://"+b.production.Addr,
-		"--control", "redis://"+w.control.Addr, "--test", "redis://"+w.test.Addr, "--batch", "10s")
+		"--control", "redis://"+w.control.Addr, "--test", "redis://"+w.test.Addr, "--batch", "10s", "--self-test=false")
 	if err != nil {
 		return err
 	}
