@@ -3,9 +3,9 @@ module github.com/cinch-layer/cinch/bench/grpc
 go 1.26.0
 
 require (
-	github.com/cinch-layer/cinch v0.0.0
-	github.com/cinch-layer/cinch/codec v0.0.0
-	github.com/cinch-layer/cinch/codec/libzstd v0.0.0
+	github.com/cinch-layer/cinch v0.1.0
+	github.com/cinch-layer/cinch/codec v0.1.0
+	github.com/cinch-layer/cinch/codec/libzstd v0.1.0
 	github.com/golang/snappy v1.0.0
 	github.com/klauspost/compress v1.20.3
 	github.com/mostynb/go-grpc-compression v1.2.3
@@ -24,6 +24,7 @@ require (
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -46,11 +47,4 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace github.com/cinch-layer/cinch => ../..
-
-replace github.com/cinch-layer/cinch/codec => ../../codec
-
-replace github.com/cinch-layer/cinch/codec/libzstd => ../../codec/libzstd

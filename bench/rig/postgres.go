@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -23,11 +24,11 @@ func Postgres(work string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	as, err := postgresUser(work, dir)
+	as, err := PostgresUser(work, dir)
 	if err != nil {
 		return nil, err
 	}
-	bin, data := postgresBin(), filepath.Join(dir, "data")
+	bin, data := PostgresBin(), filepath.Join(dir, "data")
 	initdb := append(as[:len(as):len(as)], filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
 	if out, err := exec.Command(initdb[0], initdb[1:]...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
@@ -55,8 +56,8 @@ func (p *Process) Port() string {
 	return port
 }
 
-// postgresBin is where Debian keeps the server's programs, out of PATH; empty where they are in it.
-func postgresBin() string {
+// PostgresBin is where Debian keeps the server's programs, out of PATH; empty where they are in it.
+func PostgresBin() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if len(found) == 0 {
 		return ""
@@ -64,8 +65,8 @@ func postgresBin() string {
 	return found[len(found)-1]
 }
 
-// postgresUser gives dir to the user postgres if we are root, and says how to become that user.
-func postgresUser(work, dir string) (as []string, err error) {
+// PostgresUser gives dir to the user postgres if we are root, and says how to become that user.
+func PostgresUser(work, dir string) (as []string, err error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
@@ -79,4 +80,18 @@ func postgresUser(work, dir string) (as []string, err error) {
 		return nil, err
 	}
 	return []string{"setpriv", "--reuid", u.Uid, "--regid", u.Gid, "--clear-groups"}, os.Chown(dir, uid, gid)
+}
+
+// PostgresCommand runs one of PostgreSQL's programs in work, as the user that as leads to.
+func PostgresCommand(ctx context.Context, work string, as []string, name string, args ...string) error {
+	all := append(as[:len(as):len(as)], append([]string{filepath.Join(PostgresBin(), name)}, args...)...)
+	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
+	cmd.Dir = work
+	cmd.WaitDelay = time.Second // a server that was started may have its output
+	return Output(cmd)
+}
+
+// PostgresURL is that of a server on this machine, for drivers and for cinch.
+func PostgresURL(port string) string {
+	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }

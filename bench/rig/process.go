@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -88,6 +89,30 @@ func (p *Process) Client() *redis.Client {
 // CPU is the time, user and system, that the process has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
+// Peak is the most memory that the process held so far, in bytes.
+func (p *Process) Peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
+
+// Freeze stops the process and those that it has started. thaw has them go on.
+func (p *Process) Freeze() (thaw func(), err error) {
+	var frozen []int
+	thaw = func() {
+		for _, pid := range frozen {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // or it has ended
+		}
+	}
+	for _, pid := range append([]int{p.cmd.Process.Pid}, proc.Children(p.cmd.Process.Pid)...) {
+		switch err := syscall.Kill(pid, syscall.SIGSTOP); err {
+		case nil:
+			frozen = append(frozen, pid)
+		case syscall.ESRCH: // it has ended meanwhile
+		default:
+			thaw()
+			return nil, err
+		}
+	}
+	return thaw, nil
+}
+
 // FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
 func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +124,7 @@ func FreeAddr() (string, error) {
 }
 
 // Redis starts an empty redis-server with a directory of its own under work.
-func Redis(work string) (*Process, error) {
+func Redis(work string, args ...string) (*Process, error) {
 	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
@@ -109,7 +134,7 @@ func Redis(work string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Start("redis-server", addr, dir, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no")
+	return Start("redis-server", addr, dir, append([]string{"redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"}, args...)...)
 }
 
 // Gateway runs cinch serve with one gateway in front of upstream. top is YAML of the

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,22 +27,42 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigCheckCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE | -]",
 		Short: "Find what is wrong with a configuration file",
-		Long: `Find what is wrong with a configuration file: unknown keys, bad values, dictionaries and certificates that can't be
-read. CINCH_… variables count as they do for serve. Nothing is listened on or connected to.
+		Long: `Find what is wrong with a configuration file, standard input (-), or without either the file that CINCH_CONFIG names:
+unknown keys, bad values, dictionaries and certificates that can't be read. CINCH_… variables count as they do for
+serve. Nothing is listened on or connected to.
 
 Exit codes: 0 it is valid, 11 it is not.`,
-		Example: `  cinch config check cinch.yaml && systemctl reload cinch`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  cinch config check cinch.yaml && systemctl reload cinch
+  helm template cinch | yq '.data["cinch.yaml"]' | cinch config check -`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runConfigCheck(args[0], cmd.OutOrStdout())
+			file := os.Getenv(configVariable)
+			if len(args) == 1 {
+				file = args[0]
+			}
+			if file == "" {
+				return wrongUsage(ui.WithHint(errors.New("which file?"), "write 'cinch config check cinch.yaml', or set "+configVariable))
+			}
+			return runConfigCheck(file, asJSON, cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
 }
 
-func runConfigCheck(file string, out io.Writer) error {
+// checked is what a valid configuration has.
+type checked struct {
+	File         string `json:"file"`
+	Gateways     int    `json:"gateways"`
+	Rules        int    `json:"rules"`
+	Dictionaries int    `json:"dictionaries"`
+}
+
+func runConfigCheck(file string, asJSON bool, out io.Writer) error {
 	cfg, err := serveOptions{configFile: file}.load(os.Getenv)
 	if err != nil {
 		return err
@@ -48,13 +70,15 @@ func runConfigCheck(file string, out io.Writer) error {
 	if err := checkFiles(cfg); err != nil {
 		return withCode(exitConfig, err)
 	}
-	rules := 0
+	c := checked{File: file, Gateways: len(cfg.Gateways), Dictionaries: len(cfg.Dictionaries)}
 	for i := range cfg.Gateways {
-		rules += len(cfg.Gateways[i].Rules)
+		c.Rules += len(cfg.Gateways[i].Rules)
 	}
-	_, err = fmt.Fprintf(out, "%s: ok (%s, %s, %s)\n", file,
-		count(len(cfg.Gateways), "gateway", "gateways"), count(rules, "rule", "rules"),
-		count(len(cfg.Dictionaries), "dictionary", "dictionaries"))
+	if asJSON {
+		return json.NewEncoder(out).Encode(c)
+	}
+	_, err = fmt.Fprintf(out, "%s: ok (%s, %s, %s)\n", file, count(c.Gateways, "gateway", "gateways"),
+		count(c.Rules, "rule", "rules"), count(c.Dictionaries, "dictionary", "dictionaries"))
 	return err
 }
 

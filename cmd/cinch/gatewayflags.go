@@ -45,6 +45,11 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.tarantool }, config.DefaultRule, one(config.TarantoolGateway),
 	},
 	{
+		config.Postgres, "CINCH_POSTGRES", "a gateway to a PostgreSQL server that moves clients to another one, `LISTEN=URL`",
+		"LISTEN=URL, as in 127.0.0.1:6432=postgres://host:5432",
+		func(o *serveOptions) *[]string { return &o.postgres }, nil, one(config.PostgresGateway),
+	},
+	{
 		config.Tunnel, "CINCH_TUNNEL", "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit",
 		"LISTEN=HOST:PORT, as in 127.0.0.1:5432=peer.zone-b:9480",
 		func(o *serveOptions) *[]string { return &o.tunnel }, nil, tunnelEnd(config.Tunnel),

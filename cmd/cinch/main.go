@@ -42,23 +42,24 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cinch",
-		Short: "Make the values in a store small, without changing an application",
-		Long: `Cinch is a compression layer for the data path. A gateway in front of a store seals values on their way in and opens
-them on their way out, by rules; applications and their clients stay as they are.
+		Short: "Compress what servers store and what crosses zones, without changing applications",
+		Long: `Cinch shrinks what your servers store and what crosses your zones. A gateway in front of a store compresses ("seals")
+values on their way in and decompresses ("opens") them on their way out, by rules. Applications stay as they are.
 
 Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 a stored value is damaged,
 10 a store can't be reached, 11 configuration invalid, 12 dictionary missing, 130 interrupted.`,
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch config check cinch.yaml`,
+		Version:       readBuild().Version, // -v and --version
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
 		DisableSuggestions: true, // explainUsage has its own
 	}
 	addPasswords(root)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(unknownFlag)
+	root.SetVersionTemplate(readBuild().text())
 	root.SetUsageTemplate(wide(root.UsageTemplate()))
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
@@ -67,6 +68,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		newShadowCommand(),
 		newRecordCommand(),
 		newReplayCommand(),
+		newRolloutCommand(),
 		newPackCommand(),
 		newUnpackCommand(),
 		newVerifyCommand(),
@@ -75,6 +77,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		newTarantoolCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
+		newManCommand(),
 	)
 	return root
 }

@@ -35,9 +35,9 @@ func newPackCommand() *cobra.Command {
 	o := packOptions{walkOptions: walkOptions{verb: "packing"}, storeOptions: storeOptions{sealing: true}}
 	cmd := &cobra.Command{
 		Use:   "pack [URL]",
-		Short: "Seal the values that are in a store already",
-		Long: `Seal the values that are in a store already, by the rules of a gateway, while clients go on using it. Every reader
-must go through a gateway by then.
+		Short: "Compress existing data in a store",
+		Long: `Compress ("seal") the values that a store already holds, by the rules of a gateway, while clients go on using it. All
+readers must use a gateway by then: clients that bypass it see compressed bytes. 'cinch unpack' undoes it.
 
 A value is replaced only by an envelope that was found to open to it, and only if no client has changed it meanwhile;
 type and expiry stay. Values that are sealed already are passed over, so it can be stopped at any time and begun again;
@@ -45,7 +45,8 @@ with --state it goes on where it was. The first SIGINT or SIGTERM finishes what 
 second stops at once.
 
 Rules come from --config, or from --rule as for 'cinch serve'; without either, strings and hash values of 64 bytes or
-more get zstd-3. With --to all of them have that setting, and sealed values are sealed anew where it saves.
+more get zstd-3, with a dictionary that is trained from what is stored before it begins. With --to all of them have
+that setting, and sealed values are sealed anew where it saves.
 
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 

@@ -55,6 +55,18 @@ func writeTrainingConfig(t *testing.T, file, upstream string) {
 	}
 }
 
+// serverForTraining is a server with n documents to train on, and how many bytes they have.
+func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client *goredis.Client, raw int) {
+	t.Helper()
+	if underRace {
+		t.Skip("what trains is a process of its own, without the detector")
+	}
+	server = testenv.Redis(t)
+	client = goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
+	t.Cleanup(func() { _ = client.Close() })
+	return server, client, fillForTraining(t, client, n)
+}
+
 // storedAndNamed are the bytes that n documents take now, and how many of them name which dictionary.
 func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, named map[uint32]int) {
 	t.Helper()
@@ -75,14 +87,8 @@ func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, na
 // The user that Cinch itself logs in with is none whose values could be mixed with another's: an
 // application that has one user has its values packed with a dictionary, which is that user's.
 func TestPackDoesNotCountItsOwnUser(t *testing.T) {
-	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
-	}
-	server := testenv.Redis(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
-	defer client.Close()
 	const n = 1000
-	raw := fillForTraining(t, client, n)
+	server, client, raw := serverForTraining(t, n)
 	acl := func(args ...any) {
 		t.Helper()
 		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, args...)...).Err(); err != nil {
@@ -115,14 +121,8 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 // dry run says what it brings and writes nothing, and what is packed names one that gateways
 // know as theirs.
 func TestPackTrainsFirst(t *testing.T) {
-	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
-	}
-	server := testenv.Redis(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
-	defer client.Close()
 	const n = 1000
-	raw := fillForTraining(t, client, n)
+	server, client, raw := serverForTraining(t, n)
 	file := filepath.Join(t.TempDir(), "cinch.yaml")
 	writeTrainingConfig(t, file, server.Addr)
 	dry := packed(t, "--config", file, "--dry-run")

@@ -72,10 +72,10 @@ func newPlanCommand() *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE…",
-		Short: "Find out what compression would save, at what cost, and write the policy",
-		Long: `Find out what compression would save on data that exists, and what it would cost: sample a source, group what is in
-it, measure every codec, level and trained dictionary on each group with the code that runs in production, and price
-the result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
+		Short: "Estimate savings on your data, and what they cost, and write the configuration",
+		Long: `Estimate what compression would save on your data, and what it would cost: sample a source, group what is in it,
+measure every codec, level and trained dictionary on each group with the code that runs in production, and price the
+result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
 
 Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
 tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no

@@ -28,6 +28,7 @@ type diskOptions struct {
 	exact       bool
 	sample      int
 	growth      string
+	skip        []string
 }
 
 func (o *diskOptions) flags(f *pflag.FlagSet) {
@@ -40,6 +41,7 @@ func (o *diskOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.exact, "exact", false, "btrfs: write the sample to a filesystem in a loop device, and tell what it takes there. As root; needs mkfs.btrfs, and room in TMPDIR for the sample")
 	f.IntVar(&o.sample, "sample", 4000, "compute `N` records, spread over all; 0 for all of them")
 	f.StringVar(&o.growth, "growth", "", "`SIZE` by which the data grows each day, for the days until 80% are in use")
+	f.StringSliceVar(&o.skip, "skip", nil, "`LIST` of names in the directory that are left out, as in pg_wal")
 }
 
 func runDisk(ctx context.Context, o planOptions) error {
@@ -56,7 +58,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 	defer progress.Clear()
 	r := report.New(o.from[0], o.disk.filesystem)
 	for _, run := range runs {
-		run.Engine, run.Sample, run.Seed, run.Progress = newEngine(), o.disk.sample, o.seed, progress.Show
+		run.Engine, run.Sample, run.Seed, run.Skip, run.Progress = newEngine(), o.disk.sample, o.seed, o.disk.skip, progress.Show
 		if o.disk.exact {
 			run.Mount = trial.Mount
 		}

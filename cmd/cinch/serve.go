@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/serve"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -26,6 +26,7 @@ type serveOptions struct {
 	grpc       []string // LISTEN=URL
 	mongo      []string // LISTEN=URI
 	tarantool  []string // LISTEN=URL
+	postgres   []string // LISTEN=URL
 	tunnel     []string // LISTEN=PEER
 	tunnelExit []string // LISTEN=UPSTREAM
 	listen     string   // of the gateway to the embedded store
@@ -34,7 +35,8 @@ type serveOptions struct {
 	pprof      bool
 	testForce  bool
 
-	storeURL string // of the embedded store, once it runs
+	sockets  *handover.Sockets // that the process was started with; or nil
+	storeURL string            // of the embedded store, once it runs
 }
 
 func newServeCommand() *cobra.Command {
@@ -42,19 +44,23 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run gateways to stores and services",
-		Long: `Run gateways to stores and services. To Redis, what clients write is sealed by the rules and what they read is opened.
-To Tarantool, fields of tuples are sealed by the rules and whatever is sealed is opened.
-To gRPC and MongoDB, messages are compressed on the way, as far as the next hop reads it.
-A pair of --tunnel and --tunnel-exit carries any TCP protocol, compressed between the two: see docs/TUNNEL.md.
+		Long: `Run gateways to stores and services.
+  Redis, Tarantool   rules choose which values to compress ("seal"), and how; clients get them decompressed
+  gRPC, MongoDB      messages are compressed on the wire, if the next hop supports it
+  PostgreSQL         connections pass unchanged, and can move to another server without being dropped: docs/POSTGRES.md
+  any TCP protocol   --tunnel and --tunnel-exit compress what travels between them: docs/TUNNEL.md
 
 Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on
 127.0.0.1:6380. Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values,
 zstd-3, which --rule replaces; gRPC messages, zstd; MongoDB messages, zstd-3. Tarantool's are all fields that nothing
-in the server computes on, zstd-3.
+in the server computes on, zstd-3. Each comes with dictionary: auto: dictionaries are trained from what passes, and kept in
+the server, or between two gateways for messages, where the gateway's user may do so (docs/DICTIONARIES.md).
 
 The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
 drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
-and the log level change without dropping a connection; the log names what needs a restart.
+and the log level change without dropping a connection; the log names what needs a restart. SIGUSR2 replaces the process:
+the program that lies at its path is started with the same arguments and all listening sockets, and when that serves, this
+process drains. Sockets of systemd are taken over by the name of the gateway, or by address. See docs/UPGRADE.md.
 
 A flag wins over its CINCH_… variable, that wins over the file, and that over the default. docs/CONFIG.md lists all.
 
@@ -68,6 +74,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too
   cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
+  cinch serve --postgres 127.0.0.1:6432=postgres://db.internal:5432
   cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432
   cinch serve --tunnel 127.0.0.1:5432=gateway.zone-b.internal:9480
   cinch serve --config /etc/cinch.yaml --log-level debug`,
@@ -75,8 +82,12 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.overrides = flagOverrides(cmd)
 			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			signal.Notify(signals, serve.Signals...)
 			defer signal.Stop(signals)
+			var err error
+			if o.sockets, err = handover.Inherit(); err != nil {
+				return err
+			}
 			return runServe(o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -102,8 +113,9 @@ var overrideFlags = []struct{ name, key, usage string }{
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
 	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
 	{"zstd", "zstd", "`NAME` of the implementation: libzstd, go or auto (default auto)"},
-	{"drain-delay", "drain_delay", "`TIME` for which clients are still taken at the end, while /readyz says no (default 0s)"},
-	{"drain-timeout", "drain_timeout", "`TIME` to wait for connections at the end (default 30s)"},
+	{"drain-delay", "drain_delay", "`TIME` after the first signal during which clients are still accepted, while /readyz says no (default 0s)"},
+	{"drain-timeout", "drain_timeout", "grace period after the first signal, `TIME`: then connections are cut (default 30s)"},
+	{"drain-grace", "drain_grace", "`TIME` to wait at the end for clients that only wait themselves, as in BLPOP (default 2s)"},
 }
 
 func flagOverrides(cmd *cobra.Command) []config.Override {
@@ -207,8 +219,8 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 	p, err := serve.New(serve.Options{
 		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: errs,
 		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
-		Version: b.version, Revision: b.revision,
-		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "",
+		Version: b.Version, Revision: b.Revision,
+		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "", Sockets: o.sockets,
 	})
 	if err != nil {
 		return serveFailure(err)
@@ -216,35 +228,9 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 	if o.storeURL != "" {
 		sayWhatToTry(out, p)
 	}
-	return runProcess(p, signals)
-}
-
-// runProcess has the first signal drain the process and the second end it. SIGHUP is neither.
-func runProcess(p *serve.Process, signals <-chan os.Signal) error {
-	ctx, drain := context.WithCancelCause(context.Background())
-	now, stop := context.WithCancelCause(context.Background())
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case sig := <-signals:
-				switch {
-				case sig == syscall.SIGHUP:
-					p.Reload()
-				case ctx.Err() == nil:
-					drain(errors.New(sig.String()))
-				default:
-					stop(errors.New(sig.String()))
-				}
-			}
-		}
-	}()
-	err := p.Run(ctx, now)
+	err = p.RunUntil(signals)
 	if errors.Is(err, serve.ErrCutOff) {
-		err = withCode(exitInterrupted, fmt.Errorf("stopped by a second signal (%w) while draining", context.Cause(now)))
+		return withCode(exitInterrupted, err)
 	}
 	return err
 }

@@ -281,7 +281,7 @@ func TestServeForce(t *testing.T) {
 func TestServeSecondSignal(t *testing.T) {
 	store := miniredis.RunT(t)
 	path := socket(t)
-	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + store.Addr()}, overrides: adminOff()})
+	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + store.Addr()}, overrides: append(adminOff(), config.Override{From: "--drain-grace", Key: "drain_grace", Value: "1h"})})
 	s.logged("gateway listens")
 	c := dial(t, path)
 	c.do("PING")

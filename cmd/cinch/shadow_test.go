@@ -21,9 +21,10 @@ func TestShadowRefusesProductionAsTarget(t *testing.T) {
 	for _, targets := range [][2]string{{alias, other.URL()}, {other.URL(), alias}, {production.URL(), other.URL()}} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		o := shadowOptions{servers: operate.Servers{Redis: "127.0.0.1:0=" + production.URL(), Control: targets[0], Test: targets[1]}, memory: "1MiB", selfTest: true}
-		o.cfg.Reads, o.cfg.Margins = 1, shadow.Margins{P50: 0.05, P99: 0.1}
-		err := runShadow(ctx, o, nil, &bytes.Buffer{}, &bytes.Buffer{})
+		o := operate.Mirror{Servers: operate.Servers{Listeners: operate.Listeners{Redis: "127.0.0.1:0=" + production.URL()}, Control: targets[0], Test: targets[1]}, Memory: "1MiB", SelfTest: true}
+		o.Config.Reads, o.Config.Margins = 1, shadow.Margins{P50: 0.05, P99: 0.1}
+		o.Config.Batch, o.Config.Bound, o.Config.DataTime = time.Second, time.Millisecond, time.Minute
+		err := o.Run(ctx, nil, &bytes.Buffer{}, &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), "is production itself") {
 			t.Errorf("%v: %v", targets, err)
 		}

@@ -24,8 +24,8 @@ func newUnpackCommand() *cobra.Command {
 	o := unpackOptions{walkOptions: walkOptions{verb: "unpacking"}}
 	cmd := &cobra.Command{
 		Use:   "unpack [URL]",
-		Short: "Put all sealed values of a store back to plain",
-		Long: `Put all sealed values of a store back to plain, so that it needs no gateway any more, while clients go on using it.
+		Short: "Decompress all data in a store: undo pack",
+		Long: `Decompress all values of a store, so that it no longer needs a gateway, while clients go on using it.
 Set enabled: false on all gateways first, or what clients write is sealed again.
 
 A value is replaced only if no client has changed it meanwhile; type and expiry stay. Before it begins it looks at a

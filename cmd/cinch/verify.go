@@ -24,7 +24,7 @@ func newVerifyCommand() *cobra.Command {
 	o := verifyOptions{walkOptions: walkOptions{verb: "verifying"}, storeOptions: storeOptions{readOnly: true, everywhere: true}}
 	cmd := &cobra.Command{
 		Use:   "verify [URL]",
-		Short: "Read everything in a store and list what doesn't open",
+		Short: "Read everything in a store and list what can't be decompressed",
 		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
 
 With --before, to be used before rules are first enabled, list the values that begin with the magic: a gateway would

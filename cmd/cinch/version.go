@@ -2,56 +2,58 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/cinch-layer/cinch/internal/version"
 )
 
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version, and which zstd is built in",
-		Example: `  cinch version`,
-		Args:    cobra.NoArgs,
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and which zstd is built in",
+		Example: `  cinch version
+  cinch version --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runVersion(cmd.OutOrStdout())
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(readBuild())
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), readBuild().text())
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
 }
 
-func runVersion(out io.Writer) error {
-	b := readBuild()
-	_, err := fmt.Fprintf(out, "cinch %s\nrevision: %s\ngo: %s %s/%s\nzstd: %s\n",
-		b.version, cmp.Or(b.revision, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH, defaultZstd())
-	return err
+type build struct {
+	version.Build
+	Zstd string `json:"zstd"` // the implementation
 }
 
-// build says what was built. Both are filled in by the go command; "go run" knows no revision.
-type build struct{ version, revision string }
+func readBuild() build { return build{version.Read(), defaultZstd()} }
 
-func readBuild() build {
-	b := build{version: "devel"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+func (b build) text() string {
+	return fmt.Sprintf("cinch %s\nrevision: %s\ngo: %s %s\nzstd: %s\n", b.Version, cmp.Or(b.Revision, "unknown"), b.Go, b.Platform, b.Zstd)
+}
+
+// newManCommand is for those who make packages.
+func newManCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write manual pages, one a command",
+		Example: "  cinch man /usr/local/share/man/man1",
+		Hidden:  true,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.Root().DisableAutoGenTag = true
+			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "cinch " + readBuild().Version, Manual: "Cinch"}, args[0])
+		},
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.version = v
-	}
-	modified := ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			b.revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "+changes"
-		}
-	}
-	if b.revision != "" {
-		b.revision += modified
-	}
-	return b
 }

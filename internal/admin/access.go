@@ -2,10 +2,13 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -121,19 +124,27 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	switch r.URL.Path {
-	case "/healthz":
+	switch path := r.URL.Path; {
+	case path == "/healthz":
 		serveHealth(w, r)
-	case "/readyz":
-		if _, err := s.ready(); err != nil {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-			break
-		}
-		_, _ = w.Write([]byte("ok\n"))
+	case path == "/readyz", strings.HasPrefix(path, "/readyz/"):
+		s.probeReady(w, r)
 	default:
 		return false
 	}
 	return true
+}
+
+func (s *Server) probeReady(w http.ResponseWriter, r *http.Request) {
+	_, err := s.ready(questionOf(r))
+	switch status := readyStatus(err); {
+	case err == nil:
+		_, _ = w.Write([]byte("ok\n"))
+	case status == http.StatusServiceUnavailable:
+		http.Error(w, "not ready", status)
+	default:
+		http.Error(w, err.Error(), status)
+	}
 }
 
 // Action is something that a page may ask for by POST /api/actions/NAME. It takes credentials on
@@ -141,6 +152,35 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
 type Action struct {
 	Name string
 	Run  func() error
+	// Do, in place of Run, takes what was posted and answers with JSON. Its context ends when nobody waits for the answer any more.
+	// Errors that are JSON themselves are sent as they are.
+	Do func(ctx context.Context, posted []byte) (any, error)
+}
+
+const (
+	maxPosted  = 64 << 10         // bytes
+	actionTime = 15 * time.Minute // for an answer
+)
+
+// serveDo answers an action that takes its time.
+func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTime))
+	posted, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPosted))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer, err := a.Do(r.Context(), posted)
+	s.opts.Log.Info("action", "action", a.Name, "client", r.RemoteAddr, "err", err)
+	var own json.Marshaler
+	switch {
+	case errors.As(err, &own):
+		writeJSON(w, http.StatusConflict, own)
+	case err != nil:
+		writeJSON(w, http.StatusConflict, map[string]string{"error": err.Error()})
+	default:
+		writeJSON(w, http.StatusOK, answer)
+	}
 }
 
 func (s *Server) serveAction(a Action) http.HandlerFunc {
@@ -153,6 +193,10 @@ func (s *Server) serveAction(a Action) http.HandlerFunc {
 		case !sameOrigin(r):
 			s.opts.Log.Warn("action refused: asked for by another site's page", "action", a.Name, "client", r.RemoteAddr, "origin", r.Header.Get("Origin"))
 			http.Error(w, "not from this page", http.StatusForbidden)
+			return
+		}
+		if a.Do != nil {
+			s.serveDo(w, r, a)
 			return
 		}
 		err := a.Run()

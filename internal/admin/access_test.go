@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http/httptest"
@@ -45,7 +46,7 @@ func TestHostsOfOthers(t *testing.T) {
 	o := sampleOptions(t)
 	o.PProf = true
 	o.Access = Access{Open: true, Hosts: []string{"cinch.example"}}
-	o.Ready = func() ([]string, error) { return nil, errors.New("redis.secret:6379 is away") }
+	o.Ready = func(Question) ([]string, error) { return nil, errors.New("redis.secret:6379 is away") }
 	for host, want := range map[string]int{
 		"evil.example": 421, "evil.example:9470": 421, "localhost.evil.example": 421, "": 421,
 		"localhost:9470": 200, "LOCALHOST": 200, "a.localhost": 200, "127.0.0.1:9470": 200, "[::1]:9470": 200, "10.1.2.3": 200, "cinch.example:80": 200,
@@ -79,7 +80,7 @@ func TestToken(t *testing.T) {
 	o.PProf = true
 	o.Access = Access{Token: token}
 	notes := []string{"shard 10.0.0.9 is away"}
-	o.Ready = func() ([]string, error) { return notes, nil }
+	o.Ready = func(Question) ([]string, error) { return notes, nil }
 	for _, path := range []string{"/", "/page.js", "/api/status", "/metrics", "/debug/pprof/", "/nothing"} {
 		if w := request(t, o, "GET", "http://localhost"+path); w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%s without a token: %d", path, w.Code)
@@ -144,7 +145,12 @@ func TestActions(t *testing.T) {
 	ran := 0
 	o.Log = log.Logger()
 	o.Access = Access{Open: true, Token: token}
-	o.Actions = []Action{{"pause", func() error { ran++; return nil }}, {"fail", func() error { return errors.New("no packer") }}}
+	o.Actions = []Action{
+		{Name: "pause", Run: func() error { ran++; return nil }},
+		{Name: "fail", Run: func() error { return errors.New("no packer") }},
+		{Name: "gateway/ask", Do: func(_ context.Context, posted []byte) (any, error) { ran += len(posted); return "answer", nil }},
+		{Name: "gateway/refuse", Do: func(context.Context, []byte) (any, error) { return nil, errors.New("not now") }},
+	}
 	const url = "http://localhost:9470/api/actions/"
 	with := []string{"Authorization", "Bearer " + secret}
 	for _, c := range []struct {
@@ -162,13 +168,16 @@ func TestActions(t *testing.T) {
 		{"of a form", "POST", "pause", append(with, "Sec-Fetch-Site", "cross-site"), 403, 0},
 		{"that fails", "POST", "fail", with, 409, 0},
 		{"unknown", "POST", "stop", with, 404, 0},
+		{"nobody asks", "POST", "gateway/ask", nil, 401, 0},
+		{"with an answer", "POST", "gateway/ask", with, 200, 0},
+		{"with a refusal", "POST", "gateway/refuse", with, 409, 0},
 	} {
 		ran = 0
 		if w := request(t, o, c.method, url+c.path, c.header...); w.Code != c.want || ran != c.runs {
 			t.Errorf("%s: %d, ran %d times", c.name, w.Code, ran)
 		}
 	}
-	if log.Count("msg=action ") != 3 || log.Count("another site") != 4 {
+	if log.Count("msg=action ") != 5 || log.Count("another site") != 4 {
 		t.Errorf("the log says\n%s", log)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,21 +38,36 @@ var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/index.html"))
 
-// Options says what a Server shows. Metrics is needed, the rest is not.
+// Options says what a Server shows. Metrics or Routes are needed, the rest is not.
 type Options struct {
-	Metrics  *gateway.Metrics
-	Gatherer prometheus.Gatherer   // behind /metrics; nil: there is no /metrics
-	Describe func() Description    // called for each answer, from any goroutine
-	Ready    Readiness             // nil: always ready; likewise
-	Messages func() []GatewayKinds // behind /api/messages, one call at a time; nil: there is none
-	PProf    bool                  // serve /debug/pprof/
-	Access   Access
-	Actions  []Action
-	Log      *slog.Logger
+	Metrics   *gateway.Metrics
+	Routes    map[string]http.Handler // by method and path: in place of the gateways' page, for a process of another kind
+	Gatherer  prometheus.Gatherer     // behind /metrics; nil: there is no /metrics
+	Describe  func() Description      // called for each answer, from any goroutine
+	Ready     Readiness               // nil: always ready; likewise
+	Messages  func() []GatewayKinds   // behind /api/messages, one call at a time; nil: there is none
+	PProf     bool                    // serve /debug/pprof/
+	Access    Access
+	Actions   []Action
+	Documents []Document
+	Log       *slog.Logger
 }
 
-// Readiness says whether clients are served (nil), and what is amiss all the same.
-type Readiness func() (notes []string, err error)
+// Readiness says whether clients are served (nil), and what is amiss all the same. ErrNoGateway and ErrNoPolicy say that
+// the question makes no sense.
+type Readiness func(Question) (notes []string, err error)
+
+// Question is what a probe asks. The zero value asks about the process, by the policy of its configuration.
+type Question struct {
+	Gateway string // about this one alone; "": all
+	Policy  string // how many of all have to be ready: "all" or "any"; "": as configured
+}
+
+// What is wrong with a Question.
+var (
+	ErrNoGateway = errors.New("there is no gateway of that name")
+	ErrNoPolicy  = errors.New("policy is all or any")
+)
 
 // Server is the admin listener's HTTP server.
 type Server struct {
@@ -105,15 +121,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Handler returns all pages. Every route is for GET and HEAD only, but those of actions.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.servePage)
 	mux.HandleFunc("GET /page.css", serveFile("page/page.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /page.js", serveFile("page/page.js", "text/javascript; charset=utf-8"))
-	mux.HandleFunc("GET /api/status", s.serveStatus)
+	for route, h := range s.opts.Routes {
+		mux.Handle(route, h)
+	}
+	if s.opts.Routes == nil {
+		mux.HandleFunc("GET /{$}", s.servePage)
+		mux.HandleFunc("GET /page.js", serveFile("page/page.js", "text/javascript; charset=utf-8"))
+		mux.HandleFunc("GET /api/status", s.serveStatus)
+	}
 	if s.opts.Messages != nil {
 		mux.HandleFunc("GET /api/messages", s.serveMessages)
 	}
 	mux.HandleFunc("GET /healthz", serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
+	mux.HandleFunc("GET /readyz/{gateway...}", s.serveReady)
 	if s.opts.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{
 			EnableOpenMetrics:   true,
@@ -126,6 +148,9 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	for _, d := range s.opts.Documents {
+		mux.HandleFunc("GET /api/"+d.Name, serveDocument(d))
 	}
 	for _, a := range s.opts.Actions {
 		mux.HandleFunc("POST /api/actions/"+a.Name, s.serveAction(a))
@@ -178,6 +203,27 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(doc, '\n'))
 }
 
+// Document is an answer in JSON that readers may ask for by GET /api/NAME.
+type Document struct {
+	Name string
+	Get  func() any // from any goroutine
+}
+
+func serveDocument(d Document) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, d.Get()) }
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	doc, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(doc, '\n'))
+}
+
 // measureInterval is how long an answer about messages counts. It costs some compressing,
 // and clients that ask often shall not make it cost more.
 const measureInterval = 5 * time.Second
@@ -201,10 +247,10 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
-	notes, err := s.ready()
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	notes, err := s.ready(questionOf(r))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, err.Error(), readyStatus(err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -214,11 +260,31 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func (s *Server) ready() (notes []string, err error) {
+// questionOf reads /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
+func questionOf(r *http.Request) Question {
+	asked := r.URL.Query()
+	q := Question{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}
+	if name, ok := strings.CutPrefix(r.URL.Path, "/readyz/"); ok {
+		q.Gateway = name
+	}
+	return q
+}
+
+func readyStatus(err error) int {
+	switch {
+	case errors.Is(err, ErrNoGateway):
+		return http.StatusNotFound
+	case errors.Is(err, ErrNoPolicy):
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (s *Server) ready(q Question) (notes []string, err error) {
 	if s.opts.Ready == nil {
 		return nil, nil
 	}
-	return s.opts.Ready()
+	return s.opts.Ready(q)
 }
 
 func (s *Server) describe() Description {

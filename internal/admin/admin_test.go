@@ -129,7 +129,7 @@ func TestUnknownPagesAreNotThePage(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func() ([]string, error) { return nil, errors.New("draining") }
+	opts.Ready = func(Question) ([]string, error) { return nil, errors.New("draining") }
 	s := New(opts)
 	if resp, body := get(t, s.Handler(), "GET", "/readyz"); resp.StatusCode != 503 || !strings.Contains(body, "draining") {
 		t.Errorf("readyz: %d %s", resp.StatusCode, body)
@@ -142,10 +142,40 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+// A probe may ask about one gateway, by path or query, and say how many have to be ready. A stranger hears no more than that.
+func TestReadinessOfOneGateway(t *testing.T) {
+	opts := sampleOptions(t)
+	opts.Ready = func(q Question) ([]string, error) {
+		switch {
+		case q.Gateway == "there" || q.Policy == "any":
+			return nil, nil
+		case q.Policy == "some":
+			return nil, ErrNoPolicy
+		case q.Gateway == "":
+			return nil, errors.New("gateway away: unreachable")
+		}
+		return nil, ErrNoGateway
+	}
+	open := New(opts).Handler()
+	opts.Access = Access{}
+	closed := New(opts).Handler()
+	for path, want := range map[string]int{
+		"/readyz": 503, "/readyz/there": 200, "/readyz?gateway=there": 200, "/readyz?policy=any": 200,
+		"/readyz?policy=some": 400, "/readyz/unix:/path": 404, "/readyz?gateway=nobody": 404,
+	} {
+		if resp, body := get(t, open, "GET", path); resp.StatusCode != want {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+		}
+		if resp, body := get(t, closed, "GET", path); resp.StatusCode != want || strings.Contains(body, "unreachable") {
+			t.Errorf("%s, asked by a stranger: %d %s", path, resp.StatusCode, body)
+		}
+	}
+}
+
 // What is amiss keeps nobody away.
 func TestDegraded(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func() ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
+	opts.Ready = func(Question) ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
 	s := New(opts)
 	resp, body := get(t, s.Handler(), "GET", "/readyz")
 	if want := "ok\ndegraded: gateway a: one\ndegraded: gateway b: <two>\n"; resp.StatusCode != 200 || body != want {
@@ -200,7 +230,7 @@ func TestStatusIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := sampleOptions(t)
-	opts.Ready = func() ([]string, error) { return nil, errors.New("draining") }
+	opts.Ready = func(Question) ([]string, error) { return nil, errors.New("draining") }
 	_, body := get(t, New(opts).Handler(), "GET", "/api/status")
 	var v any
 	if err := json.Unmarshal([]byte(body), &v); err != nil {

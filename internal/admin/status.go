@@ -23,6 +23,15 @@ type GatewayInfo struct {
 	Rules    []RuleInfo
 	Pack     *Packing // nil: it is not told to pack in the background
 	Messages []Kind   // of gRPC, where they are measured
+	Report   *Report  // of whoever replaces the servers behind it
+}
+
+// Report is a table that somebody had the page show.
+type Report struct {
+	Title  string     `json:"title"`
+	Header []string   `json:"header"`
+	Rows   [][]string `json:"rows"`
+	Latest string     `json:"latest,omitempty"` // what was done last
 }
 
 // Kind is what is known of the messages of one method and direction: numbers, and nothing
@@ -112,6 +121,7 @@ type Gateway struct {
 
 	Pack     *Packing `json:"pack,omitempty"`
 	Messages []Kind   `json:"messages,omitempty"`
+	Report   *Report  `json:"report,omitempty"`
 }
 
 // Rule is one rule: its counters and what is configured.
@@ -158,7 +168,7 @@ func (s *Server) status(now time.Time) Status {
 		Budget:       Budgets{budgetOf(m.Requests.Use()), budgetOf(m.Replies.Use())},
 		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
 	}
-	notes, err := s.ready()
+	notes, err := s.ready(Question{})
 	if err != nil {
 		st.Ready, st.NotReady = false, err.Error()
 	}
@@ -182,7 +192,7 @@ func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
 	return Gateway{
 		Snapshot: snap,
 		Listen:   info.Listen, Upstream: info.Upstream, Enabled: info.Enabled,
-		Rules: mergeRules(info.Rules, snap.Rules), Pack: info.Pack, Messages: info.Messages,
+		Rules: mergeRules(info.Rules, snap.Rules), Pack: info.Pack, Messages: info.Messages, Report: info.Report,
 	}
 }
 

@@ -89,16 +89,16 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/cputime", "internal/heap", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
+	{"internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
 	{"internal/policy", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/autodict"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
-	{"internal/admin", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
+	{"internal/admin", "internal/handover", "internal/rollout", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
 	{"internal/store/open", "internal/plan/source"},
 	{"internal/serve"},
-	{"cmd", "test", "bench", "examples", "internal/arrows"},
+	{"cmd", "test", "bench", "examples", "packaging", "internal/arrows"},
 }
 
 // layerOf returns the layer of a path, -1 if it has none. The longest of the names that cover

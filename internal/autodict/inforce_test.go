@@ -65,15 +65,18 @@ func TestLookedIsForAllRules(t *testing.T) {
 	}
 }
 
-func TestTallyLogsTroubleOnce(t *testing.T) {
+func TestTroublesAreLoggedOnce(t *testing.T) {
 	var logged bytes.Buffer
-	a := newTally("docs", slog.New(slog.NewTextHandler(&logged, nil)))
+	var told troubles
+	log := slog.New(slog.NewTextHandler(&logged, nil))
 	for _, text := range []string{"one", "one", "two", "two", "one"} {
-		a.trouble(text, errors.New("why"))
+		told.meet(log, text, errors.New("why"))
 	}
-	a.settled()
-	a.trouble("one", errors.New("why"))
-	if n := strings.Count(logged.String(), "why"); n != 4 {
+	told.settled("one")
+	for _, text := range []string{"one", "two"} {
+		told.meet(log, text, errors.New("why"))
+	}
+	if n := strings.Count(logged.String(), "why"); n != 3 {
 		t.Errorf("logged %d times: %s", n, logged.String())
 	}
 }

@@ -21,6 +21,7 @@ type managed struct {
 	watch     watch
 	announcer announcer
 	rejected  Number // announced by another, and no better than ours
+	wasDue    bool   // at the last look
 }
 
 // given is what the rules that were given last make of a managed rule.

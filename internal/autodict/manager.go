@@ -25,15 +25,50 @@ func (m *Manager) Run(ctx context.Context) {
 		for _, r := range m.all() {
 			m.step(ctx, r)
 		}
-		jitter := 0.8 + 0.4*rand.Float64() // gateways that start together shall not stay so
-		select {
-		case <-ctx.Done():
+		if !m.await(ctx) {
 			return
-		case <-time.After(time.Duration(float64(m.o.Poll) * jitter)):
-		case <-m.joined:
-			m.again()
 		}
 	}
+}
+
+// await returns when it is time to look at the records again, or before if something is due. It reports false when
+// ctx has ended.
+func (m *Manager) await(ctx context.Context) bool {
+	jitter := 0.8 + 0.4*rand.Float64() // gateways that start together shall not stay so
+	poll := time.After(time.Duration(float64(m.o.Poll) * jitter))
+	look := time.NewTicker(min(lookEvery, m.o.Poll))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-poll:
+			return true
+		case <-m.joined:
+			m.again()
+			return true
+		case <-look.C:
+			if m.turnsDue() {
+				return true
+			}
+		}
+	}
+}
+
+// lookEvery is between looks at what is counted here, which cost nothing.
+const lookEvery = time.Second
+
+// turnsDue reports that something is due that was not at the last look. Who may not train then, because another
+// gateway does, or the store does not answer, asks again at the next poll.
+func (m *Manager) turnsDue() (turns bool) {
+	now := m.o.now()
+	for _, r := range m.all() {
+		m.observe(r)
+		due := r.watch.due(now) != ""
+		turns = turns || due && !r.wasDue
+		r.wasDue = due
+	}
+	return turns
 }
 
 // step does for one rule what is to be done now.
@@ -47,7 +82,8 @@ func (m *Manager) step(ctx context.Context, r *managed) {
 	r.resume()
 	m.adopt(ctx, r)
 	m.looked(r, enoughLooks)
-	if reason := r.watch.due(m.o.now()); reason != "" {
+	reason := r.watch.due(m.o.now())
+	if r.wasDue = reason != ""; r.wasDue {
 		m.renew(ctx, r, reason)
 	}
 }

@@ -242,7 +242,7 @@ func (m *Messages) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(m.o.Poll):
+		case <-time.After(min(lookEvery, m.o.Poll)): // nobody is asked
 		}
 	}
 }

@@ -16,15 +16,18 @@ type Options struct {
 	Trainer *Trainer
 	Apply   func(*policy.Policy) // puts a policy into force; called one at a time
 	Log     *slog.Logger         // nil: nothing is logged
+	Hint    string               // in the log where the store refuses: what it takes to keep dictionaries there; "": nothing
 
 	MaxSample  int           // bytes of the longest value that is sampled; 0: 128 KiB
-	MinSamples int           // values; 0: 2000
+	MinSamples int           // values; 0: 1000
 	MinSaving  float64       // share of what is stored now that a rollout has to save; 0: 0.1
 	Drift      float64       // 0: 0.15
 	Interval   time.Duration // between trainings for a rule; 0: 10 min
 	Poll       time.Duration // between looks at the records; 0: 15 s
 	Lease      time.Duration // of a training, renewed while it goes on; 0: 5 min
 	Timeout    time.Duration // for one question to the store; 0: 10 s
+
+	told *troubles // with the store as a whole; set by setDefaults
 
 	// For tests.
 	now   func() time.Time                   // nil: time.Now
@@ -33,7 +36,7 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	setDefault(&o.MaxSample, 128<<10)
-	setDefault(&o.MinSamples, 2000)
+	setDefault(&o.MinSamples, 1000)
 	setDefault(&o.MinSaving, 0.1)
 	setDefault(&o.Drift, 0.15)
 	setDefault(&o.Interval, 10*time.Minute)
@@ -43,12 +46,21 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.told = new(troubles)
 	if o.now == nil {
 		o.now = time.Now
 	}
 	if o.train == nil && o.Trainer != nil {
 		o.train = o.Trainer.train
 	}
+}
+
+// hint is what the log has beside what the store refuses.
+func (o *Options) hint() []any {
+	if o.Hint == "" {
+		return nil
+	}
+	return []any{"hint", o.Hint}
 }
 
 func setDefault[T int | float64 | time.Duration](v *T, def T) {

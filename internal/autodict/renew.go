@@ -66,18 +66,31 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	if r.rejected = 0; m.adopt(ctx, r) {
 		return
 	}
-	if !r.announcer.lease(ctx) {
-		m.finish(ctx, r, result{refused: refusedRace})
+	once := r.watch.whole > 0 // it leaves no record where no dictionary is worth it
+	if !once && !m.leased(ctx, r) {
 		return
 	}
 	r.tally().update(func(s *Status) { s.Trainings[reason]++ })
 	k := m.task(r)
+	r.tally().log.Info("training a dictionary", "reason", reason, "samples", len(k.samples))
 	k.going = func() { r.announcer.keepLease(ctx) }
 	result := m.o.train(ctx, k)
+	if once && result.refused == "" && !m.leased(ctx, r) {
+		return
+	}
 	if result.refused == "" {
 		result.refused = m.rollOut(ctx, r, result)
 	}
 	m.finish(ctx, r, result)
+}
+
+// leased takes the lease of a training. Where that can't be had, the training is over.
+func (m *Manager) leased(ctx context.Context, r *managed) bool {
+	refused := r.announcer.lease(ctx)
+	if refused != "" {
+		m.finish(ctx, r, result{refused: refused})
+	}
+	return refused == ""
 }
 
 // task is what a training for the rule has to know.
@@ -116,6 +129,8 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)
 		schedule.refused(now)
+	case refusedStore: // the log has said why
+		schedule.failed(now)
 	default:
 		log.Info("training came to nothing", "reason", got.refused)
 		schedule.failed(now)

@@ -61,3 +61,35 @@ func TestManagersOverAStoreInMemory(t *testing.T) {
 		t.Errorf("sealed by %s, which is retired", st)
 	}
 }
+
+// A training begins with the sample that makes it due, not at the next look at the store; but a store that does not
+// answer then is not asked for more than its share.
+func TestDueAtOnce(t *testing.T) {
+	s := newShared()
+	s.refused["Record"] = true
+	m := managerForTest(t, s, "a", result{refused: refusedSaving})
+	m.sampleForTest(documents(99, 0))
+	if m.turnsDue() {
+		t.Error("99 samples are enough")
+	}
+	m.sampleForTest(documents(1, 0))
+	if !m.turnsDue() {
+		t.Error("100 are not")
+	}
+	m.step(t.Context(), m.all()[0])
+	if m.turnsDue() {
+		t.Error("due again, though it could not be begun a moment ago")
+	}
+	s.refused["Record"] = false
+	m.step(t.Context(), m.all()[0])
+	if n := m.Status()[0].Refused[refusedSaving]; n != 1 || m.turnsDue() {
+		t.Errorf("%d trainings, and due again", n)
+	}
+}
+
+// The first dictionary is trained of a thousand values.
+func TestDefaultSamples(t *testing.T) {
+	if o := optionsForTest(Options{}); o.MinSamples != 1000 || lookEvery > time.Second {
+		t.Errorf("%d samples, looked at every %v", o.MinSamples, lookEvery)
+	}
+}

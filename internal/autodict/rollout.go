@@ -23,15 +23,17 @@ func (a *announcer) read(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
 	text, version, err := a.o.Store.Record(ctx, a.name)
-	var record Record
-	if err == nil {
-		record, err = ParseRecord(text)
-	}
 	if err != nil {
-		a.tally().trouble("the record of a rule's dictionaries can't be read", err)
+		a.o.told.meet(a.o.Log, troubleRead, err, a.o.hint()...)
 		return false
 	}
-	a.tally().settled()
+	a.o.told.settled(troubleRead)
+	record, err := ParseRecord(text)
+	if err != nil {
+		a.tally().told.meet(a.tally().log, troubleRecord, err)
+		return false
+	}
+	a.tally().told.settled(troubleRecord)
 	if version == 0 && a.record.Current != nil {
 		// The store lost it, by FUNCTION FLUSH say. Dictionaries are put back by Store.
 		record = a.record.released()
@@ -53,7 +55,7 @@ func (a *announcer) refresh(ctx context.Context) bool {
 	if a.version == 0 || a.o.now().Sub(a.record.Seen) < refreshed {
 		return true
 	}
-	return a.replace(ctx, a.record)
+	return a.replace(ctx, a.record) == ""
 }
 
 // leasedByAnother reports whether it is better not to train now.
@@ -61,8 +63,9 @@ func (a *announcer) leasedByAnother() bool {
 	return a.record.leasedByAnother(a.o.By, a.o.now(), a.o.Lease)
 }
 
-// lease tells the others that a training begins. It reports false when one of them was faster.
-func (a *announcer) lease(ctx context.Context) bool {
+// lease tells the others that a training begins. It returns why that is better not done: one of them was faster, or
+// what it brings could not be kept.
+func (a *announcer) lease(ctx context.Context) (refused string) {
 	return a.replace(ctx, a.record.leasedTo(a.o.By, a.o.now().Add(a.o.Lease)))
 }
 
@@ -84,23 +87,21 @@ func (a *announcer) release(ctx context.Context) {
 // rollOut makes d the rule's, step by step, as v, whose time it sets. rule and login are what the
 // record is to name. It returns why it could not.
 func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule, login string) (refused string) {
-	if !a.replace(ctx, a.record.naming(v.Dict, a.o.now().Add(a.o.Lease))) {
-		return refusedRace
+	if refused = a.replace(ctx, a.record.naming(v.Dict, a.o.now().Add(a.o.Lease))); refused != "" {
+		return refused
 	}
 	if err := a.publish(ctx, d); err != nil {
-		a.tally().trouble("a new dictionary can't be stored", err)
+		a.tally().told.meet(a.tally().log, troubleStore, err)
 		return refusedStore
 	}
+	a.tally().told.settled(troubleStore)
 	if !a.o.Store.Ready(d.Number()) {
 		return refusedUnready
 	}
 	v.At = a.o.now().UTC()
 	next := a.record.announcing(*v)
 	next.Rule, next.Login = rule, login
-	if !a.replace(ctx, next) {
-		return refusedRace
-	}
-	return ""
+	return a.replace(ctx, next)
 }
 
 // fetch gets what another gateway has announced, so that new values may name it; nil if that can't
@@ -111,9 +112,10 @@ func (a *announcer) fetch(ctx context.Context, v *Version) *codec.Dict {
 		err = a.publish(ctx, d) // it is there; now it is ready, too
 	}
 	if err != nil {
-		a.tally().trouble("an announced dictionary can't be had", err)
+		a.tally().told.meet(a.tally().log, troubleFetch, err)
 		return nil
 	}
+	a.tally().told.settled(troubleFetch)
 	if a.o.Store.Retired(uint32(v.Dict)) {
 		return nil
 	}
@@ -126,20 +128,21 @@ func (a *announcer) publish(ctx context.Context, d *codec.Dict) error {
 	return a.o.Store.Publish(ctx, d)
 }
 
-// replace puts a record in place of the one that was read last. It reports false when
-// another gateway was faster, or the store does not answer: then nobody knows, and the
-// next reading will tell.
-func (a *announcer) replace(ctx context.Context, next Record) bool {
+// replace puts a record in place of the one that was read last. It returns why it did not: another gateway was
+// faster, or the store refuses or does not answer; then nobody knows, and the next reading will tell.
+func (a *announcer) replace(ctx context.Context, next Record) (refused string) {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
 	next.Seen = a.o.now().UTC().Truncate(time.Second)
 	version, err := a.o.Store.ReplaceRecord(ctx, a.name, a.version, next.text())
-	if err != nil {
-		a.tally().trouble("the record of a rule's dictionaries can't be written", err)
+	switch {
+	case err != nil:
+		a.o.told.meet(a.o.Log, troubleWrite, err, a.o.hint()...)
+		return refusedStore
+	case version == 0:
+		return refusedRace
 	}
-	if err != nil || version == 0 {
-		return false
-	}
+	a.o.told.settled(troubleWrite)
 	a.record, a.version = next, version
-	return true
+	return ""
 }

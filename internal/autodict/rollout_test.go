@@ -11,8 +11,9 @@ import (
 // announcerOf is what a gateway tells others over a store, and what it logs.
 func announcerOf(s *shared, by string, now *time.Time) (*announcer, *bytes.Buffer) {
 	var logged bytes.Buffer
-	t := newTally("docs", slog.New(slog.NewTextHandler(&logged, nil)))
-	o := optionsForTest(Options{By: by, Store: s, Lease: 5 * time.Minute, now: func() time.Time { return *now }})
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	t := newTally("docs", log)
+	o := optionsForTest(Options{By: by, Store: s, Log: log, Lease: 5 * time.Minute, now: func() time.Time { return *now }})
 	return &announcer{o: o, name: "rule", tally: func() *tally { return t }}, &logged
 }
 
@@ -26,10 +27,10 @@ func TestAnnouncersAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !a.read(t.Context()) || !b.read(t.Context()) || !a.lease(t.Context()) {
+	if !a.read(t.Context()) || !b.read(t.Context()) || a.lease(t.Context()) != "" {
 		t.Fatal("nobody may train")
 	}
-	if b.lease(t.Context()) {
+	if b.lease(t.Context()) != refusedRace {
 		t.Error("b has the lease that a has taken since b looked")
 	}
 	if !b.read(t.Context()) || !b.leasedByAnother() || a.leasedByAnother() {
@@ -64,14 +65,14 @@ func TestRolloutStopsAtEachStep(t *testing.T) {
 		cut            func(*shared)
 		refused, trace string
 	}{
-		"name":      {func(s *shared) { s.refused["ReplaceRecord"] = true }, refusedRace, "can't be written"},
+		"name":      {func(s *shared) { s.refused["ReplaceRecord"] = true }, refusedStore, "can't be kept"},
 		"overtaken": {func(s *shared) { s.version++ }, refusedRace, ""},
 		"publish":   {func(s *shared) { s.refused["Publish"] = true }, refusedStore, "can't be stored"},
 		"ready":     {func(s *shared) { s.unready = true }, refusedUnready, ""},
 	} {
 		s, now := newShared(), time.Unix(1e9, 0)
 		a, logged := announcerOf(s, "a", &now)
-		if !a.read(t.Context()) || !a.lease(t.Context()) {
+		if !a.read(t.Context()) || a.lease(t.Context()) != "" {
 			t.Fatal(step)
 		}
 		c.cut(s)
@@ -106,7 +107,7 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 			t.Error("read what is refused")
 		}
 	}
-	if n := strings.Count(logged.String(), "can't be read"); n != 1 {
+	if n := strings.Count(logged.String(), "can't be looked for"); n != 1 {
 		t.Errorf("logged %d times: %q", n, logged)
 	}
 	s.refused["Record"], s.refused["ReplaceRecord"] = false, true
@@ -121,7 +122,7 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 		t.Errorf("put back %s, %v", s.text, err)
 	}
 	s.refused["Record"] = true
-	if a.read(t.Context()); strings.Count(logged.String(), "can't be read") != 2 {
+	if a.read(t.Context()); strings.Count(logged.String(), "can't be looked for") != 2 {
 		t.Errorf("new trouble is not logged: %q", logged)
 	}
 }

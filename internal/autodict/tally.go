@@ -9,11 +9,11 @@ import (
 // tally is what is counted and logged of one rule. It outlives the rule, and may be used from any
 // goroutine.
 type tally struct {
-	log *slog.Logger
+	log  *slog.Logger
+	told troubles // with what is about this rule alone
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards status
 	status Status
-	told   string // the last trouble logged
 }
 
 // Status says how the dictionary of one rule does. Ratios are of bytes stored to raw
@@ -55,21 +55,39 @@ func (t *tally) read() Status {
 	return s
 }
 
-// trouble logs what goes wrong, once until it is over or something else does.
-func (t *tally) trouble(text string, err error) {
-	if t.tell(text) {
-		t.log.Warn(text, "err", err)
-	}
+// What may go wrong with a store.
+const (
+	troubleRead   = "dictionaries can't be looked for in the server, so values are sealed without"
+	troubleWrite  = "dictionaries can't be kept in the server, so values are sealed without new ones"
+	troubleRecord = "the record of a rule's dictionaries can't be read"
+	troubleStore  = "a new dictionary can't be stored, so values are sealed without it"
+	troubleFetch  = "an announced dictionary can't be had"
+)
+
+// troubles are those that were logged and are not over, so that each is logged once. The zero value is ready for
+// use from any goroutine.
+type troubles struct {
+	mu   sync.Mutex
+	told map[string]bool
 }
 
-// settled tells that there is no trouble any more.
-func (t *tally) settled() { t.tell("") }
-
-// tell reports whether that is news.
-func (t *tally) tell(text string) bool {
+// meet logs what goes wrong, once until it is settled.
+func (t *troubles) meet(log *slog.Logger, text string, err error, more ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news := t.told != text
-	t.told = text
-	return news
+	if t.told[text] {
+		return
+	}
+	if t.told == nil {
+		t.told = map[string]bool{}
+	}
+	t.told[text] = true
+	log.Warn(text, append([]any{"err", err}, more...)...)
+}
+
+// settled tells that a trouble is over.
+func (t *troubles) settled(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.told, text)
 }

@@ -54,14 +54,20 @@ func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load())
 // InMemory is the bytes of the samples that are being worked on, 0 at rest.
 func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
 
-// dictCost is what a byte of a dictionary costs the store, about: Redis 7.0.15 takes 2.9
-// times its size for a function library (the source in base64, kept twice).
-const dictCost = 3
+// What a dictionary costs the store, about, measured on Redis 7.0 to 8.6 (docs/DICTIONARIES.md): a function library takes 2.9
+// to 3.8 times its size, as base64, in the library's source, in Lua and beside them; library and record have something for
+// themselves.
+const (
+	dictCost  = 3.5      // by bytes of the dictionary
+	dictFixed = 10 << 10 // bytes
+)
 
-// Bounds on the values of one training, in bytes. More make dictionaries hardly better. There are
+// Bounds on the values of one training. More make dictionaries hardly better. There are
 // at most 22 steps: three ways to make each of five sizes, six levels, and what is in use.
 const (
+	maxLearn      = 6000
 	maxLearnBytes = 4 << 20
+	maxJudge      = 2000
 	maxJudgeBytes = 2 << 20
 )
 
@@ -139,7 +145,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 	}
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
-	s.judge = bounded(k.samples, maxJudgeBytes)
+	s.judge = bounded(k.samples, maxJudge, maxJudgeBytes)
 	s.work(func() {
 		current, with = s.ratio(k.current), s.ratio(other)
 	})
@@ -181,13 +187,13 @@ func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
 			learn = append(learn, s)
 		}
 	}
-	return bounded(learn, maxLearnBytes), bounded(judge, maxJudgeBytes), inMemory
+	return bounded(learn, maxLearn, maxLearnBytes), bounded(judge, maxJudge, maxJudgeBytes), inMemory
 }
 
-// bounded returns as many of the samples, which are in no order, as most bytes hold.
-func bounded(samples [][]byte, most int) [][]byte {
+// bounded returns as many of the samples, which are in no order, as are allowed and bytes hold.
+func bounded(samples [][]byte, most, bytes int) [][]byte {
 	for i, s := range samples {
-		if most -= len(s); most < 0 {
+		if bytes -= len(s); bytes < 0 || i == most {
 			return samples[:i]
 		}
 	}
@@ -222,17 +228,23 @@ func (s *search) run() result {
 	}
 	best := result{values: len(s.judge), refused: refusedSamples}
 	s.work(func() { best.before = s.ratio(s.task.current) })
-	worse := 0 // sizes in a row that brought nothing: larger ones won't either
-	for _, size := range dict.Sizes {
+	worse := 0                          // sizes in a row that brought nothing: larger ones won't either
+	behind := map[dict.Algorithm]bool{} // of which larger ones won't be best either
+	for _, size := range s.sizes() {
 		if s.task.maxDict > 0 && size > s.task.maxDict {
 			break
 		}
-		before := s.cost(best)
+		before, costs := s.cost(best), map[dict.Algorithm]float64{}
 		for _, o := range s.candidates(size) {
 			if s.ctx.Err() != nil {
 				break
 			}
-			s.work(func() { s.try(o, &best) })
+			if !behind[o.Algorithm] {
+				s.work(func() { costs[o.Algorithm] = s.try(o, &best) })
+			}
+		}
+		for a, cost := range costs {
+			behind[a] = cost > farBehind*s.cost(best)
 		}
 		if worse++; s.cost(best) < before {
 			worse = 0
@@ -244,6 +256,9 @@ func (s *search) run() result {
 	s.tryLevels(&best)
 	return s.decide(best)
 }
+
+// farBehind is how much more than the best a way to make dictionaries may store at one size, to be tried at the next.
+const farBehind = 1.05
 
 // levels are tried below a rule's own. With a dictionary a higher level is often no better:
 // what is left of a value are short matches, for which the strategies of some levels don't
@@ -278,19 +293,35 @@ func (s *search) tryLevels(best *result) {
 // candidates are the ways to make a dictionary of one size.
 func (s *search) candidates(size int) []dict.TrainOptions {
 	all := dict.Candidates(s.task.rule.Setting.Level, s.trainer.o.External)
-	return slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != size })
+	all = slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != dict.Sizes[0] })
+	for i := range all {
+		all[i].Size = size
+	}
+	return all
 }
 
-func (s *search) try(o dict.TrainOptions, best *result) {
+// smallVolume is up to which volume, in bytes, dictionaries of 1 and 2 KiB are tried: what larger ones cost counts there.
+const smallVolume = 2 << 20
+
+func (s *search) sizes() []int {
+	if s.task.volume > smallVolume {
+		return dict.Sizes
+	}
+	return append([]int{1 << 10, 2 << 10}, dict.Sizes...)
+}
+
+// try makes a dictionary, which is the best if it costs least, and returns what it costs.
+func (s *search) try(o dict.TrainOptions, best *result) (cost float64) {
 	d, err := dict.Train(s.learn, o)
 	if err != nil {
-		return
+		return 0 // larger ones may do
 	}
 	r := *best
 	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(choice{dict: d})
 	if best.dict == nil || s.cost(r) < s.cost(*best) {
 		*best = r
 	}
+	return s.cost(r)
 }
 
 func algorithmName(a dict.Algorithm) string {
@@ -305,7 +336,11 @@ func (s *search) cost(r result) float64 {
 	if r.dict == nil {
 		return r.before * s.task.volume
 	}
-	return r.promised*s.task.volume + dictCost*float64(len(r.dict.Content()))
+	cost := dictCost * float64(len(r.dict.Content()))
+	if s.task.worth == nil {
+		cost += dictFixed
+	}
+	return r.promised*s.task.volume + cost
 }
 
 func (s *search) decide(r result) result {

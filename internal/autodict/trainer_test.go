@@ -125,9 +125,12 @@ func TestBounded(t *testing.T) {
 		ten[i] = make([]byte, 10)
 	}
 	for most, want := range map[int]int{9: 0, 10: 1, 19: 1, 20: 2, 99: 9, 100: 10, 1000: 10} {
-		if got := len(bounded(ten, most)); got != want {
+		if got := len(bounded(ten, 10, most)); got != want {
 			t.Errorf("%d bytes: %d, want %d", most, got, want)
 		}
+	}
+	if got := len(bounded(ten, 3, 1000)); got != 3 {
+		t.Errorf("%d of 3", got)
 	}
 	if algorithmName(dict.External) != "libzstd" {
 		t.Error("name")

@@ -18,6 +18,7 @@ type Config struct {
 	Zstd         string       `yaml:"zstd"` // auto, libzstd or go
 	DrainDelay   Duration     `yaml:"drain_delay"`
 	DrainTimeout Duration     `yaml:"drain_timeout"`
+	DrainGrace   Duration     `yaml:"drain_grace"`
 	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
 	Training     Training     `yaml:"training"`
 	Gateways     []Gateway    `yaml:"gateways"`
@@ -25,6 +26,8 @@ type Config struct {
 	file  string            // as given; "" without one
 	lines map[string]int    // path of a key to its line in the file
 	from  map[string]string // path of a key to the variable or flag that set it
+
+	flagged int // of the last gateways: they are of flags
 }
 
 // Admin is the page for operators, which also serves /metrics.
@@ -33,6 +36,7 @@ type Admin struct {
 	TokenFile string   `yaml:"token_file,omitempty"` // of a secret that reading takes where the listener is not on loopback
 	Hosts     []string `yaml:"hosts,omitempty,flow"` // names besides localhost, where it is
 	TLS       *TLS     `yaml:"tls,omitempty"`        // client certificates are asked for and may be missing: probes have none
+	Ready     string   `yaml:"ready"`                // how many gateways have to be ready for /readyz: all or any
 }
 
 // Log says what goes to standard error.
@@ -105,6 +109,11 @@ type Gateway struct {
 	SQL    string   `yaml:"sql,omitempty"`         // refuse, projection or pass; "": refuse
 	Shards []string `yaml:"shards,omitempty,flow"` // URLs of masters, or none; empty: the server is asked
 
+	// For postgres only; see postgres.go.
+	UsersFile string `yaml:"users_file,omitempty"` // as PgBouncer's userlist.txt
+	AuthQuery string `yaml:"auth_query,omitempty"`
+	StateFile string `yaml:"state_file,omitempty"` // where a move has led
+
 	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. They have Window too.
 	Setting *Setting `yaml:"setting,omitempty"`
 	History Bytes    `yaml:"history,omitempty"`
@@ -176,9 +185,13 @@ const (
 	DefaultMaxOpen        = 32 << 20         // bytes, if max_seal is not more
 	DefaultMaxConnections = 10000
 	DefaultDrainTimeout   = 30 * time.Second
+	DefaultDrainGrace     = 2 * time.Second
 
 	RuleSeal    = "seal"    // as a rule's mode
 	RuleObserve = "observe" // seal, open, count, and store as it came
+
+	ReadyAll = "all" // as admin.ready
+	ReadyAny = "any"
 
 	Off   = "off" // as admin.listen
 	Redis = "redis"
@@ -188,19 +201,23 @@ const (
 	Tarantool  = "tarantool"
 	Tunnel     = "tunnel"
 	TunnelExit = "tunnel-exit"
+	Postgres   = "postgres"
 )
 
 // Protocols are what gateways speak.
-func Protocols() []string { return []string{Redis, GRPC, Mongo, Tarantool, Tunnel, TunnelExit} }
+func Protocols() []string {
+	return []string{Redis, GRPC, Mongo, Tarantool, Postgres, Tunnel, TunnelExit}
+}
 
 // Default is what an empty file means.
 func Default() *Config {
 	return &Config{
-		Admin:        Admin{Listen: DefaultAdmin},
+		Admin:        Admin{Listen: DefaultAdmin, Ready: ReadyAll},
 		Log:          Log{Level: "info", Format: "text"},
 		Memory:       Memory{Budget: DefaultBudget},
 		Zstd:         "auto",
 		DrainTimeout: Duration(DefaultDrainTimeout),
+		DrainGrace:   Duration(DefaultDrainGrace),
 		Training:     defaultTraining,
 		lines:        map[string]int{},
 		from:         map[string]string{},
@@ -211,7 +228,7 @@ var defaultTraining = Training{
 	SampleMemory: 64 << 20,
 	RuleMemory:   8 << 20,
 	MaxSample:    128 << 10,
-	MinSamples:   2000,
+	MinSamples:   1000,
 	MinSaving:    10,
 	Drift:        15,
 	Interval:     Duration(10 * time.Minute),
@@ -247,12 +264,13 @@ func (r *Rule) setGain(protocol string) {
 }
 
 // DefaultRule is what gateways get that no file describes: all strings and
-// hashes from 64 bytes on, zstd level 3.
+// hashes from 64 bytes on, zstd level 3, with dictionaries trained from what passes.
 func DefaultRule() Rule {
 	var r Rule
 	r.setDefaults()
 	r.setGain(Redis)
 	r.Name = "default"
+	r.Dictionary = autoDictionary
 	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
 	return r
 }

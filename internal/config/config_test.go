@@ -197,7 +197,7 @@ func TestParseRule(t *testing.T) {
 	// What only validation can see is found when the gateway is added.
 	rule, _ := ParseRule("key=a")
 	_, err = Load("", []Gateway{RedisGateway("redis", ":1", "redis://h", []Rule{rule})})
-	if err == nil || !strings.Contains(err.Error(), "gateways[0].rules[0].setting: is missing") {
+	if err == nil || !strings.Contains(err.Error(), "--rule.setting: is missing") {
 		t.Errorf("got %v", err)
 	}
 }

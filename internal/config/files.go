@@ -82,6 +82,30 @@ func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
 	return cfg, nil
 }
 
+// Certificate is a file with certificates of our own.
+type Certificate struct {
+	Gateway string // "": of the admin page
+	Use     string // server, admin, or client: shown to upstreams
+	File    string
+}
+
+// Certificates are those that the configuration names.
+func (c *Config) Certificates() (list []Certificate) {
+	if t := c.Admin.TLS; t != nil {
+		list = append(list, Certificate{Use: "admin", File: c.path(t.Cert)})
+	}
+	for i := range c.Gateways {
+		g := &c.Gateways[i]
+		if g.TLS != nil {
+			list = append(list, Certificate{g.Name, "server", c.path(g.TLS.Cert)})
+		}
+		if g.UpstreamTLS != nil && g.UpstreamTLS.Cert != "" {
+			list = append(list, Certificate{g.Name, "client", c.path(g.UpstreamTLS.Cert)})
+		}
+	}
+	return list
+}
+
 // AdminToken is the name of the token's file; "": there is none.
 func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
 

@@ -43,7 +43,7 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 
 // DefaultGRPCRule is what gRPC gateways get that no file describes: all messages from 64
 // bytes on, both ways, zstd at its default for messages, which the next hop may or may not
-// take.
+// take, with dictionaries trained from what passes where that is a gateway.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
 	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}

@@ -2,21 +2,29 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
-// Load reads a file ("" for none), lays the overrides over it in their order,
-// adds more gateways and validates all of it. Its errors, but those of reading
+// Load reads a file ("" for none, "-" for standard input), lays the overrides over it in their order,
+// adds more gateways, which flags ask for, and validates all of it. Its errors, but those of reading
 // the file, are an *Error and wrap ErrInvalid.
 func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
 	if file == "" {
 		return finish(Default(), more, overrides)
 	}
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(file, text, more, overrides...)
+}
+
+func read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
 }
 
 // Parse is Load for a file's text; file is used in errors and for relative paths.
@@ -36,6 +44,7 @@ func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
 	for _, g := range more {
 		c.Gateways = append(c.Gateways, g.clone())
 	}
+	c.flagged = len(more)
 	if err := c.validate(); err != nil {
 		return nil, err
 	}

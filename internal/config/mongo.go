@@ -119,7 +119,6 @@ func DefaultMongoRule() Rule {
 	r.MinGain = gainNotGiven
 	r.setGain(Mongo)
 	r.MinSize = new(Bytes)
-	r.Dictionary = autoDictionary
 	return r
 }
 

@@ -20,12 +20,14 @@ type Override struct {
 var environment = []struct{ name, key string }{
 	{"CINCH_ADMIN_LISTEN", "admin.listen"},
 	{"CINCH_ADMIN_TOKEN_FILE", "admin.token_file"},
+	{"CINCH_ADMIN_READY", "admin.ready"},
 	{"CINCH_LOG_LEVEL", "log.level"},
 	{"CINCH_LOG_FORMAT", "log.format"},
 	{"CINCH_MEMORY_BUDGET", "memory.budget"},
 	{"CINCH_ZSTD", "zstd"},
 	{"CINCH_DRAIN_DELAY", "drain_delay"},
 	{"CINCH_DRAIN_TIMEOUT", "drain_timeout"},
+	{"CINCH_DRAIN_GRACE", "drain_grace"},
 }
 
 // FromEnvironment returns what the environment sets. A variable that is set

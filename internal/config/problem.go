@@ -61,12 +61,34 @@ type problems struct {
 // add complains about the value at path. The hint may be empty.
 func (ps *problems) add(path, hint, format string, args ...any) {
 	p := Problem{Path: path, Text: fmt.Sprintf(format, args...), Hint: hint}
-	if from := ps.c.from[path]; from != "" {
+	if from := ps.c.origin(path); from != "" {
 		p.Path = from
 	} else if line := ps.c.line(path); line > 0 {
 		p.File, p.Line = ps.c.file, line
 	}
 	ps.list = append(ps.list, p)
+}
+
+// origin is what a user has written for the key at path, where it is not in a file: a variable, or a flag. A flag has only part of
+// a gateway, such as --rule.setting.
+func (c *Config) origin(path string) string {
+	if from := c.from[path]; from != "" {
+		return from
+	}
+	var gateway, rule int
+	if _, err := fmt.Sscanf(path, "gateways[%d]", &gateway); err != nil || gateway < len(c.Gateways)-c.flagged || gateway >= len(c.Gateways) {
+		return ""
+	}
+	_, rest, _ := strings.Cut(path, "]")
+	flag := "--" + c.Gateways[gateway].Protocol
+	if _, err := fmt.Sscanf(rest, ".rules[%d]", &rule); err == nil {
+		_, rest, _ = strings.Cut(rest, "]")
+		flag = "--rule"
+		if rule > 0 {
+			flag = fmt.Sprintf("--rule (number %d)", rule+1)
+		}
+	}
+	return flag + rest
 }
 
 func (ps *problems) err() error {

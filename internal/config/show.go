@@ -124,12 +124,14 @@ func Frozen(running, wanted *Config) []string {
 	compare("admin.listen", running.Admin.Listen, wanted.Admin.Listen)
 	compare("admin.token_file", running.Admin.TokenFile, wanted.Admin.TokenFile)
 	compare("admin.hosts", running.Admin.Hosts, wanted.Admin.Hosts)
+	compare("admin.ready", running.Admin.Ready, wanted.Admin.Ready)
 	compare("admin.tls", running.Admin.TLS, wanted.Admin.TLS)
 	compare("log.format", running.Log.Format, wanted.Log.Format)
 	compare("memory.budget", running.Memory.Budget, wanted.Memory.Budget)
 	compare("zstd", running.Zstd, wanted.Zstd)
 	compare("training", running.Training, wanted.Training)
 	compare("drain_delay", running.DrainDelay, wanted.DrainDelay)
+	compare("drain_grace", running.DrainGrace, wanted.DrainGrace)
 	compare("drain_timeout", running.DrainTimeout, wanted.DrainTimeout)
 	for i := range running.Gateways {
 		a := &running.Gateways[i]

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
 // upstreamHints say how an upstream is written, by protocol.
@@ -16,6 +17,7 @@ var upstreamHints = map[string]string{
 	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
 	TunnelExit: "write host:port, tls://host:port for TLS, or unix:///path",
 
+	Postgres:  "write postgres://[user:password@]host[:port], with ?sslmode=require, verify-ca or verify-full for TLS, or postgres:///?host=/directory of a socket",
 	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
 }
 
@@ -26,6 +28,8 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 		return gateway.ParseUpstream(g.Upstream, "")
 	case Mongo:
 		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
+	case Postgres:
+		return postgres.ParseURL(g.Upstream)
 	case Tarantool:
 		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
 	}
@@ -39,7 +43,7 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 // checkScheme refuses the URL of another protocol's server.
 func (g *Gateway) checkScheme() error {
 	scheme, _, _ := strings.Cut(g.Upstream, "://")
-	for _, other := range [...]string{Redis, GRPC, Tarantool} {
+	for _, other := range [...]string{Redis, GRPC, Tarantool, Postgres} {
 		base, _, _ := strings.Cut(scheme, "+")
 		if other != g.Protocol && (base == other || base == other+"s") {
 			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)

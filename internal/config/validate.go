@@ -41,11 +41,15 @@ func (v *validator) process() {
 		v.address("admin.listen", c.Admin.Listen)
 	}
 	v.serverTLS(c.Admin.TLS, "admin")
+	v.oneOf("admin.ready", c.Admin.Ready, ReadyAll, ReadyAny)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	v.oneOf("zstd", c.Zstd, "auto", "libzstd", "go")
 	if c.DrainDelay < 0 {
 		v.add("drain_delay", "", "is negative")
+	}
+	if c.DrainGrace < 0 {
+		v.add("drain_grace", "", "is negative")
 	}
 	if c.DrainTimeout < 0 {
 		v.add("drain_timeout", "", "is negative")
@@ -114,6 +118,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.pair(g, path)
 	v.mongo(g, path)
 	v.tunnel(g, path)
+	v.postgres(g, path)
 	v.tarantool(g, path)
 	v.redis(g, path)
 	v.proxy(g, path)
@@ -162,14 +167,14 @@ func (v *validator) upstream(g *Gateway, path string) {
 	}
 	if g.Protocol == GRPC {
 		v.grpcUpstream(up, path, hint)
-	} else if up.Database != "" && up.Database != "0" {
+	} else if g.Protocol != Postgres && up.Database != "" && up.Database != "0" {
 		v.add(path, "leave it out of the URL", "names a database, but clients select their own")
 	}
 	if up.Network == "tcp" && up.Address == g.Listen {
 		v.add(path, "", "is the gateway itself")
 	}
 	if g.UpstreamTLS != nil && up.TLS == nil {
-		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…, grpcs://… or mongodb://…/?tls=true", "the upstream is not reached by TLS")
+		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…, grpcs://…, mongodb://…/?tls=true or postgres://…/?sslmode=require", "the upstream is not reached by TLS")
 	}
 }
 

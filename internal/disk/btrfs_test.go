@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func testEngine() *codec.Engine {
@@ -39,8 +38,8 @@ func TestRealBtrfs(t *testing.T) {
 					t.Skip("the kernel's zstd is libzstd, which takes cgo")
 				}
 				mnt := mountBtrfs(t, b)
-				run(t, "cp", "-r", dir+"/.", mnt)
-				near(t, compute(t, dir, Options{Engine: testEngine(), Btrfs: []Btrfs{b}}), compsize(t, mnt))
+				testenv.Command(t, "cp", "-r", dir+"/.", mnt)
+				near(t, compute(t, dir, Options{Engine: testEngine(), Btrfs: []Btrfs{b}}), testenv.Compsize(t, mnt))
 			})
 		}
 	}
@@ -62,8 +61,8 @@ func TestRealBtrfsOnCorpora(t *testing.T) {
 				}
 				b := Btrfs{Compression: name, Force: true}
 				mnt := mountBtrfs(t, b)
-				run(t, "cp", "-rL", corpus+"/.", mnt)
-				near(t, compute(t, corpus, Options{Engine: testEngine(), Btrfs: []Btrfs{b}}), compsize(t, mnt))
+				testenv.Command(t, "cp", "-rL", corpus+"/.", mnt)
+				near(t, compute(t, corpus, Options{Engine: testEngine(), Btrfs: []Btrfs{b}}), testenv.Compsize(t, mnt))
 			})
 		}
 	}
@@ -72,13 +71,13 @@ func TestRealBtrfsOnCorpora(t *testing.T) {
 // corpora are source code, a program, and logs.
 func corpora(t *testing.T) []string {
 	t.Helper()
-	source := filepath.Join(strings.TrimSpace(run(t, "go", "env", "GOROOT")), "src", "go")
+	source := filepath.Join(strings.TrimSpace(testenv.Command(t, "go", "env", "GOROOT")), "src", "go")
 	program, logs := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "cp", self, program)
+	testenv.Command(t, "cp", self, program)
 	r := rand.New(rand.NewPCG(9, 9))
 	var lines bytes.Buffer
 	for at := 1.7e9; lines.Len() < 8<<20; at += r.ExpFloat64() {
@@ -99,7 +98,7 @@ func TestRealBtrfsUncompressed(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(mnt, "nodatacow"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "chattr", "+C", filepath.Join(mnt, "nodatacow"))
+	testenv.Command(t, "chattr", "+C", filepath.Join(mnt, "nodatacow"))
 	write(t, prose(r, 2<<20), mnt, "nodatacow", "file")
 	f, err := os.Create(filepath.Join(mnt, "fallocated"))
 	if err != nil {
@@ -112,13 +111,13 @@ func TestRealBtrfsUncompressed(t *testing.T) {
 	if _, err := f.Write(prose(r, 1<<20)); err != nil { // the rest stays as it was allocated
 		t.Fatal(err)
 	}
-	truth := compsize(t, mnt)
+	truth := testenv.Compsize(t, mnt)
 	below := filepath.Join(mnt, "below")
 	if err := os.Mkdir(below, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "mount", "-t", "tmpfs", "tmpfs", below)
-	defer run(t, "umount", below)
+	testenv.Command(t, "mount", "-t", "tmpfs", "tmpfs", below)
+	defer testenv.Command(t, "umount", below)
 	write(t, prose(r, 5<<20), below, "not ours")
 	got := compute(t, mnt, Options{Engine: testEngine(), Btrfs: []Btrfs{b}})
 	near(t, got, truth)
@@ -161,7 +160,7 @@ func mountBtrfs(t *testing.T, b Btrfs) string {
 	if err := os.Truncate(image, 1<<30); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "mkfs.btrfs", "-q", image)
+	testenv.Command(t, "mkfs.btrfs", "-q", image)
 	option := "compress="
 	if b.Force {
 		option = "compress-force="
@@ -169,32 +168,6 @@ func mountBtrfs(t *testing.T, b Btrfs) string {
 	if out, err := exec.Command("mount", "-o", "loop,"+option+b.Compression, image, mnt).CombinedOutput(); err != nil {
 		t.Skipf("btrfs can't be mounted in a loop here: %v: %s", err, out)
 	}
-	t.Cleanup(func() { run(t, "umount", mnt) })
+	t.Cleanup(func() { testenv.Command(t, "umount", mnt) })
 	return mnt
-}
-
-func run(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
-
-// compsizeTotal is of compsize's table: type, percent, disk usage, uncompressed, referenced.
-var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)`)
-
-func compsize(t *testing.T, mnt string) int64 {
-	t.Helper()
-	run(t, "sync", "-f", mnt)
-	m := compsizeTotal.FindStringSubmatch(run(t, "compsize", "-b", mnt))
-	if m == nil {
-		t.Fatal("compsize printed no total")
-	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

@@ -15,6 +15,7 @@ type Options struct {
 	Btrfs    []Btrfs
 	Sample   int // records (of btrfs: chunks of 512 KiB) that are computed; 0: all
 	Seed     uint64
+	Skip     []string // names below the path that are left out
 	Progress func(done float64, what string)
 
 	// Mount, where it is given, makes a filesystem with a setting of btrfs, for so many bytes. The

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -68,6 +69,9 @@ func (w *walk) each(do func(f *os.File, st *syscall.Stat_t) error) error {
 		if ctxErr := w.ctx.Err(); ctxErr != nil {
 			return ctxErr
 		}
+		if w.skips(name) {
+			return skipped(e)
+		}
 		switch {
 		case err != nil && name == w.path:
 			return err
@@ -86,6 +90,19 @@ func (w *walk) each(do func(f *os.File, st *syscall.Stat_t) error) error {
 		}
 		return w.open(name, do)
 	})
+}
+
+// skips reports whether a name is to be left out.
+func (w *walk) skips(name string) bool {
+	below, err := filepath.Rel(w.path, name)
+	return err == nil && slices.Contains(w.o.Skip, below)
+}
+
+func skipped(e fs.DirEntry) error {
+	if e != nil && e.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
 }
 
 func (w *walk) directory(name string, e fs.DirEntry, device *uint64) error {

@@ -184,3 +184,19 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%v", seen)
 	}
 }
+
+// What is to be skipped is in no figure: a directory, a file, a link.
+func TestSkip(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "base", "pg_wal"), 0o700), os.Mkdir(filepath.Join(dir, "pg_wal"), 0o700), os.Symlink("/", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, make([]byte, 5000), dir, "base", "pg_wal", "kept")
+	write(t, make([]byte, 700), dir, "pg_wal", "left")
+	write(t, make([]byte, 80), dir, "file")
+	o := lz4At(0)
+	o.Skip = []string{"pg_wal", "file", "link", "nothing"}
+	if r := compute(t, dir, o); r.Files != 1 || r.Bytes != 5000 || r.Links != 0 {
+		t.Errorf("%+v", r)
+	}
+}

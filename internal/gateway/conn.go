@@ -136,7 +136,11 @@ const relayBufferBytes = 32 << 10
 // the other direction can go on. It returns nil after an EOF. Two of them, one a
 // direction, make a raw splice, whose owner closes both connections at the end.
 // While it waits for bytes it holds no buffer (see ReadFirst).
-func Relay(dst, src net.Conn) error {
+func Relay(dst, src net.Conn) error { return RelayShown(dst, src, nil) }
+
+// RelayShown is Relay, and calls show with each piece before it is written; b is valid during the call. A nil show
+// is none.
+func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 	var buf []byte
 	for {
 		var n int
@@ -147,6 +151,9 @@ func Relay(dst, src net.Conn) error {
 		}
 		if err != nil {
 			return err
+		}
+		if show != nil {
+			show(buf[:n])
 		}
 		if _, err = dst.Write(buf[:n]); err != nil {
 			PutBuffer(buf)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -25,7 +26,8 @@ import (
 //
 // Drain asks the request pump to end at the next place between requests where no reply is
 // outstanding. The pump calls BeforeRequest before it waits for a request, Requested when one has
-// come, and lets GoesOn decide about a read that has failed.
+// come, and lets GoesOn decide about a read that has failed. A client that has just come has a moment for its
+// login and a first request. Overdue says that a client that only waits, for what may never come, is not waited for any more.
 //
 // Close cuts both connections, from any goroutine and at any time. It is also what follows a panic, in
 // either pump, and the end of the patience of a Server's Shutdown. The judge cuts them too, when a peer holds
@@ -39,6 +41,8 @@ type Life struct {
 	OnClose func()
 
 	stall time.Duration
+	grace time.Duration
+	begun time.Time
 	stats *Stats
 	log   *slog.Logger
 
@@ -47,8 +51,10 @@ type Life struct {
 	dead     chan struct{}
 	closing  sync.Once
 	draining atomic.Bool
+	overdue  atomic.Int64 // when, in Unix nanoseconds; 0: not draining
 	ended    atomic.Bool
-	looked   bool // of the request pump: draining, and idle when a read last found nothing
+	looked   bool      // of the request pump: draining, and idle when a read last found nothing
+	lookAt   time.Time // likewise: draining, when a read is interrupted
 }
 
 // LifeConfig is what a Life is made of.
@@ -56,13 +62,14 @@ type LifeConfig struct {
 	Client, Upstream  net.Conn
 	Requests, Replies *Share        // nil: no bound
 	Stall             time.Duration // the patience with a peer that others wait for
+	Grace             time.Duration // of a drain, for a client that only waits
 	Stats             *Stats
 	Log               *slog.Logger
 }
 
 // NewLife returns the life of a session that has not begun.
 func NewLife(c LifeConfig) *Life {
-	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, stats: c.Stats, log: c.Log, dead: make(chan struct{})}
+	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, begun: time.Now(), stats: c.Stats, log: c.Log, dead: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.Requests = l.account(c.Requests, c.Client, c.Upstream)
 	l.Replies = l.account(c.Replies, c.Upstream, c.Client)
@@ -91,6 +98,9 @@ func (l *Life) carryReplies(replies func()) {
 	defer func() { _ = l.Upstream.SetWriteDeadline(time.Now().Add(l.stall)) }()
 	defer l.Client.Close() // unblocks the request pump
 	replies()
+	if l.Ended() { // nobody else reads
+		l.Part()
+	}
 }
 
 // Close cuts both connections, and ends Context.
@@ -139,26 +149,54 @@ func (l *Life) Drain() {
 }
 
 // BeginDrain is the part of Drain that wakes nobody.
-func (l *Life) BeginDrain() { l.draining.Store(true) }
+func (l *Life) BeginDrain() {
+	l.overdue.Store(time.Now().Add(l.grace).UnixNano())
+	l.draining.Store(true)
+}
+
+// Overdue reports whether the session drains, and its grace is over.
+func (l *Life) Overdue() bool {
+	return l.draining.Load() && time.Now().UnixNano() >= l.overdue.Load()
+}
 
 // Draining reports whether Drain was called.
 func (l *Life) Draining() bool { return l.draining.Load() }
 
 // BeforeRequest bounds the wait for the next request while the session drains.
 func (l *Life) BeforeRequest() {
-	if l.draining.Load() {
-		_ = l.Client.SetReadDeadline(time.Now().Add(DrainPoll))
+	if !l.draining.Load() {
+		return
 	}
+	if now := time.Now(); now.After(l.lookAt) { // however many requests come in between
+		l.lookAt = now.Add(DrainPoll)
+	}
+	_ = l.Client.SetReadDeadline(l.lookAt)
+}
+
+// partTime is how long a client that was busy has to take notice of its end.
+const partTime = 200 * time.Millisecond
+
+// Part ends our side of the client's connection after the grace of a drain, and reads what the client may have sent in this
+// moment: a close would be a reset then, and could cost it the last reply. It belongs to whoever reads from the client.
+func (l *Life) Part() {
+	if !l.Overdue() || CloseWrite(l.Client) != nil {
+		return
+	}
+	_ = l.Client.SetReadDeadline(time.Now().Add(partTime))
+	_, _ = io.CopyN(io.Discard, l.Client, lingerBytes)
 }
 
 // Requested notes that a request has come.
 func (l *Life) Requested() { l.looked = false }
 
+// fresh reports whether the client may not have had the time for a request: a login may have been all that has come.
+func (l *Life) fresh() bool { return time.Since(l.begun) < BeginPatience }
+
 // GoesOn decides about a failed read of a request. Only a drain interrupts reads for nothing: it goes
-// on while the session is busy, and once more when it is idle, since a read after its deadline does not
-// look whether bytes have come.
+// on while the session is busy or has just begun, and once more when it is idle, since a read after its deadline does not
+// look whether bytes have come. After the grace one look is enough, or a client that is never idle for long would be cut at last.
 func (l *Life) GoesOn(err error, idle bool) bool {
-	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && l.looked {
+	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.looked || l.Overdue()) && !l.fresh() {
 		return false
 	}
 	l.looked = idle

@@ -170,12 +170,13 @@ func TestPumpsDrainBusy(t *testing.T) {
 // A drain looks once more when it is idle: a read after its deadline does not see what has come.
 func TestPumpsDrainLooksTwice(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	l := NewLife(LifeConfig{Client: near, Upstream: near, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
 	if l.GoesOn(late, false) {
 		t.Error("goes on without a drain")
 	}
+	l.begun = time.Time{}
 	l.Drain()
 	if l.GoesOn(io.EOF, false) {
 		t.Error("goes on after the end")
@@ -193,6 +194,40 @@ func TestPumpsDrainLooksTwice(t *testing.T) {
 		}
 		if got := l.GoesOn(late, step.idle); got != step.goesOn {
 			t.Fatalf("%+v: goes on: %v", step, got)
+		}
+	}
+}
+
+// A client that has just come, and has said no more than its login, is left to a drain's next looks.
+func TestPumpsDrainAfterALogin(t *testing.T) {
+	near, _ := tcpPair(t)
+	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	_ = near.SetReadDeadline(time.Now())
+	_, late := near.Read(make([]byte, 1))
+	l.begun = time.Now().Add(time.Hour)
+	l.Requested()
+	l.Drain()
+	for range 3 {
+		if !l.GoesOn(late, true) {
+			t.Fatal("ends")
+		}
+	}
+	if l.begun = (time.Time{}); l.GoesOn(late, true) {
+		t.Error("goes on when its moment is over")
+	}
+}
+
+// After its grace a drain looks once: a client that always has another request soon would keep it for ever.
+func TestPumpsOverdueDrainLooksOnce(t *testing.T) {
+	near, _ := tcpPair(t)
+	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	_ = near.SetReadDeadline(time.Now())
+	_, late := near.Read(make([]byte, 1))
+	l.begun = time.Time{}
+	l.Drain()
+	for _, idle := range []bool{false, true} {
+		if got := l.GoesOn(late, idle); got == idle {
+			t.Errorf("idle %v: goes on: %v", idle, got)
 		}
 	}
 }

@@ -64,8 +64,9 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	active    map[*activeConn]struct{}
 	closing   chan struct{} // closed when Shutdown begins
-	done      chan struct{} // closed when, after that, no session is left
+	done      chan struct{} // closed when, after that, no listener and no session is left
 	closed    bool          // Shutdown has begun
+	ended     sync.Once     // closes done
 }
 
 // activeConn is an accepted connection from admission until its goroutine ends.
@@ -145,20 +146,17 @@ func (s *Server) admit(c net.Conn) {
 	short := descriptorShortage(c, nil)
 	s.mu.Lock()
 	full := short != nil || s.MaxConns > 0 && len(s.active) >= s.MaxConns
-	ok := !full && !s.closed
-	if ok {
+	if !full { // Shutdown may have begun since c came: it waits for c too
 		s.active[a] = struct{}{}
 	}
 	s.mu.Unlock()
-	if ok {
-		s.Stats.connOpened()
-		go s.serve(a)
-		return
-	}
 	if full {
 		s.refuse(a.conn, short)
+		_ = c.Close()
+		return
 	}
-	_ = c.Close()
+	s.Stats.connOpened()
+	go s.serve(a)
 }
 
 // refuse turns a client away: there are too many, or short says of what we have too little.
@@ -168,7 +166,7 @@ func (s *Server) refuse(c *Conn, short error) {
 		s.Stats.Error("descriptors")
 		s.log().Warn("connection refused", "client", remote(c), "err", short)
 	} else {
-		s.log().Debug("connection refused, too many", "remote", remote(c), "max", s.MaxConns)
+		s.log().Warn("client refused, as many as max_connections allows are connected", "client", remote(c), "max_connections", s.MaxConns)
 	}
 	if s.TLS != nil || len(s.Refusal) == 0 {
 		return
@@ -285,8 +283,13 @@ func (s *Server) remove(a *activeConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, a)
-	if s.closed && len(s.active) == 0 {
-		close(s.done)
+	s.noteEnd()
+}
+
+// noteEnd closes done when nothing is left that could begin or end. s.mu is held.
+func (s *Server) noteEnd() {
+	if s.closed && len(s.active) == 0 && len(s.listeners) == 0 {
+		s.ended.Do(func() { close(s.done) })
 	}
 }
 
@@ -304,9 +307,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
+// BeginPatience is how long a client that came just before Shutdown has for its handshakes, and for its first request.
+const BeginPatience = 2 * time.Second
+
 // close ends accepting and returns the connections whose sessions to drain.
 // Those that have no session yet are in a handshake, with nothing in flight:
-// they are closed, and begin drains the session that comes all the same.
+// begin drains their sessions, and soon they are closed.
 func (s *Server) close() []*activeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,23 +320,31 @@ func (s *Server) close() []*activeConn {
 	if !s.closed {
 		s.closed = true
 		close(s.closing)
-		if len(s.active) == 0 {
-			close(s.done)
-		}
+		s.noteEnd()
+		time.AfterFunc(BeginPatience, s.closeUnbegun)
 	}
 	for l := range s.listeners {
 		_ = l.Close()
 	}
 	var drain []*activeConn
 	for a := range s.active {
-		if a.session == nil {
-			_ = a.conn.Close()
-		} else if !a.drained {
+		if a.session != nil && !a.drained {
 			a.drained = true
 			drain = append(drain, a)
 		}
 	}
 	return drain
+}
+
+// closeUnbegun closes connections that have no session, after Shutdown.
+func (s *Server) closeUnbegun() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.active {
+		if a.session == nil {
+			_ = a.conn.Close()
+		}
+	}
 }
 
 func (s *Server) drainAll(conns []*activeConn) {
@@ -380,6 +394,7 @@ func (s *Server) track(l net.Listener) bool {
 func (s *Server) untrack(l net.Listener) {
 	s.mu.Lock()
 	delete(s.listeners, l)
+	s.noteEnd()
 	s.mu.Unlock()
 }
 

@@ -11,6 +11,9 @@ import (
 // acknowledges, and may take as long as it likes.
 const unansweredTimeout = 30 * time.Second
 
+// ExpectAnswers makes reads and writes of a connection to a server fail when its peer has gone.
+func ExpectAnswers(c net.Conn) { expectAnswers(c, unansweredTimeout) }
+
 // expectAnswers makes reads and writes of c fail when its peer has acknowledged nothing for
 // the timeout. A request that was acknowledged before is covered by the probes.
 func expectAnswers(c net.Conn, timeout time.Duration) {

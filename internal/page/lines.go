@@ -36,11 +36,12 @@ type DrawnSeries struct {
 type Chart struct {
 	Plot
 	Series []DrawnSeries
+	Radius float64 // of points: small where there are many
 }
 
 // Drawn places series and axes.
 func (l *Lines) Drawn() Chart {
-	c := Chart{Plot: axes()}
+	c := Chart{Plot: axes(), Radius: l.radius()}
 	most, lowest, highest := 0.0, math.Inf(1), 0.0
 	for _, s := range l.Series {
 		for _, p := range s.Points {
@@ -93,4 +94,16 @@ func logarithmic(low, high float64) (up func(float64) float64, ticks []Tick) {
 		ticks = append(ticks, Tick{up(v), strconv.FormatFloat(v, 'f', -1, 64)})
 	}
 	return up, ticks
+}
+
+// manyPoints of a line would hide it.
+const manyPoints = 60
+
+func (l *Lines) radius() float64 {
+	for _, s := range l.Series {
+		if len(s.Points) > manyPoints {
+			return 1.5
+		}
+	}
+	return 3.5
 }

@@ -35,11 +35,19 @@ type Section struct {
 	Words    []string // paragraphs
 	Legend   []Key
 	Bars     *Bars
+	Across   *Across
 	Scatters []Scatter
 	Lines    []Lines
 	Columns  []Columns
 	Table    *Table
+	Texts    []Text
 	List     []string
+}
+
+// Text is lines that keep their spaces. Those that stand beside each other on wide screens are below each other on narrow ones.
+type Text struct {
+	Title string
+	Lines []string
 }
 
 // Key says what a colour means.

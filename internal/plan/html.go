@@ -188,7 +188,7 @@ func (r *Report) groupSection(g *GroupPlan) page.Section {
 
 // inWords is the recommendation as sentences.
 func (r *Report) inWords(g *GroupPlan) []string {
-	what := fmt.Sprintf("%s values of %s on average (half are of at most %s, 99%% of at most %s) take %s %s.",
+	what := fmt.Sprintf("%s values of %s on average (median at most %s, p99 at most %s) take %s %s.",
 		Count(g.Values), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), ui.Size(g.Now), r.held())
 	o := g.Chosen()
 	if o == nil {

@@ -160,7 +160,7 @@ func (t *text) candidates() error {
 			t.leftAlone(g)
 			continue
 		}
-		t.prose(fmt.Sprintf("%s: %s on average, half are of at most %s, 99%% of at most %s; %s",
+		t.prose(fmt.Sprintf("%s: %s on average, median at most %s, p99 at most %s; %s",
 			shorten(g.label(), 60), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), plural(g.Measured, "value measured", "values measured")))
 		if err := t.candidatesOf(g); err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/pack"
 )
@@ -36,13 +38,14 @@ func (p *Process) newAdminPage(cfg *config.Config) (*adminPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, access, err := listenAdmin(cfg, p.log)
+	l, access, err := listenAdmin(cfg, p.options.Sockets, p.log)
 	if err != nil {
 		return nil, err
 	}
 	return &adminPage{listener: l, server: admin.New(admin.Options{
 		Access:  access,
 		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
+		Documents: p.shared.postgresDocuments(), Actions: p.shared.postgresActions(),
 		Messages: p.describeMessageKinds, PProf: p.options.PProf, Log: p.log,
 	})}, nil
 }
@@ -60,6 +63,8 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 	}
 	all := []prometheus.Collector{
 		dictionaries, packing, &mongo.Metrics{Gateways: p.shared.mongo}, &link.Metrics{Endpoints: p.shared.links},
+		&postgres.Metrics{Gateways: p.shared.postgres},
+		processMetrics{p.health, &p.draining, &p.reloaded, p.started.Certificates()},
 	}
 	if p.shared.grpcCache != nil {
 		all = append(all, p.shared.grpcCache, &grpc.Metrics{Gateways: p.shared.grpc})
@@ -73,7 +78,7 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 }
 
 // listenAdmin opens the listener of the admin page, and says who may read there.
-func listenAdmin(cfg *config.Config, log *slog.Logger) (_ net.Listener, access admin.Access, err error) {
+func listenAdmin(cfg *config.Config, sockets *handover.Sockets, log *slog.Logger) (_ net.Listener, access admin.Access, err error) {
 	secure, err := cfg.AdminTLS(log)
 	if err != nil {
 		return nil, access, invalid(err)
@@ -84,7 +89,7 @@ func listenAdmin(cfg *config.Config, log *slog.Logger) (_ net.Listener, access a
 			return nil, access, invalid(err)
 		}
 	}
-	l, err := listen(cfg.Admin.Listen, "admin")
+	l, err := listen(sockets, cfg.Admin.Listen, "admin", "admin")
 	if err != nil {
 		return nil, access, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -28,7 +29,7 @@ func startAdmin(t *testing.T, section string) (port string, log *testenv.Log) {
 		t.Fatal(err)
 	}
 	log = &testenv.Log{}
-	l, access, err := listenAdmin(cfg, log.Logger())
+	l, access, err := listenAdmin(cfg, &handover.Sockets{}, log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestAdminTokenThatCannotBe(t *testing.T) {
 		cfg := config.Default()
 		cfg.Admin = config.Admin{Listen: "127.0.0.1:0", TokenFile: file}
 		var invalid *ConfigError
-		if _, _, err := listenAdmin(cfg, (&testenv.Log{}).Logger()); !errors.As(err, &invalid) {
+		if _, _, err := listenAdmin(cfg, &handover.Sockets{}, (&testenv.Log{}).Logger()); !errors.As(err, &invalid) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

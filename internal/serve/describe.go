@@ -24,6 +24,8 @@ func (p *Process) describe() admin.Description {
 			describeRules(&info, r.auto.Policy())
 		} else if r.tunnelSetting != "" {
 			describeTunnel(&info, r)
+		} else if r.postgres != nil {
+			describePostgres(&info, r.postgres)
 		} else {
 			describeMessages(&info, l.messages[r.name])
 		}

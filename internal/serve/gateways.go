@@ -14,6 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -34,6 +36,7 @@ type shared struct {
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
 	links    []*link.Endpoint
+	postgres []*postgres.Gateway
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC; nil without one
 	grpcCache *grpc.Cache
@@ -66,6 +69,8 @@ type running struct {
 	keeper *keeper
 	auto   *autodict.Manager // says which policy is in force
 	packer *packer
+
+	postgres *postgres.Gateway // nil for other protocols
 
 	tunnelSetting string // of an end of a tunnel; "" for others
 
@@ -104,7 +109,7 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	listener, err := listen(g.Listen, "gateway "+g.Name)
+	listener, err := listen(s.options.Sockets, g.Listen, g.Name, "gateway "+g.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +130,8 @@ func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Conf
 		s.addMongo(l, g, r, secure)
 	case config.Tarantool:
 		return s.addTarantool(l, g, r, secure)
+	case config.Postgres:
+		return s.addPostgres(l, g, r, secure)
 	case config.Tunnel, config.TunnelExit:
 		s.addTunnel(g, r, secure)
 	case config.Redis:
@@ -155,8 +162,9 @@ func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
 	return &gateway.Proxied{Listener: l, Trusted: trusted}
 }
 
-func listen(addr, who string) (net.Listener, error) {
-	l, err := gateway.Listen(addr)
+// listen takes over the socket that the process was given for an address, or for name, or listens itself. who is for errors.
+func listen(sockets *handover.Sockets, addr, name, who string) (net.Listener, error) {
+	l, err := sockets.Listen(addr, name)
 	if err != nil {
 		return nil, &ListenError{who, err}
 	}

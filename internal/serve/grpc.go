@@ -62,6 +62,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Upstream:      r.upstream,
 		TLS:           secure,
 		MaxConns:      g.MaxConnections,
+		Grace:         time.Duration(s.started.DrainGrace),
 		MaxStreams:    g.MaxStreams,
 		UpstreamConns: g.UpstreamConnections,
 		Window:        int(g.Window),

@@ -56,6 +56,10 @@ func (s *redisStore) unavailable(err error) bool { return storeredis.Unavailable
 
 func (s *redisStore) formats() bool { return false }
 
+func (s *redisStore) toKeep() string {
+	return "name a user in the upstream's URL who may +function|list +function|load +function|delete (docs/DICTIONARIES.md), and leave room below maxmemory; without dictionaries small values hardly shrink"
+}
+
 func (s *redisStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
 	if len(files) > 0 {
 		_ = s.dicts.Publish(s.keeper.ctx, files...) // Dicts logs trouble, and its Run tries again

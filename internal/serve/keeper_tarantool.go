@@ -60,6 +60,10 @@ func (s *tarantoolStore) unavailable(err error) bool { return storetarantool.Una
 
 func (s *tarantoolStore) formats() bool { return true }
 
+func (s *tarantoolStore) toKeep() string {
+	return "'cinch tarantool init … --user NAME' installs what keeps dictionaries, for the user in the upstream's URL; without dictionaries small values hardly shrink"
+}
+
 func (s *tarantoolStore) close() {
 	s.conn.Close()
 	s.dicts.Close()

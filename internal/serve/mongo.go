@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/tls"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
@@ -18,6 +19,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		TLS:       secure,
 		Policy:    l.messages[g.Name],
 		MaxConns:  g.MaxConnections,
+		Grace:     time.Duration(s.started.DrainGrace),
 		Advertise: g.Advertise,
 		Standby:   g.Standby,
 		Topology:  &s.topology,

@@ -9,35 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/heap"
 )
-
-// Options say what to serve, and hand over what the binary was built with.
-type Options struct {
-	Load func() (*config.Config, error) // reads the configuration: at the start, and for each Reload
-	Log  io.Writer
-	Zstd Zstd
-
-	Version, Revision string // of the program
-
-	PProf bool // profiles on the admin page
-	Force bool // for tests: every policy gets Force
-	Toy   bool // the store is the embedded one
-}
-
-// Zstd is what there is of zstd's implementations.
-type Zstd struct {
-	Engine func(name string) (*codec.Engine, error) // by the configuration's name
-	Native func() codec.ZstdCoder                   // libzstd; nil where it was not built in
-	Train  dict.Trainer                             // libzstd's; or nil
-}
-
-// native reports that an engine works with libzstd.
-func native(e *codec.Engine) bool { return e.ZstdName() == "libzstd" }
 
 // Process is everything that a running serve holds. Make it with New.
 type Process struct {
@@ -54,7 +30,10 @@ type Process struct {
 
 	draining atomic.Bool
 	probes   probes
-	reloads  chan struct{}
+	reloads  chan struct{} // one is due
+	reloaded reloads
+
+	replacements chan struct{} // one is due
 }
 
 // New listens on every address before anything is served, so that a start either succeeds as a
@@ -64,7 +43,13 @@ func New(o Options) (_ *Process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{options: &o, started: cfg, level: new(slog.LevelVar), reloads: make(chan struct{}, 1)}
+	p := &Process{
+		options: &o, started: cfg, level: new(slog.LevelVar),
+		reloads: make(chan struct{}, 1), replacements: make(chan struct{}, 1),
+	}
+	if o.Sockets == nil {
+		o.Sockets = &handover.Sockets{}
+	}
 	p.log = newLogger(cfg.Log, p.level, o.Log)
 	if p.shared, err = newShared(&o, cfg, p.log); err != nil {
 		return nil, err
@@ -74,6 +59,7 @@ func New(o Options) (_ *Process, err error) {
 		return nil, invalid(err)
 	}
 	p.current.Store(l)
+	p.reloaded.begin()
 	defer func() {
 		if err != nil {
 			p.close()
@@ -103,9 +89,18 @@ func newLogger(cfg config.Log, level *slog.LevelVar, to io.Writer) *slog.Logger 
 	options := &slog.HandlerOptions{Level: level}
 	var lines slog.Handler = slog.NewTextHandler(to, options)
 	if cfg.Format == "json" {
+		options.ReplaceAttr = durationsAsText
 		lines = slog.NewJSONHandler(to, options)
 	}
 	return slog.New(gateway.SparseLog(lines))
+}
+
+// durationsAsText writes 1.5s in JSON where slog writes 1500000000.
+func durationsAsText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func setLevel(level *slog.LevelVar, name string) {
@@ -143,14 +138,25 @@ func (p *Process) Run(ctx, now context.Context) error {
 	failed := p.start()
 	go p.warnUnreachable()
 	p.startPacking()
+	p.serving()
+	replaced, alive := make(chan error, 1), watchdog()
+	defer alive.Stop()
 	for {
 		select {
 		case err := <-failed:
 			return err
 		case <-p.reloads:
 			p.reload()
+		case <-p.replacements:
+			go p.replace(ctx, replaced)
+		case err := <-replaced:
+			if err == nil {
+				return p.drain(errReplaced, now, alive)
+			}
+		case <-alive.C:
+			handover.SayAlive()
 		case <-ctx.Done():
-			return p.drain(context.Cause(ctx), now)
+			return p.drain(context.Cause(ctx), now, alive)
 		}
 	}
 }
@@ -176,11 +182,18 @@ func (p *Process) start() (failed chan error) {
 
 // drain ends all gateways, by force when the time is up or now has come. The admin page stays
 // until they have ended: whoever asks it learns, during a delay too, that clients should go
-// elsewhere.
-func (p *Process) drain(cause error, now context.Context) error {
+// elsewhere. Of a process that was replaced it goes at once, and without delay: who asks is
+// answered by the other one.
+func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) error {
 	p.draining.Store(true)
 	timeout := time.Duration(p.started.DrainTimeout)
 	delay := time.Duration(p.started.DrainDelay)
+	if cause == errReplaced {
+		delay = 0
+		p.closeAdmin()
+	} else {
+		handover.SayStopping(delay+timeout+leeway, "draining")
+	}
 	p.log.Info("draining; another signal stops at once", "signal", cause.Error(), "delay", delay, "timeout", timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), delay+timeout)
 	defer cancel()
@@ -190,14 +203,21 @@ func (p *Process) drain(cause error, now context.Context) error {
 		p.shutdown(ctx)
 		close(done)
 	}()
-	select {
-	case <-done:
-		p.log.Info("stopped")
-		return nil
-	case <-now.Done():
-		return ErrCutOff
+	for {
+		select {
+		case <-done:
+			p.log.Info("stopped")
+			return nil
+		case <-alive.C:
+			handover.SayAlive()
+		case <-now.Done():
+			return ErrCutOff
+		}
 	}
 }
+
+// leeway is what ending takes beside the drain.
+const leeway = 5 * time.Second
 
 func (p *Process) shutdown(ctx context.Context) {
 	var all sync.WaitGroup
@@ -210,6 +230,10 @@ func (p *Process) shutdown(ctx context.Context) {
 		})
 	}
 	all.Wait()
+	p.closeAdmin()
+}
+
+func (p *Process) closeAdmin() {
 	if p.admin != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -1,13 +1,17 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -21,13 +25,21 @@ const (
 	startTimeout = 5 * time.Second
 )
 
-// probes remembers what the upstreams were like.
+// probes remembers what the gateways were like.
 type probes struct {
 	mu    sync.Mutex
 	at    time.Time
-	notes []string
-	last  error
+	found []health
 }
+
+// health is what a gateway says of itself: why its clients would not be served, or what is amiss all the same.
+type health struct {
+	gateway string
+	notes   []string
+	err     error
+}
+
+func (h *health) says(text string) string { return "gateway " + h.gateway + ": " + text }
 
 var errDraining = errors.New("draining")
 
@@ -37,41 +49,71 @@ type judge interface {
 	Ready(ctx context.Context) (notes []string, err error)
 }
 
-// ready reports whether clients would be served: we are not draining, and so says each gateway.
-func (p *Process) ready() (notes []string, err error) {
+// ready reports whether clients would be served: we are not draining, and so say the gateways that are asked about.
+func (p *Process) ready(q admin.Question) (notes []string, err error) {
+	policy := cmp.Or(q.Policy, p.started.Admin.Ready)
+	if policy != config.ReadyAll && policy != config.ReadyAny {
+		return nil, admin.ErrNoPolicy
+	}
+	if q.Gateway != "" && !slices.ContainsFunc(p.gateways, func(r *running) bool { return r.name == q.Gateway }) {
+		return nil, admin.ErrNoGateway
+	}
 	if p.draining.Load() {
 		return nil, errDraining
 	}
+	return verdict(p.health(), q.Gateway, policy == config.ReadyAny)
+}
+
+// verdict sums up what gateways say, or one of them. Where any will do, those that are not ready are notes.
+func verdict(found []health, gateway string, anyWillDo bool) (notes []string, err error) {
+	var errs []error
+	served := false
+	for _, h := range found {
+		if gateway != "" && h.gateway != gateway {
+			continue
+		}
+		for _, note := range h.notes {
+			notes = append(notes, h.says(note))
+		}
+		if served = served || h.err == nil; h.err != nil {
+			errs = append(errs, fmt.Errorf("gateway %s: %w", h.gateway, h.err))
+		}
+	}
+	if !anyWillDo || !served {
+		return notes, errors.Join(errs...)
+	}
+	for _, err := range errs {
+		notes = append(notes, "not ready: "+err.Error())
+	}
+	return notes, nil
+}
+
+// health is how the gateways are, asked at most once in a probeInterval.
+func (p *Process) health() []health {
 	p.probes.mu.Lock()
 	defer p.probes.mu.Unlock()
-	if time.Since(p.probes.at) < probeInterval {
-		return p.probes.notes, p.probes.last
+	if p.probes.found == nil || time.Since(p.probes.at) >= probeInterval {
+		p.probes.found = p.probe(probeTimeout)
+		p.probes.at = time.Now()
 	}
-	p.probes.notes, p.probes.last = p.probe(probeTimeout)
-	p.probes.at = time.Now()
-	return p.probes.notes, p.probes.last
+	return p.probes.found
 }
 
 // probe asks all gateways at a time.
-func (p *Process) probe(timeout time.Duration) (notes []string, err error) {
+func (p *Process) probe(timeout time.Duration) []health {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	errs, found := make([]error, len(p.gateways)), make([][]string, len(p.gateways))
+	found := make([]health, len(p.gateways))
 	var all sync.WaitGroup
 	for i, r := range p.gateways {
-		all.Go(func() { found[i], errs[i] = r.ready(ctx) })
+		all.Go(func() {
+			notes, err := r.ready(ctx)
+			r.stats.SetTrouble(err)
+			found[i] = health{r.name, notes, err}
+		})
 	}
 	all.Wait()
-	for i, r := range p.gateways {
-		r.stats.SetTrouble(errs[i])
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("gateway %s: %w", r.name, errs[i])
-		}
-		for _, note := range found[i] {
-			notes = append(notes, "gateway "+r.name+": "+note)
-		}
-	}
-	return notes, errors.Join(errs...)
+	return found
 }
 
 func (r *running) ready(ctx context.Context) (notes []string, err error) {
@@ -119,7 +161,7 @@ func (r *running) reach(ctx context.Context) (err error) {
 // warnUnreachable tells early what clients would find out. It is no reason not
 // to start: the store may come up after us.
 func (p *Process) warnUnreachable() {
-	if _, err := p.probe(startTimeout); err != nil {
+	if _, err := verdict(p.probe(startTimeout), "", false); err != nil {
 		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)
 	}
 }

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"crypto/tls"
+	"net"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
@@ -28,8 +30,9 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		cfg.Sampler = r.auto
 		cluster := redis.ClusterConfig{
 			Config: cfg, Seeds: hosts, Dicts: dicts, Advertise: g.Advertise, Nodes: g.Nodes,
+			Listen: func(address string) (net.Listener, error) { return s.options.Sockets.Listen(address, "") },
 		}
-		if cluster.Sentinel, err = sentinel(g, r, &servers); err != nil {
+		if cluster.Sentinel, err = s.sentinel(g, r, &servers); err != nil {
 			return err
 		}
 		several := redis.NewCluster(cluster)
@@ -48,22 +51,22 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 }
 
 // sentinel is nil for a cluster.
-func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*redis.SentinelConfig, error) {
+func (s *shared) sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*redis.SentinelConfig, error) {
 	if servers.Kind != config.Sentinel {
 		return nil, nil
 	}
-	s := &redis.SentinelConfig{
+	c := &redis.SentinelConfig{
 		Sentinels: servers.Hosts, User: servers.SentinelUser, Password: servers.SentinelPassword, Master: servers.Master,
 	}
 	if g.Sentinel == "" {
-		return s, nil
+		return c, nil
 	}
-	l, err := listen(g.Sentinel, "gateway "+g.Name+": sentinel")
+	l, err := listen(s.options.Sockets, g.Sentinel, g.Name+"-sentinel", "gateway "+g.Name+": sentinel")
 	if err == nil {
 		l = behindProxy(g, l)
 	}
-	s.Listener, r.sentinel = l, l
-	return s, err
+	c.Listener, r.sentinel = l, l
+	return c, err
 }
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
@@ -79,6 +82,8 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 		Replies:  s.replies,
 		Stats:    r.stats,
 		Log:      r.log,
+
+		Grace: time.Duration(s.started.DrainGrace),
 
 		NoCommandDocs: s.options.Toy,
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/handover"
 )
 
 // Reload has the process read its configuration again, once it serves and as long as it does not
@@ -18,7 +19,11 @@ func (p *Process) Reload() {
 // reload puts into force what can change while connections last. When anything is wrong nothing
 // changes.
 func (p *Process) reload() {
-	if err := p.tryReload(); err != nil {
+	handover.SayReloading()
+	err := p.tryReload()
+	p.reloaded.note(err)
+	handover.SayReady(p.status())
+	if err != nil {
 		var invalid *config.Error
 		if errors.As(err, &invalid) {
 			for _, problem := range invalid.Problems {
@@ -43,19 +48,20 @@ func (p *Process) tryReload() error {
 		p.log.Warn("configuration changed where it takes a restart", "key", key)
 	}
 	setLevel(p.level, cfg.Log.Level)
-	changed := 0
+	kept := 0
 	for _, r := range p.gateways {
-		if p.putInForce(r, l) {
-			changed++
+		p.putInForce(r, l)
+		if cfg.Gateway(r.name) != nil {
+			kept++
 		}
 	}
 	p.current.Store(l)
-	p.log.Info("configuration reloaded", "file", cfg.File(), "gateways", changed, "dictionaries", len(l.dicts))
+	p.log.Info("configuration reloaded", "file", cfg.File(), "gateways", kept, "dictionaries", len(l.dicts))
 	return nil
 }
 
 // putInForce gives a gateway the rules of l, or leaves it those it has when it is not in there.
-func (p *Process) putInForce(r *running, l *loaded) bool {
+func (p *Process) putInForce(r *running, l *loaded) {
 	old := p.current.Load()
 	switch {
 	case r.messages != nil && l.messages[r.name] != nil:
@@ -69,7 +75,5 @@ func (p *Process) putInForce(r *running, l *loaded) bool {
 		r.auto.SetRules(l.rules(r.name))
 	default:
 		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]
-		return false
 	}
-	return true
 }

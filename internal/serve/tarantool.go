@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/tls"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
@@ -33,6 +34,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
+		Grace:    time.Duration(s.started.DrainGrace),
 		SQL:      sqlModes[g.SQL],
 		Requests: s.requests,
 		Replies:  s.replies,

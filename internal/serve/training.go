@@ -42,6 +42,7 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.M
 		Trainer:    s.trainer,
 		Apply:      apply,
 		Log:        r.log,
+		Hint:       r.keeper.store.toKeep(),
 		MaxSample:  int(t.MaxSample),
 		MinSamples: t.MinSamples,
 		MinSaving:  t.MinSaving.Share(),

@@ -14,26 +14,56 @@ type batch struct {
 	begin, end time.Time
 	kinds      map[Kind]*pair
 	names      map[string]*pair
+	waiting    map[string]int64 // operations of fingerprints that there was no room for
+	unnamed    int64            // operations that are in no fingerprint
 }
 
-// mostNames bounds the fingerprints of a batch. What comes after them counts in its kind alone.
+// mostNames bounds the fingerprints of a batch, and those of a run. What is beyond counts in its kind alone; one that has enough operations to be
+// judged takes the place of one that has not.
 const mostNames = 200
 
+// mostWaiting bounds those whose operations are counted for that.
+const mostWaiting = 4096
+
 func newBatch(now time.Time) *batch {
-	return &batch{begin: now, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, names: map[string]*pair{}}
+	return &batch{begin: now, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, names: map[string]*pair{}, waiting: map[string]int64{}}
 }
 
 func (b *batch) add(op *Operation) {
 	b.kinds[op.Kind].add(op)
 	p := b.names[op.Name]
 	if p == nil {
-		if len(b.names) >= mostNames {
+		if !b.room(op.Name) {
+			b.unnamed++
 			return
 		}
 		p = &pair{digits: 2}
 		b.names[op.Name] = p
 	}
 	p.add(op)
+}
+
+// room reports whether there is some for another fingerprint, or makes it.
+func (b *batch) room(name string) bool {
+	if len(b.names) < mostNames {
+		return true
+	}
+	n := b.waiting[name]
+	if n == 0 && len(b.waiting) >= mostWaiting {
+		return false
+	}
+	least := leastFor(0.5)
+	if b.waiting[name] = n + 1; (n+1)%least != 0 {
+		return false
+	}
+	for other, p := range b.names {
+		if p.count() < least {
+			b.unnamed += p.count()
+			delete(b.names, other)
+			return true
+		}
+	}
+	return false
 }
 
 // empty reports a batch without operations.
@@ -44,6 +74,8 @@ func (b *batch) empty() bool { return b.kinds[Read].count()+b.kinds[Write].count
 type pair struct {
 	digits int
 	hist   [targets]*hdrhistogram.Histogram
+	// example of the operations, for an Explainer.
+	example any
 }
 
 // Latencies are told apart from shortest to longest.
@@ -60,6 +92,9 @@ func (p *pair) at(target int) *hdrhistogram.Histogram {
 }
 
 func (p *pair) add(op *Operation) {
+	if p.example == nil {
+		p.example = op.Example
+	}
 	for i := range targets {
 		_ = p.at(i).RecordValue(min(op.answers[i].Took, longest).Nanoseconds()) // the range is kept
 	}
@@ -88,8 +123,16 @@ func (p *pair) ratio(q float64) float64 {
 	return math.Log(float64(p.quantile(test, q)) / float64(p.quantile(control, q)))
 }
 
+// allowed is how much more than a share the absolute margin allows of a quantile, as a log-ratio.
+func (p *pair) allowed(q, share float64, m Margins) float64 {
+	return verdict.MoreThan(share, float64(m.Absolute), float64(p.quantile(control, q)))
+}
+
 // merge adds another's latencies.
 func (p *pair) merge(other *pair) {
+	if p.example == nil {
+		p.example = other.example
+	}
 	for i, h := range other.hist {
 		if h != nil {
 			p.at(i).Merge(h)
@@ -116,5 +159,16 @@ func (b *batch) observations() verdict.Batch {
 	return verdict.Batch{
 		b.kinds[Read].ratio(0.50), b.kinds[Read].ratio(0.99),
 		b.kinds[Write].ratio(0.50), b.kinds[Write].ratio(0.99),
+	}
+}
+
+// allowed is what the absolute margin allows beyond the shares, for metrics; nil without one.
+func (b *batch) allowed(m Margins) verdict.Batch {
+	if m.Absolute == 0 {
+		return nil
+	}
+	return verdict.Batch{
+		b.kinds[Read].allowed(0.50, m.P50, m), b.kinds[Read].allowed(0.99, m.P99, m),
+		b.kinds[Write].allowed(0.50, m.P50, m), b.kinds[Write].allowed(0.99, m.P99, m),
 	}
 }

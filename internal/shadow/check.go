@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Finding is something to know before a run.
@@ -30,15 +32,44 @@ type Identifier interface {
 	Same(ctx context.Context, a, b *Target) bool
 }
 
-// Apart fails when a target is production, which would carry all writes out twice.
+// Apart fails when a target is production, which would carry all writes out twice, or the other target, which would be equal in everything.
 func (r *Run) Apart(ctx context.Context) error {
-	production := &Target{Name: "production", Upstream: r.cfg.Production}
-	identifier, _ := r.cfg.Protocol.(Identifier)
-	for _, t := range r.mirror.targets {
-		at, to := t.Upstream, production.Upstream
-		if at.Network == to.Network && at.Address == to.Address || identifier != nil && identifier.Same(ctx, production, t) {
-			return fmt.Errorf("%s is production itself", t)
+	if r.cfg.Production.Address != "" {
+		production := &Target{Name: "production", Upstream: r.cfg.Production}
+		for _, t := range r.mirror.targets {
+			if same(ctx, r.cfg.Protocol, production, t) {
+				return fmt.Errorf("%s is production itself", t)
+			}
 		}
+	}
+	if one, other := r.mirror.targets[control], r.mirror.targets[test]; same(ctx, r.cfg.Protocol, one, other) {
+		return fmt.Errorf("control and test are the same server: %s, %s", one, other)
+	}
+	return nil
+}
+
+// same reports two addresses of one server, so far as that can be told.
+func same(ctx context.Context, p Protocol, a, b *Target) bool {
+	if a.Upstream.Network == b.Upstream.Network && a.Upstream.Address == b.Upstream.Address {
+		return true
+	}
+	identifier, ok := p.(Identifier)
+	return ok && identifier.Same(ctx, a, b)
+}
+
+// HintReach is what to do when a server that is looked at before a run can't be asked.
+const HintReach = "see whether it runs and takes connections from here, and whether its URL has the right address, user and password"
+
+// Fitter is a Protocol that can tell servers which can't be mirrored, or be targets. It changes nothing.
+type Fitter interface {
+	// Fit fails when a server can't be what it is to be, so far as it tells. Production has no address when a recording is replayed.
+	Fit(ctx context.Context, production, control, test *Target) error
+}
+
+// Fit fails when the servers of a run are none that can be mirrored and compared.
+func Fit(ctx context.Context, r *Run) error {
+	if f, ok := r.cfg.Protocol.(Fitter); ok {
+		return f.Fit(ctx, &Target{Name: "production", Upstream: r.cfg.Production}, r.mirror.targets[control], r.mirror.targets[test])
 	}
 	return nil
 }
@@ -55,8 +86,9 @@ func (r *Run) Check(ctx context.Context, probe time.Duration) ([]Finding, error)
 		}
 		found = append(found, got...)
 	}
+	found = append(found, dataFindings(ctx, r.data)...)
 	if err := r.SelfTest(ctx); err != nil {
-		found = append(found, Finding{Problem: true, Text: err.Error()})
+		found = append(found, Finding{Problem: true, Text: err.Error(), Hint: ui.Hint(err)})
 		if !errors.Is(err, ErrNoisy) {
 			return found, nil
 		}
@@ -65,6 +97,24 @@ func (r *Run) Check(ctx context.Context, probe time.Duration) ([]Finding, error)
 	}
 	f, err := r.probe(ctx, probe)
 	return append(found, f...), err
+}
+
+// dataFindings say which data the targets do not have alike.
+func dataFindings(ctx context.Context, s *stored) (found []Finding) {
+	s.compare(ctx)
+	all, trouble := s.state()
+	if trouble != "" {
+		found = append(found, Finding{Text: "the data were not compared to their end: " + trouble})
+	}
+	if len(all) == 0 {
+		return found
+	}
+	var b strings.Builder
+	tellData(&b, all)
+	for i, line := range strings.Split(strings.TrimSpace(b.String()), "\n") {
+		found = append(found, Finding{Text: strings.TrimSpace(line), Problem: i == 0 && len(s.differing()) > 0})
+	}
+	return found
 }
 
 // probes is the number of batches that a probe is cut into.
@@ -79,6 +129,7 @@ func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := newSelfTest(ctx, cancel, r, s)
+	defer t.finish()
 	seq := verdict.NewSequence(0.05, probes)
 	operations, began := 0, time.Now()
 	if err := t.do(t.write()); err != nil {
@@ -90,14 +141,12 @@ func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 				return nil, err
 			}
 		}
-		if x := t.mirror.compare.cut(time.Now()).kinds[Read].ratio(0.5); !math.IsNaN(x) {
-			seq.Add(x)
+		reads := t.mirror.compare.cut(time.Now()).kinds[Read]
+		if x := reads.ratio(0.5); !math.IsNaN(x) {
+			seq.AddAllowing(x, reads.allowed(0.5, r.cfg.Margins.P50, r.cfg.Margins))
 		}
 	}
 	took := time.Since(began)
-	if err := t.finish(); err != nil {
-		return nil, err
-	}
 	return r.forecast(seq, d/probes, float64(operations)/took.Seconds()), nil
 }
 
@@ -110,15 +159,16 @@ func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64)
 	}
 	n.Deviation *= math.Sqrt(batch.Seconds() / r.cfg.Batch.Seconds())
 	found := []Finding{{Text: fmt.Sprintf("one connection does %.0f operations a second at both targets, one by one: so many that conflict with each other (a hot key) can be mirrored", rate)}}
-	needed, ok := verdict.Needed(n, r.cfg.Margins.P50, 0.05, 0.9)
+	margin := seq.Margin(r.cfg.Margins.P50)
+	needed, ok := verdict.Needed(n, margin, 0.05, 0.9)
 	if !ok {
-		return append(found, Finding{Problem: true, Text: fmt.Sprintf("the targets are too noisy for a margin of %.0f %%", 100*r.cfg.Margins.P50), Hint: "use quieter machines, or widen --margin-p50"})
+		return append(found, Finding{Problem: true, Text: fmt.Sprintf("the targets are too noisy for a margin of %.0f %%", 100*margin), Hint: "use quieter machines, or widen --margin-p50 or --margin-absolute"})
 	}
 	each := time.Duration(needed) * r.cfg.Batch
 	day := int(24 * time.Hour / r.cfg.Batch)
 	return append(found, Finding{Text: fmt.Sprintf(
 		"by the noise of scratch reads a verdict on medians needs about %s of A/A and as much of test (%d batches each); a day of each would see a slowdown of %.1f %% beyond doubt",
-		rounded(each), needed, 100*verdict.Sees(n, day, r.cfg.Margins.P50, 0.05, 0.9))})
+		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, 0.9))})
 }
 
 // PrintFindings writes findings for people, problems marked.

@@ -2,20 +2,68 @@ package shadow
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
 
 // Compared is what became of the operations that both targets got.
 type Compared struct {
-	Equal     uint64          `json:"equal"`     // answered alike
-	Diverged  uint64          `json:"diverged"`  // of the equal ones, those that production answered otherwise
-	Refused   uint64          `json:"refused"`   // of those, errors of both targets where production had none
-	Different uint64          `json:"different"` // not
-	Expired   uint64          `json:"expired"`   // not, since a value had expired at one of them
-	Timed     uint64          `json:"timed"`     // compared by latency and success alone: their answers differ by nature
-	Unordered uint64          `json:"unordered"` // not compared: a target could not wait for what came before
-	Lost      [targets]uint64 `json:"lost"`      // not answered, by target
+	Equal     uint64          `json:"equal"`      // answered alike
+	EqualData uint64          `json:"equal_data"` // of these, those that did more than set their connection up
+	Diverged  uint64          `json:"diverged"`   // of the equal ones, those that production answered otherwise
+	Refused   uint64          `json:"refused"`    // of those, errors of both targets where production had none
+	Different uint64          `json:"different"`  // not
+	Expired   uint64          `json:"expired"`    // not, since a value had expired at one of them
+	Timed     uint64          `json:"timed"`      // compared by latency and success alone: their answers differ by nature
+	Setup     uint64          `json:"setup"`      // of the equal and timed ones, those that only set their connection up: they have no data to compare
+	Unordered uint64          `json:"unordered"`  // not compared: a target could not wait for what came before
+	Repeated  uint64          `json:"repeated"`   // undone and asked again at a target, until it answered as production did
+	Lost      [targets]uint64 `json:"lost"`       // not answered, by target
+	UnderWay  uint64          `json:"under_way"`  // when the mirror was turned off: they count at neither target
+}
+
+// answers is how many operations both targets have answered, but for those that only set their connection up.
+func (c Compared) answers() uint64 {
+	return c.Equal + c.Different + c.Expired + c.Timed - c.Setup + c.Unordered
+}
+
+// share is how much of that was compared; 0 when there is nothing yet.
+func (c Compared) share() float64 {
+	if c.answers() == 0 {
+		return 0
+	}
+	return float64(c.EqualData+c.Different) / float64(c.answers())
+}
+
+// Shares of the answers that were compared.
+const (
+	leastCompared  = 0.01 // below which there is no PASS: nobody knows whether the targets answer alike
+	mostlyCompared = 0.5  // below which the first line warns
+)
+
+// tooFew is why a PASS is withheld though no answer differs; "": enough were compared.
+func (c Compared) tooFew() string {
+	if n := c.answers(); n > 0 && c.share() < leastCompared {
+		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS takes %.0f %%", c.EqualData, n, 100*leastCompared)
+	}
+	return ""
+}
+
+// mostRefused is the share of equal answers that may be errors of both targets where production had none.
+const mostRefused = 0.01
+
+// refuse reports that the targets can't do what production does.
+func (c Compared) refuse() bool {
+	return float64(c.Refused) > mostRefused*float64(c.Equal) && c.Refused > 10
+}
+
+// losesMore is the target that did not answer what the other one did.
+func (c Compared) losesMore() int {
+	if c.Lost[control] > c.Lost[test] {
+		return control
+	}
+	return test
 }
 
 // Difference is an example of answers that differ. It holds no value.
@@ -25,6 +73,13 @@ type Difference struct {
 	Number  uint64    `json:"number"` // by completion in production
 	Control string    `json:"control"`
 	Test    string    `json:"test"`
+	// Production is which of them production's answer was like.
+	Production string `json:"production"`
+}
+
+// String says what was asked, what came from each, and who is alone with that.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s (operation %d): control answered %s, test %s, production %s", d.Name, d.Number, d.Control, d.Test, d.Production)
 }
 
 // mostDifferences are kept as examples.
@@ -58,6 +113,10 @@ func (c *compare) add(op *Operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a, b := op.answers[control], op.answers[test]
+	if a.off || b.off {
+		c.total.UnderWay++
+		return
+	}
 	if a.Lost || b.Lost {
 		for i, answer := range op.answers {
 			if answer.Lost {
@@ -67,7 +126,11 @@ func (c *compare) add(op *Operation) {
 		return
 	}
 	c.judge(op, a, b)
-	if op.Kind != State && !op.Blocks && !op.stopped.Load() {
+	repeated := a.Tries > 1 || b.Tries > 1
+	if repeated {
+		c.total.Repeated++
+	}
+	if op.Kind != State && !op.Blocks && !op.Untimed && !op.stopped.Load() && !repeated {
 		c.batch.add(op)
 	}
 }
@@ -80,6 +143,7 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 		c.differ(op, a, b)
 	case op.Check == Exact:
 		c.total.Equal++
+		c.countSetup(op)
 		if !op.Production.Lost && !a.same(op.Production, Exact) {
 			c.total.Diverged++
 			if a.Error != "" && op.Production.Error == "" {
@@ -89,12 +153,23 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 		}
 	default:
 		c.total.Timed++
+		c.countSetup(op)
+	}
+}
+
+// countSetup tells what only sets a connection up, such as a login or BEGIN, from answers with data.
+func (c *compare) countSetup(op *Operation) {
+	switch {
+	case op.Kind == State:
+		c.total.Setup++
+	case op.Check == Exact:
+		c.total.EqualData++
 	}
 }
 
 // differ notes a difference, or doubts it first, where a Protocol may know an excuse.
 func (c *compare) differ(op *Operation, a, b Answer) {
-	if c.excuser != nil && len(op.Keys) > 0 {
+	if c.excuser != nil {
 		select {
 		case c.doubts <- op:
 			return
@@ -107,20 +182,41 @@ func (c *compare) differ(op *Operation, a, b Answer) {
 func (c *compare) different(op *Operation, a, b Answer) {
 	c.total.Different++
 	if len(c.examples) < mostDifferences {
-		c.examples = append(c.examples, Difference{At: time.Now(), Name: op.Name, Number: op.number, Control: a.describe(), Test: b.describe()})
+		c.examples = append(c.examples, differenceOf(op, a, b))
 	}
 }
 
-// resolve asks for excuses until the doubts are closed. Those that are left when ctx ends have none.
+func differenceOf(op *Operation, a, b Answer) Difference {
+	d := Difference{At: time.Now(), Name: op.Name, Number: op.number, Control: a.describe(), Test: b.describe(), Production: "as neither of them"}
+	if d.Control == aValue && d.Test == aValue {
+		d.Test = "another value"
+	}
+	switch p := op.Production; {
+	case p.Lost:
+		d.Production = "was asked otherwise"
+	case p.same(a, Exact):
+		d.Production = "as control"
+	case p.same(b, Exact):
+		d.Production = "as test"
+	}
+	return d
+}
+
+const aValue = "a value"
+
+// resolve asks for excuses until the doubts are closed. What is in doubt when ctx ends stays so, and counts for nothing.
 func (c *compare) resolve(ctx context.Context, control, test *Target) {
 	for op := range c.doubts {
 		c.excusing.Lock()
 		excused := ctx.Err() == nil && c.excuser.Excuse(ctx, op, control, test)
 		c.excusing.Unlock()
 		c.mu.Lock()
-		if excused {
+		switch {
+		case excused:
 			c.total.Expired++
-		} else {
+		case ctx.Err() != nil:
+			c.total.UnderWay++
+		default:
 			c.different(op, op.answers[0], op.answers[1])
 		}
 		c.mu.Unlock()
@@ -135,7 +231,7 @@ func (a Answer) describe() string {
 	case a.Missing:
 		return "nothing"
 	}
-	return "a value"
+	return aValue
 }
 
 // totals so far, and examples of differences.

@@ -26,7 +26,10 @@
 // that waits on a target for one that comes after it (for a lock, or an element to pop) would wait for good: so what comes behind
 // such an operation waits for it no longer than Config.Wait.
 //
-// Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; what comes out: html.go, text.go, report.go; the mirror:
-// passage.go, mirror.go, woken.go, tap.go, order.go, target.go, lane.go, wait.go, plant.go, compare.go, batch.go, counts.go,
+// A Conn that can undo an operation may find by production's answer that another, which was under way with it, came first there, and have that go
+// ahead (Target.Ahead).
+//
+// Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; what comes out: html.go, text.go, report.go, next.go, spread.go; data.go; meter.go, explain.go; the mirror:
+// passage.go, mirror.go, woken.go, connstate.go, tap.go, budget.go, order.go, lane.go, wait.go, ahead.go, plant.go, compare.go, target.go, batch.go, counts.go,
 // config.go, operation.go.
 package shadow

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,13 @@ func (l *lane) push(b burst) {
 	l.signal()
 }
 
+// laneBytes is what a lane and its connection count when the client's has ended. Until then they are among what is allowed for a client.
+const laneBytes = 16 << 10
+
+// end is called once. What is left of the lane is held from then on until it is done.
 func (l *lane) end() {
+	l.t.hold(laneBytes)
+	l.t.leaving.Add(1)
 	l.mu.Lock()
 	l.ended = true
 	l.mu.Unlock()
@@ -77,6 +84,8 @@ func (l *lane) run() {
 			l.release()
 			_ = l.conn.Close()
 		}
+		l.t.leaving.Add(-1)
+		l.t.hold(-laneBytes)
 	}()
 	for {
 		b, ok := l.next()
@@ -95,7 +104,8 @@ func (l *lane) await(b burst) {
 		l.awaitBlind(b)
 		return
 	}
-	w := wait{lane: l, looker: looker, left: b.before, pause: l.t.bound}
+	w := wait{lane: l, looker: looker, left: b.before, called: b.ops[0].legs[l.t.place].called(), pause: l.t.bound}
+	w.redefines = slices.ContainsFunc(b.ops, func(op *Operation) bool { return op.Redefines })
 	if !w.until() {
 		l.force(b.ops)
 	}
@@ -142,7 +152,7 @@ func (l *lane) send(ops []*Operation) {
 	answered := 0
 	defer func() {
 		for _, op := range ops[answered:] {
-			l.t.answer(op, Answer{Lost: true})
+			l.t.answer(op, Answer{Lost: true, off: l.ctx.Err() != nil})
 		}
 	}()
 	if l.broken || l.ctx.Err() != nil || !l.connect() {
@@ -157,7 +167,7 @@ func (l *lane) send(ops []*Operation) {
 	}
 	l.busy.Store(&sending{l.conn, ops})
 	defer l.busy.Store(nil)
-	err := l.conn.Send(ops, time.Now().Add(l.t.patience), func(i int, a Answer) {
+	err := l.conn.Send(ops, time.Now().Add(l.t.patienceFor(ops)), func(i int, a Answer) {
 		if plant != nil {
 			a = plant.change(ops[i], a)
 		}

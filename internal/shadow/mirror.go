@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,24 +20,21 @@ type mirror struct {
 	targets  [targets]*Target
 	compare  *compare
 	rate     float64 // of the reads
-	limit    int64   // bytes of operations under way
+	budget   *budget
 	seed     maphash.Seed
 
-	requests chan func()
-	replayed bool      // pieces have the times of a recording
-	latest   time.Time // of a piece
+	following bool // the run has not begun: connections are followed, and nothing is sent
+	requests  chan func()
+	replayed  bool      // pieces have the times of a recording
+	latest    time.Time // of a piece
 
 	woken  []waking
 	order  *order
-	kept   int64 // bytes, by Readers
+	states connStates
 	number uint64
 	untidy int64 // bytes that were submitted since the order was tidied
 	open   int   // connections that are followed
 	most   int   // of these
-
-	mu    sync.Mutex
-	held  int64
-	freed chan struct{} // holds one token after something was freed
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that did what can't be mirrored
@@ -54,6 +50,7 @@ func (m *mirror) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pieces = m.tap.take(pieces)
 		for _, p := range pieces {
+			m.keepTime(ctx, p.at)
 			m.handle(ctx, p)
 			m.tap.free(p)
 		}
@@ -74,6 +71,7 @@ func (m *mirror) run(ctx context.Context) {
 		}
 	}
 	m.wake(ctx, func(waking) bool { return true })
+	m.keepTime(ctx, m.now())
 	for _, t := range m.targets {
 		t.settle()
 	}
@@ -121,12 +119,16 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		return
 	}
 	if c.reader == nil {
-		if m.open >= m.most {
+		if m.open+m.leaving() >= m.most {
 			m.give(ctx, c, errTooMany)
 			return
 		}
 		m.open++
-		c.reader = m.protocol.Reader()
+		c.reader, c.early = m.protocol.Reader(), m.following
+	}
+	if c.early && !m.following {
+		midway, ok := c.reader.(Midway)
+		c.early = ok && midway.Midway()
 	}
 	var err error
 	var done []*Operation
@@ -138,7 +140,11 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	} else {
 		done, err = c.reader.Reply(p.bytes, p.at)
 	}
-	m.arrive(ctx, c.number, p.at, done)
+	if c.early {
+		err = errors.Join(err, m.follow(c, done))
+	} else {
+		m.arrive(ctx, c.number, p.at, done)
+	}
 	if err == nil && !m.keeps(c) {
 		err = ErrTooLarge
 	}
@@ -147,18 +153,48 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	}
 }
 
+// ownConn is the number of the connection for what no client has sent. Clients' begin with 1.
+const ownConn = 0
+
+// keepTime submits what time has brought.
+func (m *mirror) keepTime(ctx context.Context, now time.Time) {
+	keeper, ok := m.protocol.(Timekeeper)
+	for ok && ctx.Err() == nil && !m.following {
+		due := keeper.Due(now)
+		if len(due) == 0 {
+			return
+		}
+		m.submit(ctx, ownConn, due)
+	}
+}
+
+var errPrepared = errors.New("it prepared what it needs together with a write, before the run began")
+
+// follow keeps what a connection that is older than the run has said, so that it can be mirrored from there.
+func (m *mirror) follow(c *tapped, done []*Operation) error {
+	m.budget.move(reading, m.states.remember(c.number, done, (*Operation).isStateBefore))
+	for _, op := range done {
+		if op.Kind == Write && op.Keep {
+			return errPrepared
+		}
+	}
+	return nil
+}
+
 // keeps reports whether what a connection's Reader keeps fits into the bound of all.
 func (m *mirror) keeps(c *tapped) bool {
-	now := c.reader.Held()
-	m.kept += now - c.held
-	c.held = now
-	return m.kept <= m.limit
+	grown := c.reader.Held() - c.held
+	c.held += grown
+	return grown == 0 || m.budget.move(reading, grown) || grown < 0
 }
 
 // give gives a connection up: it goes on without us.
 func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 	c.given = true
 	c.lost.Store(true)
+	if ender, ok := c.reader.(Ender); ok {
+		ender.End()
+	}
 	m.drop(c)
 	if errors.Is(err, ErrUnmirrored) {
 		m.unmirrored.Add(1)
@@ -173,8 +209,10 @@ func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 // end is called behind the last piece of a connection.
 func (m *mirror) end(ctx context.Context, c *tapped) {
 	m.wakeOf(ctx, c.number)
-	if ender, ok := c.reader.(Ender); ok && !c.given {
-		m.submit(ctx, c.number, ender.End())
+	if ender, ok := c.reader.(Ender); ok {
+		if done := ender.End(); !c.early {
+			m.submit(ctx, c.number, done)
+		}
 	}
 	m.drop(c)
 	m.endLanes(c.number)
@@ -186,52 +224,81 @@ func (m *mirror) drop(c *tapped) {
 		m.open--
 	}
 	c.reader = nil
-	m.kept -= c.held
+	m.budget.free(reading, c.held)
 	c.held = 0
 }
 
 func (m *mirror) endLanes(conn uint64) {
+	m.budget.free(reading, m.states.forget(conn))
 	for _, t := range m.targets {
 		t.end(conn)
 	}
 }
 
-// submit sends what one piece completed.
+// submit sends what one piece completed, in bursts that fit.
 func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
-	var b burst
-	var size int64
+	var ops []*Operation
+	var size, answer int64 // answers come one by one, so the largest counts
 	for _, op := range done {
-		m.number++
-		op.conn, op.number = conn, m.number
-		if op.Left != "" {
-			m.left.add(op.Left)
+		if !m.goes(conn, op) {
 			continue
 		}
-		if op.Instead != "" {
-			m.left.add(op.Instead)
+		if len(ops) > 0 && size+op.size+max(answer, op.answerSize()) > m.budget.limit/burstShare {
+			m.send(ctx, conn, ops, size, answer)
+			ops, size, answer = nil, 0, 0
 		}
-		if op.skipped = !m.chosen(op); op.skipped {
-			m.skipped.Add(1)
-			continue
-		}
-		op.left.Store(targets)
-		op.size = op.weight()
+		ops = append(ops, op)
 		size += op.size
-		b.ops = append(b.ops, op)
+		answer = max(answer, op.answerSize())
 	}
-	if len(b.ops) == 0 {
-		return
+	if len(ops) > 0 {
+		m.send(ctx, conn, ops, size, answer)
 	}
-	m.hold(ctx, size)
-	for _, op := range b.ops {
+}
+
+// burstShare of the limit is what operations may have that are sent in one piece.
+const burstShare = 8
+
+// goes numbers an operation, and reports whether it is sent.
+func (m *mirror) goes(conn uint64, op *Operation) bool {
+	m.number++
+	op.conn, op.number = conn, m.number
+	if op.Left != "" {
+		m.left.add(op.Left)
+		return false
+	}
+	op.size = op.weight()
+	if op.size+op.answerSize() > m.budget.most(underWay) {
+		op.skipped = true
+		m.left.add("larger than the memory bound allows")
+		return false
+	}
+	if op.Instead != "" {
+		m.left.add(op.Instead)
+	}
+	if op.skipped = !m.chosen(op); op.skipped {
+		m.skipped.Add(1)
+		return false
+	}
+	return true
+}
+
+// send hands operations to both targets.
+func (m *mirror) send(ctx context.Context, conn uint64, ops []*Operation, size, answer int64) {
+	b := burst{ops: ops}
+	m.budget.wait(ctx, size+answer)
+	ops[len(ops)-1].size += answer
+	for _, op := range ops {
+		op.left.Store(targets)
 		b.before = m.order.enter(op, b.before)
 	}
-	m.submitted.Add(uint64(len(b.ops)))
+	m.submitted.Add(uint64(len(ops)))
 	first := rand.IntN(targets) // neither is always woken first
 	for i := range targets {
-		m.targets[(first+i)%targets].push(ctx, conn, b)
+		m.targets[(first+i)%targets].push(ctx, conn, m.states[conn].said(), b)
 	}
-	if m.untidy += size; m.untidy > m.limit/tidyShare {
+	m.budget.move(reading, m.states.remember(conn, ops, (*Operation).isState))
+	if m.untidy += size; m.untidy > m.budget.limit/tidyShare {
 		m.untidy = 0
 		m.order.tidy()
 	}
@@ -244,6 +311,11 @@ const tidyShare = 16
 // each, and must not want for any.
 const descriptorShare = 4
 
+// leaving is how many connections to a target are left of those that have ended.
+func (m *mirror) leaving() int {
+	return int(max(m.targets[control].leaving.Load(), m.targets[test].leaving.Load()))
+}
+
 var errTooMany = errors.New("too many connections for the files that this process may open")
 
 // mostConnections that are mirrored.
@@ -253,21 +325,6 @@ func mostConnections() int {
 		return math.MaxInt32
 	}
 	return int(min(limit.Cur/descriptorShare/targets, math.MaxInt32))
-}
-
-// operationBytes is what an operation counts beside its request: itself, its places in the order and in
-// two lanes.
-const operationBytes = 512
-
-// keyBytes is what a key counts beside its text.
-const keyBytes = 256
-
-func (op *Operation) weight() int64 {
-	n := int64(operationBytes+len(op.Request)+len(op.Name)) + targets*op.Expected
-	for _, k := range op.Keys {
-		n += int64(len(k)) + keyBytes
-	}
-	return n + int64(len(op.Uses))*keyBytes
 }
 
 // chosen samples reads. The choice is made once, so both targets get the same ones.
@@ -281,58 +338,29 @@ func (m *mirror) chosen(op *Operation) bool {
 	return float64(maphash.Comparable(m.seed, op.number)>>11)/(1<<53) < m.rate
 }
 
-// hold waits until an operation fits. Meanwhile the tap fills, and drops: production does not wait.
-func (m *mirror) hold(ctx context.Context, n int64) {
-	for {
-		m.mu.Lock()
-		if m.held == 0 || m.held+n <= m.limit {
-			m.held += n
-			m.mu.Unlock()
-			return
-		}
-		m.mu.Unlock()
-		select {
-		case <-m.freed:
-		case <-ctx.Done():
-			m.mu.Lock()
-			m.held += n
-			m.mu.Unlock()
-			return
-		}
-	}
-}
-
-func (m *mirror) holds() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.held
-}
-
 // finished is called by a lane when its target is done with an operation.
 func (m *mirror) finished(op *Operation) {
 	if op.left.Add(-1) > 0 {
 		return
 	}
 	m.compare.add(op)
-	m.mu.Lock()
-	m.held -= op.size
-	m.mu.Unlock()
-	select {
-	case m.freed <- struct{}{}:
-	default:
+	if op.Kind != State { // which is said again on new connections
+		op.Request = nil // the order may keep it for longer
 	}
+	m.budget.free(underWay, op.size)
 }
 
 // newMirror returns a mirror without a tap.
-func newMirror(cfg *Config, trouble func(*Target, error)) *mirror {
+func newMirror(cfg *Config, b *budget, trouble func(*Target, error)) *mirror {
 	m := &mirror{
-		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, limit: cfg.Memory / 2, seed: maphash.MakeSeed(),
-		order: newOrder(), most: mostConnections(), requests: make(chan func()), freed: make(chan struct{}, 1),
+		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, budget: b, seed: maphash.MakeSeed(),
+		order: newOrder(), states: connStates{}, most: mostConnections(), requests: make(chan func()),
 	}
 	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
 	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)
 	for _, t := range m.targets {
 		t.finished = m.finished
+		t.hold = func(n int64) { m.budget.move(underWay, n) }
 	}
 	return m
 }

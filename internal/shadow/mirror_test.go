@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func (*mute) Held() int64                                   { return 0 }
 
 func newWillingMirror(t *testing.T) *mirror {
 	t.Helper()
-	m := newMirror(Config{Protocol: willing{}}.withDefaults(), func(_ *Target, err error) { t.Error(err) })
+	m := newMirror(Config{Protocol: willing{}}.withDefaults(), newBudget(128*MiB), func(_ *Target, err error) { t.Error(err) })
 	t.Cleanup(func() {
 		for _, target := range m.targets {
 			target.settle()
@@ -60,15 +61,15 @@ func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 			kept += n.write.size
 		}
 	}
-	if kept > m.limit/4 {
-		t.Errorf("%d bytes are kept of what is over, of a limit of %d", kept, m.limit)
+	if kept > m.budget.limit/4 {
+		t.Errorf("%d bytes are kept of what is over, of a limit of %d", kept, m.budget.limit)
 	}
 }
 
 // Answers of targets are held while they are read, so they count.
 func TestAnswersCount(t *testing.T) {
 	op := &Operation{Expected: MiB}
-	if n := op.weight(); n < targets*MiB {
+	if n := op.answerSize(); n < targets*MiB {
 		t.Errorf("an operation whose answer has a MiB counts %d", n)
 	}
 }
@@ -101,6 +102,54 @@ func TestGivenConnectionsWakeFirst(t *testing.T) {
 	}
 }
 
+// hanging is a Protocol of which one target answers at once and the other never.
+type hanging struct {
+	willing
+	closed context.Context // nil: it answers
+	close  func()
+}
+
+func (hanging) Dial(_ context.Context, t *Target) (Conn, error) {
+	if t.place == control {
+		return hanging{}, nil
+	}
+	closed, cancel := context.WithCancel(context.Background())
+	return hanging{closed: closed, close: cancel}, nil
+}
+
+func (h hanging) Send(ops []*Operation, deadline time.Time, answered func(int, Answer)) error {
+	if h.closed == nil {
+		return h.willing.Send(ops, deadline, answered)
+	}
+	<-h.closed.Done()
+	return net.ErrClosed
+}
+
+func (h hanging) Close() error {
+	if h.closed != nil {
+		h.close()
+	}
+	return nil
+}
+
+// What is under way when the mirror is turned off counts at neither target: the run is not void.
+func TestOffIsNoDifference(t *testing.T) {
+	r := New(Config{Protocol: hanging{}})
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ops := []*Operation{{Kind: Write, Keys: []string{"a"}}, {Kind: Write, Keys: []string{"b"}}}
+	r.mirror.do(t.Context(), func() { r.mirror.submit(r.ctx, 1, ops) })
+	if answered := ops[1].legs[control].wait(); answered != nil {
+		<-answered
+	}
+	r.Off("enough")
+	<-r.Over()
+	if got := r.Report(); got.Outcome != "INCONCLUSIVE" || got.Compared.UnderWay != 2 || got.Compared.Lost != [targets]uint64{} || got.Ended != "enough" {
+		t.Errorf("%s %q: %+v", got.Outcome, got.Reasons, got.Compared)
+	}
+}
+
 // A tap that turns itself off ends the run, which says why.
 func TestSlowTapEndsTheRun(t *testing.T) {
 	r := New(Config{Protocol: willing{}, Bound: time.Nanosecond})
@@ -108,7 +157,9 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		r.tap.put(&tapped{}, gateway.FromClient, make([]byte, 1024))
+		c := &tapped{}
+		r.tap.put(c, gateway.FromClient, make([]byte, 1024))
+		r.tap.end(c)
 	}
 	testenv.Eventually(t, "the run is over", func() bool {
 		select {
@@ -118,8 +169,8 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 			return false
 		}
 	})
-	if why := r.Report().Ended; why == "" || r.tap.held() > 0 {
-		t.Errorf("it ended because of %q, and holds %d bytes", why, r.tap.held())
+	if why := r.Report().Ended; why == "" || r.Held() > 0 {
+		t.Errorf("it ended because of %q, and holds %d bytes", why, r.Held())
 	}
 }
 
@@ -136,5 +187,58 @@ func TestTargetsThatRefuse(t *testing.T) {
 	r.voidWhatDiffers()
 	if got := r.Report(); got.Outcome != "VOID" || got.Compared.Refused != 20 || got.Refused["EVALSHA: NOSCRIPT"] != 20 {
 		t.Errorf("%s, %+v, %v", got.Outcome, got.Compared, got.Refused)
+	}
+}
+
+// ended counts Readers that were not told that their connection has ended.
+type ended struct {
+	willing
+	left *int
+}
+
+func (e ended) Reader() Reader { *e.left++; return &ending{left: e.left} }
+
+type ending struct {
+	mute
+	left *int
+}
+
+func (e *ending) End() []*Operation { *e.left--; return nil }
+
+// A Reader is told that its connection has ended, also if that was given up, or ended before the run began.
+func TestReadersAreToldTheEnd(t *testing.T) {
+	left := 0
+	m := newMirror(Config{Protocol: ended{left: &left}}.withDefaults(), newBudget(128*MiB), func(_ *Target, err error) { t.Error(err) })
+	for _, following := range []bool{true, false} {
+		for _, said := range []string{"hello", "quit"} {
+			m.following = following
+			c := &tapped{number: 1}
+			m.handle(t.Context(), piece{conn: c, from: gateway.FromClient, bytes: []byte(said)})
+			m.handle(t.Context(), piece{conn: c})
+			if left != 0 {
+				t.Errorf("%d readers were not told (%q, before the run: %v)", left, said, following)
+			}
+			left = 0
+		}
+	}
+}
+
+// What is left of connections that have ended is in the bound while a target keeps it from its end, and counts as a connection to it.
+func TestLanesOfGoneConnections(t *testing.T) {
+	m := newMirror(Config{Protocol: hanging{}}.withDefaults(), newBudget(128*MiB), func(*Target, error) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	for conn := uint64(1); conn <= 10; conn++ {
+		m.submit(ctx, conn, []*Operation{{Kind: Write, Keys: []string{"k"}}})
+		m.end(ctx, &tapped{number: conn})
+	}
+	if held, left := m.budget.holds(), m.leaving(); held < 10*laneBytes || left != 10 {
+		t.Errorf("%d bytes are held of %d connections", held, left)
+	}
+	cancel()
+	for _, target := range m.targets {
+		target.settle()
+	}
+	if held, left := m.budget.holds(), m.leaving(); held != 0 || left != 0 {
+		t.Errorf("%d bytes are held of %d connections when all is over", held, left)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow/plans"
+	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
 // The targets, by their place in arrays.
@@ -60,9 +62,12 @@ type Operation struct {
 	Replies int    // to expect; 0 means 1
 	Form    uint8  // of the answer, for the Protocol's own use
 	Own     any    // for the Protocol's own use
+	Example any    // what an Explainer explains: one of each name is kept, in memory. nil: it can't
 	// Blocks marks what may wait at a target for an operation of another connection. Its latency says
 	// nothing, and what comes behind it waits for it no longer than Config.Wait.
 	Blocks bool
+	// Untimed marks what is the mirror's own: its latency is nobody's.
+	Untimed bool
 	// Locks marks what may wait at a target for a lock that another connection has. It takes a Looker.
 	Locks bool
 	// Woken marks what waited in production for an operation of another connection, whose answer
@@ -76,7 +81,10 @@ type Operation struct {
 	// Snapshot marks a read that sees what was there when it began, so that what comes behind need not wait for its
 	// end. It takes a Looker.
 	Snapshot bool
-	// Keep marks a read that is mirrored whatever the share of the reads is, since it changes its connection too.
+	// Redefines marks what reads that have their snapshot see, too, such as DROP and TRUNCATE: it waits for their ends.
+	Redefines bool
+	// Keep marks what changes its connection too, such as a statement that is prepared: a read is mirrored whatever the share of the
+	// reads is.
 	Keep bool
 
 	// Instead says why targets get this and not what the client sent: it is counted as Left is.
@@ -107,7 +115,10 @@ type Answer struct {
 	Error   string // its code, when the answer is an error
 	Missing bool   // the answer says that there is nothing
 	Lost    bool   // there is no answer: the target was not asked, or did not reply
+	Tries   int    // more than one: it was undone and asked again until it was production's, so its latency says nothing
 	Took    time.Duration
+
+	off bool // it is lost since the mirror was turned off
 }
 
 // same reports whether two targets answered alike.
@@ -118,10 +129,11 @@ func (a Answer) same(b Answer, c Check) bool {
 	return a.Digest == b.Digest && a.Error == b.Error
 }
 
-// inOrder reports whether both targets carried out the same before it. What gives a lock back that another waits for does so at both.
+// inOrder reports whether both targets carried out the same before it, as far as its answer depends on that. What gives a lock back that another waits
+// for does so at both, and State is about the own connection.
 func (op *Operation) inOrder() bool {
 	here, there := op.forced[control].Load(), op.forced[test].Load()
-	return here == there && (!here || op.Locks)
+	return here == there && (!here || op.Locks || op.Kind == State)
 }
 
 // leg is an operation on its way at one target.
@@ -130,6 +142,8 @@ type leg struct {
 	arrived bool
 	waiting chan struct{} // nil until somebody waits
 	lane    *lane         // set when it is submitted
+	ahead   bool          // it may go before what it waits for
+	calls   chan struct{} // closed then; nil until somebody waits for it
 }
 
 func (l *leg) done() {
@@ -188,7 +202,14 @@ type Unanswered interface {
 	Unanswered() []*Operation
 }
 
-// Ender is a Reader that has something to say when its connection has ended in production.
+// Midway is a Reader that can tell whether its connection is in the middle of something, such as a transaction, whose rest
+// makes no sense alone: a connection that is older than the run is mirrored behind that.
+type Midway interface {
+	Midway() bool
+}
+
+// Ender is a Reader that has something to say when its connection has ended in production. What it says of one that is given up, or that
+// was never mirrored, is not sent.
 type Ender interface {
 	End() []*Operation
 }
@@ -199,10 +220,29 @@ type Excuser interface {
 	Excuse(ctx context.Context, op *Operation, control, test *Target) bool
 }
 
+// Timekeeper is a Protocol whose servers would end data by clocks of their own. It ends them at the same place among the operations.
+type Timekeeper interface {
+	// Due returns operations that end what production has ended by now: some of them, none when there are no more. It is called again and again, by the
+	// time of what comes next. They are sent on a connection of the mirror's own.
+	Due(now time.Time) []*Operation
+}
+
 // Noter is a Protocol that finds out what differs between servers by nature.
 type Noter interface {
 	// Notes are lines for the report. They may be asked for at any time.
 	Notes() []string
+}
+
+// Sizer is a Protocol that can say how much a target's data takes.
+type Sizer interface {
+	// Size asks a target. What it does not tell stays empty.
+	Size(ctx context.Context, t *Target) (usage.Size, error)
+}
+
+// Explainer is a Protocol that can ask a target how it carries an operation out, without having it carried out.
+type Explainer interface {
+	// Explain is about an Operation's Example.
+	Explain(ctx context.Context, t *Target, example any) plans.Plan
 }
 
 // Opener is a Protocol whose connections begin with something that is not passed through, such as the question whether there is
@@ -211,8 +251,8 @@ type Opener interface {
 	// Open speaks with a client until its bytes may be passed through, within TLS if it asks for that and there is a
 	// configuration. It returns the connection to go on with, and the first bytes that are for production.
 	Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error)
-	// Reach connects to production.
-	Reach(ctx context.Context, production gateway.Upstream) (net.Conn, error)
+	// Reach connects to production for a client that has come in, with the configuration that Open got.
+	Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
 }
 
 // Looker is a Protocol that can look what a target does with an operation that is not answered.
@@ -230,6 +270,7 @@ const (
 	Seeing                   // working, and it has the snapshot that it reads
 	Stopping                 // it waits for an operation of another connection
 	Yielding                 // and that connection is the own one
+	Silent                   // the target does not say
 )
 
 // Conn is a connection to a target. Send and Close may be called at the same time.

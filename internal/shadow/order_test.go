@@ -97,7 +97,7 @@ func TestOrderForgetsWhatIsOver(t *testing.T) {
 
 // What follows an operation that the rate leaves out is left out too, and what follows one that is mirrored is mirrored.
 func TestFollowersShareTheChoice(t *testing.T) {
-	m := newMirror(Config{Reads: 1e-9}.withDefaults(), nil)
+	m := newMirror(Config{Reads: 1e-9}.withDefaults(), newBudget(MiB), nil)
 	first := op(1, Read, "a")
 	first.skipped = !m.chosen(first)
 	next := op(2, Read, "a")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
-
-// passageBytes is what a passage reads at once.
-const passageBytes = 32 << 10
 
 // entrance connects clients to production, past a tap.
 type entrance struct {
@@ -26,9 +22,18 @@ type entrance struct {
 	connections atomic.Uint64
 }
 
+// encrypt has clients use TLS: all that come to s, or those that ask the opener for it.
+func (e *entrance) encrypt(s *gateway.Server, config *tls.Config) {
+	if e.opener == nil {
+		s.TLS = config
+	} else {
+		e.tls = config
+	}
+}
+
 // session connects a client to production; nil when that is not reached.
 func (e *entrance) session(client net.Conn) gateway.Session {
-	p := &passage{client: client, tap: e.tap}
+	p := &passage{tapped: &tapped{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {
 		if errors.Is(err, gateway.ErrUnreachable) {
 			e.log.Warn("production not reached, client disconnected", "err", err)
@@ -48,7 +53,7 @@ func (e *entrance) open(p *passage) (err error) {
 		return err
 	}
 	if p.client, p.first, err = e.opener.Open(p.client, e.tls); err == nil {
-		p.upstream, err = e.opener.Reach(context.Background(), e.production)
+		p.upstream, err = e.opener.Reach(context.Background(), e.production, p.client, e.tls)
 	}
 	return err
 }
@@ -56,7 +61,7 @@ func (e *entrance) open(p *passage) (err error) {
 // passage carries a client's connection to production and back, whatever becomes of the
 // mirror.
 type passage struct {
-	tapped
+	*tapped  // apart, since the mirror may need it for longer than the connections
 	client   net.Conn
 	upstream net.Conn
 	first    []byte // of the client's, to be passed on before what is read
@@ -66,7 +71,7 @@ type passage struct {
 
 // Run carries bytes until both sides are done.
 func (p *passage) Run() {
-	defer p.tap.end(&p.tapped)
+	defer p.tap.end(p.tapped)
 	defer p.Close()
 	var replies sync.WaitGroup
 	replies.Go(func() {
@@ -83,7 +88,7 @@ func (p *passage) Run() {
 // request carries what the client says.
 func (p *passage) request() error {
 	if len(p.first) > 0 {
-		p.tap.put(&p.tapped, gateway.FromClient, p.first)
+		p.tap.put(p.tapped, gateway.FromClient, p.first)
 		if _, err := p.upstream.Write(p.first); err != nil {
 			return err
 		}
@@ -93,23 +98,7 @@ func (p *passage) request() error {
 
 // carry moves bytes from src to dst until src ends, and then ends dst.
 func (p *passage) carry(dst, src net.Conn, from gateway.Peer) error {
-	var buf []byte
-	for {
-		var n int
-		var err error
-		buf, n, err = gateway.ReadNext(src, buf, passageBytes)
-		if errors.Is(err, io.EOF) {
-			return gateway.CloseWrite(dst)
-		}
-		if err != nil {
-			return err
-		}
-		p.tap.put(&p.tapped, from, buf[:n])
-		if _, err = dst.Write(buf[:n]); err != nil {
-			gateway.PutBuffer(buf)
-			return err
-		}
-	}
+	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.tapped, from, b) })
 }
 
 // Drain ends the connection: a passage does not know when it is idle.

@@ -19,6 +19,7 @@ import (
 type RecorderConfig struct {
 	Production gateway.Upstream
 	ClientTLS  *tls.Config // nil: clients are not asked for TLS
+	Opener     Opener      // nil: connections begin with what is passed through
 	Filters    Filters     // nil: all is recorded as it came
 	Memory     int64
 	Bound      time.Duration
@@ -53,13 +54,13 @@ type Recording interface {
 type Recorder struct {
 	cfg    *Config
 	server *gateway.Server
+	budget *budget
 	tap    *Tap
 	in     *entrance
 	filter Filters
 	to     Recording
 
 	conns map[*tapped]*recorded
-	held  int64 // by Filters
 
 	bytes   atomic.Int64 // recorded
 	size    atomic.Int64 // of the file
@@ -81,10 +82,11 @@ type recorded struct {
 // NewRecorder returns one that has not begun.
 func NewRecorder(c RecorderConfig, to Recording) *Recorder {
 	cfg := Config{Production: c.Production, ClientTLS: c.ClientTLS, Memory: c.Memory, Bound: c.Bound, Log: c.Log}.withDefaults()
-	r := &Recorder{cfg: cfg, filter: c.Filters, to: to, conns: map[*tapped]*recorded{}, over: make(chan struct{})}
-	r.tap = newTap(cfg.Memory/2, cfg.Bound)
-	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
-	r.server = &gateway.Server{Name: "record", NewSession: r.in.session, TLS: cfg.ClientTLS, Log: cfg.Log, Stats: gateway.NewStats("record", "record")}
+	r := &Recorder{budget: newBudget(cfg.Memory), cfg: cfg, filter: c.Filters, to: to, conns: map[*tapped]*recorded{}, over: make(chan struct{})}
+	r.tap = newTap(r.budget, cfg.Bound)
+	r.in = &entrance{production: cfg.Production, opener: c.Opener, tap: r.tap, log: cfg.Log}
+	r.server = &gateway.Server{Name: "record", NewSession: r.in.session, Log: cfg.Log, Stats: gateway.NewStats("record", "record")}
+	r.in.encrypt(r.server, cfg.ClientTLS)
 	return r
 }
 
@@ -121,6 +123,9 @@ func (r *Recorder) Shutdown(ctx context.Context) error {
 	<-r.over
 	return err
 }
+
+// MemoryLimit is what the process may hold now.
+func (r *Recorder) MemoryLimit() int64 { return r.budget.process(r.server.Stats) }
 
 // record writes until the recording ends.
 func (r *Recorder) record() {
@@ -197,10 +202,12 @@ func (r *Recorder) handle(p piece) error {
 		rec.Kind = recording.FromServer
 	}
 	var unclear error
+	fits := true
 	if known.filter != nil {
 		rec.Bytes, unclear = known.filtered(p)
-		r.held += known.filter.Held() - known.held
-		known.held = known.filter.Held()
+		now := known.filter.Held()
+		fits = r.budget.move(reading, now-known.held)
+		known.held = now
 	}
 	if len(rec.Bytes) > 0 {
 		r.bytes.Add(int64(len(rec.Bytes)))
@@ -208,7 +215,7 @@ func (r *Recorder) handle(p piece) error {
 			return err
 		}
 	}
-	if unclear != nil || r.held > r.cfg.Memory/2 {
+	if unclear != nil || !fits {
 		return r.giveUp(p.conn, known, p.at)
 	}
 	return nil
@@ -224,7 +231,8 @@ func (k *recorded) filtered(p piece) ([]byte, error) {
 // ended notes the end of a connection.
 func (r *Recorder) ended(p piece, known *recorded) error {
 	delete(r.conns, p.conn)
-	r.held -= known.held
+	r.budget.free(reading, known.held)
+	known.held = 0
 	switch {
 	case known.given:
 		return nil
@@ -237,7 +245,7 @@ func (r *Recorder) ended(p piece, known *recorded) error {
 // giveUp marks a connection that is recorded no more.
 func (r *Recorder) giveUp(c *tapped, known *recorded, at time.Time) error {
 	c.lost.Store(true)
-	r.held -= known.held
+	r.budget.free(reading, known.held)
 	known.given, known.filter, known.held = true, nil, 0
 	r.partial.Add(1)
 	return r.to.Write(recording.Record{Kind: recording.Partial, Conn: c.number, At: at})
@@ -256,7 +264,7 @@ type Recorded struct {
 
 // State says how the recording stands.
 func (r *Recorder) State() Recorded {
-	out := Recorded{Bytes: r.bytes.Load(), Size: r.size.Load(), Connections: r.in.connections.Load(), Partial: r.partial.Load()}
+	out := Recorded{Bytes: r.bytes.Load(), Size: r.size.Load(), Connections: r.in.connections.Load(), Partial: r.partial.Load() + int64(r.tap.unseen.Load())}
 	if r.filter != nil {
 		out.Requests, out.Left = r.filter.Requests(), r.filter.Left()
 	}

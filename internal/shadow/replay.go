@@ -17,7 +17,7 @@ import (
 // speed 0 as fast as the targets take it. Nothing is dropped: what can't be taken in time comes later. An A/A phase takes half of the recording
 // at most; its size is what the summary says.
 func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.Summary, speed float64) error {
-	r.tap.limit = max(r.tap.limit, MiB) // a piece fits in any case
+	r.budget.limit = max(r.budget.limit, MiB) // a piece fits in any case
 	r.mirror.replayed = true
 	r.replay = &feeder{
 		in: in, size: size, speed: speed, tap: r.tap, entrance: r.in, over: r.over,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/shadow/plans"
+	"github.com/cinch-layer/cinch/internal/shadow/usage"
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
@@ -14,25 +16,40 @@ import (
 type Report struct {
 	Outcome string   `json:"outcome"` // PASS, FAIL, INCONCLUSIVE or VOID
 	Reasons []string `json:"reasons,omitempty"`
-	Phase   Phase    `json:"phase"`
-	Ended   string   `json:"ended,omitempty"` // why the mirror is off
+	Next    []string `json:"next,omitempty"` // what to do about a run that is void
+	// Withheld is why a run whose metrics pass is INCONCLUSIVE.
+	Withheld string `json:"withheld,omitempty"`
+	Phase    Phase  `json:"phase"`
+	Ended    string `json:"ended,omitempty"` // why the mirror is off
+	Test     string `json:"test,omitempty"`  // address of the test target
 
 	SelfTested bool `json:"self_tested"` // the self-test was done, and found all that it planted
 
-	Began   time.Time     `json:"began"`
-	Took    time.Duration `json:"took_ns"`
-	Batch   time.Duration `json:"batch_ns"`
-	Metrics []MetricState `json:"metrics"`
-	Slower  []string      `json:"slower,omitempty"` // fingerprints that are slower than the margin, corrected for their number
-	Names   []NameState   `json:"names"`
-	Series  []Point       `json:"series"`
-	Reads   []Quantile    `json:"reads"` // latencies in the test phase
-	Writes  []Quantile    `json:"writes"`
+	Began          time.Time     `json:"began"`
+	Took           time.Duration `json:"took_ns"`
+	Batch          time.Duration `json:"batch_ns"`
+	Metrics        []MetricState `json:"metrics"`
+	MarginAbsolute time.Duration `json:"margin_absolute_ns,omitempty"`
+	Slower         []string      `json:"slower,omitempty"` // fingerprints that are slower than the margin, corrected for their number
+	Drifts         []string      `json:"drifts,omitempty"` // fingerprints of which nothing can be said yet, since they drift
+	Names          []NameState   `json:"names"`
+	Unnamed        int64         `json:"unnamed,omitempty"` // operations that are in none of these, as there are too many
+	Series         []Point       `json:"series"`
+	Reads          []Quantile    `json:"reads"` // latencies in the test phase
+	Writes         []Quantile    `json:"writes"`
 
-	Replay *Replayed `json:"replay,omitempty"` // of a run on a recording
+	Replay *Replayed   `json:"replay,omitempty"` // of a run on a recording
+	Begin  *usage.Both `json:"begin,omitempty"`  // what the targets use when the run begins
+	End    *usage.Both `json:"end,omitempty"`    // and at its end
+
+	Plans []plans.Pair `json:"plans,omitempty"` // of the worst fingerprints, when the run has ended
 
 	Compared    Compared     `json:"compared"`
+	Share       float64      `json:"compared_share"` // of the answers, that was compared; 0 when there is none yet
 	Differences []Difference `json:"differences,omitempty"`
+
+	Data        []TableState `json:"data,omitempty"`
+	DataTrouble string       `json:"data_trouble,omitempty"` // why not all was checked
 
 	Refused     map[string]int  `json:"refused,omitempty"` // what both targets refused and production did, by operation and error
 	Connections uint64          `json:"connections"`
@@ -50,6 +67,7 @@ type Report struct {
 type MetricState struct {
 	Name     string  `json:"name"`
 	Margin   float64 `json:"margin"`
+	Allowed  float64 `json:"allowed"` // the margin, or what the absolute margin came to on average if that is more
 	Batches  int     `json:"batches"`
 	Baseline int     `json:"baseline_batches"`
 	Machines float64 `json:"machines"` // ratio in the A/A phase
@@ -58,13 +76,15 @@ type MetricState struct {
 	High     float64 `json:"high"`   // -1: no bound yet
 	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or no number will do
 	Judged   bool    `json:"judged"` // part of the verdict: its batches have enough operations
+	Drifts   bool    `json:"drifts"` // its batches resemble those before too much to say anything: more of them are needed, or an A/A phase
 }
 
 // NameState is how a fingerprint stands.
 type NameState struct {
 	Name    string    `json:"name"`
 	Count   int64     `json:"count"`
-	Ratio   float64   `json:"ratio"` // of the medians
+	Ratio   float64   `json:"ratio"` // of the medians, over the batches that have enough of it
+	Batches int       `json:"batches"`
 	Control Quantiles `json:"control"`
 	Test    Quantiles `json:"test"`
 }
@@ -75,29 +95,6 @@ type Quantiles struct {
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 }
-
-// Quantile of the latencies of one kind, in microseconds.
-type Quantile struct {
-	Q       float64 `json:"q"` // 0.5 is the median
-	Control float64 `json:"control"`
-	Test    float64 `json:"test"`
-}
-
-// shownQuantiles are those of a distribution.
-var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999}
-
-// distribution is a kind's latencies by quantile; none without operations.
-func (p *pair) distribution() []Quantile {
-	var out []Quantile
-	for _, q := range shownQuantiles {
-		if p.count() > 0 {
-			out = append(out, Quantile{q, micros(p.quantile(control, q)), micros(p.quantile(test, q))})
-		}
-	}
-	return out
-}
-
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 // Point is a batch.
 type Point struct {
@@ -125,45 +122,58 @@ func (b *batch) point(phase Phase) Point {
 func (r *Run) Report() *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	outcome, withheld := outcomeOf(r)
 	out := &Report{
-		Outcome: r.judge.Outcome().String(), Reasons: r.judge.Reasons(), Phase: r.phase, Ended: r.ended,
+		Outcome: outcome.String(), Withheld: withheld, Reasons: r.judge.Reasons(), Phase: r.phase, Ended: r.ended, Test: r.cfg.Test.Address,
 		SelfTested: r.tested.Load(), Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
-		Metrics: metricStates(r.judge), Names: r.nameStates(), Slower: r.slower(), Series: slices.Clone(r.series),
-		Reads: r.kinds[Read].distribution(), Writes: r.kinds[Write].distribution(),
+		Metrics: metricStates(r.judge), MarginAbsolute: r.cfg.Margins.Absolute, Names: r.nameStates(), Unnamed: r.unnamed, Slower: r.slower(), Drifts: r.drifting(), Series: slices.Clone(r.series),
+		Reads: r.spread.distribution(Read, r.kinds[Read]), Writes: r.spread.distribution(Write, r.kinds[Write]),
 		Connections: r.in.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
 		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.left.all(),
 	}
 	if n, ok := r.cfg.Protocol.(Noter); ok {
 		out.Notes = n.Notes()
 	}
+	out.Data, out.DataTrouble = r.data.state()
 	if r.replay != nil {
 		out.Replay = r.replay.state()
 	}
+	out.Begin, out.End = r.meter.measured()
+	out.Plans = r.plans.explained()
 	out.Compared, out.Differences = r.mirror.compare.totals()
+	out.Share = out.Compared.share()
 	out.Refused = r.mirror.compare.refused.all()
+	if outcome == verdict.Void {
+		out.Next = voided{r.mirror.targets, r.failed.Load(), out.Compared, out.Differences, out.Refused, r.data.differing()}.next()
+	}
 	for i, t := range r.mirror.targets {
 		out.Forced[i] = t.forced.Load()
 	}
 	return out
 }
 
+// outcomeOf a run: a PASS says that answers and data are alike, too, so it needs some of the answers, and all of the check that was asked for.
+func outcomeOf(r *Run) (o verdict.Outcome, withheld string) {
+	o = r.judge.Outcome()
+	if o != verdict.Pass {
+		return o, ""
+	}
+	c, _ := r.mirror.compare.totals()
+	if withheld = cmp.Or(c.tooFew(), r.data.missing()); withheld != "" {
+		return verdict.Inconclusive, withheld
+	}
+	return o, ""
+}
+
 func metricStates(j *verdict.Judge) []MetricState {
 	var out []MetricState
 	for _, s := range j.States() {
 		out = append(out, MetricState{
-			Name: s.Name, Margin: s.Margin, Batches: s.Batches, Baseline: s.Baseline, Machines: s.Machines,
-			Ratio: s.Ratio, Low: s.Low, High: finite(s.High), Needed: s.Needed, Judged: s.Judged,
+			Name: s.Name, Margin: s.Margin, Allowed: s.Allowed, Batches: s.Batches, Baseline: s.Baseline, Machines: s.Machines,
+			Ratio: s.Ratio, Low: s.Low, High: finite(s.High), Needed: s.Needed, Judged: s.Judged, Drifts: s.Drifts,
 		})
 	}
 	return out
-}
-
-// finite takes infinity for -1, since JSON has none.
-func finite(x float64) float64 {
-	if math.IsInf(x, 0) || math.IsNaN(x) {
-		return -1
-	}
-	return x
 }
 
 // nameStates are the fingerprints with most operations first.
@@ -174,13 +184,24 @@ func (r *Run) nameStates() []NameState {
 			continue
 		}
 		s := NameState{Name: name, Count: n.total.count(), Control: n.total.quantiles(control), Test: n.total.quantiles(test)}
-		s.Ratio = math.Exp(n.evidence.Sequence.Estimate())
+		s.Ratio, s.Batches = n.evidence.Sequence.Ratio(), n.evidence.Sequence.Batches()
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b NameState) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// drifting are the fingerprints whose batches resemble those before too much.
+func (r *Run) drifting() (names []string) {
+	for name, n := range r.names {
+		if n.evidence.Drifts() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // alphaNames is the probability that any fingerprint is called slower that is not.
@@ -196,4 +217,27 @@ func (r *Run) slower() []string {
 		}
 	}
 	return verdict.Slower(groups, alphaNames)
+}
+
+// mostPlans are shown, of the worst fingerprints.
+const mostPlans = 5
+
+// worst are fingerprints that can be explained: those that are slower beyond doubt, then those that lost most time.
+func worst(r *Run) (out []sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names, slower := r.nameStates(), r.slower()
+	lost := func(n NameState) float64 {
+		if slices.Contains(slower, n.Name) {
+			return math.Inf(1)
+		}
+		return float64(n.Count) * (n.Test.P50 - n.Control.P50)
+	}
+	slices.SortStableFunc(names, func(a, b NameState) int { return cmp.Compare(lost(b), lost(a)) })
+	for _, n := range names {
+		if of := r.names[n.Name].total.example; of != nil && len(out) < mostPlans {
+			out = append(out, sample{n.Name, of})
+		}
+	}
+	return out
 }

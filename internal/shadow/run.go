@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ type Run struct {
 	cfg    *Config
 	log    *slog.Logger
 	server *gateway.Server
+	budget *budget
 	tap    *Tap
 	mirror *mirror
 	stats  *gateway.Stats
@@ -26,19 +28,29 @@ type Run struct {
 	in     *entrance
 	replay *feeder // nil: clients connect
 
-	tested atomic.Bool // the self-test found all that it planted
+	tested atomic.Bool            // the self-test found all that it planted
+	failed atomic.Pointer[Target] // the first that did
+	meter  *meter
+	plans  *plansOf
 
-	mu     sync.Mutex
-	phase  Phase
-	judge  *verdict.Judge
-	names  map[string]*named
-	kinds  map[Kind]*pair // of the test phase
-	series []Point
-	ended  string // why the mirror is off
-	began  time.Time
-	kept   state
+	mu      sync.Mutex
+	phase   Phase
+	judge   *verdict.Judge
+	names   map[string]*named
+	unnamed int64          // operations of the test phase that are in none of these
+	kinds   map[Kind]*pair // of the test phase
+	series  []Point
+	spread  spread
+	ended   string // why the mirror is off
+	began   time.Time
+	kept    state
+
+	ctx  context.Context // of the mirror
+	data *stored
 
 	stop   context.CancelFunc // ends the mirror, not the pass-through
+	follow func()             // begins to follow connections
+	gone   chan struct{}      // closed when nothing is followed any more
 	finish chan struct{}      // closed when the mirror is to take nothing more
 	over   chan struct{}      // closed when the mirror has ended
 }
@@ -63,24 +75,35 @@ type named struct {
 func New(c Config) *Run {
 	cfg := c.withDefaults()
 	r := &Run{cfg: cfg, log: cfg.Log, stats: gateway.NewStats("shadow", "shadow"), names: map[string]*named{}, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, finish: make(chan struct{}), over: make(chan struct{})}
-	r.tap = newTap(cfg.Memory/2, cfg.Bound)
-	r.mirror = newMirror(cfg, r.trouble)
+	r.budget = newBudget(cfg.Memory)
+	r.tap = newTap(r.budget, cfg.Bound)
+	r.mirror = newMirror(cfg, r.budget, r.trouble)
 	r.tap.tooSlow = r.tooSlow
-	r.mirror.tap = r.tap
+	r.mirror.tap, r.mirror.following = r.tap, true
+	r.data = newStored(cfg, r.mirror.targets[:])
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.gone = make(chan struct{})
+	r.follow = sync.OnceFunc(func() {
+		go func() {
+			defer close(r.gone)
+			r.mirror.run(r.ctx)
+		}()
+	})
+	r.spread = newSpread(cmp.Or(cfg.Batches, plannedBatches))
+	r.meter, r.plans = newMeter(cfg, r.mirror.targets), newPlansOf(cfg.Protocol, r.mirror.targets)
 	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
 	r.in.opener, _ = cfg.Protocol.(Opener)
 	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
 	r.server = &gateway.Server{Name: "shadow", NewSession: r.in.session, Log: cfg.Log, Stats: r.stats}
-	if r.in.opener == nil {
-		r.server.TLS = cfg.ClientTLS
-	} else {
-		r.in.tls = cfg.ClientTLS
-	}
+	r.in.encrypt(r.server, cfg.ClientTLS)
 	return r
 }
 
 // Serve passes clients of l through to production until Shutdown. Mirroring begins with Start.
-func (r *Run) Serve(l net.Listener) error { return r.server.Serve(l) }
+func (r *Run) Serve(l net.Listener) error {
+	r.follow()
+	return r.server.Serve(l)
+}
 
 // Shutdown ends the pass-through, and the mirror if it is still on.
 func (r *Run) Shutdown(ctx context.Context) error {
@@ -88,37 +111,64 @@ func (r *Run) Shutdown(ctx context.Context) error {
 	return r.server.Shutdown(ctx)
 }
 
-// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once.
-// Clients that connected before are mirrored from where they are, so begin with it. It fails, with
-// ErrState, when there is a state that this run can't go on from.
-func (r *Run) Start(ctx context.Context) error {
-	if r.cfg.State != "" {
-		if err := r.load(r.cfg.State); err != nil {
-			return err
-		}
+// Load takes up what is in the state of the configuration, if there is one. It fails, with ErrState, when this run can't go on from that, or can't keep
+// a state there.
+func (r *Run) Load() error {
+	if r.cfg.State == "" || r.kept.Version != 0 {
+		return nil
 	}
-	ctx, r.stop = context.WithCancel(ctx)
+	if err := writable(r.cfg.State); err != nil {
+		return err
+	}
+	return r.load(r.cfg.State)
+}
+
+// IsOff reports whether the mirror was turned off.
+func (r *Run) IsOff() bool { return r.ctx.Err() != nil }
+
+// Clients is how many are connected, and how many ever were.
+func (r *Run) Clients() gateway.Connections { return r.stats.Snapshot().Connections }
+
+// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once.
+// Clients that connected before are mirrored from there on. It does what Load does, if that was not called.
+func (r *Run) Start(ctx context.Context) error {
+	if err := r.Load(); err != nil {
+		return err
+	}
+	release := context.AfterFunc(ctx, r.stop)
+	ctx = r.ctx
+	measured := r.meter.first(ctx)
+	r.mu.Lock()
 	r.began = time.Now()
 	r.phase = Testing
 	if r.cfg.Candidate != nil || r.cfg.BaselineOnly {
 		r.phase = Baseline
 	}
-	var mirror, excuses sync.WaitGroup
-	mirror.Go(func() { r.mirror.run(ctx) })
+	r.mu.Unlock()
+	r.follow()
+	r.mirror.do(ctx, func() { r.mirror.following = false })
+	var excuses sync.WaitGroup
 	excuses.Go(func() { r.mirror.resolve(ctx) })
 	go func() {
 		defer close(r.over)
 		defer r.stop()
+		defer release()
 		stop := r.count(ctx)
 		r.tap.close()
-		mirror.Wait()
+		<-r.gone
 		r.tap.discard()
 		close(r.mirror.compare.doubts)
 		excuses.Wait()
 		if r.replay != nil && r.replay.whole.Load() {
 			r.observe(r.mirror.compare.cut(time.Now()))
 		}
+		measured()
+		r.meter.last(ctx)
+		if !r.meter.trouble.Load() {
+			r.plans.explain(ctx, worst(r))
+		}
 		stop()
+		r.data.compare(ctx)
 		r.end()
 	}()
 	return nil
@@ -129,14 +179,21 @@ func (r *Run) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.voidWhatDiffers()
+	if differ := r.data.differing(); len(differ) > 0 {
+		r.judge.Void("the targets' data differ: %s", strings.Join(differ, ", "))
+	}
 	r.phase = Ended
+	r.save()
 }
 
 // Over is closed when the mirror has ended.
 func (r *Run) Over() <-chan struct{} { return r.over }
 
-// Held is the number of bytes that wait for the targets now.
-func (r *Run) Held() int64 { return r.tap.held() + r.mirror.holds() }
+// Held is the number of bytes of the run's memory that are held now.
+func (r *Run) Held() int64 { return r.budget.holds() }
+
+// MemoryLimit is what the process may hold now.
+func (r *Run) MemoryLimit() int64 { return r.budget.process(r.stats) }
 
 // Finish ends the mirror when the targets have answered what has gone by so far.
 func (r *Run) Finish(why string) {
@@ -160,15 +217,15 @@ func (r *Run) endsFor(why string) (first bool) {
 func (r *Run) Off(why string) {
 	r.endsFor(why)
 	r.tap.off.Store(true)
-	if r.stop != nil {
-		r.stop()
-	}
+	r.stop()
 }
 
 // trouble is called by a lane whose target failed: what it would have answered is lost, so the data
 // differ from now on.
 func (r *Run) trouble(t *Target, err error) {
 	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)
+	r.meter.trouble.Store(true)
+	r.failed.CompareAndSwap(nil, t)
 	r.void("%s: %v", t, err)
 	r.Off(fmt.Sprintf("%s: %v", t, err))
 }
@@ -184,6 +241,7 @@ func (r *Run) void(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.judge.Void(format, args...)
+	r.save()
 }
 
 // count cuts batches until there is an outcome. It returns what takes the candidate away.
@@ -266,48 +324,62 @@ func (r *Run) observe(b *batch) (over bool) {
 		return false
 	}
 	r.series = append(r.series, b.point(r.phase))
-	o := b.observed()
+	o := b.observed(r.cfg.Margins)
 	r.take(o, r.phase)
-	if err := r.keep(o, r.phase); err != nil {
-		r.log.Error("the state was not written", "file", r.cfg.State, "err", err)
-	}
+	r.kept.add(o, r.phase, r.cfg)
 	if r.phase == Testing {
 		r.total(b)
 	}
 	r.voidWhatDiffers()
-	return r.isOver()
+	over = r.isOver()
+	r.save()
+	return over
 }
 
 // take gives a batch's observations to the judge.
 func (r *Run) take(o observed, phase Phase) {
 	if phase == Baseline {
-		r.judge.Baseline(o.batch())
+		r.judge.Baseline(o.batch(), o.Allowed)
 	} else {
-		r.judge.Add(o.batch())
+		r.judge.Add(o.batch(), o.Allowed)
 	}
+	r.spread.take(Read, o.Reads, phase == Baseline)
+	r.spread.take(Write, o.Writes, phase == Baseline)
 	for name, x := range o.Names {
-		if n := r.named(name); n != nil {
-			n.take(x, phase, r.cfg.Margins.P50)
+		if n := r.named(name, true); n != nil {
+			n.take(x, o.NamesAllowed[name], phase, r.cfg.Margins.P50)
 		}
 	}
 }
 
-// named returns what is known of a fingerprint; nil when there are too many.
-func (r *Run) named(name string) *named {
+// named returns what is known of a fingerprint; nil when there are too many. One that is judged takes the place of one that never was.
+func (r *Run) named(name string, judged bool) *named {
 	n := r.names[name]
-	if n == nil && len(r.names) < mostNames {
+	if n == nil && (len(r.names) < mostNames || judged && makeRoom(r)) {
 		n = &named{total: pair{digits: 2}, evidence: verdict.Evidence{Sequence: verdict.NewSequence(0.05, max(r.cfg.Batches, 120))}}
 		r.names[name] = n
 	}
 	return n
 }
 
-func (n *named) take(x float64, phase Phase, margin float64) {
+// makeRoom forgets a fingerprint that no batch had enough operations of.
+func makeRoom(r *Run) bool {
+	for name, n := range r.names {
+		if s := n.evidence.Sequence; s.Batches()+s.BaselineBatches() == 0 {
+			r.unnamed += n.total.count()
+			delete(r.names, name)
+			return true
+		}
+	}
+	return false
+}
+
+func (n *named) take(x, more float64, phase Phase, margin float64) {
 	if phase == Baseline {
 		n.evidence.Sequence.Baseline(x)
 		return
 	}
-	n.evidence.Sequence.Add(x)
+	n.evidence.Sequence.AddAllowing(x, more)
 	n.evidence.Look(margin)
 }
 
@@ -316,9 +388,12 @@ func (r *Run) total(b *batch) {
 	for kind, p := range b.kinds {
 		r.kinds[kind].merge(p)
 	}
+	r.unnamed += b.unnamed
 	for name, p := range b.names {
-		if n := r.named(name); n != nil {
+		if n := r.named(name, false); n != nil {
 			n.total.merge(p)
+		} else {
+			r.unnamed += p.count()
 		}
 	}
 }
@@ -347,22 +422,19 @@ func (r *Run) isOver() bool {
 // mostExpired is the share of compared answers that expiry may excuse.
 const mostExpired = 0.01
 
-// mostRefused is the share of equal answers that may be errors of both targets where production had none.
-const mostRefused = 0.01
-
 // voidWhatDiffers voids the run when the targets can't be compared. It is called with the lock held.
 func (r *Run) voidWhatDiffers() {
-	c, _ := r.mirror.compare.totals()
+	c, examples := r.mirror.compare.totals()
 	if c.Different > 0 {
-		r.judge.Void("answers differ")
+		r.judge.Void("answers differ, first that of %s", examples[0])
 	}
 	if c.Lost[control] != c.Lost[test] {
-		r.judge.Void("the targets did not get the same operations")
+		r.judge.Void("the targets did not get the same operations: %s lost more of them, unanswered", r.mirror.targets[c.losesMore()].Name)
 	}
-	if float64(c.Refused) > mostRefused*float64(c.Equal) && c.Refused > 10 {
-		r.judge.Void("the targets refuse what production has done")
+	if c.refuse() {
+		r.judge.Void("both targets refuse more than %.0f %% of what production has done", 100*mostRefused)
 	}
 	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
-		r.judge.Void("too many answers differ by what has expired")
+		r.judge.Void("more than %.0f %% of the answers differ by what has expired", 100*mostExpired)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Scratch makes operations on data of the tool's own, which no client uses. A Protocol that has it
@@ -20,12 +21,14 @@ type Scratch interface {
 	ScratchClean() *Operation
 }
 
-// The size of the self-test. Twenty batches find a fifth where the targets are hardly used.
+// The size of the self-test. Twenty pairs of batches find a fifth where the targets are hardly used. On a busy machine it goes on until it has found it, or
+// that is hopeless.
 const (
-	selfTestOperations = 60  // a batch
-	selfTestLeast      = 20  // batches of each phase
-	selfTestMost       = 400 // batches, before noise is said to be too large
+	selfTestOperations = 60   // of a batch
+	selfTestLeast      = 20   // pairs of batches
+	selfTestMost       = 1000 // pairs, before noise is said to be too large
 	selfTestSlower     = 0.20
+	selfTestMargin     = 0.05 // that the slowdown has to be found to lie above
 )
 
 // ErrNoisy is wrapped by what SelfTest returns when all but the slowdown was found.
@@ -40,13 +43,10 @@ func (r *Run) SelfTest(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
 	defer func() { r.tested.Store(err == nil) }()
 	t := newSelfTest(ctx, cancel, r, s)
-	defer func() {
-		if clean := t.finish(); err == nil {
-			err = clean
-		}
-	}()
+	defer t.finish()
 	for _, step := range []func() error{t.equal, t.wrongAnswer, t.lostWrite, t.unequalDrop, t.slowdown} {
 		if err := step(); err != nil {
 			return err
@@ -55,19 +55,29 @@ func (r *Run) SelfTest(ctx context.Context) (err error) {
 	return nil
 }
 
+// cleanTime is for ending what is under way, and for removing what was written, when a self-test is ended.
+const cleanTime = 5 * time.Second
+
 // selfTest is a mirror without clients.
 type selfTest struct {
 	ctx     context.Context
+	work    context.Context // of what is sent: ends later, so that nothing is cut off in its middle and comes to be behind our back
 	mirror  *mirror
 	scratch Scratch
 	written int
+	failed  chan error // of the first target that does not answer
 }
 
 func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTest {
-	t := &selfTest{ctx: ctx, scratch: s}
-	t.mirror = newMirror(r.cfg, func(t *Target, err error) {
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(cleanTime, end) })
+	t := &selfTest{ctx: ctx, work: work, scratch: s, failed: make(chan error, 1)}
+	t.mirror = newMirror(r.cfg, r.budget, func(target *Target, err error) {
+		select {
+		case t.failed <- ui.WithHint(fmt.Errorf("self-test: %s does not answer: %w", target, err), "see whether it runs and takes connections from here, and what its log says"):
+		default:
+		}
 		cancel()
-		r.log.Error("self-test: a target does not answer", "target", t.String(), "err", err)
 	})
 	t.mirror.rate = 1
 	t.mirror.compare.excuser = nil
@@ -77,17 +87,34 @@ func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTes
 // do sends operations one by one to both targets, and waits for each.
 func (t *selfTest) do(ops ...*Operation) error {
 	for _, op := range ops {
-		t.mirror.submit(t.ctx, 1, []*Operation{op})
-		for i := range targets {
-			if arrived := op.legs[i].wait(); arrived != nil {
-				<-arrived
-			}
-		}
-		if err := t.ctx.Err(); err != nil {
-			return fmt.Errorf("self-test: stopped before its end: %w", err)
+		t.one(op)
+		if err := t.stopped(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// stopped is why the test can't go on; nil: it can.
+func (t *selfTest) stopped() error {
+	if t.ctx.Err() == nil {
+		return nil
+	}
+	select {
+	case err := <-t.failed:
+		return err
+	default:
+		return fmt.Errorf("self-test: stopped before its end: %w", t.ctx.Err())
+	}
+}
+
+func (t *selfTest) one(op *Operation) {
+	t.mirror.submit(t.work, 1, []*Operation{op})
+	for i := range targets {
+		if arrived := op.legs[i].wait(); arrived != nil {
+			<-arrived
+		}
+	}
 }
 
 func (t *selfTest) write() *Operation {
@@ -111,19 +138,46 @@ func (t *selfTest) planted(p *Plant, ops ...*Operation) (Compared, error) {
 	return after, nil
 }
 
+// What to do when the self-test finds what it has not planted, or does not find what it has.
+const (
+	hintRights   = "the user in its URL needs the rights that clients have (in PostgreSQL CREATE in the database, too), and the server memory and disk; it must take writes"
+	hintUnalike  = "write and read something at both by hand: what stands in front of one of them, a replica of it or a setting changes or loses what is written"
+	hintNotFound = "no verdict could be trusted here. Something else may have changed the answer: try again; if it stays, it is a fault of cinch"
+	hintQuieter  = "run the mirror where less else is going on, or with targets that are busy with nothing else"
+)
+
+// equal finds out whether both targets do what they are told, and tell the same.
 func (t *selfTest) equal() error {
-	c, err := t.planted(nil, t.write(), t.scratch.ScratchRead())
-	if err == nil && (c.Different > 0 || c.Lost != [targets]uint64{}) {
-		err = fmt.Errorf("self-test: the targets differ in data that was just written to both: %d answers differ, %v lost", c.Different, c.Lost)
+	write, read := t.write(), t.scratch.ScratchRead()
+	c, err := t.planted(nil, write, read)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, op := range []*Operation{write, read} {
+		for i, target := range t.mirror.targets {
+			if code := op.answers[i].Error; code != "" {
+				return ui.WithHint(fmt.Errorf("self-test: %s refuses a %s of the tool's own (%s): %s", target, op.Kind, op.Name, code), hintRights)
+			}
+		}
+	}
+	if c.Different > 0 {
+		d := differenceOf(read, read.answers[control], read.answers[test])
+		return ui.WithHint(fmt.Errorf("self-test: %s and %s answer otherwise, though the same was written to both a moment before: to %s control answered %s, test %s",
+			t.mirror.targets[control], t.mirror.targets[test], d.Name, d.Control, d.Test), hintUnalike)
+	}
+	return nil
+}
+
+// notFound is for a fault that was planted in the path to the test target.
+func (t *selfTest) notFound(what, found string) error {
+	return ui.WithHint(fmt.Errorf("self-test: %s was planted in the path to %s, and %s", what, t.mirror.targets[test], found), hintNotFound)
 }
 
 func (t *selfTest) wrongAnswer() error {
 	read := t.scratch.ScratchRead()
 	c, err := t.planted(&Plant{Wrong: func(op *Operation) bool { return op == read }}, read)
 	if err == nil && c.Different != 1 {
-		err = fmt.Errorf("self-test: a wrong answer was planted, %d found", c.Different)
+		err = t.notFound("one wrong answer", fmt.Sprintf("%d were found", c.Different))
 	}
 	return err
 }
@@ -132,7 +186,7 @@ func (t *selfTest) lostWrite() error {
 	write := t.write()
 	c, err := t.planted(&Plant{Lose: func(op *Operation) bool { return op == write }}, write, t.scratch.ScratchRead())
 	if err == nil && c.Different == 0 {
-		err = fmt.Errorf("self-test: a lost write was planted and not found")
+		err = t.notFound("one lost write", "it was not found")
 	}
 	return err
 }
@@ -141,68 +195,59 @@ func (t *selfTest) unequalDrop() error {
 	read := t.scratch.ScratchRead()
 	c, err := t.planted(&Plant{Drop: func(op *Operation) bool { return op == read }}, read)
 	if err == nil && (c.Lost[test] != 1 || c.Lost[control] != 0) {
-		err = fmt.Errorf("self-test: a drop was planted at test, %v were counted", c.Lost)
+		err = t.notFound("one drop", fmt.Sprintf("%d were counted there, %d at control", c.Lost[test], c.Lost[control]))
 	}
 	return err
 }
 
-// slowdown looks for a fifth, as a run would. The A/A phase and the test phase take turns, so that this
-// machine's drifts, which a run has hours to average out, are in both.
+// slowdown looks for a fifth. Reads with and without it take turns one by one, so that what else this machine does, which a run has hours to
+// average out, is in both alike. An observation is by how much the log-ratio of the slowed ones' medians is larger than that of the others.
 func (t *selfTest) slowdown() error {
-	var equal, slower []float64
-	for {
-		for p, to := range map[*Plant]*[]float64{nil: &equal, {Slower: selfTestSlower}: &slower} {
-			x, err := t.batch(p)
-			if err != nil {
-				return err
-			}
-			*to = append(*to, x)
+	j := verdict.NewJudge(verdict.Settings{Planned: selfTestLeast}, verdict.Metric{Name: "p50", Margin: selfTestMargin})
+	for n := 1; ; n++ {
+		x, err := t.pair()
+		if err != nil {
+			return err
 		}
-		if len(equal) < selfTestLeast {
+		if j.Add(verdict.Batch{x}, nil); n < selfTestLeast {
 			continue
 		}
-		s, found := judgeSlowdown(equal, slower)
-		if found {
+		if j.Outcome() == verdict.Fail {
 			return nil
 		}
-		if len(equal) >= selfTestMost {
-			return fmt.Errorf("%w: a slowdown of %.0f %% was planted and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
-				ErrNoisy, 100*selfTestSlower, s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1))
+		if n >= selfTestMost {
+			s := j.States()[0]
+			return ui.WithHint(fmt.Errorf("%w: a slowdown of %.0f %% was planted in the path to %s and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
+				ErrNoisy, 100*selfTestSlower, t.mirror.targets[test], s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1)), hintQuieter)
 		}
 	}
 }
 
-func judgeSlowdown(equal, slower []float64) (verdict.State, bool) {
-	j := verdict.NewJudge(verdict.Settings{Planned: selfTestLeast}, verdict.Metric{Name: "p50", Margin: 0.05})
-	for _, x := range equal {
-		j.Baseline(verdict.Batch{x})
+// slowed is the name of the reads that are slowed down.
+const slowed = "slowed scratch"
+
+// pair reads scratch data, every second time slowed down.
+func (t *selfTest) pair() (float64, error) {
+	var plain string
+	for i := range 2 * selfTestOperations {
+		op, p := t.scratch.ScratchRead(), (*Plant)(nil)
+		if i%2 == 0 {
+			plain = op.Name
+		} else {
+			op.Name, p = slowed, &Plant{Slower: selfTestSlower}
+		}
+		if _, err := t.planted(p, op); err != nil {
+			return 0, err
+		}
 	}
-	for _, x := range slower {
-		j.Add(verdict.Batch{x})
-	}
-	return j.States()[0], j.Outcome() == verdict.Fail
+	names := t.mirror.compare.cut(time.Now()).names
+	return names[slowed].ratio(0.5) - names[plain].ratio(0.5), nil
 }
 
-// batch reads scratch data, and returns the log-ratio of the medians.
-func (t *selfTest) batch(p *Plant) (float64, error) {
-	ops := make([]*Operation, selfTestOperations)
-	for i := range ops {
-		ops[i] = t.scratch.ScratchRead()
-	}
-	if _, err := t.planted(p, ops...); err != nil {
-		return 0, err
-	}
-	return t.mirror.compare.cut(time.Now()).kinds[Read].ratio(0.5), nil
-}
-
-// finish removes what was written, and ends the lanes.
-func (t *selfTest) finish() error {
-	err := t.do(t.scratch.ScratchClean())
-	if t.ctx.Err() != nil {
-		err = nil // what ended the test is reported
-	}
+// finish removes what was written, also when the test was ended, and ends the lanes.
+func (t *selfTest) finish() {
+	t.one(t.scratch.ScratchClean())
 	for _, target := range t.mirror.targets {
 		target.settle()
 	}
-	return err
 }

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // state is what a run has observed, as it is kept in a file: so that an A/A phase can be a run of its own,
@@ -20,6 +22,18 @@ type state struct {
 	Margins Margins `json:"margins"`
 	Batch   string  `json:"batch"`
 
+	// What the batches are of. Older files say nothing of it.
+	Protocol string  `json:"protocol,omitempty"`
+	Control  string  `json:"control,omitempty"`
+	Reads    float64 `json:"reads,omitempty"`
+	// The test target in each phase: what the A/A phase measures may have another address than what is judged.
+	BaselineTarget string `json:"baseline_target,omitempty"`
+	TestTarget     string `json:"test_target,omitempty"`
+
+	Verdict string   `json:"verdict,omitempty"` // PASS or FAIL
+	Held    string   `json:"held,omitempty"`    // why a PASS was withheld
+	Void    []string `json:"void,omitempty"`    // why the run can't be judged
+
 	Baseline []observed `json:"baseline"`
 	Test     []observed `json:"test"`
 }
@@ -27,28 +41,53 @@ type state struct {
 // stateVersion changes when the meaning of a file does.
 const stateVersion = 1
 
-// observed is a batch's log-ratios: of the metrics in their order, and of the medians of fingerprints. What had too few
-// operations is null or missing.
+// observed is a batch's log-ratios: of the metrics in their order, of the medians of fingerprints, and of shownQuantiles of each kind, which
+// older files do not have. What had too few operations is null or missing.
 type observed struct {
 	Metrics []*float64         `json:"metrics"`
 	Names   map[string]float64 `json:"names,omitempty"`
+	Reads   []*float64         `json:"reads,omitempty"`
+	Writes  []*float64         `json:"writes,omitempty"`
+	// What the absolute margin allows beyond the shares.
+	Allowed      verdict.Batch      `json:"allowed,omitempty"`
+	NamesAllowed map[string]float64 `json:"names_allowed,omitempty"`
 }
 
-func (b *batch) observed() observed {
-	o := observed{Names: map[string]float64{}}
+func (b *batch) observed(m Margins) observed {
+	o := observed{
+		Names: map[string]float64{}, Reads: b.kinds[Read].ratios(), Writes: b.kinds[Write].ratios(), Allowed: b.allowed(m), NamesAllowed: map[string]float64{},
+	}
 	for _, x := range b.observations() {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			o.Metrics = append(o.Metrics, nil)
-		} else {
-			o.Metrics = append(o.Metrics, &x)
-		}
+		o.Metrics = append(o.Metrics, number(x))
 	}
 	for name, p := range b.names {
-		if x := p.ratio(0.5); !math.IsNaN(x) && !math.IsInf(x, 0) {
-			o.Names[name] = x
+		if x := number(p.ratio(0.5)); x != nil {
+			o.Names[name] = *x
+			if more := p.allowed(0.5, m.P50, m); more > 0 {
+				o.NamesAllowed[name] = more
+			}
 		}
 	}
 	return o
+}
+
+// ratios of shownQuantiles; nil when there is none.
+func (p *pair) ratios() (out []*float64) {
+	for _, q := range shownQuantiles {
+		out = append(out, number(math.Round(1e6*p.ratio(q))/1e6))
+	}
+	if !slices.ContainsFunc(out, func(x *float64) bool { return x != nil }) {
+		return nil
+	}
+	return out
+}
+
+// number is nil for what JSON has no number for.
+func number(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
 }
 
 func (o observed) batch() verdict.Batch {
@@ -66,6 +105,34 @@ func (o observed) batch() verdict.Batch {
 // ErrState is wrapped by what loading a state returns that this run can't go on from.
 var ErrState = errors.New("the state can't be used")
 
+// What to do about such a state.
+const (
+	hintSame  = "give what it was made with, or begin a new --state"
+	hintNew   = "begin a new --state"
+	hintAfter = "give both targets production's data again and start a new --state"
+	hintPlace = "make the directory, or choose another --state: it is written when each batch ends"
+)
+
+// writable fails where a state can't be kept, which a run would notice only when it has something to keep.
+func writable(name string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return ui.WithHint(fmt.Errorf("%s: %w: it is a directory", name, ErrState), "name a file in it")
+	}
+	f, err := os.OpenFile(nextState(name), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return ui.WithHint(fmt.Errorf("%s: %w: %w", name, ErrState, err), "%s", hintPlace)
+	}
+	return nil
+}
+
+// nextState is where a state is written before it takes the place of the one that is there.
+func nextState(name string) string {
+	return filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".new")
+}
+
 // load takes up what an earlier run has observed. A file that is not there is an empty one.
 func (r *Run) load(name string) error {
 	b, err := os.ReadFile(name)
@@ -75,18 +142,91 @@ func (r *Run) load(name string) error {
 	if err != nil {
 		return err
 	}
+	refuse := func(hint, format string, args ...any) error {
+		return ui.WithHint(fmt.Errorf("%s: %w: %w", name, ErrState, fmt.Errorf(format, args...)), "%s", hint)
+	}
 	var s state
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrState, err)
+		return refuse(hintNew, "%w", err)
 	}
-	if s.Version != stateVersion || s.Margins != r.cfg.Margins || s.Batch != r.cfg.Batch.String() {
-		return fmt.Errorf("%s: %w: it is of a run with margins %v and batches of %s", name, ErrState, s.Margins, s.Batch)
+	if other := s.other(r.cfg); other != "" {
+		return refuse(hintSame, "it is of a run with %s", other)
 	}
-	for _, o := range slices.Concat(s.Baseline, s.Test) {
-		if len(o.Metrics) != len(metrics(s.Margins)) {
-			return fmt.Errorf("%s: %w: a batch has %d metrics", name, ErrState, len(o.Metrics))
+	if s.Control == "" {
+		r.log.Warn("the state is an older version's: it does not say what servers it was observed at, nor with which --reads and --rule", "file", name)
+	}
+	if len(s.Void) > 0 {
+		return refuse(hintAfter, "that run is void: %s", s.Void[0])
+	}
+	if damage := s.damage(); damage != nil {
+		return refuse(hintNew, "%w", damage)
+	}
+	takeAll(r, s)
+	if s.Held != "" && settled(r) == verdict.Pass.String() {
+		return refuse(hintNew, "its latencies would PASS, but %s", s.Held)
+	}
+	if s.Verdict = cmp.Or(s.Verdict, settled(r)); s.Verdict != "" {
+		return refuse(hintNew, "it has its verdict, %s", s.Verdict)
+	}
+	return nil
+}
+
+// other is what a state was made with and this run is not; "": nothing.
+func (s *state) other(cfg *Config) string {
+	if s.Version != stateVersion || s.Margins != cfg.Margins || s.Batch != cfg.Batch.String() {
+		return fmt.Sprintf("margins %v and batches of %s", s.Margins, s.Batch)
+	}
+	baseline, tested := cfg.testTargets()
+	for _, one := range []struct{ what, was, is string }{
+		{"protocol", s.Protocol, cfg.ProtocolName},
+		{"--control", s.Control, cfg.Control.String()},
+		{"--test", s.BaselineTarget, cmp.Or(baseline, s.BaselineTarget)},
+		{"--test", s.TestTarget, cmp.Or(tested, s.TestTarget)},
+	} {
+		if one.was != "" && one.was != one.is {
+			return fmt.Sprintf("%s %s, not %s", one.what, one.was, one.is)
 		}
 	}
+	if s.Reads != 0 && s.Reads != cfg.Reads {
+		return fmt.Sprintf("--reads %v, not %v", s.Reads, cfg.Reads)
+	}
+	return ""
+}
+
+// testTargets are what the run measures in its A/A phase and what it judges; "" for a phase that it does not have.
+func (c *Config) testTargets() (baseline, tested string) {
+	up := c.Test.String()
+	switch {
+	case c.BaselineOnly:
+		return up, ""
+	case c.Candidate == nil:
+		return "", up
+	}
+	tested = "cinch=" + up
+	for _, rule := range c.Rules {
+		tested += fmt.Sprintf(" --rule %q", rule)
+	}
+	return up, tested
+}
+
+var errDamaged = errors.New("it is damaged")
+
+// damage is an error when the batches are not those of a run.
+func (s *state) damage() error {
+	for _, o := range slices.Concat(s.Baseline, s.Test) {
+		if n := len(metrics(s.Margins)); len(o.Metrics) != n || o.Allowed != nil && len(o.Allowed) != n {
+			return fmt.Errorf("%w: a batch has %d metrics", errDamaged, len(o.Metrics))
+		}
+		for _, quantiles := range [][]*float64{o.Reads, o.Writes} {
+			if n := len(quantiles); n > 0 && n != len(shownQuantiles) {
+				return fmt.Errorf("%w: a batch has %d quantiles", errDamaged, n)
+			}
+		}
+	}
+	return nil
+}
+
+func takeAll(r *Run, s state) {
 	for _, o := range s.Baseline {
 		r.take(o, Baseline)
 	}
@@ -94,27 +234,55 @@ func (r *Run) load(name string) error {
 		r.take(o, Testing)
 	}
 	r.kept = s
-	return nil
 }
 
-// keep writes what was observed so far. The file is whole at any time.
-func (r *Run) keep(o observed, phase Phase) error {
+// settled is the verdict as a state keeps it; "": there is none.
+func settled(r *Run) string {
+	switch o := r.judge.Outcome(); {
+	case o == verdict.Pass || o == verdict.Fail:
+		return o.String()
+	case o == verdict.Inconclusive && len(r.slower()) > 0:
+		return verdict.Fail.String()
+	}
+	return ""
+}
+
+// add takes a batch up.
+func (s *state) add(o observed, phase Phase, cfg *Config) {
+	baseline, tested := cfg.testTargets()
 	if phase == Baseline {
-		r.kept.Baseline = append(r.kept.Baseline, o)
+		s.Baseline, s.BaselineTarget = append(s.Baseline, o), baseline
 	} else {
-		r.kept.Test = append(r.kept.Test, o)
+		s.Test, s.TestTarget = append(s.Test, o), tested
 	}
-	if r.cfg.State == "" {
-		return nil
+}
+
+// save writes what was observed so far, and what came of it. The file is whole at any time.
+func (r *Run) save() {
+	s := &r.kept
+	s.Void = r.judge.Reasons()
+	if r.cfg.State == "" || len(s.Baseline)+len(s.Test)+len(s.Void) == 0 {
+		return
 	}
-	r.kept.Version, r.kept.Margins, r.kept.Batch = stateVersion, r.cfg.Margins, r.cfg.Batch.String()
-	b, err := json.Marshal(r.kept)
+	s.Version, s.Margins, s.Batch = stateVersion, r.cfg.Margins, r.cfg.Batch.String()
+	s.Protocol, s.Control, s.Reads = r.cfg.ProtocolName, r.cfg.Control.String(), r.cfg.Reads
+	s.Verdict, s.Held = settled(r), ""
+	if c, _ := r.mirror.compare.totals(); s.Verdict == verdict.Pass.String() && c.tooFew() != "" {
+		s.Verdict, s.Held = "", c.tooFew()
+	}
+	if err := s.write(r.cfg.State); err != nil {
+		r.log.Error("the state was not written", "file", r.cfg.State, "err", err)
+	}
+}
+
+func (s *state) write(name string) error {
+	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	next := filepath.Join(filepath.Dir(r.cfg.State), "."+filepath.Base(r.cfg.State)+".new")
+	next := nextState(name)
 	if err := os.WriteFile(next, b, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, r.cfg.State)
+	return os.Rename(next, name)
 }

@@ -18,38 +18,43 @@ type piece struct {
 
 // tapped is a client's connection to the mirror.
 type tapped struct {
-	number uint64
-	lost   atomic.Bool // mirrored no more
+	number   uint64
+	lost     atomic.Bool // mirrored no more
+	reserved atomic.Bool // its end is in the budget
 
 	// The mirror's goroutine's.
 	reader Reader // nil before the first piece
 	held   int64  // by the reader
 	given  bool   // up
+	early  bool   // older than the run, and not mirrored yet
 }
 
 // pieceBytes is what a piece counts beside its bytes.
 const pieceBytes = 64
 
+// endBytes is what a connection counts, from its first piece until the mirror has seen its end: that piece, and what is known of the connection. So the end
+// always fits.
+const endBytes = 4 * pieceBytes
+
 // Tap is the queue between production and the mirror. It never waits: what does not fit is
 // dropped, and the connection that it belongs to is mirrored no more, since the rest of it could not
 // be understood.
 type Tap struct {
+	budget *budget
 	mu     sync.Mutex
 	queue  []piece
-	bytes  int64
-	limit  int64
 	closed bool
 	wake   chan struct{} // holds one token when the queue may have something
-	freed  chan struct{} // holds one token after something was freed
 
 	off     atomic.Bool
 	dropped atomic.Uint64 // connections
+	unseen  atomic.Uint64 // of these, the ones that nothing was queued of
 	slow    slowness
 	tooSlow func() // is called when the tap has turned itself off
 }
 
-func newTap(limit int64, bound time.Duration) *Tap {
-	return &Tap{limit: limit, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), slow: slowness{bound: bound}, tooSlow: func() {}}
+func newTap(b *budget, bound time.Duration) *Tap {
+	return &Tap{budget: b, wake: make(chan struct{}, 1), slow: slowness{bound: bound}, tooSlow: func() {}}
 }
 
 // put takes a copy of b. It is called between a read and the write to the other side.
@@ -60,7 +65,7 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	began := time.Now()
 	own := gateway.GetBuffer(len(b))[:len(b)]
 	copy(own, b)
-	if !t.push(piece{conn: c, from: from, at: began, bytes: own}) {
+	if p := (piece{conn: c, from: from, at: began, bytes: own}); !t.reserve(c, t.budget.take) || !t.budget.take(queued, p.size()) || !t.push(p) {
 		gateway.PutBuffer(own)
 		if c.lost.CompareAndSwap(false, true) {
 			t.dropped.Add(1)
@@ -77,46 +82,69 @@ const giveBytes = 32 << 10
 
 // give takes a copy of b as soon as there is room, so its caller waits. It is false when over is closed first.
 func (t *Tap) give(over <-chan struct{}, c *tapped, from gateway.Peer, at time.Time, b []byte) bool {
+	later := func(a account, n int64) bool { return t.budget.takeLater(a, n, over) }
+	if !t.reserve(c, later) {
+		return false
+	}
 	for len(b) > 0 {
 		n := min(len(b), giveBytes)
 		own := gateway.GetBuffer(n)[:n]
 		copy(own, b)
 		b = b[n:]
-		for !t.push(piece{conn: c, from: from, at: at, bytes: own}) {
-			select {
-			case <-t.freed:
-			case <-over:
-				return false
-			}
+		if p := (piece{conn: c, from: from, at: at, bytes: own}); !later(queued, p.size()) || !t.push(p) {
+			return false
 		}
 	}
 	return true
 }
 
-// end tells the mirror that a connection has ended. It always fits: there are no more of these
-// than connections.
-func (t *Tap) end(c *tapped) {
-	t.mu.Lock()
-	if !t.closed {
-		t.queue = append(t.queue, piece{conn: c, at: time.Now()})
+// reserve takes what the end of a connection counts, once for each. The connection's pieces may come from two goroutines.
+func (t *Tap) reserve(c *tapped, take func(account, int64) bool) bool {
+	if c.reserved.Load() {
+		return true
 	}
-	t.mu.Unlock()
-	t.signal()
+	if !take(queued, endBytes) {
+		return false
+	}
+	if !c.reserved.CompareAndSwap(false, true) { // the other one was first
+		t.budget.free(queued, endBytes)
+	}
+	return true
 }
 
+// end tells the mirror that a connection has ended, of which something was queued.
+func (t *Tap) end(c *tapped) {
+	if !c.reserved.Load() {
+		if c.lost.Load() {
+			t.unseen.Add(1)
+		}
+		return
+	}
+	t.push(piece{conn: c, at: time.Now()})
+}
+
+// push queues a piece that is in the budget. It is false, and the piece in the budget no more, when the tap is closed.
 func (t *Tap) push(p piece) bool {
-	size := int64(cap(p.bytes)) + pieceBytes
 	t.mu.Lock()
-	fits := t.bytes+size <= t.limit && !t.closed
-	if fits {
-		t.bytes += size
+	closed := t.closed
+	if !closed {
 		t.queue = append(t.queue, p)
 	}
 	t.mu.Unlock()
-	if fits {
-		t.signal()
+	if closed {
+		t.budget.free(queued, p.size())
+		return false
 	}
-	return fits
+	t.signal()
+	return true
+}
+
+// size is what a piece counts in the budget.
+func (p piece) size() int64 {
+	if p.bytes == nil {
+		return endBytes
+	}
+	return int64(cap(p.bytes)) + pieceBytes
 }
 
 func (t *Tap) signal() {
@@ -139,16 +167,9 @@ func (t *Tap) take(spare []piece) []piece {
 
 // free gives a piece's memory back.
 func (t *Tap) free(p piece) {
-	if p.bytes == nil {
-		return
-	}
-	t.mu.Lock()
-	t.bytes -= int64(cap(p.bytes)) + pieceBytes
-	t.mu.Unlock()
-	gateway.PutBuffer(p.bytes)
-	select {
-	case t.freed <- struct{}{}:
-	default:
+	t.budget.free(queued, p.size())
+	if p.bytes != nil {
+		gateway.PutBuffer(p.bytes)
 	}
 }
 
@@ -168,12 +189,6 @@ func (t *Tap) discard() {
 	}
 }
 
-func (t *Tap) held() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.bytes
-}
-
 func (t *Tap) isClosed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,28 +196,30 @@ func (t *Tap) isClosed() bool {
 }
 
 // slowness finds out that the tap itself costs production more than it may: more than one in a
-// hundred pieces of a second took longer than bound.
+// hundred pieces of a second, and three, took longer than bound.
 type slowness struct {
-	bound  time.Duration // 0: none
+	bound  time.Duration // 0: none, which a run never has
 	second atomic.Int64
 	pieces atomic.Int64
 	late   atomic.Int64
 }
 
-// leastPieces of a second say something.
-const leastPieces = 100
+// leastLate pieces are more than one hiccup of the machine.
+const leastLate = 3
 
+// took counts a piece. A second is judged when it is over, by all that came in it; one with less than leastLate pieces together with the next.
 func (s *slowness) took(at time.Time, d time.Duration) (tooSlow bool) {
 	if s.bound == 0 {
 		return false
 	}
-	if now, old := at.Unix(), s.second.Load(); now != old && s.second.CompareAndSwap(old, now) {
-		s.pieces.Store(0)
-		s.late.Store(0)
+	now, old := at.Unix(), s.second.Load()
+	if now != old && s.pieces.Load() >= leastLate && s.second.CompareAndSwap(old, now) {
+		pieces, late := s.pieces.Swap(0), s.late.Swap(0)
+		tooSlow = late >= leastLate && 100*late > pieces
 	}
-	n := s.pieces.Add(1)
-	if d <= s.bound {
-		return false
+	s.pieces.Add(1)
+	if d > s.bound {
+		s.late.Add(1)
 	}
-	return s.late.Add(1) > max(n, leastPieces)/100
+	return tooSlow
 }

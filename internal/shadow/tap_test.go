@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 // What does not fit is dropped and counted, with all that follows on its connection; other connections and what is
 // queued stay.
 func TestTapDropsAndNeverWaits(t *testing.T) {
-	tap := newTap(16<<10, 0)
+	tap := newTap(newBudget(48<<10), 0)
 	a, b := &tapped{number: 1}, &tapped{number: 2}
 	kib := []byte(strings.Repeat("x", 1024))
 	for !a.lost.Load() {
@@ -34,7 +35,7 @@ func TestTapDropsAndNeverWaits(t *testing.T) {
 }
 
 func TestTapIsOff(t *testing.T) {
-	tap := newTap(MiB, 0)
+	tap := newTap(newBudget(MiB), 0)
 	tap.off.Store(true)
 	tap.put(&tapped{}, gateway.FromClient, []byte("x"))
 	if len(tap.take(nil)) > 0 {
@@ -46,23 +47,76 @@ func TestTapIsOff(t *testing.T) {
 	}
 }
 
-// More than one late piece in a hundred of a second is too slow; one in a hundred is not.
+// More than one late piece in a hundred of a second is too slow, when the second is over; one in a hundred is not, nor are two of two.
 func TestSlowness(t *testing.T) {
 	s := slowness{bound: time.Millisecond}
 	second := time.Unix(1000, 0)
-	for i := range 1000 {
-		d := time.Microsecond
-		if i%100 == 99 {
-			d = time.Second
+	// in has pieces come in the next second, the first of them late, and reports what is said of those before.
+	in := func(pieces, late int) (before bool) {
+		second = second.Add(time.Second)
+		for i := range pieces {
+			d := time.Microsecond
+			if i < late {
+				d = time.Second
+			}
+			before = s.took(second, d) || before
 		}
-		if s.took(second, d) {
-			t.Fatalf("one late piece in a hundred is too slow at piece %d", i)
+		return before
+	}
+	for _, c := range []struct {
+		name         string
+		pieces, late int
+		tooSlow      bool
+	}{
+		{"one in a hundred", 1000, 10, false},
+		{"four, of many that come behind them", 500, 4, false},
+		{"two in a hundred", 1000, 20, true},
+		{"two of two", 2, 2, false},
+	} {
+		in(c.pieces, c.late)
+		if got := in(10, 0); got != c.tooSlow {
+			t.Errorf("%s: too slow is %v", c.name, got)
 		}
 	}
-	if s.took(second.Add(time.Second), time.Second) {
-		t.Error("the first late piece of a second is too slow")
+	for range 3 { // one piece a second, each held up
+		in(1, 1)
 	}
-	if !s.took(second.Add(time.Second), time.Second) {
-		t.Error("two late pieces of two are not too slow")
+	if !in(10, 0) {
+		t.Error("traffic that is held up piece by piece is not too slow")
 	}
+}
+
+// Connections that come and go while nobody takes anything are in the bound, with their ends: those that fit are told of to their end, the others are
+// counted, and nothing is kept of them.
+func TestEndsAreInTheBound(t *testing.T) {
+	const bound, all = MiB, 100_000
+	tap := newTap(newBudget(bound), 0)
+	before := heapInUse()
+	for i := range all {
+		c := &tapped{number: uint64(i + 1)}
+		tap.put(c, gateway.FromClient, []byte("ping"))
+		tap.end(c)
+	}
+	if grown := heapInUse() - before; grown > bound {
+		t.Errorf("%d connections that have gone take %d bytes, of a bound of %d", all, grown, bound)
+	}
+	pieces := tap.take(nil)
+	told := all - int(tap.unseen.Load())
+	ends := 0
+	for _, p := range pieces {
+		if p.bytes == nil {
+			ends++
+		}
+		tap.free(p)
+	}
+	if ends != told || told < 100 || tap.unseen.Load() > tap.dropped.Load() || tap.budget.holds() != 0 {
+		t.Errorf("%d pieces, %d ends, %d were dropped, %d unseen, %d bytes are held", len(pieces), ends, tap.dropped.Load(), tap.unseen.Load(), tap.budget.holds())
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -3,7 +3,6 @@ package shadow
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,15 +17,17 @@ type Target struct {
 
 	place    int
 	protocol Protocol
-	patience time.Duration // for an answer
+	patience time.Duration // for an answer, beside production's own time
 	bound    time.Duration // that an operation waits for others
 	finished func(*Operation)
+	hold     func(bytes int64) // of what is left of connections that have ended
 	trouble  func(*Target, error)
 
 	// The mirror's goroutine's, by the number of the client's connection.
 	lanes map[uint64]*lane
-	state map[uint64][]*Operation // what a lane that is made anew has to say first
 	live  sync.WaitGroup
+
+	leaving atomic.Int64 // lanes whose connection has ended, and that are not done
 
 	planted atomic.Pointer[Plant] // by the self-test
 	sent    atomic.Uint64
@@ -48,29 +49,18 @@ type burst struct {
 	before []*Operation // that must be done at the target first
 }
 
-// push hands a burst to the lane of its connection.
-func (t *Target) push(ctx context.Context, conn uint64, b burst) {
+// push hands a burst to the lane of its connection. One that is made anew says state first.
+func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b burst) {
 	l := t.lanes[conn]
 	if l == nil {
-		l = newLane(ctx, t, t.state[conn])
+		l = newLane(ctx, t, state)
 		t.lanes[conn] = l
 		t.live.Go(l.run)
 	}
 	for _, op := range b.ops {
-		op.legs[t.place].lane = l
+		op.legs[t.place].assign(l)
 	}
 	l.push(b)
-	for _, op := range b.ops {
-		if op.Kind == State {
-			t.remember(conn, op)
-		}
-	}
-}
-
-// remember keeps the last operation of each name that the state of a connection is made of.
-func (t *Target) remember(conn uint64, op *Operation) {
-	kept := slices.DeleteFunc(slices.Clone(t.state[conn]), func(o *Operation) bool { return o.Name == op.Name })
-	t.state[conn] = append(kept, op)
 }
 
 // end lets the lane of a connection finish what it has, and forgets the connection.
@@ -79,7 +69,6 @@ func (t *Target) end(conn uint64) {
 		delete(t.lanes, conn)
 		l.end()
 	}
-	delete(t.state, conn)
 }
 
 // settle ends all lanes when they have sent what they have. What comes after that goes to new
@@ -104,6 +93,18 @@ func (t *Target) answer(op *Operation, a Answer) {
 	op.legs[t.place].done()
 }
 
+// timesProduction is how many times as long as production a target may take.
+const timesProduction = 10
+
+// patienceFor is how long a burst may take. Its operations were answered in one piece, so the one that took longest was under way all the time.
+func (t *Target) patienceFor(ops []*Operation) time.Duration {
+	var took time.Duration
+	for _, op := range ops {
+		took = max(took, op.Production.Took)
+	}
+	return t.patience + timesProduction*took
+}
+
 // String is for logs.
 func (t *Target) String() string { return fmt.Sprintf("%s (%s)", t.Name, t.Upstream) }
 
@@ -111,6 +112,6 @@ func (t *Target) String() string { return fmt.Sprintf("%s (%s)", t.Name, t.Upstr
 func newTarget(name string, place int, up gateway.Upstream, cfg *Config, trouble func(*Target, error)) *Target {
 	return &Target{
 		Name: name, Upstream: up, place: place, protocol: cfg.Protocol, patience: cfg.Patience, bound: cfg.Wait, trouble: trouble,
-		lanes: map[uint64]*lane{}, state: map[uint64][]*Operation{},
+		lanes: map[uint64]*lane{}, hold: func(int64) {},
 	}
 }

@@ -1,26 +1,38 @@
 package shadow
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
 // Text writes the report as a table for people.
 func (r *Report) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s: %s\n", r.Outcome, r.meaning())
+	fmt.Fprintf(t, "%s: %s%s\n", r.Outcome, r.meaning(), r.extent())
 	for _, why := range r.Reasons {
 		fmt.Fprintf(t, "  %s\n", why)
+	}
+	for _, what := range r.Next {
+		fmt.Fprintf(t, "  what to do: %s\n", what)
 	}
 	fmt.Fprintf(t, "\nmetric\tmargin\ttest to control\tinterval\tmachines\tbatches\tneeded\n")
 	for _, m := range r.Metrics {
 		fmt.Fprintln(t, m.row())
 	}
+	if r.MarginAbsolute > 0 {
+		fmt.Fprintf(t, "a difference below %v is inside the margin: margins are what that comes to, where it is more than the share\n", r.MarginAbsolute)
+	}
+	r.storageText(t)
 	r.names(t)
+	r.plansText(t)
 	r.answers(t)
 	return t.Flush()
 }
@@ -36,13 +48,38 @@ func (r *Report) meaning() string {
 		}
 		return "the test target is slower than the margins allow"
 	case "VOID":
-		return "the targets can't be compared"
+		return "the run can't be judged"
 	}
+	if r.Withheld != "" {
+		return "the test target is as fast as the control within the margins, but " + r.Withheld
+	}
+	needed := ""
 	if n := r.toCome(); n > 0 {
-		return fmt.Sprintf("about %v more of such traffic are needed for a verdict", rounded(time.Duration(n)*r.Batch))
+		needed = fmt.Sprintf("about %v more of such traffic are needed for a verdict", rounded(time.Duration(n)*r.Batch))
 	}
-	return "not enough traffic for a verdict yet"
+	switch {
+	case r.Ended != "" && needed != "":
+		return fmt.Sprintf("the mirror ended before a verdict: %s; %s", r.Ended, needed)
+	case r.Ended != "":
+		return "the mirror ended before a verdict: " + r.Ended
+	}
+	return cmp.Or(needed, "not enough traffic for a verdict yet")
 }
+
+// extent says how much of the answers the first line is about.
+func (r *Report) extent() string {
+	switch n := r.Compared.answers(); {
+	case n == 0:
+		return ""
+	case r.Share < mostlyCompared:
+		return fmt.Sprintf("; WARNING: only %s of %d answers were compared, see below why", shareOf(r.Share), n)
+	default:
+		return fmt.Sprintf("; %s of %d answers were compared", shareOf(r.Share), n)
+	}
+}
+
+// shareOf writes a share, and none that is not whole as 100 %.
+func shareOf(x float64) string { return fmt.Sprintf("%.4g %%", math.Floor(1000*x)/10) }
 
 // rounded leaves out the seconds of what takes long.
 func rounded(d time.Duration) string {
@@ -64,12 +101,18 @@ func (r *Report) toCome() int {
 }
 
 func (m MetricState) row() string {
-	interval, needed := "not known yet", "not known yet"
+	ratio, interval, needed := "not known yet", "not known yet", "not known yet"
+	if m.Batches > 0 {
+		ratio = percent(m.Ratio)
+	}
 	if m.High >= 0 && m.Batches > 0 {
 		interval = fmt.Sprintf("%s to %s", percent(m.Low), percent(m.High))
 	}
 	if m.Needed > 0 {
 		needed = fmt.Sprint(m.Needed)
+	}
+	if m.Drifts {
+		needed = "it drifts: more batches, or an A/A phase"
 	}
 	if !m.Judged {
 		needed = "not judged: too few operations a batch"
@@ -78,11 +121,25 @@ func (m MetricState) row() string {
 	if m.Baseline > 0 {
 		machines = percent(m.Machines)
 	}
-	return fmt.Sprintf("%s\t%+.0f%%\t%s\t%s\t%s\t%d\t%s", m.Name, 100*m.Margin, percent(m.Ratio), interval, machines, m.Batches, needed)
+	return fmt.Sprintf("%s\t%+.0f%%\t%s\t%s\t%s\t%d\t%s", m.Name, 100*m.Allowed, ratio, interval, machines, m.Batches, needed)
 }
 
 // percent writes a ratio as a difference.
-func percent(ratio float64) string { return fmt.Sprintf("%+.1f%%", 100*(ratio-1)) }
+func percent(ratio float64) string {
+	return fmt.Sprintf("%+.1f%%", math.Round(1000*(ratio-1))/10+0) // + 0: no -0
+}
+
+func (r *Report) storageText(w io.Writer) {
+	if rows := usage.Rows(r.Begin, r.End); len(rows) > 0 {
+		fmt.Fprintf(w, "\nstorage and work\tcontrol\ttest\ttest to control\n")
+		for _, u := range rows {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.What, u.Show(u.Control), u.Show(u.Test), u.Ratio())
+		}
+	}
+	for _, note := range usage.Notes(r.Begin, r.End) {
+		fmt.Fprintln(w, note)
+	}
+}
 
 // shownNames are the fingerprints with most operations.
 const shownNames = 20
@@ -91,13 +148,30 @@ func (r *Report) names(w io.Writer) {
 	if len(r.Names) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\noperation\tcount\tp50\tp99\tp50 of control\tp99 of control\tp50 to control\n")
+	fmt.Fprintf(w, "\ncount\tp50\tp99\tp50 of control\tp99 of control\tp50 to control\toperation\n")
 	for _, n := range r.Names[:min(len(r.Names), shownNames)] {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Count, latency(n.Test.P50), latency(n.Test.P99), latency(n.Control.P50), latency(n.Control.P99), percent(n.Ratio))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Count, latency(n.Test.P50), latency(n.Test.P99), latency(n.Control.P50), latency(n.Control.P99), n.difference(), n.Name)
+	}
+	if n := len(r.Drifts); n > 0 {
+		fmt.Fprintf(w, "%d operations drift too slowly to be judged yet, such as %s: more batches are needed, or an A/A phase\n", n, r.Drifts[0])
+	}
+	if r.Unnamed > 0 {
+		fmt.Fprintf(w, "%d operations were not judged one by one, only with all reads or writes: there are more than %d kinds of them\n", r.Unnamed, mostNames)
 	}
 	if more := len(r.Names) - shownNames; more > 0 {
 		fmt.Fprintf(w, "and %d more: --json has all\n", more)
 	}
+}
+
+// fewBatches say nothing of an operation.
+const fewBatches = 8
+
+// difference of the medians.
+func (n NameState) difference() string {
+	if n.Batches < fewBatches {
+		return "too few"
+	}
+	return percent(n.Ratio)
 }
 
 func latency(us float64) string {
@@ -105,6 +179,22 @@ func latency(us float64) string {
 		return fmt.Sprintf("%.2fms", us/1000)
 	}
 	return fmt.Sprintf("%.0fµs", us)
+}
+
+// plansText shows plans that differ, and says of the others that they don't.
+func (r *Report) plansText(w io.Writer) {
+	if len(r.Plans) > 0 {
+		fmt.Fprintf(w, "\nPlans of the worst operations, with * at steps that the other plan does not have:\n")
+	}
+	for _, p := range r.Plans {
+		fmt.Fprintf(w, "  %s: %s\n", p.Name, p.Words())
+		if p.Alike {
+			continue
+		}
+		for _, line := range append(append([]string{"control"}, p.Control.Lines(p.Test)...), append([]string{"test"}, p.Test.Lines(p.Control)...)...) {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
+	}
 }
 
 // answers says what was compared, and all that was not.
@@ -124,11 +214,17 @@ func (r *Report) answers(w io.Writer) {
 	if n := c.Diverged - c.Refused; n > 0 {
 		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", n)
 	}
+	if c.Repeated > 0 {
+		fmt.Fprintf(w, "%d were undone and asked again at a target until it answered as production did; their latency is not judged.\n", c.Repeated)
+	}
 	for _, what := range sortedKeys(r.Refused) {
 		fmt.Fprintf(w, "Both targets refused what production did: %s: %d\n", what, r.Refused[what])
 	}
 	if c.Lost[control]+c.Lost[test] > 0 {
 		fmt.Fprintf(w, "Not answered: %d by control, %d by test.\n", c.Lost[control], c.Lost[test])
+	}
+	if c.UnderWay > 0 {
+		fmt.Fprintf(w, "Under way when the mirror was turned off, and counted at neither target: %d.\n", c.UnderWay)
 	}
 	if r.Dropped+r.Unmirrored > 0 {
 		fmt.Fprintf(w, "Connections that were not mirrored to their end: %d since they could not be followed, %d by what they do.\n", r.Dropped, r.Unmirrored)
@@ -137,7 +233,13 @@ func (r *Report) answers(w io.Writer) {
 		fmt.Fprintf(w, "  %s: %d\n", why, r.Why[why])
 	}
 	for _, d := range r.Differences {
-		fmt.Fprintf(w, "  %s %s (operation %d): control answered %s, test %s\n", d.At.Format(time.TimeOnly), d.Name, d.Number, d.Control, d.Test)
+		fmt.Fprintf(w, "  %s %s\n", d.At.Format(time.TimeOnly), d)
+	}
+	if len(r.Data) > 0 {
+		tellData(w, r.Data)
+	}
+	if r.DataTrouble != "" {
+		fmt.Fprintf(w, "The data were not compared to their end: %s\n", r.DataTrouble)
 	}
 	if !r.SelfTested {
 		fmt.Fprintln(w, "The self-test was not done.")

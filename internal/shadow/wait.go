@@ -1,6 +1,9 @@
 package shadow
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // wait is an operation that waits at a target for those before it, which may wait for locks.
 //
@@ -9,35 +12,52 @@ import "time"
 // stays as it was. A lock that is not given back by anyone for long shows that targets hold locks otherwise than production did; then
 // everybody goes on.
 type wait struct {
-	lane    *lane
-	looker  Looker
-	left    []*Operation // not arrived
+	lane   *lane
+	looker Looker
+	left   []*Operation // not arrived
+	called <-chan struct{}
+
+	redefines bool // what reads see that have their snapshot
+
 	pause   time.Duration
 	stopped time.Time // since when nothing moves; zero: something does
+	looks   int       // that found nothing to move, since then
+	silent  time.Time // since when the target does not say; zero: it does
 }
 
-// The pause between two looks grows up to mostLooks bounds. After mostStopped bounds in which nothing moves, everybody goes on.
+var errSilent = errors.New("it neither answers nor says what it does")
+
+// The pause between two looks grows up to mostLooks bounds. After mostStopped bounds, and so many looks, in which nothing moves,
+// everybody goes on: on a machine that is too busy to look often, nothing has stopped for that.
 const (
-	mostLooks   = 8
-	mostStopped = 100
+	mostLooks    = 8
+	mostStopped  = 100
+	stoppedLooks = 20
 )
 
-// until is false when the operation goes on without some of those before it.
+// until waits for all, or until the operation is called. It is false when the operation goes on without some of those before it.
 func (w *wait) until() bool {
 	for {
 		next := w.first()
 		if next == nil {
 			return true
 		}
-		if w.lane.waited(next, time.After(w.pause)) {
+		select {
+		case <-next:
 			w.stopped = time.Time{}
-			if w.lane.ctx.Err() != nil {
-				return true
-			}
 			continue
+		case <-w.called:
+			return true
+		case <-w.lane.ctx.Done():
+			return true
+		case <-time.After(w.pause):
 		}
 		if w.goesOn() {
 			return len(w.left) == 0
+		}
+		if !w.silent.IsZero() && time.Since(w.silent) > w.lane.t.patience {
+			w.lane.fail(errSilent)
+			return true
 		}
 		w.pause = min(2*w.pause, mostLooks*w.lane.t.bound)
 	}
@@ -59,24 +79,27 @@ func (w *wait) leg(op *Operation) *leg { return &op.legs[w.lane.t.place] }
 // goesOn looks at what has not arrived.
 func (w *wait) goesOn() bool {
 	var left []*Operation
-	moves, mine := false, false
+	moves, mine, silent, behind := false, false, false, false
 	for _, op := range w.left {
 		if w.leg(op).wait() == nil {
 			continue
 		}
-		sent := w.leg(op).lane.busy.Load()
+		sent := w.leg(op).sent()
 		if sent == nil { // it waits as this does
+			behind = true
 			left = append(left, op)
 			continue
 		}
 		switch w.looker.Look(w.lane.ctx, sent.conn, w.lane.connection()) {
 		case Seeing:
-			if op.Snapshot {
+			if op.Snapshot && !w.redefines {
 				continue
 			}
 			moves = true
 		case Working:
 			moves = true
+		case Silent:
+			moves, silent = true, true // it may well move
 		case Yielding:
 			mine = true
 			sent.stop()
@@ -86,22 +109,38 @@ func (w *wait) goesOn() bool {
 		left = append(left, op)
 	}
 	w.left = left
+	w.hear(silent)
 	if len(left) == 0 || mine && !moves {
 		return true
 	}
-	return w.stands(moves)
+	return w.stands(moves, behind)
 }
 
-// stands reports whether nothing has moved for too long.
-func (w *wait) stands(moves bool) bool {
-	now := time.Now()
+// hear notes whether the target says what it does.
+func (w *wait) hear(silent bool) {
+	switch {
+	case !silent:
+		w.silent = time.Time{}
+	case w.silent.IsZero():
+		w.silent = time.Now()
+	}
+}
+
+// stands reports whether nothing has moved for too long. For what is behind others that wait it takes twice as long: these go first.
+func (w *wait) stands(moves, behind bool) bool {
+	now, times := time.Now(), 1
+	if behind {
+		times = 2
+	}
 	switch {
 	case moves:
 		w.stopped = time.Time{}
 	case w.stopped.IsZero():
-		w.stopped = now
+		w.stopped, w.looks = now, 0
+	default:
+		w.looks++
 	}
-	return !w.stopped.IsZero() && now.Sub(w.stopped) > mostStopped*w.lane.t.bound
+	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*mostStopped*w.lane.t.bound
 }
 
 // sending is what a lane has sent and not seen answered.

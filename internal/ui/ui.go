@@ -39,10 +39,18 @@ func PrintError(w io.Writer, err error) {
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(w, "cinch: %s\n", line)
 	}
-	var h interface{ Hint() string }
-	if errors.As(err, &h) && h.Hint() != "" {
-		fmt.Fprintf(w, "hint: %s\n", h.Hint())
+	if hint := Hint(err); hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
 	}
+}
+
+// Hint is the outermost one in an error's chain; "": there is none.
+func Hint(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
 }
 
 // Table writes rows in aligned columns under a header in upper case.

@@ -2,13 +2,10 @@ package chaos
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"regexp"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -182,26 +179,8 @@ func askAll(t *testing.T, addr string, clients, times int, want string, keys ...
 	all.Wait()
 }
 
-func rss(t *testing.T, pid int) int64  { return status(t, pid, "VmRSS") }
-func peak(t *testing.T, pid int) int64 { return status(t, pid, "VmHWM") }
-
-// status reads a size in bytes from the kernel's account of a process.
-func status(t *testing.T, pid int, name string) int64 {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("reads /proc")
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(b)
-	if m == nil {
-		t.Fatalf("no %s of process %d", name, pid)
-	}
-	kb, _ := strconv.ParseInt(string(m[1]), 10, 64)
-	return kb << 10
-}
+func rss(t *testing.T, pid int) int64  { return testenv.ProcessMemory(t, pid, "VmRSS") }
+func peak(t *testing.T, pid int) int64 { return testenv.ProcessMemory(t, pid, "VmHWM") }
 
 // Requests that break the protocol are answered as the server answers them; those that
 // promise much and send little hold no memory.

@@ -12,6 +12,7 @@
 //	diff_test.go      the modes
 //	lines_test.go    the other lines of Redis and Valkey, and every command that they document
 //	docs_test.go     what a server says of its own commands (gen_docs_test.go: commands made from it)
+//	mirror_test.go   the same commands by way of cinch shadow, onto equal servers and onto those of two lines
 //	pieces_test.go    bytes cut anywhere, on both sides of the gateways
 //	cluster_test.go   the same on two clusters
 //	conversation_test.go  pipelines in which replies could be mixed up

@@ -3,8 +3,6 @@ package grpc
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,7 +85,7 @@ func TestSlowReaders(t *testing.T) {
 			sent := f.untilStill(t)
 			t.Logf("%s: the server sent %d KB a stream; gateways' peak: %s", r.name, sent>>10/manyStreams, peaks(t, chain))
 			for _, g := range chain {
-				if rss := memory(t, g, "VmHWM"); rss > gatewayBytes {
+				if rss := testenv.ProcessMemory(t, g.Pid(), "VmHWM"); rss > gatewayBytes {
 					t.Errorf("a gateway took %d MB", rss>>20)
 				}
 			}
@@ -163,31 +161,11 @@ func (f *flood) untilStill(t *testing.T) int64 {
 	return last
 }
 
-// memory is a line of /proc/PID/status in bytes.
-func memory(t *testing.T, g *testenv.GatewayServer, line string) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.Pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for l := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(l, line+":"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	t.Fatalf("no %s", line)
-	return 0
-}
-
 func peaks(t *testing.T, chain []*testenv.GatewayServer) string {
 	t.Helper()
 	out := make([]string, len(chain))
 	for i, g := range chain {
-		out[i] = fmt.Sprintf("%d MB", memory(t, g, "VmHWM")>>20)
+		out[i] = fmt.Sprintf("%d MB", testenv.ProcessMemory(t, g.Pid(), "VmHWM")>>20)
 	}
 	return strings.Join(out, ", ")
 }

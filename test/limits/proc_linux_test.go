@@ -1,11 +1,9 @@
 package limits
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const mb = 1 << 20
@@ -15,27 +13,7 @@ type memory struct{ now, peak int64 }
 
 func memoryOf(t testing.TB, pid int) memory {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return memory{statusField(t, string(text), "VmRSS"), statusField(t, string(text), "VmHWM")}
-}
-
-// statusField reads a line like "VmRSS:	   14420 kB".
-func statusField(t testing.TB, text, name string) int64 {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return kb << 10
-		}
-	}
-	t.Fatalf("no %s in\n%s", name, text)
-	return 0
+	return memory{testenv.ProcessMemory(t, pid, "VmRSS"), testenv.ProcessMemory(t, pid, "VmHWM")}
 }
 
 // mustStayUnder checks the peak of a process against its limit.

@@ -19,6 +19,7 @@ import (
 // clusterKeys are written by one client that knows what each of them holds.
 type clusterKeys struct {
 	t    *testing.T
+	node *goredis.Client // any: all have all dictionaries
 	c    *goredis.ClusterClient
 	want []string
 	next int
@@ -35,7 +36,7 @@ func newClusterKeys(t *testing.T, nodes []*testenv.RedisServer) *clusterKeys {
 	for _, n := range nodes[:3] {
 		o.Addrs = append(o.Addrs, n.Addr)
 	}
-	k := &clusterKeys{t: t, c: goredis.NewClusterClient(o), want: make([]string, clusterKeyCount)}
+	k := &clusterKeys{t: t, node: connect(t, nodes[0].Addr), c: goredis.NewClusterClient(o), want: make([]string, clusterKeyCount)}
 	t.Cleanup(func() { k.c.Close() })
 	for i := range k.want {
 		k.want[i] = document(i, 400)
@@ -94,7 +95,7 @@ func (k *clusterKeys) waitSealed() {
 
 // check reads everything. Values must be as they were written last, and plain or sealed.
 func (k *clusterKeys) check(how string, sealed bool) {
-	s, t := newSealer(nil), k.t
+	s, t := storeSealer(k.node), k.t
 	t.Helper()
 	others := 0
 	for i, want := range k.want {

@@ -99,5 +99,5 @@ func TestCollectedWhilePacking(t *testing.T) {
 	if n := sealed(before, c); n == 0 || n == 3000 {
 		t.Errorf("%d of 3000 sealed", n)
 	}
-	sameContents(t, "afterwards", contents(t, c, newSealer(storeredis.NewDicts(storeredis.DictsOptions{Client: c}))), before)
+	sameContents(t, "afterwards", contents(t, c, storeSealer(c)), before)
 }

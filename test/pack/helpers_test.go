@@ -175,6 +175,11 @@ func newSealer(dicts cinch.Dictionaries) *cinch.Sealer {
 	return cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
 }
 
+// storeSealer finds dictionaries where packers keep theirs.
+func storeSealer(c *goredis.Client) *cinch.Sealer {
+	return newSealer(storeredis.NewDicts(storeredis.DictsOptions{Client: c}))
+}
+
 func zstdPolicy(t testing.TB) *policy.Policy {
 	t.Helper()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})

@@ -49,7 +49,7 @@ func TestKilledAndResumed(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	sameContents(t, "after kills", contents(t, c, newSealer(nil)), before)
+	sameContents(t, "after kills", contents(t, c, storeSealer(c)), before)
 	if n := sealed(before, c); n != 6000 {
 		t.Errorf("%d of 6000 strings are sealed", n)
 	}
@@ -91,7 +91,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 	if strings.Contains(e.out, "keys looked at                      5000 of 5000") {
 		t.Errorf("it began anew:\n%s", e.out)
 	}
-	sameContents(t, "after resuming", contents(t, c, newSealer(nil)), before)
+	sameContents(t, "after resuming", contents(t, c, storeSealer(c)), before)
 	if n := sealed(before, c); n != 5000 {
 		t.Errorf("%d of 5000 sealed", n)
 	}
@@ -122,5 +122,5 @@ func TestServerRestarts(t *testing.T) {
 	if n := sealed(before, c); n != 4000 {
 		t.Errorf("%d of 4000 sealed", n)
 	}
-	sameContents(t, "after the restart", contents(t, c, newSealer(nil)), before)
+	sameContents(t, "after the restart", contents(t, c, storeSealer(c)), before)
 }

@@ -1,6 +1,13 @@
 package testenv
 
-import "runtime"
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
 
 // InUse is what heap and stacks take when everything that is not needed has gone.
 func InUse() int64 {
@@ -9,4 +16,28 @@ func InUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// ProcessMemory reads a size in bytes from the kernel's account of a process: VmRSS is what it holds, VmHWM the most that it has held.
+// Elsewhere than on Linux the test is skipped.
+func ProcessMemory(t testing.TB, pid int, name string) int64 {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatalf("no %s in\n%s", name, text)
+	return 0
 }

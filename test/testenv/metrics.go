@@ -13,7 +13,7 @@ import (
 
 // families are the beginnings of metric names that belong to one package each. What begins
 // otherwise is what all gateways have.
-var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_tunnel_"}
+var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_tunnel_", "cinch_postgres_", "cinch_serve_"}
 
 // MetricsAreDocumented fails the test when docs/METRICS.md doesn't list exactly those metrics
 // of a family that the collectors describe. Family "" is that of all gateways.

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -21,6 +22,7 @@ import (
 type MongodConfig struct {
 	ReplicaSet string   // its name; "": standalone
 	Args       []string // further mongod arguments
+	Dir        string   // its working directory; "": one of the test's own
 
 	// Uninitiated leaves the replica set without a configuration. Otherwise it gets one with
 	// this member alone, and the server is primary when Mongod returns.
@@ -44,7 +46,7 @@ type MongodServer struct {
 func Mongod(t testing.TB, cfg MongodConfig) *MongodServer {
 	t.Helper()
 	program := mongodProgram(t)
-	s := &MongodServer{Dir: t.TempDir(), cfg: cfg}
+	s := &MongodServer{Dir: cmp.Or(cfg.Dir, t.TempDir()), cfg: cfg}
 	var err error
 	for range startTries {
 		s.port = FreePort(t)

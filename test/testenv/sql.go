@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,20 +19,44 @@ type SQLServer struct {
 	Addr string // 127.0.0.1:port
 	Port string
 
-	proc *process
+	proc  *process
+	again func() (*process, error) // starts it where it was
+	ready func() bool
 }
 
 // Postgres starts PostgreSQL, as Debian's packages have it, with a database and user
-// "postgres". Without it the test is skipped, or fails when CI=true.
-func Postgres(t testing.TB) *SQLServer {
+// "postgres", and settings such as "wal_level=logical". Without it the test is skipped, or fails when CI=true.
+func Postgres(t testing.TB, settings ...string) *SQLServer {
 	t.Helper()
-	bin := postgresBin(t)
+	return startPostgres(t, postgresBin(t), settings)
+}
+
+// startPostgres starts the server of a directory of programs.
+func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
+	t.Helper()
 	dir, as := sqlDir(t, "postgres")
 	data := filepath.Join(dir, "data")
 	runAs(t, dir, as, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
 	return startSQL(t, dir, as, "pg_isready", func(port string) []string {
-		return []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
+		args := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
+		for _, s := range settings {
+			args = append(args, "-c", s)
+		}
+		return args
 	})
+}
+
+// PostgresBin is the directory of the programs that Debian keeps out of PATH. Without them the test is skipped, or fails when CI=true.
+func PostgresBin(t testing.TB) string {
+	t.Helper()
+	return postgresBin(t)
+}
+
+// PostgresDir makes a directory that the server's user owns, for servers that a test starts by itself. as is what commands begin with to become that user.
+func PostgresDir(t testing.TB) (dir string, as []string) {
+	t.Helper()
+	dir, as = sqlDir(t, "postgres")
+	return dir, slices.DeleteFunc(as, func(s string) bool { return s == "--pdeathsig" || s == "KILL" })
 }
 
 // URL is for drivers of PostgreSQL.
@@ -39,6 +64,23 @@ func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/po
 
 // Kill ends the server with SIGKILL, and its other processes by that.
 func (s *SQLServer) Kill() { s.proc.kill() }
+
+// Restart kills the server, as a crash does, and starts it again at its address with the data that it had.
+func (s *SQLServer) Restart(t testing.TB) {
+	t.Helper()
+	s.proc.kill()
+	var err error
+	for range startTries { // its other processes may not have ended yet
+		if s.proc, err = s.again(); err != nil {
+			t.Fatal(err)
+		}
+		if err = s.proc.waitReady(s.ready); err == nil {
+			return
+		}
+		s.proc.kill()
+	}
+	t.Fatal(err)
+}
 
 // Freeze stops all of the server's processes until the test ends.
 func (s *SQLServer) Freeze(t testing.TB) {
@@ -133,11 +175,13 @@ func startSQL(t testing.TB, dir string, as []string, probe string, command func(
 		s := &SQLServer{Port: strconv.Itoa(FreePort(t))}
 		s.Addr = net.JoinHostPort("127.0.0.1", s.Port)
 		args := append(as[:len(as):len(as)], command(s.Port)...)
-		if s.proc, err = startProcess(dir, nil, args[0], args[1:]...); err != nil {
+		s.again = func() (*process, error) { return startProcess(dir, nil, args[0], args[1:]...) }
+		s.ready = func() bool { return sqlAnswers(probe, s.Port) }
+		if s.proc, err = s.again(); err != nil {
 			t.Fatal(err)
 		}
-		if err = s.proc.waitReady(func() bool { return sqlAnswers(probe, s.Port) }); err == nil {
-			t.Cleanup(s.proc.kill)
+		if err = s.proc.waitReady(s.ready); err == nil {
+			t.Cleanup(func() { s.proc.kill() })
 			return s
 		}
 		s.proc.kill()

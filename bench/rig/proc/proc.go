@@ -2,7 +2,6 @@
 package proc
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,16 +22,6 @@ func CPU(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
-}
-
-// stat is what /proc/PID/stat has behind the name: state, parent, and so on.
-func stat(pid int) ([]string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	// The name in the second field may hold anything but ends at the last parenthesis.
-	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])), nil
 }
 
 // Peak is the most memory that a process held, in bytes: VmHWM. What wait(2) tells would not

@@ -1,30 +1,32 @@
 package proc
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // TreeCPU is what a process and those that it started, which still live, have used together.
 func TreeCPU(pid int) time.Duration {
 	sum, _ := CPU(pid)
-	for _, child := range children(pid) {
+	for _, child := range Children(pid) {
 		sum += TreeCPU(child)
 	}
 	return sum
 }
 
-// children are the processes whose parent is pid.
-func children(pid int) (found []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, f := range files {
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err != nil {
-			continue
-		}
-		if fields, err := stat(child); err == nil && fields[1] == strconv.Itoa(pid) { // or it has ended meanwhile
-			found = append(found, child)
+// Children are the processes that a process has started and that still live.
+func Children(pid int) (found []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // or the thread has ended meanwhile
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
 		}
 	}
 	return found

@@ -48,7 +48,7 @@ function tile(label, big, ...small) {
 
 // table draws rows of cells; columns are [label, isText].
 function table(columns, rows, wide) {
-  const head = el("tr", null, columns.map(([label]) => el("th", { scope: "col" }, label)));
+  const head = el("tr", null, columns.map(([label, isText]) => el("th", isText ? { scope: "col", class: "text" } : { scope: "col" }, label)));
   const body = rows.map((cells) => el("tr", null, cells.map((cell, i) => {
     const attributes = i === 0 ? {} : { "data-label": columns[i][0], class: columns[i][1] ? "text" : "number" };
     return el("td", attributes, cell);
@@ -132,6 +132,13 @@ function messages(list) {
     ]), true));
 }
 
+// report is a table that another program has had shown here, such as a roll-out of the servers behind a gateway.
+function report(r) {
+  if (!r) return null;
+  const rows = (r.rows ?? []).map((row) => row.map((cell, i) => i === 0 ? el("strong", null, cell) : cell || "–"));
+  return section(r.title, table((r.header ?? []).map((name) => [name, true]), rows, true), r.latest ? el("p", { class: "small" }, r.latest) : null);
+}
+
 function opened(g) {
   if (g.opened.length === 0) return null;
   return section("Opened by codec", table([["codec"], ["values"], ["size"], ["CPU"]],
@@ -159,7 +166,7 @@ function gatewayCard(g) {
       g.enabled ? null : el("span", { class: "badge" }, "off: opens only"),
       g.trouble ? el("span", { class: "badge", title: g.trouble }, g.trouble) : null,
       el("span", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → "))),
-    tiles(g), sizeBar(g.total), rules(g), messages(g.messages), packing(g.pack),
+    report(g.report), tiles(g), sizeBar(g.total), rules(g), messages(g.messages), packing(g.pack),
     el("div", { class: "columns" },
       wire(g), opened(g),
       counts("Errors", byCount(g.errors), true),

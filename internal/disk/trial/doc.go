@@ -2,7 +2,6 @@
 //
 //	volume_linux.go   the filesystem: made, mounted, written to
 //	loop_linux.go     its image, and the loop device that it is on
-//	stored_linux.go   what its files take, by their extents
 //	errors.go         what can be missing
 //
 // Nothing of it can be left behind, even by a process that is killed: the image has no name

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // need skips where there can be no filesystem of ours, and has its images in a directory of
@@ -149,10 +148,8 @@ func nothingLeft(t *testing.T) {
 
 func loops(t *testing.T) string {
 	t.Helper()
-	return run(t, "losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE")
+	return testenv.Command(t, "losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE")
 }
-
-var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)`)
 
 func compsize(t *testing.T, dir string, b disk.Btrfs) int64 {
 	t.Helper()
@@ -163,31 +160,13 @@ func compsize(t *testing.T, dir string, b disk.Btrfs) int64 {
 	if err := os.Truncate(image, imageBytes); err != nil {
 		t.Fatal(err)
 	}
-	run(t, mkfs, "-q", image)
+	testenv.Command(t, mkfs, "-q", image)
 	option := "compress="
 	if b.Force {
 		option = "compress-force="
 	}
-	run(t, "mount", "-o", "loop,"+option+b.Compression, image, mnt)
-	defer run(t, "umount", mnt)
-	run(t, "cp", "-r", "--sparse=always", dir+"/.", mnt)
-	run(t, "sync", "-f", mnt)
-	m := compsizeTotal.FindStringSubmatch(run(t, "compsize", "-b", mnt))
-	if m == nil {
-		t.Fatal("compsize printed no total")
-	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func run(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, args, err, out)
-	}
-	return string(out)
+	testenv.Command(t, "mount", "-o", "loop,"+option+b.Compression, image, mnt)
+	defer testenv.Command(t, "umount", mnt)
+	testenv.Command(t, "cp", "-r", "--sparse=always", dir+"/.", mnt)
+	return testenv.Compsize(t, mnt)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/disk/used"
 )
 
 const mkfs = "mkfs.btrfs"
@@ -147,7 +148,11 @@ func (v *Volume) Stored() (int64, error) {
 	if err := v.closeFile(); err != nil {
 		return 0, err
 	}
-	return stored(v.root)
+	n, err := used.Filesystem(v.root)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrSpace, err)
+	}
+	return n, err
 }
 
 // Close unmounts the filesystem, which was all of it.

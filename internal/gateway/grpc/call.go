@@ -34,10 +34,13 @@ type call struct {
 	headersSent bool
 	spent       time.Duration // by the gateway itself
 
-	slow atomic.Bool // it was cut off for that
+	slow    atomic.Bool   // it was cut off for that
+	expired atomic.Bool   // a drain does not wait for it any more
+	moved   atomic.Uint64 // pieces, either way, since the response has begun
 
-	mu   sync.Mutex
-	over bool // w must not be used any more
+	mu     sync.Mutex
+	over   bool   // w must not be used any more
+	cancel func() // of the attempt at hand
 }
 
 // interrupt ends what the call reads from the client and writes to it, from any goroutine.
@@ -51,6 +54,28 @@ func (c *call) interrupt() {
 	control := http.NewResponseController(c.w)
 	_ = control.SetReadDeadline(now)
 	_ = control.SetWriteDeadline(now)
+}
+
+func (c *call) moves() uint64 { return c.moved.Load() }
+
+// expire ends the call, with a status that says so.
+func (c *call) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expired.Store(true)
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// begun notes how an attempt is cancelled.
+func (c *call) begun(cancel func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel = cancel
+	if c.expired.Load() {
+		cancel()
+	}
 }
 
 // finish ends the use of what belongs to the client's connection.
@@ -70,6 +95,12 @@ type attempt struct {
 	cancel context.CancelFunc
 	body   *requestBody
 	single *counter // of the request's messages; nil: nobody asks
+}
+
+// stop ends the attempt, from any goroutine.
+func (a *attempt) stop() {
+	a.cancel()
+	_ = a.body.Close()
 }
 
 // serve delivers the request, again if it must and may, and hands on the response. What is
@@ -111,6 +142,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		return nil, nil, err
 	}
 	a := &attempt{hop: h, cancel: cancel}
+	c.begun(cancel)
 	out := upstreamRequest(ctx, c.r, c.pool.dialer.scheme())
 	if c.grpc {
 		c.inquire(ctx, h)
@@ -127,6 +159,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 			out.ContentLength = c.r.ContentLength
 			c.announce(out, a.body)
 		}
+		c.begun(a.stop) // a transport that waits for the request doesn't see the cancel
 	}
 	c.spent += time.Since(begin)
 	resp, err := h.conn.RoundTrip(out)
@@ -166,7 +199,7 @@ func (c *call) end(a *attempt) {
 // could not read its encoding. It also learns what the server reads.
 func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	switch {
-	case a == nil || c.r.Context().Err() != nil:
+	case a == nil || c.r.Context().Err() != nil || c.expired.Load():
 		return false
 	case err != nil:
 		if !notSeen(err) {
@@ -229,6 +262,9 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 func (c *call) fail(err error) {
 	if c.slow.Load() {
 		err = errSlow
+	}
+	if c.expired.Load() {
+		err = errDraining
 	}
 	if c.r.Context().Err() != nil || errors.Is(err, errClient) {
 		return

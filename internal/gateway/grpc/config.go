@@ -3,6 +3,7 @@ package grpc
 import (
 	"crypto/tls"
 	"log/slog"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
@@ -47,6 +48,7 @@ type Config struct {
 	Kinds             *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
 	UpstreamReads     []string           // encodings that the upstream is known to read
 	Requests, Replies *gateway.Budget    // of the bytes of messages held
+	Grace             time.Duration      // how long a drain waits for streams that are quiet
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 

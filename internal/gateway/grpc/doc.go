@@ -5,7 +5,7 @@
 //
 //	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told; metrics.go
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
-//	handler.go   what the calls of a connection have in common
+//	handler.go   what the calls of a connection have in common; drain.go, which of them a drain ends
 //	call.go      one call from its headers to its trailers; request.go, what goes up of it,
 //	             response.go, what comes back
 //

@@ -3,7 +3,9 @@ package grpc
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -23,6 +25,9 @@ type Gateway struct {
 
 	requests, replies *gateway.Share
 
+	last     chan struct{} // closed when a drain has so little time left that calls are ended
+	lastOnce sync.Once
+
 	shared shared             // by all calls
 	kinds  *autodict.Messages // of the messages that we compress
 	pairs  pair.Totals
@@ -32,7 +37,7 @@ type Gateway struct {
 // NewGateway makes a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
-	g := &Gateway{cfg: c, kinds: c.Kinds}
+	g := &Gateway{cfg: c, kinds: c.Kinds, last: make(chan struct{})}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.shared = shared{
 		policy:     &g.policy,
@@ -86,9 +91,14 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
+func (g *Gateway) endCalls() { g.lastOnce.Do(func() { close(g.last) }) }
+
 // Shutdown tells clients to go elsewhere (GOAWAY), waits for calls in flight, and cuts off
 // what is left when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && time.Until(at) > 2*goodbye {
+		defer time.AfterFunc(time.Until(at)-goodbye, g.endCalls).Stop()
+	}
 	err := g.server.Shutdown(ctx)
 	g.pool.close()
 	if g.endpoint != nil {

@@ -27,6 +27,7 @@ type shared struct {
 // handler serves the calls of one client's connection.
 type handler struct {
 	*shared
+	calls   *underway
 	memory  *memory
 	peer    *peer // the client as a gateway; nil: it is none
 	pool    *pool
@@ -71,6 +72,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.tape = newTape(r.Body, limit, h.replays)
 	defer c.finish()
+	h.calls.begin(&c)
+	defer h.calls.end(&c)
 	c.serve()
 	h.stats.Latency(c.spent)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ import (
 // A drain lets calls in flight end, and sends new ones elsewhere.
 func TestDrain(t *testing.T) {
 	server := startServer(t, echo)
-	g := startGateway(t, "grpc://"+server, nil)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
 	c := connect(t, g.addr)
 	s := stream(within(t), t, c, "Both")
 	exchange(t, s)
@@ -60,10 +61,48 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A stream that moves nothing for the grace of a drain is ended with a status, and no sooner than it is quiet.
+func TestDrainEndsQuietStreams(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = 300 * time.Millisecond })
+	s := stream(within(t), t, connect(t, g.addr), "Both")
+	exchange(t, s)
+	done := make(chan error, 1)
+	go func() { done <- g.Shutdown(within(t)) }()
+	var out []byte
+	err := s.RecvMsg(&out)
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), errDraining.Error()) {
+		t.Errorf("the quiet call: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Calls that a drain has waited for to the end of its time are ended with a status.
+func TestDrainEndsCallsAtLast(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
+	s := stream(within(t), t, connect(t, g.addr), "Both")
+	exchange(t, s)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*goodbye+time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- g.Shutdown(ctx) }()
+	var out []byte
+	err := s.RecvMsg(&out)
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), errDraining.Error()) {
+		t.Errorf("the call: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // What does not end in time is cut off.
 func TestDrainRunsOutOfTime(t *testing.T) {
 	server := startServer(t, echo)
-	g := startGateway(t, "grpc://"+server, nil)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
 	s := stream(within(t), t, connect(t, g.addr), "Both")
 	exchange(t, s)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,14 +13,14 @@ import (
 func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
 	if a.plan.untouched() {
 		if !c.grpc || !a.hop.inquiry.wantsSingle() {
-			return &requestBody{src: from, tape: from}
+			return &requestBody{src: from, tape: from, moved: &c.moved}
 		}
 		a.single = &counter{src: from}
-		return &requestBody{src: a.single, tape: from}
+		return &requestBody{src: a.single, tape: from, moved: &c.moved}
 	}
 	w := newRewriter(ctx, from, a.plan, false, c.opener, c.compressor)
 	w.grant.account.Open(c.memory.requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
-	return &requestBody{src: w, tape: from, rewriter: w}
+	return &requestBody{src: w, tape: from, moved: &c.moved, rewriter: w}
 }
 
 // announce lets the trailers of the client's request follow the body.
@@ -44,6 +45,7 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 type requestBody struct {
 	src      io.Reader
 	tape     *tapeReader
+	moved    *atomic.Uint64
 	rewriter *rewriter // nil: the messages are not touched
 	atEnd    func()    // before its end is told; nil: nothing
 
@@ -57,6 +59,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		return 0, errReplaced
 	}
 	n, err := b.src.Read(p)
+	if n > 0 && b.moved.Load() > 0 {
+		b.moved.Add(1)
+	}
 	if err == io.EOF && b.atEnd != nil {
 		b.atEnd()
 	}

@@ -29,6 +29,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 	copyHeaders(c.w.Header(), resp.Header)
 	c.headersSent = true
+	c.moved.Add(1)
 	c.w.WriteHeader(resp.StatusCode)
 	if !endsWithHeaders(resp) {
 		_ = http.NewResponseController(c.w).Flush()
@@ -96,6 +97,7 @@ func (c *call) copy(from io.Reader, framed bool) error {
 
 // send writes to the client, and lets nothing wait.
 func (c *call) send(p []byte) error {
+	c.moved.Add(1)
 	if _, err := c.w.Write(p); err != nil {
 		return err
 	}

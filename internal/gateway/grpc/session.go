@@ -26,6 +26,10 @@ type session struct {
 	peer   *peer         // what the client says as a gateway; nil: it is none
 	memory *memory       // the client's
 	done   chan struct{} // closed when Run returns
+
+	calls underway
+	grace time.Duration   // of a drain, for streams that are quiet
+	last  <-chan struct{} // closed when calls are to end
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
@@ -40,7 +44,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	}
 	batched, batch := newBatchConn(client)
 	batch.ahead = ahead
-	s := &session{client: batched, pool: g.pool, done: make(chan struct{})}
+	s := &session{client: batched, pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last}
 	s.memory = newMemory(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
@@ -49,7 +53,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
 	}
 	s.base = &http.Server{
-		Handler:        &handler{shared: &g.shared, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried},
+		Handler:        &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried},
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
@@ -69,20 +73,31 @@ func (s *session) Run() {
 	s.server.ServeConn(s.client, &http2.ServeConnOpts{BaseConfig: s.base})
 }
 
-// drainAgain is the time between two attempts to say GOAWAY: the server misses the first
-// when it has not begun yet.
-const drainAgain = 100 * time.Millisecond
-
 // Drain says GOAWAY. The server ends the connection after the last stream.
-func (s *session) Drain() {
-	go func() {
-		for {
-			_ = s.base.Shutdown(context.Background()) // returns at once: it knows no connection of its own
-			select {
-			case <-s.done:
-				return
-			case <-time.After(drainAgain):
-			}
+func (s *session) Drain() { go s.drain(s.grace, s.last) }
+
+// drain says GOAWAY until the session is done, ends streams that are quiet for as long as grace, and all calls when last is
+// closed.
+func (s *session) drain(grace time.Duration, last <-chan struct{}) {
+	s.goAway()
+	s.calls.endQuiet() // the first look
+	tick, look := time.NewTicker(drainAgain), time.NewTicker(max(grace, time.Millisecond))
+	defer tick.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+			s.goAway()
+		case <-look.C:
+			s.calls.endQuiet()
+		case <-last:
+			s.calls.endAll()
+			last = nil
 		}
-	}()
+	}
 }
+
+// goAway returns at once: base knows no connection of its own.
+func (s *session) goAway() { _ = s.base.Shutdown(context.Background()) }

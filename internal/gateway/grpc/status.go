@@ -28,6 +28,8 @@ const (
 	codeUnavailable       code = 14
 )
 
+var errDraining = errors.New("the gateway shuts down")
+
 var errSlow = errors.New("the call moved too little while others waited for the memory that its message holds")
 
 // ending is how a call ended when the gateway has to say so.

@@ -43,6 +43,8 @@ type Config struct {
 	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
 	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
+	// Grace is how long a drain waits for clients that only wait themselves.
+	Grace time.Duration
 
 	Stats *gateway.Stats
 	Log   *slog.Logger

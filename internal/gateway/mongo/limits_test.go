@@ -126,6 +126,33 @@ func TestDrainAwaitsReplies(t *testing.T) {
 	}
 }
 
+// Who waits for documents that may never come is told that the server shuts down, when the grace of a drain is over.
+func TestDrainInterruptsAwaitingCursors(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, nil, func(c *Config) { c.Grace = 10 * gateway.DrainPoll })
+	c := dialRaw(t, s.addr)
+	c.run(plain, hello())
+	c.run(plain, append(command("create", "capped"), bson.E{Key: "capped", Value: true}, bson.E{Key: "size", Value: 4096}))
+	c.run(plain, command("insert", "capped", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "a", Value: 1}}}}))
+	found := c.run(plain, command("find", "capped", bson.E{Key: "tailable", Value: true}, bson.E{Key: "awaitData", Value: true}))
+	cursor := found.doc.Lookup("cursor", "id").Int64()
+	id := c.send(plain, 0, append(command("getMore", cursor), bson.E{Key: "collection", Value: "capped"}, bson.E{Key: "maxTimeMS", Value: 600000}))
+	testenv.Eventually(t, "the server has the request", func() bool { return tap.hasSeen("getMore") })
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(t.Context()) }()
+	a := c.receive()
+	label := a.doc.Lookup("errorLabels", "0").StringValue()
+	if code := a.doc.Lookup("code").Int32(); a.header.ResponseTo != id || code != 11600 || label != "ResumableChangeStreamError" {
+		t.Errorf("%+v", a)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.tryReceive(); err == nil {
+		t.Error("the connection outlived the drain")
+	}
+}
+
 // Memory for a small bomb is taken by what it declares: one such may be beyond the budget.
 func TestBomb(t *testing.T) {
 	_, tap := between(t)

@@ -19,6 +19,7 @@ type exchange struct {
 	reads   bool              // ok in the reply shows that the client may read the topic's collection
 	retried bool              // drivers try it again when its connection ends
 	logsIn  bool              // and that it has logged in
+	awaits  bool              // the server may wait for documents that never come
 
 	rule   *policy.MessageRule // that covers the reply; nil: none
 	reason string              // why the request went plain, and so the reply comes plain
@@ -106,6 +107,24 @@ func (p *pending) busy() bool {
 		}
 	}
 	return false
+}
+
+// awaiting are the requests that wait for documents which may never come; nil when another reply is outstanding or on its way.
+func (p *pending) awaiting() (ids []int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.carrying.Load() {
+		return nil
+	}
+	for i := range p.list {
+		switch e := &p.list[i]; {
+		case e.awaits:
+			ids = append(ids, e.id)
+		case e.hello == nil:
+			return nil
+		}
+	}
+	return ids
 }
 
 // close makes pushes fail, now and later.

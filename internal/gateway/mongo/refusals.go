@@ -16,6 +16,17 @@ func failed(code int32, name, text string) []byte {
 	return wire.FinishDocument(b, 0)
 }
 
+// interrupted is what a server says that shuts down to who waits for a cursor's next documents. The label has drivers open a change
+// stream again where it was; in other replies it means nothing.
+func interrupted() []byte {
+	doc := failed(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
+	doc = doc[:len(doc)-1]
+	index, doc := bsoncore.AppendArrayElementStart(doc, "errorLabels")
+	doc = bsoncore.AppendStringElement(doc, "0", "ResumableChangeStreamError")
+	doc, _ = bsoncore.AppendArrayEnd(doc, index)
+	return wire.FinishDocument(doc, 0)
+}
+
 // replyTo is the reply to a request, in the form of that.
 func replyTo(h wire.Header, doc []byte) []byte {
 	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}

@@ -27,6 +27,7 @@ type request struct {
 	answered bool   // a reply will come
 	reads    bool   // and shows, if it says ok, that the client may read the collection
 	writes   bool   // its pipeline does
+	awaits   bool   // it says how long the server may wait for a cursor's next documents
 	topic    *topic // for a command that may be compressed; nil for others
 }
 
@@ -37,7 +38,7 @@ var (
 
 // parse looks at r.message, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.answered, r.topic, r.reads, r.writes = nil, 0, 0, true, nil, false, false
+	r.name, r.traits, r.shape, r.answered, r.topic, r.reads, r.writes, r.awaits = nil, 0, 0, true, nil, false, false, false
 	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
@@ -98,6 +99,8 @@ func (r *request) command(doc []byte) error {
 			if r.traits&continues != 0 {
 				collection = wire.Text(e.Value)
 			}
+		case "maxTimeMS":
+			r.awaits = r.traits&continues != 0
 		case "pipeline":
 			fromDocuments = beginsWithDocuments(e.Value)
 			r.writes = endsInWrite(e.Value)

@@ -23,6 +23,7 @@ func (d *decision) exchange(r *request, wants bool) exchange {
 	e := exchange{
 		id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads,
 		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes, rule: d.reply, reason: d.reason,
+		awaits: r.awaits,
 	}
 	if r.traits&neverCompressed != 0 {
 		e.client, e.shape = plain, 0

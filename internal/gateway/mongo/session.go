@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // session is one client and its upstream connection. It carries requests itself; replies have a
@@ -36,7 +37,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s := &session{stats: g.cfg.Stats, logins: g.logins, balancer: g.balancer, sides: newSides(g.pairs)}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
-		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.pending.init()
 	s.door.Keeper = &g.keeper
@@ -71,15 +72,35 @@ func (s *session) freePairs() {
 }
 
 // carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
-// are let through.
+// are let through. Who waits for documents that may never come is told when a drain does not wait for them any more.
 func (s *session) carryRequests() {
 	s.pumpRequests()
-	if s.pending.busy() {
+	waiting := s.waiting()
+	if len(waiting) == 0 && s.pending.busy() {
 		s.PassEnd()
 		return
 	}
+	for _, id := range waiting {
+		_ = s.Client.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, interrupted()), false)
+	}
+	s.Part()
 	_ = s.Close()
 }
+
+// goodbye is how long a client has to take a last reply.
+const goodbye = time.Second
+
+// waiting are the client's requests when a drain does not wait for their replies any more.
+func (s *session) waiting() []int32 {
+	if !s.Overdue() {
+		return nil
+	}
+	return s.pending.awaiting()
+}
+
+// idle reports that a drain may end the session.
+func (s *session) idle() bool { return !s.pending.busy() || len(s.waiting()) > 0 }
 
 func (s *session) carryReplies() {
 	defer s.pending.close()
@@ -96,7 +117,7 @@ func (s *session) pumpRequests() {
 			s.Requested()
 			err = s.handleRequest(m)
 		}
-		if err != nil && !s.GoesOn(err, !s.pending.busy()) {
+		if err != nil && !s.GoesOn(err, s.idle()) {
 			s.logEnd(gateway.FromClient, err)
 			return
 		}

@@ -53,6 +53,10 @@ const dialTime = 10 * time.Second
 // Dial connects to a server, within TLS where its URL says so, up to the first packet. Errors wrap gateway.ErrUnreachable.
 func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 	config := up.TLS
+	if config != nil && config.ServerName == "" && !config.InsecureSkipVerify {
+		config = config.Clone()
+		config.ServerName = up.Host
+	}
 	up.TLS = nil
 	c, err := up.Dial(ctx)
 	if err != nil || config == nil {

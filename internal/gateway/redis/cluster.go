@@ -2,6 +2,7 @@ package redis
 
 import (
 	"log/slog"
+	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
@@ -18,6 +19,8 @@ type ClusterConfig struct {
 	Advertise string                   // host:port by which clients reach the first listener; "": its address
 	Nodes     int                      // most nodes with a listener; 0: cluster.DefaultNodes
 	Sentinel  *SentinelConfig          // nil: it is a cluster
+
+	Listen func(address string) (net.Listener, error) // on the ports of nodes; nil: gateway.Listen
 }
 
 // SentinelConfig is that of servers which Sentinels watch.
@@ -30,7 +33,7 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	}
 	c := cluster.Config{
 		Name: cfg.Name, Upstream: cfg.Upstream, Seeds: cfg.Seeds, TLS: cfg.TLS, Policy: cfg.Policy, MaxConns: cfg.MaxConns,
-		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Stats: cfg.Stats, Log: cfg.Log,
+		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Listen: cfg.Listen, Stats: cfg.Stats, Log: cfg.Log,
 	}
 	if cfg.Dicts != nil {
 		c.Follower = cfg.Dicts

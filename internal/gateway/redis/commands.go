@@ -47,6 +47,18 @@ type command struct {
 	always   bool      // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool      // inflated: may leave a plain value that begins with the magic
 	recent   bool      // not every server has it (servercommands.go)
+	waits    bool      // the server may answer when something happens, or never
+}
+
+// waitingCommands are the verbatim ones that may wait.
+const waitingCommands = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof"
+
+// entry is for the reply to a request that goes as it is.
+func (c *command) entry() entry {
+	if c.waits {
+		return entry{flags: flagWaits}
+	}
+	return entry{}
 }
 
 // keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
@@ -125,8 +137,8 @@ var valueCommands = []command{
 	{name: "xrevrange", arity: -4, strategy: values, reply: shapeEntries},
 	{name: "xclaim", arity: -6, strategy: values, reply: shapeEntries},
 	{name: "xautoclaim", arity: -6, strategy: values, reply: shapeClaimed},
-	{name: "xread", arity: -4, strategy: values, reply: shapeStreams},
-	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams},
+	{name: "xread", arity: -4, strategy: values, reply: shapeStreams, waits: true},
+	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams, waits: true},
 	{name: "xinfo", arity: -2, strategy: values, reply: shapeStreamInfo},
 
 	{name: "ft.search", arity: -1, strategy: values, reply: shapeAny},
@@ -221,6 +233,9 @@ func newTable() table {
 		name, arity, _ := strings.Cut(word, ":")
 		n, _ := strconv.Atoi(arity) // a constant of ours
 		t[name] = &command{name: name, arity: n, strategy: verbatim}
+	}
+	for name := range strings.FieldsSeq(waitingCommands) {
+		t[name].waits = true
 	}
 	for i := range valueCommands {
 		t[valueCommands[i].name] = &valueCommands[i]

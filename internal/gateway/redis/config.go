@@ -34,6 +34,8 @@ type Config struct {
 	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
 	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
+	// Grace is how long a drain waits for clients that only wait themselves.
+	Grace time.Duration
 
 	// NoCommandDocs answers COMMAND DOCS with an error, for an embedded store whose own
 	// answer makes redis-cli give up.

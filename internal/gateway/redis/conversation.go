@@ -260,6 +260,10 @@ func (c *conversation) settle() bool {
 // it drops when we end our side. It may miss a reply that begins at this moment.
 func (c *conversation) settled() bool { return c.last.n == 0 && c.queue.empty() && !c.pump.midReply() }
 
+// waits reports that nothing comes before something happens that may never: what is to be answered next is a command that
+// waits, and nothing has come of its reply.
+func (c *conversation) waits() bool { return c.queue.waits() && !c.pump.midReply() }
+
 func (c *conversation) keepUnstuck(done <-chan struct{}) {
 	t := time.NewTicker(patience)
 	defer t.Stop()

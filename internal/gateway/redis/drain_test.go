@@ -2,13 +2,18 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A drain lets a client that reads slowly have all of a long reply: the server drops what it has yet to
@@ -39,5 +44,71 @@ func TestDrainInALongReply(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A drain ends clients that wait for what may never come, or have a transaction open, after its grace, as a server does that
+// shuts down: nothing is answered, and nothing was taken for them. What came in the grace they get.
+func TestDrainEndsClientsThatWait(t *testing.T) {
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	direct.XAdd(ctx, &goredis.XAddArgs{Stream: "stream", Values: []string{"f", "v"}})
+	direct.XGroupCreate(ctx, "stream", "group", "$")
+	front, g := startGateway(t, sock, func(c *Config) { c.Grace = 50 * gateway.DrainPoll })
+	waiting := map[string]net.Conn{}
+	for _, command := range []string{
+		"BLPOP list 0", "BRPOP list 0", "BLMOVE list other LEFT RIGHT 0", "BLMPOP 0 1 list LEFT", "BZPOPMIN zset 0", "XREAD BLOCK 0 STREAMS stream $",
+		"XREADGROUP GROUP group me BLOCK 0 STREAMS stream >", "WAIT 1 0",
+	} {
+		c := dialRaw(t, front)
+		write(t, c, string(resp.AppendCommand(nil, strings.Fields(command)...)))
+		waiting[command] = c
+	}
+	multi := dialRaw(t, front)
+	write(t, multi, "MULTI\r\nSET k v\r\n")
+	readExactly(t, multi, "+OK\r\n+QUEUED\r\n")
+	late := dialRaw(t, front)
+	write(t, late, "BLPOP late 0\r\n")
+	testenv.Eventually(t, "all wait", func() bool {
+		return strings.Contains(direct.Info(ctx, "clients").Val(), fmt.Sprintf("blocked_clients:%d\r", len(waiting)+1))
+	})
+	ended := make(chan error)
+	go func() { ended <- g.Shutdown(context.Background()) }()
+	direct.RPush(ctx, "late", "item")
+	readExactly(t, late, "*2\r\n$4\r\nlate\r\n$4\r\nitem\r\n")
+	for command, c := range waiting {
+		if got, err := io.ReadAll(c); len(got) > 0 || err != nil {
+			t.Errorf("%s: %q, %v", command, got, err)
+		}
+	}
+	if got, err := io.ReadAll(multi); len(got) > 0 || err != nil {
+		t.Errorf("MULTI: %q, %v", got, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	testenv.Eventually(t, "the server has nobody waiting", func() bool {
+		return strings.Contains(direct.Info(ctx, "clients").Val(), "blocked_clients:0\r")
+	})
+	direct.RPush(ctx, "list", "item")
+	if n := direct.LLen(ctx, "list").Val(); n != 1 {
+		t.Errorf("%d items are left of one: a client that is gone took it", n)
+	}
+}
+
+// A client that came just before a drain has its first request answered.
+func TestDrainAnswersTheFirstRequest(t *testing.T) {
+	front, g := startGateway(t, startServer(t), func(c *Config) {})
+	c := dialRaw(t, front)
+	testenv.Eventually(t, "it is connected", func() bool { return g.cfg.Stats.Snapshot().Connections.Open == 1 })
+	ended := make(chan error)
+	go func() { ended <- g.Shutdown(context.Background()) }()
+	time.Sleep(3 * gateway.DrainPoll)
+	write(t, c, "PING\r\n")
+	if got, err := io.ReadAll(c); string(got) != "+PONG\r\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

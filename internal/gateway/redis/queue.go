@@ -63,6 +63,8 @@ const (
 	// flagExcluded: of keys that are promised to hold no envelopes, so that what looks like one and
 	// is none is the value itself.
 	flagExcluded
+	// flagWaits: the server may answer when something happens, or never.
+	flagWaits
 )
 
 // changesNothing reports that nobody waits for what comes of the reply.
@@ -293,6 +295,13 @@ func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.busy()
+}
+
+// waits reports whether the server may wait for something with what is to be answered next.
+func (q *queue) waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n > 0 && !q.carrying && q.at(0).flags&flagWaits != 0
 }
 
 // busy reports that a reply is outstanding, or not carried yet. q.mu is held.

@@ -33,7 +33,7 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	s := &session{g: g}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
-		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.talk.init(s.Life, &s.out, &g.keeper, g.cfg.Stats)
 	s.out.init(s.Life, &s.talk.queue, &s.talk.asked, &s.talk.st, g.vault, g.cfg.view)
@@ -91,10 +91,15 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// carryOn decides about a failed read.
+// carryOn decides about a failed read. In a drain a client is waited for that has a transaction open, or waits for the server
+// to have something, but not beyond the grace. To the server its end is then that of any client: a command that waits there
+// takes nothing any more, and what it has taken before is the client's.
 func (s *session) carryOn(err error) bool {
-	idle := len(s.intake.in.Buffered()) == 0 && !s.talk.tx.open && s.talk.settled()
-	if !s.GoesOn(err, idle) {
+	idle := s.talk.settled() && !s.talk.tx.open
+	if !idle && s.Overdue() {
+		idle = s.talk.settled() || s.talk.waits()
+	}
+	if !s.GoesOn(err, idle && len(s.intake.in.Buffered()) == 0) {
 		return false
 	}
 	s.BeforeRequest()
@@ -223,7 +228,7 @@ func (s *session) handle(r *request) error {
 	}
 	switch r.cmd.strategy {
 	case verbatim:
-		return s.talk.forward(r, entry{})
+		return s.talk.forward(r, r.cmd.entry())
 	case values:
 		return s.handleValues(r)
 	case controls:
@@ -284,9 +289,10 @@ func (s *session) handOver() error {
 // handleValues seals the values among a request's arguments. A request in which nothing
 // is sealed goes as it came.
 func (s *session) handleValues(r *request) error {
-	e := entry{shape: replyShape(r)}
+	e := r.cmd.entry()
+	e.shape = replyShape(r)
 	if s.seals.readsExcluded(r) {
-		e.flags = flagExcluded
+		e.flags |= flagExcluded
 	}
 	spec := &r.cmd.args
 	if spec.kind == noValues {

@@ -324,6 +324,30 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A transaction that is open in a stream has the grace of a drain: its end would roll it back.
+func TestDrainAwaitsTransactions(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Grace = time.Hour })
+	busy := b.client()
+	busy.sync++
+	busy.write(encode(t, wire.Begin, busy.sync, keyed{0x0a, uint64(1)}, nil))
+	busy.read()
+	b.put(busy, 1, document(1))
+	idle := b.client() // its moment is over later
+	ended := make(chan error, 1)
+	go func() { ended <- b.g.Shutdown(context.Background()) }()
+	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle client: %v", err)
+	}
+	busy.sync++
+	busy.write(encode(t, wire.Rollback, busy.sync, keyed{0x0a, uint64(1)}, nil))
+	if a, err := busy.tryRead(); err != nil || a.sync != busy.sync {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // A client that has said all gets what is outstanding as from the server itself, and the
 // connection ends.
 func TestHalfClose(t *testing.T) {

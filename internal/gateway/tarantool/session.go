@@ -18,6 +18,8 @@ type session struct {
 	in  reader
 	req request // the one at hand
 
+	transactions map[uint64]struct{} // streams with one that has begun; of the request pump
+
 	talk     *conversation
 	identity *identity
 	retrier  *retrier
@@ -30,7 +32,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
-		Stall: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log,
+		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.talk = newConversation(s.Life, g.catalog, g.cfg.Stats)
 	s.identity = &identity{door: &gateway.Door{Keeper: &g.keeper}}
@@ -96,10 +98,30 @@ func (s *session) pumpRequests() {
 			s.Requested()
 			err = s.handleRequest(&f)
 		}
-		if err != nil && !s.GoesOn(err, !s.talk.outstanding.busy()) {
+		if err != nil && !s.GoesOn(err, s.idle()) {
 			s.LogEnd(gateway.FromClient, errorClasses.Of(err), err)
 			return
 		}
+	}
+}
+
+// idle reports that a drain may end the session. The server would roll open transactions back, so these have its grace.
+func (s *session) idle() bool {
+	return !s.talk.outstanding.busy() && (len(s.transactions) == 0 || s.Overdue())
+}
+
+// follow takes note of the transactions of streams, of as many as may be under way in lanes.
+func (s *session) follow(h *wire.Header) {
+	switch h.Type {
+	case wire.Begin:
+		if s.transactions == nil {
+			s.transactions = map[uint64]struct{}{}
+		}
+		if len(s.transactions) < maxLanes {
+			s.transactions[h.Stream] = struct{}{}
+		}
+	case wire.Commit, wire.Rollback:
+		delete(s.transactions, h.Stream)
 	}
 }
 
@@ -111,6 +133,7 @@ func (s *session) handleRequest(f *frame) error {
 	if err := r.header.Parse(r.bytes); err != nil {
 		return s.talk.toServer.write(f.bytes) // what the server says to it can't be known
 	}
+	s.follow(&r.header)
 	switch h := handlingOf(r.header.Type); h {
 	case passes:
 		return s.pass(f, began)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -57,12 +58,21 @@ func (g *Gateway) Links() *link.Endpoint { return g.links }
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
 // Shutdown stops accepting and waits for the connections to end by themselves: nobody can
-// tell where a protocol that we don't know may be interrupted. When ctx ends they are reset.
+// tell where a protocol that we don't know may be interrupted. When ctx ends they are reset. Those that came just before
+// it get their links yet.
 func (g *Gateway) Shutdown(ctx context.Context) error {
+	begun := time.AfterFunc(gateway.BeginPatience, g.endLinks)
+	defer func() {
+		begun.Stop()
+		g.endLinks()
+	}()
+	return g.server.Shutdown(ctx)
+}
+
+func (g *Gateway) endLinks() {
 	g.cancel()
 	g.links.Close()
 	g.spares.close()
-	return g.server.Shutdown(ctx)
 }
 
 // newEntrySession finds a link for a client. A client for whom there is none is reset.

@@ -35,6 +35,7 @@ func (p *Protocol) Dial(ctx context.Context, t *shadow.Target) (shadow.Conn, err
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	c := &conn{Conn: raw, t: t, standalone: p.standalone, in: bufio.NewReaderSize(raw, 16<<10), session: newSession()}
 	if err := c.login(t.Upstream); err != nil {
 		_ = raw.Close()

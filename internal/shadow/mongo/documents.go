@@ -8,6 +8,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
+// mostDepth of documents is more than servers have. What a client sends may have more.
+const mostDepth = 220
+
 // value returns an element of a document; one of type zero if there is none.
 func value(doc []byte, key string) bsoncore.Value {
 	if doc == nil {

@@ -170,26 +170,34 @@ func (q *request) outputs() bool {
 }
 
 // others are the namespaces that an aggregation names besides its own.
-func (q *request) others() (out []string) {
+func (q *request) others() []string {
 	if q.class != aggregate {
 		return nil
 	}
-	var look func(doc []byte)
-	look = func(doc []byte) {
+	return namespacesIn(document(q.body, "pipeline"), q.db)
+}
+
+// namespacesIn are those that a pipeline names.
+func namespacesIn(pipeline []byte, db string) (out []string) {
+	var look func(doc []byte, depth int)
+	look = func(doc []byte, depth int) {
+		if depth > mostDepth {
+			return
+		}
 		each(doc, func(key string, v bsoncore.Value) {
 			switch key {
 			case "from", "coll", "into", "$out", "$unionWith", "$merge":
 				if name := string(wire.Text(v)); name != "" && name[0] != '$' {
-					out = append(out, q.db+"."+name)
+					out = append(out, db+"."+name)
 				}
 			}
 			inner := wire.Document(v)
 			if coll := text(inner, "coll"); inner != nil && coll != "" && text(inner, "db") != "" {
 				out = append(out, text(inner, "db")+"."+coll)
 			}
-			look(inner)
+			look(inner, depth+1)
 		})
 	}
-	look(document(q.body, "pipeline"))
+	look(pipeline, 0)
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/shadow"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -17,22 +18,21 @@ type frames struct{ in []byte }
 // take adds bytes and calls each for all messages that are whole. What each gets is valid until it returns.
 func (f *frames) take(b []byte, each func(wire.Header, []byte) error) error {
 	f.in = append(f.in, b...)
-	for len(f.in) >= wire.HeaderLen {
-		h, err := wire.ParseHeader(f.in)
+	left := f.in
+	for len(left) >= wire.HeaderLen {
+		h, err := wire.ParseHeader(left)
 		if err != nil {
 			return err
 		}
-		if len(f.in) < h.Length {
+		if len(left) < h.Length {
 			break
 		}
-		if err := each(h, f.in[:h.Length:h.Length]); err != nil {
+		if err := each(h, left[:h.Length:h.Length]); err != nil {
 			return err
 		}
-		f.in = f.in[h.Length:]
+		left = left[h.Length:]
 	}
-	if len(f.in) == 0 {
-		f.in = nil
-	}
+	f.in = shadow.Left(f.in, left)
 	return nil
 }
 
@@ -49,6 +49,9 @@ type section struct {
 	name      string
 	documents []byte // one behind the other
 }
+
+// mayExhaust: a request that allows several answers, each behind the other.
+func (m *message) mayExhaust() bool { return m.flags&wire.ExhaustAllowed != 0 }
 
 // moreToCome: a request that is not answered, or an answer behind which there comes another.
 func (m *message) moreToCome() bool { return m.flags&wire.MoreToCome != 0 }

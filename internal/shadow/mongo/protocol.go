@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Protocol is MongoDB's for the engine. Make it with New.
@@ -30,9 +33,9 @@ func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error)
 		cursors: cursors{}, transactions: newTransactions(),
 		scratch: "scratch_" + strconv.FormatInt(time.Now().UnixNano(), 36),
 	}
-	for _, up := range []gateway.Upstream{control, test} {
-		if err := p.meet(ctx, up, up.Address == control.Address); err != nil {
-			return nil, fmt.Errorf("%s: %w", up, err)
+	for _, t := range []*shadow.Target{{Name: "control", Upstream: control}, {Name: "test", Upstream: test}} {
+		if err := p.meet(ctx, t.Upstream, t.Upstream.Address == control.Address); err != nil {
+			return nil, ui.WithHint(fmt.Errorf("%s: %w", t, err), shadow.HintReach)
 		}
 	}
 	return p, nil
@@ -41,7 +44,7 @@ func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error)
 var errSecondary = errors.New("it is a secondary: a target takes writes")
 
 func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) error {
-	client, err := connect(up)
+	client, err := connect(ctx, up)
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) er
 		SetName  string `bson:"setName"`
 		Writable bool   `bson:"isWritablePrimary"`
 	}
-	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+	if err := sayHello(ctx, client, &hello); err != nil {
 		return err
 	}
 	if !hello.Writable {
@@ -63,14 +66,36 @@ func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) er
 	return p.catalog.learn(ctx, client)
 }
 
-// connect is the driver, for questions beside the mirror.
-func connect(up gateway.Upstream) (*mongo.Client, error) {
+// connect is the driver, for questions beside the mirror. The driver would try for all its time where nobody listens.
+func connect(ctx context.Context, up gateway.Upstream) (*mongo.Client, error) {
+	c, err := up.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = c.Close()
 	o := options.Client().SetHosts([]string{up.Address}).SetDirect(true).SetTLSConfig(up.TLS).SetServerSelectionTimeout(loginTime)
 	if up.User != "" {
 		o.SetAuth(options.Credential{AuthSource: up.Database, Username: up.User, Password: up.Password})
 	}
 	return mongo.Connect(o)
 }
+
+// sayHello asks for what a server tells everybody. Why that failed is the server's last error: the driver's own says for how long it has tried.
+func sayHello(ctx context.Context, client *mongo.Client, to any) error {
+	err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(to)
+	var tried topology.ServerSelectionError
+	if !errors.As(err, &tried) {
+		return err
+	}
+	for _, s := range tried.Desc.Servers {
+		if s.LastError != nil {
+			return s.LastError
+		}
+	}
+	return errMute
+}
+
+var errMute = errors.New("it takes connections, and does not answer as MongoDB does")
 
 // Reader returns what understands a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, pending: map[int32]*request{}} }
@@ -91,7 +116,7 @@ func (p *Protocol) answered(q *request, reply []byte, at time.Time) []*shadow.Op
 		return p.inTransaction(q, reply, at)
 	}
 	if code := failure(reply); ownFailures[code] || labelled(reply, "RetryableWriteError") {
-		return leftOut("failed in production by itself: " + code)
+		return leftOut("failed in production by itself: " + cmp.Or(code, text(document(reply, "writeConcernError"), "codeName"), "to be tried again"))
 	}
 	if p.transactions.retried(q) {
 		return leftOut("retried writes that had been carried out")

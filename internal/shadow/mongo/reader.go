@@ -60,21 +60,13 @@ func (r *reader) check() error {
 
 // ask takes a request.
 func (r *reader) ask(h wire.Header, raw []byte) error {
-	m, err := parse(h, raw)
+	m, name, err := command(h, raw)
 	if err != nil {
 		return err
 	}
-	first, ok := wire.First(m.body)
-	if m.body == nil || !ok {
-		return fmt.Errorf("%w: messages of servers before 5.1", shadow.ErrUnmirrored)
-	}
-	name := string(first.Key)
 	c := classOf(name)
-	switch {
-	case c == nothing:
+	if c == nothing {
 		return nil
-	case m.OpCode != wire.OpMsg:
-		return fmt.Errorf("%w: %s in a message of servers before 5.1", shadow.ErrUnmirrored, name)
 	}
 	q := newRequest(m, name, c, r.at)
 	if m.moreToCome() {
@@ -90,6 +82,22 @@ func (r *reader) ask(h wire.Header, raw []byte) error {
 	r.pending[m.RequestID] = q
 	r.held += q.size
 	return nil
+}
+
+// command reads a request and tells the command's name.
+func command(h wire.Header, raw []byte) (m message, name string, err error) {
+	if m, err = parse(h, raw); err != nil {
+		return m, "", err
+	}
+	first, ok := wire.First(m.body)
+	if m.body == nil || !ok {
+		return m, "", fmt.Errorf("%w: messages of servers before 5.1", shadow.ErrUnmirrored)
+	}
+	name = string(first.Key)
+	if m.OpCode != wire.OpMsg && classOf(name) != nothing {
+		return m, name, fmt.Errorf("%w: %s in a message of servers before 5.1", shadow.ErrUnmirrored, name)
+	}
+	return m, name, nil
 }
 
 // fine is the answer of those that get none.

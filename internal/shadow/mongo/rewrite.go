@@ -122,9 +122,14 @@ func withID(filter []byte, id bsoncore.Value) []byte {
 }
 
 // namesID reports whether a filter has an _id at any depth. A second one would make an upsert fail.
-func namesID(filter []byte) (named bool) {
+func namesID(filter []byte) bool { return namesIDWithin(filter, 0) }
+
+func namesIDWithin(filter []byte, depth int) (named bool) {
+	if depth > mostDepth {
+		return true
+	}
 	each(filter, func(key string, v bsoncore.Value) {
-		named = named || key == "_id" || namesID(wire.Document(v))
+		named = named || key == "_id" || namesIDWithin(wire.Document(v), depth+1)
 	})
 	return named
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -72,23 +72,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 		t.Fatal(err)
 	}
 	cfg.Protocol = p
-	b.run = shadow.New(cfg)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.addr = l.Addr().String()
-	var served sync.WaitGroup
-	served.Go(func() { _ = b.run.Serve(l) })
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = b.run.Shutdown(ctx)
-		served.Wait()
-	})
-	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	b.run, b.addr = shadowtest.Start(t, cfg)
 }
 
 // client goes through the mirror.
@@ -106,15 +90,7 @@ func (b *bench) client(t *testing.T, more ...*options.ClientOptions) *mongo.Clie
 // settle ends the mirror when all of what clients did has reached the targets.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
-	b.run.Finish("the test is over")
-	<-b.run.Over()
-	r := b.run.Report()
-	c := r.Compared
-	t.Logf("%d operations: %+v, forced %v, why %v, left %v, notes %v", r.Operations, c, r.Forced, r.Why, r.Left, r.Notes)
-	if c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped > 0 {
-		t.Errorf("compared %+v, %d dropped, %v", c, r.Dropped, r.Differences)
-	}
-	return r
+	return shadowtest.Settle(t, b.run)
 }
 
 // hashes are the digests of a database's collections.

@@ -9,23 +9,25 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"filippo.io/age"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/heap"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
-	shadowredis "github.com/cinch-layer/cinch/internal/shadow/redis"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Tape is what a recording is made of.
 type Tape struct {
-	Redis          string // LISTEN=URL
-	To             string // file
+	Listeners
+	TLS            gateway.TLSFiles // for clients
+	To             string           // file
 	Recipients     []string
 	RecipientFiles []string
 	Plain          bool // not encrypted
@@ -41,41 +43,71 @@ const progressTime = 10 * time.Second
 
 // Record passes clients through and keeps what they do, until a signal. The next one ends the pass-through.
 func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writer) error {
-	listen, url, ok := strings.Cut(t.Redis, "=")
-	if !ok || t.To == "" {
-		return ui.WithHint(usage("production and a file are needed"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
-	}
-	production, err := gateway.ParseUpstream(url, "6379")
+	p, listen, cfg, err := t.servers()
 	if err != nil {
-		return usage("--redis: %w", err)
+		return err
 	}
-	var limit, memory config.Bytes
+	cfg.Bound, cfg.Opener, cfg.Log = t.Bound, p.Opener, slog.New(slog.NewTextHandler(errs, nil))
+	if t.TLS.Cert != "" || t.TLS.Key != "" {
+		if cfg.ClientTLS, err = t.TLS.ServerConfig(); err != nil {
+			return usage("%w", err)
+		}
+	}
+	var limit config.Bytes
 	if err := limit.UnmarshalText([]byte(t.Limit)); err != nil {
 		return usage("--limit: %w", err)
 	}
-	if err := memory.UnmarshalText([]byte(t.Memory)); err != nil {
-		return usage("--memory: %w", err)
+	if cfg.Memory, err = readMemory(t.Memory); err != nil {
+		return err
+	}
+	if err := checkBound(t.Bound); err != nil {
+		return err
 	}
 	recipients, err := t.recipients()
 	if err != nil {
 		return err
 	}
-	filters, err := shadowredis.NewFilters(ctx, production, t.Redact)
-	if err != nil {
+	off, err := interruptible(ctx, signals, func(ctx context.Context) (err error) {
+		if cfg.Filters, err = p.filters(ctx, cfg.Production, t.Redact); err == nil {
+			p.meet(ctx, cfg.Production, errs)
+		}
+		return err
+	})
+	if errors.Is(err, store.ErrUsage) || errors.Is(err, errEnded) {
+		return err
+	} else if err != nil {
 		return fault{err, store.ErrUnreachable}
 	}
 	l, err := gateway.Listen(listen)
 	if err != nil {
-		return err
+		return ui.WithHint(err, hintListen)
 	}
-	file, err := recording.Create(t.To, recording.Header{Protocol: "redis", Start: time.Now()}, int64(limit), recipients...)
+	file, err := recording.Create(t.To, recording.Header{Protocol: p.Name(), Start: time.Now()}, int64(limit), recipients...)
 	if err != nil {
 		return errors.Join(ui.WithHint(err, "choose another name for --to"), l.Close())
 	}
-	r := shadow.NewRecorder(shadow.RecorderConfig{
-		Production: production, Filters: filters, Memory: int64(memory), Bound: t.Bound, Log: slog.New(slog.NewTextHandler(errs, nil)),
-	}, file)
+	r := shadow.NewRecorder(cfg, file)
+	if off {
+		r.Finish("SIGUSR1")
+	}
 	return t.watch(ctx, r, l, signals, errs)
+}
+
+// servers reads where clients connect and what production is.
+func (t Tape) servers() (p Protocol, listen string, cfg shadow.RecorderConfig, err error) {
+	p, both, err := t.pick()
+	if err != nil {
+		return p, "", cfg, err
+	}
+	if both == "" || t.To == "" {
+		return p, "", cfg, ui.WithHint(usage("production and a file are needed"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
+	}
+	listen, url, err := p.split(both)
+	if err != nil {
+		return p, "", cfg, err
+	}
+	cfg.Production, err = p.read(p.Flag, url)
+	return p, listen, cfg, err
 }
 
 // recipients can decrypt the file: none, if that is what is asked for.
@@ -84,7 +116,7 @@ func (t Tape) recipients() ([]age.Recipient, error) {
 	for _, name := range t.RecipientFiles {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, usage("--recipients-file: %w", err)
 		}
 		some, err := age.ParseRecipients(f)
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -104,6 +136,7 @@ func (t Tape) recipients() ([]age.Recipient, error) {
 }
 
 func (t Tape) watch(ctx context.Context, r *shadow.Recorder, l net.Listener, signals <-chan os.Signal, errs io.Writer) error {
+	defer heap.Follow(r.MemoryLimit)()
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 	fmt.Fprintf(errs, "recording to %s; clients may connect to %s\n", t.To, l.Addr())
@@ -124,7 +157,7 @@ func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.
 		case err := <-served:
 			return err
 		case sig := <-signals:
-			if over == nil {
+			if over == nil && sig != syscall.SIGUSR1 { // that one never cuts clients off
 				return nil
 			}
 			r.Finish(sig.String())

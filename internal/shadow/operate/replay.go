@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// ParseSpeed reads how fast a recording is played: a factor, or max, which is 0.
-func ParseSpeed(text string) (float64, error) {
+// parseSpeed reads how fast a recording is played: a factor, or max, which is 0.
+func parseSpeed(text string) (float64, error) {
 	if text == "max" {
 		return 0, nil
 	}
@@ -23,8 +23,8 @@ func ParseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-// OpenTape opens a recording at its beginning, when it has looked through all of it.
-func OpenTape(name string, identityFiles []string) (*recording.Opened, recording.Summary, error) {
+// openTape opens a recording at its beginning, when it has looked through all of it.
+func openTape(name string, identityFiles []string) (*recording.Opened, recording.Summary, error) {
 	var size recording.Summary
 	identities, err := readIdentities(identityFiles)
 	if err != nil {
@@ -50,7 +50,7 @@ func readIdentities(files []string) ([]age.Identity, error) {
 	for _, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, usage("--identity: %w", err)
 		}
 		some, err := age.ParseIdentities(f)
 		if err = errors.Join(err, f.Close()); err != nil {

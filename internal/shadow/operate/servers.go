@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"net"
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -8,44 +9,99 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
+// Listeners are what flags say of where clients connect and what production is: LISTEN=URL, of one protocol.
+type Listeners struct{ Redis, Mongo, Postgres string }
+
+// pick returns the one that is given; "": none is.
+func (l Listeners) pick() (p Protocol, both string, err error) {
+	for i, given := range []string{l.Redis, l.Mongo, l.Postgres} {
+		switch {
+		case given == "":
+		case both != "":
+			return p, "", usage("%s and %s exclude each other: a run mirrors one server", p.Flag, protocols[i].Flag)
+		default:
+			p, both = protocols[i], given
+		}
+	}
+	return p, both, nil
+}
+
 // Servers are what flags say of them.
 type Servers struct {
-	Redis    string // LISTEN=URL
-	Mongo    string // LISTEN=URI
-	Postgres string // LISTEN=URL
-	Tape     string // the protocol of a recording, in place of these
-	Control  string
-	Test     string // URL, or cinch=URL
+	Listeners
+	Tape    string // the protocol of a recording, in place of clients and production
+	Control string
+	Test    string // URL, or cinch=URL
 }
 
 // Protocol returns what is to be mirrored, where clients connect, and what production is.
 func (s Servers) Protocol() (p Protocol, listen, production string, err error) {
-	if s.Tape != "" && s.Control != "" && s.Test != "" {
-		return Redis, "", "", nil // record knows no other
-	}
-	var both string
-	for _, one := range []struct {
-		protocol Protocol
-		both     string
-	}{{Redis, s.Redis}, {Mongo, s.Mongo}, {Postgres, s.Postgres}} {
-		if one.both == "" {
-			continue
+	if s.Tape != "" {
+		if p, err = protocolOf(s.Tape); err == nil {
+			err = s.checkTargets(p)
 		}
-		if both != "" {
-			return p, "", "", usage("%s and %s exclude each other: a run mirrors one server", p.Flag, one.protocol.Flag)
+		return p, "", "", err
+	}
+	p, both, err := s.pick()
+	if err != nil {
+		return p, "", "", err
+	}
+	if both == "" {
+		return p, "", "", ui.WithHint(usage("production and two targets are needed"), "write %s", Redis.example(true))
+	}
+	if listen, production, err = p.split(both); err == nil {
+		err = s.checkTargets(p)
+	}
+	return p, listen, production, err
+}
+
+func (s Servers) checkTargets(p Protocol) error {
+	for _, one := range []struct{ flag, what, url string }{{"--control", "control", s.Control}, {"--test", "test", s.Test}} {
+		if one.url == "" {
+			return ui.WithHint(usage("%s: the %s target is missing", one.flag, one.what), "write %s", p.example(s.Tape == ""))
 		}
-		p, both = one.protocol, one.both
 	}
-	listen, production, ok := strings.Cut(both, "=")
-	if !ok || s.Control == "" || s.Test == "" {
-		return p, "", "", ui.WithHint(usage("production and two targets are needed"),
-			"write --redis 127.0.0.1:6390=redis://production --control redis://a --test redis://b")
+	if strings.HasPrefix(s.Control, "cinch=") {
+		return ui.WithHint(usage("--control: the control has no gateway in front of it"), "write --control URL --test cinch=URL: it is the test that is judged")
 	}
-	return p, listen, production, nil
+	return nil
+}
+
+// split reads LISTEN=URL. What is no such thing may hold a password, so it is not shown.
+func (p Protocol) split(both string) (listen, url string, err error) {
+	listen, url, _ = strings.Cut(both, "=")
+	if strings.Contains(listen, "://") && !strings.HasPrefix(listen, "unix:") {
+		listen, url = "", both
+	}
+	switch {
+	case listen == "":
+		err = usage("%s: the address that clients connect to is missing: it is written before production's URL", p.Flag)
+	case url == "":
+		err = usage("%s: production's URL is missing: it is written behind the address that clients connect to", p.Flag)
+	default:
+		err = checkListen(p.Flag, listen)
+	}
+	return listen, url, ui.WithHint(err, "write %s 127.0.0.1:%s=%s", p.Flag, p.listen, p.url)
+}
+
+// checkListen fails for what no client can connect to.
+func checkListen(flag, listen string) error {
+	if strings.HasPrefix(listen, "unix:") {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usage("%s: clients can't connect to %q: it is neither HOST:PORT nor unix:/PATH", flag, listen)
+	}
+	return nil
 }
 
 // Read puts the servers into a configuration. Through is the test target without what stands before its URL.
 func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string) (err error) {
+	cfg.ProtocolName = p.Name()
 	for _, one := range []struct {
 		flag, url string
 		to        *gateway.Upstream
@@ -53,9 +109,18 @@ func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string
 		if s.Tape != "" && one.flag == p.Flag {
 			continue
 		}
-		if *one.to, err = p.Parse(one.url); err != nil {
-			return usage("%s: %w", one.flag, err)
+		if *one.to, err = p.read(one.flag, one.url); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// read reads the URL of a server.
+func (p Protocol) read(flag, url string) (gateway.Upstream, error) {
+	up, err := p.Parse(url)
+	if err != nil {
+		return up, ui.WithHint(usage("%s: %w", flag, err), "a server is written as %s", p.form)
+	}
+	return up, nil
 }

@@ -36,19 +36,55 @@ type Watcher struct {
 	ending   int   // signals that ask for it
 }
 
+// lookTime is between two looks for the file that turns the mirror off.
+const lookTime = 200 * time.Millisecond
+
+// mirrorOn is said when what clients do from then on reaches the targets.
+const mirrorOn = "the mirror is on"
+
+// begin starts the run, and watches it.
+func (w *Watcher) begin(ctx context.Context, served <-chan error) error {
+	if err := w.Run.Start(ctx); err != nil {
+		return w.passOn(err, served)
+	}
+	fmt.Fprintln(w.Errs, mirrorOn)
+	return w.Watch(served)
+}
+
+// passOn is what becomes of a run that can't begin: clients are passed through until a signal, also those that are not connected just now. When
+// there was none yet, nobody depends on the run.
+func (w *Watcher) passOn(err error, served <-chan error) error {
+	w.Run.Off("the run did not begin")
+	if w.Exit || w.Run.Clients().Total == 0 {
+		return err
+	}
+	ui.PrintError(w.Errs, fmt.Errorf("the mirror is off: %w", err))
+	fmt.Fprintln(w.Errs, "clients are passed through to production until the next SIGINT or SIGTERM")
+	for {
+		select {
+		case ended := <-served:
+			return errors.Join(err, ended)
+		case sig := <-w.Signals:
+			if sig != syscall.SIGUSR1 {
+				return err
+			}
+		}
+	}
+}
+
 // Watch returns the verdict, or what served brings before that.
 func (w *Watcher) Watch(served <-chan error) error {
 	over := w.Run.Over()
 	progress := time.NewTicker(w.Every)
 	defer progress.Stop()
-	look := time.NewTicker(200 * time.Millisecond)
+	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	for {
 		select {
 		case err := <-served:
 			return err
 		case sig := <-w.Signals:
-			if w.reported {
+			if w.reported && sig != syscall.SIGUSR1 { // that one never cuts clients off
 				return errors.Join(w.failed, w.verdict())
 			}
 			w.obey(sig)
@@ -111,8 +147,8 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// PrintFindings prints what a check found, and says how many stand in the way of a run.
-func PrintFindings(w io.Writer, found []shadow.Finding, asJSON bool) (problems int, err error) {
+// printFindings prints what a check found, and says how many stand in the way of a run.
+func printFindings(w io.Writer, found []shadow.Finding, asJSON bool) (problems int, err error) {
 	for _, f := range found {
 		if f.Problem {
 			problems++
@@ -135,8 +171,8 @@ func (w *Watcher) verdict() error {
 	}
 }
 
-// CreatePage creates a report's page at the beginning, so that nothing keeps a long run's result from it. Without a name there is none.
-func CreatePage(name string) (*os.File, error) {
+// createPage creates a report's page at the beginning, so that nothing keeps a long run's result from it. Without a name there is none.
+func createPage(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -147,17 +183,13 @@ func CreatePage(name string) (*os.File, error) {
 	return f, nil
 }
 
-// SelfTest is the self-test of a run. It is ended by a signal.
-func SelfTest(ctx context.Context, r *shadow.Run, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	tested := make(chan error, 1)
-	go func() { tested <- r.SelfTest(ctx) }()
-	select {
-	case err := <-tested:
-		return err
-	case sig := <-signals:
-		cancel()
-		return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+// dropPage removes a page that nothing was written to, so that the next try finds its name free.
+func dropPage(page *os.File) {
+	if page == nil {
+		return
+	}
+	_ = page.Close() // it is closed already behind a report
+	if info, err := os.Stat(page.Name()); err == nil && info.Size() == 0 {
+		_ = os.Remove(page.Name())
 	}
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -46,14 +46,25 @@ func (b *bench) servers() []*testenv.SQLServer {
 
 func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	t.Helper()
-	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: 20 * time.Second}
-	var err error
-	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
-		if *up, err = postgres.ParseURL(s.URL()); err != nil {
-			t.Fatal(err)
-		}
+	b.serve(t, change)
+	b.begin(t)
+}
+
+// begin starts the run that serves clients already.
+func (b *bench) begin(t *testing.T) {
+	t.Helper()
+	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
 	}
-	protocol, err := New(t.Context(), cfg.Control)
+}
+
+func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
+	t.Helper()
+	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute}
+	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
+		*up = upstream(t, s)
+	}
+	protocol, err := New(t.Context(), cfg.Production, cfg.Control, Options{Ignore: []string{"public.odd.declared"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,22 +72,19 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	if change != nil {
 		change(&cfg)
 	}
-	b.run = shadow.New(cfg)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Cleanup(protocol.Close) // after the run has ended
+	var addr string
+	b.run, addr = shadowtest.Serve(t, cfg)
+	b.url = "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+}
+
+func upstream(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
+	t.Helper()
+	up, err := postgres.ParseURL(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.url = "postgres://postgres@" + l.Addr().String() + "/postgres?sslmode=disable"
-	var served sync.WaitGroup
-	served.Go(func() { _ = b.run.Serve(l) })
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = b.run.Shutdown(ctx)
-		served.Wait()
-		protocol.Close()
-	})
-	b.run.Start(context.WithoutCancel(t.Context()))
+	return up
 }
 
 // client is one connection through the mirror.
@@ -93,25 +101,16 @@ func (b *bench) client(t *testing.T) *pgx.Conn {
 // settle ends the mirror when all of what clients did has reached the targets, and checks that nothing differs.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
-	r := b.finish(t)
-	c := r.Compared
-	if c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped+r.Unmirrored > 0 {
-		t.Errorf("compared %+v, %d dropped, %v", c, r.Dropped, r.Differences)
+	r := shadowtest.Settle(t, b.run)
+	if r.Unmirrored > 0 {
+		t.Errorf("%d connections were not mirrored: %v", r.Unmirrored, r.Why)
 	}
 	return r
 }
 
 func (b *bench) finish(t *testing.T) *shadow.Report {
 	t.Helper()
-	b.run.Finish("the test is over")
-	select {
-	case <-b.run.Over():
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the mirror does not end")
-	}
-	r := b.run.Report()
-	t.Logf("%d operations: %+v, forced %v, why %v, left out %v, ended %q %q", r.Operations, r.Compared, r.Forced, r.Why, r.Left, r.Ended, r.Reasons)
-	return r
+	return shadowtest.Finish(t, b.run)
 }
 
 // exec runs statements on a server itself.

@@ -18,6 +18,8 @@ type conn struct {
 	target *shadow.Target
 	looker *looker
 	pid    atomic.Uint32
+	start  *shadow.Operation // nil before it
+	status byte              // of the transaction
 	in     []byte
 
 	mu     sync.Mutex
@@ -29,6 +31,9 @@ type conn struct {
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if pid := c.pid.Load(); pid != 0 && !c.closed {
+		c.looker.processes.add(pid, -1)
+	}
 	c.closed = true
 	if c.net == nil {
 		return nil
@@ -52,7 +57,71 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	if done == len(ops) {
 		return nil
 	}
-	return c.send(ops[done:], deadline, func(i int, a shadow.Answer) { answered(i+done, a) })
+	for from := done; from < len(ops); {
+		n := alike(ops[from:])
+		if err := c.prepared(ops[from:from+n], deadline, func(i int, a shadow.Answer) { answered(i+from, a) }); err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
+}
+
+// alike is how many of the first operations may be sent in one piece: those that need nothing before or behind them.
+func alike(ops []*shadow.Operation) (n int) {
+	for n < len(ops) && !besideOf(ops[n]).alone() {
+		n++
+	}
+	return max(n, 1)
+}
+
+// prepared sends operations with what one of them needs before and behind it.
+func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	b := besideOf(ops[0])
+	if !b.alone() {
+		defer c.looker.sequences.stirred(stirred(ops))
+		return c.send(ops, deadline, answered)
+	}
+	got, err := c.numbered(ops[0], b, deadline)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	answered(0, got)
+	return nil
+}
+
+// numbered carries out an operation between setting sequences to what it took in production, and setting those up again that had given more.
+func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (got shadow.Answer, err error) {
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return got, err
+	}
+	if err := c.sequences(b.draws, (*sequences).down); err != nil {
+		return got, err
+	}
+	if b.guide != nil {
+		got, err = c.guided(op, b.guide, deadline)
+	} else {
+		err = c.send([]*shadow.Operation{op}, deadline, func(_ int, a shadow.Answer) { got = a })
+	}
+	if err != nil {
+		return got, err
+	}
+	c.looker.sequences.stirred(b.stirs)
+	return got, c.sequences(b.draws, (*sequences).up)
+}
+
+// sequences does something for each sequence that numbers were taken from. In a transaction that has failed nothing can be done.
+func (c *conn) sequences(draws []draw, do func(*sequences, string, draw, func(string) (string, error)) error) error {
+	if len(draws) == 0 || c.status == inFailed {
+		return nil
+	}
+	parameters, _ := pg.StartupParameters(c.start.Request)
+	for _, d := range draws {
+		if err := do(&c.looker.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // connect logs in as a client did.
@@ -77,14 +146,70 @@ func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
+	if err := c.take(own.Conn, deadline); err != nil {
+		return err
+	}
+	c.start, c.status = op, idle
+	pid, err := c.looker.pool.process(ctx, own.PID, c.backend)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.net = own.Conn
-	c.pid.Store(own.PID)
-	if c.closed {
-		return errors.Join(net.ErrClosed, c.net.Close())
+	if c.pid.Store(pid); !c.closed {
+		c.looker.processes.add(pid, 1)
 	}
 	return nil
+}
+
+// take gives c its connection, unless it was closed meanwhile.
+func (c *conn) take(made net.Conn, deadline time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.net = made
+	if c.closed {
+		return errors.Join(net.ErrClosed, made.Close())
+	}
+	return made.SetDeadline(deadline)
+}
+
+// backend asks which process serves a connection. It is not asked before the connection was taken over: pgconn may go on reading from it when
+// writing took long, and so take away the next answer.
+func (c *conn) backend() (pid uint32, err error) {
+	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuestion)); err != nil {
+		return 0, err
+	}
+	for {
+		m, err := c.message()
+		if err != nil {
+			return 0, err
+		}
+		switch m.Type {
+		case pg.DataRow:
+			err = pg.Fields(m.Body, func(_ int, value []byte) { pid, err = processNumber(string(value)) })
+		case pg.ErrorResponse:
+			err = errors.New(pg.Text(m.Body))
+		case pg.ReadyForQuery:
+			return pid, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// exchange sends one operation, and digests the answer as d does.
+func (c *conn) exchange(op *shadow.Operation, d *digest, deadline time.Time, answered func(shadow.Answer)) error {
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return err
+	}
+	began := time.Now()
+	if _, err := c.net.Write(op.Request); err != nil {
+		return err
+	}
+	a, err := c.read(op, d, began)
+	answered(a)
+	return err
 }
 
 func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
@@ -127,7 +252,14 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, err
 		_, err := io.Copy(io.Discard, c.net) // the server closes when it has given up all locks
 		return shadow.Answer{Took: time.Since(began)}, err
 	}
-	d := digest{form: op.Form}
+	d := &digest{form: op.Form}
+	if b, ok := op.Own.(*beside); ok {
+		d.shape = b.shape
+	}
+	return c.read(op, d, began)
+}
+
+func (c *conn) read(op *shadow.Operation, d *digest, began time.Time) (shadow.Answer, error) {
 	for left := max(op.Replies, 1); left > 0; {
 		m, err := c.message()
 		if err != nil {
@@ -138,6 +270,7 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, err
 		}
 		d.add(m)
 		if m.Type == pg.ReadyForQuery {
+			c.status = m.Body[0]
 			left--
 		}
 	}

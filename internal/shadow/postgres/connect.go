@@ -4,6 +4,10 @@ import (
 	"context"
 	"maps"
 	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -11,12 +15,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
+// connectTime is for a login that nothing else bounds: what listens there may speak something else.
+const connectTime = 20 * time.Second
+
 // connect logs in to a target as its own user, with a client's parameters; "database" among them is one.
 func connect(ctx context.Context, up gateway.Upstream, parameters map[string]string) (*pgconn.PgConn, error) {
 	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
 		return nil, err
 	}
+	c.Host, c.Port = named(up)
 	c.User, c.Password, c.Database = up.User, up.Password, up.Database
 	c.Fallbacks, c.TLSConfig, c.RuntimeParams = nil, nil, maps.Clone(parameters)
 	if c.RuntimeParams == nil {
@@ -30,9 +38,24 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 			delete(c.RuntimeParams, name)
 		}
 	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		c.ConnectTimeout = connectTime
+	}
 	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return postgres.Dial(ctx, up) }
 	return pgconn.ConnectConfig(ctx, c)
+}
+
+// named is a server's address as errors name it.
+func named(up gateway.Upstream) (host string, port uint16) {
+	at, number := up.Host, ""
+	if up.Network == "unix" {
+		at, number = filepath.Dir(up.Address), filepath.Ext(up.Address)
+	} else if _, p, err := net.SplitHostPort(up.Address); err == nil {
+		number = "." + p
+	}
+	n, _ := strconv.ParseUint(strings.TrimPrefix(number, "."), 10, 16)
+	return at, uint16(n)
 }
 
 // notPassed names what a startup has beside settings, and options of protocols that are not ours.

@@ -17,19 +17,31 @@ const (
 	formEnd                       // it ends one
 )
 
+// States of a transaction, as ReadyForQuery has them.
+const (
+	idle     = 'I'
+	inside   = 'T'
+	inFailed = 'E'
+)
+
 // seed of the digests. They are compared within one process only.
 var seed = maphash.MakeSeed()
-
-// firstOwnType is the first number of a type that a server gives: servers number their users' types differently.
-const firstOwnType = 16384
 
 // digest is what is compared of an answer, message by message. Texts of errors and notices are not in it.
 type digest struct {
 	form uint8
 	sum  uint64 // of the messages in their order
-	rows uint64 // since the last message that is none, without their order
+	set  uint64 // of the rows since the last message that is none, without their order
 	n    int    // rows
 	code string // of the first error
+
+	shape   *shape // nil: nothing is left out
+	results int    // that are complete
+	kept    []byte // of a row
+
+	keeps  bool // the rows
+	nature bool // which differ by nature: their number
+	rows
 }
 
 func (d *digest) add(m pg.Message) {
@@ -49,18 +61,31 @@ func (d *digest) add(m pg.Message) {
 		d.mix(m.Type, []byte(code)...)
 	default:
 		d.mix(m.Type, m.Body...)
+		if m.Type == pg.CommandComplete || m.Type == pg.EmptyQueryResponse || m.Type == pg.PortalSuspended {
+			d.results++
+		}
 	}
 }
 
 func (d *digest) row(body []byte) {
 	d.n++
+	if left := d.shape.columns(d.results); len(left) > 0 {
+		d.kept = appendKept(d.kept[:0], body, left)
+		body = d.kept
+	}
+	switch {
+	case d.keeps && d.nature:
+		d.rows.add(0)
+	case d.keeps:
+		d.rows.add(maphash.Bytes(seed, body))
+	}
 	switch {
 	case d.form&formCounts != 0:
-		d.rows++
+		d.set++
 	case d.form&formOrdered != 0:
 		d.mix(pg.DataRow, body...)
 	default:
-		d.rows += maphash.Bytes(seed, body)
+		d.set += maphash.Bytes(seed, body)
 	}
 }
 
@@ -72,8 +97,8 @@ func (d *digest) describe(body []byte) {
 		return
 	}
 	for _, c := range columns {
-		if c.Type >= firstOwnType {
-			c.Type = firstOwnType
+		if c.Type >= firstOwn {
+			c.Type = firstOwn
 		}
 		d.mix(pg.RowDescription, c.Name...)
 		d.sum = d.sum*31 + uint64(c.Type)<<16 + uint64(c.Format)
@@ -82,12 +107,37 @@ func (d *digest) describe(body []byte) {
 
 // mix takes a message in its place.
 func (d *digest) mix(kind byte, body ...byte) {
-	d.sum = (d.sum^d.rows)*0x9e3779b97f4a7c15 + maphash.Bytes(seed, body) + uint64(kind)
-	d.rows = 0
+	d.sum = (d.sum^d.set)*0x9e3779b97f4a7c15 + maphash.Bytes(seed, body) + uint64(kind)
+	d.set = 0
 }
 
 // answer is the digest when all messages have come.
 func (d *digest) answer(took time.Duration) shadow.Answer {
 	d.mix(pg.ReadyForQuery)
 	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Took: took}
+}
+
+// rows are those of an answer, by what is compared of them.
+type rows struct{ of map[uint64]int }
+
+func (r *rows) add(sum uint64) {
+	if r.of == nil {
+		r.of = map[uint64]int{}
+	}
+	r.of[sum]++
+}
+
+// without counts the rows that others does not have.
+func (r *rows) without(others map[uint64]int) (n int) {
+	for sum, times := range r.of {
+		n += max(0, times-others[sum])
+	}
+	return n
+}
+
+func (r *rows) count() (n int) {
+	for _, times := range r.of {
+		n += times
+	}
+	return n
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,14 @@ import (
 // looker asks a target what its other connections do.
 type looker struct {
 	target *shadow.Target
+	pool   pool
 
 	mu   sync.Mutex
 	conn *pgconn.PgConn // nil before the first question, and after trouble
+
+	processes processes
+	spares    spares
+	sequences sequences
 }
 
 // lookTime is for an answer.
@@ -26,8 +32,9 @@ const lookTime = 5 * time.Second
 
 // question about a process. One that has been given its lock still says that it waits until it runs again, so the locks
 // themselves are asked.
-const question = `SELECT state = 'active', CASE WHEN wait_event_type = 'Lock' THEN array_to_string(pg_blocking_pids(pid), ' ') ELSE '' END,
-	coalesce(wait_event_type = 'BufferPin' OR wait_event = 'SafeSnapshot', false), backend_xmin IS NOT NULL
+const question = `SELECT state = 'active', CASE WHEN wait_event_type IN ('Lock', 'IPC') THEN array_to_string(
+	CASE WHEN wait_event = 'SafeSnapshot' THEN pg_safe_snapshot_blocking_pids(pid) ELSE pg_blocking_pids(pid) END, ' ') ELSE '' END,
+	coalesce(wait_event_type = 'BufferPin', false), backend_xmin IS NOT NULL
 	FROM pg_stat_get_activity(`
 
 // look says what a connection does, by the number of its process, and whether it waits for the own one.
@@ -42,10 +49,13 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	row, err := l.ask(ctx, question+strconv.FormatUint(uint64(pid), 10)+")")
 	if err != nil {
 		l.drop()
-		return shadow.Working
+		return trouble(err)
 	}
-	if len(row) == 0 || row[0] == nil {
-		return shadow.Stopping // a pool stands before the target, or the user may not see it
+	switch {
+	case len(row) == 0:
+		return shadow.Working // it has given up its locks, and ends; the connection is not closed yet
+	case row[0] == nil:
+		return shadow.Stopping // the user may not see it
 	}
 	blockers := strings.Fields(string(row[1]))
 	switch {
@@ -53,6 +63,8 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 		return shadow.Working // it has answered
 	case slices.Contains(blockers, strconv.FormatUint(uint64(own), 10)):
 		return shadow.Yielding
+	case l.processes.others(blockers):
+		return shadow.Working // and so does who has the lock
 	case len(blockers) > 0 || row[2][0] == 't':
 		return shadow.Stopping
 	case row[3][0] == 't':
@@ -61,9 +73,18 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	return shadow.Working
 }
 
+// trouble is what a question that was not answered says: a server that refuses it is there, and works.
+func trouble(err error) shadow.Progress {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return shadow.Working
+	}
+	return shadow.Silent
+}
+
 func (l *looker) ask(ctx context.Context, text string) ([][]byte, error) {
 	if l.conn == nil {
-		c, err := connect(ctx, l.target.Upstream, map[string]string{"application_name": "cinch shadow"})
+		c, err := connect(ctx, l.target.Upstream, map[string]string{"application_name": ownName})
 		if err != nil {
 			return nil, err
 		}
@@ -77,6 +98,7 @@ func (l *looker) ask(ctx context.Context, text string) ([][]byte, error) {
 }
 
 func (l *looker) close() {
+	l.spares.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop()

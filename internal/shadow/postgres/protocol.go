@@ -14,36 +14,60 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/internal/shadow/postgres/sql"
+	"github.com/cinch-layer/cinch/internal/ui"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
 // Protocol is PostgreSQL's for the engine. Make it with New, and close it.
 type Protocol struct {
+	Door
 	functions sql.Functions
+	catalogs  *catalogs
+	only      subset
 	scratch   string                    // table
 	looked    map[string]*sql.Statement // the mirror's goroutine's
+	readers   map[*reader]bool          // the mirror's goroutine's: of connections that are logged in
 
 	mu      sync.Mutex
 	lookers map[string]*looker // by target
+
+	allowForeign bool
 }
 
-// New asks a target for its functions.
-func New(ctx context.Context, target gateway.Upstream) (*Protocol, error) {
-	c, err := connect(ctx, target, nil)
+// Options are what a user can say.
+type Options struct {
+	Ignore    []string // "schema.table.column": left out of what is compared
+	Databases []string // that are mirrored; none: all
+
+	AllowForeign bool // targets may reach other servers
+}
+
+// New asks the control for its functions, and whether production tells of its tables.
+func New(ctx context.Context, production, target gateway.Upstream, o Options) (*Protocol, error) {
+	ignored, err := parseColumns(o.Ignore)
 	if err != nil {
 		return nil, err
+	}
+	c, err := connect(ctx, target, nil)
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("control (%s): %w", target, err), hintReach)
 	}
 	defer c.Close(ctx)
 	functions, err := learn(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", target, err)
+		return nil, fmt.Errorf("control (%s): %w", target, err)
 	}
+	cs := &catalogs{control: target, functions: functions, ignored: ignored, only: newSubset(o.Databases), all: map[string]*followed{}}
+	cs.ask(ctx, production)
 	return &Protocol{
-		functions: functions, scratch: "cinch_shadow.t" + strconv.FormatInt(time.Now().UnixNano(), 36),
-		looked: map[string]*sql.Statement{}, lookers: map[string]*looker{},
+		functions: functions, catalogs: cs, only: cs.only, scratch: "cinch_shadow.t" + strconv.FormatInt(time.Now().UnixNano(), 36),
+		looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}, lookers: map[string]*looker{},
+		allowForeign: o.AllowForeign,
 	}, nil
 }
+
+const hintReach = shadow.HintReach + ", and the right database"
 
 // learn reads which functions may do more than read.
 func learn(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
@@ -73,6 +97,7 @@ func (p *Protocol) look(text string) *sql.Statement {
 	}
 	s := sql.Look(text, p.functions)
 	if len(text) <= mostLookedBytes {
+		s.Text = text
 		if len(p.looked) >= mostLooked {
 			clear(p.looked)
 		}
@@ -84,14 +109,21 @@ func (p *Protocol) look(text string) *sql.Statement {
 // Reader returns what understands a new connection.
 func (p *Protocol) Reader() shadow.Reader { return newReader(p) }
 
+// Door is how connections begin.
+type Door struct{}
+
 // Open answers what a client asks about TLS.
-func (p *Protocol) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
+func (Door) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	return postgres.Accept(client, config)
 }
 
-// Reach connects to production.
-func (p *Protocol) Reach(ctx context.Context, production gateway.Upstream) (net.Conn, error) {
-	return postgres.Dial(ctx, production)
+// Reach connects to production. A login that is bound to production's certificate passes where the client sees that one.
+func (Door) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
+	c, err := postgres.Dial(ctx, production)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Unbound(c, postgres.NewBinding(client, c, config)), nil
 }
 
 // Dial returns a connection that is made when it is used: the first operation says to which database.
@@ -117,14 +149,63 @@ func (p *Protocol) looker(t *shadow.Target) *looker {
 		if l != nil {
 			l.close()
 		}
-		l = &looker{target: t}
+		l = &looker{target: t, pool: pool{target: t}}
 		p.lookers[t.Name] = l
 	}
 	return l
 }
 
+// Notes say which columns were left out.
+func (p *Protocol) Notes() []string { return p.catalogs.lines() }
+
+// CheckData compares rows and checksums of all tables of the databases that clients used.
+func (p *Protocol) CheckData(ctx context.Context, how shadow.DataCheck, servers ...*shadow.Target) ([]shadow.TableState, error) {
+	return p.catalogs.checkData(ctx, how, servers)
+}
+
+// Check compares the servers: what they are, what they hold, and settings that make answers or data differ.
+func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
+	found, err := check(ctx, p.catalogs, production, control, test)
+	for _, t := range []*shadow.Target{control, test} {
+		if err == nil {
+			err = found.reach(ctx, t, p.only, p.allowForeign)
+		}
+	}
+	return found, err
+}
+
+// Fit fails when a target gets beyond itself, and that is not allowed.
+func (p *Protocol) Fit(ctx context.Context, _, control, test *shadow.Target) error {
+	if p.allowForeign {
+		return nil
+	}
+	for _, t := range []*shadow.Target{control, test} {
+		all, err := reaches(ctx, t, p.only)
+		if err != nil {
+			return ui.WithHint(fmt.Errorf("%s: %w", t, err), hintReach)
+		}
+		for _, r := range all {
+			if len(r.ways) > 0 {
+				return ui.WithHint(fmt.Errorf("%s: %s", t, &r), reachHint)
+			}
+		}
+	}
+	return nil
+}
+
+// Same compares the moments at which servers started, if both let us ask. Copies of one share its system identifier.
+func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
+	one, err := started(ctx, a)
+	if err != nil {
+		return false
+	}
+	other, err := started(ctx, b)
+	return err == nil && one == other
+}
+
 // Close ends the connections that are beside the mirror.
 func (p *Protocol) Close() {
+	p.catalogs.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.lookers {

@@ -3,42 +3,36 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/internal/shadow/postgres/sql"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// mostHeld bounds the bytes of a connection's requests that are under way, and of a message.
-const mostHeld = 64 << 20
-
-// States of a transaction, as ReadyForQuery has them.
-const (
-	idle     = 'I'
-	inside   = 'T'
-	inFailed = 'E'
-)
-
-// reader understands one client's connection.
+// reader understands one client's connection. What it holds has the engine's bound.
 type reader struct {
 	p       *Protocol
 	in, out []byte
 	held    int64 // bytes of units, and of what is known of prepared statements
 
 	startup []byte // nil before it has come
-	cancels bool   // the connection is a cancellation
-	ready   bool   // logged in
-	status  byte   // of the transaction
+	catalog *catalog
+	follows *followed // nil: nobody asks for what clients define
+	defines lack      // what its transaction, which is not over, makes the catalog lack
+	cancels bool      // the connection is a cancellation
+	ready   bool      // logged in
+	status  byte      // of the transaction
 
 	pending  []*unit // complete, in their order
 	building *unit   // nil: nothing has come since the last one
-	prepared map[string]*sql.Statement
-	portals  map[string]*sql.Statement
+	prepared map[string]*statement
+	portals  map[string]portal
 }
 
 func newReader(p *Protocol) *reader {
-	return &reader{p: p, status: idle, prepared: map[string]*sql.Statement{}, portals: map[string]*sql.Statement{}}
+	return &reader{p: p, status: idle, catalog: newCatalog(), prepared: map[string]*statement{}, portals: map[string]portal{}}
 }
 
 // Held is the number of bytes that are kept.
@@ -55,26 +49,7 @@ func (r *reader) Request(b []byte, at time.Time) error {
 			return err
 		}
 	}
-	for {
-		m, ok, err := pg.Cut(r.in)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		if err := r.ask(m, at); err != nil {
-			return err
-		}
-		r.in = r.in[len(m.Raw):]
-	}
-	if len(r.in) == 0 {
-		r.in = nil
-	}
-	if r.Held() > mostHeld {
-		return shadow.ErrTooLarge
-	}
-	return nil
+	return each(&r.in, func(m pg.Message) error { return r.ask(m, at) })
 }
 
 // start takes the first packet, when it is there.
@@ -100,8 +75,8 @@ func (r *reader) start() error {
 		return fmt.Errorf("%w: replication", shadow.ErrUnmirrored)
 	}
 	r.startup = append([]byte(nil), r.in[:n]...)
-	r.in = r.in[n:]
-	return nil
+	r.in = shadow.Left(r.in, r.in[n:])
+	return r.p.only.admits(r.database())
 }
 
 // ask takes a message of the client's.
@@ -136,8 +111,9 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 }
 
 func (r *reader) append(u *unit, m pg.Message) {
+	before := cap(u.bytes)
 	u.add(m)
-	r.held += int64(len(m.Raw))
+	r.held += int64(cap(u.bytes) - before)
 }
 
 // note reads what a message says of a unit.
@@ -154,37 +130,96 @@ func (r *reader) note(u *unit, m pg.Message) error {
 		return r.noteParse(u, m)
 	case pg.Bind:
 		u.extended = true
-		portal, statement, err := pg.TwoStrings(m.Body)
-		r.portals[portal] = r.prepared[statement]
-		u.changes = u.changes || portal != ""
-		return err
+		return r.noteBind(u, m)
 	case pg.Execute:
 		u.extended = true
-		portal, _, err := pg.String(m.Body)
-		u.executed = append(u.executed, r.portals[portal])
+		name, _, err := pg.String(m.Body)
+		u.execute(r.portals[name])
 		return err
+	case pg.Describe:
+		return r.noteDescribe(u, m)
 	case pg.Close:
-		u.changes = true
+		u.extended, u.changes = true, true
+		return r.noteClose(m)
 	}
 	return nil
 }
+
+// mostPortals are known by name. Their transaction may have ended, so more are no sign of use.
+const mostPortals = 1000
+
+// noteBind notes what a portal executes.
+func (r *reader) noteBind(u *unit, m pg.Message) error {
+	name, statement, err := pg.TwoStrings(m.Body)
+	if len(r.portals) >= mostPortals {
+		clear(r.portals) // what is not known is taken for a write
+	}
+	p := portal{of: r.prepared[statement]}
+	if p.of != nil && (p.of.Sequence != "" || p.of.Has("insert")) {
+		p.formats = pg.ResultFormats(m.Body)
+	}
+	r.portals[name] = p
+	u.bind(p.of)
+	u.changes = u.changes || name != ""
+	return err
+}
+
+// noteClose forgets a prepared statement or a portal. If the server did not come so far, it is taken for one that is not known.
+func (r *reader) noteClose(m pg.Message) error {
+	if len(m.Body) == 0 {
+		return pg.ErrProtocol
+	}
+	name, _, err := pg.String(m.Body[1:])
+	if m.Body[0] == 'P' {
+		delete(r.portals, name)
+		return err
+	}
+	if old, known := r.prepared[name]; known {
+		delete(r.prepared, name)
+		r.held -= preparedBytes(name, old)
+	}
+	return err
+}
+
+// preparedBytes is what knowing a prepared statement counts. Its text is the Protocol's.
+func preparedBytes(name string, s *statement) int64 { return int64(len(name)+len(s.parse)) + 64 }
 
 func (r *reader) noteParse(u *unit, m pg.Message) error {
 	name, text, err := pg.TwoStrings(m.Body)
 	if err != nil {
 		return err
 	}
-	s := r.p.look(text)
-	if _, known := r.prepared[name]; !known {
-		r.held += int64(len(name)) + 64
+	s := &statement{Statement: r.p.look(text)}
+	if guidable(s.Statement) {
+		s.parse = append([]byte(nil), m.Raw...)
 	}
+	if old, known := r.prepared[name]; known {
+		r.held -= preparedBytes(name, old)
+	}
+	r.held += preparedBytes(name, s)
 	r.prepared[name] = s
-	u.prepared = append(u.prepared, s)
+	u.made = append(u.made, s)
+	u.prepared = append(u.prepared, s.Statement)
 	if name != "" {
 		u.changes = true
 		u.parses = append(u.parses, m.Raw...)
 	}
 	return nil
+}
+
+// noteDescribe reads whether a prepared statement or a portal is meant.
+func (r *reader) noteDescribe(u *unit, m pg.Message) error {
+	u.extended = true
+	if len(m.Body) == 0 {
+		return pg.ErrProtocol
+	}
+	name, _, err := pg.String(m.Body[1:])
+	of := r.prepared[name]
+	if m.Body[0] == 'P' {
+		of = r.portals[name].of
+	}
+	u.steps = append(u.steps, step{pg.Describe, portal{of: of}})
+	return err
 }
 
 // copying is the unit that production takes a COPY's data for, or nil.
@@ -201,6 +236,14 @@ func (r *reader) current() *unit {
 		return r.pending[0]
 	}
 	return r.building
+}
+
+// underWay are the units that production has not answered.
+func (r *reader) underWay() []*unit {
+	if r.building == nil {
+		return r.pending
+	}
+	return append(slices.Clone(r.pending), r.building)
 }
 
 // copy takes data of a COPY. A client that does not wait for the server's consent sends it behind its last request; what comes after
@@ -230,30 +273,14 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 		return nil, nil
 	}
 	r.out = append(r.out, b...)
-	for {
-		m, ok, err := pg.Cut(r.out)
-		if err != nil {
-			return done, err
-		}
-		if !ok {
-			break
-		}
+	err = each(&r.out, func(m pg.Message) error {
 		op, err := r.hear(m, at)
 		if op != nil {
 			done = append(done, op)
 		}
-		if err != nil {
-			return done, err
-		}
-		r.out = r.out[len(m.Raw):]
-	}
-	if len(r.out) == 0 {
-		r.out = nil
-	}
-	if r.Held() > mostHeld {
-		return done, shadow.ErrTooLarge
-	}
-	return done, nil
+		return err
+	})
+	return done, err
 }
 
 // hear takes a message of the server's. It returns the operation that this completes.
@@ -263,6 +290,12 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 			return nil, nil
 		}
 		r.ready = true
+		if r.p.catalogs != nil {
+			r.follows = r.p.catalogs.of(r.database())
+			r.follows.enter()
+			r.catalog = r.follows.catalog
+		}
+		r.p.readers[r] = true
 		return r.begin(), nil
 	}
 	switch m.Type {
@@ -278,12 +311,17 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 		}
 		return nil, errUnasked
 	}
-	if u.judged != len(u.executed) {
+	if r.catchUp(u, m) || u.judged != len(u.executed) {
 		u.judged = len(u.executed)
-		u.digest.form, _ = u.forms()
+		u.digest.keeps = u.guided() != nil
+		u.digest.form, u.digest.nature = u.forms(r.catalog)
 	}
+	u.hearStep(r.catalog, m)
 	if m.Type != pg.ReadyForQuery {
-		if m.Type == pg.CopyInResponse {
+		switch m.Type {
+		case pg.CommandComplete:
+			u.defines = max(u.defines, defines(m.Body))
+		case pg.CopyInResponse:
 			u.copies = true
 		}
 		u.digest.add(m)
@@ -294,12 +332,17 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 	}
 	r.pending[0] = nil
 	r.pending = r.pending[1:]
-	r.held -= int64(len(u.bytes))
+	r.held -= int64(cap(u.bytes))
 	before := r.status
 	r.status = m.Body[0]
 	u.digest.add(m)
-	return r.answered(u, before, at), nil
+	op := r.answered(u, before, at)
+	u.tell(op)
+	return op, nil
 }
+
+// Midway reports whether a transaction is open.
+func (r *reader) Midway() bool { return r.status != idle }
 
 // begin is the operation that connects to a target as the client has connected to production.
 func (r *reader) begin() *shadow.Operation {
@@ -308,6 +351,14 @@ func (r *reader) begin() *shadow.Operation {
 
 // End ends the connection at the targets, with its transaction and its locks.
 func (r *reader) End() []*shadow.Operation {
+	delete(r.p.readers, r)
+	if r.follows != nil {
+		r.follows.exit()
+		r.follows = nil
+	}
+	for _, u := range r.underWay() {
+		u.tell(nil)
+	}
 	if !r.ready {
 		return nil
 	}
@@ -320,24 +371,104 @@ func (r *reader) End() []*shadow.Operation {
 // answered is the operation that a unit is, now that production has answered.
 func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation {
 	if u.code != "" && ownReason(u.code) {
+		r.catalog.skipped(u.executed)
 		return instead(u, before, r.status)
 	}
 	op := &shadow.Operation{Name: u.name(), Request: u.whole()}
-	op.Form = u.digest.form
-	if _, nature := u.forms(); nature {
+	op.Form, op.Example = u.digest.form, u.example(r.startup)
+	r.untold(u)
+	b := &beside{shape: u.shape, draws: u.draws}
+	if u.shape != nil || len(u.draws) > 0 {
+		op.Own = b
+	}
+	if u.digest.nature {
 		op.Check = shadow.Success
 	}
+	r.learn(u)
 	switch u.effect() {
 	case sql.Session:
 		op.Kind = shadow.State
 	case sql.Reads:
 		op.Kind = shadow.Read
-		op.Keep = u.changes || before != idle
+		op.Keep = u.keeps() || before != idle
 		op.Snapshot = len(u.executed) == 1
 	case sql.Writes:
 		op.Kind = shadow.Write
 		op.Whole, op.Locks = true, true
+		op.Keep, op.Redefines = u.changes, u.redefines()
+		b.guide, b.stirs = r.guide(u, before), u.stirs()
+		if b.guide != nil || b.stirs != stirsNothing {
+			op.Own = b
+		}
 	}
 	op.Production = u.digest.answer(at.Sub(u.at))
 	return op
+}
+
+// database is the client's.
+func (r *reader) database() string {
+	parameters, _ := pg.StartupParameters(r.startup)
+	if name := parameters["database"]; name != "" {
+		return name
+	}
+	return parameters["user"]
+}
+
+// learn follows what a unit does to columns that differ by nature.
+func (r *reader) learn(u *unit) {
+	temporary := false
+	for _, s := range u.executed {
+		if s == nil {
+			continue
+		}
+		if u.code == "" {
+			r.catalog.follow(s)
+		}
+		temporary = temporary || s.Words["temp"] != 0 || s.Words["temporary"] != 0
+	}
+	if !temporary {
+		r.defines = max(r.defines, u.defines)
+	}
+	if r.status == idle && r.follows != nil {
+		r.follows.mark(r.defines)
+		r.defines = lacksNothing
+	}
+}
+
+// catchUp has the catalog know what it needs for judging a message. It says whether it knows more now.
+func (r *reader) catchUp(u *unit, m pg.Message) bool {
+	if r.follows == nil || r.follows.lacks == lacksNothing {
+		return false
+	}
+	return r.follows.catchUp(u.judges(m))
+}
+
+// untold leaves columns out of what is compared where production does not tell which numbers of a sequence its rows got, and the targets can't know.
+func (r *reader) untold(u *unit) {
+	for _, d := range u.draws {
+		if d.table != "" && !d.dense() {
+			r.catalog.leave(d.table, d.column, "numbers of a sequence that several clients took at once, one of them for several rows")
+		}
+	}
+	mine := r.catalog.inserts(u.executed)
+	if len(mine) == 0 {
+		return
+	}
+	tells := u.tells()
+	r.catalog.pinned(mine, tells)
+	for other := range r.p.readers {
+		if other == r || other.catalog != r.catalog {
+			continue
+		}
+		for _, its := range other.underWay() {
+			if tells && its.tells() {
+				continue
+			}
+			for _, one := range r.catalog.inserts(its.executed) {
+				if slices.Contains(mine, one) {
+					r.catalog.leave(one.table, one.column, "numbers of a sequence that several clients took at once, by statements that do not return them")
+				}
+			}
+		}
+	}
 }

@@ -96,3 +96,22 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 		}
 	}
 }
+
+// A self-test that is ended in its middle leaves nothing behind, either.
+func TestEndedSelfTestLeavesNothing(t *testing.T) {
+	b := newBench(t, "CREATE TABLE t (id int)", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'cinch_shadow'"
+	go func() {
+		defer cancel()
+		testenv.Eventually(t, "it has begun", func() bool { return contents(t, b.control, schemas) == "1|\n" })
+	}()
+	if err := b.run.SelfTest(ctx); err == nil || !strings.Contains(err.Error(), "before its end") {
+		t.Errorf("%v", err)
+	}
+	for _, s := range []*testenv.SQLServer{b.control, b.test} {
+		if left := contents(t, s, schemas); left != "0|\n" {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+}

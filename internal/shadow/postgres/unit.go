@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/shadow/postgres/sql"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
 // unit is what a client sends up to a ReadyForQuery.
@@ -20,6 +22,13 @@ type unit struct {
 	copies   bool // production takes a COPY's data
 	copied   bool // the client has ended that
 	judged   int  // of executed, for the form
+	steps    []step
+	shaped   int          // results whose columns are looked at
+	defines  lack         // what it makes a catalog lack
+	made     []*statement // that it prepares
+	needs    []byte       // Parse messages of what is guided, which came before
+	guides   []*guide     // whose rival it is
+	drawn
 	digest
 }
 
@@ -40,16 +49,30 @@ func (u *unit) effect() sql.Effect {
 	return e
 }
 
+// redefines reports whether statements that have begun may meet what it does: they look for tables, functions and rights by name after they have taken a
+// snapshot, and read a table's files as they are. Of what is not known it may be so.
+func (u *unit) redefines() bool {
+	return slices.ContainsFunc(u.executed, func(s *sql.Statement) bool {
+		return s == nil || s.Has("create", "drop", "alter", "truncate", "refresh", "grant", "revoke", "do", "call")
+	})
+}
+
+// keeps reports whether it changes its connection, whatever else it does.
+func (u *unit) keeps() bool {
+	return u.changes || slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && s.Changes })
+}
+
 // form in which its answer is compared. Several statements are compared row by row only if none of them forbids it.
-func (u *unit) forms() (form uint8, nature bool) {
+func (u *unit) forms(c *catalog) (form uint8, nature bool) {
 	ordered := len(u.executed) > 0
 	for _, s := range u.executed {
 		if s == nil {
 			return formRows, true
 		}
-		nature = nature || s.Nature
-		ordered = ordered && s.Ordered
-		if s.Chance {
+		t := c.treat(s)
+		nature = nature || s.Nature || t.nature
+		ordered = ordered && s.Ordered && !t.unordered
+		if s.Chance || t.counts {
 			form = formCounts
 		}
 	}
@@ -57,6 +80,24 @@ func (u *unit) forms() (form uint8, nature bool) {
 		form |= formOrdered
 	}
 	return form, nature
+}
+
+// example is a statement that can be explained: its text, without parameters' values, and the startup of its connection.
+type example struct {
+	text    string
+	startup []byte
+}
+
+// example returns what Explain is asked about; nil if that can't be explained, or was refused.
+func (u *unit) example(startup []byte) any {
+	if len(u.executed) != 1 || u.executed[0] == nil || u.executed[0].Text == "" || u.code != "" {
+		return nil
+	}
+	switch verb, _, _ := strings.Cut(u.executed[0].Name, " "); verb {
+	case "select", "insert", "update", "delete", "merge", "with", "values":
+		return example{u.executed[0].Text, startup}
+	}
+	return nil
 }
 
 // name for reports.
@@ -86,4 +127,23 @@ func (u *unit) whole() []byte {
 		out = pg.Append(out, pg.Sync)
 	}
 	return out
+}
+
+// tells reports whether all that a unit inserts is returned.
+func (u *unit) tells() bool {
+	return !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Has("returning") })
+}
+
+// stirs is what a unit may do to sequences beside what it tells.
+func (u *unit) stirs() (how stir) {
+	for _, s := range u.executed {
+		switch {
+		case s == nil || s.Has("setval", "call", "do", "execute", "truncate", "alter", "create", "drop"):
+			return stirsAll
+		case len(u.draws) > 0:
+		case s.Has("insert", "copy", "merge", "nextval") || s.Has("select") && !s.Has("for"):
+			how = stirsOn
+		}
+	}
+	return how
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,6 +61,12 @@ func ask(ctx context.Context, t *shadow.Target) (server, error) {
 	s.keys = countKeys(s.info, "keys=")
 	s.config, _ = rdb.ConfigGet(ctx, "*").Result() // managed servers refuse it
 	return s, nil
+}
+
+// isDenied reports that a user lacks a right.
+func isDenied(err error) bool {
+	var refused goredis.Error
+	return errors.As(err, &refused) && goredis.HasErrorPrefix(refused, "NOPERM")
 }
 
 // isRefusal reports an answer of the server's, in place of a failed connection.

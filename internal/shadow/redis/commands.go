@@ -44,7 +44,7 @@ type keySpec struct {
 func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error) {
 	reply, err := rdb.Do(ctx, "COMMAND").Slice()
 	if err != nil {
-		return nil, fmt.Errorf("COMMAND: %w (the user of a target must be allowed COMMAND)", err)
+		return nil, err
 	}
 	table := map[string]*command{}
 	for _, raw := range reply {
@@ -53,7 +53,7 @@ func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error
 		}
 	}
 	if len(table) == 0 {
-		return nil, fmt.Errorf("COMMAND lists nothing that is understood")
+		return nil, fmt.Errorf("it lists nothing that is understood")
 	}
 	return table, nil
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,9 @@ import (
 // conn is a connection to a target.
 type conn struct {
 	net.Conn
-	in   []byte
-	ends frames
+	in    []byte
+	ends  frames
+	lives *deadlines // to be told of times to live that are found
 }
 
 // Dial connects to a target and logs in as its own user.
@@ -25,6 +27,7 @@ func (p *Protocol) Dial(ctx context.Context, t *shadow.Target) (shadow.Conn, err
 	if err != nil {
 		return nil, err
 	}
+	c.lives = &p.deadlines
 	return c, nil
 }
 
@@ -33,6 +36,7 @@ func dial(ctx context.Context, up gateway.Upstream) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	c := &conn{Conn: raw}
 	if up.Password == "" {
 		return c, nil
@@ -85,11 +89,10 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 		}()
 	}
 	for i, op := range ops {
-		a, err := c.answer(op)
+		a, err := c.answer(op, began)
 		if err != nil {
 			return errors.Join(err, c.Close(), <-written)
 		}
-		a.Took = time.Since(began)
 		answered(i, a)
 	}
 	return <-written
@@ -106,14 +109,29 @@ func size(ops []*shadow.Operation) (n int) {
 }
 
 // answer reads an operation's replies. The last one is its answer.
-func (c *conn) answer(op *shadow.Operation) (a shadow.Answer, err error) {
+func (c *conn) answer(op *shadow.Operation, began time.Time) (a shadow.Answer, err error) {
+	var frame []byte
 	for range max(op.Replies, 1) {
-		frame, err := c.frame()
-		if err != nil {
+		if frame, err = c.frame(); err != nil {
 			return a, err
 		}
-		a = answerOf(frame, op.Form)
 	}
+	took := time.Since(began)
+	o, ok := op.Own.(*aside)
+	if !ok {
+		a = answerOf(frame, op.Form)
+		a.Took = took
+		return a, nil
+	}
+	var found []time.Duration
+	if len(o.asked) > 0 {
+		frame = bytes.Clone(frame)
+		if found, err = c.readLives(o); err != nil {
+			return a, err
+		}
+	}
+	a = o.answer(frame, op.Form, found)
+	a.Took = took
 	return a, nil
 }
 

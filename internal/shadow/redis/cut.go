@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 
+	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -18,33 +19,32 @@ func (i *in) held() int64 { return int64(cap(i.buf)) }
 // others do.
 func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
 	i.buf = append(i.buf, b...)
+	left := i.buf
 	for {
-		n, err := i.cut.Parse(i.buf)
+		n, err := i.cut.Parse(left)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			break
 		}
-		args, own, err := i.request(n)
+		args, own, err := i.request(left[:n])
 		if err == nil && len(args) > 0 { // else the server answers nothing
 			err = f(args, own)
 		}
 		if err != nil {
 			return err
 		}
-		i.buf = i.buf[n:]
+		left = left[n:]
 		i.cut.Reset()
 	}
-	if len(i.buf) == 0 {
-		i.buf = nil
-	}
+	i.buf = shadow.Left(i.buf, left)
 	return nil
 }
 
-// request is what the first n bytes are.
-func (i *in) request(n int) (args [][]byte, own []byte, err error) {
-	own = bytes.Clone(i.buf[:n])
+// request is what the bytes are that were parsed last.
+func (i *in) request(b []byte) (args [][]byte, own []byte, err error) {
+	own = bytes.Clone(b)
 	if i.cut.Inline {
 		args, ok := resp.SplitInline(bytes.TrimRight(own, "\r\n"))
 		if !ok {
@@ -70,16 +70,17 @@ func (o *out) held() int64 { return int64(cap(o.buf)) }
 // such as invalidations of a client's cache, is left out.
 func (o *out) each(b []byte, f func(frame []byte) error) error {
 	o.buf = append(o.buf, b...)
-	for len(o.buf) > 0 {
-		n, err := o.ends.end(o.buf)
+	left := o.buf
+	for len(left) > 0 {
+		n, err := o.ends.end(left)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			break
 		}
-		frame := o.buf[:n]
-		o.buf = o.buf[n:]
+		frame := left[:n]
+		left = left[n:]
 		if frame[0] == resp.Push {
 			continue
 		}
@@ -87,8 +88,6 @@ func (o *out) each(b []byte, f func(frame []byte) error) error {
 			return err
 		}
 	}
-	if len(o.buf) == 0 {
-		o.buf = nil
-	}
+	o.buf = shadow.Left(o.buf, left)
 	return nil
 }

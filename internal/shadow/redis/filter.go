@@ -40,7 +40,7 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 		f.redact = append(f.redact, policy.Compile(glob))
 	}
 	var err error
-	f.p, err = New(ctx, production)
+	f.p, err = learned(ctx, &shadow.Target{Name: "production", Upstream: production})
 	return f, err
 }
 
@@ -76,20 +76,11 @@ func (f *Filters) matches(key []byte) bool {
 
 // plan is what becomes of a request and its reply.
 type plan struct {
-	leave         bool // both are left out
-	opens, closes bool // a transaction
-	hide          hide // what of the reply
-	hidden        []bool
+	leave         bool   // both are left out
+	opens, closes bool   // a transaction
+	hidden        []bool // by key
+	byKey         bool   // of the reply, too
 }
-
-// hide says which strings of a reply are redacted.
-type hide uint8
-
-const (
-	nothing hide = iota
-	allStrings
-	byKey // those of hidden keys
-)
 
 // filter is of one connection.
 type filter struct {

@@ -10,24 +10,36 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/ui"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // Protocol is Redis' for the engine. Make it with New.
 type Protocol struct {
-	commands map[string]*command
-	scratch  string // key
+	commands  map[string]*command
+	scratch   string // key
+	keepsTime bool   // the server has what the mirror ends keys with
+	deadlines deadlines
 }
 
-// New asks a target for its commands.
+// New asks the control for its commands.
 func New(ctx context.Context, target gateway.Upstream) (*Protocol, error) {
-	rdb := client(target)
+	return learned(ctx, &shadow.Target{Name: "control", Upstream: target})
+}
+
+func learned(ctx context.Context, t *shadow.Target) (*Protocol, error) {
+	rdb := client(t.Upstream)
 	defer rdb.Close()
 	commands, err := learn(ctx, rdb)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", target, err)
+	switch {
+	case isDenied(err):
+		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), "its user must be allowed COMMAND")
+	case err != nil:
+		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), shadow.HintReach)
 	}
-	return &Protocol{commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36)}, nil
+	return &Protocol{
+		commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36), keepsTime: commands["expiretime"] != nil, // both came with 7.0
+	}, nil
 }
 
 // client is go-redis, for questions beside the mirror.

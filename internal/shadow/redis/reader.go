@@ -139,6 +139,9 @@ func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Opera
 	case q.skip || q.closes:
 		return nil
 	}
+	if code := failedByItself(frame); code != "" {
+		return []*shadow.Operation{{Left: byItself + code}}
+	}
 	op := r.operation(q)
 	if q.rewrite != nil && !q.rewrite(op, q.args, frame) {
 		return nil
@@ -153,7 +156,11 @@ func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Opera
 	op.Production = answerOf(frame, op.Form)
 	op.Production.Took = at.Sub(q.at)
 	op.Production.Lost = q.rewrite != nil
-	return []*shadow.Operation{op}
+	before := r.ended(op, q, frame, at)
+	r.lengthen(op, q, frame, at)
+	r.lengthenScripts(op, []request{q}, at)
+	r.makeSure(op)
+	return append(before, op)
 }
 
 // note remembers what a request that succeeded means for those behind it.
@@ -181,8 +188,11 @@ func (r *reader) operation(q request) *shadow.Operation {
 	if q.anyOrder && op.Form == plain {
 		op.Form = unordered
 	}
-	if q.treatment.random || q.command.random {
+	if q.treatment.random || q.command.random || strings.HasSuffix(q.name, " help") {
 		op.Check = shadow.Success
+	}
+	if q.look != nil {
+		q.look(op, q.args)
 	}
 	op.Name = strings.ToUpper(q.name)
 	if len(keys) > 0 {

@@ -18,24 +18,24 @@ type shape struct {
 	from, to int  // arguments; to 0: up to the last; from 0: none
 	pairs    bool // keys and values in turn
 	options  int  // from this argument on there may be words and numbers alone; 0: no such
-	hide     hide
+	byKey    bool // its reply has a string for each key; of others' all strings are redacted
 }
 
 // shapes by the command's name. docs/SHADOW.md has the same list for users.
 var shapes = map[string]shape{
-	"get": {hide: allStrings}, "getdel": {hide: allStrings}, "getex": {options: 2, hide: allStrings}, "mget": {hide: byKey}, "strlen": {},
-	"set": {from: 2, to: 3, options: 3, hide: allStrings}, "getset": {from: 2, to: 3, hide: allStrings}, "setnx": {from: 2, to: 3},
+	"get": {}, "getdel": {}, "getex": {options: 2}, "mget": {byKey: true}, "strlen": {},
+	"set": {from: 2, to: 3, options: 3}, "getset": {from: 2, to: 3}, "setnx": {from: 2, to: 3},
 	"setex": {from: 3, to: 4}, "psetex": {from: 3, to: 4}, "mset": {pairs: true}, "msetnx": {pairs: true},
 
-	"hset": {from: 2}, "hmset": {from: 2}, "hsetnx": {from: 2}, "hget": {from: 2, hide: allStrings}, "hmget": {from: 2, hide: allStrings},
+	"hset": {from: 2}, "hmset": {from: 2}, "hsetnx": {from: 2}, "hget": {from: 2}, "hmget": {from: 2},
 	"hdel": {from: 2}, "hexists": {from: 2}, "hstrlen": {from: 2}, "hlen": {},
-	"hgetall": {hide: allStrings}, "hkeys": {hide: allStrings}, "hvals": {hide: allStrings},
+	"hgetall": {}, "hkeys": {}, "hvals": {},
 
-	"lpush": {from: 2}, "rpush": {from: 2}, "lpushx": {from: 2}, "rpushx": {from: 2}, "lpop": {hide: allStrings}, "rpop": {hide: allStrings},
-	"lrange": {hide: allStrings}, "lindex": {hide: allStrings}, "llen": {}, "ltrim": {}, "lset": {from: 3, to: 4}, "lrem": {from: 3, to: 4},
+	"lpush": {from: 2}, "rpush": {from: 2}, "lpushx": {from: 2}, "rpushx": {from: 2}, "lpop": {}, "rpop": {},
+	"lrange": {}, "lindex": {}, "llen": {}, "ltrim": {}, "lset": {from: 3, to: 4}, "lrem": {from: 3, to: 4},
 
-	"sadd": {from: 2}, "srem": {from: 2}, "sismember": {from: 2}, "smismember": {from: 2}, "scard": {}, "smembers": {hide: allStrings},
-	"spop": {hide: allStrings}, "srandmember": {hide: allStrings}, "sinter": {hide: allStrings}, "sunion": {hide: allStrings}, "sdiff": {hide: allStrings},
+	"sadd": {from: 2}, "srem": {from: 2}, "sismember": {from: 2}, "smismember": {from: 2}, "scard": {}, "smembers": {},
+	"spop": {}, "srandmember": {}, "sinter": {}, "sunion": {}, "sdiff": {},
 
 	"del": {}, "unlink": {}, "exists": {}, "touch": {}, "type": {}, "watch": {}, "persist": {}, "ttl": {}, "pttl": {},
 	"expire": {}, "pexpire": {}, "expireat": {}, "pexpireat": {},
@@ -77,7 +77,7 @@ func (f *Filters) plan(q *request) plan {
 	if !ok || s.options > 0 && len(q.args) > s.options && slices.ContainsFunc(q.args[s.options:], isValue) {
 		return f.leave("other commands on keys that are redacted")
 	}
-	p.hide = s.hide
+	p.byKey = s.byKey
 	q.bytes = resp.AppendArgs(nil, f.arguments(s, q.args))
 	return p
 }
@@ -117,9 +117,7 @@ func (f *Filters) reply(dst []byte, p plan, frame []byte) []byte {
 	case h.Kind == resp.Error:
 		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" ")) // the rest may show arguments
 		return append(append(append(dst, resp.Error), code...), "\r\n"...)
-	case p.hide == nothing:
-		return append(dst, frame...)
-	case p.hide == byKey && h.IsAggregate():
+	case p.byKey && h.IsAggregate():
 		dst = append(dst, frame[:len(frame)-len(body)]...)
 		for i, e := range elements(body, 1) {
 			if i < len(p.hidden) && !p.hidden[i] {

@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"hash/maphash"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -59,6 +60,7 @@ const (
 	plain     uint8 = iota // byte by byte
 	unordered              // a set of elements
 	pairs                  // a set of pairs
+	scripted               // what a script may have taken out of a set, or from a clock: in any order, without times to live
 )
 
 // seed of the digests. They are compared within one process only.
@@ -78,10 +80,66 @@ func answerOf(frame []byte, form uint8) shadow.Answer {
 	}
 	h, body := head(frame)
 	a.Missing = h.IsNull() || (h.IsAggregate() || h.IsString()) && h.N == 0
-	if form != plain && h.IsAggregate() && h.N > 0 {
+	switch {
+	case form == scripted:
+		a.Digest = digestScripted(frame, nil)
+	case form != plain && h.IsAggregate() && h.N > 0:
 		a.Digest = digestSet(body, form)
 	}
 	return a
+}
+
+// integerOf is what an integer reply says.
+func integerOf(frame []byte) (n int64, ok bool) {
+	if frame[0] != resp.Integer {
+		return 0, false
+	}
+	return resp.ParseInt(frame[1 : len(frame)-2])
+}
+
+// digestScripted adds up the digests of all elements, but of numbers that are times to live: those that targets have found right behind the
+// reply, and those that are ten years longer than others.
+func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
+	for len(frame) > 0 {
+		h, body := head(frame)
+		n := len(frame) - len(body)
+		if h.IsString() && h.N >= 0 {
+			n += int(h.N) + 2
+		}
+		if life, ok := integerOf(frame[:n]); !ok || !isLengthened(life) && !isFound(life, found) {
+			sum += maphash.Bytes(seed, frame[:n])
+		}
+		frame = frame[n:]
+	}
+	return sum
+}
+
+// part is what is compared of a command's reply in a transaction's.
+type part struct {
+	form uint8
+	skip bool
+}
+
+// digestParts is a digest of a transaction's reply.
+func digestParts(frame []byte, parts []part, found []time.Duration) uint64 {
+	h, body := head(frame)
+	replies := elements(body, 1)
+	if !h.IsAggregate() || len(replies) != len(parts) {
+		return maphash.Bytes(seed, frame)
+	}
+	var all maphash.Hash
+	all.SetSeed(seed)
+	for i, p := range parts {
+		a := answerOf(replies[i], p.form)
+		if p.form == scripted && a.Error == "" {
+			a.Digest = digestScripted(replies[i], found)
+		}
+		if p.skip {
+			a.Digest = 0
+		}
+		maphash.WriteComparable(&all, a)
+	}
+	return all.Sum64()
 }
 
 func head(frame []byte) (resp.Head, []byte) {

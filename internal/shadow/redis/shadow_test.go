@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -57,23 +57,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	if change != nil {
 		change(&cfg)
 	}
-	b.run = shadow.New(cfg)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.addr = l.Addr().String()
-	var served sync.WaitGroup
-	served.Go(func() { _ = b.run.Serve(l) })
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = b.run.Shutdown(ctx)
-		served.Wait()
-	})
-	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	b.run, b.addr = shadowtest.Start(t, cfg)
 }
 
 // client is one connection through the mirror.
@@ -87,15 +71,7 @@ func (b *bench) client(t *testing.T) *goredis.Client {
 // settle ends the mirror when all of what clients did has reached the targets.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
-	b.run.Finish("the test is over")
-	<-b.run.Over()
-	r := b.run.Report()
-	c := r.Compared
-	t.Logf("%d operations: %+v, forced %v, why %v", r.Operations, c, r.Forced, r.Why)
-	if c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped > 0 {
-		t.Errorf("compared %+v, %d dropped, %v", c, r.Dropped, r.Differences)
-	}
-	return r
+	return shadowtest.Settle(t, b.run)
 }
 
 // contents reads a database as command by key.
@@ -333,14 +309,34 @@ func TestDifferentData(t *testing.T) {
 	testenv.Eventually(t, "the write has come", func() bool { return direct.Get(t.Context(), "user:1").Val() == "secret" })
 	direct.Set(t.Context(), "user:1", "secrets", 0)
 	c.Get(t.Context(), "user:1")
-	b.run.Finish("the test is over")
-	<-b.run.Over()
-	r := b.run.Report()
-	if r.Outcome != "VOID" || r.Compared.Different != 1 || len(r.Differences) != 1 || r.Differences[0].Name != "GET user:*" {
-		t.Errorf("%s, %+v, %v", r.Outcome, r.Compared, r.Differences)
+	shadowtest.FindsOne(t, b.run, "GET user:*", "secret")
+}
+
+// Clients are served before the run begins, and mirrored from its begin on with what they have said of their connection.
+func TestClientsBeforeTheRun(t *testing.T) {
+	b := &bench{production: testenv.Redis(t), control: testenv.Redis(t), test: testenv.Redis(t)}
+	cfg := shadow.Config{Production: upstream(t, b.production), Control: upstream(t, b.control), Test: upstream(t, b.test), Bound: time.Minute}
+	var err error
+	if cfg.Protocol, err = New(t.Context(), cfg.Control); err != nil {
+		t.Fatal(err)
 	}
-	if strings.Contains(fmt.Sprint(r.Differences), "secret") {
-		t.Errorf("the report shows data: %v", r.Differences)
+	b.run, b.addr = shadowtest.Serve(t, cfg)
+	c := goredis.NewClient(&goredis.Options{Addr: b.addr, PoolSize: 1, DB: 3})
+	defer c.Close()
+	if err := c.Set(t.Context(), "before", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	c.Set(t.Context(), "after", 1, 0)
+	b.settle(t)
+	for _, s := range []*testenv.RedisServer{b.control, b.test} {
+		direct := goredis.NewClient(&goredis.Options{Addr: s.Addr, DB: 3})
+		if keys := direct.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != "after" {
+			t.Errorf("database 3 has %q", keys)
+		}
+		_ = direct.Close()
 	}
 }
 

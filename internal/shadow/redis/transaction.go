@@ -34,44 +34,73 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 	if h, _ := head(frame); h.IsNull() {
 		return r.unwatch() // production aborted it, so there is nothing to carry out
 	}
-	op, selected := r.whole(tx.queued, frame)
+	done := r.ended(&shadow.Operation{Keys: r.unwatched(tx.queued, watched)}, q, frame, at)
+	op, selected := r.whole(tx.queued, frame, at)
 	op.Keys = append(op.Keys, watched...) // a target that sees another's write to them aborts it
 	slices.Sort(op.Keys)
 	op.Keys = slices.Compact(op.Keys)
 	op.Expected = int64(len(frame))
-	op.Production = answerOf(frame, plain)
+	lost := op.Production.Lost
+	op.Production = op.Own.(*aside).answer(frame, plain, nil)
+	op.Production.Lost = lost
 	op.Production.Took = at.Sub(tx.at)
-	if selected == nil {
-		return []*shadow.Operation{op}
+	r.lengthenScripts(op, tx.queued, at)
+	r.makeSure(op)
+	if done = append(done, op); selected != nil {
+		done = append(done, selected)
 	}
-	return []*shadow.Operation{op, selected}
+	return done
+}
+
+// unwatched are the keys of a transaction that may be ended before it: those that it watches have not ended, or it would have been aborted.
+func (r *reader) unwatched(queued []request, watched []string) (names []string) {
+	for _, q := range queued {
+		keys, _ := q.keysOf(q.args)
+		for _, k := range keys {
+			if name := nameOf(r.db, k); !slices.Contains(watched, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // unwatch ends what WATCH has begun at the targets.
 func (r *reader) unwatch() []*shadow.Operation {
-	return []*shadow.Operation{{Kind: shadow.Write, Blocks: true, Name: "UNWATCH", Request: resp.AppendCommand(nil, "UNWATCH")}}
+	return []*shadow.Operation{{
+		Kind: shadow.Write, Blocks: true, Name: "UNWATCH", Request: resp.AppendCommand(nil, "UNWATCH"),
+		Production: shadow.Answer{Lost: true}, // it was not asked
+	}}
 }
 
 // mostNamed is how many commands of a transaction its name has.
 const mostNamed = 8
 
 // whole is a transaction as one operation, and the SELECT that the connection's state is from now on, if it has one.
-func (r *reader) whole(queued []request, frame []byte) (op, selected *shadow.Operation) {
+func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, selected *shadow.Operation) {
 	_, body := head(frame)
 	replies := elements(body, 1)
 	op = &shadow.Operation{Kind: shadow.Write, Name: "MULTI", Request: resp.AppendCommand(nil, "MULTI"), Replies: 2}
+	o := &aside{}
+	op.Own = o
 	for i, q := range queued {
 		if q.skip || i >= len(replies) {
-			op.Check = shadow.Success // the answers are not as many as production's
+			op.Production.Lost = true // the answers are not as many as production's
+			continue
+		}
+		if code := failedByItself(replies[i]); code != "" {
+			op.Production.Lost, op.Instead = true, byItself+code
 			continue
 		}
 		one := r.operation(q)
-		if q.rewrite != nil && !q.rewrite(one, q.args, replies[i]) {
-			op.Check = shadow.Success
+		if q.rewrite != nil {
+			op.Production.Lost = true
+			if !q.rewrite(one, q.args, replies[i]) {
+				one.Check = shadow.Success
+			}
 		}
-		if one.Check == shadow.Success || one.Form != plain {
-			op.Check = shadow.Success
-		}
+		o.parts = append(o.parts, part{one.Form, one.Check == shadow.Success})
+		r.lengthen(one, q, replies[i], at)
 		if q.name == "select" && replies[i][0] == resp.Simple {
 			r.note(q, one)
 			selected = one

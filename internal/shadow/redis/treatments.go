@@ -15,7 +15,8 @@ type treatment struct {
 	state   bool   // of the connection
 	random  bool   // its answer is not compared
 	form    uint8
-	free    bool // it touches nothing
+	free    bool                                      // it touches nothing
+	look    func(op *shadow.Operation, args [][]byte) // how it is compared
 	rewrite func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
 }
 
@@ -47,7 +48,11 @@ var treatments = map[string]treatment{
 
 	// Answers without an order.
 	"smembers": {form: unordered}, "sunion": {form: unordered}, "sinter": {form: unordered}, "sdiff": {form: unordered}, "keys": {form: unordered},
+	"sort": {look: lookSort}, "sort_ro": {look: lookSort},
 	"hkeys": {form: unordered}, "hvals": {form: unordered}, "hgetall": {form: pairs},
+
+	// Answers that may tell how long a key lives.
+	"eval": {form: scripted}, "evalsha": {form: scripted}, "fcall": {form: scripted}, "eval_ro": {form: scripted}, "evalsha_ro": {form: scripted}, "fcall_ro": {form: scripted},
 
 	// What the server chose is sent as production chose it.
 	"spop": {rewrite: rewriteSpop},
@@ -59,6 +64,32 @@ var treatments = map[string]treatment{
 	"blmove": {rewrite: withoutLast("LMOVE")}, "brpoplpush": {rewrite: withoutLast("RPOPLPUSH")},
 	"blmpop": {rewrite: withoutFirst("LMPOP")}, "bzmpop": {rewrite: withoutFirst("ZMPOP")},
 	"xread": {rewrite: withoutBlock}, "xreadgroup": {rewrite: withoutBlock},
+}
+
+// lookSort finds out whether a SORT leaves the order open: where it goes by nothing, or by texts that may be equal.
+func lookSort(op *shadow.Operation, args [][]byte) {
+	var by []byte
+	var alpha, limit bool
+	for i := 2; i < len(args); i++ {
+		switch {
+		case resp.IsWord(args[i], "by") && i+1 < len(args):
+			by = args[i+1]
+			i++
+		case resp.IsWord(args[i], "get"), resp.IsWord(args[i], "store"):
+			i++
+		case resp.IsWord(args[i], "limit"):
+			limit = true
+			i += 2
+		case resp.IsWord(args[i], "alpha"):
+			alpha = true
+		}
+	}
+	if by == nil || bytes.Contains(by, []byte("*")) && !alpha {
+		return
+	}
+	if op.Form = unordered; limit {
+		op.Check = shadow.Success
+	}
 }
 
 func rewriteHello(op *shadow.Operation, args [][]byte, reply []byte) bool {

@@ -15,7 +15,7 @@
 // look at once. A run passes when the interval lies below the margin, fails when it lies
 // above, and goes on otherwise.
 //
-// Reading order: judge.go (the verdict), sequence.go (the interval), correlated.go (batches
+// Reading order: judge.go (the verdict), sequence.go (the interval), allow.go (margins in microseconds), correlated.go (batches
 // that resemble the one before), needed.go (how many batches a verdict needs), many.go (many
 // fingerprints at once).
 package verdict

@@ -72,16 +72,16 @@ func orElse(v, otherwise float64) float64 {
 // the batch has too few operations for is NaN, and is left out.
 type Batch []float64
 
-// Baseline adds a batch of the A/A phase.
-func (j *Judge) Baseline(b Batch) {
+// Baseline adds a batch of the A/A phase, of which so much more than the margins is allowed: nil, nothing.
+func (j *Judge) Baseline(b, allowed Batch) {
 	j.base++
-	j.each(b, (*Sequence).Baseline)
+	j.each(b, allowed, (*Sequence).BaselineAllowing)
 }
 
 // Add adds a batch of the test phase, and settles the outcome when it can be.
-func (j *Judge) Add(b Batch) {
+func (j *Judge) Add(b, allowed Batch) {
 	j.added++
-	j.each(b, (*Sequence).Add)
+	j.each(b, allowed, (*Sequence).AddAllowing)
 	j.look()
 }
 
@@ -93,11 +93,16 @@ func (j *Judge) look() Outcome {
 	return j.settled
 }
 
-func (j *Judge) each(b Batch, add func(*Sequence, float64)) {
+func (j *Judge) each(b, allowed Batch, add func(s *Sequence, x, more float64)) {
 	for i, x := range b {
-		if !math.IsNaN(x) && !math.IsInf(x, 0) {
-			add(j.metrics[i].seq, x)
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			continue
 		}
+		more := 0.0
+		if allowed != nil {
+			more = allowed[i]
+		}
+		add(j.metrics[i].seq, x, more)
 	}
 }
 
@@ -174,9 +179,11 @@ type State struct {
 	Baseline  int     // in the A/A phase
 	Machines  float64 // ratio in the A/A phase
 	Ratio     float64
+	Allowed   float64 // the margin with what batches were allowed beyond it on average
 	Low, High float64 // the interval at confidence 1-alpha; 0 and +Inf while nothing can be said
 	Needed    int     // batches of the test phase in which equal targets pass; 0: no number will do
 	Judged    bool    // it is part of the verdict: the batches have enough operations for it
+	Drifts    bool    // nothing can be said, since batches resemble those before: more of them are needed, or an A/A phase
 }
 
 // States of the metrics, in their order.
@@ -184,9 +191,10 @@ func (j *Judge) States() []State {
 	out := make([]State, 0, len(j.metrics))
 	for _, m := range j.metrics {
 		lo, hi := m.seq.Interval(j.alpha)
+		more := m.seq.Allowed()
 		out = append(out, State{
 			Metric: m.Metric, Batches: m.seq.test.n, Baseline: m.seq.base.n, Machines: math.Exp(m.seq.base.mean),
-			Ratio: math.Exp(m.seq.Estimate()), Low: math.Exp(lo), High: math.Exp(hi), Needed: j.needed(m), Judged: j.counts(m),
+			Ratio: m.seq.Ratio(), Allowed: m.margin(), Low: math.Exp(lo + more), High: math.Exp(hi + more), Needed: j.needed(m), Judged: j.counts(m), Drifts: m.seq.Drifts(0),
 		})
 	}
 	return out
@@ -196,7 +204,7 @@ func (j *Judge) States() []State {
 func (j *Judge) needed(m judged) int {
 	power := 1 - (1-j.power)/float64(len(j.metrics))
 	noise := m.seq.Noise()
-	n, ok := NeededAfter(noise, m.seq.base.n, m.Margin, j.alpha, power)
+	n, ok := NeededAfter(noise, m.seq.base.n, m.margin(), j.alpha, power)
 	if !ok || noise.Deviation == 0 {
 		return 0
 	}
@@ -215,7 +223,7 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 		if m.seq.base.n == 0 || rare(m.seq.base.n, j.base) {
 			continue // the traffic has too little for it
 		}
-		n, enough := Needed(m.seq.Noise(), m.Margin, j.alpha, power)
+		n, enough := Needed(m.seq.Noise(), m.margin(), j.alpha, power)
 		if !enough {
 			return 0, false
 		}

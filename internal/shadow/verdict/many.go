@@ -13,6 +13,12 @@ type Evidence struct {
 	p        float64 // smallest so far
 }
 
+// cautious is how many standard errors of the estimated autocorrelation are taken against a group: among many, some look less correlated than they are.
+const cautious = 2
+
+// Drifts is that of the group's batches.
+func (e *Evidence) Drifts() bool { return e.Sequence.Drifts(cautious) }
+
 // Look takes the batches so far into account: call it after each.
 // The p-value is that of "the group is slower than margin by no more than chance", and holds at every look: when
 // the estimate lies above the margin, an interval that lies above it misses the truth too, if that is at most the margin.
@@ -21,7 +27,7 @@ func (e *Evidence) Look(margin float64) {
 		e.p = 1
 	}
 	if null := math.Log1p(margin); e.Sequence.Estimate() > null {
-		e.p = min(e.p, 1/e.Sequence.evidence(null))
+		e.p = min(e.p, 1/e.Sequence.evidenceOf(e.Sequence.design(cautious), null))
 	}
 }
 

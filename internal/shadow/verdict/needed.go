@@ -16,7 +16,8 @@ type Noise struct {
 
 // Noise of the batches so far.
 func (s *Sequence) Noise() Noise {
-	return Noise{Deviation: math.Sqrt(s.variance()), Autocorrelation: s.autocorrelation()}
+	w := s.worth(0)
+	return Noise{Deviation: math.Sqrt(s.variance()), Autocorrelation: (1 - w) / (1 + w)}
 }
 
 // Needed is the number of batches that the A/A phase and the test phase each need, so that

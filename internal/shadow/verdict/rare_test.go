@@ -12,10 +12,10 @@ func TestTrafficWithoutBaseline(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	slow := math.Log(1.5) // the machine
 	for range 60 {
-		j.Baseline(Batch{slow + 0.01*r.NormFloat64(), math.NaN()})
+		j.Baseline(Batch{slow + 0.01*r.NormFloat64(), math.NaN()}, nil)
 	}
 	for range 60 {
-		j.Add(Batch{slow + 0.01*r.NormFloat64(), slow + 0.01*r.NormFloat64()})
+		j.Add(Batch{slow + 0.01*r.NormFloat64(), slow + 0.01*r.NormFloat64()}, nil)
 	}
 	if j.Outcome() != Pass || j.States()[1].Judged {
 		t.Errorf("equal targets on unequal machines: %v, %+v", j.Outcome(), j.States()[1])
@@ -34,13 +34,13 @@ func TestRareMetrics(t *testing.T) {
 		return b
 	}
 	for i := range 60 {
-		j.Baseline(batch(i))
+		j.Baseline(batch(i), nil)
 	}
 	if n, ok := j.BaselineNeeded(); !ok || j.BaselineBatches() < n {
 		t.Errorf("an A/A phase of 60 batches has %d of %d, %v", j.BaselineBatches(), n, ok)
 	}
 	for i := range 60 {
-		j.Add(batch(i))
+		j.Add(batch(i), nil)
 	}
 	if j.Outcome() != Pass {
 		t.Errorf("%v after 60 batches", j.Outcome())
@@ -51,7 +51,7 @@ func TestRareMetrics(t *testing.T) {
 func TestEqualBatchesSayNothing(t *testing.T) {
 	j := NewJudge(Settings{}, Metric{"p50", 0.05})
 	for range 2 {
-		j.Add(Batch{0.07})
+		j.Add(Batch{0.07}, nil)
 	}
 	if j.Outcome() != Inconclusive {
 		t.Errorf("two batches with one ratio: %v", j.Outcome())

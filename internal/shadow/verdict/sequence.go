@@ -12,9 +12,10 @@ import "math"
 // Causal Inference", arXiv 2210.08589 (the coefficient of a two-phase design); Wang and Ramdas, "Anytime-valid
 // t-tests and confidence sequences for Gaussian means with unknown variance", arXiv 2310.03722.
 type Sequence struct {
-	prior float64 // variance of the mixture
-	base  series
-	test  series
+	prior   float64 // variance of the mixture
+	base    series
+	test    series
+	allowed allowance
 }
 
 // NewSequence returns a sequence that is narrowest when the test phase has about as many
@@ -30,18 +31,38 @@ func (s *Sequence) Baseline(x float64) { s.base.add(x) }
 // Add adds a batch of the test phase.
 func (s *Sequence) Add(x float64) { s.test.add(x) }
 
+// AddAllowing adds one of which more is allowed than the margin: as a log-ratio, too.
+func (s *Sequence) AddAllowing(x, more float64) {
+	s.allowed.test += more
+	s.Add(x - more)
+}
+
+// BaselineAllowing is Baseline. What is allowed counts for the forecast alone: the difference of the machines is what it is.
+func (s *Sequence) BaselineAllowing(x, more float64) {
+	s.allowed.base += more
+	s.Baseline(x)
+}
+
 // BaselineBatches is the number of batches of the A/A phase.
 func (s *Sequence) BaselineBatches() int { return s.base.n }
 
 // Batches is the number of batches of the test phase.
 func (s *Sequence) Batches() int { return s.test.n }
 
-// Estimate is the observed difference, as a log-ratio; 0 before the first batch.
+// Estimate is the observed difference, as a log-ratio, less what was allowed beyond the margin; 0 before the first batch.
 func (s *Sequence) Estimate() float64 {
 	if s.test.n == 0 {
 		return 0
 	}
 	return s.test.mean - s.base.mean
+}
+
+// Ratio is the observed one of test to control, less that of the A/A phase; 1 before the first batch.
+func (s *Sequence) Ratio() float64 {
+	if s.test.n == 0 {
+		return 1
+	}
+	return math.Exp(s.Estimate() + s.Allowed())
 }
 
 // Interval is what holds the true log-ratio at every look with probability 1-alpha. It is
@@ -53,7 +74,7 @@ func (s *Sequence) Interval(alpha float64) (lo, hi float64) {
 
 // halfWidth solves evidence = 1/alpha for the distance from the estimate.
 func (s *Sequence) halfWidth(alpha float64) float64 {
-	d := s.design()
+	d := s.design(0)
 	if d.free < 1 || d.variance == 0 { // batches that are equal to the last digit say nothing of noise
 		return math.Inf(1)
 	}
@@ -62,8 +83,9 @@ func (s *Sequence) halfWidth(alpha float64) float64 {
 
 // evidence is the e-value against the null hypothesis that the difference is the log-ratio null:
 // its mean is at most 1 at any look when that is true.
-func (s *Sequence) evidence(null float64) float64 {
-	d := s.design()
+func (s *Sequence) evidence(null float64) float64 { return s.evidenceOf(s.design(0), null) }
+
+func (s *Sequence) evidenceOf(d design, null float64) float64 {
 	if d.free < 1 {
 		return 1
 	}
@@ -82,9 +104,13 @@ type design struct {
 	variance  float64 // of a batch
 }
 
-// design takes autocorrelated batches for as many independent ones as they are worth.
-func (s *Sequence) design() design {
-	return newDesign(s.base.n, s.test.n, s.worth(), s.variance())
+// leastWorth is how many independent batches autocorrelated ones have to be worth before they say anything: a run that is not much longer
+// than what it drifts by sees the drift as a difference.
+const leastWorth = 8
+
+// design takes autocorrelated batches for as many independent ones as they are worth, at least, by so many standard errors.
+func (s *Sequence) design(errors float64) design {
+	return newDesign(s.base.n, s.test.n, s.worth(errors), s.variance())
 }
 
 func newDesign(base, test int, worth, variance float64) design {
@@ -93,7 +119,7 @@ func newDesign(base, test int, worth, variance float64) design {
 	if base > 0 {
 		d.effective, d.free = n0*n1/(n0+n1), n0+n1-2
 	}
-	if test == 0 {
+	if test == 0 || worth < 1 && (n1 < leastWorth || base > 0 && n0 < leastWorth) {
 		d.free = 0
 	}
 	return d

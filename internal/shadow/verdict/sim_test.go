@@ -38,7 +38,12 @@ func (w *world) wander(x float64) float64 {
 
 // batch is the log-ratios of p50 and p95 between two machines.
 func (w *world) batch(control, test *machine) Batch {
-	var a, b [operations]float64
+	a, b := w.operate(control, test)
+	return Batch{b[operations/2] - a[operations/2], b[operations*95/100] - a[operations*95/100]}
+}
+
+// operate has two machines do the same operations. It returns the logarithms of their latencies, in order.
+func (w *world) operate(control, test *machine) (a, b [operations]float64) {
 	for i := range operations {
 		w.load = w.wander(w.load)
 		cost := 0.5*w.rnd.NormFloat64() + 3*w.load
@@ -46,7 +51,7 @@ func (w *world) batch(control, test *machine) Batch {
 	}
 	slices.Sort(a[:])
 	slices.Sort(b[:])
-	return Batch{b[operations/2] - a[operations/2], b[operations*95/100] - a[operations*95/100]}
+	return a, b
 }
 
 func (w *world) latency(m *machine, cost float64) float64 {
@@ -62,14 +67,14 @@ func run(seed uint64, constant, slower float64, looks bool) (Outcome, int) {
 	j := NewJudge(Settings{Planned: 200}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
 	asked := leastBaseline
 	for n := 0; n < asked; n++ {
-		j.Baseline(w.batch(control, test))
+		j.Baseline(w.batch(control, test), nil)
 		if more, ok := j.BaselineNeeded(); ok {
 			asked = more
 		}
 	}
 	test.slow += math.Log1p(slower)
 	for range asked {
-		j.each(w.batch(control, test), (*Sequence).Add)
+		j.each(w.batch(control, test), nil, (*Sequence).AddAllowing)
 		if looks && j.look() != Inconclusive {
 			break
 		}

@@ -130,7 +130,7 @@ func TestManyFingerprints(t *testing.T) {
 			if i == 0 {
 				slow = math.Ln2
 			}
-			for range 60 {
+			for range 90 {
 				e.Sequence.Add(slow + 0.3*r.NormFloat64())
 				e.Look(0.05)
 			}
@@ -153,12 +153,12 @@ func TestVoidOutweighs(t *testing.T) {
 	j := NewJudge(Settings{}, Metric{"p50", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 60 {
-		j.Add(Batch{0.01 * r.NormFloat64()})
+		j.Add(Batch{0.01 * r.NormFloat64()}, nil)
 	}
 	if j.Outcome() != Pass {
 		t.Fatalf("equal targets: %v", j.Outcome())
 	}
-	j.Add(Batch{math.NaN()})
+	j.Add(Batch{math.NaN()}, nil)
 	if n := j.States()[0].Batches; n != 60 {
 		t.Errorf("a batch without operations counts: %d", n)
 	}

@@ -263,7 +263,11 @@ func (k keys) record(ctx context.Context, from getter, name string) (text string
 	return text, version, nil
 }
 
+// replaceRecord refuses where dictionaries are refused: without them there is nothing to agree about.
 func (k keys) replaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
+	if err := k.evictionPolicy(ctx); errors.Is(err, ErrEvictable) {
+		return 0, err
+	}
 	done, err := k.ifStill(ctx, name, version, func(p goredis.Pipeliner) {
 		p.Set(ctx, recordKeyPrefix+name, strconv.FormatUint(version+1, 10)+" "+text, 0)
 	})

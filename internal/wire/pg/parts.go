@@ -25,18 +25,57 @@ func TwoStrings(b []byte) (first, second string, err error) {
 }
 
 // Code is the SQLSTATE of an ErrorResponse.
-func Code(body []byte) string {
+func Code(body []byte) string { return errorField(body, 'C') }
+
+// Text is the message of an ErrorResponse.
+func Text(body []byte) string { return errorField(body, 'M') }
+
+func errorField(body []byte, field byte) string {
 	for len(body) > 1 && body[0] != 0 {
 		value, rest, ok := bytes.Cut(body[1:], zero)
 		if !ok {
 			break
 		}
-		if body[0] == 'C' {
+		if body[0] == field {
 			return string(value)
 		}
 		body = rest
 	}
 	return ""
+}
+
+// Codes of an Authentication message.
+const (
+	AuthOK           = 0
+	AuthCleartext    = 3
+	AuthMD5          = 5
+	AuthSASL         = 10
+	AuthSASLContinue = 11
+	AuthSASLFinal    = 12
+)
+
+// Auth is the code of an Authentication message, and what follows it.
+func Auth(body []byte) (code uint32, rest []byte, err error) {
+	if len(body) < 4 {
+		return 0, nil, ErrProtocol
+	}
+	return binary.BigEndian.Uint32(body), body[4:], nil
+}
+
+// AppendAuth appends an Authentication message.
+func AppendAuth(dst []byte, code uint32, rest []byte) []byte {
+	return Append(dst, Authentication, binary.BigEndian.AppendUint32(nil, code), rest)
+}
+
+// WithoutBinding is a list of SASL mechanisms without those that are bound to a TLS channel.
+func WithoutBinding(list []byte) []byte {
+	out := make([]byte, 0, len(list))
+	for _, name := range bytes.SplitAfter(list, zero) {
+		if !bytes.HasSuffix(name, []byte("-PLUS\x00")) {
+			out = append(out, name...)
+		}
+	}
+	return out
 }
 
 // Column is what a RowDescription says of one.
@@ -94,4 +133,61 @@ func Fields(body []byte, each func(i int, value []byte)) error {
 		rest = rest[size:]
 	}
 	return nil
+}
+
+// ResultFormats are the formats of a Bind's results: none, one for all columns, or one each.
+func ResultFormats(body []byte) (out []int16) {
+	for range 2 { // portal, statement
+		_, rest, ok := bytes.Cut(body, zero)
+		if !ok {
+			return nil
+		}
+		body = rest
+	}
+	_, body = shorts(body) // formats of the parameters
+	if len(body) < 2 {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint16(body))
+	body = body[2:]
+	for range n {
+		if len(body) < 4 {
+			return nil
+		}
+		size := int32(binary.BigEndian.Uint32(body))
+		if body = body[4:]; size > 0 {
+			if int(size) > len(body) {
+				return nil
+			}
+			body = body[size:]
+		}
+	}
+	out, _ = shorts(body)
+	return out
+}
+
+// shorts reads a list of numbers behind how many there are.
+func shorts(b []byte) (out []int16, rest []byte) {
+	if len(b) < 2 {
+		return nil, nil
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; len(b) < 2*n {
+		return nil, nil
+	}
+	for i := range n {
+		out = append(out, int16(binary.BigEndian.Uint16(b[2*i:])))
+	}
+	return out, b[2*n:]
+}
+
+// FormatOf is the format of a column, 0 for text, by a Bind's formats.
+func FormatOf(formats []int16, column int) int16 {
+	switch {
+	case len(formats) == 1:
+		return formats[0]
+	case column < len(formats):
+		return formats[column]
+	}
+	return 0
 }

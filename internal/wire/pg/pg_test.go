@@ -91,6 +91,7 @@ func FuzzParts(f *testing.F) {
 		_ = Fields(b, func(int, []byte) {})
 		_ = Code(b)
 		_, _, _ = TwoStrings(b)
+		_ = ResultFormats(b)
 		if m, ok, _ := Cut(b); ok {
 			_ = m.Raw[:len(m.Raw)]
 		}

@@ -59,4 +59,10 @@ func AppendSSLRequest(dst []byte) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, StartupHeaderBytes), SSLRequest)
 }
 
+// AppendCancel appends a cancellation; key is the body of the server's BackendKeyData.
+func AppendCancel(dst, key []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(StartupHeaderBytes+len(key)))
+	return append(binary.BigEndian.AppendUint32(dst, CancelRequest), key...)
+}
+
 var zero = []byte{0}

@@ -33,6 +33,8 @@ type Config struct {
 	Nodes     int             // most nodes with a listener; 0: DefaultNodes
 	Sentinel  *SentinelConfig // nil: it is a cluster
 
+	Listen func(address string) (net.Listener, error) // on the ports of nodes; nil: gateway.Listen
+
 	New      func(Site) Gateway // makes the gateway of a node
 	Follower Follower           // is told of nodes; nil: nobody
 
@@ -142,7 +144,10 @@ func New(cfg Config) *Cluster {
 		c.seeds = newSeeds(cfg.Seeds)
 		cfg.Nodes = max(cfg.Nodes, len(cfg.Seeds))
 	}
-	c.ports = ports{advertise: cfg.Advertise, reserved: c.seeds.count(), most: cfg.Nodes, taken: map[int]bool{}}
+	if cfg.Listen == nil {
+		cfg.Listen = gateway.Listen
+	}
+	c.ports = ports{open: cfg.Listen, advertise: cfg.Advertise, reserved: c.seeds.count(), most: cfg.Nodes, taken: map[int]bool{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.table.Store(&nodeTable{})
 	c.round.init()

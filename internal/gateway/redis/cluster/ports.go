@@ -11,6 +11,7 @@ import (
 
 // ports are those behind the entry's: each is known by its distance from that.
 type ports struct {
+	open      func(address string) (net.Listener, error)
 	advertise string           // host:port by which clients reach the entry; "": its address
 	entry     net.Addr         // nil until it serves
 	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
@@ -36,7 +37,7 @@ func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
 	}
 	err = errNoPort
 	for _, d := range p.distances(seed) {
-		if l, err = gateway.Listen(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
+		if l, err = p.open(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
 			p.taken[d] = true
 			return p.proxied.Like(l), d, nil
 		}

@@ -1,0 +1,94 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// imageBytes is the size of a filesystem in a file. The file is sparse.
+const imageBytes = 16 << 30
+
+// Mount makes a filesystem in a file under work, and mounts it at the directory of its name there, whose root is then the user postgres'. It
+// takes root. at is where it was mounted, also when something failed behind that; "": it was not.
+func Mount(ctx context.Context, work, name, kind, options string) (at string, err error) {
+	dir := filepath.Join(work, name)
+	image := dir + "." + kind
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, imageBytes), os.Mkdir(dir, 0o711)); err != nil {
+		return "", err
+	}
+	if err := Output(exec.CommandContext(ctx, "mkfs."+kind, "-q", image)); err != nil {
+		return "", err
+	}
+	if err := Output(exec.CommandContext(ctx, "mount", "-t", kind, "-o", "loop,"+options, image, dir)); err != nil {
+		return "", fmt.Errorf("%w\na kernel with %s and a free loop device are needed", err, kind)
+	}
+	_, err = PostgresUser(work, dir)
+	return dir, err
+}
+
+// ErrNoMount says that a filesystem can't be mounted here.
+var ErrNoMount = errors.New("a filesystem of its own can't be mounted")
+
+// MountMemory makes a directory, and mounts a filesystem of so many bytes of memory there. It takes root.
+func MountMemory(dir string, bytes int64) error {
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return err
+	}
+	if err := Output(exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d,mode=0711", bytes), "tmpfs", dir)); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrNoMount, err), os.Remove(dir))
+	}
+	return nil
+}
+
+// Fill takes all the room that a filesystem has left, by a file.
+func Fill(dir string) error {
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	zeroes := make([]byte, 64<<10)
+	for err == nil {
+		_, err = f.Write(zeroes)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+// Unmount tries for a while: a process that was ended may still be there.
+func Unmount(at string) (err error) {
+	for range 50 {
+		if err = Output(exec.Command("umount", at)); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
+}
+
+// Output runs a command, whose words are the error if it fails.
+func Output(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return nil
+}
+
+// NeedPrograms says which program of those is missing, and from which of Debian's packages it comes.
+func NeedPrograms(packages map[string]string) error {
+	for program, from := range packages {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is missing: install %s", program, from)
+		}
+	}
+	return nil
+}

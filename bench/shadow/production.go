@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+const (
+	clients = 4
+	pause   = 2 * time.Millisecond // of a client between two operations
+	length  = 3 * time.Second      // of a run: less than a target may be silent before the mirror turns itself off
+)
+
+// side is a database that is production, and what its clients do.
+type side struct {
+	name  string   // as cinch shadow's flag has it
+	load  string   // in words
+	flags []string // of the mirror
+	start func(work string, durable bool) (*rig.Process, error)
+	url   func(addr string) string
+	work  func(addr string, client int, until time.Time, took func(time.Duration)) error
+}
+
+func sides() []*side { return []*side{redisSide, postgresSide} }
+
+// way is how clients reach production.
+type way struct {
+	name    string
+	targets string // what happens to the mirror's targets; "": there is none
+	runs    []quantiles
+	on      int   // runs at whose end the mirror was on
+	peak    int64 // bytes that it held at most
+}
+
+type quantiles struct{ p50, p99, most time.Duration }
+
+const direct, plain = "direct", "io.Copy"
+
+func ways() []*way {
+	return []*way{
+		{name: direct},
+		{name: plain},
+		{name: "shadow, targets answer", targets: "answer"},
+		{name: "shadow, targets frozen", targets: "frozen"},
+		{name: "shadow, targets gone", targets: "gone"},
+		{name: "shadow, targets slow", targets: "slow"},
+		{name: "shadow, targets' disks full", targets: "full"},
+	}
+}
+
+// production measures all ways to a database, in turns.
+func (b *bench) production(s *side, runs int) (string, error) {
+	production, err := s.start(b.work, false)
+	if err != nil {
+		return "", err
+	}
+	defer production.Stop()
+	all := ways()
+	for n := range runs {
+		for _, w := range all {
+			err := b.try(s, w, production)
+			if errors.Is(err, rig.ErrNoMount) {
+				fmt.Printf("%s, %s: left out: %v\n", s.name, w.name, err)
+				continue
+			}
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+		fmt.Printf("%s: run %d of %d\n", s.name, n+1, runs)
+	}
+	return table(s, all, runs), nil
+}
+
+// try is one run of a way. All but production is made anew: a mirror turns itself off when its targets don't answer for long.
+func (b *bench) try(s *side, w *way, production *rig.Process) (err error) {
+	on := &stage{bench: b, side: s}
+	defer func() { err = errors.Join(err, on.end()) }()
+	switch w.name {
+	case direct:
+		return w.measure(s, production.Addr)
+	case plain:
+		addr, err := on.proxy(production)
+		if err != nil {
+			return err
+		}
+		return w.measure(s, addr)
+	}
+	m, err := on.mirror(production, w.targets)
+	if err != nil {
+		return err
+	}
+	if err := w.measure(s, m.Addr); err != nil {
+		return err
+	}
+	return on.judge(w, m)
+}
+
+// measure has clients work for a while.
+func (w *way) measure(s *side, addr string) error {
+	var mu sync.Mutex
+	var all []time.Duration
+	failed := make([]error, clients)
+	var working sync.WaitGroup
+	for n := range clients {
+		working.Go(func() {
+			var mine []time.Duration
+			failed[n] = s.work(addr, n, time.Now().Add(length), func(took time.Duration) {
+				mine = append(mine, took)
+				time.Sleep(pause)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, mine...)
+		})
+	}
+	working.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("a client failed: %w", err)
+	}
+	slices.Sort(all)
+	w.runs = append(w.runs, quantiles{all[len(all)/2], all[len(all)*99/100], all[len(all)-1]})
+	return nil
+}
+
+func table(s *side, all []*way, runs int) string {
+	var t rig.Table
+	fmt.Fprintf(&t, "%d clients with one operation at a time and a pause of %v, %s,\nthe median of %d runs of %v each, all ways in turns. No client saw an error.\n\n", clients, pause, s.load, runs, length)
+	t.Row("", "p50, µs", "p99, µs", "p99 to io.Copy, µs", "ratio", "most, ms", "mirror on at the end, runs", "memory, MiB")
+	t.Rule(8)
+	yardstick := all[1].median().p99
+	for _, w := range all {
+		if len(w.runs) == 0 {
+			continue
+		}
+		q, on, memory := w.median(), "", ""
+		if w.targets != "" {
+			on, memory = fmt.Sprint(w.on), fmt.Sprint(w.peak>>20)
+		}
+		t.Row(w.name, us(q.p50), us(q.p99), fmt.Sprintf("%+d", (q.p99-yardstick).Microseconds()), fmt.Sprintf("%.2f", float64(q.p99)/float64(yardstick)),
+			fmt.Sprintf("%.1f", float64(q.most.Microseconds())/1000), on, memory)
+	}
+	return strings.TrimLeft(t.String(), "\n")
+}
+
+func us(d time.Duration) string { return fmt.Sprint(d.Microseconds()) }
+
+func (w *way) median() quantiles {
+	at := func(of func(quantiles) time.Duration) time.Duration {
+		var all []time.Duration
+		for _, q := range w.runs {
+			all = append(all, of(q))
+		}
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	return quantiles{
+		at(func(q quantiles) time.Duration { return q.p50 }), at(func(q quantiles) time.Duration { return q.p99 }),
+		at(func(q quantiles) time.Duration { return q.most }),
+	}
+}

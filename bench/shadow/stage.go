@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+// stage is what stands between clients and production during one run.
+type stage struct {
+	*bench
+	side    *side
+	targets []*rig.Process
+	disks   []string
+	admin   string
+	stop    []func() error
+}
+
+// memoryBytes is the mirror's --memory, and mostBytes what docs/SHADOW.md says that its process holds with it.
+const (
+	memoryBytes = 128 << 20
+	mostBytes   = memoryBytes*12/10 + 64<<20 + clients*48<<10
+)
+
+// diskBytes hold a new server's files.
+const diskBytes = 160 << 20
+
+func (s *stage) ends(p *rig.Process) {
+	s.stop = append(s.stop, func() error { p.Stop(); return nil })
+}
+
+// forward starts the plainest proxy.
+func (s *stage) proxy(production *rig.Process) (addr string, err error) {
+	if addr, err = rig.FreeAddr(); err != nil {
+		return "", err
+	}
+	p, err := rig.StartListener("forward", addr, s.work, s.forward, addr, production.Addr)
+	if err != nil {
+		return "", err
+	}
+	s.ends(p)
+	return addr, nil
+}
+
+// mirror starts targets, a mirror, and then the trouble.
+func (s *stage) mirror(production *rig.Process, trouble string) (*rig.Process, error) {
+	for range 2 {
+		if err := s.target(trouble); err != nil {
+			return nil, err
+		}
+	}
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	if s.admin, err = rig.FreeAddr(); err != nil {
+		return nil, err
+	}
+	args := append([]string{
+		s.cinch, "shadow", "--" + s.side.name, addr + "=" + s.side.url(production.Addr), "--control", s.side.url(s.targets[0].Addr), "--test", s.side.url(s.targets[1].Addr),
+		"--memory", fmt.Sprint(memoryBytes), "--admin", s.admin, "--batch", "10s", "--self-test=false",
+	}, s.side.flags...)
+	p, err := rig.StartListener("shadow", addr, s.work, args...)
+	if err != nil {
+		return nil, err
+	}
+	s.ends(p)
+	for range 600 {
+		if strings.Contains(p.Output(), "clients may connect") {
+			return p, s.trouble(trouble)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil, fmt.Errorf("shadow does not begin: %s", p.Output())
+}
+
+// target starts a server, on a disk of its own if that is to be full.
+func (s *stage) target(trouble string) error {
+	work, full := s.work, trouble == "full"
+	if full {
+		work = filepath.Join(s.work, fmt.Sprintf("disk-%d", len(s.disks)))
+		if err := rig.MountMemory(work, diskBytes); err != nil {
+			return err
+		}
+		s.disks = append(s.disks, work)
+		s.stop = append(s.stop, func() error { return errors.Join(rig.Unmount(work), os.Remove(work)) })
+	}
+	p, err := s.side.start(work, full)
+	if err != nil {
+		return err
+	}
+	s.targets = append(s.targets, p)
+	s.ends(p)
+	return nil
+}
+
+// trouble does to the targets what the way is about.
+func (s *stage) trouble(what string) error {
+	for _, dir := range s.disks {
+		if err := rig.Fill(dir); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.targets {
+		switch what {
+		case "frozen":
+			thaw, err := t.Freeze()
+			if err != nil {
+				return err
+			}
+			s.stop = append(s.stop, func() error { thaw(); return nil })
+		case "gone":
+			t.Stop()
+		case "slow":
+			s.slow(t)
+		}
+	}
+	return nil
+}
+
+// slow freezes a server for 20 of every 25 ms.
+func (s *stage) slow(t *rig.Process) {
+	over, ended := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-over:
+				ended <- nil
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			thaw, err := t.Freeze()
+			if err != nil {
+				<-over
+				ended <- err
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+			thaw()
+		}
+	}()
+	s.stop = append(s.stop, func() error { close(over); return <-ended })
+}
+
+// judge looks at the mirror behind a run, and whether the trouble was there.
+func (s *stage) judge(w *way, m *rig.Process) error {
+	metrics, err := s.metrics()
+	if err != nil {
+		return err
+	}
+	if strings.Contains(metrics, "cinch_shadow_mirroring 1") {
+		w.on++
+	} else if w.targets == "answer" || w.targets == "frozen" || w.targets == "slow" {
+		return fmt.Errorf("the mirror is off: %s", m.Output())
+	}
+	peak, err := m.Peak()
+	if w.peak = max(w.peak, peak); err == nil && peak > mostBytes {
+		err = fmt.Errorf("the mirror held %d bytes, more than %d", peak, mostBytes)
+	}
+	for _, t := range s.targets {
+		if w.targets == "full" && !strings.Contains(t.Output(), "No space left on device") {
+			err = errors.Join(err, fmt.Errorf("the disk of %s was not full: %s", t.Addr, t.Output()))
+		}
+	}
+	return err
+}
+
+func (s *stage) metrics() (string, error) {
+	r, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return string(text), err
+}
+
+// end stops what has been started, the last first.
+func (s *stage) end() (err error) {
+	for _, stop := range slices.Backward(s.stop) {
+		err = errors.Join(err, stop())
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/rollout"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+func newRolloutCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Move a PostgreSQL cell to new nodes, one by one, under load",
+		Long: `Move a cell of PostgreSQL, a primary and its standbys, to new nodes, for instance with a compressed filesystem: each new node gets a
+base backup, catches up, is checked against the primary, and takes a place; standbys first, the primary last, while clients wait in
+cinch serve --postgres. What was replaced is stopped and kept. docs/ROLLOUT.md has the file of a cell, and what happens when
+something dies.
+
+The roll-out can be ended at any time, and gone on with by run, or aborted up to the promotion of the new primary.
+
+Exit codes: 0 ok, 1 failed, 3 a node waits to be confirmed, or a problem stands in the way, 10 a server can't be reached.`,
+		Example: `  cinch rollout run orders.yaml --dry-run
+  cinch rollout run orders.yaml
+  cinch rollout confirm orders.yaml`,
+	}
+	cmd.AddCommand(newRolloutRunCommand(), newRolloutStatusCommand(),
+		rolloutAction("confirm", "Say that the node that was replaced last is not needed any more", func(_ context.Context, r *rollout.Rollout) error { return r.Confirm() }),
+		rolloutAction("abort", "Leave the cell as it was before the node that is being replaced", func(ctx context.Context, r *rollout.Rollout) error { return r.Abort(ctx) }))
+	return cmd
+}
+
+func newRolloutRunCommand() *cobra.Command {
+	var r rollout.Rollout
+	var dry bool
+	cmd := &cobra.Command{
+		Use:     "run CELL.yaml",
+		Short:   "Begin a roll-out, or go on with it",
+		Example: "  cinch rollout run orders.yaml --yes",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Cell, err = rollout.ReadCell(args[0]); err != nil {
+				return withCode(exitConfig, err)
+			}
+			if dry {
+				return planRollout(cmd, &r)
+			}
+			r.Tell = teller(cmd)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return rolloutCode(r.Run(ctx))
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, with commands and sizes")
+	cmd.Flags().BoolVar(&r.Yes, "yes", false, "go on to the next node without cinch rollout confirm")
+	cmd.Flags().BoolVar(&r.DestroyOld, "destroy-old", false, "remove the data of nodes whose replacement has been confirmed")
+	return cmd
+}
+
+func planRollout(cmd *cobra.Command, r *rollout.Rollout) error {
+	problems, err := r.Plan(cmd.Context(), cmd.OutOrStdout())
+	if err == nil && problems > 0 {
+		err = withCode(exitSkipped, fmt.Errorf("%d problems stand in the way", problems))
+	}
+	return rolloutCode(err)
+}
+
+func newRolloutStatusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "status CELL.yaml",
+		Short:   "Say how far a roll-out has come",
+		Example: "  cinch rollout status orders.yaml --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := rollout.ReadCell(args[0])
+			if err != nil {
+				return withCode(exitConfig, err)
+			}
+			s, err := c.ReadState()
+			if err == nil && s == nil {
+				err = ui.WithHint(errors.New("no roll-out has begun"), "cinch rollout run %s --dry-run", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			s.Look(cmd.Context(), c)
+			if !asJSON {
+				return s.Text(cmd.OutOrStdout())
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state with all actions as JSON")
+	return cmd
+}
+
+func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " CELL.yaml", Short: short, Example: "  cinch rollout " + name + " orders.yaml", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := rollout.ReadCell(args[0])
+			if err != nil {
+				return withCode(exitConfig, err)
+			}
+			return rolloutCode(do(cmd.Context(), &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
+		},
+	}
+}
+
+// teller prints what happens, with the time.
+func teller(cmd *cobra.Command) func(node, text string) {
+	return func(node, text string) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
+	}
+}
+
+// rolloutCode gives what a roll-out returns its exit code, and says what to do next.
+func rolloutCode(err error) error {
+	switch {
+	case errors.Is(err, rollout.ErrUnconfirmed):
+		return withCode(exitSkipped, ui.WithHint(err, "look at it, then cinch rollout confirm and run; or abort"))
+	case errors.Is(err, rollout.ErrCheck):
+		return withCode(exitSkipped, err)
+	case errors.Is(err, rollout.ErrGate):
+		return ui.WithHint(err, "the cell is as it was: run looks again, abort gives the new node up")
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig/tail"
+)
+
+// process is a program of the example, in a group of its own: a ^C at the terminal is not for it.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	out   tail.Buffer // what it prints
+	ended chan struct{}
+	err   error // when it has ended
+}
+
+// run starts a program. also gets what it prints to stderr.
+func (c *cell) run(name string, also io.Writer, program string, args ...string) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(program, args...), ended: make(chan struct{})}
+	p.cmd.Dir = c.work
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if also != nil {
+		p.cmd.Stderr = io.MultiWriter(&p.out, also)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// stopTime is for a program to end in order.
+const stopTime = time.Minute
+
+// stop ends a program, and waits until it has ended.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(stopTime):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// numberBehind reads the number behind some words.
+func numberBehind(text, words string, to *int) error {
+	_, rest, ok := strings.Cut(text, words)
+	if _, err := fmt.Fscan(bytes.NewBufferString(rest), to); !ok || err != nil {
+		return fmt.Errorf("there is no %q", words)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Example shadow moves a PostgreSQL to a compressed filesystem on trial: production on this machine's own disk, and two copies of it from
+// base backups, the control on btrfs as it is and the test on btrfs with compress-force=zstd:3. `cinch shadow` stands before production,
+// mirrors what clients do to both copies, and reports what the test takes, whether it holds the same data, and how fast it is.
+//
+//	sudo go run ./examples/shadow
+//
+//	pgbench, events, reports -> cinch shadow -> production
+//	                                +-> control  btrfs
+//	                                +-> test     btrfs, zstd
+//
+// Everything is in one temporary directory, filesystems in files there; all of it is gone afterwards.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	_, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	scale    int
+	events   int
+	rate     float64
+	duration time.Duration
+	batch    time.Duration
+	alike    time.Duration
+	options  string
+	fsync    bool
+	cinch    string
+	page     string
+}
+
+func parseOptions(args []string) (o options, err error) {
+	f := flag.NewFlagSet("shadow", flag.ContinueOnError)
+	f.IntVar(&o.scale, "scale", 8, "pgbench's scale: 15 MB each")
+	f.IntVar(&o.events, "events", 150_000, "JSON events that are there before, of about 700 bytes")
+	f.Float64Var(&o.rate, "rate", 40, "transactions of pgbench a second; twice as many reads, half as many events")
+	f.DurationVar(&o.duration, "duration", 4*time.Minute, "how long clients work at most; a verdict ends it earlier")
+	f.DurationVar(&o.batch, "batch", 2*time.Second, "cinch shadow's --batch")
+	f.DurationVar(&o.alike, "aa", 0, "how long clients work before that, while both copies are on btrfs as it is: what the copies differ by is then not in the verdict")
+	f.StringVar(&o.options, "mount", "compress-force=zstd:3", "how the test's btrfs is mounted; the control's is without")
+	f.BoolVar(&o.fsync, "fsync", true, "the servers wait for the disk")
+	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
+	f.StringVar(&o.page, "html", "shadow.html", "where the page is written; it must not be there")
+	if err := rig.ParseFlags(f, args, "PostgreSQL on a compressed btrfs, judged by its traffic. Needs root."); err != nil {
+		return o, err
+	}
+	if o.scale < 1 || o.events < 1 || o.rate <= 0 || o.duration <= 0 || o.alike < 0 || o.batch < 100*time.Millisecond {
+		err = errors.New("--scale and --events are 1 at least, --batch 100ms, --rate and --duration more than 0, and --aa no less than that")
+	}
+	return o, err
+}
+
+// run does all of it, and returns what came out.
+func run(ctx context.Context, args []string, out, progress io.Writer) (_ *outcome, err error) {
+	o, err := parseOptions(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(); err != nil {
+		return nil, err
+	}
+	work, cinch, err := rig.Workspace(o.cinch)
+	if err != nil {
+		return nil, err
+	}
+	o.cinch = cinch
+	c := &cell{o: o, work: work, progress: progress, ports: map[string]string{}}
+	defer func() { err = errors.Join(err, c.remove()) }()
+	if err := c.build(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.judgeMachines(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.copies(ctx, "noatime,"+o.options); err != nil {
+		return nil, err
+	}
+	got, err := c.mirror(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.compare(ctx, got); err != nil {
+		return nil, err
+	}
+	return got, got.print(out)
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"cmp"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+)
+
+// PostgresGateway is a gateway for PostgreSQL with the defaults of everything but its addresses. Its own keys may stand among the
+// options of the URL.
+func PostgresGateway(name, listen, upstream string, _ []Rule) Gateway {
+	g := RedisGateway(name, listen, upstream, nil)
+	g.Protocol = Postgres
+	own := map[string]*string{"users_file": &g.UsersFile, "auth_query": &g.AuthQuery, "state_file": &g.StateFile}
+	rest, options, _ := strings.Cut(upstream, "?")
+	var kept []string
+	for option := range strings.SplitSeq(options, "&") {
+		key, value, _ := strings.Cut(option, "=")
+		if to := own[key]; to != nil {
+			if plain, err := url.QueryUnescape(value); err == nil {
+				*to = plain
+			}
+		} else if option != "" {
+			kept = append(kept, option)
+		}
+	}
+	g.Upstream = rest
+	if len(kept) > 0 {
+		g.Upstream += "?" + strings.Join(kept, "&")
+	}
+	return g
+}
+
+// postgres checks the keys of a gateway for PostgreSQL, and refuses those that it does not have.
+func (v *validator) postgres(g *Gateway, path string) {
+	if g.Protocol != Postgres {
+		for key, given := range map[string]string{"users_file": g.UsersFile, "auth_query": g.AuthQuery, "state_file": g.StateFile} {
+			if given != "" {
+				v.add(path+"."+key, "", "is for protocol: postgres")
+			}
+		}
+		return
+	}
+	if len(g.Rules) > 0 {
+		v.add(path+".rules", "leave them out", "a gateway for PostgreSQL changes no values, so it has no rules")
+	}
+	if len(g.Exclude) > 0 {
+		v.add(path+".exclude", "", "is for stores")
+	}
+	if g.AuthQuery != "" && !strings.Contains(g.AuthQuery, "$1") {
+		v.add(path+".auth_query", postgres.DefaultAuthQuery, "does not ask for the user, $1")
+	}
+}
+
+// PostgresFiles are the files of a gateway for PostgreSQL, found.
+func (c *Config) PostgresFiles(g *Gateway) (users, state string) {
+	return c.path(g.UsersFile), c.path(g.StateFile)
+}
+
+// UpstreamAt is UpstreamOf for another server of the gateway's.
+func (c *Config) UpstreamAt(g *Gateway, url string, log *slog.Logger) (gateway.Upstream, error) {
+	at := *g
+	at.Upstream = cmp.Or(url, g.Upstream)
+	return c.UpstreamOf(&at, log)
+}

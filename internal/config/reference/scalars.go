@@ -1,0 +1,68 @@
+package reference
+
+import (
+	"reflect"
+
+	"github.com/cinch-layer/cinch/internal/config"
+)
+
+// choices are the words that a key takes, where they are few.
+var choices = map[string][]string{
+	"admin.ready":              {"all", "any"},
+	"log.level":                {"debug", "info", "warn", "error"},
+	"log.format":               {"text", "json"},
+	"zstd":                     {"auto", "libzstd", "go"},
+	"gateways.protocol":        config.Protocols(),
+	"gateways.sql":             {"refuse", "projection", "pass"},
+	"gateways.link.history":    {"client", "shared"},
+	"gateways.pack.mode":       {"seal", "estimate"},
+	"gateways.rules.mode":      {config.RuleSeal, config.RuleObserve},
+	"gateways.rules.type":      {"string", "hash", "stream"},
+	"gateways.rules.direction": {"request", "reply"},
+}
+
+// numbered are texts that may be numbers: fields and arguments are counted, spaces have numbers.
+var numbered = map[string]bool{
+	"gateways.rules.field": true, "gateways.rules.argument": true, "gateways.rules.space": true,
+}
+
+const (
+	size     = `^[0-9]+ *(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`
+	share    = `^[0-9]+(\.[0-9]+)? *%$`
+	duration = `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`
+	setting  = `^(auto|[a-z][a-z0-9]*(-proto(-raw)?)?(-[0-9]+)?(@[0-9a-f]{8})?)$`
+)
+
+// scalar is the form of a single value.
+func scalar(t reflect.Type, path string) (of object, known bool) {
+	switch t {
+	case reflect.TypeFor[config.Bytes]():
+		return object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": size}, true
+	case reflect.TypeFor[config.Percent]():
+		return object{"type": "string", "pattern": share}, true
+	case reflect.TypeFor[config.Duration]():
+		return object{"type": []string{"integer", "string"}, "maximum": 0, "pattern": duration}, true
+	case reflect.TypeFor[config.Setting]():
+		return object{"type": "string", "pattern": setting, "examples": []string{"zstd-3", "lz4", "minlz", "raw"}}, true
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}, true
+	case reflect.Int:
+		return object{"type": "integer"}, true
+	case reflect.String:
+		return text(path), true
+	}
+	return nil, false
+}
+
+func text(path string) object {
+	of := object{"type": "string"}
+	if numbered[path] {
+		of["type"] = []string{"string", "number"}
+	}
+	if words := choices[path]; words != nil {
+		of["enum"] = words
+	}
+	return of
+}

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// A client cancels, on a connection of its own, with the key that the server gave it at its login, which has passed through untouched. The
+// gateway knows whose key it is: after a move it cancels with the key that the new server has given it instead. A key that it
+// doesn't know goes to the server as it is: it may be of a client at another gateway.
+
+// cancelTime is for a cancellation as a whole.
+const cancelTime = 10 * time.Second
+
+// name makes a client's key known.
+func (g *Gateway) name(s *session, key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.key = key
+	g.keys[key] = s
+}
+
+// cancelled passes a cancellation on. The client's connection ends when the server has taken it, as clients wait for that.
+func (g *Gateway) cancelled(client net.Conn, packet []byte) {
+	g.counts.cancels.Add(1)
+	up, key := g.cancelKey(string(packet[pg.StartupHeaderBytes:]))
+	if err := sendCancel(g.ctx, up, key); err != nil {
+		g.cfg.Log.Debug("cancellation not passed on", "client", client.RemoteAddr(), "err", err)
+	}
+}
+
+// cancelKey is where a cancellation goes, and with which key.
+func (g *Gateway) cancelKey(key string) (gateway.Upstream, string) {
+	g.mu.Lock()
+	s, up := g.keys[key], g.upstream
+	g.mu.Unlock()
+	if s == nil {
+		return up, key
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backend.at, s.backend.key
+}
+
+func sendCancel(ctx context.Context, up gateway.Upstream, key string) error {
+	ctx, stop := context.WithTimeout(ctx, cancelTime)
+	defer stop()
+	up.Stats = nil
+	return gateway.Ask(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up) }, func(c net.Conn) error {
+		if _, err := c.Write(pg.AppendCancel(nil, []byte(key))); err != nil {
+			return err
+		}
+		_, _ = io.CopyN(io.Discard, c, 1) // until the server has closed it
+		return nil
+	})
+}

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// Client asks one gateway, through the admin page of its process.
+type Client struct {
+	Admin     string       // host:port, unix:/path, or a URL
+	TokenFile string       // its admin.token_file: holding and moving take the token, wherever the page listens
+	Gateway   string       // its name; "": postgres
+	HTTP      *http.Client // nil: one for Admin
+}
+
+// State says where the gateway stands.
+func (c *Client) State(ctx context.Context) (s State, err error) {
+	err = c.do(ctx, http.MethodGet, "/api/postgres/"+c.name(), nil, &s)
+	return s, err
+}
+
+// Check has the gateway look at all idle sessions: the State's reasons are then known.
+func (c *Client) Check(ctx context.Context) (s State, err error) {
+	return s, c.act(ctx, "check", nil, &s)
+}
+
+// Hold lets no transaction begin, and returns when none is under way. An error, which is a *Refusal where sessions stand in the way,
+// leaves everything as it was.
+func (c *Client) Hold(ctx context.Context, r HoldRequest) (s State, err error) {
+	return s, c.act(ctx, "hold", r, &s)
+}
+
+// Move connects all clients to another server. After an error they are held as before.
+func (c *Client) Move(ctx context.Context, r MoveRequest) (s State, err error) {
+	return s, c.act(ctx, "move", r, &s)
+}
+
+// Release lets clients go on.
+func (c *Client) Release(ctx context.Context) (s State, err error) {
+	return s, c.act(ctx, "release", nil, &s)
+}
+
+// Report has the gateway's admin page show something.
+func (c *Client) Report(ctx context.Context, r Report) error {
+	return c.act(ctx, "report", r, new(State))
+}
+
+func (c *Client) act(ctx context.Context, action string, ask, answer any) error {
+	return c.do(ctx, http.MethodPost, "/api/actions/postgres/"+c.name()+"/"+action, ask, answer)
+}
+
+func (c *Client) name() string {
+	if c.Gateway == "" {
+		return "postgres"
+	}
+	return c.Gateway
+}
+
+func (c *Client) do(ctx context.Context, method, path string, ask, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	client, base := c.reach()
+	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if err := c.authorize(r); err != nil {
+		return err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode == http.StatusOK:
+		return json.Unmarshal(text, answer)
+	}
+	var refusal Refusal
+	if json.Unmarshal(text, &refusal) == nil && refusal.Message != "" {
+		return &refusal
+	}
+	return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, bytes.TrimSpace(text))
+}
+
+// maxAnswerBytes is that of a state with very many sessions.
+const maxAnswerBytes = 64 << 20
+
+func (c *Client) authorize(r *http.Request) error {
+	r.Header.Set("Content-Type", "application/json")
+	if c.TokenFile == "" {
+		return nil
+	}
+	token, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		return errors.Join(errors.New("the token of the admin page"), err)
+	}
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	return nil
+}
+
+// reach is a client for the admin page, and what URLs there begin with.
+func (c *Client) reach() (*http.Client, string) {
+	client := c.HTTP
+	path, local := strings.CutPrefix(c.Admin, "unix:")
+	switch {
+	case client == nil && local:
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, "http://localhost"
+	case client == nil:
+		client = http.DefaultClient
+	}
+	if strings.Contains(c.Admin, "://") {
+		return client, strings.TrimSuffix(c.Admin, "/")
+	}
+	return client, "http://" + c.Admin
+}

@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+)
+
+// Control is something that may be asked of a gateway from outside: it takes JSON and answers with the State.
+type Control struct {
+	Name string
+	Do   func(ctx context.Context, asked []byte) (any, error)
+}
+
+// Controls are all of them.
+func (g *Gateway) Controls() []Control {
+	return []Control{
+		{"check", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Check(ctx) })},
+		{"hold", taking(g.Hold)},
+		{"move", taking(g.Move)},
+		{"release", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Release(ctx) })},
+		{"report", taking(func(_ context.Context, r control.Report) (control.State, error) {
+			g.report.Store(&r)
+			return g.State(), nil
+		})},
+	}
+}
+
+// taking reads what a control takes. Nothing stands for all defaults.
+func taking[T any](do func(context.Context, T) (control.State, error)) func(context.Context, []byte) (any, error) {
+	return func(ctx context.Context, asked []byte) (any, error) {
+		var t T
+		if asked = bytes.TrimSpace(asked); len(asked) > 0 && string(asked) != "null" {
+			d := json.NewDecoder(bytes.NewReader(asked))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&t); err != nil {
+				return nil, fmt.Errorf("what was asked: %w", err)
+			}
+		}
+		st, err := do(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		return st, nil
+	}
+}

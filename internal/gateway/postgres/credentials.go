@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// Clients log in with their own passwords, which the gateway does not have. To log a session in at another server it has, as PgBouncer:
+//
+//	a file of users       a password, or what pg_authid has of one
+//	a query for a user    answered by the new server to the gateway's own user
+//	what the login showed with SCRAM a proof, from which the client's key follows once the verifier is known (wire/pg/scram.go);
+//	                      with a password in clear, that
+//
+// With MD5 what pg_authid has is all that it takes.
+
+// DefaultAuthQuery asks what pg_authid has of a user, and takes a superuser.
+const DefaultAuthQuery = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin"
+
+// secrets finds what users log in with, for one move.
+type secrets struct {
+	file  map[string]string
+	own   *pgconn.PgConn // nil: there is no own user
+	query string
+
+	mu    sync.Mutex
+	known map[string]string // answers
+}
+
+func (g *Gateway) secrets(ctx context.Context, up gateway.Upstream) (x *secrets, err error) {
+	x = &secrets{query: g.cfg.AuthQuery, known: map[string]string{}}
+	if x.query == "" {
+		x.query = DefaultAuthQuery
+	}
+	if g.cfg.UsersFile != "" {
+		if x.file, err = readUsers(g.cfg.UsersFile); err != nil {
+			return nil, err
+		}
+	}
+	if up.User == "" {
+		return x, nil
+	}
+	if x.own, err = ownConnection(ctx, up); err != nil {
+		return nil, fmt.Errorf("the gateway's own user %s: %w", up.User, err)
+	}
+	return x, nil
+}
+
+func (x *secrets) close(ctx context.Context) {
+	if x.own != nil {
+		_ = x.own.Close(ctx)
+	}
+}
+
+// ownConnection logs the gateway's own user in.
+func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, error) {
+	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	c.User, c.Password, c.Database = up.User, up.Password, up.Database
+	if c.Database == "" {
+		c.Database = "postgres"
+	}
+	c.Fallbacks, c.TLSConfig, c.RuntimeParams = nil, nil, map[string]string{"application_name": "cinch"}
+	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		up.Stats = nil
+		return Dial(ctx, up)
+	}
+	return pgconn.ConnectConfig(ctx, c)
+}
+
+// errNoSecret is a user of whom nothing is known.
+var errNoSecret = errors.New("there is no password or verifier of the user: give the gateway a users_file, or a user of its own that may ask auth_query")
+
+// of is what is known of a user: a password, or what pg_authid has.
+func (x *secrets) of(ctx context.Context, user string) (string, error) {
+	if secret, ok := x.file[user]; ok {
+		return secret, nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if secret, ok := x.known[user]; ok {
+		return secret, nil
+	}
+	if x.own == nil {
+		return "", errNoSecret
+	}
+	r := x.own.ExecParams(ctx, x.query, [][]byte{[]byte(user)}, []uint32{textType}, nil, nil).Read()
+	if r.Err != nil {
+		return "", fmt.Errorf("auth_query: %w", r.Err)
+	}
+	if len(r.Rows) != 1 || len(r.Rows[0]) < 2 || r.Rows[0][1] == nil {
+		return "", errNoSecret
+	}
+	x.known[user] = string(r.Rows[0][1])
+	return x.known[user], nil
+}
+
+// textType is the number of type text.
+const textType = 25
+
+// primary reports whether the server takes writes; asked is false where there is nobody to ask it.
+func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) {
+	if x.own == nil {
+		return false, false, nil
+	}
+	r := x.own.ExecParams(ctx, "SELECT pg_catalog.pg_is_in_recovery()", nil, nil, nil, nil).Read()
+	if r.Err != nil || len(r.Rows) != 1 {
+		return false, true, errors.Join(errors.New("is it a standby?"), r.Err)
+	}
+	return string(r.Rows[0][0]) == "f", true, nil
+}
+
+// readUsers reads PgBouncer's userlist.txt: lines of "user" "secret", with quotes doubled within, and comments behind ;.
+func readUsers(file string) (map[string]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	users := map[string]string{}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == ';' || line[0] == '#' {
+			continue
+		}
+		user, rest, ok := inQuotes(line)
+		secret, _, also := inQuotes(strings.TrimSpace(rest))
+		if !ok || !also {
+			return nil, fmt.Errorf("%s:%d: not \"user\" \"password\"", file, n)
+		}
+		users[user] = secret
+	}
+	return users, lines.Err()
+}
+
+func inQuotes(s string) (text, rest string, ok bool) {
+	if !strings.HasPrefix(s, `"`) {
+		return "", "", false
+	}
+	for i := 1; i < len(s); i++ {
+		if s[i] != '"' {
+			continue
+		}
+		if i+1 < len(s) && s[i+1] == '"' {
+			i++
+			continue
+		}
+		return strings.ReplaceAll(s[1:i], `""`, `"`), s[i+1:], true
+	}
+	return "", "", false
+}
+
+// relogin logs a session in at another server, up to the first ReadyForQuery.
+type relogin struct {
+	server  *talk
+	user    string
+	shown   shown
+	secrets func() (string, error) // of the user
+	scram   pg.ScramClient
+}
+
+// shown is what a client's login has shown.
+type shown struct {
+	proof    *pg.Proof
+	password string
+}
+
+// answer answers a challenge.
+func (r *relogin) answer(body []byte) error {
+	code, rest, err := pg.Auth(body)
+	if err != nil {
+		return err
+	}
+	switch code {
+	case pg.AuthOK:
+		return nil
+	case pg.AuthCleartext:
+		return r.password()
+	case pg.AuthMD5:
+		return r.md5(rest)
+	case pg.AuthSASL:
+		return r.begin(rest)
+	case pg.AuthSASLContinue:
+		final, err := r.scram.Final(rest)
+		if err != nil {
+			return err
+		}
+		return r.send(final)
+	case pg.AuthSASLFinal:
+		return r.scram.Done(rest)
+	}
+	return errUnknownLogin
+}
+
+func (r *relogin) send(body ...[]byte) error {
+	_, err := r.server.conn.Write(pg.Append(nil, pg.Password, body...))
+	return err
+}
+
+func (r *relogin) password() error {
+	password := r.shown.password
+	if password == "" {
+		var err error
+		if password, err = r.secrets(); err != nil {
+			return err
+		}
+		if _, verifier := pg.ParseVerifier(password); verifier || pg.IsMD5(password) {
+			return errors.New("the server asks for the password in clear, and only its verifier is known")
+		}
+	}
+	return r.send([]byte(password), []byte{0})
+}
+
+func (r *relogin) md5(salt []byte) error {
+	secret := r.shown.password
+	if secret == "" {
+		var err error
+		if secret, err = r.secrets(); err != nil {
+			return err
+		}
+	}
+	if _, verifier := pg.ParseVerifier(secret); verifier {
+		return errors.New("the server asks for MD5, and only a SCRAM verifier is known")
+	}
+	return r.send([]byte(pg.MD5(r.user, secret, salt)), []byte{0})
+}
+
+// begin begins SCRAM.
+func (r *relogin) begin(mechanisms []byte) error {
+	if !strings.Contains("\x00"+string(mechanisms), "\x00"+pg.ScramSHA256+"\x00") {
+		return errUnknownLogin
+	}
+	if err := r.keys(); err != nil {
+		return err
+	}
+	nonce := make([]byte, 18)
+	_, _ = rand.Read(nonce)
+	first := r.scram.First(hex.EncodeToString(nonce))
+	return r.send([]byte(pg.ScramSHA256), []byte{0, 0, 0, 0, byte(len(first))}, first)
+}
+
+// keys finds what to log in with by SCRAM.
+func (r *relogin) keys() error {
+	secret := r.shown.password
+	if secret == "" {
+		var err error
+		if secret, err = r.secrets(); err != nil {
+			return err
+		}
+	}
+	v, ok := pg.ParseVerifier(secret)
+	switch {
+	case pg.IsMD5(secret):
+		return errors.New("the server asks for SCRAM, and only an MD5 verifier is known")
+	case !ok:
+		r.scram.Password = secret
+		return nil
+	case r.shown.proof == nil:
+		return errors.New("only the user's verifier is known, and it did not log in by SCRAM")
+	}
+	keys, ok := v.Keys(r.shown.proof)
+	if !ok {
+		return errors.New("the user's password has been changed since it logged in")
+	}
+	r.scram.Keys = &keys
+	return nil
+}

@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// maxLoginBytes is the longest message of a login.
+const maxLoginBytes = 64 << 10
+
+// talk is one side of a login, which goes message by message.
+type talk struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func newTalk(c net.Conn) *talk { return &talk{c, bufio.NewReaderSize(c, 2<<10)} }
+
+func (t *talk) read() (m pg.Message, err error) {
+	raw := make([]byte, pg.HeaderBytes)
+	if _, err := io.ReadFull(t.in, raw); err != nil {
+		return m, err
+	}
+	n := binary.BigEndian.Uint32(raw[1:])
+	if n < pg.HeaderBytes-1 || n > maxLoginBytes {
+		return m, pg.ErrProtocol
+	}
+	raw = append(raw, make([]byte, n+1-pg.HeaderBytes)...)
+	if _, err := io.ReadFull(t.in, raw[pg.HeaderBytes:]); err != nil {
+		return m, err
+	}
+	m, _, err = pg.Cut(raw)
+	return m, err
+}
+
+// rest is what has been read behind the last message.
+func (t *talk) rest() []byte {
+	b, _ := t.in.Peek(t.in.Buffered())
+	return bytes.Clone(b)
+}
+
+// admission passes a client's login on to the server and its answers back, up to the first ReadyForQuery.
+type admission struct {
+	s              *session
+	client, server *talk
+	binding        *Binding
+	out            []byte // for the client
+
+	statuses statuses
+	password string // in clear
+	first    []byte // of SCRAM: what the client said first
+	proof    *pg.Proof
+}
+
+// errRefused ends a login that the server has refused, in its own words.
+var errRefused = errors.New("the server has refused the login")
+
+func (a *admission) run(startup []byte) error {
+	if _, err := a.server.conn.Write(startup); err != nil {
+		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+	}
+	for {
+		m, err := a.server.read()
+		if err != nil {
+			return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+		}
+		if err := a.heard(m); err != nil {
+			return err
+		}
+		if m.Type == pg.ReadyForQuery {
+			return a.flush()
+		}
+		if a.server.in.Buffered() == 0 {
+			if err := a.flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// heard takes a message of the server's.
+func (a *admission) heard(m pg.Message) error {
+	switch m.Type {
+	case pg.Authentication:
+		return a.authenticate(m)
+	case pg.BackendKeyData:
+		a.s.backend.key = string(m.Body)
+		a.s.g.name(a.s, a.s.backend.key)
+	case pg.ParameterStatus:
+		a.statuses.note(m.Body)
+	case pg.ErrorResponse:
+		a.out = a.binding.Append(a.out, m)
+		return errors.Join(errRefused, a.flush())
+	}
+	a.out = append(a.out, m.Raw...)
+	return nil
+}
+
+// errUnknownLogin is a way to log in that does not pass through.
+var errUnknownLogin = errors.New("GSSAPI and SSPI do not pass through a gateway")
+
+func (a *admission) authenticate(m pg.Message) error {
+	code, rest, err := pg.Auth(m.Body)
+	if err != nil {
+		return err
+	}
+	switch code {
+	case pg.AuthOK, pg.AuthSASLFinal:
+		a.out = append(a.out, m.Raw...)
+		return nil
+	case pg.AuthCleartext, pg.AuthMD5, pg.AuthSASL, pg.AuthSASLContinue:
+		a.out = a.binding.Append(a.out, m)
+	default:
+		return errUnknownLogin
+	}
+	said, err := a.answer()
+	if err == nil {
+		a.learn(code, rest, said)
+	}
+	return err
+}
+
+// learn takes note of what the login shows, with which the session logs in at another server later.
+func (a *admission) learn(code uint32, challenge, answer []byte) {
+	switch code {
+	case pg.AuthCleartext:
+		a.password = string(bytes.TrimSuffix(answer, []byte{0}))
+	case pg.AuthSASL:
+		_, a.first, _ = pg.InitialResponse(answer)
+	case pg.AuthSASLContinue:
+		a.proof, _ = pg.NewProof(a.first, challenge, answer)
+	}
+}
+
+// answer passes the client's answer to a challenge on.
+func (a *admission) answer() ([]byte, error) {
+	if err := a.flush(); err != nil {
+		return nil, err
+	}
+	m, err := a.client.read()
+	if err != nil {
+		return nil, err
+	}
+	if m.Type != pg.Password {
+		return nil, fmt.Errorf("%w: %q in place of a password", pg.ErrProtocol, m.Type)
+	}
+	_, err = a.server.conn.Write(m.Raw)
+	return m.Body, err
+}
+
+func (a *admission) flush() error {
+	if len(a.out) == 0 {
+		return nil
+	}
+	_, err := a.client.conn.Write(a.out)
+	a.out = a.out[:0]
+	return err
+}
+
+// isTLS reports whether a client has encrypted its connection.
+func isTLS(c net.Conn) bool {
+	_, ok := c.(*tls.Conn)
+	return ok
+}
+
+// connect reaches the server for a session.
+func (g *Gateway) connect(ctx context.Context) (*backend, error) {
+	up := g.target()
+	c, err := Dial(ctx, up)
+	if err != nil {
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", up.String(), err)
+		return nil, err
+	}
+	g.reach.Answered(g.cfg.Log, up.String())
+	return &backend{conn: c, at: up}, nil
+}

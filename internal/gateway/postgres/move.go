@@ -1,0 +1,320 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+const (
+	defaultMoveTime = 30 * time.Second
+	// connectAtOnce bounds logins under way: a server makes a process for each.
+	connectAtOnce = 32
+)
+
+// Move connects all clients to another server, as the users that they are and with what their sessions keep. They stay held. First all
+// connections are made, then all sessions are switched: after an error none is.
+func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.State, error) {
+	if err := policy("unmovable", r.Unmovable); err != nil {
+		return control.State{}, err
+	}
+	done, err := g.operate(control.Held)
+	if err != nil {
+		return control.State{}, err
+	}
+	defer done()
+	up, err := g.resolve(r.To)
+	if err != nil {
+		return control.State{}, err
+	}
+	g.enter(control.Moving)
+	defer g.enter(control.Held)
+	ctx, cancel := context.WithTimeout(ctx, r.Within.Or(defaultMoveTime))
+	defer cancel()
+	m := &mover{g: g, to: up}
+	if m.secrets, err = g.secrets(ctx, up); err != nil {
+		return control.State{}, err
+	}
+	defer m.secrets.close(ctx)
+	if err := m.check(ctx, r.Standby); err != nil {
+		return control.State{}, err
+	}
+	if err := m.move(ctx, r); err != nil {
+		return control.State{}, err
+	}
+	g.cfg.Log.Info("clients are connected to another server", "upstream", up.String(), "sessions", len(m.made))
+	return g.State(), nil
+}
+
+func (g *Gateway) enter(phase string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hold.phase = phase
+}
+
+// resolve reads where to move to. The credentials are the configuration's.
+func (g *Gateway) resolve(url string) (gateway.Upstream, error) {
+	if err := withoutUser(url); err != nil {
+		return gateway.Upstream{}, err
+	}
+	up, err := g.cfg.Resolve(url)
+	if err != nil {
+		return up, err
+	}
+	own := g.cfg.Upstream
+	up.User, up.Password, up.Database, up.Stats = own.User, own.Password, own.Database, own.Stats
+	return up, nil
+}
+
+// mover makes connections to one server, for sessions that are held.
+type mover struct {
+	g       *Gateway
+	to      gateway.Upstream
+	secrets *secrets
+
+	mu     sync.Mutex
+	made   map[*session]*backend
+	failed []*session
+}
+
+// check refuses a server that does not take writes.
+func (m *mover) check(ctx context.Context, standby bool) error {
+	primary, asked, err := m.secrets.primary(ctx)
+	if err == nil && asked && !primary && !standby {
+		return errors.New("the server is a standby: promote it first")
+	}
+	return err
+}
+
+func (m *mover) move(ctx context.Context, r control.MoveRequest) error {
+	m.connect(ctx, m.g.all())
+	var named []control.ClientSession
+	for _, s := range m.failed {
+		if r.Unmovable != control.End {
+			named = append(named, s.describe())
+		}
+	}
+	if len(named) > 0 {
+		m.drop()
+		return &control.Refusal{Message: fmt.Sprintf("%d sessions can't be moved", len(named)), Sessions: named}
+	}
+	if err := m.g.remember(r.To); err != nil {
+		m.drop()
+		return err
+	}
+	if err := m.g.endOr(true, m.failed, ""); err != nil {
+		return err
+	}
+	m.g.mu.Lock()
+	m.g.upstream = m.to
+	m.g.mu.Unlock()
+	m.commit()
+	return nil
+}
+
+// connect makes a connection for each session.
+func (m *mover) connect(ctx context.Context, sessions []*session) {
+	m.made = map[*session]*backend{}
+	slots := make(chan struct{}, connectAtOnce)
+	var all sync.WaitGroup
+	for _, s := range sessions {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			b, err := m.connectOne(ctx, s)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			switch {
+			case err == nil:
+				m.made[s] = b
+			case s.cannot(err):
+				m.failed = append(m.failed, s)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// commit gives the sessions their new connections.
+func (m *mover) commit() {
+	for s, b := range m.made {
+		s.switchTo(b)
+		m.g.counts.moved.Add(1)
+	}
+}
+
+// drop gives up what was made.
+func (m *mover) drop() {
+	for _, b := range m.made {
+		b.leave()
+	}
+}
+
+// reconnect connects sessions again whose server has closed their connections, and ends those that it can't connect.
+func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
+	m := &mover{g: g, to: g.target()}
+	var err error
+	if m.secrets, err = g.secrets(ctx, m.to); err == nil {
+		defer m.secrets.close(ctx)
+		m.connect(ctx, lost)
+	} else {
+		g.cfg.Log.Warn("sessions can't be connected again", "err", err)
+		m.failed = lost
+	}
+	m.commit()
+	_ = g.endOr(true, m.failed, "")
+}
+
+// leave ends a connection to a server in order.
+func (b *backend) leave() {
+	_ = b.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = b.conn.Write(pg.Append(nil, pg.Terminate))
+	_ = gateway.Abort(b.conn)
+}
+
+// connectOne logs a session in at the new server, and makes its session there what it is here.
+func (m *mover) connectOne(ctx context.Context, s *session) (_ *backend, err error) {
+	k := s.known()
+	if k == nil || k.unknown {
+		return nil, errors.New("what it keeps is not known")
+	}
+	c, err := Dial(ctx, m.to)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = gateway.Abort(c)
+		}
+	}()
+	if at, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(at)
+	}
+	n := &newcomer{s: s, b: &backend{conn: c, at: m.to}, talk: &talk{c, bufio.NewReaderSize(c, 8<<10)}}
+	if err := n.login(ctx, m.secrets); err != nil {
+		return nil, err
+	}
+	if err := n.restore(k); err != nil {
+		return nil, err
+	}
+	n.b.rest, n.b.statuses = n.talk.rest(), n.statuses
+	return n.b, c.SetDeadline(time.Time{})
+}
+
+// newcomer is a session's new connection, until it takes the place of the old one.
+type newcomer struct {
+	s        *session
+	b        *backend
+	talk     *talk
+	statuses statuses
+}
+
+func (n *newcomer) login(ctx context.Context, x *secrets) error {
+	r := relogin{server: n.talk, user: n.s.who["user"], shown: n.s.shown}
+	r.secrets = func() (string, error) { return x.of(ctx, r.user) }
+	if _, err := n.b.conn.Write(n.s.startup); err != nil {
+		return err
+	}
+	return n.hear(func(m pg.Message) error {
+		switch m.Type {
+		case pg.Authentication:
+			return r.answer(m.Body)
+		case pg.BackendKeyData:
+			n.b.key = string(m.Body)
+		}
+		return nil
+	})
+}
+
+// hear takes the server's messages up to ReadyForQuery. What take returns ends it.
+func (n *newcomer) hear(take func(pg.Message) error) (err error) {
+	for {
+		m, readErr := n.talk.read()
+		switch {
+		case readErr != nil:
+			return errors.Join(err, readErr)
+		case m.Type == pg.ParameterStatus:
+			n.statuses.note(m.Body)
+		case m.Type == pg.ErrorResponse:
+			err = errors.Join(err, fmt.Errorf("the new server: %s (%s)", pg.Text(m.Body), pg.Code(m.Body)))
+		case m.Type == pg.ReadyForQuery:
+			return err
+		case take != nil:
+			if err := take(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// restore has the new server know what the session keeps.
+func (n *newcomer) restore(k *keeps) error {
+	if err := n.settings(k.settings); err != nil {
+		return err
+	}
+	for _, p := range k.prepared {
+		if err := n.prepare(p); err != nil {
+			return fmt.Errorf("statement %q: %w", p.name, err)
+		}
+	}
+	if last := n.s.lastUnnamed(); last != nil {
+		if _, err := n.b.conn.Write(pg.Append(last, pg.Sync)); err != nil {
+			return err
+		}
+		_ = n.hear(nil) // where it fails it would fail when it is used
+	}
+	return nil
+}
+
+// settings sets them in one transaction, by parameters: no value is ever part of a text.
+func (n *newcomer) settings(list []setting) error {
+	if len(list) == 0 {
+		return nil
+	}
+	out := appendParse(nil, statement{text: "SELECT pg_catalog.set_config($1, $2, false)", types: []uint32{textType, textType}})
+	for _, s := range list {
+		out = appendBind(out, s.name, s.value)
+		out = pg.Append(out, pg.Execute, []byte{0, 0, 0, 0, 0})
+	}
+	return n.all(pg.Append(out, pg.Sync))
+}
+
+func (n *newcomer) prepare(p statement) error {
+	if p.bySQL {
+		return n.all(pg.AppendQuery(nil, p.text))
+	}
+	return n.all(pg.Append(appendParse(nil, p), pg.Sync))
+}
+
+func (n *newcomer) all(requests []byte) error {
+	if _, err := n.b.conn.Write(requests); err != nil {
+		return err
+	}
+	return n.hear(nil)
+}
+
+func appendParse(dst []byte, p statement) []byte {
+	types := binary.BigEndian.AppendUint16(nil, uint16(len(p.types)))
+	for _, t := range p.types {
+		types = binary.BigEndian.AppendUint32(types, t)
+	}
+	return pg.Append(dst, pg.Parse, append([]byte(p.name), 0), append([]byte(p.text), 0), types)
+}
+
+// appendBind binds texts to the unnamed portal of the unnamed statement.
+func appendBind(dst []byte, values ...string) []byte {
+	body := []byte{0, 0, 0, 0}
+	body = binary.BigEndian.AppendUint16(body, uint16(len(values)))
+	for _, v := range values {
+		body = append(binary.BigEndian.AppendUint32(body, uint32(len(v))), v...)
+	}
+	return pg.Append(dst, pg.Bind, body, []byte{0, 0})
+}

@@ -1,0 +1,278 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// rig is a gateway before a real server.
+type rig struct {
+	g      *Gateway
+	node   *testenv.PostgresNode
+	host   string
+	port   string
+	log    testenv.Log
+	served chan error
+}
+
+// hba has a user for each way to log in.
+const hba = `host all trusted all trust
+host all md5er all md5
+host all plain all password
+host replication all all trust
+host all all all scram-sha-256
+`
+
+const users = `CREATE ROLE trusted LOGIN; CREATE ROLE plain LOGIN PASSWORD 'plain secret'; CREATE ROLE scrammer LOGIN PASSWORD 'scram secret';
+	SET password_encryption = md5; CREATE ROLE md5er LOGIN PASSWORD 'md5 secret'; SET password_encryption = 'scram-sha-256';
+	CREATE ROLE cinch LOGIN SUPERUSER PASSWORD 'cinch secret'; GRANT ALL ON SCHEMA public TO PUBLIC`
+
+var passwords = map[string]string{"trusted": "", "plain": "plain secret", "scrammer": "scram secret", "md5er": "md5 secret", "cinch": "cinch secret"}
+
+func newRig(t *testing.T, set func(*Config)) *rig {
+	t.Helper()
+	return newRigAt(t, testenv.PostgresConfig{}, "", set)
+}
+
+func newRigAt(t *testing.T, node testenv.PostgresConfig, options string, set func(*Config)) *rig {
+	t.Helper()
+	node.HBA = hba
+	r := &rig{node: testenv.NewPostgresNode(t, node), served: make(chan error, 1)}
+	r.node.SQL(t, users)
+	up, err := ParseURL("postgres://cinch:cinch%20secret@" + r.node.Addr + "/postgres?" + options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Name: "test", Upstream: up, MaxConns: 600, Stats: gateway.NewStats("test", "postgres"), Log: r.log.Logger()}
+	if set != nil {
+		set(&c)
+	}
+	r.g = NewGateway(c)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host, r.port, _ = net.SplitHostPort(l.Addr().String())
+	go func() { r.served <- r.g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = r.g.Shutdown(ctx)
+		if t.Failed() {
+			t.Logf("the gateway's log:\n%s", r.log.String())
+		}
+	})
+	return r
+}
+
+// url leads a user through the gateway.
+func (r *rig) url(user, options string) string {
+	return "postgres://" + user + ":" + strings.ReplaceAll(passwords[user], " ", "%20") + "@" + net.JoinHostPort(r.host, r.port) + "/postgres?" + options
+}
+
+func (r *rig) connect(t *testing.T, user, options string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), r.url(user, options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func ask(t *testing.T, c *pgx.Conn, text string, args ...any) (answer string) {
+	t.Helper()
+	if err := c.QueryRow(t.Context(), text, args...).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return answer
+}
+
+func TestLogins(t *testing.T) {
+	r := newRig(t, nil)
+	for user := range passwords {
+		c := r.connect(t, user, "sslmode=prefer&application_name=logins")
+		if got := ask(t, c, "SELECT current_user || ' ' || current_setting('application_name')"); got != user+" logins" {
+			t.Errorf("%s is %s", user, got)
+		}
+	}
+	for _, user := range []string{"scrammer", "md5er", "plain"} {
+		_, err := pgx.Connect(t.Context(), strings.Replace(r.url(user, ""), "secret", "wrong", 1))
+		if err == nil || !strings.Contains(err.Error(), "28P01") {
+			t.Errorf("%s with a wrong password: %v", user, err)
+		}
+	}
+}
+
+// TLS on both hops: with the server's kind of SCRAM that is bound to a channel on offer there, it is not used here.
+func TestTLS(t *testing.T) {
+	a := testenv.NewAuthority(t)
+	own := a.Issue(t, "gateway")
+	r := newRig(t, func(c *Config) { c.TLS = own.TLS(t) })
+	for _, mode := range []string{"verify-full&sslrootcert=" + a.File, "require"} {
+		c := r.connect(t, "scrammer", "sslmode="+mode)
+		if _, ok := c.PgConn().Conn().(*tls.Conn); !ok {
+			t.Errorf("%s: not encrypted", mode)
+		}
+		ask(t, c, "SELECT 'x'")
+	}
+	_, err := pgx.Connect(t.Context(), r.url("scrammer", "sslmode=disable"))
+	if err == nil || !strings.Contains(err.Error(), "by TLS only") {
+		t.Errorf("without TLS: %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.connect(t, "scrammer", "")
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := c.PgConn().Exec(context.Background(), "SELECT pg_sleep(600)").ReadAll()
+		stopped <- err
+	}()
+	testenv.Eventually(t, "the statement runs", func() bool {
+		return r.node.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
+	})
+	if err := c.PgConn().CancelRequest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err == nil || !strings.Contains(err.Error(), "57014") {
+		t.Errorf("cancelled: %v", err)
+	}
+	ask(t, c, "SELECT 'still there'")
+}
+
+// pgbench and psql as they are used, with every protocol.
+func TestPrograms(t *testing.T) {
+	r := newRig(t, nil)
+	r.run(t, "pgbench", "-i", "-q", "-s", "1", "--no-vacuum")
+	for _, mode := range []string{"simple", "extended", "prepared"} {
+		out := r.run(t, "pgbench", "-n", "-c", "8", "-j", "2", "-t", "25", "-M", mode)
+		if !strings.Contains(out, "200/200") {
+			t.Errorf("%s: %s", mode, out)
+		}
+	}
+	out := r.run(t, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", "CREATE TEMP TABLE x (a int)", "-c",
+		"\\copy x from program 'seq 200000'", "-c", "SELECT sum(a) FROM x", "-c", "SELECT repeat('v', 5000000)", "-c", "\\copy x to '/dev/null'")
+	if !strings.Contains(out, "20000100000") || len(out) < 5_000_000 {
+		t.Errorf("psql: %.200s", out)
+	}
+	s := r.g.counts.transactions.Load()
+	if s < 600 {
+		t.Errorf("%d transactions were counted", s)
+	}
+}
+
+// run runs one of PostgreSQL's programs through the gateway.
+func (r *rig) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(testenv.Program(t, program), args...)
+	cmd.Env = append(os.Environ(), "PGHOST="+r.host, "PGPORT="+r.port, "PGUSER=scrammer", "PGPASSWORD=scram secret", "PGDATABASE=postgres")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%.2000s", program, args, err, out)
+	}
+	return string(out)
+}
+
+// A drain ends idle sessions at once, others when their transaction has ended, and those that have just come a moment later.
+func TestDrain(t *testing.T) {
+	r := newRig(t, nil)
+	quiet, busy, fresh := r.connect(t, "trusted", ""), r.connect(t, "trusted", ""), r.connect(t, "trusted", "application_name=fresh")
+	tx, err := busy.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	just := map[string]time.Time{"fresh": time.Now().Add(time.Hour)} // a busy machine may have taken its time since
+	for _, s := range r.g.all() {
+		s.mu.Lock()
+		s.fresh = just[s.who["application_name"]]
+		s.mu.Unlock()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.g.Shutdown(context.Background()) }()
+	_, err = quiet.WaitForNotification(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "57P01") {
+		t.Errorf("an idle client is told %v", err)
+	}
+	ask(t, fresh, "SELECT 'first'")
+	for _, s := range r.g.all() {
+		if s.who["application_name"] == "fresh" {
+			s.mu.Lock()
+			s.fresh = time.Time{}
+			s.mu.Unlock()
+			s.Drain() // as its timer would
+		}
+	}
+	if _, err = fresh.WaitForNotification(t.Context()); err == nil || !strings.Contains(err.Error(), "57P01") {
+		t.Errorf("a client whose moment is over is told %v", err)
+	}
+	if err := tx.QueryRow(t.Context(), "SELECT 1").Scan(new(int)); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What is no PostgreSQL client, or stops being one, is told so and cut off, and others notice nothing.
+func TestHostileClients(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxConns = 3 })
+	c := r.connect(t, "trusted", "")
+	for name, bytes := range map[string]string{
+		"http":      "GET / HTTP/1.0\r\n\r\n",
+		"long":      "\x00\xff\xff\xff\x00\x03\x00\x00",
+		"short":     "\x00\x00\x00\x04\x00\x03\x00\x00",
+		"no end":    "\x00\x00\x00\x0d\x00\x03\x00\x00user\x00",
+		"cancel":    "\x00\x00\x00\x10\x04\xd2\x16\x2e\x00\x00\x00\x01\x00\x00\x00\x02",
+		"cancelled": "\x00\x00\x00\x08\x04\xd2\x16\x2e",
+	} {
+		conn, err := net.Dial("tcp", net.JoinHostPort(r.host, r.port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte(bytes))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		buf := make([]byte, 1000)
+		for err == nil {
+			_, err = conn.Read(buf)
+		}
+		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			t.Errorf("%s: not cut off", name)
+		}
+		_ = conn.Close()
+	}
+	raw := c.PgConn().Conn()
+	_, _ = raw.Write([]byte("Q\x00\x00\x00\x01"))
+	buf := make([]byte, 1000)
+	if n, _ := raw.Read(buf); !strings.Contains(string(buf[:n]), "08P01") {
+		t.Errorf("a length of 1 is answered with %q", buf[:n])
+	}
+	ask(t, r.connect(t, "trusted", ""), "SELECT 'x'")
+}
+
+// A server that is not there: clients are told so, in their protocol.
+func TestUnreachable(t *testing.T) {
+	r := newRig(t, nil)
+	r.node.Stop()
+	_, err := pgx.Connect(t.Context(), r.url("trusted", ""))
+	if err == nil || !strings.Contains(err.Error(), "57P03") {
+		t.Errorf("%v", err)
+	}
+	r.node.Start(t)
+	ask(t, r.connect(t, "trusted", ""), "SELECT 'x'")
+}

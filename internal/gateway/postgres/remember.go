@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// Where a move has led outlives the gateway in a file: started again it goes on there, whatever its configuration says.
+type remembered struct {
+	Upstream string `json:"upstream"` // URL without credentials
+}
+
+// errNoStateFile keeps a move from being forgotten.
+var errNoStateFile = errors.New("the gateway has no state_file: started again it would go back to the old server")
+
+// remember writes where the gateway goes from now on.
+func (g *Gateway) remember(to string) error {
+	if g.cfg.StateFile == "" {
+		return errNoStateFile
+	}
+	text, err := json.Marshal(remembered{Upstream: to})
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(g.cfg.StateFile), filepath.Base(g.cfg.StateFile)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(append(text, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), g.cfg.StateFile)
+}
+
+// Remembered is where a move has led, as the file says; "" where there was none.
+func Remembered(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var r remembered
+	if err := json.Unmarshal(text, &r); err != nil || r.Upstream == "" {
+		return "", fmt.Errorf("%s: not the state of a gateway", file)
+	}
+	return r.Upstream, nil
+}
+
+// errCredentials is a URL with a user.
+var errCredentials = errors.New("the URL has a user: a move keeps the credentials of the configuration, so leave them out")
+
+// withoutUser refuses a URL with credentials.
+func withoutUser(raw string) error {
+	u, err := url.Parse(raw)
+	if err == nil && u.User != nil {
+		return errCredentials
+	}
+	return nil // what is no URL, others say better
+}

@@ -1,0 +1,551 @@
+package postgres
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// backend is a session's connection to a server.
+type backend struct {
+	conn net.Conn
+	at   gateway.Upstream
+	key  string // to cancel with: the body of its BackendKeyData
+	rest []byte // what has been read from it and not been looked at
+	lost bool   // the server has closed it, while the session was held; guarded by the session's mu
+
+	statuses statuses // of a connection that takes the place of another one
+}
+
+// session is one client. Two goroutines carry what it says and what the server answers; mu guards what both know.
+type session struct {
+	g       *Gateway
+	raw     net.Conn // as it was accepted
+	startup []byte
+	who     map[string]string // its parameters
+	key     string            // that the client cancels with; guarded by g.mu
+
+	number uint64
+	shown  shown // by the login
+	asking atomic.Pointer[question]
+	gone   chan struct{} // closed by Close
+	over   chan struct{} // closed at the end of Run
+
+	mu       sync.Mutex
+	changed  sync.Cond // what follows
+	client   net.Conn  // within TLS where there is some
+	backend  *backend  // nil: not connected yet
+	tracker  tracker
+	statuses statuses  // that the client knows, or that are in pending
+	pending  []byte    // for the client, before what the server says next
+	ready    bool      // logged in
+	fresh    time.Time // until when a drain leaves it: it has just come
+	draining bool
+	closed   bool
+	farewell []byte // for the client, before its connection ends
+
+	held       bool          // no transaction may begin
+	waitsSince time.Time     // that the client waits for one; zero: it doesn't
+	longest    time.Duration // that it has waited in this hold
+	keeps      *keeps        // nil: not known
+	made       madeUp        // settings
+	trouble    string        // why it could not be moved, the last time
+	unnamed    []byte        // the last Parse of the unnamed statement; empty: there is none
+}
+
+func (g *Gateway) newSession(c net.Conn) gateway.Session {
+	s := &session{
+		g: g, raw: c, client: c, number: g.numbers.Add(1), gone: make(chan struct{}), over: make(chan struct{}),
+		tracker: tracker{status: idle}, fresh: time.Now().Add(gateway.BeginPatience),
+	}
+	s.changed.L = &s.mu
+	return s
+}
+
+// Run carries a connection from its first packet to its end.
+func (s *session) Run() {
+	defer close(s.over)
+	defer s.g.forget(s)
+	defer s.Close()
+	asked, err := s.begin()
+	if err != nil {
+		s.refuse(err)
+		return
+	}
+	done := make(chan struct{})
+	go s.carryReplies(done)
+	s.carryRequests(asked)
+	<-done
+}
+
+// oldestVersion that servers have had since 14.
+const oldestVersion = 3 << 16
+
+// begin reads a client's first packet and has it log in. It returns what the client has said behind that.
+func (s *session) begin() (asked []byte, err error) {
+	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.client, s.startup = client, packet
+	s.mu.Unlock()
+	switch _, code, _ := pg.StartupHead(packet); {
+	case code == pg.CancelRequest:
+		s.g.cancelled(client, packet)
+		return nil, errEnded
+	case s.g.cfg.TLS != nil && !isTLS(client):
+		return nil, errPlain
+	case code < oldestVersion: // the server's answer would be in a protocol that we don't speak
+		return nil, ErrFirstPacket
+	}
+	if s.who, err = pg.StartupParameters(packet); err != nil {
+		return nil, err
+	}
+	if !s.g.register(s) {
+		return nil, errEnded
+	}
+	return s.login()
+}
+
+func (s *session) login() (asked []byte, err error) {
+	b, err := s.g.connect(s.g.ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.adopt(b) {
+		_ = gateway.Abort(b.conn)
+		return nil, errEnded
+	}
+	end := time.Now().Add(s.g.cfg.LoginTimeout)
+	_, _ = s.client.SetDeadline(end), b.conn.SetDeadline(end)
+	a := admission{s: s, client: newTalk(s.client), server: newTalk(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
+	if err := a.run(s.startup); err != nil {
+		return nil, err
+	}
+	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready, s.tracker.lost, s.statuses = true, replicates(s.who), a.statuses
+	s.shown = shown{proof: a.proof, password: a.password}
+	b.rest = a.server.rest()
+	s.changed.Broadcast()
+	return a.client.rest(), nil
+}
+
+// adopt gives the session its first connection to a server, unless it has ended.
+func (s *session) adopt(b *backend) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.backend = b
+	return true
+}
+
+// replicates reports whether a client wants to be sent changes, in a protocol of its own.
+func replicates(who map[string]string) bool {
+	switch who["replication"] {
+	case "", "false", "off", "no", "0":
+		return false
+	}
+	return true
+}
+
+// refuse tells a client why it gets no session, where the server has not done so.
+func (s *session) refuse(err error) {
+	var say []byte
+	switch {
+	case errors.Is(err, errEnded), errors.Is(err, errRefused):
+	case errors.Is(err, errPlain), errors.Is(err, errUnknownLogin):
+		say = fatal(codeLogin, err.Error())
+	case errors.Is(err, gateway.ErrUnreachable):
+		say = fatal(codeUnreachable, "the gateway does not reach the server")
+	case errorClasses.Of(err) != "":
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, errorClasses.Of(err), err)
+		say = fatal(codeProtocol, "this is a gateway for PostgreSQL's protocol 3")
+	}
+	if say != nil {
+		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+		_, _ = s.client.Write(say)
+	}
+}
+
+// goodbye is how long a peer has for a last message.
+const goodbye = 5 * time.Second
+
+// mostRead is how much is read of messages that are looked at.
+const mostRead = 8 << 10
+
+var (
+	requestTypes = [256]bool{pg.Query: true, pg.Parse: true, pg.Bind: true}
+	replyTypes   = [256]bool{pg.ReadyForQuery: true, pg.ErrorResponse: true, pg.ParameterStatus: true}
+)
+
+// carryRequests carries what the client says to its server.
+func (s *session) carryRequests(b []byte) {
+	in := source{conn: s.client}
+	defer in.free()
+	cut := pg.Cutter{Read: &requestTypes, Most: mostRead}
+	n, err := s.request(&cut, b)
+	for err == nil {
+		in.keep(b[n:])
+		if b, err = in.more(); err == nil {
+			n, err = s.request(&cut, b)
+		}
+	}
+	s.requestsEnded(err)
+}
+
+// request passes on as much of b as is whole.
+func (s *session) request(cut *pg.Cutter, b []byte) (n int, err error) {
+	sent := 0
+	for {
+		p, ok, err := cut.Next(b[n:])
+		if err != nil || !ok {
+			return n, errors.Join(err, s.send(b[sent:n]))
+		}
+		if p.First && !s.admit(p, false) {
+			if err := s.send(b[sent:n]); err != nil {
+				return n, err
+			}
+			if sent = n; !s.admit(p, true) {
+				return n, errEnded
+			}
+		}
+		n += len(p.Raw)
+		if p.First && p.Type == pg.Terminate {
+			return n, errors.Join(s.send(b[sent:n]), io.EOF)
+		}
+	}
+}
+
+// admit takes note of a client's message, which may go on then. Where the session is held and it would begin a transaction, or might, it
+// waits if it is told to, and otherwise does not admit it. Neither does it when the session ends.
+func (s *session) admit(p pg.Piece, wait bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mustWait(p.Type) {
+		if !wait {
+			return false
+		}
+		s.awaitTurn(p.Type)
+	}
+	if s.closed || s.farewell != nil {
+		return false
+	}
+	if s.keeps != nil && begins(p.Type) {
+		s.keeps = nil
+	}
+	s.tracker.asked(p.Type)
+	s.read(p)
+	return true
+}
+
+// mustWait reports whether a message would begin a transaction in a session that is held. While the server is to answer, nobody knows. A
+// session that is idle may have no server: only its end needs none.
+func (s *session) mustWait(kind byte) bool {
+	t := &s.tracker
+	switch {
+	case !s.held || t.lost || t.open:
+		return false
+	case t.waits():
+		return begins(kind)
+	}
+	return t.status == idle && kind != pg.Terminate
+}
+
+func (s *session) awaitTurn(kind byte) {
+	s.waitsSince = time.Now()
+	for s.mustWait(kind) && !s.closed && s.farewell == nil {
+		s.changed.Wait()
+	}
+	s.longest = max(s.longest, time.Since(s.waitsSince))
+	s.waitsSince = time.Time{}
+}
+
+// read reads what the server can't be asked for later.
+func (s *session) read(p pg.Piece) {
+	switch p.Type {
+	case pg.Query:
+		s.unnamed = s.unnamed[:0] // the server forgets it too
+		s.made.read(p.Body)
+	case pg.Parse:
+		if len(p.Body) > 0 && p.Body[0] == 0 {
+			if s.unnamed = s.unnamed[:0]; p.Last {
+				s.unnamed = append(s.unnamed, p.Raw...)
+			}
+		}
+		s.made.read(p.Body)
+	}
+}
+
+// upstreamError is a write that the server has not taken.
+type upstreamError struct{ error }
+
+func (e upstreamError) Unwrap() error { return e.error }
+
+func (s *session) send(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	to := s.backend.conn
+	s.mu.Unlock()
+	if _, err := to.Write(b); err != nil {
+		return upstreamError{err}
+	}
+	return nil
+}
+
+// requestsEnded is called when nothing more comes from the client. The server may still be answering.
+func (s *session) requestsEnded(err error) {
+	var refused upstreamError
+	switch class := errorClasses.Of(err); {
+	case class != "":
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, class, err)
+		s.end(fatal(codeProtocol, "the gateway does not understand the client"))
+	case errors.Is(err, errEnded): // by the other goroutine, which has something to say
+	case errors.As(err, &refused) && s.busy(): // what it said before is still to be read
+		_ = s.server().SetReadDeadline(time.Now().Add(goodbye))
+	case errors.Is(err, io.EOF) && s.busy():
+		_ = gateway.CloseWrite(s.server())
+	default:
+		_ = s.Close()
+	}
+}
+
+func (s *session) server() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backend.conn
+}
+
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tracker.busy()
+}
+
+// carryReplies carries what the server says to the client, and what the one says that takes its place.
+func (s *session) carryReplies(done chan<- struct{}) {
+	defer close(done)
+	defer s.Close()
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, nil)
+	between := true
+	for b := s.next(nil); b != nil; b = s.next(b) {
+		between = s.hear(b)
+	}
+	s.sayFarewell(between)
+}
+
+// next is the server to be heard when the connection to another one has ended; nil at the end of the session. A session that is held
+// and idle needs no server: it waits for the next one, or for its end.
+func (s *session) next(last *backend) *backend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.closed || s.farewell != nil:
+			return nil
+		case s.backend != last:
+			return s.backend
+		case !s.held || s.tracker.busy():
+			return nil
+		}
+		last.lost = true
+		s.changed.Wait()
+	}
+}
+
+// hear carries what a server says, until its end. It reports whether the client is between two messages then.
+func (s *session) hear(b *backend) (between bool) {
+	cut := pg.Cutter{Read: &replyTypes, Most: mostRead}
+	in := source{conn: b.conn}
+	defer in.free()
+	data := b.rest
+	b.rest = nil
+	n, err := s.reply(&cut, data)
+	for err == nil {
+		in.keep(data[n:])
+		if data, err = in.more(); err == nil {
+			n, err = s.reply(&cut, data)
+		}
+	}
+	if class := errorClasses.Of(err); class != "" {
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromUpstream, class, err)
+	}
+	if q := s.asking.Swap(nil); q != nil {
+		q.end(errLost)
+	}
+	return cut.Between()
+}
+
+// reply passes on as much of b as is whole, and as is not for us.
+func (s *session) reply(cut *pg.Cutter, b []byte) (n int, err error) {
+	passed := 0
+	for {
+		p, ok, err := cut.Next(b[n:])
+		if err != nil || !ok {
+			return n, errors.Join(err, s.pass(b[passed:n]), s.drained())
+		}
+		ours := s.answered(p)
+		if ours {
+			if err := s.pass(b[passed:n]); err != nil {
+				return n, err
+			}
+			passed = n + len(p.Raw)
+		}
+		n += len(p.Raw)
+	}
+}
+
+// pass writes to the client, whose end is that of the session.
+func (s *session) pass(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	pending := s.pending
+	s.pending = nil
+	s.mu.Unlock()
+	if len(pending) > 0 {
+		if _, err := s.client.Write(pending); err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
+	_, err := s.client.Write(b)
+	if err != nil {
+		_ = s.Close()
+	}
+	return err
+}
+
+// answered takes note of what the server says. ours is not for the client: answers to what we have asked, and the goodbye of a server that shuts
+// down while the session is held.
+func (s *session) answered(p pg.Piece) (ours bool) {
+	if q := s.asking.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
+		q.take(p)
+		if p.Type == pg.ReadyForQuery {
+			s.asking.Store(nil)
+			q.end(nil)
+		}
+		return true
+	}
+	if !p.First || !replyTypes[p.Type] && p.Type != pg.CopyInResponse && p.Type != pg.CopyBothResponse {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p.Type {
+	case pg.ParameterStatus:
+		s.statuses.note(p.Body)
+		return false
+	case pg.ErrorResponse:
+		if s.held && !s.tracker.busy() {
+			return true
+		}
+	}
+	s.tracker.answered(p.Type, p.Body)
+	if p.Type == pg.ReadyForQuery {
+		if s.tracker.status == idle {
+			s.g.counts.transactions.Add(1)
+		}
+		if s.held {
+			s.changed.Broadcast()
+		}
+	}
+	return false
+}
+
+// switchTo gives a session that is held and idle its connection to another server.
+func (s *session) switchTo(b *backend) {
+	s.mu.Lock()
+	old := s.backend
+	if s.closed {
+		old = b
+	} else {
+		s.pending = s.statuses.changes(s.pending, b.statuses)
+		s.backend, s.statuses = b, b.statuses
+		s.changed.Broadcast()
+	}
+	s.mu.Unlock()
+	old.leave()
+}
+
+// drained ends a session that is to end when it is idle.
+func (s *session) drained() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining || s.tracker.busy() || time.Now().Before(s.fresh) {
+		return nil
+	}
+	s.farewell = fatal(codeShutdown, "terminating connection because the gateway shuts down")
+	s.changed.Broadcast()
+	return errEnded
+}
+
+// sayFarewell writes what the client is to hear last, if it is between two messages.
+func (s *session) sayFarewell(between bool) {
+	s.mu.Lock()
+	say := s.farewell
+	s.mu.Unlock()
+	if len(say) > 0 && between {
+		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+		_, _ = s.client.Write(say)
+	}
+}
+
+// end ends the session with a last message for the client, unless it has one.
+func (s *session) end(farewell []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.farewell == nil {
+		s.farewell = farewell
+	}
+	s.changed.Broadcast()
+	_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+	if s.backend != nil {
+		_ = gateway.Abort(s.backend.conn) // wakes who reads from it
+	}
+}
+
+// Drain ends the session as soon as it is idle. A client that has just come has a moment for its login and its first requests.
+func (s *session) Drain() {
+	s.mu.Lock()
+	s.draining = true
+	moment, ready := time.Until(s.fresh), s.ready
+	s.mu.Unlock()
+	switch {
+	case moment > 0:
+		time.AfterFunc(moment, s.Drain)
+	case !ready:
+		_ = s.Close()
+	case s.drained() != nil:
+		s.end(nil)
+	}
+}
+
+// Close cuts both connections.
+func (s *session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	close(s.gone)
+	s.changed.Broadcast()
+	_ = gateway.Abort(s.client)
+	if s.backend != nil {
+		_ = gateway.Abort(s.backend.conn)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import "testing"
+
+// A conversation is a letter a message: of the client's in lower case p(arse, or anything else of the extended protocol) s(ync) q(uery) d(ata)
+// e(nd of data) f(lush), of the server's Z (idle) T (in a transaction) G (takes data) E(rror).
+func TestTrackerFollows(t *testing.T) {
+	clients := map[byte]byte{'p': 'P', 's': 'S', 'q': 'Q', 'd': 'd', 'e': 'c', 'f': 'H'}
+	for talk, busy := range map[string]string{ // busy after each message: 1
+		"qZ":           "10",
+		"qqZZ":         "1110",
+		"pppsZ":        "11110",
+		"pspsZZ":       "111110",
+		"fqZ":          "010",
+		"qTqZ":         "1110",
+		"ppfpsZ":       "111110",
+		"qGddeZ":       "111110", // COPY by a simple query
+		"qddeGZ":       "111110", // whose data comes before the consent
+		"ppsGddesZ":    "111111110",
+		"ppsddesGZ":    "111111110", // Sync, data, Sync, all at once
+		"ppsddeGsZ":    "111111110",
+		"ppfGddesZ":    "111111110",
+		"ppsddesEZZ":   "1111111110", // the COPY was refused: both are answered
+		"ppsGdEsZ":     "11111110",   // the client has seen the error
+		"qGdEdeZ":      "1111110",
+		"ppsddesqGZZ":  "11111111110",
+		"psqpsZZZ":     "11111110",
+		"ppsGdesppsZZ": "111111111110",
+		"qGdeGdeZ":     "11111110", // two in one query
+	} {
+		tr := tracker{status: idle}
+		var got []byte
+		for i := range len(talk) {
+			switch c := talk[i]; c {
+			case 'Z':
+				tr.answered('Z', []byte{'I'})
+			case 'T':
+				tr.answered('Z', []byte{'T'})
+			case 'G', 'E':
+				tr.answered(c, nil)
+			default:
+				tr.asked(clients[c])
+			}
+			got = append(got, map[bool]byte{true: '1', false: '0'}[tr.busy()])
+		}
+		if string(got) != busy || tr.lost {
+			t.Errorf("%s: busy %s, not %s (lost: %v)", talk, got, busy, tr.lost)
+		}
+	}
+}
+
+// What is not understood counts as busy for good, whatever comes.
+func TestTrackerLoses(t *testing.T) {
+	for _, reply := range []string{"Z", "G", "W"} {
+		tr := tracker{status: idle}
+		tr.answered(reply[0], []byte{'I'})
+		tr.asked('Q')
+		tr.answered('Z', []byte{'I'})
+		if !tr.lost || !tr.busy() || tr.units != nil {
+			t.Errorf("%s: %+v", reply, tr)
+		}
+	}
+}
+
+func FuzzTracker(f *testing.F) {
+	f.Add([]byte("QZPBESGdcSZ"))
+	f.Fuzz(func(t *testing.T, kinds []byte) {
+		tr := tracker{status: idle}
+		asked := 0
+		for i, k := range kinds {
+			if i%3 == 2 {
+				tr.answered(k, []byte{'I'})
+				continue
+			}
+			tr.asked(k)
+			asked++
+		}
+		if len(tr.units) > asked {
+			t.Errorf("%d units of %d messages", len(tr.units), asked)
+		}
+	})
+}

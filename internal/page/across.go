@@ -1,0 +1,85 @@
+package page
+
+import (
+	"math"
+	"strconv"
+)
+
+// Across plots differences, with the interval of each, beside a line at none.
+type Across struct {
+	Title string
+	Unit  string
+	Rows  []Span
+}
+
+// Span is a difference, in the plot's unit, and its interval. Margin is how much is still equal; 0: there is none.
+type Span struct {
+	Name          string
+	At, Low, High float64
+	Margin        float64
+	Label         string
+}
+
+// Places of a plot across, in percent. Labels are behind it.
+const (
+	acrossLeft, acrossRight = 2.0, 75.0
+	acrossEnd               = 78.0
+)
+
+// mostAcross bounds the scale: an interval that goes further is cut at the edge.
+const mostAcross = 100.0
+
+// DrawnAcross is a plot with everything in its place.
+type DrawnAcross struct {
+	Zero  float64
+	Rows  []DrawnSpan
+	Ticks []Tick
+}
+
+// DrawnSpan is a row as the template draws it.
+type DrawnSpan struct {
+	Name, Label, Tip      string
+	At, Low, High         float64
+	Margin                float64
+	HasMargin, Less, More bool // Less, More: the interval goes on beyond the edge
+	End                   float64
+}
+
+// Drawn places the rows, all on one scale.
+func (a *Across) Drawn() DrawnAcross {
+	low, high := a.reach()
+	x := func(v float64) float64 {
+		v = max(low, min(high, v))
+		return round(acrossLeft + (acrossRight-acrossLeft)*(v-low)/(high-low))
+	}
+	d := DrawnAcross{Zero: x(0)}
+	for _, v := range nice(low, high, 5) {
+		d.Ticks = append(d.Ticks, Tick{At: x(v), Name: signed(v) + a.Unit})
+	}
+	for _, s := range a.Rows {
+		d.Rows = append(d.Rows, DrawnSpan{
+			Name: s.Name, Label: s.Label, Tip: signed(s.Low) + a.Unit + " to " + signed(s.High) + a.Unit, At: x(s.At), Low: x(s.Low), High: x(s.High),
+			Margin: x(s.Margin), HasMargin: s.Margin > 0, Less: s.Low < low, More: s.High > high, End: acrossEnd,
+		})
+	}
+	return d
+}
+
+// reach is the scale: none is in it, and some room on both sides of that.
+func (a *Across) reach() (low, high float64) {
+	for _, s := range a.Rows {
+		low, high = min(low, s.Low, s.At), max(high, s.High, s.At, 1.3*s.Margin)
+	}
+	room := max(1, 0.1*(min(high, mostAcross)-max(low, -mostAcross)))
+	return max(min(low, -room), -mostAcross), min(max(high, room), mostAcross)
+}
+
+// signed has one decimal, where that is not 0.
+func signed(v float64) string {
+	v = math.Round(10*v)/10 + 0 // + 0: no -0
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	if v > 0 {
+		return "+" + text
+	}
+	return text
+}

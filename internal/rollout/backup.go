@@ -1,0 +1,217 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// preparation makes a new node and looks whether it may take a place.
+type preparation struct{ *task }
+
+// directories are all that a node's data are in.
+func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
+
+// marker is a file beside a directory of a new node. It says that what is in the directory was put there by a roll-out that was not done with it,
+// and may be removed. It begins with the roll-out's ID.
+func marker(directory string) string { return strings.TrimRight(directory, "/") + ".cinch-rollout" }
+
+func (n *Node) marker() string { return marker(n.Directory) }
+
+// provision makes the directories of a new node.
+func (p preparation) provision(ctx context.Context) error {
+	if err := p.cell.hook(ctx, p.cell.Hooks.Provision, p.made); err != nil {
+		return err
+	}
+	for _, directory := range p.made.directories() {
+		ours, err := p.ours(ctx, directory)
+		if err == nil && !ours {
+			script := `mkdir -p -m 700 "$1" && if [ -n "$(ls -A "$1")" ]; then echo "$1 is not empty"; exit 1; fi && printf %s "$3" > "$2"`
+			_, err = p.made.command(ctx, "sh", "-c", script, "sh", directory, marker(directory), p.sign())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.progress.Made = p.made.where()
+	return nil
+}
+
+// sign is what a marker of this roll-out says.
+func (p preparation) sign() string { return p.id + " " + whoami() + " " + p.cell.State }
+
+// ours reports whether a directory was made by this roll-out, and not by another one of the same cell that somebody has begun elsewhere.
+func (p preparation) ours(ctx context.Context, directory string) (bool, error) {
+	out, err := p.made.look(ctx, "sh", "-c", `if [ -e "$1" ]; then echo "there $(cat "$1")"; fi`, "sh", marker(directory))
+	says := strings.Fields(out)
+	if err != nil || len(says) == 0 {
+		return false, err
+	}
+	if id := append(says, "")[1]; id != p.id {
+		return false, fmt.Errorf("%s is of another roll-out (%s): go on with that one; if it is gone, empty the directory and remove %s", directory, strings.Join(says[1:], " "), marker(directory))
+	}
+	return true, nil
+}
+
+// empty removes what an earlier try left in the new directories.
+func (p preparation) empty(ctx context.Context) error {
+	made := p.made
+	for _, directory := range made.directories() {
+		ours, err := p.ours(ctx, directory)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			return fmt.Errorf("%s has no %s beside it: it was not made by this roll-out", directory, marker(directory))
+		}
+		if err := made.mustNotRun(ctx); err != nil {
+			return err
+		}
+		if err := made.alone(ctx, "find", directory, "-mindepth", "1", "-delete"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errAtWork says that the base backup of an earlier try goes on: a tool that is killed leaves it behind.
+var errAtWork = errors.New("the base backup of an earlier try still writes there: wait for its end, or end pg_basebackup on that machine, and run again")
+
+// alone runs a command that writes into a new node's directory while no other one does, from this process or an earlier one. The lock is the
+// command's own, and ends when that does. atWork is the exit code when somebody else has it.
+func (n *Node) alone(ctx context.Context, name string, args ...string) error {
+	const script = `lock=$1; shift; command -v flock >/dev/null || exec "$@"; exec flock -n -E 75 "$lock" "$@"`
+	const atWork = 75
+	_, err := n.command(ctx, "sh", append([]string{"-c", script, "sh", n.marker(), name}, args...)...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == atWork {
+		return fmt.Errorf("%s: %w", n.Directory, errAtWork)
+	}
+	return err
+}
+
+// backup fills it from the primary.
+func (p preparation) backup(ctx context.Context) error {
+	made, from := p.made, p.primary
+	if err := p.empty(ctx); err != nil {
+		return err
+	}
+	if err := from.dropSlot(ctx, made.slot()); err != nil { // of an earlier try: it keeps more than is needed, or has lost it
+		return err
+	}
+	if err := from.makeSlot(ctx, made); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := p.copy(ctx); err != nil {
+		dropping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*answerTime)
+		defer cancel()
+		return errors.Join(err, from.dropSlot(dropping, made.slot())) // it would keep WAL until the primary's disk is full
+	}
+	p.progress.BackupTook = time.Since(began)
+	p.weigh(ctx)
+	return p.cell.configure(ctx, made, from)
+}
+
+func (p preparation) copy(ctx context.Context) error {
+	if p.cell.Hooks.Restore != nil {
+		return p.cell.hook(ctx, p.cell.Hooks.Restore, p.made)
+	}
+	return p.made.alone(ctx, p.made.program("pg_basebackup"), p.cell.backupArguments(p.made, p.primary)...)
+}
+
+func (c *Cell) backupArguments(made, from *Node) []string {
+	args := []string{
+		"--pgdata", made.Directory, "--wal-method=stream", "--slot", made.slot(), "--checkpoint=fast", "--no-password",
+		"--dbname", from.conninfo(made, c.Replication),
+	}
+	for _, old := range sortedKeys(made.Tablespaces) {
+		args = append(args, "--tablespace-mapping="+mapped(old)+"="+mapped(made.Tablespaces[old]))
+	}
+	return args
+}
+
+// mapped is a directory as --tablespace-mapping takes it.
+func mapped(directory string) string { return strings.ReplaceAll(directory, "=", `\=`) }
+
+// configure has a new node follow the primary when it is started, with its own port and settings.
+func (c *Cell) configure(ctx context.Context, made, from *Node) error {
+	settings := map[string]string{}
+	for name, v := range made.Options {
+		settings[name] = v
+	}
+	settings["primary_conninfo"] = from.conninfo(made, c.Replication)
+	settings["primary_slot_name"] = made.slot()
+	var conf strings.Builder
+	conf.WriteString("# cinch rollout\n")
+	for _, name := range sortedKeys(settings) {
+		fmt.Fprintf(&conf, "%s = %s\n", name, literal(settings[name]))
+	}
+	script := `printf %s "$1" >> "$2/postgresql.auto.conf" && touch "$2/standby.signal" && sync "$2/postgresql.auto.conf" "$2/standby.signal" "$2"`
+	_, err := made.command(ctx, "sh", "-c", script, "sh", conf.String(), made.Directory)
+	return err
+}
+
+// start starts a new node as a standby.
+func (p preparation) start(ctx context.Context) error {
+	made := p.made
+	running, err := made.running(ctx)
+	if err != nil {
+		return err
+	}
+	if !running {
+		signal, err := made.exists(ctx, made.signalFile())
+		if err != nil || !signal {
+			return errors.Join(err, fmt.Errorf("%s is not there: the node would become a primary", made.signalFile()))
+		}
+		if err := made.start(ctx); err != nil {
+			return fmt.Errorf("%w (see %s)", err, path.Join(made.Directory, "startup.log"))
+		}
+	}
+	standby, err := made.inRecovery(ctx)
+	if err == nil && !standby {
+		err = fmt.Errorf("node %s is a primary", made.Name)
+	}
+	return errors.Join(err, made.serves(ctx))
+}
+
+// remove stops a new node that will not be used, and drops its slot. Its directory stays.
+func (p preparation) remove(ctx context.Context) error {
+	made := p.made
+	running, err := made.running(ctx)
+	if err == nil && running {
+		err = made.stop(ctx, p.cell.shutdownTime())
+	}
+	if err != nil {
+		p.tell("%s could not be stopped, so its slot stays, and keeps WAL at %s: %v", made.Name, p.primary.Name, err)
+		return nil
+	}
+	return errors.Join(p.primary.dropSlot(ctx, made.slot()), p.reclaim(ctx))
+}
+
+// reclaim marks the directories as ours again, so that the next try may empty them.
+func (p preparation) reclaim(ctx context.Context) error {
+	if p.progress.Made == "" {
+		return nil
+	}
+	for _, directory := range p.made.directories() {
+		if _, err := p.made.look(ctx, "sh", "-c", `if [ -e "$1" ]; then printf %s "$3" > "$2"; fi`, "sh", directory, marker(directory), p.sign()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

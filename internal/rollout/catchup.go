@@ -1,0 +1,125 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// smallLags is how often in a row the lag has to be small.
+const smallLags = 4
+
+// errRole is wrapped by what is found when somebody else has made a server a primary, or a standby.
+var errRole = errors.New("somebody has changed the primary")
+
+// lag is how much WAL of the primary's the new node has not replayed, in bytes.
+func (t *task) lag(ctx context.Context) (int64, error) {
+	written, err := value[int64](ctx, t.primary, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
+	if err == nil && written < 0 {
+		err = fmt.Errorf("%w: %s is a standby", errRole, t.primary.Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	replayed, err := value[int64](ctx, t.made, "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0) ELSE -1 END::bigint")
+	if err == nil && replayed < 0 {
+		err = fmt.Errorf("%w: %s is a primary", errRole, t.made.Name)
+	}
+	return written - replayed, err
+}
+
+// slotGone fails when the WAL that a new node needs is not kept any more. Patroni has slots of its own.
+func (t *task) slotGone(ctx context.Context) error {
+	if t.cell.Patroni != nil {
+		return nil
+	}
+	status, err := value[string](ctx, t.primary, "SELECT coalesce((SELECT wal_status FROM pg_replication_slots WHERE slot_name = $1), 'gone')", t.made.slot())
+	if err != nil || status != "lost" && status != "gone" {
+		return nil //nolint:nilerr // who does not answer is waited for
+	}
+	return fmt.Errorf("%w: the slot %s at %s is %s, and WAL that %s needs with it: abort, and the next run makes a new copy (a higher max_slot_wal_keep_size keeps more)",
+		ErrGate, t.made.slot(), t.primary.Name, status, t.made.Name)
+}
+
+// catchUp waits until a new node is near the primary. It fails when that does not come nearer.
+func (t *task) catchUp(ctx context.Context) error {
+	least, since, small := int64(-1), time.Now(), 0
+	for {
+		lag, err := t.lag(ctx)
+		if err != nil && t.changed != nil {
+			if changed := t.changed(ctx); changed != nil {
+				return changed
+			}
+		}
+		switch {
+		case errors.Is(err, errRole) && t.changed == nil:
+			return err
+		case err != nil && time.Since(since) > t.cell.catchUpTime():
+			return fmt.Errorf("%w: %w", ErrGate, err)
+		case err == nil && lag <= int64(t.cell.Gates.Lag):
+			if small++; small == smallLags {
+				return nil
+			}
+		case err == nil:
+			small = 0
+			t.tell("%s behind", ui.Size(lag))
+			if least < 0 || lag < least {
+				least, since = lag, time.Now()
+			}
+		}
+		if small == 0 {
+			if err := t.slotGone(ctx); err != nil {
+				return err
+			}
+		}
+		if time.Since(since) > t.cell.catchUpTime() {
+			return fmt.Errorf("%w: %s is %s behind and has not come nearer for %v", ErrGate, t.made.Name, ui.Size(lag), t.cell.catchUpTime())
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// waitReplayed waits until a node has replayed the WAL up to a position and what stands there.
+func waitReplayed(ctx context.Context, n *Node, beyond int64) error {
+	return n.ask(ctx, func(c *pgx.Conn) error {
+		for {
+			var at int64
+			if err := c.QueryRow(ctx, "SELECT coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::bigint").Scan(&at); err != nil {
+				return err
+			}
+			if at > beyond {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("it has replayed %d bytes less than the primary wrote: %w", beyond-at, ctx.Err())
+			case <-time.After(lookTime / 10):
+			}
+		}
+	})
+}
+
+// waitStreaming waits until a primary sends WAL to a standby.
+func (t *task) waitStreaming(ctx context.Context, primary, standby *Node) error {
+	ctx, cancel := context.WithTimeout(ctx, t.cell.catchUpTime())
+	defer cancel()
+	for {
+		streams, err := primary.streamsTo(ctx, standby)
+		if err != nil || streams {
+			return err
+		}
+		if primary, err := standby.inRecovery(ctx); err == nil && !primary {
+			return fmt.Errorf("%w: %s is a primary", errRole, standby.Name)
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%s does not follow %s: %w", standby.Name, primary.Name, err)
+		}
+	}
+}

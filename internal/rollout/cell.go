@@ -1,0 +1,208 @@
+package rollout
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/rollout/patroni"
+)
+
+// Cell is what a file says of a primary and its standbys, and of the nodes that are to replace them.
+type Cell struct {
+	Name  string `yaml:"cell"`
+	State string `yaml:"state"` // file; its own name with .state.json if it is not given
+	Nodes []Node `yaml:"nodes"`
+
+	Gateway     Gateway `yaml:"gateway"`     // that clients go through
+	Replication string  `yaml:"replication"` // connection parameters that standbys add: user, passfile, sslmode
+	Gates       Gates   `yaml:"gates"`
+	Hooks       Hooks   `yaml:"hooks"`
+
+	Patroni *patroni.Access `yaml:"patroni"` // Patroni manages the cell, and its REST API is asked in this way
+}
+
+// Gateway is a running cinch serve --postgres.
+type Gateway struct {
+	Admin     string          `yaml:"admin"`      // its admin page: host:port, unix:/path or a URL
+	TokenFile string          `yaml:"token_file"` // its admin.token_file
+	Name      string          `yaml:"name"`       // postgres
+	Unmovable string          `yaml:"unmovable"`  // what becomes of sessions that can't be moved: abort (the roll-out stops) or end
+	Patience  config.Duration `yaml:"patience"`   // for those to become such that can
+}
+
+// Node is a server of a cell: one that is there, or one that is to be made.
+type Node struct {
+	Name        string            `yaml:"name"`
+	URL         string            `yaml:"url"`         // postgres://…, of a superuser
+	Directory   string            `yaml:"directory"`   // of its data
+	Run         []string          `yaml:"run"`         // what commands on its machine begin with, such as [ssh, db1]; none: this machine
+	Root        []string          `yaml:"root"`        // the same for the only one that takes root: compsize, on btrfs; none: as run
+	Bin         string            `yaml:"bin"`         // directory of PostgreSQL's programs; none: they are found
+	Cinch       string            `yaml:"cinch"`       // this program there, which predicts what the data will take; none: cinch
+	Start       []string          `yaml:"start"`       // commands in place of pg_ctl's
+	Stop        []string          `yaml:"stop"`        // it must be a clean shutdown
+	Tablespaces map[string]string `yaml:"tablespaces"` // old directory: new directory
+	Options     map[string]string `yaml:"options"`     // settings that the new node has otherwise
+
+	Patroni *Agent `yaml:"patroni"` // whose name for the node is the one given here
+
+	Replacement *Node `yaml:"replacement"`
+}
+
+// Agent is the Patroni of a node, which start and stop start and stop.
+type Agent struct {
+	API    string `yaml:"api"`    // its REST API: http://host:8008
+	Config string `yaml:"config"` // its configuration, on the node's machine. A replacement's is made from that of the node if it is not there
+}
+
+// Gates are what a new node must show before it takes a place.
+type Gates struct {
+	Lag      config.Bytes    `yaml:"lag"`      // WAL that it may be behind; 1 MiB
+	CatchUp  config.Duration `yaml:"catch_up"` // for which it may not come nearer; 10 min
+	Sample   config.Bytes    `yaml:"sample"`   // of each table, that is compared row by row; 16 MiB
+	Amcheck  *bool           `yaml:"amcheck"`  // check indexes where the extension is installed; true
+	Hold     config.Duration `yaml:"hold"`     // for which transactions may go on when new ones wait; 10 s
+	Shutdown config.Duration `yaml:"shutdown"` // for which the old primary may shut down; 60 s
+	Shadow   Shadow          `yaml:"shadow"`   // a mirror's verdict on the new configuration; none
+}
+
+// Hooks are commands of a fleet's own. They get CINCH_CELL, CINCH_NODE, CINCH_NEW_NODE, CINCH_NEW_URL and CINCH_NEW_DIRECTORY in their environment, and run on this machine.
+type Hooks struct {
+	Provision []string `yaml:"provision"` // makes the machine and the directory
+	Restore   []string `yaml:"restore"`   // in place of pg_basebackup
+	Join      []string `yaml:"join"`      // a standby that passed its gates may get reads
+	Hold      []string `yaml:"hold"`      // without a gateway: clients wait
+	Move      []string `yaml:"move"`      // they go to the new primary
+	Release   []string `yaml:"release"`   // they go on
+	Fence     []string `yaml:"fence"`     // the old primary can take no writes, whatever its state
+	Gate      []string `yaml:"gate"`      // one more gate
+	Destroy   []string `yaml:"destroy"`   // in place of the removal of the directory
+}
+
+// ErrCell is wrapped by what is wrong with a cell's file.
+var ErrCell = errors.New("the file of the cell")
+
+// ReadCell reads a file, and fills in what it leaves open.
+func ReadCell(name string) (*Cell, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cell{State: name + ".state.json"}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrCell, name, err)
+	}
+	c.Gates.fill()
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrCell, name, err)
+	}
+	return c, nil
+}
+
+func (g *Gates) fill() {
+	g.Shadow.fill()
+	for _, d := range []struct {
+		to *config.Duration
+		is time.Duration
+	}{{&g.CatchUp, 10 * time.Minute}, {&g.Hold, 10 * time.Second}, {&g.Shutdown, time.Minute}} {
+		if *d.to == 0 {
+			*d.to = config.Duration(d.is)
+		}
+	}
+	if g.Lag == 0 {
+		g.Lag = 1 << 20
+	}
+	if g.Sample == 0 {
+		g.Sample = 16 << 20
+	}
+	if g.Amcheck == nil {
+		yes := true
+		g.Amcheck = &yes
+	}
+}
+
+func (c *Cell) validate() error {
+	if c.Name == "" || len(c.Nodes) == 0 {
+		return errors.New("a cell needs a name (cell) and nodes")
+	}
+	if (c.Gateway.Admin == "") == (c.Hooks.Hold == nil || c.Hooks.Move == nil || c.Hooks.Release == nil) {
+		return errors.New("give gateway: {admin: the admin page of the gateway that clients go through, token_file: ...}, or hooks hold, move and release")
+	}
+	if c.Patroni != nil && c.Hooks.Fence != nil {
+		return errors.New("hooks: fence is not for Patroni, which fences by itself (its watchdog)")
+	}
+	if err := c.Gates.Shadow.validate(); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, n := range c.Nodes {
+		if n.Replacement == nil {
+			return fmt.Errorf("node %s has no replacement", n.Name)
+		}
+		for _, one := range []*Node{&n, n.Replacement} {
+			if err := errors.Join(one.validate(), one.validateAgent(c.Patroni != nil)); err != nil {
+				return err
+			}
+			if seen[one.Name] {
+				return fmt.Errorf("two nodes are called %s", one.Name)
+			}
+			if seen[one.server()] {
+				return fmt.Errorf("node %s has the url of another one: %s", one.Name, one.server())
+			}
+			seen[one.Name], seen[one.server()] = true, true
+		}
+		if n.Replacement.Replacement != nil {
+			return fmt.Errorf("node %s is a replacement and can't have one", n.Replacement.Name)
+		}
+	}
+	return nil
+}
+
+func (n *Node) validate() error {
+	u, err := url.Parse(n.URL)
+	if err != nil || n.Name == "" || n.Directory == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return fmt.Errorf("node %q needs name, url: postgres://user@host:port/database and directory", n.Name)
+	}
+	if !slotName.MatchString(n.slot()) {
+		return fmt.Errorf("node %q: a name has letters, digits, - and _ only, since a replication slot is called by it", n.Name)
+	}
+	return nil
+}
+
+// validateAgent looks at what is said of Patroni, which is said of all nodes or of none.
+func (n *Node) validateAgent(managed bool) error {
+	switch {
+	case !managed && n.Patroni != nil:
+		return fmt.Errorf("node %q has patroni, and the cell has not: write patroni: {} if its REST API needs no user", n.Name)
+	case !managed:
+		return nil
+	case n.Patroni == nil || n.Patroni.Config == "" || !strings.HasPrefix(n.Patroni.API, "http://") && !strings.HasPrefix(n.Patroni.API, "https://"):
+		return fmt.Errorf("node %q needs patroni: {api: http://host:8008, config: the file of its configuration}", n.Name)
+	case len(n.Start) == 0 || len(n.Stop) == 0:
+		return fmt.Errorf("node %q needs start and stop: commands that start and stop Patroni there, such as [sudo, systemctl, start, patroni]", n.Name)
+	}
+	return nil
+}
+
+func (c *Cell) node(name string) *Node {
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == name {
+			return &c.Nodes[i]
+		}
+	}
+	return nil
+}
+
+func (c *Cell) catchUpTime() time.Duration  { return time.Duration(c.Gates.CatchUp) }
+func (c *Cell) holdTime() time.Duration     { return time.Duration(c.Gates.Hold) }
+func (c *Cell) shutdownTime() time.Duration { return time.Duration(c.Gates.Shutdown) }

@@ -1,0 +1,268 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Finding is something to know before a node is replaced.
+type Finding struct {
+	Node    string `json:"node"`
+	Problem bool   `json:"problem"` // the roll-out does not begin
+	Text    string `json:"text"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// check looks at the node and at the place of its replacement.
+func (p preparation) check(ctx context.Context) error {
+	p.settle(ctx)
+	return p.refuse(p.find(ctx))
+}
+
+// refuse tells what was found, and fails when something stands in the way.
+func (p preparation) refuse(found []Finding, err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCheck, err)
+	}
+	var problems []error
+	for _, f := range found {
+		if f.Problem {
+			problems = append(problems, ui.WithHint(errors.New(f.Text), "%s", f.Hint))
+		} else {
+			p.tell("%s", f.Text)
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: %w", ErrCheck, errors.Join(problems...))
+	}
+	return nil
+}
+
+// settle has the servers write what their files lack, so that what is predicted of them holds: a base backup begins with that, too. What keeps them
+// from it will be found.
+func (t *task) settle(ctx context.Context) {
+	_ = t.primary.exec(ctx, "CHECKPOINT")
+	if t.old != t.primary {
+		_ = t.old.exec(ctx, "CHECKPOINT")
+	}
+}
+
+// findings of one node.
+type findings struct {
+	node string
+	list []Finding
+}
+
+func (f *findings) say(format string, args ...any) {
+	f.list = append(f.list, Finding{Node: f.node, Text: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) problem(hint, format string, args ...any) {
+	f.list = append(f.list, Finding{Node: f.node, Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (t *task) find(ctx context.Context) ([]Finding, error) {
+	f := &findings{node: t.old.Name}
+	primary := t.primary
+	if standby, err := primary.inRecovery(ctx); err != nil {
+		return nil, err
+	} else if standby {
+		f.problem("make it the primary again, or abort and begin anew with another file of the cell", "%s is a standby now: somebody has changed the primary", primary.Name)
+		return f.list, nil
+	}
+	err := primary.ask(ctx, func(c *pgx.Conn) error {
+		return errors.Join(findPrimary(ctx, c, f, t.made), findSlots(ctx, c, f))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t.old != primary {
+		if err := t.findStandby(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return f.list, t.findMachine(ctx, f)
+}
+
+// findPrimary looks at settings and contents of the primary, from which the copy is made.
+func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) error {
+	settings := map[string]string{}
+	rows, err := c.Query(ctx, "SELECT name, setting FROM pg_settings")
+	if err != nil {
+		return err
+	}
+	var name, setting string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &setting}, func() error { settings[name] = setting; return nil }); err != nil {
+		return err
+	}
+	f.say("PostgreSQL %s, checksums of blocks %s, archive_mode %s, wal_keep_size %s MB", settings["server_version"], settings["data_checksums"], settings["archive_mode"], settings["wal_keep_size"])
+	if settings["wal_level"] == "minimal" {
+		f.problem("set wal_level = replica, and restart the primary", "wal_level is minimal: nobody can follow the primary")
+	}
+	if v, _ := strconv.Atoi(settings["server_version_num"]); v < 140000 {
+		f.problem("upgrade first", "PostgreSQL %s: the comparison of rows needs 14", settings["server_version"])
+	}
+	if settings["synchronous_standby_names"] != "" && made.Patroni == nil {
+		f.say("synchronous_standby_names is %q: the new node is called %s there", settings["synchronous_standby_names"], made.slot())
+	}
+	if file, dir := settings["config_file"], settings["data_directory"]; !strings.HasPrefix(file, strings.TrimRight(dir, "/")+"/") && len(made.Start) == 0 {
+		f.problem("copy it to the new machine, and say in start: how the server is started with it", "the configuration is in %s, beside the data: a base backup does not have it", file)
+	}
+	if err := findEnds(ctx, c, f); err != nil {
+		return err
+	}
+	return findContents(ctx, c, f, made)
+}
+
+// findEnds looks for settings that a primary does not read, and that would have a standby end its recovery by itself: a restore to a point in time leaves them
+// behind. The old primary, and the copies of it, would become primaries when somebody starts them.
+func findEnds(ctx context.Context, c *pgx.Conn, f *findings) error {
+	var names string
+	err := c.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT name, ', ' ORDER BY name), '') FROM
+		(SELECT name, setting FROM pg_settings UNION ALL SELECT name, setting FROM pg_file_settings) AS s
+		WHERE name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time', 'recovery_target_xid', 'promote_trigger_file') AND setting <> ''
+		OR name = 'recovery_target_timeline' AND setting <> 'latest'`).Scan(&names)
+	if err == nil && names != "" {
+		f.problem("remove them from the configuration: they are left over from a restore, and a primary does not need them", "%s would have a standby end its recovery", names)
+	}
+	return err
+}
+
+func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) error {
+	var bytes int64
+	var extensions string
+	var prepared, unlogged int
+	err := c.QueryRow(ctx, `SELECT (SELECT sum(pg_database_size(oid))::bigint FROM pg_database WHERE datallowconn),
+		(SELECT coalesce(string_agg(extname || ' ' || extversion, ', ' ORDER BY 1), 'none') FROM pg_extension),
+		(SELECT count(*) FROM pg_prepared_xacts), (SELECT count(*) FROM pg_class WHERE relpersistence = 'u')`).Scan(&bytes, &extensions, &prepared, &unlogged)
+	if err != nil {
+		return err
+	}
+	f.say("%s of data; extensions: %s", ui.Size(bytes), extensions)
+	if prepared > 0 {
+		f.say("%d transactions are prepared: they stay so", prepared)
+	}
+	if unlogged > 0 {
+		f.say("%d unlogged relations will be empty", unlogged)
+	}
+	rows, _ := c.Query(ctx, "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE pg_tablespace_location(oid) <> ''")
+	spaces, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, space := range spaces {
+		if made.Tablespaces[space] == "" {
+			f.problem("add tablespaces: {"+space+": new directory} to the replacement", "there is a tablespace in %s", space)
+		}
+	}
+	return err
+}
+
+// findSlots looks at what follows the primary.
+func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
+	var logical string
+	var free, senders int
+	err := c.QueryRow(ctx, `SELECT (SELECT coalesce(string_agg(slot_name, ', '), '') FROM pg_replication_slots WHERE slot_type = 'logical'),
+		current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots),
+		current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication)`).Scan(&logical, &free, &senders)
+	if err != nil {
+		return err
+	}
+	if logical != "" {
+		f.problem("drop the slots, and make their subscriptions anew behind the roll-out", "logical replication slots (%s) do not follow to a new primary", logical)
+	}
+	if free < 1 {
+		f.problem("raise max_replication_slots", "there is no free replication slot")
+	}
+	if senders < 2 {
+		f.problem("raise max_wal_senders", "%d more connections for replication are allowed, a base backup needs 2", senders)
+	}
+	return nil
+}
+
+// findStandby looks whether a standby is in order before it is replaced.
+func (t *task) findStandby(ctx context.Context, f *findings) error {
+	receives, err := t.old.receives(ctx)
+	if err != nil {
+		return err
+	}
+	standby, err := t.old.inRecovery(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !standby:
+		f.problem("there must be one", "%s and %s are both primaries", t.primary.Name, t.old.Name)
+	case !receives:
+		f.say("%s does not stream at the moment", t.old.Name)
+	}
+	return nil
+}
+
+// findMachine looks at the directories and programs of the node and of its replacement.
+func (t *task) findMachine(ctx context.Context, f *findings) error {
+	n, made := t.old, t.made
+	here, err := n.control(ctx)
+	if err != nil {
+		f.problem("directory: must be the data directory, run: and bin: say how to reach it", "%s: %v", n.Name, err)
+		return nil
+	}
+	system, err := value[string](ctx, t.primary, "SELECT system_identifier::text FROM pg_control_system()")
+	if err != nil {
+		return err
+	}
+	if running, err := n.running(ctx); err != nil {
+		return err
+	} else if !running {
+		f.problem("directory: must be the one of the server at url:", "%s: the server answers, and none runs in %s", n.Name, n.Directory)
+	} else if err := n.serves(ctx); err != nil {
+		f.problem("directory: must be the one of the server at url:", "%v", err)
+	}
+	if here[controlSystem] != system {
+		f.problem("directory: must be the one of the server at url:", "%s: %s belongs to another cell", n.Name, n.Directory)
+	}
+	was, err := n.command(ctx, n.program("postgres"), "--version")
+	if err != nil {
+		return err
+	}
+	is, err := made.command(ctx, made.program("postgres"), "--version")
+	if err != nil || was != is {
+		f.problem("install the same version there, or say in bin: where it is", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
+	}
+	return t.findRoom(ctx, f)
+}
+
+// findRoom says what the old directory takes and what the new one will, and compares that with the room there is.
+func (t *task) findRoom(ctx context.Context, f *findings) error {
+	n, made := t.old, t.made
+	takes, err := n.diskUse(ctx, sortedKeys(made.Tablespaces)...)
+	if err != nil {
+		return err
+	}
+	t.progress.Old = takes
+	place, err := made.place(ctx)
+	if err != nil {
+		return err
+	}
+	f.say("%s takes %s; the place of %s has %s free, on %s", n.Directory, takes, made.Name, ui.Size(place.free), place)
+	predicted, err := t.predict(ctx, place)
+	t.progress.Predicted = predicted
+	if err != nil {
+		f.say("what %s will take is not known: %v", made.Name, err)
+		if least := takes.Data / smallest; place.free < least {
+			f.problem("cinch plan --disk says what it will take", "%s would not fit if it became %d times smaller", n.Directory, smallest)
+		}
+		return context.Cause(ctx)
+	}
+	f.say("%s will take %s without WAL on %s, %+.0f %%", made.Name, ui.Size(predicted.Bytes), predicted.Setting, 100*(share(predicted.Bytes, takes.Data)-1))
+	if predicted.Bytes+takes.WAL > place.free {
+		f.problem("give it more room", "%s of data and %s of WAL do not fit", ui.Size(predicted.Bytes), ui.Size(takes.WAL))
+	}
+	return nil
+}
+
+// smallest is how many times smaller a directory may hopefully become, when nothing is predicted.
+const smallest = 10

@@ -1,0 +1,129 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// reconnecting is a client that keeps its connection, and looks up the address when it has to connect again, as with DNS.
+type reconnecting struct {
+	number     int
+	address    string // file
+	committed  []int  // of what the server said so
+	unknown    []int  // the connection broke before it did
+	reconnects int
+}
+
+func (r *reconnecting) work(ctx context.Context, t *testing.T) {
+	var c *pgx.Conn
+	for number := 0; ctx.Err() == nil; number++ {
+		if c == nil || c.IsClosed() {
+			if c != nil {
+				r.reconnects++
+			}
+			if c = r.connect(ctx); c == nil {
+				return
+			}
+		}
+		_, err := c.PgConn().Exec(context.Background(), fmt.Sprintf(`BEGIN; INSERT INTO entry VALUES (%d, %d); UPDATE account SET balance = balance - 1 WHERE id = %d;
+			UPDATE account SET balance = balance + 1 WHERE id = 19; COMMIT`, r.number, number, r.number)).ReadAll()
+		var failed *pgconn.PgError
+		switch {
+		case err == nil:
+			r.committed = append(r.committed, number)
+		case c.IsClosed(), errors.As(err, &failed) && strings.HasPrefix(failed.Code, "57P"): // the server says that it ends
+			_ = c.Close(context.Background())
+			r.unknown = append(r.unknown, number)
+		default:
+			t.Errorf("client %d: %v", r.number, err)
+			return
+		}
+	}
+	_ = c.Close(context.Background())
+}
+
+// connect tries the address of the moment until a server takes writes there.
+func (r *reconnecting) connect(ctx context.Context) *pgx.Conn {
+	for ctx.Err() == nil {
+		url, _ := os.ReadFile(r.address)
+		c, err := pgx.Connect(ctx, string(url))
+		if err == nil {
+			return c
+		}
+		_ = pauseFor(ctx, lookTime/10)
+	}
+	return nil
+}
+
+// Without a gateway, hooks send clients to the new primary. They have to connect again, once each; what they had been told of is there, and nothing twice.
+func TestWithoutGateway(t *testing.T) {
+	c := newCell(t)
+	a := &c.Nodes[0]
+	mustExec(t, a, accounts+"; CREATE TABLE entry (client int, number int)") // which would take the same one twice
+	address := filepath.Join(t.TempDir(), "address")
+	if err := os.WriteFile(address, []byte(a.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Hooks.Move = []string{"sh", "-c", `printf %s "$CINCH_NEW_URL" > "$0"`, address}
+	ctx, cancel := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	clients := make([]*reconnecting, 4)
+	for i := range clients {
+		clients[i] = &reconnecting{number: i, address: address}
+		working.Go(func() { clients[i].work(ctx, t) })
+	}
+	err := (&Rollout{Cell: c, Yes: true, Tell: func(node, text string) { t.Log(node, text) }}).Run(t.Context())
+	cancel()
+	working.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := entries(t, a.Replacement)
+	for _, client := range clients {
+		t.Logf("client %d: %d committed, %d unknown, %d reconnects", client.number, len(client.committed), len(client.unknown), client.reconnects)
+		if client.reconnects > 1 || len(client.committed) == 0 {
+			t.Errorf("client %d: %d reconnects, %d committed", client.number, client.reconnects, len(client.committed))
+		}
+		for _, number := range client.committed {
+			if n := times[[2]int{client.number, number}]; n != 1 {
+				t.Errorf("client %d: %d was committed, and is there %d times", client.number, number, n)
+			}
+		}
+		for _, number := range client.unknown {
+			if n := times[[2]int{client.number, number}]; n > 1 {
+				t.Errorf("client %d: %d is there %d times", client.number, number, n)
+			}
+		}
+	}
+	if sum, err := value[int](t.Context(), a.Replacement, "SELECT sum(balance) FROM account"); err != nil || sum != 2000 {
+		t.Errorf("%d in accounts, %v", sum, err)
+	}
+}
+
+// entries says how often each transaction of each client is there.
+func entries(t *testing.T, n *Node) map[[2]int]int {
+	t.Helper()
+	times := map[[2]int]int{}
+	err := n.ask(t.Context(), func(c *pgx.Conn) error {
+		rows, err := c.Query(t.Context(), "SELECT client, number FROM entry")
+		if err != nil {
+			return err
+		}
+		var e [2]int
+		_, err = pgx.ForEachRow(rows, []any{&e[0], &e[1]}, func() error { times[e]++; return nil })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return times
+}

@@ -1,0 +1,162 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The fence: how it is known that the old primary takes no writes, and that the new node has all that it wrote. docs/ROLLOUT.md has the argument.
+
+// fence ends the old primary, so that it takes no writes, and waits until the new node has all that it wrote.
+func (s switchover) fence(ctx context.Context) error {
+	if err := s.clients.Hold(ctx, s.cell.holdTime()); err != nil { // a resumed roll-out may find them released
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cell.shutdownTime())
+	defer cancel()
+	written, err := s.connected(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.shutDown(ctx); err != nil {
+		return err
+	}
+	last, err := s.end(ctx)
+	if err != nil {
+		return err
+	}
+	if last < written {
+		return fmt.Errorf("%s ends at %s, before what the server at the URL of %s has written: it is not the directory of that server", s.old.Directory, s.progress.LastWAL, s.old.Name)
+	}
+	if err := waitReplayed(ctx, s.made, last); err != nil {
+		return fmt.Errorf("%s does not have all that %s wrote: %w", s.made.Name, s.old.Name, err)
+	}
+	if err := s.silent(ctx); err != nil {
+		return err
+	}
+	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
+}
+
+// connected fails when the old primary runs and what it writes does not reach the new node: the end of it would not either. It returns a position that
+// the old primary has written; 0 where it does not run.
+func (s switchover) connected(ctx context.Context) (written int64, err error) {
+	running, err := s.old.running(ctx)
+	if err != nil || !running {
+		return 0, err
+	}
+	streams, err := s.old.streamsTo(ctx, s.made)
+	if err != nil {
+		return 0, err
+	}
+	follows := fmt.Errorf("%s does not follow %s any more", s.made.Name, s.old.Name)
+	if !streams {
+		return 0, follows
+	}
+	line, err := value[int64](ctx, s.old, "SELECT timeline_id FROM pg_control_checkpoint()")
+	if err != nil {
+		return 0, err
+	}
+	same, err := value[bool](ctx, s.made, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming' AND received_tli = $1)", line)
+	if err != nil {
+		return 0, err
+	}
+	if !same {
+		return 0, fmt.Errorf("%w: it is not on its timeline %d", follows, line)
+	}
+	// Whether the network between the two still carries is seen by nothing but a message.
+	ctx, cancel := context.WithTimeout(ctx, s.cell.holdTime())
+	defer cancel()
+	if written, err = value[int64](ctx, s.old, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"); err == nil {
+		err = waitReplayed(ctx, s.made, written-1)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", follows, err)
+	}
+	return written, nil
+}
+
+// marks is what all marks begin with; the roll-out's ID follows.
+const marks = "cinch-rollout-"
+
+// shutDown ends a primary for good: when it is started again, it is a standby. The mark is another one each time, and on the disk before it is made: a
+// command to remove an earlier one, which a slow network delivers late, finds nothing of its own.
+func (s switchover) shutDown(ctx context.Context) error {
+	was, ours := s.progress.Mark, marks+s.id
+	s.progress.Mark = ours + "-" + rand.Text()
+	if err := s.save(); err != nil {
+		s.progress.Mark = was
+		return err
+	}
+	if err := s.old.markStandby(ctx, s.progress.Mark, ours); err != nil {
+		return err
+	}
+	running, err := s.old.running(ctx)
+	if err == nil && running {
+		err = s.old.stop(ctx, s.cell.shutdownTime())
+	}
+	return err
+}
+
+// end is where the last record of a primary that was shut down begins: a checkpoint, behind which there is nothing.
+func (s switchover) end(ctx context.Context) (last int64, err error) {
+	control, err := s.old.control(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if state := control[controlState]; state != shutDown {
+		return 0, fmt.Errorf("%s was not shut down cleanly as a primary: its directory says %q", s.old.Name, state)
+	}
+	s.progress.LastWAL = control[controlCheckpoint]
+	return parseLSN(s.progress.LastWAL)
+}
+
+// silent fails when the URL of the old primary leads to a primary of this cell, though the server in its directory is down.
+func (s switchover) silent(ctx context.Context) error {
+	control, err := s.old.control(ctx)
+	if err != nil {
+		return nil // a machine that can't be asked is what others look at
+	}
+	takes, err := value[bool](ctx, s.old, "SELECT NOT pg_is_in_recovery() AND system_identifier::text = $1 FROM pg_control_system()", control[controlSystem])
+	if err == nil && takes {
+		return fmt.Errorf("a primary answers at the URL of %s, though the server in %s is down", s.old.Name, s.old.Directory)
+	}
+	return nil
+}
+
+// staysDown fails unless the old primary is as the fence left it: down, or started as a standby by somebody who does not know, with nothing written since. A
+// roll-out that was killed between fence and promote does not know what has happened. A machine that can't be asked needs the fleet's own fence.
+func (s switchover) staysDown(ctx context.Context) error {
+	if err := s.silent(ctx); err != nil {
+		return fmt.Errorf("%w: abort", err)
+	}
+	marked, err := s.old.markedStandby(ctx, s.progress.Mark)
+	if err != nil && len(s.cell.Hooks.Fence) > 0 {
+		s.tell("%s can't be asked, so it is left to the hook: %v", s.old.Name, err)
+		return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
+	}
+	if err == nil && !marked {
+		err = fmt.Errorf("%s would start as a primary, somebody has removed or changed %s: abort", s.old.Name, s.old.signalFile())
+	}
+	if err != nil {
+		return err
+	}
+	control, err := s.old.control(ctx)
+	if err == nil && control[controlCheckpoint] != s.progress.LastWAL {
+		err = fmt.Errorf("%s has run since it was fenced, its last checkpoint is at %s and was at %s: abort", s.old.Name, control[controlCheckpoint], s.progress.LastWAL)
+	}
+	return err
+}
+
+// parseLSN reads a position in the WAL, such as 16/B374D848.
+func parseLSN(text string) (int64, error) {
+	high, low, ok := strings.Cut(text, "/")
+	h, err := strconv.ParseUint(high, 16, 31)
+	l, lowErr := strconv.ParseUint(low, 16, 32)
+	if !ok || err != nil || lowErr != nil {
+		return 0, fmt.Errorf("%q is no position in the WAL", text)
+	}
+	return int64(h<<32 | l), nil
+}

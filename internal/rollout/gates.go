@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// gates looks whether a new node is as good as the one that it is to replace.
+func (p preparation) gates(ctx context.Context) error {
+	made := p.made
+	lag, err := p.lag(ctx)
+	if err != nil {
+		return err
+	}
+	if lag > int64(p.cell.Gates.Lag) {
+		return fmt.Errorf("%w: %s is %s behind", ErrGate, made.Name, ui.Size(lag))
+	}
+	databases, err := databases(ctx, made)
+	if err != nil {
+		return err
+	}
+	for _, database := range databases {
+		if err := p.gatesOf(ctx, database); err != nil {
+			return fmt.Errorf("database %s: %w", database, err)
+		}
+	}
+	if err := p.latency(ctx); err != nil {
+		return err
+	}
+	if err := p.cell.hook(ctx, p.cell.Hooks.Gate, made); err != nil {
+		return fmt.Errorf("%w: %w", ErrGate, err)
+	}
+	for _, directory := range made.directories() { // from now on they are not ours to empty
+		if _, err := made.command(ctx, "rm", "-f", marker(directory)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatesOf are those that look into a database.
+func (p preparation) gatesOf(ctx context.Context, database string) error {
+	standby, err := p.made.connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer standby.Close(context.WithoutCancel(ctx))
+	if err := collations(ctx, standby); err != nil {
+		return err
+	}
+	primary, err := p.primary.connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer primary.Close(context.WithoutCancel(ctx))
+	s := sampler{primary: primary, standby: standby, bytes: int64(p.cell.Gates.Sample), patience: p.cell.catchUpTime()}
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	p.tell("database %s: %d rows of %d tables are the same on both", database, s.rows, s.tables)
+	if !*p.cell.Gates.Amcheck {
+		return nil
+	}
+	checked, err := amcheck(ctx, standby)
+	if err == nil && checked > 0 {
+		p.tell("database %s: amcheck found nothing wrong with %d indexes", database, checked)
+	}
+	return err
+}
+
+func databases(ctx context.Context, n *Node) (names []string, err error) {
+	err = n.ask(ctx, func(c *pgx.Conn) error {
+		rows, _ := c.Query(ctx, "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return names, err
+}
+
+// collations fails when indexes on texts were built by another version of the machine's collations.
+func collations(ctx context.Context, c *pgx.Conn) error {
+	var was, is string
+	err := c.QueryRow(ctx, `SELECT coalesce(datcollversion, ''), coalesce(pg_database_collation_actual_version(oid), '')
+		FROM pg_database WHERE datname = current_database()`).Scan(&was, &is)
+	if err == nil && was != is && was != "" {
+		err = fmt.Errorf("%w: the collation is of version %s there and %s on the new machine, so indexes on texts would be wrong", ErrGate, was, is)
+	}
+	return err
+}
+
+// amcheck checks the B-trees of a database where the extension is installed, without locks that others would wait for.
+func amcheck(ctx context.Context, c *pgx.Conn) (checked int, err error) {
+	var there bool
+	if err := c.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'amcheck')").Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	rows, _ := c.Query(ctx, `SELECT i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+		WHERE a.amname = 'btree' AND c.relpersistence = 'p' AND i.indisready AND i.indisvalid ORDER BY 1`)
+	indexes, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return 0, err
+	}
+	for _, index := range indexes {
+		if _, err := c.Exec(ctx, "SELECT bt_index_check($1::oid::regclass)", index); err != nil {
+			return checked, fmt.Errorf("%w: amcheck: %w", ErrGate, err)
+		}
+		checked++
+	}
+	return checked, nil
+}

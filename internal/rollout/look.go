@@ -1,0 +1,159 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// ReadState is for those who look: nil where no roll-out has begun.
+func (c *Cell) ReadState() (*State, error) {
+	s, err := readState(c.State)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	if err := s.validate(c); err != nil {
+		return nil, fmt.Errorf("%w %s %w", ErrState, c.State, err)
+	}
+	return s, nil
+}
+
+// lookAtMost is how long the nodes of a cell may take to say how they are.
+const lookAtMost = 20 * time.Second
+
+// Look asks the nodes of a cell what they are now, and what new ones take. Those that do not answer in time keep the size that is known of them. It
+// changes the state in memory only.
+func (s *State) Look(ctx context.Context, c *Cell) {
+	ctx, cancel := context.WithTimeout(ctx, lookAtMost)
+	defer cancel()
+	var looks sync.WaitGroup
+	for at, name := range s.Order {
+		n, p := c.node(name), s.Nodes[name]
+		looks.Go(func() {
+			var now Size
+			if p.Serves, now = s.look(ctx, at, n); now.Data > 0 {
+				p.Now = now
+			}
+		})
+	}
+	looks.Wait()
+}
+
+// look is at a node, or at its replacement where that is in its place.
+func (s *State) look(ctx context.Context, at int, n *Node) (serves string, now Size) {
+	p, one := s.Nodes[n.Name], n
+	if p.Replaced {
+		one = n.Replacement
+	}
+	standby, err := one.inRecovery(ctx)
+	switch {
+	case err != nil:
+		serves = one.Name + " does not answer"
+	case standby:
+		serves = one.Name + ", standby"
+	default:
+		serves = one.Name + ", primary"
+	}
+	if made := n.Replacement; p.Backup.Data > 0 && (at < s.At || s.Done || !s.Aborted) {
+		now, _ = made.diskUse(ctx, values(made.Tablespaces)...) // 0 where it is not known
+	}
+	return serves, now
+}
+
+// Text prints how far a roll-out has come.
+func (s *State) Text(w io.Writer) error {
+	if err := ui.Table(w, s.Header(), s.Rows()); err != nil {
+		return err
+	}
+	if len(s.Actions) > 0 {
+		fmt.Fprintf(w, "\n%s\n", s.Latest())
+	}
+	return nil
+}
+
+// Header names the columns of Rows.
+func (s *State) Header() []string {
+	return []string{"node", "state", "serves", "paused", "was", "predicted", "after the backup", "now"}
+}
+
+// Rows are the nodes as a table.
+func (s *State) Rows() [][]string {
+	rows := make([][]string, 0, len(s.Order))
+	for at, name := range s.Order {
+		rows = append(rows, append([]string{name}, s.row(at, s.Nodes[name])...))
+	}
+	return rows
+}
+
+// Latest is what was done last.
+func (s *State) Latest() string {
+	last := s.Actions[len(s.Actions)-1]
+	return fmt.Sprintf("%s by %s: %s", last.At.Format(time.RFC3339), last.By, last.Text)
+}
+
+func (s *State) row(at int, p *Progress) []string {
+	state := "waits"
+	switch {
+	case p.Destroyed:
+		state = "replaced, destroyed"
+	case s.Done || at < s.At:
+		state = "replaced"
+	case at == s.At && s.Aborted:
+		state = "aborted"
+	case at == s.At:
+		state = string(s.Step)
+	}
+	pause := ""
+	if p.Pause > 0 {
+		pause = p.Pause.Round(time.Millisecond).String()
+	}
+	return []string{
+		state, p.Serves, pause, size(p.Old.Data), size(p.Predicted.Bytes),
+		beside(p.Backup.Data, p.Predicted.Bytes, "%+.1f %%"), beside(p.Now.Data, p.Backup.Data, "%+.1f %% since"),
+	}
+}
+
+func size(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return ui.Size(n)
+}
+
+// beside is a size, and how much it differs from another one.
+func beside(n, other int64, format string) string {
+	if n == 0 || other == 0 {
+		return size(n)
+	}
+	return size(n) + " (" + fmt.Sprintf(format, 100*(share(n, other)-1)) + ")"
+}
+
+// showAtMost is how long a gateway may take to keep a report.
+const showAtMost = time.Second
+
+// show has the gateway's admin page show how far the roll-out is. Nobody waits for that while clients are held, and it is no fault if the gateway is away.
+func (r *Rollout) show() {
+	t, ok := r.clients.(through)
+	if !ok || slices.Contains([]Step{StepFence, StepPromote, StepMove}, r.state.Step) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), showAtMost)
+	defer cancel()
+	_ = t.gateway.Report(ctx, r.state.report())
+}
+
+// report is the table without what only Look knows.
+func (s *State) report() control.Report {
+	const serves = 2
+	report := control.Report{Title: "Roll-out of " + s.Cell, Header: slices.Delete(s.Header(), serves, serves+1), Latest: s.Latest()}
+	for _, row := range s.Rows() {
+		report.Rows = append(report.Rows, slices.Delete(row, serves, serves+1))
+	}
+	return report
+}

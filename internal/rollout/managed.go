@@ -1,0 +1,226 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"github.com/cinch-layer/cinch/internal/rollout/patroni"
+)
+
+// managed is the manner of a cell of Patroni's. Patroni makes the copies, promotes, demotes and has standbys follow; the roll-out starts and stops it
+// on the nodes, tells it who may become the leader, orders the switch-over, and has clients wait for that.
+type managed struct {
+	plain
+	*task
+	api   *patroni.Client
+	nodes []*Node // that stand for the cell now, and the one that is made
+}
+
+func (m managed) steps() map[Step]func(context.Context) error {
+	steps := m.plain.steps()
+	for step, take := range map[Step]func(context.Context) error{
+		StepProvision: m.provision,
+		StepBackup:    m.backup,
+		StepStart:     m.start,
+		StepJoin:      m.join,
+		StepRetire:    m.retire,
+		StepHold:      m.hold,
+		StepFence:     m.fence,
+		StepPromote:   m.promote,
+		StepFollow:    m.follow,
+	} {
+		steps[step] = take
+	}
+	steps[StepCheck] = func(ctx context.Context) error { return m.refuse(m.find(ctx)) }
+	return steps
+}
+
+// cluster is what Patroni's store has.
+func (m managed) cluster(ctx context.Context) (patroni.Cluster, error) {
+	apis := make([]string, 0, len(m.nodes)+1)
+	for _, n := range append(m.nodes, m.old) {
+		apis = append(apis, n.Patroni.API)
+	}
+	return m.api.AnyCluster(ctx, apis)
+}
+
+// errOtherLeader is wrapped by what a step finds when Patroni has made a leader of its own choice.
+var errOtherLeader = errors.New("the leader was changed by Patroni itself")
+
+// errPaused says that Patroni would not do what is ordered, nor what it does by itself.
+var errPaused = fmt.Errorf("%w: Patroni is in maintenance mode (pause): patronictl resume, then run again", ErrGate)
+
+// errNoLeader says that Patroni has not found a new leader yet.
+var errNoLeader = errors.New("the cluster has no leader")
+
+// leader is the name of the member that Patroni has made one.
+func (m managed) leader(ctx context.Context) (string, error) {
+	c, err := m.cluster(ctx)
+	if err != nil {
+		return "", err
+	}
+	if l := c.Leader(); l != nil {
+		return l.Name, nil
+	}
+	return "", errNoLeader
+}
+
+// sameLeader fails when the leader is another one than the roll-out counts on. Nobody may be, for a time.
+func (m managed) sameLeader(ctx context.Context) error {
+	if leader, err := m.leader(ctx); err == nil && leader != m.primary.Name {
+		return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
+	}
+	return nil
+}
+
+// waitFor looks at the cluster until it is as it should be. done says what is missing.
+func (m managed) waitFor(ctx context.Context, done func(patroni.Cluster) (missing string)) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cell.catchUpTime())
+	defer cancel()
+	for {
+		c, err := m.cluster(ctx)
+		missing := ""
+		if err == nil {
+			if missing = done(c); missing == "" {
+				return nil
+			}
+		}
+		if stopped := pause(ctx); stopped != nil {
+			if missing != "" {
+				err = errors.New(missing)
+			}
+			return errors.Join(err, stopped)
+		}
+	}
+}
+
+// find looks for what somebody should know, at the servers as of any cell and at Patroni.
+func (m managed) find(ctx context.Context) ([]Finding, error) {
+	found, err := m.plain.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &findings{node: m.old.Name, list: found}
+	c, err := m.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.findCluster(f, c)
+	if len(c.Scheduled) == 0 {
+		if err := m.api.MayOrder(ctx, m.primary.Patroni.API); err != nil {
+			f.problem("patroni: {user, password_file} are those of restapi.authentication", "Patroni takes no orders: %v", err)
+		}
+	}
+	if err := m.findSettings(ctx, f); err != nil {
+		return nil, err
+	}
+	return f.list, m.findConfigs(ctx, f)
+}
+
+// findCluster looks at what all members share.
+func (m managed) findCluster(f *findings, c patroni.Cluster) {
+	if c.Pause {
+		f.problem("patronictl resume", "Patroni is in maintenance mode (pause), and would not do what is ordered")
+	}
+	if len(c.Scheduled) > 0 {
+		f.problem("patronictl flush switchover", "a switch-over is scheduled: %s", c.Scheduled)
+	}
+	if l := c.Leader(); l != nil && l.Role == patroni.StandbyLeader {
+		f.problem("make the roll-out at the cluster that it follows last", "the cluster is a standby of another one: clients are not here")
+	}
+	for _, n := range m.nodes {
+		if n != m.made && c.Member(n.Name) == nil {
+			f.problem("a node has the name here that it has in Patroni's configuration", "Patroni's cluster %s has no member %s", c.Scope, n.Name)
+		}
+	}
+	for _, member := range c.Members {
+		if m.cell.node(member.Name) == nil && m.cell.replaces(member.Name) == nil {
+			f.say("member %s is none of the nodes of this roll-out, and stays as it is", member.Name)
+		}
+	}
+}
+
+func (m managed) findSettings(ctx context.Context, f *findings) error {
+	status, err := m.api.Status(ctx, m.primary.Patroni.API)
+	if err != nil {
+		return err
+	}
+	settings, err := m.api.Settings(ctx, m.primary.Patroni.API)
+	if err != nil {
+		return err
+	}
+	f.say("Patroni %s, cluster %s, loop_wait %d s, synchronous_mode %v", status.Patroni.Version, status.Patroni.Scope, settings.LoopWait, settings.SynchronousMode)
+	if settings.OnlySynchronous() && len(m.cell.Nodes) > 1 {
+		f.say("only a synchronous standby can become the leader: raise synchronous_node_count for the time of the roll-out (patronictl edit-config), so that a new member is one")
+	}
+	return nil
+}
+
+// findConfigs looks whether the configuration of the node can be read, and whether the replacement's is its own.
+func (m managed) findConfigs(ctx context.Context, f *findings) error {
+	text, err := m.read(ctx, m.old)
+	if err == nil {
+		_, err = m.derived(text)
+	}
+	if err != nil {
+		f.problem("patroni: {config} must be a file that the user of run: may read and write", "%s: %v", m.old.Name, err)
+		return nil
+	}
+	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	if err != nil || !there {
+		return err
+	}
+	if text, err = m.read(ctx, m.made); err != nil {
+		return err
+	}
+	if name, err := patroni.MemberName(text); err != nil || name != m.made.Name {
+		f.problem("a member is called in its configuration as the node is here", "%s says that its name is %q %v", m.made.Patroni.Config, name, err)
+	}
+	return nil
+}
+
+// replaces is the node that a replacement of this name is for.
+func (c *Cell) replaces(name string) *Node {
+	for i := range c.Nodes {
+		if c.Nodes[i].Replacement.Name == name {
+			return &c.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// read reads the configuration of a node's Patroni.
+func (m managed) read(ctx context.Context, n *Node) ([]byte, error) {
+	text, err := n.command(ctx, "cat", n.Patroni.Config)
+	return []byte(text), err
+}
+
+// derived is the configuration of the new node, by that of the old one.
+func (m managed) derived(old []byte) ([]byte, error) {
+	n := m.made
+	address, err := hostPort(n.URL, "5432")
+	if err != nil {
+		return nil, err
+	}
+	api, err := hostPort(n.Patroni.API, "8008")
+	if err != nil {
+		return nil, err
+	}
+	return patroni.Derive(old, patroni.NewMember{Name: n.Name, Address: address, API: api, Data: n.Directory, Bin: n.Bin, Parameters: n.Options})
+}
+
+// hostPort is the address of a URL.
+func hostPort(text, otherwise string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	p := u.Port()
+	if p == "" {
+		p = otherwise
+	}
+	return net.JoinHostPort(u.Hostname(), p), nil
+}

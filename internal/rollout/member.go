@@ -1,0 +1,261 @@
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/rollout/patroni"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// What becomes of one member of Patroni's: it is made, is kept from becoming the leader or may become it, and is stopped.
+
+// apart are the tags of a member that gets no reads, is not waited for by commits and never becomes the leader: a new one before its gates, and an old one
+// whose place has been taken.
+var apart = map[string]any{"nofailover": true, "noloadbalance": true, "nosync": true}
+
+// provision makes the directory and the configuration of a new member, which is apart.
+func (m managed) provision(ctx context.Context) error {
+	if err := m.preparation.provision(ctx); err != nil {
+		return err
+	}
+	text, err := m.read(ctx, m.old)
+	if err != nil {
+		return err
+	}
+	_, was, err := patroni.SetTags(text, apart)
+	if err != nil {
+		return err
+	}
+	if m.progress.Tags == nil { // another time it may be apart itself
+		m.progress.Tags = was
+		if err := m.save(); err != nil {
+			return err
+		}
+	}
+	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	if err != nil {
+		return err
+	}
+	if !there {
+		if text, err = m.derived(text); err != nil {
+			return err
+		}
+		if err := m.made.replaceFile(ctx, m.made.Patroni.Config, text); err != nil {
+			return err
+		}
+	}
+	return m.tag(ctx, m.made, apart)
+}
+
+// tag gives a member tags, and returns when its Patroni knows them, if it runs.
+func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
+	text, err := m.read(ctx, n)
+	if err != nil {
+		return err
+	}
+	edited, _, err := patroni.SetTags(text, tags)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(text, edited) {
+		if err := n.replaceFile(ctx, n.Patroni.Config, edited); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cell.catchUpTime())
+	defer cancel()
+	for asked := false; ; asked = true {
+		status, err := m.api.Status(ctx, n.Patroni.API)
+		if err != nil || tagged(status.Tags, tags) {
+			return nil //nolint:nilerr // who does not answer reads the file when it is started
+		}
+		if !asked {
+			if err := m.api.Reload(ctx, n.Patroni.API); err != nil {
+				return fmt.Errorf("node %s: reload: %w", n.Name, err)
+			}
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("the Patroni of %s has not read its tags: %w", n.Name, err)
+		}
+	}
+}
+
+// tagged reports whether a member has tags. It does not tell those that are false.
+func tagged(have, want map[string]any) bool {
+	for name, v := range want {
+		if yes, _ := v.(bool); yes != (have[name] == true) {
+			return false
+		}
+	}
+	return true
+}
+
+// backup has nothing to copy, unless a hook does: Patroni makes the copy when it is started.
+func (m managed) backup(ctx context.Context) error {
+	if err := m.halt(ctx, m.made); err != nil {
+		return err
+	}
+	if err := m.empty(ctx); err != nil {
+		return err
+	}
+	return m.cell.hook(ctx, m.cell.Hooks.Restore, m.made)
+}
+
+// start starts Patroni on the new node, and waits until it has made the copy and follows.
+func (m managed) start(ctx context.Context) error {
+	if _, err := m.api.Status(ctx, m.made.Patroni.API); err != nil {
+		if err := m.made.start(ctx); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := m.copied(ctx); err != nil {
+		return err
+	}
+	if m.progress.BackupTook == 0 {
+		m.progress.BackupTook = time.Since(began)
+		m.weigh(ctx)
+	}
+	standby, err := m.made.inRecovery(ctx)
+	if err == nil && !standby {
+		err = fmt.Errorf("node %s is a primary", m.made.Name)
+	}
+	return errors.Join(err, m.made.serves(ctx))
+}
+
+// copied waits until the new member follows. It fails when its directory has not grown for a time: Patroni itself tries again for ever.
+func (m managed) copied(ctx context.Context) error {
+	most, state, since := int64(-1), "", time.Now()
+	for {
+		c, err := m.cluster(ctx)
+		member := c.Member(m.made.Name)
+		if err == nil && member.Up() {
+			return nil
+		}
+		if l := c.Leader(); l != nil && l.Name != m.primary.Name {
+			return fmt.Errorf("%w: it is %s", errOtherLeader, l.Name)
+		}
+		if c.Pause {
+			return errPaused
+		}
+		if err == nil && member != nil && member.State != state {
+			state, since = member.State, time.Now()
+			m.tell("Patroni: %s", state)
+		}
+		if size, err := m.made.diskUse(ctx); err == nil && size.Data+size.WAL > most {
+			most, since = size.Data+size.WAL, time.Now()
+		}
+		if time.Since(since) > m.cell.catchUpTime() {
+			return errors.Join(err, fmt.Errorf("the Patroni of %s says %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
+				ui.Size(most), m.cell.catchUpTime()))
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// halt stops Patroni and the server of a node. Both may be down.
+func (m managed) halt(ctx context.Context, n *Node) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
+	defer cancel()
+	for asked := false; ; asked = true {
+		_, err := m.api.Status(ctx, n.Patroni.API)
+		running, runErr := n.running(ctx)
+		if runErr != nil {
+			return runErr
+		}
+		if err != nil && !running {
+			return nil
+		}
+		switch {
+		case !asked:
+			if err := n.stop(ctx, m.cell.shutdownTime()); err != nil {
+				return err
+			}
+		case err != nil: // Patroni has ended and left its server to itself, as it does in maintenance mode
+			server := *n
+			server.Stop = nil
+			_ = server.stop(ctx, m.cell.shutdownTime()) // which may have ended by now
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("of %s Patroni or the server still runs: %w", n.Name, err)
+		}
+	}
+}
+
+// join lets a standby that passed its gates be what the old one was.
+func (m managed) join(ctx context.Context) error {
+	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
+		return err
+	}
+	return m.retirement.join(ctx)
+}
+
+// retire stops a node whose place has been taken. Whoever starts its Patroni again gets a standby that never becomes the leader.
+func (m managed) retire(ctx context.Context) error {
+	if err := m.mustNotLead(ctx, m.old); err != nil {
+		return err
+	}
+	if err := m.tag(ctx, m.old, apart); err != nil {
+		return err
+	}
+	if err := m.halt(ctx, m.old); err != nil {
+		return err
+	}
+	m.progress.Replaced = true
+	return nil
+}
+
+// mustNotLead fails when a node is the leader, or nobody can tell.
+func (m managed) mustNotLead(ctx context.Context, n *Node) error {
+	leader, err := m.leader(ctx)
+	if err == nil && leader == n.Name {
+		err = fmt.Errorf("%w: it is %s", errOtherLeader, n.Name)
+	}
+	return err
+}
+
+// unretire starts a standby again.
+func (m managed) unretire(ctx context.Context) error {
+	if err := m.tag(ctx, m.old, m.progress.Tags); err != nil {
+		return err
+	}
+	if _, err := m.api.Status(ctx, m.old.Patroni.API); err != nil {
+		if err := m.old.start(ctx); err != nil {
+			return err
+		}
+	}
+	err := m.waitFor(ctx, func(c patroni.Cluster) string {
+		if !c.Member(m.old.Name).Up() {
+			return m.old.Name + " does not follow"
+		}
+		return ""
+	})
+	if err == nil {
+		m.progress.Replaced = false
+	}
+	return err
+}
+
+// remove stops a new member that will not be used. Patroni drops its slot itself.
+func (m managed) remove(ctx context.Context) error {
+	if m.progress.Tags == nil { // it has not been made
+		return nil
+	}
+	if err := m.mustNotLead(ctx, m.made); err != nil {
+		return err
+	}
+	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	if err == nil && there {
+		err = errors.Join(m.tag(ctx, m.made, apart), m.halt(ctx, m.made))
+	}
+	if err != nil {
+		m.tell("%s could not be stopped: %v", m.made.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// connectTime is for a connection to a server that may be away.
+const connectTime = 5 * time.Second
+
+// connect logs in to a node's server.
+func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	c, err := pgx.ParseConfig(n.URL)
+	if err != nil {
+		return nil, err
+	}
+	if database != "" {
+		c.Database = database
+	}
+	c.ConnectTimeout = connectTime
+	c.DialFunc = dial
+	c.RuntimeParams["application_name"] = "cinch rollout"
+	return pgx.ConnectConfig(ctx, c)
+}
+
+// dial makes a connection that ends when the network has gone, however long an answer may take.
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err == nil {
+		gateway.ExpectAnswers(c)
+	}
+	return c, err
+}
+
+// ask does something with a connection to a node's server.
+func (n *Node) ask(ctx context.Context, f func(*pgx.Conn) error) error {
+	c, err := n.connect(ctx, "")
+	if err == nil {
+		err = f(c)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTime)
+		defer cancel()
+		_ = c.Close(closing)
+	}
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// value asks a node's server for one value.
+func value[T any](ctx context.Context, n *Node, query string, args ...any) (v T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err = n.ask(ctx, func(c *pgx.Conn) error { return c.QueryRow(ctx, query, args...).Scan(&v) })
+	return v, err
+}
+
+// exec has a node's server do something that takes no time.
+func (n *Node) exec(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return n.ask(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, text)
+		return err
+	})
+}
+
+// inRecovery reports whether a node is a standby.
+func (n *Node) inRecovery(ctx context.Context) (bool, error) {
+	return value[bool](ctx, n, "SELECT pg_is_in_recovery()")
+}
+
+// serves fails when the server at a node's URL is another one than that of its directory.
+func (n *Node) serves(ctx context.Context) error {
+	directory, err := value[string](ctx, n, "SELECT current_setting('data_directory')")
+	if err != nil {
+		return err
+	}
+	out, err := n.look(ctx, "sh", "-c", `if [ "$(readlink -f -- "$1")" = "$(readlink -f -- "$2")" ]; then echo same; fi`, "sh", directory, n.Directory)
+	if err == nil && strings.TrimSpace(out) != "same" {
+		err = fmt.Errorf("node %s: the server at its url has the directory %s, and not %s", n.Name, directory, n.Directory)
+	}
+	return err
+}
+
+// receives reports whether a standby gets WAL from somebody.
+func (n *Node) receives(ctx context.Context) (bool, error) {
+	return value[bool](ctx, n, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
+}
+
+// slotName is what a name of a replication slot looks like.
+var slotName = regexp.MustCompile("^[a-z0-9_]{1,63}$")
+
+// slot keeps the WAL that a new node needs at the server that it follows.
+func (n *Node) slot() string { return "cinch_" + strings.ReplaceAll(strings.ToLower(n.Name), "-", "_") }
+
+// makeSlot makes the slot for a node at the server that it will follow. It may be there.
+func (n *Node) makeSlot(ctx context.Context, follower *Node) error {
+	return n.exec(ctx, "SELECT pg_create_physical_replication_slot('"+follower.slot()+"', true) WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '"+follower.slot()+"')")
+}
+
+// errSlotUsed says that somebody still follows by a slot.
+var errSlotUsed = errors.New("the slot is in use")
+
+// dropSlot drops a slot. A server that has just been stopped counts as its user for a moment.
+func (n *Node) dropSlot(ctx context.Context, name string) error {
+	if !slotName.MatchString(name) {
+		return fmt.Errorf("node %s: slot %q", n.Name, name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return n.ask(ctx, func(c *pgx.Conn) error {
+		for {
+			var used bool
+			err := c.QueryRow(ctx, `SELECT active, CASE WHEN NOT active THEN pg_drop_replication_slot(slot_name) END FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&used, nil)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows) || err == nil && !used:
+				return nil
+			case err != nil:
+				return err
+			}
+			if pause(ctx) != nil {
+				return fmt.Errorf("%w, and keeps WAL: %s; when nobody needs it, drop it: SELECT pg_drop_replication_slot('%s')", errSlotUsed, name, name)
+			}
+		}
+	})
+}
+
+// conninfo is how a standby connects to this node.
+func (n *Node) conninfo(follower *Node, more string) string {
+	u, err := url.Parse(n.URL)
+	if err != nil {
+		return "" // it has been parsed before
+	}
+	parts := []string{"host=" + conninfoValue(u.Hostname()), "port=" + conninfoValue(port(u)), "application_name=" + conninfoValue(follower.slot())}
+	if !strings.Contains(more, "user=") {
+		parts = append(parts, "user="+conninfoValue(u.User.Username()))
+	}
+	return strings.Join(append(parts, more), " ")
+}
+
+// server is where a node's URL leads.
+func (n *Node) server() string {
+	u, err := url.Parse(n.URL)
+	if err != nil {
+		return "" // it has been parsed before
+	}
+	if u.Host == "" {
+		return "postgres://" + u.RawQuery
+	}
+	return "postgres://" + net.JoinHostPort(u.Hostname(), port(u))
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return "5432"
+}
+
+// conninfoValue quotes a value as libpq reads it.
+func conninfoValue(v string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v) + "'"
+}
+
+// literal quotes a text for SQL and for postgresql.conf.
+func literal(v string) string { return "'" + strings.ReplaceAll(v, "'", "''") + "'" }

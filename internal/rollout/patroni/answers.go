@@ -1,0 +1,91 @@
+package patroni
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Cluster is what GET /cluster answers, which Patroni reads from its store for each request.
+type Cluster struct {
+	Scope     string          `json:"scope"`
+	Members   []Member        `json:"members"`
+	Pause     bool            `json:"pause"`
+	Scheduled json.RawMessage `json:"scheduled_switchover"`
+}
+
+// Member is a server of a cluster.
+type Member struct {
+	Name     string         `json:"name"`
+	Role     string         `json:"role"`
+	State    string         `json:"state"`
+	Timeline int64          `json:"timeline"`
+	Tags     map[string]any `json:"tags"`
+}
+
+// Roles of members.
+const (
+	Leader        = "leader"
+	StandbyLeader = "standby_leader"
+	SyncStandby   = "sync_standby"
+	QuorumStandby = "quorum_standby"
+)
+
+// States of members.
+const (
+	Running   = "running"   // a leader, and in old versions a standby too
+	Streaming = "streaming" // a standby
+	Stopped   = "stopped"
+	Creating  = "creating replica"
+)
+
+// Leader is the member that holds the leader's lock; nil when nobody does.
+func (c Cluster) Leader() *Member {
+	at := slices.IndexFunc(c.Members, func(m Member) bool { return m.Role == Leader || m.Role == StandbyLeader })
+	if at < 0 {
+		return nil
+	}
+	return &c.Members[at]
+}
+
+// Member finds one by its name; nil when it is not there.
+func (c Cluster) Member(name string) *Member {
+	at := slices.IndexFunc(c.Members, func(m Member) bool { return m.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &c.Members[at]
+}
+
+// Up reports whether a standby follows.
+func (m *Member) Up() bool { return m != nil && (m.State == Streaming || m.State == Running) }
+
+// Status is what a member says of itself (GET /patroni).
+type Status struct {
+	State   string         `json:"state"`
+	Role    string         `json:"role"`
+	Pause   bool           `json:"pause"`
+	Tags    map[string]any `json:"tags"`
+	Patroni struct {
+		Version string `json:"version"`
+		Scope   string `json:"scope"`
+		Name    string `json:"name"`
+	} `json:"patroni"`
+}
+
+// Settings are those of the whole cluster that a roll-out has to know.
+type Settings struct {
+	LoopWait        int             `json:"loop_wait"`
+	SynchronousMode any             `json:"synchronous_mode"` // a bool, or "quorum"
+	StandbyCluster  json.RawMessage `json:"standby_cluster"`
+}
+
+// OnlySynchronous reports whether nobody but a synchronous standby may become the leader by a switchover.
+func (s Settings) OnlySynchronous() bool {
+	switch v := s.SynchronousMode.(type) {
+	case bool:
+		return v
+	case string:
+		return v == "on" || v == "true"
+	}
+	return false
+}

@@ -1,0 +1,181 @@
+package patroni
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A member's configuration is edited as a document, so that comments, order and what is not known here stay.
+
+// ErrConfig is wrapped by a configuration that can't be read or edited.
+var ErrConfig = errors.New("the configuration of Patroni")
+
+// NewMember is what differs in the configuration of a new member from that of the one that it is to replace.
+type NewMember struct {
+	Name       string
+	Address    string            // host:port of PostgreSQL
+	API        string            // host:port of the REST API
+	Data, Bin  string            // directories; no Bin: as it is
+	Parameters map[string]string // of PostgreSQL
+}
+
+// Derive makes the configuration of a new member.
+func Derive(text []byte, m NewMember) ([]byte, error) {
+	document, root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	api, server := section(root, "restapi"), section(root, "postgresql")
+	set(root, "name", m.Name)
+	set(api, "listen", listen(scalar(api, "listen"), m.API))
+	set(api, "connect_address", m.API)
+	set(server, "listen", listen(scalar(server, "listen"), m.Address))
+	set(server, "connect_address", m.Address)
+	set(server, "data_dir", m.Data)
+	if m.Bin != "" {
+		set(server, "bin_dir", m.Bin)
+	}
+	if file := scalar(server, "pgpass"); file != "" { // members on one machine would overwrite each other's
+		set(server, "pgpass", file+"."+m.Name)
+	}
+	if scalar(server, "config_dir") != "" {
+		return nil, fmt.Errorf("%w has postgresql.config_dir, so that a copy would lack its files: write the new member's yourself", ErrConfig)
+	}
+	parameters := maps.Clone(m.Parameters)
+	delete(parameters, "port") // Patroni sets it by listen
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		set(section(server, "parameters"), name, parameters[name])
+	}
+	return render(document)
+}
+
+// listen keeps an address that means all of a machine's, and takes the new one's port.
+func listen(was, now string) string {
+	host, _, err := net.SplitHostPort(was)
+	_, port, nowErr := net.SplitHostPort(now)
+	if err != nil || nowErr != nil || !slices.Contains([]string{"", "*", "0.0.0.0", "::"}, host) {
+		return now
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// SetTags sets tags, drops those that are nil, and returns what they were.
+func SetTags(text []byte, tags map[string]any) (edited []byte, was map[string]any, err error) {
+	document, root, err := parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	have := section(root, "tags")
+	was = map[string]any{}
+	for name := range tags {
+		var old any
+		if n := child(have, name); n != nil {
+			if err := n.Decode(&old); err != nil {
+				return nil, nil, fmt.Errorf("%w: tag %s: %w", ErrConfig, name, err)
+			}
+		}
+		was[name] = old
+		drop(have, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		if tags[name] == nil {
+			continue
+		}
+		var n yaml.Node
+		if err := n.Encode(tags[name]); err != nil {
+			return nil, nil, fmt.Errorf("%w: tag %s: %w", ErrConfig, name, err)
+		}
+		have.Content = append(have.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, &n)
+	}
+	edited, err = render(document)
+	return edited, was, err
+}
+
+// MemberName is the name that a configuration gives its member.
+func MemberName(text []byte) (string, error) {
+	_, root, err := parse(text)
+	if err != nil {
+		return "", err
+	}
+	return scalar(root, "name"), nil
+}
+
+func parse(text []byte) (document, root *yaml.Node, err error) {
+	document = &yaml.Node{}
+	if err := yaml.Unmarshal(text, document); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, nil, fmt.Errorf("%w is no mapping", ErrConfig)
+	}
+	return document, document.Content[0], nil
+}
+
+func render(document *yaml.Node) ([]byte, error) {
+	var out strings.Builder
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(document), e.Close()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return []byte(out.String()), nil
+}
+
+// child is the value of a key of a mapping; nil when it is not there.
+func child(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func scalar(mapping *yaml.Node, key string) string {
+	if n := child(mapping, key); n != nil && n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	return ""
+}
+
+// section is a mapping below another, which is made if it is not there.
+func section(mapping *yaml.Node, key string) *yaml.Node {
+	n := child(mapping, key)
+	switch {
+	case n == nil:
+		n = &yaml.Node{Kind: yaml.MappingNode}
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, n)
+	case n.Kind == yaml.AliasNode: // an edit there would be one of the anchor's
+		copied := *n.Alias
+		copied.Anchor = ""
+		copied.Content = slices.Clone(copied.Content)
+		*n = copied
+	case n.Kind != yaml.MappingNode:
+		*n = yaml.Node{Kind: yaml.MappingNode}
+	}
+	return n
+}
+
+func set(mapping *yaml.Node, key, v string) {
+	if n := child(mapping, key); n != nil {
+		*n = yaml.Node{Kind: yaml.ScalarNode, Value: v, Style: n.Style, LineComment: n.LineComment}
+		n.Tag = "!!str"
+		return
+	}
+	mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: yaml.DoubleQuotedStyle})
+}
+
+func drop(mapping *yaml.Node, key string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			mapping.Content = slices.Delete(mapping.Content, i, i+2)
+			return
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Plan prints what Run would do, and changes nothing. It returns how many problems stand in the way.
+func (r *Rollout) Plan(ctx context.Context, w io.Writer) (problems int, err error) {
+	if err := r.open(); err != nil {
+		return 0, err
+	}
+	defer r.unlock()
+	if r.state == nil {
+		if r.state, err = r.order(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if r.state.Done {
+		fmt.Fprintln(w, "the roll-out is done, nothing is left to do")
+		return 0, nil
+	}
+	for at := r.state.At; at < len(r.state.Order); at++ {
+		r.state.At = at
+		n := r.node()
+		if r.state.Nodes[n.Name].Replaced {
+			fmt.Fprintf(w, "%s has been replaced by %s\n", n.Name, n.Replacement.Name)
+			continue
+		}
+		found, err := r.manner().find(ctx)
+		if err != nil {
+			return problems, err
+		}
+		role := "standby"
+		if r.state.primaryTurn() {
+			role = "primary"
+		}
+		fmt.Fprintf(w, "%s (%s) is replaced by %s\n", n.Name, role, n.Replacement.Name)
+		problems += printFindings(w, found)
+		for _, line := range r.planned(n) {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	return problems, nil
+}
+
+func printFindings(w io.Writer, found []Finding) (problems int) {
+	for _, f := range found {
+		mark := "     "
+		if f.Problem {
+			problems++
+			mark = "FIX  "
+		}
+		fmt.Fprintf(w, "  %s%s\n", mark, f.Text)
+		if f.Hint != "" {
+			fmt.Fprintf(w, "       hint: %s\n", f.Hint)
+		}
+	}
+	return problems
+}
+
+// planned are the commands for a node, in their order.
+func (r *Rollout) planned(n *Node) []string {
+	made, from, c := n.Replacement, r.primary(), r.Cell
+	lines := []string{
+		"provision  " + orHook(c.Hooks.Provision, made.shown("mkdir", "-p", made.Directory)),
+		"backup     " + orHook(c.Hooks.Restore, made.shown(made.program("pg_basebackup"), c.backupArguments(made, from)...)),
+		"           " + r.backupTime(n),
+		"start      " + made.starting(),
+		fmt.Sprintf("catch up   to within %s of WAL; it fails after %v in which that comes no nearer", ui.Size(int64(c.Gates.Lag)), c.catchUpTime()),
+		fmt.Sprintf("gates      lag, collations, rows of %s of each table%s", ui.Size(int64(c.Gates.Sample)), andHook(c.Hooks.Gate)),
+	}
+	if r.state.primaryTurn() {
+		lines = append(lines,
+			fmt.Sprintf("hold       %s; transactions under way get %v", orHook(c.Hooks.Hold, "new transactions wait in the gateway at "+c.Gateway.Admin), c.holdTime()),
+			fmt.Sprintf("fence      touch %s; %s; at most %v until %s has all WAL%s", n.signalFile(), n.stopping(), c.shutdownTime(), made.Name, andHook(c.Hooks.Fence)),
+			"promote    SELECT pg_promote() at "+made.Name,
+			"move       "+orHook(c.Hooks.Move, "clients go on at "+made.Name),
+			"follow     the standbys follow "+made.Name,
+		)
+	} else {
+		lines = append(lines, "join       "+orHook(c.Hooks.Join, "-"), "retire     "+n.stopping())
+	}
+	if m, ok := r.manner().(managed); ok {
+		lines = plannedByPatroni(m, lines)
+	}
+	lines = append(lines, "keep       until cinch rollout confirm")
+	if r.DestroyOld {
+		return append(lines, "destroy    "+orHook(c.Hooks.Destroy, n.shown("find", n.Directory, "-mindepth", "1", "-delete")))
+	}
+	return append(lines, "destroy    -, the data of "+n.Name+" stay in "+n.Directory)
+}
+
+// plannedByPatroni has Patroni's part in the place of what the plain manner does.
+func plannedByPatroni(m managed, lines []string) []string {
+	old, made, c := m.old, m.made, m.cell
+	const tags = "nofailover, noloadbalance and nosync"
+	instead := map[string]string{
+		"provision": orHook(c.Hooks.Provision, made.shown("mkdir", "-p", made.Directory)) + "; " + made.Patroni.Config + " by " + old.Patroni.Config + ", with " + tags,
+		"backup":    orHook(c.Hooks.Restore, "by Patroni, when it is started"),
+		"join":      "without " + tags + andHook(c.Hooks.Join),
+		"retire":    old.Name + " gets " + tags + "; " + old.stopping(),
+		"fence":     made.Name + " has all that clients wrote",
+		"promote":   fmt.Sprintf("POST %s/switchover {leader: %s, candidate: %s}", made.Patroni.API, old.Name, made.Name),
+		"follow":    "the standbys and " + old.Name + " follow " + made.Name + " by themselves; " + old.Name + " gets " + tags + "; " + old.stopping(),
+	}
+	for i, line := range lines {
+		name, _, _ := strings.Cut(line, " ")
+		if text, ok := instead[name]; ok {
+			lines[i] = fmt.Sprintf("%-10s %s", name, text)
+		}
+	}
+	return lines
+}
+
+func orHook(command []string, otherwise string) string {
+	if len(command) > 0 {
+		return strings.Join(command, " ")
+	}
+	return otherwise
+}
+
+func andHook(command []string) string {
+	if len(command) > 0 {
+		return "; " + strings.Join(command, " ")
+	}
+	return ""
+}
+
+// backupRate is what a base backup is said to copy in a second, before one has been made.
+const backupRate = 100 << 20
+
+// backupTime says how long a base backup may take, by an earlier one of the roll-out if there was one.
+func (r *Rollout) backupTime(n *Node) string {
+	data, rate, by := r.state.Nodes[n.Name].Old.Data, float64(backupRate), "at 100 MiB/s"
+	for _, name := range r.state.Order {
+		if p := r.state.Nodes[name]; p.BackupTook > 0 && p.Old.Data > 0 {
+			rate, by = float64(p.Old.Data)/p.BackupTook.Seconds(), "as fast as that of "+name
+		}
+	}
+	took := time.Duration(float64(data) / rate * float64(time.Second)).Round(time.Second)
+	return fmt.Sprintf("%s are copied: about %v %s", ui.Size(data), max(took, time.Second), by)
+}
+
+// shown is a command as somebody would type it.
+func (n *Node) shown(name string, args ...string) string {
+	return strings.Join(on(n.Run, append([]string{name}, args...)...), " ")
+}
+
+func (n *Node) starting() string {
+	return orHook(n.Start, n.shown(n.program("pg_ctl"), "start", "-D", n.Directory))
+}
+
+func (n *Node) stopping() string {
+	return orHook(n.Stop, n.shown(n.program("pg_ctl"), "stop", "-D", n.Directory, "-m", "fast"))
+}

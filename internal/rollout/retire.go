@@ -1,0 +1,148 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// retirement is what becomes of the node that was replaced.
+type retirement struct {
+	*task
+	yes, destroyOld bool
+}
+
+// join tells the fleet of a standby that may take reads.
+func (e retirement) join(ctx context.Context) error {
+	return e.cell.hook(ctx, e.cell.Hooks.Join, e.made)
+}
+
+// retire stops a standby whose place has been taken.
+func (e retirement) retire(ctx context.Context) error {
+	running, err := e.old.running(ctx)
+	if err != nil {
+		return err
+	}
+	if running {
+		if err := e.remember(ctx); err != nil {
+			return err
+		}
+		if err := e.old.stop(ctx, e.cell.shutdownTime()); err != nil {
+			return err
+		}
+	}
+	e.progress.Replaced = true
+	return nil
+}
+
+// remember saves how a standby follows, before it is stopped. The commits that wait for it must be confirmed by its replacement.
+func (e retirement) remember(ctx context.Context) error {
+	standby, err := e.old.inRecovery(ctx)
+	if err == nil && !standby {
+		err = fmt.Errorf("%w: %s is a primary", errRole, e.old.Name)
+	}
+	if err != nil {
+		return err
+	}
+	var name string
+	err = e.old.ask(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT coalesce(max(slot_name), ''), count(*) > 0, coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'),
+			substring(conninfo FROM 'fallback_application_name=(\S+)'))), '') FROM pg_stat_wal_receiver WHERE status = 'streaming'`).
+			Scan(&e.progress.OldSlot, &e.progress.OldStream, &name)
+	})
+	if err != nil {
+		return err
+	}
+	waited, err := value[bool](ctx, e.primary, `SELECT coalesce(bool_or(application_name = $1 AND sync_state IN ('sync', 'quorum')), false) AND
+		NOT coalesce(bool_or(application_name = $2 AND sync_state <> 'async'), false) FROM pg_stat_replication`, name, e.made.slot())
+	if err == nil && waited {
+		err = fmt.Errorf("%w: commits wait for %s (%s), and would for ever: put %s into synchronous_standby_names of %s first", ErrGate, e.old.Name, name, e.made.slot(), e.primary.Name)
+	}
+	return errors.Join(err, e.save())
+}
+
+// unretire starts a standby again, which then has to follow as it did.
+func (e retirement) unretire(ctx context.Context) error {
+	running, err := e.old.running(ctx)
+	if err == nil && !running {
+		err = e.old.start(ctx)
+	}
+	if err == nil && e.progress.OldStream {
+		err = e.follows(ctx)
+	}
+	if err == nil {
+		e.progress.Replaced = false
+	}
+	return err
+}
+
+// follows waits until the old standby streams again. What it lacks may be gone.
+func (e retirement) follows(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cell.catchUpTime())
+	defer cancel()
+	for {
+		streams, err := e.old.receives(ctx)
+		if err != nil || streams {
+			return err
+		}
+		if pause(ctx) != nil {
+			return fmt.Errorf("%s runs again and does not follow %s, so %s stays: look into its log; abort tries again, run goes on", e.old.Name, e.primary.Name, e.made.Name)
+		}
+	}
+}
+
+// keep waits for somebody to confirm that the old node is not needed any more.
+func (e retirement) keep(ctx context.Context) error {
+	p := e.progress
+	if now, err := e.made.diskUse(ctx); err == nil && !p.Confirmed {
+		p.Now = now
+		e.tell("%s took %s, %s takes %s", e.old.Name, p.Old, e.made.Name, now)
+	}
+	if e.yes && !p.Confirmed {
+		p.Confirmed = true
+		if err := e.record("confirmed by --yes"); err != nil {
+			return err
+		}
+	}
+	if !p.Confirmed {
+		return fmt.Errorf("%w: %s serves in the place of %s, which is stopped and kept", ErrUnconfirmed, e.made.Name, e.old.Name)
+	}
+	return nil
+}
+
+// destroy removes what a node that was confirmed to be replaced has left: its slot, and, if that is asked for, its data.
+func (e retirement) destroy(ctx context.Context) error {
+	p := e.progress
+	if p.OldSlot != "" { // it would keep WAL for ever
+		switch err := e.primary.dropSlot(ctx, p.OldSlot); {
+		case errors.Is(err, errSlotUsed):
+			e.tell("%v", err)
+		case err != nil:
+			return err
+		}
+	}
+	if !e.destroyOld || !p.Confirmed || p.Destroyed {
+		e.tell("the data of %s stay in %s", e.old.Name, e.old.Directory)
+		return nil
+	}
+	if err := e.old.mustNotRun(ctx); err != nil {
+		return err
+	}
+	err := e.erase(ctx)
+	p.Destroyed = err == nil
+	return err
+}
+
+// erase removes the old node's data. In a tablespace's directory they are in one of the cell's version, beside which there may be others.
+func (e retirement) erase(ctx context.Context) error {
+	if e.cell.Hooks.Destroy != nil {
+		return e.cell.hook(ctx, e.cell.Hooks.Destroy, e.made)
+	}
+	const script = `if [ -e "$1/PG_VERSION" ]; then
+		version=$(cat "$1/PG_VERSION"); for space in "$1"/pg_tblspc/*; do if [ -h "$space" ]; then rm -rf "$space"/PG_"$version"_*; fi; done
+	fi; find "$1" -mindepth 1 -delete`
+	_, err := e.old.command(ctx, "sh", "-c", script, "sh", e.old.Directory)
+	return err
+}

@@ -1,0 +1,309 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/rollout/patroni"
+)
+
+// Rollout replaces the nodes of a cell. One process at a time does.
+type Rollout struct {
+	Cell       *Cell
+	Yes        bool // nodes count as confirmed
+	DestroyOld bool // remove what was replaced, when it is confirmed
+	// Tell is called with what happens, for people.
+	Tell func(node, text string)
+
+	clients Clients
+	api     *patroni.Client // of a cell that Patroni manages
+	state   *State
+	unlock  func()
+	dies    func(step Step, done bool) bool // in tests: the process is killed here
+}
+
+// open locks the cell and reads how far it has come.
+func (r *Rollout) open() (err error) {
+	if r.unlock, err = lock(r.Cell.State); err != nil {
+		return err
+	}
+	if r.state, err = r.Cell.ReadState(); err != nil {
+		r.unlock()
+		return err
+	}
+	if r.clients == nil {
+		r.clients = r.Cell.clients()
+	}
+	if r.Cell.Patroni != nil {
+		if r.api, err = patroni.NewClient(*r.Cell.Patroni); err != nil {
+			r.unlock()
+		}
+	}
+	return err
+}
+
+// Run goes on from where the roll-out is, to its end or to what needs somebody.
+func (r *Rollout) Run(ctx context.Context) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	defer r.unlock()
+	switch {
+	case r.state == nil:
+		if err := r.begin(ctx); err != nil {
+			return err
+		}
+	case r.state.Aborted:
+		r.state.Aborted, r.state.Step = false, StepCheck
+	case slices.Contains([]Step{StepCatchUp, StepGates, StepJoin}, r.state.Step):
+		r.state.Step = StepStart // the new node's machine may have been started anew
+	}
+	for !r.state.Done {
+		if err := r.observe(ctx); err != nil {
+			return err
+		}
+		if err := r.take(ctx); err != nil {
+			if r.elsewhere(ctx, err) {
+				continue
+			}
+			return err
+		}
+		if err := r.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes the state.
+func (r *Rollout) begin(ctx context.Context) (err error) {
+	if r.state, err = r.order(ctx); err != nil {
+		return err
+	}
+	return r.record("the roll-out begins")
+}
+
+// order finds out who is the primary, which goes last.
+func (r *Rollout) order(ctx context.Context) (*State, error) {
+	s := &State{Version: stateVersion, ID: rand.Text(), Cell: r.Cell.Name, Step: StepCheck, Nodes: map[string]*Progress{}}
+	primary := ""
+	for i := range r.Cell.Nodes {
+		n := &r.Cell.Nodes[i]
+		s.Nodes[n.Name] = &Progress{}
+		standby, err := n.inRecovery(ctx)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", ErrCheck, err)
+		case standby:
+			s.Order = append(s.Order, n.Name)
+		case primary != "":
+			return nil, fmt.Errorf("%w: %s and %s are both primaries", ErrCheck, primary, n.Name)
+		default:
+			primary = n.Name
+		}
+	}
+	if primary == "" {
+		return nil, fmt.Errorf("%w: no node is a primary", ErrCheck)
+	}
+	s.Order, s.Primary = append(s.Order, primary), primary
+	return s, nil
+}
+
+// take takes the step that the state is at. The state says so on the disk before.
+func (r *Rollout) take(ctx context.Context) error {
+	switch err := r.record(string(r.state.Step)); {
+	case err != nil && r.state.Step == StepMove: // clients wait, and there is a primary for them: the state on the disk leads there too
+		r.tell("%v", err)
+	case err != nil && (r.state.Step == StepFence || r.state.Step == StepPromote):
+		return r.putBack(ctx, err)
+	case err != nil:
+		return err
+	}
+	if r.killed(false) {
+		return context.Cause(ctx)
+	}
+	n := r.node()
+	err := r.manner().steps()[r.state.Step](ctx)
+	if r.killed(true) {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("node %s, %s: %w", n.Name, r.state.Step, err)
+	if r.state.Step == StepHold || r.state.Step == StepFence || errors.Is(err, errNotPromoted) {
+		err = r.putBack(ctx, err)
+	}
+	return errors.Join(err, r.record("failed: "+err.Error()))
+}
+
+// putBack has clients go on at the old primary, when the switchover has failed.
+func (r *Rollout) putBack(ctx context.Context, failed error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := r.manner().unwind(ctx); err != nil {
+		return errors.Join(failed, err)
+	}
+	r.state.Step = StepHold
+	return failed
+}
+
+func (r *Rollout) killed(done bool) bool { return r.dies != nil && r.dies(r.state.Step, done) }
+
+// undoTime is for putting things back, when the roll-out itself has been ended.
+const undoTime = 2 * time.Minute
+
+// manner is how the nodes of this cell are replaced.
+func (r *Rollout) manner() manner {
+	t := r.task()
+	p := plain{preparation{t}, r.switchover(t), retirement{t, r.Yes, r.DestroyOld}}
+	if r.Cell.Patroni != nil {
+		return r.managed(p, t)
+	}
+	return p
+}
+
+func (r *Rollout) managed(p plain, t *task) managed {
+	m := managed{plain: p, task: t, api: r.api, nodes: []*Node{t.made}}
+	for i := range r.Cell.Nodes {
+		m.nodes = append(m.nodes, r.current(&r.Cell.Nodes[i]))
+	}
+	t.changed = m.sameLeader
+	return m
+}
+
+// task is what the current step is about.
+func (r *Rollout) task() *task {
+	n := r.node()
+	return &task{
+		id: r.state.ID, cell: r.Cell, old: n, made: n.Replacement, primary: r.primary(), progress: r.state.Nodes[n.Name],
+		save: func() error { return r.state.write(r.Cell.State) }, record: r.record, tell: r.tell,
+	}
+}
+
+func (r *Rollout) switchover(t *task) switchover {
+	s := switchover{task: t, clients: r.clients}
+	for i := range r.Cell.Nodes {
+		if other := &r.Cell.Nodes[i]; other != s.old {
+			s.others = append(s.others, r.current(other))
+		}
+	}
+	return s
+}
+
+// next goes to the step behind the one that was taken. It is written when it is taken.
+func (r *Rollout) next() error {
+	s := r.state
+	steps := s.steps()
+	at := slices.Index(steps, s.Step)
+	switch {
+	case at+1 < len(steps):
+		s.Step = steps[at+1]
+	case s.At+1 < len(s.Order):
+		s.At, s.Step = s.At+1, StepCheck
+	default:
+		s.Done = true
+		return r.record("the roll-out is done")
+	}
+	return nil
+}
+
+// record puts an action into the state, on the disk, and tells it.
+func (r *Rollout) record(text string) error {
+	name := ""
+	if len(r.state.Order) > 0 {
+		name = r.state.Order[r.state.At]
+	}
+	r.state.Actions = append(r.state.Actions, Action{At: time.Now().UTC(), By: whoami(), Node: name, Text: text})
+	r.tell("%s", text)
+	err := r.state.write(r.Cell.State)
+	r.show()
+	return err
+}
+
+func (r *Rollout) tell(format string, args ...any) {
+	if r.Tell != nil {
+		r.Tell(r.state.Order[r.state.At], fmt.Sprintf(format, args...))
+	}
+}
+
+// node is the one that is replaced now.
+func (r *Rollout) node() *Node { return r.Cell.node(r.state.Order[r.state.At]) }
+
+// current is the node that stands for n now: itself, or its replacement.
+func (r *Rollout) current(n *Node) *Node {
+	if r.state.Nodes[n.Name].Replaced {
+		return n.Replacement
+	}
+	return n
+}
+
+// primary is the node that others follow.
+func (r *Rollout) primary() *Node { return r.current(r.Cell.node(r.state.Primary)) }
+
+// Confirm says that the node that was replaced last will not be needed any more.
+func (r *Rollout) Confirm() error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	defer r.unlock()
+	if r.state == nil || r.state.Step != StepKeep {
+		return fmt.Errorf("%w: no node waits for that", ErrState)
+	}
+	r.state.Nodes[r.node().Name].Confirmed = true
+	return r.record("confirmed")
+}
+
+// Abort leaves the cell as it was before the node that is being replaced. Nodes that have been replaced stay so.
+func (r *Rollout) Abort(ctx context.Context) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	defer r.unlock()
+	if r.state == nil || r.state.Done || r.state.Aborted {
+		return fmt.Errorf("%w: there is nothing to abort", ErrState)
+	}
+	if err := r.record("abort at " + string(r.state.Step)); err != nil {
+		return err
+	}
+	if err := r.observe(ctx); err != nil {
+		return err
+	}
+	if err := r.undo(ctx); err != nil {
+		return errors.Join(err, r.record("the abort failed: "+err.Error()))
+	}
+	r.state.Aborted = true
+	return r.record("aborted")
+}
+
+// undo takes back what was done for a node, from the last thing to the first.
+func (r *Rollout) undo(ctx context.Context) error {
+	m := r.manner()
+	var err error
+	switch r.state.Step {
+	case StepMove, StepFollow:
+		err = r.task().noWayBack()
+	case StepDestroy:
+		err = fmt.Errorf("%w: %s was confirmed to be replaced", ErrNoWayBack, r.node().Name)
+	case StepKeep:
+		if r.state.primaryTurn() {
+			err = r.task().noWayBack()
+		} else {
+			err = m.unretire(ctx)
+		}
+	case StepRetire, StepJoin:
+		err = m.unretire(ctx)
+	case StepHold, StepFence:
+		err = m.unwind(ctx)
+	case StepPromote:
+		err = m.unpromote(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return r.manner().remove(ctx)
+}

@@ -1,0 +1,51 @@
+package rollout
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var words = []string{"printf", "%s|", "plain", "two words", "it's", `"$HOME" \ $(id)`, "a;b&c", "*", "", "~", "ümläut", "line\nline", "-e", "x=y"}
+
+// What ssh runs on the other side is read by a shell there.
+func TestQuoted(t *testing.T) {
+	out, err := exec.Command("sh", "-c", quoted(words)).Output()
+	if want := strings.Join(words[2:], "|") + "|"; err != nil || string(out) != want {
+		t.Errorf("%v\n%q\n%q", err, out, want)
+	}
+	if got := on([]string{"sudo", "-u", "postgres"}, words...); !slices.Equal(got[3:], words) {
+		t.Errorf("%q", got)
+	}
+	if got := strings.Join(on([]string{"/usr/bin/ssh", "db1"}, "pg_ctl", "status", "-D", "/var/lib/postgresql/15/main"), " "); got != "/usr/bin/ssh db1 pg_ctl status -D /var/lib/postgresql/15/main" {
+		t.Error(got)
+	}
+}
+
+// A primary moves when its machines are reached by ssh, as most people's are, and directories have names that a shell would read otherwise.
+func TestOverSSH(t *testing.T) {
+	t.Parallel()
+	ssh := testenv.SSH(t, "postgres")
+	c := newCell(t)
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	a.Run, made.Run = ssh, ssh
+	made.Directory = filepath.Join(filepath.Dir(made.Directory), "it's a new place") // no $: pg_ctl itself has a shell read it
+	out, err := a.command(t.Context(), words[0], words[1:]...)
+	if want := strings.Join(words[2:], "|") + "|"; err != nil || out != want {
+		t.Fatalf("%v\n%q\n%q", err, out, want)
+	}
+	mustExec(t, a, "CREATE TABLE t AS SELECT i FROM generate_series(1, 1000) AS i")
+	if err := (&Rollout{Cell: c, Yes: true, DestroyOld: true}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := value[int](t.Context(), made, "SELECT count(*) FROM t"); err != nil || rows != 1000 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	if is, err := a.exists(t.Context(), filepath.Join(a.Directory, "PG_VERSION")); err != nil || is {
+		t.Errorf("the old data are there: %v, %v", is, err)
+	}
+}

@@ -1,0 +1,245 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Size is what a node's directory takes on the disk.
+type Size struct {
+	Data int64     `json:"data_bytes"` // without WAL; tablespaces included
+	WAL  int64     `json:"wal_bytes"`
+	By   string    `json:"by"` // who has counted: compsize; du; or filesystem, which counts all that is on it
+	At   time.Time `json:"at,omitzero"`
+}
+
+func (s Size) String() string {
+	if s.By == byFilesystem {
+		return ui.Size(s.Data) + " (all of the filesystem)"
+	}
+	return fmt.Sprintf("%s and %s of WAL", ui.Size(s.Data), ui.Size(s.WAL))
+}
+
+// Who can count.
+const (
+	byCompsize   = "compsize"
+	byDu         = "du"
+	byFilesystem = "filesystem" // of btrfs, where compsize is not installed or not allowed: it takes root
+)
+
+// sizeScript counts one or more directories without their pg_wal, and pg_wal. Files come and go meanwhile: so programs may fail, and what they printed
+// counts. du would say of btrfs what files take before compression.
+const sizeScript = `
+count() {
+	case $by in
+	compsize) for try in 1 2 3; do compsize -b "$@" 2>/dev/null && break; done | awk '$1 == "TOTAL" {n = $3} END {print n + 0}';;
+	du) du -s -c -B1 "$@" 2>/dev/null | awk 'END {print $1 + 0}';;
+	esac
+}
+sync -f "$1"
+by=du
+if [ "$(stat -f -c %T "$1")" = btrfs ]; then
+	by=compsize
+	compsize -b "$1/PG_VERSION" >/dev/null 2>&1 || { echo filesystem $(df -B1 --output=used "$1" | tail -n 1) 0; exit; }
+fi
+wal=$1/pg_wal
+for d in "$@"; do
+	shift
+	for f in "$d"/* "$d"/.[!.]*; do if [ -e "$f" ] && [ "$f" != "$wal" ]; then set -- "$@" "$f"; fi; done
+done
+echo $by $(count "$@") $(count "$wal/.")`
+
+// diskUse is what a node's directory and its tablespaces take.
+func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err error) {
+	as := n.Run
+	if n.Root != nil {
+		as = n.Root
+	}
+	out, err := execute(ctx, nil, on(as, append([]string{"sh", "-c", sizeScript, "sh", n.Directory}, tablespaces...)...))
+	if err != nil {
+		return s, err
+	}
+	if _, err := fmt.Sscan(out, &s.By, &s.Data, &s.WAL); err != nil {
+		return s, fmt.Errorf("what %s takes: %q: %w", n.Directory, strings.TrimSpace(out), err)
+	}
+	s.At = time.Now().UTC().Truncate(time.Second)
+	return s, nil
+}
+
+// place is where a new node's directory will be.
+type place struct {
+	free       int64
+	filesystem string
+	options    string // how it is mounted; of ZFS recordsize, compression and ashift
+}
+
+func (p place) String() string {
+	if s, ok := p.setting(); ok {
+		return p.filesystem + " with " + s.name
+	}
+	return p.filesystem
+}
+
+// placeScript looks at the filesystem of a directory that need not be there.
+const placeScript = `d=$1; while [ ! -e "$d" ]; do d=$(dirname "$d"); done
+df -B1 --output=avail,fstype,source,target "$d" | tail -n 1 | {
+	read -r avail type source target
+	case $type in
+	zfs) options=$(zfs get -H -p -o value recordsize,compression "$source" | tr '\n' ' ')$(zpool get -H -o value ashift "${source%%/*}");;
+	*) options=$(awk -v at="$target" '$2 == at {o = $4} END {print o}' /proc/mounts);;
+	esac
+	echo "$avail $type $options"
+}`
+
+func (n *Node) place(ctx context.Context) (p place, err error) {
+	out, err := n.command(ctx, "sh", "-c", placeScript, "sh", n.Directory)
+	if err != nil {
+		return p, err
+	}
+	fields := strings.SplitN(strings.TrimSpace(out), " ", 3)
+	if p.free, err = strconv.ParseInt(fields[0], 10, 64); err != nil || len(fields) < 2 {
+		return p, fmt.Errorf("df of %s: %q", n.Name, strings.TrimSpace(out))
+	}
+	if p.filesystem = fields[1]; len(fields) > 2 {
+		p.options = fields[2]
+	}
+	return p, nil
+}
+
+// setting is how a filesystem compresses, and how cinch plan is asked about that.
+type setting struct {
+	name string
+	args []string
+}
+
+func (p place) setting() (s setting, compresses bool) {
+	switch p.filesystem {
+	case "btrfs":
+		return btrfsSetting(p.options), true
+	case "zfs":
+		var record, compression, ashift string
+		if n, _ := fmt.Sscan(p.options, &record, &compression, &ashift); n < 3 {
+			return s, false
+		}
+		if ashift == "0" { // the pool chose it by its disks
+			ashift = "12"
+		}
+		return setting{name: compression + ", recordsize " + record, args: []string{"--compression", compression, "--recordsize", record, "--ashift", ashift}}, true
+	}
+	return s, false
+}
+
+func btrfsSetting(options string) setting {
+	for o := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(o, "=")
+		switch name {
+		case "compress":
+			return setting{name: o, args: []string{"--compression", value}}
+		case "compress-force":
+			return setting{name: o, args: []string{"--compression", value, "--force"}}
+		}
+	}
+	return setting{name: "no compression", args: []string{"--compression", "off"}}
+}
+
+// Prediction is what cinch plan --disk says.
+type Prediction struct {
+	Setting string  `json:"setting"`
+	Bytes   int64   `json:"bytes"` // without WAL
+	Margin  float64 `json:"margin,omitempty"`
+}
+
+// leftOut is what a base backup leaves out, and WAL.
+const leftOut = "pg_wal,pg_replslot,pg_dynshmem,pg_notify,pg_serial,pg_snapshots,pg_stat_tmp,pg_subtrans"
+
+// predict computes what the old node's files will take in the new place. It reads a sample of them, on the machine where they are.
+func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) {
+	s, ok := at.setting()
+	switch {
+	case !ok && at.filesystem == "zfs":
+		return p, fmt.Errorf("zfs and zpool say nothing of %s", t.made.Directory)
+	case !ok:
+		return Prediction{Setting: at.filesystem, Bytes: t.progress.Old.Data}, nil
+	}
+	p.Setting = at.filesystem + " " + s.name
+	for _, directory := range append([]string{t.old.Directory}, sortedKeys(t.made.Tablespaces)...) {
+		out, err := t.old.command(ctx, t.old.cinch(), t.old.planning(at.filesystem, s, directory)...)
+		if err != nil {
+			return p, err
+		}
+		if err := p.add([]byte(out)); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (n *Node) cinch() string {
+	if n.Cinch == "" {
+		return "cinch"
+	}
+	return n.Cinch
+}
+
+func (n *Node) planning(filesystem string, s setting, directory string) []string {
+	return append([]string{"plan", "--disk", filesystem, directory, "--skip", leftOut, "--json"}, s.args...)
+}
+
+// add takes what cinch plan says of a directory.
+func (p *Prediction) add(out []byte) error {
+	var r struct {
+		Results []struct {
+			Estimates []struct {
+				Physical int64   `json:"physical_bytes"`
+				Metadata int64   `json:"metadata_bytes"`
+				Ratio    float64 `json:"ratio"`
+				Margin   float64 `json:"ratio_margin"`
+			} `json:"estimates"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		return fmt.Errorf("cinch plan: %w", err)
+	}
+	if len(r.Results) != 1 || len(r.Results[0].Estimates) != 1 {
+		return errors.New("cinch plan says nothing of the setting")
+	}
+	e := r.Results[0].Estimates[0]
+	p.Bytes += e.Physical + e.Metadata
+	p.Margin = max(p.Margin, e.Margin/max(e.Ratio, 1))
+	return nil
+}
+
+// weigh compares what a base backup takes with what was predicted.
+func (p preparation) weigh(ctx context.Context) {
+	now, err := p.made.diskUse(ctx, values(p.made.Tablespaces)...)
+	if err != nil {
+		p.tell("what %s takes is not known: %v", p.made.Name, err)
+		return
+	}
+	p.progress.Backup, p.progress.Now = now, now
+	predicted := p.progress.Predicted.Bytes
+	switch {
+	case predicted == 0:
+		p.tell("%s takes %s", p.made.Name, now)
+	case now.By == byFilesystem:
+		p.tell("%s takes %s; %s were predicted", p.made.Name, now, ui.Size(predicted))
+	default:
+		p.tell("%s takes %s; %s of data were predicted, it is %+.1f %% of that", p.made.Name, now, ui.Size(predicted), 100*(share(now.Data, predicted)-1))
+	}
+}
+
+func values(m map[string]string) (list []string) {
+	for _, k := range sortedKeys(m) {
+		list = append(list, m[k])
+	}
+	return list
+}
+
+func share(part, whole int64) float64 { return float64(part) / float64(max(whole, 1)) }

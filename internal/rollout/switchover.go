@@ -1,0 +1,150 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// switchover is the change of the primary.
+type switchover struct {
+	*task
+	clients Clients
+	others  []*Node // the cell's other standbys
+}
+
+// hold has new transactions wait, when the new node is near. The other standbys' WAL is kept by the new primary from before it is one.
+func (s switchover) hold(ctx context.Context) error {
+	if err := s.waitStreaming(ctx, s.old, s.made); err != nil {
+		return err
+	}
+	if err := s.othersFollow(ctx); err != nil {
+		return err
+	}
+	if err := s.old.exec(ctx, "CHECKPOINT"); err != nil { // clients would wait for what the shutdown has to write
+		return err
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	for _, other := range s.others {
+		if err := s.made.makeSlot(ctx, other); err != nil {
+			return err
+		}
+	}
+	s.progress.HeldAt = time.Now()
+	if err := s.save(); err != nil {
+		return err
+	}
+	return s.clients.Hold(ctx, s.cell.holdTime())
+}
+
+// othersFollow fails when another standby would not follow the new primary: then there would be no way back any more.
+func (s switchover) othersFollow(ctx context.Context) error {
+	for _, other := range s.others {
+		standby, err := other.inRecovery(ctx)
+		if err == nil && !standby {
+			err = fmt.Errorf("%w: %s is a primary", errRole, other.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: all standbys have to follow the new primary: %w", ErrGate, err)
+		}
+	}
+	return nil
+}
+
+// promoteTime is how long a promotion may take.
+const promoteTime = time.Minute
+
+// promote makes the new node the primary. Whether it is one already is asked of it, not of the state.
+func (s switchover) promote(ctx context.Context) error {
+	standby, err := s.made.inRecovery(ctx)
+	if err != nil {
+		return err
+	}
+	if standby {
+		if err := s.staysDown(ctx); err != nil {
+			return err
+		}
+		if err := s.promoteAtEnd(ctx); err != nil {
+			return err
+		}
+		if standby, err = s.made.inRecovery(ctx); err != nil || standby {
+			return errors.Join(err, fmt.Errorf("%s has not become a primary within %v", s.made.Name, promoteTime))
+		}
+	}
+	s.progress.Replaced = true
+	return nil
+}
+
+// lastRecordBytes is more than a checkpoint takes, which is the last record of a server that was shut down.
+const lastRecordBytes = 256
+
+// promoteAtEnd promotes the new node if it stands right behind the old primary's last record. One statement looks and promotes, so that one that comes late,
+// from a process or a network that was asleep, promotes no node that follows a primary again.
+func (s switchover) promoteAtEnd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, promoteTime+answerTime)
+	defer cancel()
+	last, err := parseLSN(s.progress.LastWAL)
+	if err == nil {
+		err = waitReplayed(ctx, s.made, last) // it may have been killed, and read its WAL again
+	}
+	if err != nil {
+		return err
+	}
+	return s.made.ask(ctx, func(c *pgx.Conn) error {
+		var done bool
+		err := c.QueryRow(ctx, `SELECT pg_promote(true, $1) FROM (SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') - $2 AS beyond) AS stands
+			WHERE beyond > 0 AND beyond <= $3`, int(promoteTime.Seconds()), last, lastRecordBytes).Scan(&done)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = fmt.Errorf("it does not stand at the end of what %s wrote, %s: abort", s.old.Name, s.progress.LastWAL)
+		}
+		return err
+	})
+}
+
+// move has clients go on at the new primary.
+func (s switchover) move(ctx context.Context) error {
+	if err := s.clients.Move(ctx, s.made); err != nil {
+		return err
+	}
+	if err := s.clients.Release(ctx); err != nil {
+		return err
+	}
+	if p := s.progress; p.Pause == 0 && !p.HeldAt.IsZero() {
+		p.Pause = max(time.Since(p.HeldAt), 0) // clocks may be set back between two runs
+		s.tell("new transactions waited for %v", p.Pause.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// follow has the other standbys follow the new primary.
+func (s switchover) follow(ctx context.Context) error {
+	for _, other := range s.others {
+		if err := s.made.makeSlot(ctx, other); err != nil {
+			return err
+		}
+		err := other.ask(ctx, func(c *pgx.Conn) error {
+			for _, text := range []string{
+				"ALTER SYSTEM SET primary_conninfo = " + literal(s.made.conninfo(other, s.cell.Replication)),
+				"ALTER SYSTEM SET primary_slot_name = " + literal(other.slot()),
+				"SELECT pg_reload_conf()",
+			} {
+				if _, err := c.Exec(ctx, text); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.waitStreaming(ctx, s.made, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}

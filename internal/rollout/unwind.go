@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The way back, from before the promotion.
+
+const (
+	releaseTime = 30 * time.Second // for clients to go on, whatever time the rest has taken
+	givenTime   = 10 * time.Second // for a shutdown in order, when clients wait for the primary to be one again
+	restarts    = 5                // of a server that others start and stop too
+)
+
+// unwind makes the old primary one again, and lets clients go on there. The new node has not been promoted.
+func (s switchover) unwind(ctx context.Context) error {
+	err := s.primaryAgain(ctx)
+	if err != nil {
+		err = fmt.Errorf("%s is not a primary again: %w", s.old.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	return errors.Join(err, s.clients.Release(ctx))
+}
+
+// primaryAgain has the old primary run as one. A supervisor may start it as the standby that it was marked as, at any moment.
+func (s switchover) primaryAgain(ctx context.Context) (err error) {
+	for range restarts {
+		var running, standby bool
+		if running, err = s.old.running(ctx); err != nil {
+			return err
+		}
+		if running {
+			if standby, err = s.old.inRecovery(ctx); err == nil && !standby {
+				return s.unmark(ctx)
+			}
+		}
+		if err = s.startAgain(ctx, running); ctx.Err() != nil || errors.Is(err, ErrNoWayBack) || errors.Is(err, errMark) {
+			return err
+		}
+	}
+	return errors.Join(err, errors.New("somebody else starts and stops it"))
+}
+
+// startAgain starts it as a primary. If it runs it shuts down, or is a standby; what it has written is on its disk, and it comes back with that.
+func (s switchover) startAgain(ctx context.Context, running bool) error {
+	if standby, err := s.made.inRecovery(ctx); err == nil && !standby {
+		return fmt.Errorf("%w: %s is a primary, and this roll-out has not promoted it", ErrNoWayBack, s.made.Name)
+	}
+	if running {
+		if err := s.old.stopAnyhow(ctx, min(givenTime, s.cell.shutdownTime())); err != nil {
+			return err
+		}
+	}
+	if err := s.unmark(ctx); err != nil {
+		return err
+	}
+	return s.old.start(ctx)
+}
+
+// unmark has the old primary start as one again.
+func (s switchover) unmark(ctx context.Context) error {
+	if s.progress.Mark == "" {
+		return nil
+	}
+	if err := s.old.unmarkStandby(ctx, s.progress.Mark); err != nil {
+		return err
+	}
+	s.progress.Mark = ""
+	return s.save()
+}
+
+// unpromote takes a promotion back that has not come to be. It makes sure that it does not come to be later.
+func (s switchover) unpromote(ctx context.Context) error {
+	if err := s.stopMade(ctx); err != nil {
+		return fmt.Errorf("it can't be told whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+	}
+	control, err := s.made.control(ctx)
+	signal := false
+	if err == nil {
+		signal, err = s.made.exists(ctx, s.made.signalFile())
+	}
+	if err != nil {
+		return fmt.Errorf("it can't be told whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+	}
+	if control[controlState] != shutDownAsStandby || !signal {
+		return errors.Join(s.noWayBack(), s.made.start(ctx))
+	}
+	return s.unwind(ctx)
+}
+
+// stopMade shuts the new node down. One that has crashed, as its machine may have, does not say whether it was promoted: with its standby.signal it was not,
+// and says so when it has been started and shut down in order.
+func (s switchover) stopMade(ctx context.Context) error {
+	running, err := s.made.running(ctx)
+	if err != nil {
+		return err
+	}
+	if !running {
+		signal, err := s.made.exists(ctx, s.made.signalFile())
+		if err != nil || !signal {
+			return err
+		}
+		if err := s.made.start(ctx); err != nil {
+			return err
+		}
+	}
+	return s.made.stop(ctx, s.cell.shutdownTime())
+}

@@ -1,0 +1,80 @@
+package shadow
+
+import (
+	"context"
+	"time"
+)
+
+// Ahead has an operation go at the target before those that it waits for there. It is for a Conn that undoes what it was answered and asks
+// again, since production had carried this operation out before. own is that Conn.
+//
+// It returns when the operation is done there. It is false when it is not: it waits for a lock, or does not come.
+func (t *Target) Ahead(ctx context.Context, op *Operation, own Conn) bool {
+	l := &op.legs[t.place]
+	l.call()
+	looker, _ := t.protocol.(Looker)
+	for range mostStopped {
+		arrived := l.wait()
+		if arrived == nil {
+			return true
+		}
+		select {
+		case <-arrived:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(t.bound):
+		}
+		sent := l.sent()
+		if sent == nil || looker == nil {
+			continue
+		}
+		if p := looker.Look(ctx, sent.conn, own); p == Stopping || p == Yielding {
+			sent.stop()
+			return false
+		}
+	}
+	return false
+}
+
+// call lets an operation go before those that it waits for.
+func (l *leg) call() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ahead {
+		l.ahead = true
+		if l.calls != nil {
+			close(l.calls)
+		}
+	}
+}
+
+// called returns what is closed when the operation is called.
+func (l *leg) called() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls == nil {
+		l.calls = make(chan struct{})
+		if l.ahead {
+			close(l.calls)
+		}
+	}
+	return l.calls
+}
+
+// assign notes the lane that an operation goes to.
+func (l *leg) assign(to *lane) {
+	l.mu.Lock()
+	l.lane = to
+	l.mu.Unlock()
+}
+
+// sent is what the operation's lane has sent and not seen answered: nil, nothing.
+func (l *leg) sent() *sending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lane == nil {
+		return nil
+	}
+	return l.lane.busy.Load()
+}

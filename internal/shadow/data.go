@@ -1,0 +1,173 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// DataChecker is a Protocol that can compare what servers hold, when nobody writes to them.
+type DataChecker interface {
+	// CheckData compares what all of them hold with what the first one does.
+	CheckData(ctx context.Context, how DataCheck, servers ...*Target) ([]TableState, error)
+}
+
+// TableState is what a check of the data found.
+type TableState struct {
+	Name       string   `json:"name"`
+	State      string   `json:"state"`
+	Why        string   `json:"why,omitempty"`
+	Rows       []int64  `json:"rows,omitempty"` // compared, at each server
+	Sampled    bool     `json:"sampled,omitempty"`
+	Left       []string `json:"left,omitempty"` // columns that were left out, with reasons
+	Production string   `json:"production,omitempty"`
+}
+
+// States of a table.
+const (
+	TableEqual   = "equal"
+	TableDiffers = "differs"
+	TableSkipped = "not compared"
+)
+
+// stored is what is known of the data of a run's targets.
+type stored struct {
+	cfg     *Config
+	servers []*Target
+
+	mu      sync.Mutex
+	done    bool
+	found   []TableState
+	trouble string // why not all was compared
+}
+
+func newStored(cfg *Config, targets []*Target) *stored {
+	s := &stored{cfg: cfg, servers: slices.Clone(targets)}
+	if cfg.DataProduction {
+		s.servers = append(s.servers, &Target{Name: "production", Upstream: cfg.Production})
+	}
+	return s
+}
+
+// checker is what compares the data, if that is wanted.
+func (s *stored) checker() (c DataChecker, ok bool) {
+	c, ok = s.cfg.Protocol.(DataChecker)
+	return c, ok && s.cfg.DataCheck != DataOff && s.cfg.DataCheck != ""
+}
+
+// compare asks the servers, if that is wanted. Nobody may write to them.
+func (s *stored) compare(ctx context.Context) {
+	c, ok := s.checker()
+	if !ok {
+		return
+	}
+	found, err := s.ask(ctx, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = true
+	if s.found = found; err != nil {
+		s.trouble = err.Error()
+	}
+}
+
+var errOff = errors.New("the mirror was turned off")
+
+// ask says in an error why not all was compared.
+func (s *stored) ask(ctx context.Context, c DataChecker) ([]TableState, error) {
+	if ctx.Err() != nil {
+		return nil, errOff
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.DataTime)
+	defer cancel()
+	found, err := c.CheckData(limited, s.cfg.DataCheck, s.servers...)
+	switch {
+	case err == nil:
+		return found, nil
+	case ctx.Err() != nil:
+		return found, fmt.Errorf("%w: %w", errOff, err)
+	case limited.Err() != nil:
+		return found, fmt.Errorf("it took longer than --data-check-time, %v: %w", s.cfg.DataTime, err)
+	}
+	return found, err
+}
+
+// missing says what a check that is wanted has not compared of the targets; "": nothing.
+func (s *stored) missing() string {
+	if _, wanted := s.checker(); !wanted {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.done {
+		return "the data are not compared yet"
+	}
+	if s.trouble != "" {
+		return "the data were not compared to their end: " + s.trouble
+	}
+	for _, t := range s.found {
+		if t.State == TableSkipped && t.Production == "" {
+			return "the data were not compared to their end: " + t.String()
+		}
+	}
+	return ""
+}
+
+func (s *stored) state() (found []TableState, trouble string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found, s.trouble
+}
+
+// differing are the names of tables that do.
+func (s *stored) differing() (names []string) {
+	found, _ := s.state()
+	for _, t := range found {
+		if t.State == TableDiffers {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// tellData says in a few lines what a check of the data found.
+func tellData(w io.Writer, all []TableState) {
+	count := map[string]int{}
+	sampled, rows := 0, int64(0)
+	for _, t := range all {
+		count[t.State]++
+		if t.Sampled {
+			sampled++
+		}
+		if len(t.Rows) > 0 {
+			rows += t.Rows[control]
+		}
+	}
+	fmt.Fprintf(w, "Data: %d tables equal, %d differ, %d not compared; %d rows, of %d tables a sample.\n",
+		count[TableEqual], count[TableDiffers], count[TableSkipped], rows, sampled)
+	for _, t := range all {
+		if t.State != TableEqual || t.Production == TableDiffers {
+			fmt.Fprintf(w, "  %s\n", t)
+		}
+	}
+	for _, t := range all {
+		if len(t.Left) > 0 {
+			fmt.Fprintf(w, "  %s, columns left out: %s\n", t.Name, strings.Join(t.Left, "; "))
+		}
+	}
+}
+
+// String is a line for people.
+func (t TableState) String() string {
+	line := t.Name + ": " + t.State
+	if t.Why != "" {
+		line += ", " + t.Why
+	}
+	if t.Production == TableDiffers {
+		line += "; production has something else"
+	}
+	return line
+}

@@ -1,0 +1,123 @@
+package shadow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+)
+
+// kv is a Protocol of servers that keep texts by key. Requests and answers are lines: "set KEY TEXT" and "get KEY".
+type kv struct {
+	servers [targets]*kvServer
+}
+
+func newKV() *kv {
+	p := &kv{}
+	for i := range p.servers {
+		p.servers[i] = newKVServer()
+	}
+	return p
+}
+
+func (p *kv) Reader() Reader { return &kvReader{} }
+
+func (p *kv) Dial(_ context.Context, t *Target) (Conn, error) { return p.servers[t.place], nil }
+
+// CheckData compares all that the servers have, as a table.
+func (p *kv) CheckData(context.Context, DataCheck, ...*Target) ([]TableState, error) {
+	state := TableState{Name: "texts", State: TableEqual}
+	if !maps.Equal(p.servers[control].texts, p.servers[test].texts) {
+		state.State = TableDiffers
+	}
+	return []TableState{state}, nil
+}
+
+// kvServer may have a fault: what it does with its n-th request of one kind, from 1 on.
+type kvServer struct {
+	mu    sync.Mutex
+	texts map[string]string
+	count map[string]int // of requests, by kind
+
+	wrong int // get whose answer is another one
+	loses int // set that is answered and not done
+	dies  int // set at which the server ends
+}
+
+func newKVServer() *kvServer { return &kvServer{texts: map[string]string{}, count: map[string]int{}} }
+
+var errDead = errors.New("connection reset by peer")
+
+// do carries a request out.
+func (s *kvServer) do(request string) (answer string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind, rest, _ := strings.Cut(request, " ")
+	key, text, _ := strings.Cut(rest, " ")
+	s.count[kind]++
+	n := s.count[kind]
+	if kind == "get" {
+		if n == s.wrong {
+			return "wrong", nil
+		}
+		return s.texts[key], nil
+	}
+	if s.dies > 0 && n >= s.dies {
+		return "", errDead
+	}
+	if n != s.loses {
+		s.texts[key] = text
+	}
+	return "done", nil
+}
+
+// Send is a Conn's.
+func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer)) error {
+	for i, op := range ops {
+		answer, err := s.do(string(op.Request))
+		if err != nil {
+			return err
+		}
+		answered(i, kvAnswer(answer))
+	}
+	return nil
+}
+
+// Close is a Conn's.
+func (s *kvServer) Close() error { return nil }
+
+func kvAnswer(line string) Answer {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(line))
+	return Answer{Digest: h.Sum64(), Missing: line == "", Took: time.Microsecond}
+}
+
+// kvReader takes whole lines, one at a time.
+type kvReader struct{ asked []string }
+
+var errNoLine = errors.New("neither set nor get")
+
+func (r *kvReader) Request(b []byte, _ time.Time) error {
+	line := string(bytes.TrimSpace(b))
+	if !strings.HasPrefix(line, "set ") && !strings.HasPrefix(line, "get ") {
+		return errNoLine
+	}
+	r.asked = append(r.asked, line)
+	return nil
+}
+
+func (r *kvReader) Reply(b []byte, _ time.Time) ([]*Operation, error) {
+	fields := strings.Fields(r.asked[0])
+	op := &Operation{Kind: Read, Name: fields[0], Keys: fields[1:2], Request: []byte(r.asked[0]), Production: kvAnswer(string(bytes.TrimSpace(b)))}
+	if fields[0] == "set" {
+		op.Kind = Write
+	}
+	r.asked = r.asked[1:]
+	return []*Operation{op}, nil
+}
+
+func (r *kvReader) Held() int64 { return 0 }

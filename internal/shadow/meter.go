@@ -1,0 +1,96 @@
+package shadow
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow/usage"
+)
+
+// meter asks the targets what they take and use, when a run begins and at its end.
+type meter struct {
+	sizer    Sizer             // nil: the protocol does not say
+	commands map[string]string // that print the bytes on disk, by target
+	targets  [targets]*Target
+	trouble  atomic.Bool // a target does not answer, so it is not asked
+
+	mu         sync.Mutex
+	begin, end *usage.Both
+}
+
+// How long measuring may take. Clients wait no longer than startUsageTime for it, and who turned the mirror off no longer than
+// offUsageTime.
+const (
+	startUsageTime = 5 * time.Second
+	offUsageTime   = 10 * time.Second
+	usageTime      = 10 * time.Minute
+)
+
+func newMeter(cfg *Config, of [targets]*Target) *meter {
+	m := &meter{commands: cfg.StorageCommands, targets: of}
+	m.sizer, _ = cfg.Protocol.(Sizer)
+	return m
+}
+
+// first begins to measure, and waits for that as long as clients can. The returned one waits for its end.
+func (m *meter) first(ctx context.Context) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		u := m.measure(ctx)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.begin = u
+	}()
+	select {
+	case <-done:
+	case <-time.After(startUsageTime):
+	}
+	return func() { <-done }
+}
+
+// last measures when all that was mirrored is done.
+func (m *meter) last(ctx context.Context) {
+	if m.trouble.Load() {
+		return
+	}
+	limit := usageTime
+	if ctx.Err() != nil {
+		limit = offUsageTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	u := m.measure(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.end = u
+}
+
+// measured is what is known so far.
+func (m *meter) measured() (begin, end *usage.Both) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begin, m.end
+}
+
+func (m *meter) measure(ctx context.Context) *usage.Both {
+	if m.sizer == nil && len(m.commands) == 0 {
+		return nil
+	}
+	return &usage.Both{At: time.Now(), Control: m.ask(ctx, m.targets[control]), Test: m.ask(ctx, m.targets[test])}
+}
+
+func (m *meter) ask(ctx context.Context, t *Target) usage.Usage {
+	var s usage.Size
+	var err error
+	if m.sizer != nil {
+		s, err = m.sizer.Size(ctx, t)
+	}
+	u := usage.Of(ctx, s, m.commands[t.Name])
+	if err != nil {
+		u.Misses("what the server says: %v", err)
+	}
+	return u
+}

@@ -1,0 +1,255 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Production gives up its role in the middle of writes, or crashes, and comes back at its address: what clients had acknowledged, and got in when they
+// tried again, is at both targets.
+func TestProductionFailsOver(t *testing.T) {
+	for name, fail := range map[string]func(t *testing.T, s *testenv.MongodServer){
+		"it steps down": func(t *testing.T, s *testenv.MongodServer) {
+			down := bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true}}
+			if err := s.Client(t).Database("admin").RunCommand(t.Context(), down).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it is killed": func(t *testing.T, s *testenv.MongodServer) {
+			s.Kill()
+			if err := s.Restart(t); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "rs0", nil)
+			const writers, before, after = 4, 30, 30
+			var met, all sync.WaitGroup
+			failed := make(chan struct{})
+			met.Add(writers)
+			for w := range writers {
+				orders := b.client(t).Database("shop").Collection(fmt.Sprint("orders", w))
+				all.Go(func() {
+					for i := range before {
+						insist(t, orders, i)
+					}
+					met.Done()
+					for i := before; i < before+after; i++ {
+						insist(t, orders, i)
+					}
+					<-failed
+					insist(t, orders, before+after)
+				})
+			}
+			met.Wait()
+			fail(t, b.production)
+			close(failed)
+			all.Wait()
+			if r := b.settle(t); r.Outcome == "VOID" {
+				t.Errorf("%q", r.Reasons)
+			}
+			same(t, b.production, b.control)
+			same(t, b.production, b.test)
+			for w := range writers {
+				if n, err := b.test.Client(t).Database("shop").Collection(fmt.Sprint("orders", w)).CountDocuments(t.Context(), m{}); err != nil || n != before+after+1 {
+					t.Errorf("the target has %d of %d, %v", n, before+after+1, err)
+				}
+			}
+		})
+	}
+}
+
+// insist inserts a document until it is there.
+func insist(t *testing.T, into *mongo.Collection, id int) {
+	testenv.Eventually(t, "the document is written", func() bool {
+		_, err := into.InsertOne(t.Context(), m{"_id": id})
+		return err == nil || mongo.IsDuplicateKeyError(err)
+	})
+}
+
+// administrator is a connection with all rights, where logins are wanted.
+func administrator(t *testing.T, s *testenv.MongodServer) *mongo.Database {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetAuth(options.Credential{Username: "root", Password: "r"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c.Database("admin")
+}
+
+// A target that gets into trouble during a run voids it with a reason, and clients notice nothing.
+func TestTargetTurnsBad(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, s *testenv.MongodServer)
+		why   string
+	}{
+		"another password": {func(t *testing.T, s *testenv.MongodServer) {
+			mustRun(t, administrator(t, s), bson.D{{Key: "updateUser", Value: "mirror"}, {Key: "pwd", Value: "other"}})
+		}, "login: refused: AuthenticationFailed"},
+		"rights": {func(t *testing.T, s *testenv.MongodServer) {
+			mustRun(t, administrator(t, s), bson.D{{Key: "updateUser", Value: "mirror"}, {Key: "roles", Value: bson.A{"readAnyDatabase"}}})
+		}, "test error Unauthorized"},
+		"data that are gone": {func(t *testing.T, s *testenv.MongodServer) {
+			mustRun(t, administrator(t, s).Client().Database("shop"), bson.D{{Key: "drop", Value: "c"}})
+		}, "answers differ, first that of update shop.c"},
+		"frozen": {func(t *testing.T, s *testenv.MongodServer) {
+			if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Kill(s.Pid(), syscall.SIGCONT) })
+		}, "i/o timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{
+				production: testenv.Mongod(t, testenv.MongodConfig{}), control: testenv.Mongod(t, testenv.MongodConfig{}),
+				test: testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}}),
+			}
+			addUser(t, b.test, "root", "r", "SCRAM-SHA-256")
+			mustRun(t, administrator(t, b.test), bson.D{{Key: "createUser", Value: "mirror"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}})
+			b.start(t, func(cfg *shadow.Config) {
+				cfg.Test = upstream(t, "mongodb://mirror:p@"+b.test.Addr)
+				if name == "frozen" {
+					cfg.Patience = time.Second
+				}
+			})
+			counted := func() *mongo.Collection { return administrator(t, b.test).Client().Database("shop").Collection("c") }
+			n := b.countUntil(t, counted, func() { c.spoil(t, b.test) })
+			r := b.run.Report()
+			if r.Outcome != "VOID" || !strings.Contains(strings.Join(r.Reasons, "; "), c.why) {
+				t.Errorf("%s: %q", r.Outcome, r.Reasons)
+			}
+			t.Logf("%q, ended: %s", r.Reasons, r.Ended)
+			if got := writtenTo(t, b.production.Client(t).Database("shop").Collection("c")); got != n {
+				t.Errorf("production has %d of %d", got, n)
+			}
+		})
+	}
+}
+
+func mustRun(t *testing.T, db *mongo.Database, command bson.D) {
+	t.Helper()
+	if err := db.RunCommand(t.Context(), command).Err(); err != nil {
+		t.Fatalf("%v: %v", command[0].Key, err)
+	}
+}
+
+// writtenTo is what countUntil has written.
+func writtenTo(t *testing.T, c *mongo.Collection) int {
+	var doc struct{ N int }
+	if err := c.FindOne(t.Context(), m{"_id": 1}).Decode(&doc); err != nil && err != mongo.ErrNoDocuments {
+		t.Error(err)
+	}
+	return doc.N
+}
+
+// countUntil counts in a document, has a target spoiled, connects anew, and goes on until the mirror has ended.
+func (b *bench) countUntil(t *testing.T, at func() *mongo.Collection, spoil func()) (written int) {
+	t.Helper()
+	c := b.client(t).Database("shop").Collection("c")
+	write := func() {
+		if _, err := c.UpdateOne(t.Context(), m{"_id": 1}, m{"$inc": m{"n": 1}}, options.UpdateOne().SetUpsert(true)); err != nil {
+			t.Fatal(err)
+		}
+		written++
+	}
+	for range 20 {
+		write()
+	}
+	testenv.Eventually(t, "the target has them", func() bool { return writtenTo(t, at()) == 20 })
+	spoil()
+	write()
+	c = b.client(t).Database("shop").Collection("c")
+	shadowtest.AwaitOver(t, b.run, write)
+	write()
+	return written
+}
+
+// A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
+func TestTargetWithFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=400m,mode=0700"); err != nil {
+		t.Skipf("a filesystem of its own can't be mounted: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	b := &bench{
+		production: testenv.Mongod(t, testenv.MongodConfig{}), control: testenv.Mongod(t, testenv.MongodConfig{}),
+		test: testenv.Mongod(t, testenv.MongodConfig{Dir: dir}),
+	}
+	b.start(t, nil)
+	c := b.client(t).Database("shop").Collection("c")
+	if _, err := c.InsertOne(t.Context(), m{"_id": -1}); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filepath.Join(dir, "ballast"))
+	value := strings.Repeat("v", 100_000)
+	n := 0
+	testenv.Eventually(t, "the mirror is off", func() bool {
+		for range 20 {
+			if _, err := c.InsertOne(t.Context(), m{"_id": n, "text": value, "noise": noise(n)}); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		select {
+		case <-b.run.Over():
+			return true
+		default:
+			return false
+		}
+	})
+	r := b.run.Report()
+	t.Logf("%d documents: %q", n, r.Reasons)
+	if r.Outcome != "VOID" || len(r.Reasons) == 0 {
+		t.Errorf("%s %q", r.Outcome, r.Reasons)
+	}
+	if got, err := b.production.Client(t).Database("shop").Collection("c").CountDocuments(t.Context(), m{}); err != nil || int(got) != n+1 {
+		t.Errorf("production has %d of %d, %v", got, n+1, err)
+	}
+}
+
+// noise is what doesn't compress.
+func noise(seed int) []byte {
+	out := make([]byte, 100_000)
+	x := uint64(seed)*2654435761 + 88172645463325252
+	for i := range out {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		out[i] = byte(x)
+	}
+	return out
+}
+
+// fill leaves no more than a megabyte of a filesystem.
+func fill(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var room syscall.Statfs_t
+	if err := syscall.Fstatfs(int(f.Fd()), &room); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, int64(room.Bavail)*room.Bsize-1<<20); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,234 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/mask"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// Filters decide what of MongoDB's traffic is recorded: never what targets don't get anyway, logins among it; and of collections that
+// match a pattern no values, but what has their type and length. Make them with NewFilters.
+type Filters struct {
+	redact   []policy.Pattern
+	key      *mask.Key
+	views    views
+	cursors  leftCursors
+	requests atomic.Uint64
+
+	mu   sync.Mutex
+	left map[string]int
+}
+
+// NewFilters asks production for its views if collections are to be redacted.
+func NewFilters(ctx context.Context, production gateway.Upstream, redact []string) (*Filters, error) {
+	f := &Filters{key: mask.New(), left: map[string]int{}}
+	if len(redact) == 0 {
+		return f, nil
+	}
+	for _, glob := range redact {
+		if !strings.Contains(glob, ".") && !strings.Contains(glob, "*") {
+			return nil, fmt.Errorf("%w: %q", ErrPattern, glob)
+		}
+		f.hide(glob)
+	}
+	client, err := connect(ctx, production)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	if err := f.learnViews(ctx, client); err != nil {
+		return nil, fmt.Errorf("production's views, which may show what is redacted (its URI takes a user for that): %w", err)
+	}
+	return f, nil
+}
+
+func (f *Filters) hide(glob string) { f.redact = append(f.redact, policy.Compile(glob)) }
+
+// ErrPattern is a pattern that no collection can match.
+var ErrPattern = errors.New("a pattern names a database and a collection, as shop.users or shop.*")
+
+// Filter returns one for a new connection.
+func (f *Filters) Filter() shadow.Filter { return &filter{all: f, pending: map[int32]plan{}} }
+
+// Requests is how many there were.
+func (f *Filters) Requests() uint64 { return f.requests.Load() }
+
+// Left is how many requests were left out, by reason.
+func (f *Filters) Left() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.left)
+}
+
+func (f *Filters) leave(why string) plan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left[why]++
+	return plan{leave: true}
+}
+
+// plan is what becomes of a request and its reply.
+type plan struct {
+	leave  bool // both are left out
+	data   bool // though it reads data: what is read on of its cursor is left out too
+	hide   bool // the values in the reply
+	repeat bool // there may be several replies
+}
+
+// filter is of one connection.
+type filter struct {
+	all      *Filters
+	requests frames
+	replies  frames
+	pending  map[int32]plan
+	recorded []byte // by the last call
+}
+
+// planBytes is what a request that waits for its reply counts.
+const planBytes = 64
+
+// Held is the number of bytes that are kept.
+func (f *filter) Held() int64 {
+	return int64(cap(f.requests.in)+cap(f.replies.in)+cap(f.recorded)) + planBytes*int64(len(f.pending))
+}
+
+// begin gives the place for what is recorded of one call.
+func (f *filter) begin() {
+	if cap(f.recorded) > mostKept {
+		f.recorded = nil
+	}
+	f.recorded = f.recorded[:0]
+}
+
+// Request takes bytes of the client's, and returns the requests that they complete.
+func (f *filter) Request(b []byte) ([]byte, error) {
+	f.begin()
+	err := f.requests.take(b, f.ask)
+	return f.bounded(err)
+}
+
+// Reply takes bytes of the server's, and returns the replies that they complete.
+func (f *filter) Reply(b []byte) ([]byte, error) {
+	f.begin()
+	err := f.replies.take(b, f.answer)
+	return f.bounded(err)
+}
+
+func (f *filter) bounded(err error) ([]byte, error) {
+	if err == nil && f.Held() > mostHeld {
+		err = shadow.ErrTooLarge
+	}
+	return f.recorded, err
+}
+
+// ask takes a request.
+func (f *filter) ask(h wire.Header, raw []byte) error {
+	m, name, err := command(h, raw)
+	if err != nil {
+		return err
+	}
+	f.all.requests.Add(1)
+	p, q := f.all.plan(m, name)
+	p.repeat = m.mayExhaust()
+	if !m.moreToCome() && (!p.leave || p.data) {
+		f.pending[m.RequestID] = p
+	}
+	switch {
+	case p.leave:
+	case p.hide:
+		f.recorded = m.append(f.recorded, q.body, q.sections)
+	default:
+		f.recorded = append(f.recorded, raw...)
+	}
+	return nil
+}
+
+// answer takes a reply. Those to what is left out are too.
+func (f *filter) answer(h wire.Header, raw []byte) error {
+	p, waits := f.pending[h.ResponseTo]
+	if !waits {
+		return nil
+	}
+	delete(f.pending, h.ResponseTo)
+	if !p.leave && !p.hide && !p.repeat {
+		f.recorded = append(f.recorded, raw...)
+		return nil
+	}
+	m, err := parse(h, raw)
+	if err != nil {
+		return err
+	}
+	if m.body == nil {
+		return fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
+	}
+	if m.moreToCome() {
+		f.pending[h.RequestID] = p
+	}
+	switch {
+	case p.leave:
+		f.all.cursors.leave(cursorOf(m.body))
+	case p.hide:
+		f.recorded = m.append(f.recorded, f.all.reply(m.body), nil)
+	default:
+		f.recorded = append(f.recorded, raw...)
+	}
+	return nil
+}
+
+// append appends the message with another content, as it would be without compression and checksum.
+func (m *message) append(dst, body []byte, sections []section) []byte {
+	start := len(dst)
+	dst = wire.AppendHeader(dst, wire.Header{RequestID: m.RequestID, ResponseTo: m.ResponseTo, OpCode: wire.OpMsg})
+	flags := uint32(m.flags &^ wire.ChecksumPresent)
+	dst = append(dst, byte(flags), byte(flags>>8), byte(flags>>16), byte(flags>>24), 0)
+	dst = append(dst, body...)
+	for _, s := range sections {
+		dst = appendSection(dst, s.name, s.documents)
+	}
+	wire.PutLength(dst[start:])
+	return dst
+}
+
+// leftCursors are those of queries that are left out. They belong to the recorder's goroutine.
+type leftCursors struct {
+	open map[int64]time.Time
+	full bool // there were too many: any cursor may be one
+}
+
+// leave notes a cursor.
+func (c *leftCursors) leave(id int64) {
+	if id == 0 {
+		return
+	}
+	if c.open == nil {
+		c.open = map[int64]time.Time{}
+	}
+	now := time.Now()
+	if len(c.open) >= mostCursors {
+		for old, used := range c.open {
+			if now.Sub(used) > cursorTime {
+				delete(c.open, old)
+			}
+		}
+	}
+	c.full = c.full || len(c.open) >= mostCursors
+	if !c.full {
+		c.open[id] = now
+	}
+}
+
+func (c *leftCursors) has(id int64) bool {
+	_, left := c.open[id]
+	return left || c.full
+}

@@ -1,0 +1,235 @@
+package mongo
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// report collects findings.
+type report struct{ found []shadow.Finding }
+
+func (r *report) note(format string, args ...any) {
+	r.found = append(r.found, shadow.Finding{Text: fmt.Sprintf(format, args...)})
+}
+
+func (r *report) problem(hint, format string, args ...any) {
+	r.found = append(r.found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func findings(production, control, test *server) []shadow.Finding {
+	var r report
+	if !production.known {
+		r.note("production wants a login: write it into its URI to have it compared here (it is not used for clients)")
+	}
+	for _, s := range []*server{production, control, test} {
+		r.describe(s)
+	}
+	for _, s := range []*server{control, test} {
+		r.alone(s, production)
+		if s.Topology.Process == production.Topology.Process && !s.Topology.Process.IsZero() {
+			r.problem("give a target a server of its own", "%s is production itself", s.name)
+		}
+		if production.known {
+			r.older(s, production)
+			r.data(s, production)
+		}
+	}
+	r.targets(control, test)
+	return r.found
+}
+
+// describe says what a server is.
+func (r *report) describe(s *server) {
+	if !s.known {
+		return
+	}
+	documents, data, files := s.totals()
+	line := fmt.Sprintf("%s: MongoDB %s", s.name, s.version)
+	if s.compatible != "" {
+		line += ", compatible with " + s.compatible
+	}
+	line += ", " + cmp.Or(s.engine, "an engine that it does not tell")
+	if s.Set != "" {
+		line += fmt.Sprintf(", replica set %s of %d", s.Set, len(s.Hosts))
+	}
+	line += fmt.Sprintf(", %d collections with %d documents", len(s.collections), documents)
+	if files > 0 {
+		line += fmt.Sprintf(", %d MiB in files of %d MiB (%s)", data>>20, files>>20, s.compressors())
+	}
+	r.note("%s", line)
+	if s.isMongos() {
+		r.problem("mirror a single server, or one primary", "%s is a mongos", s.name)
+	} else if s.older(5, 1) {
+		r.problem("only what servers from 5.1 on speak is mirrored", "%s has MongoDB %s", s.name, s.version)
+	}
+}
+
+// older reports whether a server's version comes before another.
+func (s *server) older(than ...int) bool {
+	return len(s.numbers) >= len(than) && slices.Compare(s.numbers[:len(than)], than) < 0
+}
+
+// fullDisk is the share from which a disk is too full for a run that writes.
+const fullDisk = 0.95
+
+// alone finds what makes one target unfit.
+func (r *report) alone(s, production *server) {
+	if !s.Writable {
+		r.problem("name the primary, or a server of its own", "%s is a secondary, which refuses writes", s.name)
+	}
+	if s.Set == "" && production.Set != "" {
+		r.note("%s is no replica set: it gets the statements of transactions alone, and not those of aborted ones", s.name)
+	}
+	if len(s.Hosts) > 1 {
+		r.note("%s has %d other members: its writes with the concern majority wait for them", s.name, len(s.Hosts)-1)
+	}
+	if len(s.profiled) > 0 {
+		r.note("%s profiles %s, which costs it time", s.name, strings.Join(s.profiled, ", "))
+	}
+	if s.fullest > fullDisk {
+		r.problem("make room, since all writes go there", "%s has a disk that is %.0f %% full", s.name, 100*s.fullest)
+	}
+	r.allowed(s, production)
+}
+
+// needed is what clients' commands need, beside rights to ask.
+var needed = []string{"find", "insert", "update", "remove", "createCollection", "dropCollection", "createIndex", "dropIndex"}
+
+// allowed finds rights that a target's user lacks.
+func (r *report) allowed(s, production *server) {
+	if s.user == "" {
+		return
+	}
+	databases := map[string]bool{scratchDB: true}
+	for _, of := range []*server{s, production} {
+		for namespace := range of.collections {
+			db, _, _ := strings.Cut(namespace, ".")
+			databases[db] = true
+		}
+	}
+	for _, db := range slices.Sorted(maps.Keys(databases)) {
+		for _, action := range needed {
+			if !s.may(db, action) {
+				r.problem("give it the roles readWriteAnyDatabase and dbAdminAnyDatabase", "%s: the user %s may not %s in %s", s.name, s.user, action, db)
+				return
+			}
+		}
+	}
+}
+
+func (s *server) may(db, action string) bool {
+	return slices.ContainsFunc(s.rights, func(r right) bool {
+		on := r.Resource.Any || r.Resource.Collection == "" && (r.Resource.DB == "" || r.Resource.DB == db)
+		return on && slices.Contains(r.Actions, action)
+	})
+}
+
+// older finds a target that is older than production.
+func (r *report) older(s, production *server) {
+	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
+		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may not know what clients use", s.name, s.version, production.version)
+	}
+}
+
+// mostNamed collections are in a line.
+const mostNamed = 5
+
+// data finds collections that a target has not as production has them.
+func (r *report) data(s, production *server) {
+	var missing, other, fewer []string
+	for _, namespace := range slices.Sorted(maps.Keys(production.collections)) {
+		want := production.collections[namespace]
+		got, ok := s.collections[namespace]
+		switch {
+		case !ok:
+			missing = append(missing, namespace)
+		case got.indexes != want.indexes || got.options != want.options:
+			other = append(other, namespace)
+		case different(got.documents, want.documents):
+			fewer = append(fewer, fmt.Sprintf("%s (%d, %d)", namespace, got.documents, want.documents))
+		}
+	}
+	const restore = "restore production's data to both targets shortly before the run"
+	if len(missing) > 0 {
+		r.problem(restore, "%s lacks collections: %s", s.name, named(missing))
+	}
+	if len(other) > 0 {
+		r.problem("make indexes and options as production has them", "%s has other indexes or options than production: %s", s.name, named(other))
+	}
+	if len(fewer) > 0 {
+		r.problem(restore, "%s has not as many documents as production: %s", s.name, named(fewer))
+	}
+}
+
+func named(all []string) string {
+	if len(all) > mostNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNamed], ", "), len(all)-mostNamed)
+	}
+	return strings.Join(all, ", ")
+}
+
+// different tells numbers of documents that are further apart than a restore takes.
+func different(a, b int64) bool {
+	d := a - b
+	return max(d, -d) > max(a, b)/100+100
+}
+
+// targets finds what differs between the two.
+func (r *report) targets(control, test *server) {
+	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
+		r.problem("give each target a server of its own", "control and test are the same server")
+	}
+	if (control.Set == "") != (test.Set == "") {
+		r.note("one target is a replica set and one is none: both get transactions' statements alone, and only one writes an oplog")
+	}
+	var other, counts, expire []string
+	for _, namespace := range slices.Sorted(maps.Keys(control.collections)) {
+		a := control.collections[namespace]
+		b, ok := test.collections[namespace]
+		switch {
+		case !ok:
+			other = append(other, namespace)
+		case a.options != b.options || a.indexes != b.indexes:
+			other = append(other, namespace)
+		case a.documents != b.documents:
+			counts = append(counts, fmt.Sprintf("%s (%d, %d)", namespace, a.documents, b.documents))
+		}
+		if a.expires {
+			expire = append(expire, namespace)
+		}
+	}
+	if len(other) > 0 {
+		r.problem("both targets need the same collections, indexes and validators: answers follow from them", "collections of the targets differ: %s", named(other))
+	}
+	if len(counts) > 0 {
+		r.problem("restore both targets from the same backup", "the targets do not hold as many documents: %s", named(counts))
+	}
+	if len(expire) > 0 {
+		r.note("documents expire, and differences there are excused: %s", named(expire))
+	}
+	for _, line := range settingsThatDiffer(control.settings, test.settings) {
+		r.note("the targets' settings differ: %s", line)
+	}
+}
+
+// ownSettings differ between any two servers, and mean nothing.
+var ownSettings = []string{
+	"net.port", "net.bindIp", "storage.dbPath", "systemLog.path", "processManagement.pidFilePath", "net.unixDomainSocket.pathPrefix", "replication.replSet",
+	"replication.replSetName", "config", "diagnosticDataCollectionDirectoryPath", "$clusterTime", "operationTime", "security.keyFile", "ok",
+}
+
+func settingsThatDiffer(control, test map[string]string) (out []string) {
+	keys := maps.Clone(control)
+	maps.Copy(keys, test)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if a, b := control[k], test[k]; a != b && !slices.Contains(ownSettings, k) {
+			out = append(out, fmt.Sprintf("%s is %q at control, %q at test", k, a, b))
+		}
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+var errMongos = errors.New("it is a mongos: mirror a single server, or one primary")
+
+// Fit fails when a server can't be what it is to be, so far as it tells. New has looked at the targets' logins and at whether they take writes.
+func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
+	for _, t := range []*shadow.Target{production, control, test} {
+		if t.Upstream.Address == "" {
+			continue
+		}
+		h, err := greet(ctx, t.Upstream)
+		switch {
+		case err != nil && t != production: // that may come back
+			return fmt.Errorf("%s: %w", t, err)
+		case err == nil && h.isMongos():
+			return fmt.Errorf("%s: %w", t, errMongos)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package shadow
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// voided is what is known of a run that is void.
+type voided struct {
+	of       [targets]*Target
+	failed   *Target // that does not answer; nil: none
+	compared Compared
+	first    []Difference
+	refused  map[string]int
+	tables   []string // that differ
+}
+
+// next says what to do, to somebody who has not read the documentation.
+func (v voided) next() (steps []string) {
+	add := func(format string, args ...any) { steps = append(steps, fmt.Sprintf(format, args...)) }
+	one, other := v.of[control], v.of[test]
+	if v.failed != nil {
+		add("see whether %s runs, and what its log says of that moment", v.failed)
+	}
+	if len(v.first) > 0 {
+		add("ask %s and %s by hand for what %s is about, and see what the one has that the other has not. If the answer differs by nature, as one with the time in it, "+
+			"leave it out of the traffic or, with --postgres, declare the column (--ignore-column); if not, the test's configuration is at fault", one, other, v.first[0].Name)
+	}
+	if lost := v.compared.Lost; lost[control] != lost[test] {
+		add("%s did not answer %d operations, %s %d: see above, or in the log, why their connections ended", one, lost[control], other, lost[test])
+	}
+	if v.compared.refuse() {
+		most := mostOf(v.refused)
+		add("both targets refuse most often: %s (%d times): give the users in their URLs the rights that clients have, load scripts and functions at both, or give both more memory",
+			most, v.refused[most])
+	}
+	if len(v.tables) > 0 {
+		add("compare %s at both targets: a write was lost, or its result differs by nature (then declare the column with --ignore-column)", strings.Join(v.tables, ", "))
+	}
+	add("give both targets production's data again before the next run: they are no longer alike")
+	return steps
+}
+
+// mostOf is what was counted most often.
+func mostOf(counted map[string]int) string {
+	names := slices.Sorted(maps.Keys(counted))
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(counted[a], counted[b]) })
+}

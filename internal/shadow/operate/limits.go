@@ -1,0 +1,118 @@
+package operate
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// leastMemory is what a mirror or a recording can do anything with.
+const leastMemory = shadow.MiB
+
+// readMemory reads --memory.
+func readMemory(text string) (int64, error) {
+	var size config.Bytes
+	if err := size.UnmarshalText([]byte(text)); err != nil {
+		return 0, usage("--memory: %w", err)
+	}
+	if size < leastMemory {
+		return 0, ui.WithHint(usage("--memory: %s is less than 1MiB", text), "leave it out for 128MiB")
+	}
+	return int64(size), nil
+}
+
+// readLimits reads shares, sizes and times.
+func (m *Mirror) readLimits(p Protocol) error {
+	if m.Config.Reads == 0 {
+		m.Config.Reads = p.Reads
+	}
+	m.Config.Wait, m.Config.Patience = p.Wait, p.Patience
+	var err error
+	if m.Config.Memory, err = readMemory(m.Memory); err != nil {
+		return err
+	}
+	if err = cmp.Or(m.checkShares(), m.checkTimes(), m.checkCounts()); err != nil || m.Servers.Tape != "" {
+		return err
+	}
+	return checkBound(m.Config.Bound) // a replay holds nobody up
+}
+
+// checkBound is for what holds production up. There is no bound that can't be reached, but a long one is as good.
+func checkBound(bound time.Duration) error {
+	if bound <= 0 {
+		return ui.WithHint(usage("--bound: %v is no time that anything takes", bound), "leave it out for 1ms, or give a long one, as 1h, for what never turns itself off")
+	}
+	return nil
+}
+
+func (m *Mirror) checkShares() error {
+	for _, share := range []struct {
+		flag string
+		of   float64
+	}{{"--reads", m.Config.Reads}, {"--margin-p50", m.Config.Margins.P50}, {"--margin-p99", m.Config.Margins.P99}} {
+		if !(share.of > 0 && share.of <= 1) { // which NaN isn't, either
+			return usage("%s: %v is no share between 0 and 1", share.flag, share.of)
+		}
+	}
+	return nil
+}
+
+func (m *Mirror) checkTimes() error {
+	if m.Config.Margins.Absolute < 0 {
+		return usage("--margin-absolute: %v is less than nothing", m.Config.Margins.Absolute)
+	}
+	if m.Config.Batch < leastBatch {
+		return ui.WithHint(usage("--batch: %v is less than %v", m.Config.Batch, leastBatch), "leave it out for 30s")
+	}
+	if m.Config.DataCheck != shadow.DataOff && m.Config.DataTime <= 0 {
+		return ui.WithHint(usage("--data-check-time: %v is no time to compare data in", m.Config.DataTime), "leave it out for 10m, or give --data-check off")
+	}
+	return nil
+}
+
+// leastBatch is as short as a batch can be that has anything in it.
+const leastBatch = time.Millisecond
+
+func (m *Mirror) checkCounts() error {
+	for _, count := range []struct {
+		flag string
+		of   int
+	}{{"--baseline", m.Config.Baseline}, {"--batches", m.Config.Batches}} {
+		if count.of < 0 {
+			return ui.WithHint(usage("%s: %d is less than none", count.flag, count.of), "leave it out for as many as a verdict needs")
+		}
+	}
+	return nil
+}
+
+// checkUse refuses what this run has no use for: who gave it expects something else.
+func (m *Mirror) checkUse(p Protocol, gateway bool) error {
+	c := &m.Config
+	for _, one := range []struct {
+		flag  string
+		given bool
+	}{
+		{"--ignore-column", len(c.Ignore) > 0},
+		{"--only-database", len(c.Databases) > 0},
+		{"--allow-foreign-servers", c.AllowForeign},
+		{"--data-check-production", c.DataProduction},
+	} {
+		if one.given && p.Flag != Postgres.Flag {
+			return ui.WithHint(usage("%s is for --postgres", one.flag), "leave it out: %s has no such thing", p.Name())
+		}
+	}
+	switch {
+	case c.BaselineOnly && (c.State == "" || gateway):
+		return ui.WithHint(usage("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own")
+	case len(m.Rules) > 0 && !gateway:
+		return ui.WithHint(usage("--rule is for the gateway of --test cinch=URL"), "write cinch= before the test target's URL, or leave --rule out")
+	case c.DataProduction && m.Servers.Tape != "":
+		return ui.WithHint(usage("--data-check-production: a recording has no production to compare with"), "leave it out")
+	case m.Page.TokenFile != "" && (m.Page.Listen == "" || m.Page.Listen == "off"):
+		return ui.WithHint(usage("--admin-token-file is for a page, and there is none"), "write --admin 127.0.0.1:9471 as well")
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package operate
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// metrics are a run's, for Prometheus.
+type metrics struct{ run *shadow.Run }
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("cinch_shadow_"+name, help, labels, nil)
+}
+
+var (
+	descOn         = describe("mirroring", "1 while the mirror is on.")
+	descClients    = describe("clients", "Clients that are connected.")
+	descHeld       = describe("held_bytes", "Bytes of --memory that are held.")
+	descOperations = describe("operations_total", "Operations that were sent to both targets.")
+	descEqual      = describe("equal_total", "Answers that were alike.")
+	descShare      = describe("compared_share", "Share of the answers that were compared.")
+	descDifferent  = describe("different_total", "Answers that differ: one is enough to void the run.")
+	descLost       = describe("lost_total", "Operations that a target did not answer.", "target")
+	descDropped    = describe("dropped_connections_total", "Connections that are mirrored no more, since they could not be followed.")
+	descBatches    = describe("batches_total", "Batches that were observed.")
+	descRatio      = describe("ratio", "Latency of the test target to the control's.", "metric")
+	descOutcome    = describe("outcome", "1 for what the run says so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
+)
+
+// Describe is prometheus.Collector's.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descOn, descClients, descHeld, descOperations, descEqual, descShare, descDifferent, descLost, descDropped, descBatches, descRatio, descOutcome,
+	} {
+		ch <- d
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	r := m.run.Report()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	on := 0.0
+	if r.Ended == "" && r.Phase != "" {
+		on = 1
+	}
+	gauge(descOn, on)
+	gauge(descClients, float64(m.run.Clients().Open))
+	gauge(descHeld, float64(m.run.Held()))
+	count(descOperations, r.Operations)
+	count(descEqual, r.Compared.Equal)
+	gauge(descShare, r.Share)
+	count(descDifferent, r.Compared.Different)
+	count(descLost, r.Compared.Lost[0], "control")
+	count(descLost, r.Compared.Lost[1], "test")
+	count(descDropped, r.Dropped)
+	count(descBatches, uint64(len(r.Series)))
+	gauge(descOutcome, 1, r.Outcome)
+	for _, one := range r.Metrics {
+		if one.Batches > 0 {
+			gauge(descRatio, one.Ratio, one.Name)
+		}
+	}
+}

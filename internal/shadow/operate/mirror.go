@@ -1,0 +1,266 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/heap"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/postgres"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Mirror is a run, as the flags of shadow, shadow check and replay ask for it.
+type Mirror struct {
+	Servers  Servers
+	TLS      gateway.TLSFiles // for clients
+	Rules    []string         // of the gateway that is judged
+	Config   shadow.Config
+	Memory   string   // SIZE
+	Storage  []string // TARGET=COMMAND
+	JSON     bool
+	HTML     string // file
+	SelfTest bool
+	Exit     bool // when there is a verdict
+	OffFile  string
+	Page     Page
+}
+
+// shutdownTime is how long clients may take to end. Those that don't are cut off.
+const shutdownTime = 10 * time.Second
+
+// Run mirrors until signals end it. It returns nil for PASS, ErrFail, or ErrNoVerdict.
+func (m *Mirror) Run(ctx context.Context, signals <-chan os.Signal, out, errs io.Writer) error {
+	page, err := createPage(m.HTML)
+	if err != nil {
+		return err
+	}
+	defer dropPage(page)
+	r, listen, err := m.prepare(ctx, signals, errs)
+	if err != nil {
+		return err
+	}
+	closePage, err := m.openPage(r, errs)
+	if err != nil {
+		return err
+	}
+	defer closePage()
+	err = m.run(ctx, r, listen, m.watcher(r, signals, page, out, errs))
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	_ = r.Shutdown(stop)
+	return err
+}
+
+// run serves clients from now on, and mirrors them behind the self-test. The port is bound no earlier, so nobody waits for what comes before.
+func (m *Mirror) run(ctx context.Context, r *shadow.Run, listen string, w *Watcher) error {
+	defer heap.Follow(r.MemoryLimit)()
+	if !m.SelfTest {
+		if err := r.Start(ctx); err != nil {
+			return err
+		}
+	}
+	l, err := gateway.Listen(listen)
+	if err != nil {
+		return ui.WithHint(err, hintListen)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(l) }()
+	fmt.Fprintf(w.Errs, "clients may connect to %s\n", l.Addr())
+	if !m.SelfTest {
+		fmt.Fprintln(w.Errs, mirrorOn)
+		return w.Watch(served)
+	}
+	if err := m.selfTest(ctx, r, w); err != nil {
+		return w.passOn(err, served)
+	}
+	return w.begin(ctx, served)
+}
+
+func (m *Mirror) openPage(r *shadow.Run, errs io.Writer) (closing func(), err error) {
+	address, closing, err := m.Page.open(r, m.Config.Log)
+	if address != "" {
+		fmt.Fprintf(errs, "the admin page is at http://%s/\n", address)
+	}
+	return closing, err
+}
+
+// Player is a recording, and how it is played.
+type Player struct {
+	File       string
+	Identities []string // files
+	Speed      string
+}
+
+// Replay drives the targets from a recording. It returns what Run does.
+func (m *Mirror) Replay(ctx context.Context, p Player, signals <-chan os.Signal, out, errs io.Writer) error {
+	speed, err := parseSpeed(p.Speed)
+	if err != nil {
+		return err
+	}
+	in, size, err := openTape(p.File, p.Identities)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	fmt.Fprintln(errs, size)
+	m.Servers.Tape = in.Protocol
+	page, err := createPage(m.HTML)
+	if err != nil {
+		return err
+	}
+	defer dropPage(page)
+	r, _, err := m.prepare(ctx, signals, errs)
+	if err != nil {
+		return err
+	}
+	defer heap.Follow(r.MemoryLimit)()
+	w := m.watcher(r, signals, page, out, errs)
+	if err := m.selfTest(ctx, r, w); err != nil {
+		return err
+	}
+	if err := r.Replay(ctx, in.Reader, size, speed); err != nil {
+		return err
+	}
+	return w.Watch(nil)
+}
+
+// Check prints what a run would meet, and says how many of that stand in its way.
+func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Writer) (problems int, err error) {
+	if probe <= 0 {
+		return 0, ui.WithHint(usage("--probe: %v is no time to measure in", probe), "leave it out for 20s")
+	}
+	if _, _, err := m.configure(ctx, errs); err != nil {
+		return 0, err
+	}
+	r := shadow.New(m.Config)
+	var found []shadow.Finding
+	if err := r.Load(); err != nil {
+		found = append(found, shadow.Finding{Problem: true, Text: err.Error(), Hint: ui.Hint(err)})
+	}
+	more, err := r.Check(ctx, probe)
+	if err != nil {
+		if ui.Hint(err) == "" {
+			err = ui.WithHint(err, shadow.HintReach)
+		}
+		return 0, fault{err, store.ErrUnreachable}
+	}
+	return printFindings(out, append(found, more...), m.JSON)
+}
+
+// configure checks the flags, and fills in what they say. The control target has answered then.
+func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, listen string, err error) {
+	p, listen, production, err := m.Servers.Protocol()
+	if err != nil {
+		return p, "", err
+	}
+	through, gateway := strings.CutPrefix(m.Servers.Test, "cinch=")
+	if err := m.Servers.Read(&m.Config, p, production, through); err != nil {
+		return p, "", err
+	}
+	if err := cmp.Or(m.readLimits(p), m.checkUse(p, gateway)); err != nil {
+		return p, "", err
+	}
+	if m.TLS.Cert != "" || m.TLS.Key != "" {
+		if m.Config.ClientTLS, err = m.TLS.ServerConfig(); err != nil {
+			return p, "", usage("%w", err)
+		}
+	}
+	if gateway {
+		if err := m.judgeGateway(p, through); err != nil {
+			return p, "", err
+		}
+	}
+	if m.Config.StorageCommands, err = storageCommands(m.Storage); err != nil {
+		return p, "", err
+	}
+	m.Config.Log = slog.New(slog.NewTextHandler(errs, nil))
+	if m.Config.Protocol, err = p.Open(ctx, &m.Config); err != nil {
+		if errors.Is(err, postgres.ErrColumn) {
+			return p, "", usage("--ignore-column: %w", err)
+		}
+		return p, "", fault{err, store.ErrUnreachable}
+	}
+	return p, listen, nil
+}
+
+// storageCommands reads commands by the target that they are for.
+func storageCommands(flags []string) (map[string]string, error) {
+	commands := map[string]string{}
+	for _, flag := range flags {
+		target, command, ok := strings.Cut(flag, "=")
+		if !ok || command == "" || target != "control" && target != "test" {
+			return nil, usage("--storage-command: %q is neither control=COMMAND nor test=COMMAND", flag)
+		}
+		commands[target] = command
+	}
+	return commands, nil
+}
+
+// judgeGateway has the run put a gateway of this program in front of the test target.
+func (m *Mirror) judgeGateway(p Protocol, url string) error {
+	if p.Variable == "" {
+		return usage("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.Flag, "--"))
+	}
+	for _, rule := range m.Rules {
+		if _, err := config.ParseRule(rule); err != nil {
+			return usage("--rule: %w", err)
+		}
+	}
+	g, err := p.Gateway(m.Config.Test, url, m.Rules)
+	m.Config.Candidate, m.Config.Rules = g.Start, m.Rules
+	return err
+}
+
+// selfTest is the self-test of a run, if it is asked for. It is ended by a signal, or by what turns the mirror off: then there is no error, and
+// the run that follows is over at once.
+func (m *Mirror) selfTest(ctx context.Context, r *shadow.Run, w *Watcher) error {
+	if !m.SelfTest {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tested := make(chan error, 1)
+	go func() { tested <- r.SelfTest(ctx) }()
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-tested:
+			if r.IsOff() {
+				return nil
+			}
+			if err == nil {
+				fmt.Fprintln(w.Errs, "self-test passed")
+			}
+			return err
+		case sig := <-w.Signals:
+			if sig == syscall.SIGUSR1 {
+				w.obey(sig)
+				continue
+			}
+			cancel()
+			return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+		case <-look.C:
+			w.lookForFile()
+		}
+	}
+}
+
+func (m *Mirror) watcher(r *shadow.Run, signals <-chan os.Signal, page *os.File, out, errs io.Writer) *Watcher {
+	return &Watcher{
+		Run: r, Signals: signals, Out: out, Errs: errs, Page: page,
+		JSON: m.JSON, Exit: m.Exit, OffFile: m.OffFile, Every: m.Config.Batch,
+	}
+}

@@ -1,0 +1,114 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// Page is what a run shows while it goes on, and the switch that turns its mirror off. Who may read and act is what package admin says.
+type Page struct {
+	Listen    string // ADDR; "" and "off": there is none
+	TokenFile string // of the token that the switch takes everywhere, and reading off loopback
+}
+
+// open serves the page until close is called.
+func (p Page) open(r *shadow.Run, log *slog.Logger) (address string, closing func(), err error) {
+	if p.Listen == "" || p.Listen == "off" {
+		return "", func() {}, nil
+	}
+	var token *admin.Token
+	if p.TokenFile != "" {
+		if token, err = admin.ReadToken(p.TokenFile, log); err != nil {
+			return "", nil, usage("--admin-token-file: %w", err)
+		}
+	}
+	l, err := gateway.Listen(p.Listen)
+	if err != nil {
+		return "", nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(&metrics{r}); err != nil {
+		return "", nil, errors.Join(err, l.Close())
+	}
+	s := admin.New(admin.Options{
+		Routes: routes(r), Gatherer: registry, Access: admin.AccessOn(l.Addr(), token, nil), Log: log,
+		Actions: []admin.Action{{Name: "off", Run: func() error {
+			r.Off("the admin page")
+			return nil
+		}}},
+	})
+	go serve(s, l, log)
+	return l.Addr().String(), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+	}, nil
+}
+
+func serve(s *admin.Server, l net.Listener, log *slog.Logger) {
+	if err := s.Serve(l); err != nil {
+		log.Error("the admin page ended", "err", err)
+	}
+}
+
+// routes are the page and what it is made of.
+func routes(r *shadow.Run) map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET /{$}":     file("page/index.html", "text/html; charset=utf-8"),
+		"GET /page.js": file("page/page.js", "text/javascript; charset=utf-8"),
+		"GET /api/report": answer("application/json", func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(r.Report())
+		}),
+		"GET /report":         document(r),
+		"GET /api/report.txt": answer("text/plain; charset=utf-8", func(w io.Writer) error { return r.Report().Text(w) }),
+	}
+}
+
+// document is what --html writes, so far. Its style is within it.
+func document(r *shadow.Run) http.Handler {
+	page := answer("text/html; charset=utf-8", func(w io.Writer) error { return r.Report().HTML(w) })
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		page.ServeHTTP(w, req)
+	})
+}
+
+func file(name, kind string) http.Handler {
+	return answer(kind, func(w io.Writer) error {
+		content, err := pageFiles.ReadFile(name)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		return err
+	})
+}
+
+// answer writes what write does, when it is whole.
+func answer(kind string, write func(io.Writer) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var whole bytes.Buffer
+		if err := write(&whole); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(whole.Bytes())
+	})
+}

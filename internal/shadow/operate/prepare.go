@@ -1,0 +1,138 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// prepare makes a run whose flags, files and servers have been looked at. Clients are not served yet. A signal ends it; SIGUSR1 makes a run whose mirror
+// is off.
+func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.Writer) (*shadow.Run, string, error) {
+	type looked struct {
+		run    *shadow.Run
+		listen string
+	}
+	found := make(chan looked, 1) // not shared: a look that was interrupted goes on behind our back
+	off, err := interruptible(ctx, signals, func(ctx context.Context) error {
+		r, listen, err := m.look(ctx, errs)
+		found <- looked{r, listen}
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	f := <-found
+	if off {
+		f.run.Off("SIGUSR1")
+	}
+	return f.run, f.listen, nil
+}
+
+// lookTimeout is for all questions to servers. A look that hangs keeps clients from a port that is not bound.
+const lookTimeout = 2 * time.Minute
+
+func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string, error) {
+	p, listen, err := m.configure(ctx, errs)
+	if err != nil {
+		return nil, "", err
+	}
+	r := shadow.New(m.Config)
+	if err := r.Load(); err != nil {
+		return nil, "", err
+	}
+	if err := ask(ctx, r); err != nil {
+		return nil, "", err
+	}
+	if err := m.tryCandidate(ctx); err != nil {
+		return nil, "", err
+	}
+	if m.Servers.Tape == "" {
+		p.meet(ctx, m.Config.Production, errs)
+	}
+	return r, listen, nil
+}
+
+// ask looks at the servers.
+func ask(ctx context.Context, r *shadow.Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("servers have not answered what was asked of them within %v", lookTimeout))
+	defer cancel()
+	if err := r.Apart(ctx); err != nil {
+		return ui.WithHint(usage("%w", err), "give each target a server of its own")
+	}
+	if err := shadow.Fit(ctx, r); err != nil {
+		return fault{errors.Join(err, context.Cause(ctx)), store.ErrUnreachable}
+	}
+	return nil
+}
+
+// tryCandidate starts the gateway that is to be judged, and ends it: else what is wrong with its rules would come out behind the A/A phase, hours later.
+func (m *Mirror) tryCandidate(ctx context.Context) error {
+	if m.Config.Candidate == nil {
+		return nil
+	}
+	_, stop, err := m.Config.Candidate(ctx)
+	if err != nil {
+		return ui.WithHint(fmt.Errorf("the gateway of --test cinch=URL does not start: %w", err), "see what cinch serve says of the same --rule and URL")
+	}
+	stop()
+	return nil
+}
+
+// meetTime is how long production may take to let us connect.
+const meetTime = 5 * time.Second
+
+// meet says when production is not there. That is no reason not to begin: clients fare as they would without the mirror, and are served as soon as it is back.
+func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io.Writer) {
+	ctx, cancel := context.WithTimeout(ctx, meetTime)
+	defer cancel()
+	c, err := p.dial(ctx, production)
+	if err != nil {
+		fmt.Fprintf(errs, "warning: production (%s) can't be reached: %v. Until it can, clients are disconnected, as they would be without the mirror. See whether it runs, and the address in %s\n",
+			production, err, p.Flag)
+		return
+	}
+	_ = c.Close()
+}
+
+// hintListen is what to do when a port can't be bound.
+const hintListen = "choose another address for clients, or end what uses this one"
+
+var errEnded = errors.New("before the run began")
+
+// afterSignal is how long work that a signal ends may take: a gateway that is being tried is a process, which has to be ended.
+const afterSignal = 2 * time.Second
+
+// interruptible does work until a signal ends it, and hardly waits for the work then. SIGUSR1 does not end it, and is reported.
+func interruptible(ctx context.Context, signals <-chan os.Signal, work func(context.Context) error) (off bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return off, err
+		case sig := <-signals:
+			if sig == syscall.SIGUSR1 {
+				off = true
+				continue
+			}
+			cancel()
+			select {
+			case <-done:
+			case <-time.After(afterSignal):
+			}
+			return off, fmt.Errorf("ended by %v %w", sig, errEnded)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+// attempt is a guided operation at a target.
+//
+//	in a transaction          SAVEPOINT, the client's bytes; RELEASE, or ROLLBACK TO and again
+//	that begins one           the client's bytes; or ROLLBACK and again
+//	a transaction of its own  BEGIN, the client's bytes; COMMIT, or ROLLBACK and again
+//
+// Its latency is that of the client's bytes, and of the COMMIT where the client had none of its own.
+type attempt struct {
+	c        *conn
+	op       *shadow.Operation
+	g        *guide
+	ctx      context.Context
+	deadline time.Time
+
+	undo, keep string // "": nothing
+	held       string // locks that it had before, which no rollback gives back
+
+	last   rows // of the last try
+	code   string
+	eating sync.Mutex
+	eaters []*conn
+	eaten  uint64 // the answer after which the last eater was asked
+	rival  int    // the next one
+}
+
+// guided carries out a guided operation.
+func (c *conn) guided(op *shadow.Operation, g *guide, deadline time.Time) (shadow.Answer, error) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	a := &attempt{c: c, op: op, g: g, ctx: ctx, deadline: deadline}
+	if err := a.prepare(); err != nil {
+		return shadow.Answer{}, err
+	}
+	defer a.release()
+	return a.run()
+}
+
+const savepoint = "cinch_guided"
+
+// prepare makes what is tried one that can be undone.
+func (a *attempt) prepare() (err error) {
+	switch {
+	case a.c.status == inside:
+		a.undo, a.keep = "ROLLBACK TO SAVEPOINT "+savepoint, "RELEASE SAVEPOINT "+savepoint
+		err = a.c.command("SAVEPOINT " + savepoint)
+	case a.g.begins:
+		a.undo = "ROLLBACK"
+	case a.c.status == idle && a.g.writes:
+		a.undo, a.keep = "ROLLBACK", "COMMIT"
+		err = a.c.command("BEGIN")
+	}
+	if err == nil && a.g.locks {
+		a.held, err = a.c.value(ownLocks)
+	}
+	return err
+}
+
+// mostTries bounds how often something is undone.
+const mostTries = 100
+
+func (a *attempt) run() (shadow.Answer, error) {
+	for tried := 1; ; tried++ {
+		answer, err := a.try()
+		if err != nil {
+			return answer, err
+		}
+		if answer.Tries = tried; a.right() || a.hopeless() || tried == mostTries {
+			return a.end(answer)
+		}
+		if err := a.back(); err != nil {
+			return answer, err
+		}
+		if !a.otherwise(answer) {
+			if answer, err = a.try(); err != nil {
+				return answer, err
+			}
+			answer.Tries = tried + 1
+			return a.end(answer)
+		}
+	}
+}
+
+// try sends the client's bytes.
+func (a *attempt) try() (answer shadow.Answer, err error) {
+	d := &digest{form: a.op.Form, keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Own.(*beside).shape}
+	freed := time.AfterFunc(eaterTime, a.release)
+	defer freed.Stop()
+	err = a.c.exchange(a.op, d, a.deadline, func(got shadow.Answer) { answer = got })
+	a.last, a.code = d.rows, d.code
+	return answer, err
+}
+
+// right reports whether the last try did what production did.
+func (a *attempt) right() bool {
+	return a.code == a.op.Production.Error && a.last.without(a.g.rows) == 0 && a.last.count() == (&rows{a.g.rows}).count()
+}
+
+// hopeless reports whether nothing can be undone.
+func (a *attempt) hopeless() bool { return a.undo == "" && !a.g.locks }
+
+// otherwise changes what others hold. It is false when nothing is left that could be changed.
+func (a *attempt) otherwise(last shadow.Answer) bool {
+	tooMuch := a.last.without(a.g.rows)
+	if a.code == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.eaten && a.eat() {
+		a.eaten = last.Digest
+		return true
+	}
+	a.release()
+	a.eaten = 0
+	op := a.g.rival(a.rival)
+	if op == nil {
+		return false
+	}
+	a.rival++
+	a.c.target.Ahead(a.ctx, op, a.c)
+	return true
+}
+
+// back undoes the last try.
+func (a *attempt) back() error {
+	if a.undo != "" {
+		if err := a.c.command(a.undo); err != nil {
+			return err
+		}
+	}
+	if a.g.locks {
+		if _, err := a.c.value(strings.ReplaceAll(unlockOthers, "$held", a.held)); err != nil {
+			return err
+		}
+	}
+	if a.keep == "COMMIT" {
+		if err := a.c.command("BEGIN"); err != nil {
+			return err
+		}
+	}
+	return a.c.sequences(besideOf(a.op).draws, (*sequences).again)
+}
+
+// end keeps the last try. One that failed where production's did not is undone, so that its transaction goes on as production's does.
+func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
+	if a.keep == "" {
+		return answer, nil
+	}
+	if a.code != "" {
+		if a.keep == "COMMIT" || a.op.Production.Error == "" {
+			if err := a.c.command(a.undo); err != nil {
+				return answer, err
+			}
+		}
+		if a.keep == "COMMIT" || a.op.Production.Error != "" {
+			return answer, nil
+		}
+	}
+	began := time.Now()
+	err := a.c.command(a.keep)
+	if a.keep == "COMMIT" {
+		answer.Took += time.Since(began)
+	}
+	return answer, err
+}
+
+// Session-level advisory locks of the own session, as a list of texts, and giving those back that are not among them.
+const (
+	lockText     = `mode || ' ' || classid || ' ' || objid || ' ' || objsubid`
+	ownLocks     = `SELECT coalesce(string_agg(` + lockText + `, ','), '') FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()`
+	unlockOthers = `SELECT count(CASE
+		WHEN objsubid = 2 AND mode = 'ExclusiveLock' THEN pg_catalog.pg_advisory_unlock(classid::bigint::int4, objid::bigint::int4)::text
+		WHEN objsubid = 2 THEN pg_catalog.pg_advisory_unlock_shared(classid::bigint::int4, objid::bigint::int4)::text
+		WHEN mode = 'ExclusiveLock' THEN pg_catalog.pg_advisory_unlock(classid::bigint << 32 | objid::bigint)::text
+		ELSE pg_catalog.pg_advisory_unlock_shared(classid::bigint << 32 | objid::bigint)::text END)
+		FROM (SELECT * FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()
+		AND ` + lockText + ` <> ALL (pg_catalog.string_to_array('$held', ','))) AS l`
+)
+
+// command runs one of the tool's own statements.
+func (c *conn) command(text string) error {
+	_, err := c.value(text)
+	return err
+}
+
+// value runs a statement of the tool's own, and returns the first value of its answer. It is prepared by a name, since a simple query would end
+// the client's unnamed statement.
+func (c *conn) value(text string) (string, error) {
+	const name = "cinch_own\x00"
+	request := pg.Append(pg.Append(nil, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name)) // what an error has left
+	request = pg.Append(request, pg.Parse, []byte(name+text+"\x00\x00\x00"))
+	request = pg.Append(request, pg.Bind, []byte(name+name+"\x00\x00\x00\x00\x00\x00"))
+	request = pg.Append(request, pg.Execute, []byte(name+"\x00\x00\x00\x00"))
+	request = pg.Append(pg.Append(request, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
+	request = pg.Append(request, pg.Sync)
+	if _, err := c.net.Write(request); err != nil {
+		return "", err
+	}
+	return c.first(text)
+}
+
+// first reads an answer, and returns the first value in it.
+func (c *conn) first(text string) (value string, err error) {
+	failed := ""
+	for {
+		m, err := c.message()
+		if err != nil {
+			return "", err
+		}
+		switch m.Type {
+		case pg.DataRow:
+			err = pg.Fields(m.Body, func(i int, v []byte) {
+				if i == 0 {
+					value = string(v)
+				}
+			})
+		case pg.ErrorResponse:
+			failed = pg.Code(m.Body)
+		case pg.ReadyForQuery:
+			c.status = m.Body[0]
+			if failed != "" {
+				err = ownFailed{text, failed}
+			}
+			return value, err
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// ownFailed is the error of a statement of the tool's own.
+type ownFailed struct{ text, code string }
+
+func (e ownFailed) Error() string { return "error " + e.code + " to " + e.text }

@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
+)
+
+// catalogs are those of the databases that clients use. They are read from production, where its URL's user may log in, and from the control.
+type catalogs struct {
+	control    gateway.Upstream
+	production *gateway.Upstream // nil: it does not let us ask
+	functions  sql.Functions
+	ignored    []column // by the user
+	only       subset
+
+	mu      sync.Mutex
+	all     map[string]*followed
+	reading sync.WaitGroup
+}
+
+// ErrColumn is wrapped by what is no schema.table.column.
+var ErrColumn = errors.New("write schema.table.column")
+
+// parseColumns reads "schema.table.column"s.
+func parseColumns(texts []string) (out []column, err error) {
+	for _, text := range texts {
+		parts := strings.Split(text, ".")
+		if len(parts) != 3 || slices.Contains(parts, "") {
+			return nil, fmt.Errorf("%w: %q", ErrColumn, text)
+		}
+		out = append(out, column{schema: parts[0], table: parts[1], name: parts[2]})
+	}
+	return out, nil
+}
+
+// of returns what is known of a database. The first time it is read, and what asks waits for production's answer.
+func (cs *catalogs) of(database string) *followed {
+	cs.mu.Lock()
+	f := cs.all[database]
+	if f != nil {
+		cs.mu.Unlock()
+		return f
+	}
+	f = cs.follow(database)
+	cs.all[database] = f
+	cs.mu.Unlock()
+	f.read()
+	if f.production != nil {
+		cs.reading.Go(f.readControl) // it may know later, while others go on
+	}
+	return f
+}
+
+func (cs *catalogs) follow(database string) *followed {
+	f := &followed{catalog: newCatalog(), functions: cs.functions, control: &describer{from: cs.control, database: database}}
+	if cs.production != nil {
+		f.production = &describer{from: *cs.production, database: database}
+	}
+	for _, one := range cs.ignored {
+		f.leave(one.table, one.name, "declared with --ignore-column")
+	}
+	return f
+}
+
+// close lets all connections go.
+func (cs *catalogs) close() {
+	cs.reading.Wait()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, f := range cs.all {
+		f.letGo()
+	}
+}
+
+// ask finds out whether production lets us read its catalogs.
+func (cs *catalogs) ask(ctx context.Context, production gateway.Upstream) {
+	if production.Address == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catalogTime)
+	defer cancel()
+	c, err := connect(ctx, production, map[string]string{"application_name": ownName})
+	if err != nil {
+		return
+	}
+	_ = c.Close(ctx)
+	cs.production = &production
+}
+
+// lines are for the report.
+func (cs *catalogs) lines() (out []string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.all {
+		out = append(out, c.lines()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,297 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+)
+
+// check asks the servers, and says what a run would meet.
+func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findings, error) {
+	var servers []*server
+	for _, t := range targets {
+		s, err := survey(ctx, t)
+		if err == nil && !s.known && t.Name != "production" {
+			err = fmt.Errorf("%s: %s", t, s.why)
+		}
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	found := findings{}
+	if cs != nil {
+		found.subset(cs.only, servers)
+	}
+	found.all(servers[0], servers[1], servers[2])
+	for _, t := range targets[1:] {
+		found.room(ctx, t)
+		found.pooled(ctx, t)
+	}
+	if cs != nil {
+		found.nature(cs, servers[1])
+	}
+	return found, nil
+}
+
+// findings are collected.
+type findings []shadow.Finding
+
+func (f *findings) note(format string, args ...any) {
+	*f = append(*f, shadow.Finding{Text: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) problem(hint, format string, args ...any) {
+	*f = append(*f, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// subset has a check look at the databases that are mirrored alone, and says which of them are not there.
+func (f *findings) subset(only subset, servers []*server) {
+	for _, at := range servers {
+		for name := range only {
+			if at.known && at.databases[name] == nil {
+				f.problem("name databases that are at production and at both targets", "--only-database: %s has no database %s", at.name, name)
+			}
+		}
+		maps.DeleteFunc(at.databases, func(name string, _ *database) bool { return only.admits(name) != nil })
+	}
+}
+
+func (f *findings) all(production, control, test *server) {
+	if !production.known {
+		f.note("production does not let us ask (%s): write a user into its URL to have it compared here (it is not used for clients)", production.why)
+	}
+	for _, s := range []*server{production, control, test} {
+		if s.known {
+			f.note("%s: PostgreSQL %s, %d databases, %d connections of %s", s.name, s.version, len(s.databases), s.clients, s.settings["max_connections"])
+		}
+	}
+	if control.process == test.process {
+		f.problem("give each target a server of its own", "control and test are the same server")
+	}
+	for _, t := range []*server{control, test} {
+		f.target(production, t)
+	}
+	if control.major != test.major {
+		f.note("control has PostgreSQL %d, test %d: answers and plans may differ by that", control.major, test.major)
+	}
+	of := production
+	if !of.known {
+		of = control
+	}
+	for _, t := range []*server{control, test} {
+		if t != of {
+			f.databases(of, t)
+		}
+	}
+	for _, d := range differences(control, test, inAnswers) {
+		f.problem("set it alike at both targets, or answers will differ", "%s", d)
+	}
+	for _, d := range differences(control, test, func(name string) bool { return !inAnswers(name) && !ofItself(name) }) {
+		f.note("a setting that is judged with the rest: %s", d)
+	}
+}
+
+// target is about one of the two, beside its data.
+func (f *findings) target(production, t *server) {
+	if t.recovers {
+		f.problem("promote it: pg_ctl promote", "%s is a standby: it takes no writes", t.name)
+	}
+	if t.settings["default_transaction_read_only"] == "on" {
+		f.problem("set it off", "%s takes no writes: default_transaction_read_only is on", t.name)
+	}
+	if names := t.settings["synchronous_standby_names"]; names != "" {
+		f.problem("set it to ''", "%s waits for standbys at every commit: synchronous_standby_names is %q", t.name, names)
+	}
+	if t.prepared > 0 {
+		f.problem("roll them back: they hold locks", "%s has %d prepared transactions, which came with its data or from an earlier run", t.name, t.prepared)
+	}
+	if !t.sees {
+		f.problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so statements that block each other can't be told from slow ones", t.name)
+	}
+	if !production.known {
+		return
+	}
+	if t.process == production.process {
+		f.problem("give the targets servers of their own", "%s is production itself", t.name)
+		return
+	}
+	if t.major != production.major {
+		f.problem("restore the same version, unless the version is what you want to judge", "%s has PostgreSQL %d, production %d: statements may be refused and answers differ", t.name, t.major, production.major)
+	}
+	if most := t.number("max_connections"); most < production.clients+10 {
+		f.problem("raise max_connections", "%s takes %d connections, production has %d now", t.name, most, production.clients)
+	}
+	command := t.settings["archive_command"]
+	if t.settings["archive_mode"] != "off" && command != "" && command == production.settings["archive_command"] {
+		f.problem("set archive_mode off before it harms production's archive", "%s archives its WAL as production does: %s", t.name, command)
+	}
+	for _, d := range differences(production, t, inAnswers) {
+		f.note("production has another setting: %s", d)
+	}
+}
+
+// databases compares what a target holds with what another server does.
+func (f *findings) databases(of, t *server) {
+	for _, name := range slices.Sorted(maps.Keys(of.databases)) {
+		want, has := of.databases[name], t.databases[name]
+		switch {
+		case has == nil:
+			f.problem("restore it", "%s has no database %s", t.name, name)
+		case want.closed != "" || has.closed != "":
+			f.note("database %s was not looked into: %s", name, want.closed+has.closed)
+		default:
+			f.database(of.name, t.name, name, want, has)
+		}
+	}
+}
+
+// reach says what targets reach, and what may reach anything.
+func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, allowed bool) error {
+	all, err := reaches(ctx, t, only)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t, err)
+	}
+	for _, r := range all {
+		switch {
+		case len(r.ways) > 0 && allowed:
+			f.note("%s: %s; that is allowed", t.Name, &r)
+		case len(r.ways) > 0:
+			f.problem(reachHint, "%s: %s", t.Name, &r)
+		}
+		if len(r.unknown) > 0 {
+			f.note("%s: functions of database %s may reach other servers, since their language lets them: %s", t.Name, r.database, strings.Join(r.unknown, ", "))
+		}
+	}
+	return nil
+}
+
+// mostListed tables of a database are named.
+const mostListed = 10
+
+func (f *findings) database(of, at, name string, want, has *database) {
+	if want.locale != has.locale {
+		f.problem("create it alike: rows come in another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
+	}
+	if want.actual != has.actual {
+		f.problem("use the same C library or ICU: texts are in another order", "collations of database %s have the version %q at %s, %q at %s", name, want.actual, of, has.actual, at)
+	}
+	if has.collation != "" && has.actual != "" && has.collation != has.actual {
+		f.problem("REINDEX DATABASE, then ALTER DATABASE ... REFRESH COLLATION VERSION", "indexes of database %s at %s were made with collation version %s, the machine has %s", name, at, has.collation, has.actual)
+	}
+	if has.subscribed {
+		f.problem("disable the subscription", "database %s at %s has a subscription that writes to it", name, at)
+	}
+	for _, extension := range slices.Sorted(maps.Keys(want.extensions)) {
+		switch version := has.extensions[extension]; {
+		case version == want.extensions[extension]:
+		case version == "" && mayReach(extension):
+			f.note("database %s at %s has no extension %s, which reaches other servers: statements that use it fail there", name, at, extension)
+		case version == "":
+			f.problem("install it", "database %s at %s has no extension %s", name, at, extension)
+		default:
+			f.note("extension %s of database %s is %s at %s, %s at %s", extension, name, want.extensions[extension], of, version, at)
+		}
+	}
+	var missing, other, fewer []string
+	for _, table := range slices.Sorted(maps.Keys(want.tables)) {
+		a, b := want.tables[table], has.tables[table]
+		switch {
+		case b == nil:
+			missing = append(missing, table)
+		case a.columns != b.columns:
+			other = append(other, table)
+		case apart(a.rows, b.rows):
+			fewer = append(fewer, fmt.Sprintf("%s (%.0f at %s, %.0f at %s)", table, a.rows, of, b.rows, at))
+		}
+	}
+	f.tables("restore them", missing, "database %s at %s has no tables", name, at)
+	f.tables("restore them", other, "database %s at %s has other columns in the tables", name, at)
+	f.tables("restore the data, or ANALYZE if these estimates are old", fewer, "database %s at %s has other numbers of rows in the tables", name, at)
+}
+
+func (f *findings) tables(hint string, names []string, format string, args ...any) {
+	if len(names) == 0 {
+		return
+	}
+	list := strings.Join(names[:min(len(names), mostListed)], ", ")
+	if more := len(names) - mostListed; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	f.problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
+}
+
+// apart reports numbers of rows that are further from each other than estimates and a restore's time make them.
+func apart(a, b float64) bool {
+	return a >= 0 && b >= 0 && math.Abs(a-b) > max(a, b)/10+1000
+}
+
+// nature lists the columns that the run will leave out, and triggers that may write what differs by nature.
+func (f *findings) nature(cs *catalogs, control *server) {
+	for _, name := range slices.Sorted(maps.Keys(control.databases)) {
+		if control.databases[name].closed != "" {
+			continue
+		}
+		left, notes := cs.of(name).known()
+		if n := len(left); n > 0 {
+			f.note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, mostListed)], "; "))
+		}
+		for _, note := range notes {
+			f.note("database %s: %s", name, note)
+		}
+	}
+}
+
+// leastFree is the share of a filesystem that a run should find free.
+const leastFree = 0.1
+
+// room looks how much of its disk a target has left, where it is on this machine.
+func (f *findings) room(ctx context.Context, t *shadow.Target) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+	if err != nil {
+		return
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	row, err := one(ctx, c, filesQuestion)
+	if err != nil {
+		return
+	}
+	if _, err := here(row[0], row[1], row[2]); err != nil {
+		f.note("%s: how much of its disk is free can't be seen from here", t.Name)
+		return
+	}
+	var fs syscall.Statfs_t
+	if syscall.Statfs(row[0], &fs) != nil || fs.Blocks == 0 {
+		return
+	}
+	free := float64(fs.Bavail) / float64(fs.Blocks)
+	if free < leastFree {
+		f.problem("make room", "%s has %.1f %% of its disk left", t.Name, 100*free)
+		return
+	}
+	f.note("%s has %.0f %% of its disk left", t.Name, 100*free)
+}
+
+// pooled says what stands before a target.
+func (f *findings) pooled(ctx context.Context, t *shadow.Target) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+	if err != nil {
+		return
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	p := &pool{target: t}
+	pid, err := p.process(ctx, c.PID(), func() (uint32, error) { return backend(ctx, c) })
+	switch {
+	case errors.Is(err, errShared):
+		f.problem("give its own address, or a pool by sessions", "%s is behind a pool that lends connections for a transaction: nobody could tell what statements wait for", t.Name)
+	case err == nil && pid != c.PID():
+		f.note("%s is behind a pool, which is part of its latencies", t.Name)
+	}
+}

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
+)
+
+// Filters decide what of PostgreSQL's traffic is recorded: all but logins, keys of cancellations, passwords in statements, and what
+// servers tell without being asked.
+type Filters struct{ requests atomic.Uint64 }
+
+// NewFilters returns them.
+func NewFilters() *Filters { return &Filters{} }
+
+// Filter returns one for a new connection.
+func (f *Filters) Filter() shadow.Filter { return &filter{all: f} }
+
+// Requests is how many units clients sent.
+func (f *Filters) Requests() uint64 { return f.requests.Load() }
+
+// Left is empty: no unit is left out as a whole.
+func (f *Filters) Left() map[string]int { return nil }
+
+// filter is of one connection.
+type filter struct {
+	all      *Filters
+	in, out  []byte
+	started  bool
+	cancels  bool // the connection is a cancellation, of which nothing is recorded
+	ready    bool // logged in
+	recorded []byte
+}
+
+// keptBytes of what was recorded are kept for the next call.
+const keptBytes = 64 << 10
+
+// Held is the number of bytes that are kept.
+func (f *filter) Held() int64 { return int64(cap(f.in) + cap(f.out) + cap(f.recorded)) }
+
+// begin gives the place for what is recorded of one call.
+func (f *filter) begin() {
+	if cap(f.recorded) > keptBytes {
+		f.recorded = nil
+	}
+	f.recorded = f.recorded[:0]
+}
+
+// Request takes bytes of the client's, and returns the messages that they complete.
+func (f *filter) Request(b []byte) ([]byte, error) {
+	f.begin()
+	if f.cancels {
+		return nil, nil
+	}
+	f.in = append(f.in, b...)
+	if err := f.start(); err != nil || !f.started {
+		return f.recorded, err
+	}
+	err := each(&f.in, f.ask)
+	return f.recorded, err
+}
+
+// start takes the first packet, when it is there. It tells who and where; the proof comes behind it.
+func (f *filter) start() error {
+	if f.started || len(f.in) < pg.StartupHeaderBytes {
+		return nil
+	}
+	n, code, err := pg.StartupHead(f.in)
+	if err != nil || len(f.in) < n {
+		return err
+	}
+	if f.started = code != pg.CancelRequest; !f.started {
+		f.cancels, f.in = true, nil
+		return nil
+	}
+	f.recorded = append(f.recorded, f.in[:n]...)
+	f.in = shadow.Left(f.in, f.in[n:])
+	return nil
+}
+
+// each calls take for the messages that b begins with, and cuts them off.
+func each(b *[]byte, take func(pg.Message) error) error {
+	for left := *b; ; {
+		m, ok, err := pg.Cut(left)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			*b = shadow.Left(*b, left)
+			return nil
+		}
+		if err := take(m); err != nil {
+			return err
+		}
+		left = left[len(m.Raw):]
+	}
+}
+
+// ask takes a message of the client's.
+func (f *filter) ask(m pg.Message) error {
+	switch m.Type {
+	case pg.Password:
+		return nil
+	case pg.Query:
+		text, rest, err := pg.String(m.Body)
+		if err != nil {
+			return err
+		}
+		f.all.requests.Add(1)
+		f.recorded = pg.Append(f.recorded, m.Type, []byte(sql.HidePasswords(text)), zero, rest)
+		return nil
+	case pg.Parse:
+		name, text, err := pg.TwoStrings(m.Body)
+		if err != nil {
+			return err
+		}
+		rest := m.Body[len(name)+1+len(text)+1:]
+		f.recorded = pg.Append(f.recorded, m.Type, []byte(name), zero, []byte(sql.HidePasswords(text)), zero, rest)
+		return nil
+	case pg.Sync, pg.FunctionCall:
+		f.all.requests.Add(1)
+	}
+	f.recorded = append(f.recorded, m.Raw...)
+	return nil
+}
+
+var zero = []byte{0}
+
+// Reply takes bytes of the server's, and returns the messages that they complete.
+func (f *filter) Reply(b []byte) ([]byte, error) {
+	f.begin()
+	if f.cancels {
+		return nil, nil
+	}
+	f.out = append(f.out, b...)
+	err := each(&f.out, f.hear)
+	return f.recorded, err
+}
+
+// hear takes a message of the server's.
+func (f *filter) hear(m pg.Message) error {
+	switch m.Type {
+	case pg.NoticeResponse, pg.NotificationResponse, pg.ParameterStatus:
+		return nil
+	}
+	if f.ready = f.ready || m.Type == pg.ReadyForQuery; f.ready {
+		f.recorded = append(f.recorded, m.Raw...)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// foreign is a schema with a table that is at another server, as a base backup brings it along.
+func foreign(remote *testenv.SQLServer) string {
+	return fmt.Sprintf(`CREATE EXTENSION postgres_fdw; CREATE SERVER archive FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%s', dbname 'postgres');
+		CREATE USER MAPPING FOR PUBLIC SERVER archive OPTIONS (user 'postgres', password_required 'false');
+		CREATE FOREIGN TABLE far (id int) SERVER archive`, remote.Port)
+}
+
+// What targets would write to other servers is no run's: it is refused, in any database that clients may use, and check says so.
+func TestForeignServersAreRefused(t *testing.T) {
+	server, remote := testenv.Postgres(t), testenv.Postgres(t)
+	exec(t, remote, "CREATE TABLE far (id int)")
+	exec(t, server, "CREATE DATABASE other")
+	in := upstream(t, server)
+	in.Database = "other"
+	run := func(o Options) (said string, err error) {
+		p, err := New(t.Context(), gateway.Upstream{}, in, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		target := func(name string) *shadow.Target { return &shadow.Target{Name: name, Upstream: upstream(t, server)} }
+		found, err := p.Check(t.Context(), target("production"), target("control"), target("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if strings.Contains(f.Text, "reach") {
+				said += fmt.Sprintf("%v %s\n", f.Problem, f.Text)
+			}
+		}
+		return said, p.Fit(t.Context(), target("production"), target("control"), target("test"))
+	}
+	expect := func(what string, o Options, refused bool, want string) {
+		t.Helper()
+		said, err := run(o)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if strings.Contains(said, "true") != refused || !strings.Contains(said, want) || want == "" && said != "" {
+			t.Errorf("%s: check says %q", what, said)
+		}
+	}
+	expect("nothing", Options{}, false, "")
+	exec(t, server, foreign(remote))
+	expect("a server", Options{}, true, "database postgres reaches other servers (foreign server archive (postgres_fdw, host=127.0.0.1, port="+remote.Port)
+	expect("an allowed one", Options{AllowForeign: true}, false, "foreign server archive")
+	expect("another database", Options{Databases: []string{"other"}}, false, "")
+	exec(t, server, "DROP USER MAPPING FOR PUBLIC SERVER archive")
+	expect("no login there", Options{}, false, "")
+	exec(t, server, "CREATE EXTENSION dblink")
+	expect("an extension", Options{}, true, "extension dblink")
+	exec(t, server, "DROP EXTENSION dblink; CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw; CREATE FOREIGN TABLE f (a text) SERVER files OPTIONS (filename '/dev/null')")
+	expect("a file", Options{}, false, "")
+	exec(t, server, "ALTER FOREIGN TABLE f OPTIONS (DROP filename, ADD program 'true')")
+	expect("a program", Options{}, true, "foreign server files (file_fdw)")
+	exec(t, server, "DROP SERVER files CASCADE; UPDATE pg_language SET lanpltrusted = false WHERE lanname = 'plpgsql'")
+	expect("a language", Options{}, false, "may reach other servers, since their language lets them: plpgsql")
+}
+
+// An extension that reaches out may be missing at a target: it was taken away before the run.
+func TestForeignExtensionsMayBeMissing(t *testing.T) {
+	p, control, test := healthy("production"), healthy("control"), healthy("test")
+	p.databases["app"].extensions["dblink"] = "1.2"
+	var found findings
+	found.all(p, control, test)
+	for _, f := range found {
+		if f.Problem {
+			t.Error(f.Text)
+		}
+	}
+}

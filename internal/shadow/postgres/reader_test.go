@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// loggedIn is a reader behind a login.
+func loggedIn(t testing.TB) *reader {
+	t.Helper()
+	r := newReader(&Protocol{looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
+	ask(t, r, pg.AppendStartup(nil, "user", "u"))
+	answer(t, r, pg.Append(nil, pg.ReadyForQuery, []byte{idle}))
+	return r
+}
+
+func ask(t testing.TB, r *reader, b []byte) {
+	t.Helper()
+	if err := r.Request(b, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func answer(t testing.TB, r *reader, b []byte) {
+	t.Helper()
+	if _, err := r.Reply(b, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A driver that gives each statement and each cursor a name of its own, and closes them, is not given up after a while.
+func TestClosedStatementsAreForgotten(t *testing.T) {
+	r := loggedIn(t)
+	before := r.Held()
+	var b []byte
+	for i := range 3 * mostPortals {
+		statement, portal := fmt.Sprintf("S_%d\x00", i), fmt.Sprintf("C_%d\x00", i)
+		b = pg.Append(b[:0], pg.Parse, []byte(statement), []byte("SELECT 1\x00\x00\x00"))
+		b = pg.Append(b, pg.Bind, []byte(portal), []byte(statement), make([]byte, 6))
+		b = pg.Append(b, pg.Execute, []byte(portal), make([]byte, 4))
+		b = pg.Append(b, pg.Close, []byte("S"), []byte(statement))
+		if i%2 == 0 { // the end of the transaction closes the others
+			b = pg.Append(b, pg.Close, []byte("P"), []byte(portal))
+		}
+		ask(t, r, pg.Append(b, pg.Sync))
+		answer(t, r, pg.Append(nil, pg.ReadyForQuery, []byte{idle}))
+	}
+	if r.Held() != before || len(r.prepared) > 0 || len(r.portals) > mostPortals {
+		t.Errorf("%d bytes, %d before; %d statements, %d portals", r.Held(), before, len(r.prepared), len(r.portals))
+	}
+}
+
+// What changes tables under reads that have begun says so.
+func TestRedefines(t *testing.T) {
+	for text, want := range map[string]bool{
+		"DROP TABLE t": true, "ALTER TABLE t ADD c int": true, "TRUNCATE t": true, "REFRESH MATERIALIZED VIEW v": true, "CREATE OR REPLACE VIEW v AS SELECT 1": true,
+		"UPDATE t SET a = 1; DROP TABLE t": true, "CREATE TABLE t (a int)": true, "GRANT SELECT ON t TO u": true, "DO $$BEGIN TRUNCATE t; END$$": true, "DELETE FROM t": false, "SELECT 'drop' FROM t FOR UPDATE": false,
+	} {
+		r := loggedIn(t)
+		ask(t, r, pg.AppendQuery(nil, text))
+		done, err := r.Reply(pg.Append(nil, pg.ReadyForQuery, []byte{idle}), time.Now())
+		if err != nil || len(done) != 1 || done[0].Redefines != want {
+			t.Errorf("%s: %v %v", text, done, err)
+		}
+	}
+}
+
+// What a connection counts is at least what it takes: of a COPY whose data come in many messages, and behind large messages with the beginning of
+// the next one, from either side.
+func TestHeldIsWhatIsTaken(t *testing.T) {
+	data := pg.Append(nil, pg.CopyData, make([]byte, 60<<10))
+	large := func(kind byte) []byte { return append(pg.Append(nil, kind, make([]byte, 2<<20)), kind, 0, 0) }
+	for name, fill := range map[string]func(r *reader){
+		"a COPY": func(r *reader) {
+			ask(t, r, pg.AppendQuery(nil, "COPY t FROM STDIN"))
+			for range 50 {
+				ask(t, r, data)
+			}
+		},
+		"large messages": func(r *reader) { ask(t, r, large(pg.CopyData)) }, // for no COPY: nothing else is kept
+		"large answers":  func(r *reader) { answer(t, r, large(pg.NoticeResponse)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*reader
+			before, counted := testenv.InUse(), int64(0)
+			for range 8 {
+				r := loggedIn(t)
+				fill(r)
+				all = append(all, r)
+				counted += r.Held()
+			}
+			const slack = 1 << 20
+			if taken := testenv.InUse() - before; taken > counted+slack {
+				t.Errorf("%d bytes taken, %d counted", taken, counted)
+			}
+			runtime.KeepAlive(all)
+		})
+	}
+}
+
+// Whatever the two sides say, in whatever pieces, the reader doesn't fail but by an error, and what it counts is never negative.
+func FuzzReader(f *testing.F) {
+	query := pg.AppendQuery(nil, "COPY t FROM STDIN")
+	copying := pg.Append(pg.Append(pg.Append(nil, pg.CopyData, []byte("1\n")), pg.CopyDone), pg.Sync)
+	extended := pg.Append(nil, pg.Parse, []byte("s\x00SELECT 1\x00\x00\x00"))
+	extended = pg.Append(extended, pg.Bind, []byte("p\x00s\x00"), make([]byte, 6))
+	extended = pg.Append(pg.Append(pg.Append(extended, pg.Describe, []byte("Pp\x00")), pg.Execute, []byte("p\x00"), make([]byte, 4)), pg.Sync)
+	rows := pg.Append(pg.Append(nil, pg.RowDescription, make([]byte, 2)), pg.DataRow, make([]byte, 2))
+	rows = pg.Append(pg.Append(rows, pg.CommandComplete, []byte("SELECT 1\x00")), pg.ReadyForQuery, []byte{inside})
+	taken := pg.Append(pg.Append(nil, pg.CopyInResponse, make([]byte, 3)), pg.CommandComplete, []byte("COPY 1\x00"))
+	f.Add(extended, rows, byte(3))
+	f.Add(append(query, copying...), pg.Append(taken, pg.ReadyForQuery, []byte{idle}), byte(7))
+	f.Add(append(extended, query...), pg.Append(nil, pg.ErrorResponse, []byte("SERROR\x00C57014\x00\x00")), byte(255))
+	f.Fuzz(func(t *testing.T, client, server []byte, piece byte) {
+		r := loggedIn(t)
+		n := int(piece) + 1
+		for len(client)+len(server) > 0 {
+			c, s := client[:min(n, len(client))], server[:min(n, len(server))]
+			client, server = client[len(c):], server[len(s):]
+			if r.Request(c, time.Now()) != nil {
+				return
+			}
+			if _, err := r.Reply(s, time.Now()); err != nil {
+				return
+			}
+			if r.held < 0 {
+				t.Fatalf("%d bytes are held", r.held)
+			}
+		}
+		r.End()
+	})
+}

@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
+)
+
+// source is a column of a result whose values are numbers of a sequence.
+type source struct {
+	at       int
+	inBinary bool
+	serial
+}
+
+// sources are those of an answer to a statement.
+func (c *catalog) sources(columns []pg.Column, s *sql.Statement, inBinary func(int) bool) (out []source) {
+	if s == nil || s.Sequence == "" && !s.Has("insert") {
+		return nil
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for i, column := range columns {
+		if one := c.serialOf(column, s, len(columns)); one.sequence != "" {
+			out = append(out, source{i, inBinary(i), one})
+		}
+	}
+	return out
+}
+
+// serialOf is what a column of an answer takes its numbers from.
+func (c *catalog) serialOf(column pg.Column, s *sql.Statement, columns int) serial {
+	if column.Table == 0 {
+		if s.Sequence != "" && (columns == 1 || string(column.Name) == "nextval") {
+			return serial{sequence: s.Sequence}
+		}
+		return serial{}
+	}
+	if !s.Has("insert") {
+		return serial{}
+	}
+	for _, one := range c.serials {
+		name := string(column.Name)
+		if r := c.relations[column.Table]; r != nil && r.name == one.table {
+			name = r.columns[column.Attribute]
+		}
+		if name == one.column && s.Has(one.table) {
+			return one
+		}
+	}
+	return serial{}
+}
+
+// inserts are the columns that statements may give numbers of a sequence to.
+func (c *catalog) inserts(executed []*sql.Statement) (out []serial) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if len(c.serials) == 0 {
+		return nil
+	}
+	for _, s := range executed {
+		if s == nil || !s.Has("insert", "copy", "merge") {
+			continue
+		}
+		for _, one := range c.serials {
+			if s.Has(one.table) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// skipped notes that targets don't get statements that may have taken numbers in production.
+func (c *catalog) skipped(executed []*sql.Statement) {
+	for _, one := range c.inserts(executed) {
+		c.mu.Lock()
+		c.ahead[one] = true
+		c.mu.Unlock()
+	}
+}
+
+// pinned leaves out columns that get other numbers than in production, until an answer tells where it is.
+func (c *catalog) pinned(columns []serial, tells bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range columns {
+		switch {
+		case c.ahead[one] && tells:
+			delete(c.ahead, one)
+		case c.ahead[one]:
+			c.leaves(one.table, one.column, "numbers of a sequence, of which production took some for a statement that failed there alone")
+		}
+	}
+}

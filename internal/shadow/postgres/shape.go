@@ -1,0 +1,212 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
+)
+
+// shape says what is left out of an operation's results. It is decided once, by what production says of its columns, so that both
+// targets' answers are compared alike.
+type shape struct {
+	left map[int][]int // columns, by the number of the result
+}
+
+// all stands for all columns of a result whose columns are not known.
+const all = -1
+
+func (s *shape) columns(result int) []int {
+	if s == nil {
+		return nil
+	}
+	return s.left[result]
+}
+
+func (s *shape) leave(result int, columns []int) *shape {
+	if len(columns) == 0 {
+		return s
+	}
+	if s == nil {
+		s = &shape{left: map[int][]int{}}
+	}
+	s.left[result] = columns
+	return s
+}
+
+// appendKept appends the values of a row to dst, but for those that are left out.
+func appendKept(dst, row []byte, left []int) []byte {
+	if left[0] == all {
+		return dst
+	}
+	err := pg.Fields(row, func(i int, value []byte) {
+		if len(left) > 0 && left[0] == i {
+			left = left[1:]
+			return
+		}
+		length := int32(-1)
+		if value != nil {
+			length = int32(len(value))
+		}
+		dst = append(binary.BigEndian.AppendUint32(dst, uint32(length)), value...)
+	})
+	if err != nil {
+		return append(dst, row...)
+	}
+	return dst
+}
+
+// statement is a prepared one of a connection.
+type statement struct {
+	*sql.Statement
+	columns   []pg.Column
+	described bool   // columns are known
+	parse     []byte // the message that made it, if it is guided
+}
+
+// portal is a statement that is about to be executed.
+type portal struct {
+	of      *statement // nil: it is not known
+	formats []int16    // of its rows' columns, as Bind has them, where they matter
+}
+
+// step of a unit of the extended protocol that has an answer with columns.
+type step struct {
+	kind byte // pg.Describe or pg.Execute
+	portal
+}
+
+// execute notes that a portal is executed.
+func (u *unit) execute(p portal) {
+	u.steps = append(u.steps, step{pg.Execute, p})
+	if p.of == nil {
+		u.executed = append(u.executed, nil)
+		return
+	}
+	u.executed = append(u.executed, p.of.Statement)
+}
+
+// hearStep follows production's answer through the steps, before the digest takes the message.
+func (u *unit) hearStep(c *catalog, m pg.Message) {
+	switch m.Type {
+	case pg.RowDescription:
+		columns, err := pg.Columns(m.Body)
+		if err != nil {
+			return
+		}
+		if !u.extended {
+			u.shape = u.shape.leave(u.results, c.positions(columns, u.text()))
+			u.sources = c.sources(columns, u.text(), func(int) bool { return false })
+			return
+		}
+		if of := u.advance(pg.Describe); of != nil {
+			for i := range columns {
+				columns[i].Name = append([]byte(nil), columns[i].Name...)
+			}
+			of.columns, of.described = columns, true
+		}
+	case pg.NoData:
+		u.advance(pg.Describe)
+	case pg.DataRow:
+		if u.extended && u.shaped <= u.results {
+			u.shaped = u.results + 1
+			u.shape = u.shape.leave(u.results, u.leftOfNext(c))
+			u.sources = u.sourcesOfNext(c)
+		}
+		u.take(m.Body)
+	case pg.CommandComplete, pg.EmptyQueryResponse, pg.PortalSuspended:
+		u.sources = nil
+		if u.extended {
+			u.advance(pg.Execute)
+		}
+	}
+}
+
+// text is the statement of a simple query.
+func (u *unit) text() *sql.Statement {
+	if len(u.executed) == 0 {
+		return nil
+	}
+	return u.executed[0]
+}
+
+// advance goes behind the next step of a kind, and returns whose it is.
+func (u *unit) advance(kind byte) *statement {
+	for i, s := range u.steps {
+		if s.kind == kind {
+			u.steps = u.steps[i+1:]
+			return s.of
+		}
+	}
+	return nil
+}
+
+// next is the portal whose rows come.
+func (u *unit) next() portal {
+	for _, s := range u.steps {
+		if s.kind == pg.Execute && s.of != nil {
+			return s.portal
+		}
+	}
+	return portal{}
+}
+
+// leftOfNext are the columns that are left out of the rows that come.
+func (u *unit) leftOfNext(c *catalog) []int {
+	s := u.next().of
+	switch {
+	case s == nil:
+		return nil
+	case s.described:
+		return c.positions(s.columns, s.Statement)
+	case c.returns(s.Statement):
+		return []int{all}
+	}
+	return nil
+}
+
+// sourcesOfNext are the columns of the rows that come which tell numbers of sequences.
+func (u *unit) sourcesOfNext(c *catalog) []source {
+	p := u.next()
+	if p.of == nil || !p.of.described {
+		return nil
+	}
+	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
+}
+
+// judges returns the statement that a message answers, and the columns of its rows, when the message has what a catalog is needed for.
+func (u *unit) judges(m pg.Message) (s *sql.Statement, columns []pg.Column) {
+	rows := m.Type == pg.RowDescription || m.Type == pg.CopyOutResponse || m.Type == pg.DataRow && u.extended && u.shaped <= u.results
+	if !rows && (m.Type != pg.CommandComplete || !counts(m.Body)) {
+		return nil, nil
+	}
+	switch next := u.next(); {
+	case !u.extended:
+		s = u.text()
+	case next.of != nil:
+		s, columns = next.of.Statement, next.of.columns
+	}
+	if m.Type == pg.RowDescription {
+		columns, _ = pg.Columns(m.Body)
+	}
+	return s, columns
+}
+
+// counts reports whether a tag has the number of rows that a condition has chosen.
+func counts(tag []byte) bool {
+	for _, verb := range []string{"UPDATE", "DELETE", "MERGE"} {
+		if bytes.HasPrefix(tag, []byte(verb)) {
+			return true
+		}
+	}
+	return false
+}
+
+// returns reports whether a statement may return columns that are left out.
+func (c *catalog) returns(s *sql.Statement) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tables := c.touched(s)
+	return len(tables) > 0 && (s.Star || c.listed(tables, s))
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/shadow/usage"
+)
+
+// Questions of Size. The sum leaves out databases that the user may not enter.
+const (
+	sizeQuestion  = "SELECT sum(pg_database_size(oid)) FROM pg_database WHERE datallowconn AND has_database_privilege(oid, 'CONNECT')"
+	filesQuestion = `SELECT current_setting('data_directory'), floor(extract(epoch FROM pg_postmaster_start_time()))::bigint, current_setting('port')`
+)
+
+// Size asks a target for its databases' size, and looks for its files and processes on this machine. What it still has in memory
+// is written first, where its user may order that, since files have it then.
+func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, err error) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": "cinch shadow"})
+	if err != nil {
+		return s, err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	if _, err := c.Exec(ctx, "CHECKPOINT").ReadAll(); err != nil {
+		if !forbidden(err) {
+			return s, err
+		}
+		s.Why = append(s.Why, "what the server had not written yet: its user may not CHECKPOINT")
+	}
+	row, err := one(ctx, c, sizeQuestion)
+	if err != nil {
+		return s, err
+	}
+	s.By = "pg_database_size"
+	if s.Bytes, err = strconv.ParseInt(row[0], 10, 64); err != nil {
+		return s, err
+	}
+	if row, err = one(ctx, c, filesQuestion); err != nil {
+		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: where the data is: %v", err))
+		return s, nil
+	}
+	pid, err := here(row[0], row[1], row[2])
+	if err != nil {
+		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: %v", err))
+		return s, nil
+	}
+	s.Files = row[0]
+	if parent, err := usage.Parent(int(c.PID())); err == nil && parent == pid {
+		s.Process = pid
+	} else {
+		s.Why = append(s.Why, "CPU and I/O: its processes are not to be seen from here")
+	}
+	return s, nil
+}
+
+// forbidden reports whether a server answered that its user lacks a right.
+func forbidden(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "42501"
+}
+
+// one is the only row of an answer.
+func one(ctx context.Context, c *pgconn.PgConn, question string) ([]string, error) {
+	results, err := c.Exec(ctx, question).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 {
+		return nil, fmt.Errorf("%d answers to %s", len(results), question)
+	}
+	var row []string
+	for _, value := range results[0].Rows[0] {
+		row = append(row, string(value))
+	}
+	return row, nil
+}
+
+// Lines of postmaster.pid.
+const (
+	pidLine   = 0
+	startLine = 2
+	portLine  = 3
+	pidLines  = 4
+)
+
+// here returns the main process of the server whose data a directory of this machine is. Two servers may have the same path on two
+// machines, so the file that a running server keeps there has to be of this one.
+func here(directory, started, port string) (pid int, err error) {
+	f, err := os.Open(filepath.Join(directory, "postmaster.pid"))
+	if err != nil {
+		return 0, fmt.Errorf("its files are not to be seen from here: %w", err)
+	}
+	defer f.Close()
+	var lines []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		lines = append(lines, strings.TrimSpace(s.Text()))
+	}
+	if len(lines) < pidLines || lines[portLine] != port || !near(lines[startLine], started) {
+		return 0, fmt.Errorf("%s on this machine is another server's", directory)
+	}
+	return strconv.Atoi(lines[pidLine])
+}
+
+// near compares moments in seconds: the server notes its start twice.
+func near(a, b string) bool {
+	x, err := strconv.ParseInt(a, 10, 64)
+	if err != nil {
+		return false
+	}
+	y, err := strconv.ParseInt(b, 10, 64)
+	return err == nil && x-y <= 1 && y-x <= 1
+}

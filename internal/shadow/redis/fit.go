@@ -1,0 +1,62 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Why a server can't be mirrored, or be a target.
+var (
+	errCluster  = errors.New("it is a node of a cluster: mirror a single server, or a primary and its replicas")
+	errSentinel = errors.New("it is a Sentinel: name the primary that it watches")
+	errReplica  = errors.New("it is a replica, which refuses writes: promote it (REPLICAOF NO ONE)")
+	errLoading  = errors.New("it is still loading its data: wait until it has")
+)
+
+// Fit fails when a server can't be what it is to be, so far as it tells.
+func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
+	if s, err := ask(ctx, production); err == nil && s.known { // a production that is away comes back
+		if err := s.unfit(); err != nil {
+			return fmt.Errorf("%s: %w", production, err)
+		}
+	}
+	for _, t := range []*shadow.Target{control, test} {
+		s, err := ask(ctx, t)
+		switch {
+		case isDenied(err):
+			continue // it may not be asked, but perhaps all that clients do
+		case err != nil:
+			return ui.WithHint(err, shadow.HintReach)
+		}
+		if err := errors.Join(s.unfit(), s.unfitTarget()); err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+	}
+	return nil
+}
+
+// unfit is what no server may be.
+func (s server) unfit() error {
+	switch {
+	case s.info["redis_mode"] == "sentinel" || s.info["server_mode"] == "sentinel":
+		return errSentinel
+	case s.info["cluster_enabled"] == "1":
+		return errCluster
+	}
+	return nil
+}
+
+// unfitTarget is what no target may be.
+func (s server) unfitTarget() error {
+	switch {
+	case s.info["role"] == "slave":
+		return errReplica
+	case s.info["loading"] == "1":
+		return errLoading
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package redis
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// aside is what an operation has for this package alone.
+type aside struct {
+	sure     bool      // all of its keys are such as the mirror ends, so no server's clock excuses a difference
+	asked    []subject // of which the targets say, behind its answers, how long they live
+	from, to time.Time // when production carried it out
+	parts    []part    // of a transaction
+}
+
+// answer says what a reply is like, when targets have said how long keys live.
+func (o *aside) answer(frame []byte, form uint8, found []time.Duration) shadow.Answer {
+	a := answerOf(frame, form)
+	switch {
+	case a.Error != "":
+	case o.parts != nil:
+		a.Digest = digestParts(frame, o.parts, found)
+	case form == scripted:
+		a.Digest = digestScripted(frame, found)
+	}
+	return a
+}
+
+// mostAsked keys of an operation with scripts are asked for.
+const mostAsked = 16
+
+// soon is when a key may end by its server's clock before that is seen to, where a script gave it its life.
+const soon = 500 * time.Millisecond
+
+// setLives are scripts that may give keys a time to live.
+var setLives = map[string]bool{"eval": true, "evalsha": true, "fcall": true}
+
+// lengthenScripts asks how long the keys of scripts live from now on, and gives them ten years.
+func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at time.Time) {
+	if !r.p.keepsTime {
+		return
+	}
+	o, ok := op.Own.(*aside)
+	if !ok {
+		o = &aside{}
+	}
+	for _, q := range requests {
+		if !setLives[q.name] {
+			continue
+		}
+		keys, _ := q.keysOf(q.args)
+		for _, k := range keys[:min(len(keys), mostAsked)] {
+			o.asked = append(o.asked, subject{db: r.db, key: string(k)})
+		}
+		o.from, o.to = q.at, at
+	}
+	for _, s := range o.asked {
+		op.Request = resp.AppendCommand(op.Request, "PTTL", s.key)
+		op.Request = resp.AppendCommand(op.Request, "PEXPIRE", s.key, strconv.FormatInt(tenYears.Milliseconds(), 10), "XX")
+	}
+	if len(o.asked) > 0 {
+		op.Own = o
+	}
+}
+
+// readLives reads the answers to what lengthenScripts has asked for: how long keys lived that were not lengthened before.
+func (c *conn) readLives(o *aside) (found []time.Duration, err error) {
+	for _, s := range o.asked {
+		left, err := c.frame()
+		if err != nil {
+			return nil, err
+		}
+		if ms, ok := integerOf(left); ok && ms > 0 && ms <= longestRun.Milliseconds() {
+			life := time.Duration(ms) * time.Millisecond
+			if life < soon {
+				c.lives.doubt(s)
+			}
+			c.lives.set(deadline{subject: s, from: o.from.Add(life), to: o.to.Add(life + slack), made: o.to})
+			found = append(found, life)
+		}
+		if _, err := c.frame(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// isFound reports whether a number is a time to live that was found a moment later, in seconds or milliseconds.
+func isFound(n int64, found []time.Duration) bool {
+	return slices.ContainsFunc(found, func(life time.Duration) bool {
+		ms := life.Milliseconds()
+		return n >= ms && n <= ms+soon.Milliseconds() || n >= ms/1000 && n <= ms/1000+1
+	})
+}
+
+// isLengthened reports whether a number can only be a time to live that the mirror has lengthened, in seconds or milliseconds.
+func isLengthened(n int64) bool {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+		if years := int64(tenYears / unit); n > years-int64(longestRun/unit) && n <= years+int64(longestRun/unit) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeSure marks an operation all of whose keys are such as the mirror ends.
+func (r *reader) makeSure(op *shadow.Operation) {
+	if op.Whole || len(op.Keys) == 0 {
+		return
+	}
+	for _, name := range op.Keys {
+		db, key := keyOf(name)
+		if _, known := r.p.deadlines.get(subject{db: db, key: key}); !known {
+			return
+		}
+	}
+	o, ok := op.Own.(*aside)
+	if !ok {
+		o = &aside{}
+		op.Own = o
+	}
+	o.sure = true
+}

@@ -1,0 +1,102 @@
+package verdict
+
+import (
+	"math"
+	"testing"
+)
+
+// fast is a test target whose latencies are those of a control with a median of 50 µs, so many microseconds longer, and then some percent slower or
+// faster since the machine is.
+type fast struct {
+	longer   float64 // µs, at the control's speed
+	absolute float64 // the margin, µs
+}
+
+const medianMicros = 50
+
+// run is an A/A phase as long as it asks for, and a test phase as long, with a look after every batch.
+func (f fast) run(seed uint64) (Outcome, int) {
+	w := newWorld(seed, 0.3)
+	w.sigma = 0.05
+	control, test := &machine{slow: math.Log(medianMicros)}, &machine{slow: math.Log(medianMicros) + 0.1*w.rnd.NormFloat64()}
+	j := NewJudge(Settings{Planned: 60}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
+	asked := leastBaseline
+	for n := 0; n < asked; n++ {
+		j.Baseline(f.batch(w, control, test, 0))
+		if more, ok := j.BaselineNeeded(); ok {
+			asked = max(more, leastBaseline)
+		}
+	}
+	for range asked {
+		if j.Add(f.batch(w, control, test, f.longer)); j.look() != Inconclusive {
+			break
+		}
+	}
+	return j.look(), asked
+}
+
+// batch is one, and what it is allowed beyond the shares.
+func (f fast) batch(w *world, control, test *machine, longer float64) (b, allowed Batch) {
+	a, t := w.operate(control, test)
+	longer *= math.Exp(test.slow - control.slow) // on that machine
+	for i, share := range []float64{0.05, 0.10} {
+		at := []int{operations / 2, operations * 95 / 100}[i]
+		b = append(b, math.Log(math.Exp(t[at])+longer)-a[at])
+		allowed = append(allowed, MoreThan(share, f.absolute, math.Exp(a[at])))
+	}
+	return b, allowed
+}
+
+// Reads of 50 µs and a margin of 10 µs, which is a fifth of the median and less than the tenth of the p95. A difference that is inside it passes or goes on,
+// whatever share it is; one beyond both margins fails. At the margins themselves no more than alpha are wrong, however often somebody looks.
+func TestAbsoluteMargin(t *testing.T) {
+	if underRace {
+		t.Skip("only computes: runs without the race detector")
+	}
+	for _, c := range []struct {
+		name                string
+		fast                fast
+		leastPass, mostPass float64
+		leastFail, mostFail float64
+	}{
+		{"equal", fast{0, 10}, 0.80, 1, 0, 0.02},
+		{"5 µs longer, a tenth", fast{5, 10}, 0, 1, 0, 0.02},
+		{"at the margin of 10 µs", fast{10, 10}, 0, 0.05, 0, 0.05},
+		{"20 µs longer", fast{20, 10}, 0, 0.02, 0.80, 1},
+		{"at both margins of the median", fast{2.5, 2.5}, 0, 0.05, 0, 0.05},
+		{"10 µs longer, without an absolute margin", fast{10, 0}, 0, 0.02, 0.80, 1},
+		{"30 µs longer, of 100 µs", fast{30, 100}, 0.80, 1, 0, 0.02},
+	} {
+		count, asked := [4]int{}, 0
+		for seed := range *runs {
+			o, n := c.fast.run(uint64(seed))
+			count[o]++
+			asked += n
+		}
+		t.Logf("%s: %d pass, %d fail, %d inconclusive; %d batches asked for on average", c.name, count[Pass], count[Fail], count[Inconclusive], asked / *runs)
+		pass, fail := float64(count[Pass])/float64(*runs), float64(count[Fail])/float64(*runs)
+		if pass < c.leastPass || pass > c.mostPass || fail < c.leastFail || fail > c.mostFail {
+			t.Errorf("%s: that is not what a verdict is", c.name)
+		}
+	}
+}
+
+// A margin of a time that is less than the share changes nothing; what is shown is the ratio that was seen, and the margin that it was held against.
+func TestAllowed(t *testing.T) {
+	with, without := NewJudge(Settings{}, Metric{"p50", 0.05}), NewJudge(Settings{}, Metric{"p50", 0.05})
+	for i := range 20 {
+		x := 0.2 + 0.01*float64(i%3)
+		with.Add(Batch{x}, Batch{MoreThan(0.05, 10, 40)})
+		without.Add(Batch{x}, Batch{MoreThan(0.05, 1, 40)})
+	}
+	a, b := with.States()[0], without.States()[0]
+	if math.Abs(a.Ratio-b.Ratio) > 1e-12 || math.Abs(a.Low-b.Low) > 1e-12 || math.Abs(a.Allowed-0.25) > 1e-12 || b.Allowed != math.Expm1(math.Log1p(0.05)) {
+		t.Errorf("with it %+v, without %+v", a, b)
+	}
+	if with.Outcome() != Pass && with.Outcome() != Inconclusive || without.Outcome() != Fail {
+		t.Errorf("with it %v, without %v", with.Outcome(), without.Outcome())
+	}
+	if MoreThan(0.05, 10, 0) != 0 || MoreThan(0.05, 0, 10) != 0 {
+		t.Error("nothing allows something")
+	}
+}

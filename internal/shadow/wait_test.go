@@ -1,0 +1,83 @@
+package shadow
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// That nothing moves takes looks, not only time: a machine that is too busy to look has not seen it. What moves begins it anew.
+func TestStoppedTakesLooks(t *testing.T) {
+	w := &wait{lane: &lane{t: &Target{bound: time.Nanosecond}}}
+	for range 2 {
+		w.stands(true, false)
+		for i := range stoppedLooks {
+			if w.stands(false, false) {
+				t.Fatalf("stopped at look %d", i+1)
+			}
+		}
+		time.Sleep(mostStopped * time.Nanosecond)
+		if !w.stands(false, false) {
+			t.Fatal("never stopped")
+		}
+	}
+}
+
+// seeing is a target that says of everybody that it works, and has its snapshot.
+type seeing struct{}
+
+func (seeing) Look(context.Context, Conn, Conn) Progress { return Seeing }
+
+// A read that has its snapshot is not waited for, but by what changes tables under it: it may not have found them yet.
+func TestSnapshotsAreNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct{ read, redefines, goes bool }{
+		"an update behind a read":      {read: true, goes: true},
+		"a DROP behind a read":         {read: true, redefines: true},
+		"an update behind another one": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &Target{bound: time.Hour}
+			other, before := &lane{t: target}, &Operation{Snapshot: c.read}
+			other.busy.Store(&sending{ops: []*Operation{before}})
+			before.legs[target.place].assign(other)
+			w := &wait{lane: &lane{t: target, ctx: t.Context()}, looker: seeing{}, left: []*Operation{before}, redefines: c.redefines}
+			if got := w.goesOn(); got != c.goes {
+				t.Errorf("it goes on: %v", got)
+			}
+		})
+	}
+}
+
+// What is behind others that wait is not forced with them.
+func TestStoppedBehindOthers(t *testing.T) {
+	first, second := &wait{lane: &lane{t: &Target{}}}, &wait{lane: &lane{t: &Target{}}}
+	for range stoppedLooks {
+		first.stands(false, false)
+		second.stands(false, true)
+	}
+	if !first.stands(false, false) || second.stands(false, true) {
+		t.Error("both go on, or none")
+	}
+}
+
+// Of what both targets went on with before all others had arrived, reads alone may have seen something else.
+func TestInOrder(t *testing.T) {
+	for _, c := range []struct {
+		op          *Operation
+		here, there bool
+		want        bool
+	}{
+		{op: &Operation{Kind: Read}, want: true},
+		{op: &Operation{Kind: Read}, here: true, there: true},
+		{op: &Operation{Kind: Write, Locks: true}, here: true, there: true, want: true},
+		{op: &Operation{Kind: Write, Locks: true}, here: true},
+		{op: &Operation{Kind: State}, here: true, there: true, want: true},
+		{op: &Operation{Kind: State}, there: true},
+	} {
+		c.op.forced[control].Store(c.here)
+		c.op.forced[test].Store(c.there)
+		if got := c.op.inOrder(); got != c.want {
+			t.Errorf("kind %v, forced %v and %v: %v", c.op.Kind, c.here, c.there, got)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package pg
+
+import "encoding/binary"
+
+// Piece is a message, or a part of one.
+type Piece struct {
+	Type        byte
+	First, Last bool
+	Body        []byte // without type and length
+	Raw         []byte
+}
+
+// Cutter cuts a connection's bytes into pieces as they come. Messages of kinds that somebody reads come whole, or with at least their
+// first Most bytes. Others, which only pass, come in the pieces in which they arrive, so that nothing has to be kept for them.
+type Cutter struct {
+	Read *[256]bool // types of messages that somebody reads
+	Most int        // bytes, with type and length
+
+	kind byte
+	left int // bytes of a message that has begun
+}
+
+// Next returns the piece that b begins with. It is valid as long as b is. Without ok more has to come first: fewer than Most bytes
+// are to be kept for that.
+func (c *Cutter) Next(b []byte) (p Piece, ok bool, err error) {
+	if c.left > 0 {
+		n := min(c.left, len(b))
+		c.left -= n
+		return Piece{Type: c.kind, Last: c.left == 0, Body: b[:n], Raw: b[:n]}, n > 0, nil
+	}
+	if len(b) < HeaderBytes {
+		return p, false, nil
+	}
+	n := binary.BigEndian.Uint32(b[1:])
+	if n < lengthBytes || n > maxBodyLength {
+		return p, false, ErrProtocol
+	}
+	total := 1 + int(n)
+	if c.Read[b[0]] && len(b) < min(total, c.Most) {
+		return p, false, nil
+	}
+	k := min(total, len(b))
+	c.kind, c.left = b[0], total-k
+	return Piece{Type: b[0], First: true, Last: c.left == 0, Body: b[HeaderBytes:k], Raw: b[:k]}, true, nil
+}
+
+// Between reports whether the next byte begins a message.
+func (c *Cutter) Between() bool { return c.left == 0 }

@@ -1,0 +1,90 @@
+package sql
+
+import "strings"
+
+// Settings returns the names, with a dot in them, of settings that a text sets: a server lists those that it knows, and hides
+// names that clients make up, as app.tenant. all is false where one is set whose name is not in the text.
+func Settings(text string) (names []string, all bool) {
+	if !MaySet(text) {
+		return nil, true
+	}
+	all = true
+	words := raw(text)
+	for i, w := range words {
+		switch {
+		case w.is("set") && (i == 0 || words[i-1].mark(';')):
+			if name := settingName(words[i+1:]); strings.Contains(name, ".") {
+				names = append(names, name)
+			}
+		case w.is("set_config") && i+2 < len(words) && words[i+1].mark('('):
+			name, known := plainLiteral(words[i+2])
+			all = all && known && i+3 < len(words) && words[i+3].mark(',')
+			if strings.Contains(name, ".") {
+				names = append(names, strings.ToLower(name))
+			}
+		}
+	}
+	return names, all
+}
+
+// MaySet is quick: most texts set nothing.
+func MaySet[text string | []byte](s text) bool {
+	for i := 0; i+3 < len(s); i++ {
+		if s[i]|0x20 == 's' && s[i+1]|0x20 == 'e' && s[i+2]|0x20 == 't' {
+			return true
+		}
+	}
+	return false
+}
+
+// rawToken is a token with its text as it stands there.
+type rawToken struct {
+	token
+	raw string
+}
+
+func raw(text string) (out []rawToken) {
+	for i := 0; i < len(text); {
+		t, n := next(text[i:])
+		if n == 0 {
+			break
+		}
+		if t.text != "" || t.kind != mark {
+			out = append(out, rawToken{t, text[i : i+n]})
+		}
+		i += n
+	}
+	return out
+}
+
+// settingName is the name behind SET.
+func settingName(words []rawToken) (name string) {
+	for len(words) > 0 && (words[0].is("session") || words[0].is("local")) {
+		words = words[1:]
+	}
+	for _, w := range words {
+		if w.kind != word && w.kind != quoted && !w.mark('.') || w.is("to") {
+			break
+		}
+		name += strings.ToLower(w.text)
+	}
+	return name
+}
+
+// plainLiteral is the content of a literal in plain quotes without any within.
+func plainLiteral(w rawToken) (string, bool) {
+	n := len(w.raw)
+	if w.kind != literal || n < 2 || w.raw[0] != '\'' || strings.Count(w.raw, "'") != 2 {
+		return "", false
+	}
+	return w.raw[1 : n-1], true
+}
+
+// Prepares returns the name of the one statement that a text prepares; ok is false when the text is anything else, or more than that.
+func Prepares(text string) (name string, ok bool) {
+	all := split(scan(text))
+	if len(all) != 1 || len(all[0]) < 3 || !all[0][0].is("prepare") || all[0][1].is("transaction") && all[0][2].kind == literal {
+		return "", false
+	}
+	return all[0][1].text, true
+}

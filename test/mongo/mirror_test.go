@@ -1,0 +1,56 @@
+package mongo
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/shadow"
+	shadowmongo "github.com/cinch-layer/cinch/internal/shadow/mongo"
+	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// TestScenarioThroughMirror runs the scenario of each language through cinch shadow: nothing that any driver does is answered otherwise,
+// is lost, or ends the mirroring of its connection. Change streams are left out.
+func TestScenarioThroughMirror(t *testing.T) {
+	for _, l := range languages {
+		program, args, env := l.command(t)
+		for _, compressors := range []string{"", "&compressors=" + l.compressors, "&compressors=zlib"} {
+			t.Run(l.name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
+				run, addr := mirrored(t)
+				cmd := exec.CommandContext(t.Context(), program, append(args, "mongodb://"+addr+"/?directConnection=true"+compressors)...)
+				cmd.Env = append(os.Environ(), env...)
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "ok") {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				r := shadowtest.Settle(t, run)
+				if r.Compared.Equal < 10 || r.Compared.Diverged > 0 || len(r.Why) > 0 || r.Left["change streams"] == 0 {
+					t.Errorf("%+v, not mirrored: %v, left out %v", r.Compared, r.Why, r.Left)
+				}
+			})
+		}
+	}
+}
+
+// mirrored is a mirror of three servers, each a replica set of one, and where clients connect.
+func mirrored(t *testing.T) (*shadow.Run, string) {
+	t.Helper()
+	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute}
+	for _, up := range []*gateway.Upstream{&cfg.Production, &cfg.Control, &cfg.Test} {
+		var err error
+		if *up, err = shadowmongo.ParseURI(testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"}).URI()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Eventually(t, "the targets take writes", func() (done bool) {
+		p, err := shadowmongo.New(t.Context(), cfg.Control, cfg.Test)
+		cfg.Protocol = p
+		return err == nil
+	})
+	return shadowtest.Start(t, cfg)
+}

@@ -1,0 +1,45 @@
+package shadow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Before a run, what would make it void is said, with what to do, and the exit code tells.
+func TestMongoCheck(t *testing.T) {
+	production, control, test := testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{})
+	for _, s := range []*testenv.MongodServer{production, control} {
+		if _, err := s.Client(t).Database("shop").Collection("orders").InsertOne(t.Context(), bson.M{"_id": 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(control, test string) (said string, code int) {
+		cmd := exec.CommandContext(t.Context(), testenv.Cinch(t), "shadow", "check", "--probe", "200ms", "--mongo", "127.0.0.1:0="+production.URI(), "--control", control, "--test", test)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		var exit *exec.ExitError
+		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return out.String(), cmd.ProcessState.ExitCode()
+	}
+	said, code := check(control.URI(), test.URI())
+	if code != 3 || !strings.Contains(said, "FIX  test lacks collections: shop.orders\n     hint: restore production's data") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	wrong := fmt.Sprintf("mongodb://nobody:s3cret@%s/", test.Addr)
+	if said, code := check(control.URI(), wrong); code != 10 || !strings.Contains(said, "AuthenticationFailed") && !strings.Contains(said, "auth error") || strings.Contains(said, "s3cret") {
+		t.Errorf("with a wrong password: exit code %d: %s", code, said)
+	}
+	if said, code := check(control.URI(), "mongodb://127.0.0.1:1"); code != 10 {
+		t.Errorf("without a server: exit code %d: %s", code, said)
+	}
+}

@@ -1,0 +1,64 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// SSH starts a real sshd and returns what a command begins with that is to run as a user of this machine; as root only, since others can't become somebody
+// else. Without OpenSSH the test is skipped, or fails when CI=true.
+func SSH(t testing.TB, name string) []string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("takes root")
+	}
+	sshd, keygen, ssh := Program(t, "sshd"), Program(t, "ssh-keygen"), Program(t, "ssh")
+	if _, err := user.Lookup(name); err != nil {
+		missing(t, "the user "+name, "run: test/servers install")
+	}
+	dir, err := os.MkdirTemp("", "cinch-ssh-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, err := range []error{os.Chmod(dir, 0o755), os.MkdirAll("/run/sshd", 0o755)} { // of which sshd makes a prison
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, host := filepath.Join(dir, "key"), filepath.Join(dir, "host")
+	for _, file := range []string{key, host} {
+		Run(t, dir, keygen, "-q", "-t", "ed25519", "-N", "", "-f", file)
+	}
+	port := startSSHD(t, dir, sshd, host, key+".pub")
+	return []string{
+		ssh, "-q", "-p", port, "-i", key, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+		"-o", "IdentitiesOnly=yes", name + "@127.0.0.1",
+	}
+}
+
+// startSSHD returns the port that it listens on.
+func startSSHD(t testing.TB, dir, sshd, host, authorized string) string {
+	t.Helper()
+	var err error
+	for range startTries {
+		port := strconv.Itoa(FreePort(t))
+		var p *process
+		p, err = startProcess(dir, os.Environ(), sshd, "-D", "-e", "-f", "/dev/null", "-p", port, "-h", host,
+			"-o", "ListenAddress=127.0.0.1", "-o", "AuthorizedKeysFile="+authorized, "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "MaxStartups=100",
+			"-o", "UsePAM=yes") // else accounts without a password count as locked
+		if err == nil {
+			err = p.waitReady(func() bool { return accepts("127.0.0.1:" + port) })
+		}
+		if err == nil {
+			t.Cleanup(p.stop)
+			return port
+		}
+	}
+	t.Fatal(fmt.Errorf("sshd: %w", err))
+	return ""
+}
