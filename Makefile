@@ -14,5 +14,19 @@ full:
 	go test ./test/differential -run 'TestLines|TestEveryCommand' -diff.lines -timeout 60m
 	go test ./internal/plan -run PlanIsNearTheBest -held.values 600 -held.results $(CURDIR)/bench/results/plan-full.csv -timeout 120m
 	go test ./test/grpc -run TestNoLosses -losses.rounds 6 -losses.calls 400 -timeout 60m
+	go test ./internal/rollout -rollout.full -timeout 180m
 	go test ./test/tarantool -run TestVshardRebalancing -v -timeout 10m
 	go test ./test/limits -run 'Metadata|PeakOf' -limits.long -timeout 20m
+	go test ./examples/shadow -run TestExample -example.long -timeout 20m
+	go test ./packaging/modules -install -timeout 30m
+	test/servers install postgreslines
+	go test ./test/postgres -run 'TestLines|TestHostileClients' -postgres.lines -postgres.crowd 500 -timeout 30m
+	go test ./internal/shadow -run "PlantedFaults|EqualTargets" -planted.runs 500 -timeout 20m
+	go test ./internal/rollout -run Cuts -rollout.cuts -v -timeout 180m
+	test/postgres/regress
+	test/postgres/suites pgx
+	test/postgres/suites asyncpg
+	packaging/release snapshot
+	packaging/linux/try
+	packaging/first-saving all
+	packaging/reproducible --cold

@@ -1,0 +1,36 @@
+// Command reference writes what docs say of configuration keys from the code: the tables of docs/CONFIG.md and
+// docs/config.schema.json. `go run ./packaging/reference`, in the repository's root.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cinch-layer/cinch/internal/config/reference"
+)
+
+func main() {
+	if err := run("docs/CONFIG.md", "docs/config.schema.json"); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+func run(page, schema string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	anew, err := reference.Page(string(text))
+	if err != nil {
+		return err
+	}
+	form, err := reference.Schema()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(page, []byte(anew), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(schema, form, 0o644)
+}
