@@ -59,12 +59,13 @@ func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
 // Shutdown stops accepting and waits for the connections to end by themselves: nobody can
 // tell where a protocol that we don't know may be interrupted. When ctx ends they are reset. Those that came just before
-// it get their links yet.
+// it get their links yet. Links that are still being made in advance end with it.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	begun := time.AfterFunc(gateway.BeginPatience, g.endLinks)
 	defer func() {
 		begun.Stop()
 		g.endLinks()
+		g.spares.making.Wait()
 	}()
 	return g.server.Shutdown(ctx)
 }
@@ -121,7 +122,7 @@ func (g *Gateway) link() (*link.Link, error) {
 		spare := l != nil
 		if !spare {
 			var err error
-			if l, err = g.connect(g.ctx); err != nil {
+			if l, err = g.connect(); err != nil {
 				return nil, err
 			}
 		}
@@ -137,12 +138,14 @@ func (g *Gateway) link() (*link.Link, error) {
 	}
 }
 
-// connect makes a link to the exit.
-func (g *Gateway) connect(ctx context.Context) (*link.Link, error) {
-	c, err := g.cfg.Upstream.Dial(ctx)
+// connect makes a link to the exit, unless the links end meanwhile.
+func (g *Gateway) connect() (*link.Link, error) {
+	c, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
 		return nil, err
 	}
+	stop := context.AfterFunc(g.ctx, func() { _ = gateway.Abort(c) })
+	defer stop()
 	l, err := g.links.Greet(c)
 	if err != nil {
 		_ = gateway.Abort(c)
@@ -156,7 +159,7 @@ func (g *Gateway) connect(ctx context.Context) (*link.Link, error) {
 func (g *Gateway) refill() {
 	for g.spares.wants() {
 		go func() {
-			l, err := g.connect(g.ctx)
+			l, err := g.connect()
 			if err != nil {
 				l = nil
 			}

@@ -16,6 +16,8 @@ type spares struct {
 	links  []spare // oldest first
 	coming int     // being made
 	closed bool
+
+	making sync.WaitGroup // as many as are coming
 }
 
 type spare struct {
@@ -34,11 +36,13 @@ func (p *spares) wants() bool {
 		return false
 	}
 	p.coming++
+	p.making.Add(1)
 	return true
 }
 
 // put takes what became of a wanted link, nil if nothing.
 func (p *spares) put(l *link.Link) {
+	defer p.making.Done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.coming--
