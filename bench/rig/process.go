@@ -3,6 +3,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -79,6 +80,22 @@ func (p *Process) Stop() {
 		_ = p.cmd.Process.Kill()
 		<-ended
 	}
+}
+
+// Kill ends the process without giving it time for anything. Stop is needed all the same.
+func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
+
+// Nice gives the process, and those that it has started, this priority: 19 is the least.
+func (p *Process) Nice(n int) error {
+	var all []error
+	for _, pid := range append([]int{p.cmd.Process.Pid}, proc.Children(p.cmd.Process.Pid)...) {
+		for _, thread := range proc.Threads(pid) {
+			if err := syscall.Setpriority(syscall.PRIO_PROCESS, thread, n); err != nil && !errors.Is(err, syscall.ESRCH) {
+				all = append(all, err)
+			}
+		}
+	}
+	return errors.Join(all...)
 }
 
 // Client connects to the process. The caller closes it.

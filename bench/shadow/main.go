@@ -1,9 +1,9 @@
 // Command shadow measures what production feels of cinch shadow: latencies of Redis' GET and SET of 200 bytes, and of PostgreSQL's reads and
 // writes of a row, directly, through the plainest proxy (bench/forward), and through the mirror while its targets answer, are frozen, are
-// gone, are slow, or have full disks. Clients must see no error, and the mirror must stay in its memory. Then it records loads of Redis and
+// killed, are slow, or have full disks. Clients must see no error, and the mirror must stay in its memory. Then it records loads of Redis and
 // MongoDB, and replays them for the verdict "direct against through Cinch". It writes both into bench/results/shadow.md.
 //
-//	go run ./bench/shadow [--runs N] [--production redis,postgres] [--recorded TIME] [--mongo TIME] [--results DIR]
+//	go run ./bench/shadow [--runs N] [--nice N] [--production redis,postgres] [--recorded TIME] [--mongo TIME] [--results DIR]
 package main
 
 import (
@@ -20,27 +20,30 @@ import (
 
 type bench struct {
 	work, cinch, forward string
+	nice                 int
 }
 
 func main() {
 	runs := flag.Int("runs", 5, "repetitions of each way to production, in turns; the median counts; 0: none")
 	sides := flag.String("production", "redis,postgres", "which databases production is, one after the other")
+	nice := flag.Int("nice", 19, "priority of the mirror's targets: 19, the least, as if they had cores of their own; 0 as production")
 	recorded := flag.Duration("recorded", 45*time.Second, "how long each load of Redis is recorded; 0: none is")
 	mongo := flag.Duration("mongo", time.Minute, "how long a load of MongoDB is recorded; 0: none is")
 	results := flag.String("results", "bench/results", "where results are written")
 	flag.Parse()
-	if err := run(*runs, strings.Split(*sides, ","), *recorded, *mongo, filepath.Join(*results, "shadow.md")); err != nil {
+	if err := run(*runs, *nice, strings.Split(*sides, ","), *recorded, *mongo, filepath.Join(*results, "shadow.md")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/shadow:", err)
 		os.Exit(1)
 	}
 }
 
-func run(runs int, sides []string, recorded, mongo time.Duration, results string) error {
+func run(runs, nice int, sides []string, recorded, mongo time.Duration, results string) error {
 	b, err := newBench()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.work)
+	b.nice = nice
 	if runs > 0 {
 		if err := b.measure(runs, sides, results); err != nil {
 			return err

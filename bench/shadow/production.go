@@ -48,7 +48,7 @@ func ways() []*way {
 		{name: plain},
 		{name: "shadow, targets answer", targets: "answer"},
 		{name: "shadow, targets frozen", targets: "frozen"},
-		{name: "shadow, targets gone", targets: "gone"},
+		{name: "shadow, targets killed", targets: "killed"},
 		{name: "shadow, targets slow", targets: "slow"},
 		{name: "shadow, targets' disks full", targets: "full"},
 	}
@@ -75,7 +75,7 @@ func (b *bench) production(s *side, runs int) (string, error) {
 		}
 		fmt.Printf("%s: run %d of %d\n", s.name, n+1, runs)
 	}
-	return table(s, all, runs), nil
+	return table(s, all, runs, b.nice), nil
 }
 
 // try is one run of a way. All but production is made anew: a mirror turns itself off when its targets don't answer for long.
@@ -129,9 +129,9 @@ func (w *way) measure(s *side, addr string) error {
 	return nil
 }
 
-func table(s *side, all []*way, runs int) string {
+func table(s *side, all []*way, runs, nice int) string {
 	var t rig.Table
-	fmt.Fprintf(&t, "%d clients with one operation at a time and a pause of %v, %s,\nthe median of %d runs of %v each, all ways in turns. No client saw an error.\n\n", clients, pause, s.load, runs, length)
+	fmt.Fprintf(&t, "%d clients with one operation at a time and a pause of %v, %s,\nthe median of %d runs of %v each, all ways in turns. The mirror's targets run on the same cores with nice %d. No client saw an error.\n\n", clients, pause, s.load, runs, length, nice)
 	t.Row("", "p50, µs", "p99, µs", "p99 to io.Copy, µs", "ratio", "most, ms", "mirror on at the end, runs", "memory, MiB")
 	t.Rule(8)
 	yardstick := all[1].median().p99

@@ -99,7 +99,7 @@ func (s *stage) target(trouble string) error {
 	}
 	s.targets = append(s.targets, p)
 	s.ends(p)
-	return nil
+	return p.Nice(s.nice)
 }
 
 // trouble does to the targets what the way is about.
@@ -117,8 +117,9 @@ func (s *stage) trouble(what string) error {
 				return err
 			}
 			s.stop = append(s.stop, func() error { thaw(); return nil })
-		case "gone":
-			t.Stop()
+		case "killed":
+			kill := time.AfterFunc(length/3, t.Kill)
+			s.stop = append(s.stop, func() error { kill.Stop(); return nil })
 		case "slow":
 			s.slow(t)
 		}

@@ -31,3 +31,14 @@ func Children(pid int) (found []int) {
 	}
 	return found
 }
+
+// Threads are the ids of a process's threads, none when it has ended.
+func Threads(pid int) (found []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		if id, err := strconv.Atoi(task.Name()); err == nil {
+			found = append(found, id)
+		}
+	}
+	return found
+}
