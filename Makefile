@@ -4,7 +4,7 @@ MODULES = . codec codec/libzstd bench/grpc
 .PHONY: build test race lint fuzz ci full
 
 build: ; go build -o cinch ./cmd/cinch
-test: ; rc=0; for m in $(MODULES); do (cd $$m && go test -timeout 20m ./...) || rc=1; done; exit $$rc
+test: ; rc=0; for m in $(MODULES); do test/steady $$m -- ./... || rc=1; done; exit $$rc
 race: ; test/race
 lint: ; test/lint $(MODULES)
 fuzz: ; test/fuzz . codec codec/libzstd
