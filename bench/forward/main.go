@@ -1,21 +1,25 @@
 // Command forward is the plainest proxy that Go allows: two io.Copy a connection. It is the
-// yardstick for what a hop costs when nothing is looked at.
+// yardstick for what a hop costs when nothing is looked at. With -late it stands for a slow server: each piece of an answer
+// waits so long.
 //
-//	go run ./bench/forward LISTEN UPSTREAM
+//	go run ./bench/forward [-late TIME] LISTEN UPSTREAM
 package main
 
 import (
+	"flag"
 	"io"
 	"log"
 	"net"
-	"os"
+	"time"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: forward LISTEN UPSTREAM")
+	late := flag.Duration("late", 0, "how long each piece of an answer waits")
+	flag.Parse()
+	if flag.NArg() != 2 {
+		log.Fatal("usage: forward [-late TIME] LISTEN UPSTREAM")
 	}
-	l, err := net.Listen("tcp", os.Args[1])
+	l, err := net.Listen("tcp", flag.Arg(0))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -24,7 +28,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		go forward(client, os.Args[2])
+		go forward(client, flag.Arg(1), *late)
 	}
 }
 
@@ -32,7 +36,18 @@ func main() {
 // that would be no yardstick.
 type plain struct{ io.ReadWriter }
 
-func forward(client net.Conn, address string) {
+// tardy writes so much later.
+type tardy struct {
+	io.Writer
+	late time.Duration
+}
+
+func (t tardy) Write(p []byte) (int, error) {
+	time.Sleep(t.late)
+	return t.Writer.Write(p)
+}
+
+func forward(client net.Conn, address string, late time.Duration) {
 	defer client.Close()
 	upstream, err := net.Dial("tcp", address)
 	if err != nil {
@@ -44,5 +59,9 @@ func forward(client net.Conn, address string) {
 		_, _ = io.Copy(plain{upstream}, plain{client})
 		_ = upstream.(*net.TCPConn).CloseWrite()
 	}()
-	_, _ = io.Copy(plain{client}, plain{upstream})
+	var answers io.Writer = plain{client}
+	if late > 0 {
+		answers = tardy{client, late}
+	}
+	_, _ = io.Copy(answers, plain{upstream})
 }

@@ -49,7 +49,8 @@ func ways() []*way {
 		{name: "shadow, targets answer", targets: "answer"},
 		{name: "shadow, targets frozen", targets: "frozen"},
 		{name: "shadow, targets killed", targets: "killed"},
-		{name: "shadow, targets slow", targets: "slow"},
+		{name: "shadow, targets slow: 20 ms an answer", targets: "slow"},
+		{name: "shadow, targets stutter: frozen for 20 of 25 ms", targets: "stutter"},
 		{name: "shadow, targets' disks full", targets: "full"},
 	}
 }
@@ -86,11 +87,11 @@ func (b *bench) try(s *side, w *way, production *rig.Process) (err error) {
 	case direct:
 		return w.measure(s, production.Addr)
 	case plain:
-		addr, err := on.proxy(production)
+		p, err := on.proxy(production)
 		if err != nil {
 			return err
 		}
-		return w.measure(s, addr)
+		return w.measure(s, p.Addr)
 	}
 	m, err := on.mirror(production, w.targets)
 	if err != nil {

@@ -19,6 +19,7 @@ type stage struct {
 	*bench
 	side    *side
 	targets []*rig.Process
+	doors   []string // where the mirror reaches them
 	disks   []string
 	admin   string
 	stop    []func() error
@@ -37,17 +38,18 @@ func (s *stage) ends(p *rig.Process) {
 	s.stop = append(s.stop, func() error { p.Stop(); return nil })
 }
 
-// forward starts the plainest proxy.
-func (s *stage) proxy(production *rig.Process) (addr string, err error) {
-	if addr, err = rig.FreeAddr(); err != nil {
-		return "", err
-	}
-	p, err := rig.StartListener("forward", addr, s.work, s.forward, addr, production.Addr)
+// proxy starts the plainest proxy before a server.
+func (s *stage) proxy(server *rig.Process, flags ...string) (*rig.Process, error) {
+	addr, err := rig.FreeAddr()
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	p, err := rig.StartListener("forward", addr, s.work, append(append([]string{s.forward}, flags...), addr, server.Addr)...)
+	if err != nil {
+		return nil, err
 	}
 	s.ends(p)
-	return addr, nil
+	return p, nil
 }
 
 // mirror starts targets, a mirror, and then the trouble.
@@ -65,7 +67,7 @@ func (s *stage) mirror(production *rig.Process, trouble string) (*rig.Process, e
 		return nil, err
 	}
 	args := append([]string{
-		s.cinch, "shadow", "--" + s.side.name, addr + "=" + s.side.url(production.Addr), "--control", s.side.url(s.targets[0].Addr), "--test", s.side.url(s.targets[1].Addr),
+		s.cinch, "shadow", "--" + s.side.name, addr + "=" + s.side.url(production.Addr), "--control", s.side.url(s.doors[0]), "--test", s.side.url(s.doors[1]),
 		"--memory", fmt.Sprint(memoryBytes), "--admin", s.admin, "--batch", "10s", "--self-test=false",
 	}, s.side.flags...)
 	p, err := rig.StartListener("shadow", addr, s.work, args...)
@@ -99,7 +101,14 @@ func (s *stage) target(trouble string) error {
 	}
 	s.targets = append(s.targets, p)
 	s.ends(p)
-	return p.Nice(s.nice)
+	door := p
+	if trouble == "slow" {
+		if door, err = s.proxy(p, "-late", targetLate.String()); err != nil {
+			return err
+		}
+	}
+	s.doors = append(s.doors, door.Addr)
+	return errors.Join(p.Nice(s.nice), door.Nice(s.nice))
 }
 
 // trouble does to the targets what the way is about.
@@ -120,15 +129,18 @@ func (s *stage) trouble(what string) error {
 		case "killed":
 			kill := time.AfterFunc(length/3, t.Kill)
 			s.stop = append(s.stop, func() error { kill.Stop(); return nil })
-		case "slow":
-			s.slow(t)
+		case "stutter":
+			s.stutter(t)
 		}
 	}
 	return nil
 }
 
-// slow freezes a server for 20 of every 25 ms.
-func (s *stage) slow(t *rig.Process) {
+// targetLate is how long each answer of a slow target waits.
+const targetLate = 20 * time.Millisecond
+
+// stutter freezes a server for 20 of every 25 ms.
+func (s *stage) stutter(t *rig.Process) {
 	over, ended := make(chan struct{}), make(chan error)
 	go func() {
 		for {
@@ -159,7 +171,7 @@ func (s *stage) judge(w *way, m *rig.Process) error {
 	}
 	if strings.Contains(metrics, "cinch_shadow_mirroring 1") {
 		w.on++
-	} else if w.targets == "answer" || w.targets == "frozen" || w.targets == "slow" {
+	} else if w.targets == "answer" || w.targets == "frozen" || w.targets == "slow" || w.targets == "stutter" {
 		return fmt.Errorf("the mirror is off: %s", m.Output())
 	}
 	peak, err := m.Peak()
