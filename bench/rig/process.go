@@ -59,7 +59,7 @@ func start(name, addr, dir string, args []string, answers func(*Process) bool) (
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for range 500 {
+	for range 3000 {
 		if answers(p) {
 			return p, nil
 		}
