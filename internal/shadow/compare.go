@@ -10,20 +10,20 @@ import (
 // Compared is what became of the operations that both targets got.
 type Compared struct {
 	Equal     uint64          `json:"equal"`      // answered alike
-	EqualData uint64          `json:"equal_data"` // of these, those that did more than set their connection up
+	EqualData uint64          `json:"equal_data"` // of these, those that have data or a number of rows
 	Diverged  uint64          `json:"diverged"`   // of the equal ones, those that production answered otherwise
 	Refused   uint64          `json:"refused"`    // of those, errors of both targets where production had none
 	Different uint64          `json:"different"`  // not
 	Expired   uint64          `json:"expired"`    // not, since a value had expired at one of them
 	Timed     uint64          `json:"timed"`      // compared by latency and success alone: their answers differ by nature
-	Setup     uint64          `json:"setup"`      // of the equal and timed ones, those that only set their connection up: they have no data to compare
+	Setup     uint64          `json:"setup"`      // of the equal and timed ones, those that only set their connection up, or end a transaction: they have no data to compare
 	Unordered uint64          `json:"unordered"`  // not compared: a target could not wait for what came before
 	Repeated  uint64          `json:"repeated"`   // undone and asked again at a target, until it answered as production did
 	Lost      [targets]uint64 `json:"lost"`       // not answered, by target
 	UnderWay  uint64          `json:"under_way"`  // when the mirror was turned off: they count at neither target
 }
 
-// answers is how many operations both targets have answered, but for those that only set their connection up.
+// answers is how many operations both targets have answered, but for those that have no data to compare.
 func (c Compared) answers() uint64 {
 	return c.Equal + c.Different + c.Expired + c.Timed - c.Setup + c.Unordered
 }
@@ -44,7 +44,10 @@ const (
 
 // tooFew is why a PASS is withheld though no answer differs; "": enough were compared.
 func (c Compared) tooFew() string {
-	if n := c.answers(); n > 0 && c.share() < leastCompared {
+	switch n := c.answers(); {
+	case n == 0 && c.Setup > 0:
+		return "no answer had data to compare"
+	case n > 0 && c.share() < leastCompared:
 		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS takes %.0f %%", c.EqualData, n, 100*leastCompared)
 	}
 	return ""
@@ -143,7 +146,7 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 		c.differ(op, a, b)
 	case op.Check == Exact:
 		c.total.Equal++
-		c.countSetup(op)
+		c.countSetup(op, a)
 		if !op.Production.Lost && !a.same(op.Production, Exact) {
 			c.total.Diverged++
 			if a.Error != "" && op.Production.Error == "" {
@@ -153,14 +156,14 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 		}
 	default:
 		c.total.Timed++
-		c.countSetup(op)
+		c.countSetup(op, a)
 	}
 }
 
-// countSetup tells what only sets a connection up, such as a login or BEGIN, from answers with data.
-func (c *compare) countSetup(op *Operation) {
+// countSetup tells what only sets a connection up or ends a transaction, such as a login, BEGIN or COMMIT, from answers with data.
+func (c *compare) countSetup(op *Operation, a Answer) {
 	switch {
-	case op.Kind == State:
+	case op.Kind == State || a.Bare:
 		c.total.Setup++
 	case op.Check == Exact:
 		c.total.EqualData++

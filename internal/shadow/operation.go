@@ -114,6 +114,7 @@ type Answer struct {
 	Digest  uint64 // of the answer, in the form in which answers are compared
 	Error   string // its code, when the answer is an error
 	Missing bool   // the answer says that there is nothing
+	Bare    bool   // it has neither data nor a number of rows, as that of a COMMIT: it is compared, and shows nothing of the data
 	Lost    bool   // there is no answer: the target was not asked, or did not reply
 	Tries   int    // more than one: it was undone and asked again until it was production's, so its latency says nothing
 	Took    time.Duration

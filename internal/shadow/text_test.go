@@ -61,6 +61,21 @@ func TestSetupIsNoAnswer(t *testing.T) {
 	}
 }
 
+// What a COMMIT answers is alike wherever there is one: a run of nothing else has compared nothing.
+func TestCommitIsNoAnswer(t *testing.T) {
+	r := New(Config{Protocol: willing{}})
+	defer r.stop()
+	for range 100 {
+		r.mirror.compare.add(&Operation{Kind: Write, answers: [targets]Answer{{Bare: true}, {Bare: true}}})
+	}
+	r.mu.Lock()
+	settle(t, r, 0)
+	r.mu.Unlock()
+	if got := r.Report(); got.Outcome != "INCONCLUSIVE" || got.Compared.EqualData != 0 || got.Compared.answers() != 0 {
+		t.Errorf("%s %s %+v", got.Outcome, got.meaning(), got.Compared)
+	}
+}
+
 // A run that has compared next to nothing does not say that the targets answer alike.
 func TestPassNeedsAnswers(t *testing.T) {
 	for timed, want := range map[int]string{900: "PASS", 1100: "INCONCLUSIVE"} {

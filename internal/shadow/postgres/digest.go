@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"hash/maphash"
 	"time"
 
@@ -39,6 +40,8 @@ type digest struct {
 	results int    // that are complete
 	kept    []byte // of a row
 
+	tells bool // something of the data: rows, or their number
+
 	keeps  bool // the rows
 	nature bool // which differ by nature: their number
 	rows
@@ -61,14 +64,22 @@ func (d *digest) add(m pg.Message) {
 		d.mix(m.Type, []byte(code)...)
 	default:
 		d.mix(m.Type, m.Body...)
+		d.tells = d.tells || m.Type == pg.CommandComplete && hasNumber(m.Body)
 		if m.Type == pg.CommandComplete || m.Type == pg.EmptyQueryResponse || m.Type == pg.PortalSuspended {
 			d.results++
 		}
 	}
 }
 
+// hasNumber reports whether a tag has a number of rows.
+func hasNumber(tag []byte) bool {
+	tag = bytes.TrimSuffix(tag, zero)
+	return len(tag) > 0 && tag[len(tag)-1] >= '0' && tag[len(tag)-1] <= '9'
+}
+
 func (d *digest) row(body []byte) {
 	d.n++
+	d.tells = true
 	if left := d.shape.columns(d.results); len(left) > 0 {
 		d.kept = appendKept(d.kept[:0], body, left)
 		body = d.kept
@@ -114,7 +125,7 @@ func (d *digest) mix(kind byte, body ...byte) {
 // answer is the digest when all messages have come.
 func (d *digest) answer(took time.Duration) shadow.Answer {
 	d.mix(pg.ReadyForQuery)
-	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Took: took}
+	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Bare: !d.tells, Took: took}
 }
 
 // rows are those of an answer, by what is compared of them.
