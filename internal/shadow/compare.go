@@ -17,7 +17,7 @@ type Compared struct {
 	Expired   uint64          `json:"expired"`    // not, since a value had expired at one of them
 	Timed     uint64          `json:"timed"`      // compared by latency and success alone: their answers differ by nature
 	Setup     uint64          `json:"setup"`      // of the equal and timed ones, those that only set their connection up, or end a transaction: they have no data to compare
-	Unordered uint64          `json:"unordered"`  // not compared: a target could not wait for what came before
+	Unordered uint64          `json:"unordered"`  // not compared: a target could not wait for what came before, or did not make what came behind wait, and the answers differ
 	Repeated  uint64          `json:"repeated"`   // undone and asked again at a target, until it answered as production did
 	Lost      [targets]uint64 `json:"lost"`       // not answered, by target
 	UnderWay  uint64          `json:"under_way"`  // when the mirror was turned off: they count at neither target
@@ -141,6 +141,8 @@ func (c *compare) add(op *Operation) {
 func (c *compare) judge(op *Operation, a, b Answer) {
 	switch {
 	case !op.inOrder():
+		c.total.Unordered++
+	case !a.same(b, op.Check) && op.passed.Load(): // one of them may have seen what came behind
 		c.total.Unordered++
 	case !a.same(b, op.Check):
 		c.differ(op, a, b)

@@ -79,7 +79,7 @@ type Operation struct {
 	// Left is why the operation is not sent, if it is not: it is counted alone.
 	Left string
 	// Snapshot marks a read that sees what was there when it began, so that what comes behind need not wait for its
-	// end. It takes a Looker.
+	// end. It takes a Looker. A target that plans it may have a snapshot for that alone: answers that differ then count as not in order.
 	Snapshot bool
 	// Redefines marks what reads that have their snapshot see, too, such as DROP and TRUNCATE: it waits for their ends.
 	Redefines bool
@@ -101,6 +101,7 @@ type Operation struct {
 	legs    [targets]leg
 	left    atomic.Int32         // targets that have not answered
 	stopped atomic.Bool          // it was seen to wait for another connection's
+	passed  atomic.Bool          // a target went on with a write before its end, though nobody knows that it has its last snapshot
 	forced  [targets]atomic.Bool // a target did not wait for all that comes before
 	size    int64                // in the mirror's bound
 	skipped bool                 // the rate leaves it out

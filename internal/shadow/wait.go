@@ -93,6 +93,7 @@ func (w *wait) goesOn() bool {
 		switch w.looker.Look(w.lane.ctx, sent.conn, w.lane.connection()) {
 		case Seeing:
 			if op.Snapshot && !w.redefines {
+				op.passed.Store(true)
 				continue
 			}
 			moves = true

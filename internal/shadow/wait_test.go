@@ -44,7 +44,29 @@ func TestSnapshotsAreNotWaitedFor(t *testing.T) {
 			if got := w.goesOn(); got != c.goes {
 				t.Errorf("it goes on: %v", got)
 			}
+			if before.passed.Load() != c.goes {
+				t.Errorf("the read was passed: %v", !c.goes)
+			}
 		})
+	}
+}
+
+// A read that a write has passed may have been planned still, and have seen the write at one target: answers that differ say nothing then.
+func TestPassedReadsDontDiffer(t *testing.T) {
+	for passed, want := range map[bool]Compared{
+		true:  {Equal: 1, EqualData: 1, Unordered: 1},
+		false: {Equal: 1, EqualData: 1, Different: 1},
+	} {
+		c := newCompare(willing{})
+		for digest := range uint64(2) {
+			op := &Operation{Kind: Read, Snapshot: true, Production: Answer{Digest: digest}, answers: [targets]Answer{{Digest: digest}, {}}}
+			op.passed.Store(passed)
+			c.add(op)
+		}
+		got, _ := c.totals()
+		if got.Diverged = 0; got != want {
+			t.Errorf("passed %v: %+v", passed, got)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type reader struct {
 	ready   bool      // logged in
 	status  byte      // of the transaction
 
+	redefines bool // what its transaction, which is not over, does to tables and functions; others meet it from the COMMIT on
+
 	pending  []*unit // complete, in their order
 	building *unit   // nil: nothing has come since the last one
 	prepared map[string]*statement
@@ -395,7 +397,8 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	case sql.Writes:
 		op.Kind = shadow.Write
 		op.Whole, op.Locks = true, true
-		op.Keep, op.Redefines = u.changes, u.redefines()
+		op.Keep = u.changes
+		op.Redefines = r.redefining(u)
 		b.guide, b.stirs = r.guide(u, before), u.stirs()
 		if b.guide != nil || b.stirs != stirsNothing {
 			op.Own = b
@@ -403,6 +406,13 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	}
 	op.Production = u.digest.answer(at.Sub(u.at))
 	return op
+}
+
+// redefining reports whether reads that have begun may meet what a unit does, or what those before it in its transaction did.
+func (r *reader) redefining(u *unit) bool {
+	redefines := r.redefines || u.redefines()
+	r.redefines = redefines && r.status != idle
+	return redefines
 }
 
 // database is the client's.

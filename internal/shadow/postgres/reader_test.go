@@ -71,6 +71,42 @@ func TestRedefines(t *testing.T) {
 	}
 }
 
+// What a transaction has defined reads may meet when it ends: its end says so, too, and nothing behind that.
+func TestTransactionsRedefine(t *testing.T) {
+	r := loggedIn(t)
+	for _, c := range []struct {
+		text   string
+		status byte
+		want   bool
+	}{
+		{"BEGIN", inside, false},
+		{"UPDATE t SET a = 1", inside, false},
+		{"COMMIT", idle, false},
+		{"BEGIN", inside, false},
+		{"CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", inside, true},
+		{"COMMIT", idle, true},
+		{"UPDATE t SET a = 1", idle, false},
+		{"BEGIN", inside, false},
+		{"ALTER TABLE t ADD c int", inside, true},
+		{"SELECT nothing", inFailed, false},
+		{"ROLLBACK", idle, true},
+		{"DROP TABLE t", idle, true},
+		{"UPDATE t SET a = 1", idle, false},
+		{"BEGIN", inside, false},
+		{"DROP TABLE t", inside, true},
+		{"SELECT 1", inside, false},
+		{"PREPARE TRANSACTION 'x'", idle, true},
+		{"COMMIT PREPARED 'x'", idle, true},
+		{"COMMIT", idle, false},
+	} {
+		ask(t, r, pg.AppendQuery(nil, c.text))
+		done, err := r.Reply(pg.Append(nil, pg.ReadyForQuery, []byte{c.status}), time.Now())
+		if err != nil || len(done) != 1 || done[0].Redefines != c.want {
+			t.Errorf("%s: %v %v", c.text, done, err)
+		}
+	}
+}
+
 // What a connection counts is at least what it takes: of a COPY whose data come in many messages, and behind large messages with the beginning of
 // the next one, from either side.
 func TestHeldIsWhatIsTaken(t *testing.T) {

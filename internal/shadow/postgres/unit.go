@@ -53,7 +53,7 @@ func (u *unit) effect() sql.Effect {
 // snapshot, and read a table's files as they are. Of what is not known it may be so.
 func (u *unit) redefines() bool {
 	return slices.ContainsFunc(u.executed, func(s *sql.Statement) bool {
-		return s == nil || s.Has("create", "drop", "alter", "truncate", "refresh", "grant", "revoke", "do", "call")
+		return s == nil || s.Has("create", "drop", "alter", "truncate", "refresh", "grant", "revoke", "do", "call", "prepared")
 	})
 }
 
