@@ -32,9 +32,9 @@ type mirror struct {
 	order  *order
 	states connStates
 	number uint64
-	untidy int64 // bytes that were submitted since the order was tidied
-	open   int   // connections that are followed
-	most   int   // of these
+	untidy int64            // bytes that were submitted since the order was tidied
+	open   map[*tapped]bool // connections that are followed
+	most   int              // of these
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that did what can't be mirrored
@@ -119,11 +119,11 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		return
 	}
 	if c.reader == nil {
-		if m.open+m.leaving() >= m.most {
+		if len(m.open)+m.leaving() >= m.most {
 			m.give(ctx, c, errTooMany)
 			return
 		}
-		m.open++
+		m.open[c] = true
 		c.reader, c.early = m.protocol.Reader(), m.following
 	}
 	if c.early && !m.following {
@@ -220,12 +220,23 @@ func (m *mirror) end(ctx context.Context, c *tapped) {
 
 // drop frees a connection's Reader.
 func (m *mirror) drop(c *tapped) {
-	if c.reader != nil {
-		m.open--
-	}
+	delete(m.open, c)
 	c.reader = nil
 	m.budget.free(reading, c.held)
 	c.held = 0
+}
+
+// forget frees what is known of connections whose clients are still there, when the mirror has ended.
+func (m *mirror) forget() {
+	for c := range m.open {
+		if ender, ok := c.reader.(Ender); ok {
+			ender.End()
+		}
+		m.drop(c)
+	}
+	for conn := range m.states {
+		m.budget.free(reading, m.states.forget(conn))
+	}
 }
 
 func (m *mirror) endLanes(conn uint64) {
@@ -354,7 +365,7 @@ func (m *mirror) finished(op *Operation) {
 func newMirror(cfg *Config, b *budget, trouble func(*Target, error)) *mirror {
 	m := &mirror{
 		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, budget: b, seed: maphash.MakeSeed(),
-		order: newOrder(), states: connStates{}, most: mostConnections(), requests: make(chan func()),
+		order: newOrder(), states: connStates{}, open: map[*tapped]bool{}, most: mostConnections(), requests: make(chan func()),
 	}
 	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
 	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)

@@ -74,6 +74,48 @@ func TestAnswersCount(t *testing.T) {
 	}
 }
 
+// hoard is a Reader that keeps all that it is given.
+type hoard struct {
+	mute
+	held int64
+}
+
+func (h *hoard) Request(b []byte, _ time.Time) error { h.held += int64(len(b)); return nil }
+func (h *hoard) Held() int64                         { return h.held }
+
+type hoarding struct{ willing }
+
+func (hoarding) Reader() Reader { return &hoard{} }
+
+// A mirror that is off before the run began, as when its self-test has failed, keeps nothing: neither what is queued nor what Readers have of clients
+// that are still there.
+func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
+	r := New(Config{Protocol: hoarding{}})
+	read, queued := &tapped{number: 1}, &tapped{number: 2}
+	r.follow()
+	r.tap.put(read, gateway.FromClient, make([]byte, 1024))
+	for range 2 { // behind the second one the piece has been read
+		r.mirror.do(t.Context(), func() {})
+	}
+	if r.Held() <= 1024 {
+		t.Fatalf("%d bytes are held", r.Held())
+	}
+	busy, off := make(chan struct{}), make(chan struct{})
+	go r.mirror.do(t.Context(), func() { close(busy); <-off })
+	<-busy
+	r.tap.put(queued, gateway.FromClient, make([]byte, 1024))
+	r.Off("the run did not begin")
+	close(off)
+	<-r.gone
+	for _, c := range []*tapped{read, queued} {
+		r.tap.put(c, gateway.FromClient, make([]byte, 1024))
+		r.tap.end(c)
+	}
+	if r.Held() != 0 || len(r.tap.take(nil)) > 0 {
+		t.Errorf("%d bytes are held", r.Held())
+	}
+}
+
 // A connection beyond those that there are files for is not followed; one that ends makes room.
 func TestConnectionsBeyondTheFiles(t *testing.T) {
 	m := newWillingMirror(t)

@@ -87,6 +87,9 @@ func New(c Config) *Run {
 		go func() {
 			defer close(r.gone)
 			r.mirror.run(r.ctx)
+			r.tap.close() // also when the run has never begun
+			r.tap.discard()
+			r.mirror.forget()
 		}()
 	})
 	r.spread = newSpread(cmp.Or(cfg.Batches, plannedBatches))
@@ -156,7 +159,6 @@ func (r *Run) Start(ctx context.Context) error {
 		stop := r.count(ctx)
 		r.tap.close()
 		<-r.gone
-		r.tap.discard()
 		close(r.mirror.compare.doubts)
 		excuses.Wait()
 		if r.replay != nil && r.replay.whole.Load() {
