@@ -91,7 +91,8 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 		return nil
 	case pg.Sync:
 		if u := r.copying(); u != nil && u.complete && u.extended && u.copied {
-			r.append(u, m) // the server has ignored the first one
+			u.add(m) // the server has ignored the first one
+			r.count(u)
 			u.extended = false
 			return nil
 		}
@@ -100,8 +101,10 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 		r.building = newUnit(at)
 	}
 	u := r.building
-	r.append(u, m)
-	if err := r.note(u, m); err != nil {
+	u.add(m)
+	err := r.note(u, m)
+	r.count(u)
+	if err != nil {
 		return err
 	}
 	if m.Type == pg.Sync || m.Type == pg.Query || m.Type == pg.FunctionCall {
@@ -112,10 +115,11 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 	return nil
 }
 
-func (r *reader) append(u *unit, m pg.Message) {
-	before := cap(u.bytes)
-	u.add(m)
-	r.held += int64(cap(u.bytes) - before)
+// count takes what a unit has grown by into account. What production's answer uses up of it stays counted until that is complete.
+func (r *reader) count(u *unit) {
+	before := u.counted
+	u.counted = max(before, u.size())
+	r.held += u.counted - before
 }
 
 // note reads what a message says of a unit.
@@ -261,7 +265,8 @@ func (r *reader) copy(m pg.Message) {
 	if u == nil {
 		return
 	}
-	r.append(u, m)
+	u.add(m)
+	r.count(u)
 	if m.Type != pg.CopyData {
 		u.copied = true
 	}
@@ -334,7 +339,7 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 	}
 	r.pending[0] = nil
 	r.pending = r.pending[1:]
-	r.held -= int64(cap(u.bytes))
+	r.held -= u.counted
 	before := r.status
 	r.status = m.Body[0]
 	u.digest.add(m)

@@ -111,12 +111,25 @@ func TestTransactionsRedefine(t *testing.T) {
 // the next one, from either side.
 func TestHeldIsWhatIsTaken(t *testing.T) {
 	data := pg.Append(nil, pg.CopyData, make([]byte, 60<<10))
+	small := pg.Append(nil, pg.Parse, []byte("\x00SELECT 1\x00\x00\x00"))
+	small = pg.Append(small, pg.Bind, []byte("\x00\x00"), make([]byte, 6))
+	small = pg.Append(pg.Append(small, pg.Describe, []byte("P\x00")), pg.Execute, []byte("\x00"), make([]byte, 4))
 	large := func(kind byte) []byte { return append(pg.Append(nil, kind, make([]byte, 2<<20)), kind, 0, 0) }
 	for name, fill := range map[string]func(r *reader){
 		"a COPY": func(r *reader) {
 			ask(t, r, pg.AppendQuery(nil, "COPY t FROM STDIN"))
 			for range 50 {
 				ask(t, r, data)
+			}
+		},
+		"a pipeline's piece": func(r *reader) {
+			for range 10_000 {
+				ask(t, r, small)
+			}
+		},
+		"pieces": func(r *reader) {
+			for range 10_000 {
+				ask(t, r, pg.Append(nil, pg.Sync))
 			}
 		},
 		"large messages": func(r *reader) { ask(t, r, large(pg.CopyData)) }, // for no COPY: nothing else is kept

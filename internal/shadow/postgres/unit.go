@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
@@ -28,6 +29,7 @@ type unit struct {
 	made     []*statement // that it prepares
 	needs    []byte       // Parse messages of what is guided, which came before
 	guides   []*guide     // whose rival it is
+	counted  int64        // of what is held
 	drawn
 	digest
 }
@@ -36,6 +38,20 @@ func newUnit(at time.Time) *unit { return &unit{at: at} }
 
 // add appends a message.
 func (u *unit) add(m pg.Message) { u.bytes = append(u.bytes, m.Raw...) }
+
+// What a unit takes beside its bytes: itself, and of each message what is known of it.
+const (
+	unitBytes      = int64(unsafe.Sizeof(unit{})) + 64 // with its place among those under way
+	stepBytes      = int64(unsafe.Sizeof(step{}))
+	statementBytes = int64(unsafe.Sizeof(statement{}) + unsafe.Sizeof(&statement{}))
+	pointerBytes   = int64(unsafe.Sizeof(&sql.Statement{}))
+)
+
+// size is what a unit takes.
+func (u *unit) size() int64 {
+	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.needs)) + stepBytes*int64(cap(u.steps)) +
+		statementBytes*int64(cap(u.made)) + pointerBytes*int64(cap(u.executed)+cap(u.prepared))
+}
 
 // effect is the strongest of what is executed.
 func (u *unit) effect() sql.Effect {
