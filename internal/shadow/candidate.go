@@ -18,8 +18,8 @@ import (
 type Process struct {
 	Program string
 	Args    []string
-	Env     []string         // beside this process's own
-	Address gateway.Upstream // where it listens
+	Listen  func(address string) string // the variable, beside this process's own, that tells it where to listen
+	Address gateway.Upstream            // how to connect; where is chosen when it starts, since a port that was free hours ago may be taken
 }
 
 // How long a candidate may take to listen, and to drain.
@@ -30,8 +30,13 @@ const (
 
 // Start runs the process and returns when it listens. stop drains it.
 func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
+	address, err := freeAddress()
+	if err != nil {
+		return gateway.Upstream{}, nil, err
+	}
+	p.Address.Network, p.Address.Address = "tcp", address
 	cmd := exec.CommandContext(ctx, p.Program, p.Args...)
-	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Env = append(os.Environ(), p.Listen(address))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = drainTime
 	var said bytes.Buffer
@@ -78,8 +83,8 @@ func (p Process) await(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// FreeAddress is an address on loopback that nobody listens at now.
-func FreeAddress() (string, error) {
+// freeAddress is an address on loopback that nobody listens at now.
+func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

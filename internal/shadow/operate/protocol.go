@@ -133,15 +133,12 @@ func (p Protocol) Gateway(up gateway.Upstream, url string, rules []string) (g sh
 	if g.Program, err = os.Executable(); err != nil {
 		return g, err
 	}
-	addr, err := shadow.FreeAddress()
-	if err != nil {
-		return g, err
-	}
-	up.Network, up.Address, up.TLS = "tcp", addr, nil
+	up.TLS = nil
 	g.Args = []string{"serve", "--admin", "off", "--log-level", "warn"}
 	for _, r := range rules {
 		g.Args = append(g.Args, "--rule", r)
 	}
-	g.Env, g.Address = []string{p.Variable + "=" + addr + "=" + p.upstream(url)}, up
+	g.Address = up
+	g.Listen = func(addr string) string { return p.Variable + "=" + addr + "=" + p.upstream(url) }
 	return g, nil
 }
