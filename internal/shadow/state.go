@@ -118,7 +118,7 @@ func writable(name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return ui.WithHint(fmt.Errorf("%s: %w: it is a directory", name, ErrState), "name a file in it")
 	}
-	f, err := os.OpenFile(nextState(name), os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := nextState(name)
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
@@ -128,9 +128,9 @@ func writable(name string) error {
 	return nil
 }
 
-// nextState is where a state is written before it takes the place of the one that is there.
-func nextState(name string) string {
-	return filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".new")
+// nextState is a file of its own that a state is written to before it takes the place of the one that is there: a check may run beside a run.
+func nextState(name string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.new")
 }
 
 // load takes up what an earlier run has observed. A file that is not there is an empty one.
@@ -280,9 +280,16 @@ func (s *state) write(name string) error {
 	if err != nil {
 		return err
 	}
-	next := nextState(name)
-	if err := os.WriteFile(next, b, 0o600); err != nil {
+	next, err := nextState(name)
+	if err != nil {
 		return err
 	}
-	return os.Rename(next, name)
+	_, err = next.Write(b)
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(next.Name())
+	}
+	return err
 }

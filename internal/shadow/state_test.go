@@ -220,6 +220,40 @@ func TestOlderState(t *testing.T) {
 	}
 }
 
+// A check beside a live run does not get in the way of its state, and nothing else is left beside it.
+func TestACheckBesideALiveRun(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "state.json")
+	s := &state{Version: stateVersion}
+	over, checked := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-over:
+				checked <- nil
+				return
+			default:
+				err = writable(name)
+			}
+		}
+		checked <- err
+	}()
+	for range 500 {
+		if err := s.write(name); err != nil {
+			t.Errorf("the run: %v", err)
+			break
+		}
+	}
+	close(over)
+	if err := <-checked; err != nil {
+		t.Errorf("the check: %v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("%v %v", files, err)
+	}
+}
+
 // A run whose targets have come apart is not gone on from, though it has observed nothing, or was ended before its batch was.
 func TestStateOfAVoidRun(t *testing.T) {
 	for name, middle := range map[string]func(*Run){
