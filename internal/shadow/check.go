@@ -118,7 +118,7 @@ func dataFindings(ctx context.Context, s *stored) (found []Finding) {
 }
 
 // probes is the number of batches that a probe is cut into.
-const probes = 24
+const probes = 48
 
 // probe reads scratch data for some time, to learn how noisy the targets are and what they can take.
 func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
@@ -150,17 +150,30 @@ func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	return r.forecast(seq, d/probes, float64(operations)/took.Seconds()), nil
 }
 
-// forecast says how long a run will take with that noise. Batches are longer than those of the probe, and their noise
-// is smaller by the square root.
+// The forecast is for the medians of reads and of writes, both of which equal targets have to pass: they do in nine of ten runs, if the probe is not
+// quieter than the run by more than three quarters of a standard error.
+const (
+	forecastPower  = 1 - 0.1/2
+	forecastErrors = 0.75
+)
+
+// expected is the noise of a run's batches by that of a probe's, and how many of them each phase needs. Batches are longer than those of the probe,
+// and their noise is smaller by the square root.
+func expected(seq *verdict.Sequence, probed, batch time.Duration, margin float64) (n verdict.Noise, needed int, ok bool) {
+	n = seq.NoiseAbove(forecastErrors)
+	n.Deviation *= math.Sqrt(probed.Seconds() / batch.Seconds())
+	needed, ok = verdict.Needed(n, margin, 0.05, forecastPower)
+	return n, needed, ok
+}
+
+// forecast says how long a run will take with that noise.
 func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64) []Finding {
-	n := seq.Noise()
+	margin := seq.Margin(r.cfg.Margins.P50)
+	n, needed, ok := expected(seq, batch, r.cfg.Batch, margin)
 	if n.Deviation == 0 {
 		return []Finding{{Problem: true, Text: "the probe was too short to say anything about noise", Hint: "give it more time with --probe"}}
 	}
-	n.Deviation *= math.Sqrt(batch.Seconds() / r.cfg.Batch.Seconds())
 	found := []Finding{{Text: fmt.Sprintf("one connection does %.0f operations a second at both targets, one by one: so many that conflict with each other (a hot key) can be mirrored", rate)}}
-	margin := seq.Margin(r.cfg.Margins.P50)
-	needed, ok := verdict.Needed(n, margin, 0.05, 0.9)
 	if !ok {
 		return append(found, Finding{Problem: true, Text: fmt.Sprintf("the targets are too noisy for a margin of %.0f %%", 100*margin), Hint: "use quieter machines, or widen --margin-p50 or --margin-absolute"})
 	}
@@ -168,7 +181,7 @@ func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64)
 	day := int(24 * time.Hour / r.cfg.Batch)
 	return append(found, Finding{Text: fmt.Sprintf(
 		"by the noise of scratch reads a verdict on medians needs about %s of A/A and as much of test (%d batches each); a day of each would see a slowdown of %.1f %% beyond doubt",
-		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, 0.9))})
+		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, forecastPower))})
 }
 
 // PrintFindings writes findings for people, problems marked.

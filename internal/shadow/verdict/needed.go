@@ -15,9 +15,14 @@ type Noise struct {
 }
 
 // Noise of the batches so far.
-func (s *Sequence) Noise() Noise {
-	w := s.worth(0)
-	return Noise{Deviation: math.Sqrt(s.variance()), Autocorrelation: (1 - w) / (1 + w)}
+func (s *Sequence) Noise() Noise { return s.NoiseAbove(0) }
+
+// NoiseAbove is Noise with so many standard errors of its estimates: a few batches may have been quieter than those to come.
+func (s *Sequence) NoiseAbove(errors float64) Noise {
+	w := s.worth(errors)
+	free := max(s.base.n+s.test.n-1, 1)
+	variance := s.variance() * (1 + errors*math.Sqrt(2/float64(free)))
+	return Noise{Deviation: math.Sqrt(variance), Autocorrelation: (1 - w) / (1 + w)}
 }
 
 // Needed is the number of batches that the A/A phase and the test phase each need, so that
