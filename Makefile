@@ -28,5 +28,6 @@ full:
 	test/postgres/suites asyncpg
 	packaging/release snapshot
 	packaging/linux/try
+	packaging/linux/systemd
 	packaging/first-saving all
 	packaging/reproducible --cold
