@@ -30,7 +30,7 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.redis }, config.DefaultRule, one(config.RedisGateway),
 	},
 	{
-		"grpc", "CINCH_GRPC", "a gateway to a gRPC server, `LISTEN=URL`",
+		"grpc", "CINCH_GRPC", "a gateway to a gRPC server or to another gateway, `LISTEN=URL`; with ?peers=true clients may be gateways",
 		"LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317",
 		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
 	},

@@ -70,6 +70,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
   cinch serve --redis 127.0.0.1:7000=redis+cluster://node1.internal,node2.internal,node3.internal
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
+  cinch serve --grpc '0.0.0.0:9096=grpc://127.0.0.1:9095?peers=true'       # beside the server, for another gateway
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too

@@ -34,10 +34,14 @@ func (d DirectionName) bit() policy.Direction {
 }
 
 // GRPCGateway is a gateway for gRPC with the defaults of everything but its addresses and
-// its rules.
+// its rules. peers=true among the options of the upstream's URL says that clients may be gateways.
 func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
+	url, peers := strings.CutSuffix(upstream, "?peers=true") // it has no other options
+	if peers {
+		upstream = strings.TrimSuffix(url, "/")
+	}
 	g := RedisGateway(name, listen, upstream, rules)
-	g.Protocol = GRPC
+	g.Protocol, g.Peers = GRPC, peers
 	return g
 }
 

@@ -99,6 +99,24 @@ func TestProtoSetting(t *testing.T) {
 	}
 }
 
+// Without a file, what makes a gateway the far one of a pair stands behind the URL.
+func TestPairsWithoutFile(t *testing.T) {
+	for url, want := range map[string]string{
+		"grpc://a:1?peers=true":  "grpc://a:1",
+		"grpc://a:1/?peers=true": "grpc://a:1",
+		"grpc://a:1":             "",
+	} {
+		g := GRPCGateway("grpc", "127.0.0.1:2", url, []Rule{DefaultGRPCRule()})
+		if g.Peers != (want != "") || g.Peers && g.Upstream != want || !g.Peers && g.Upstream != url {
+			t.Errorf("%s: %+v", url, g)
+		}
+		c := Config{Gateways: []Gateway{g}}
+		if p, err := c.Gateways[0].Messages(nil); err != nil || !p.Rules()[0].AutoDict {
+			t.Errorf("%s: %v, %v", url, p, err)
+		}
+	}
+}
+
 func TestPairs(t *testing.T) {
 	const good = `dictionaries:
   - {name: orders, file: orders.dict}

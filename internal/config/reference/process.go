@@ -66,7 +66,8 @@ var process = []Row{
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_GRPC`, `--grpc`",
-		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; their rule is all messages from 64 bytes on, `zstd`, `dictionary: auto`",
+		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; `?peers=true` behind the URL stands for `peers: true`, as " +
+			"the one near the servers of a pair needs it. Their rule is all messages from 64 bytes on, `zstd`, `dictionary: auto`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_MONGO`, `--mongo`",
