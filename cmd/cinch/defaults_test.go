@@ -184,13 +184,54 @@ func TestDefaultsOfSmallStores(t *testing.T) {
 	}
 }
 
-// takes is what a server holds of its memory for values that were packed, with their keys, and for functions.
-func takes(t *testing.T, values []string, args ...string) (bytes int64) {
+// A gateway weighs a dictionary against what is stored, not against what passes: a few values that are written again and
+// again get none, or a small one.
+func TestDefaultsOfServeInSmallStores(t *testing.T) {
+	if underRace {
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+	}
+	values := orders(350)
+	without, with := takesServed(t, values, "key=*,setting=zstd-3"), takesServed(t, values)
+	t.Logf("%d bytes without a dictionary, %d by default", without, with)
+	if with > without {
+		t.Errorf("by default a server takes %d bytes, without dictionaries %d", with, without)
+	}
+}
+
+// takesServed is what a server holds for values that a gateway has written often enough for a training.
+func takesServed(t *testing.T, values []string, rules ...string) int64 {
+	t.Helper()
+	server, path := testenv.Redis(t), socket(t)
+	direct := connectTo(t, server.Addr)
+	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + server.Addr}, rules: rules, overrides: adminOff()})
+	s.logged("gateway listens")
+	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: path, DisableIdentity: true, ReadTimeout: time.Minute})
+	all := orders(1500)
+	for at := 0; at+len(values) <= len(all); at += len(values) {
+		setOrders(t, client, all[at:at+len(values)])
+	}
+	if len(rules) == 0 {
+		s.logged("promised=") // a training has ended, whatever came out
+	}
+	setOrders(t, client, values)
+	_ = client.Close()
+	s.stop(os.Interrupt)
+	return held(t, direct, values)
+}
+
+// takes is what a server holds for values that were packed.
+func takes(t *testing.T, values []string, args ...string) int64 {
 	t.Helper()
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
 	setOrders(t, direct, values)
 	packed(t, append([]string{"redis://" + server.Addr}, args...)...)
+	return held(t, direct, values)
+}
+
+// held is what a server takes of its memory for values, with their keys, and for functions.
+func held(t *testing.T, direct *goredis.Client, values []string) (bytes int64) {
+	t.Helper()
 	for i := range values {
 		n, err := direct.MemoryUsage(t.Context(), fmt.Sprintf("order:%d", i)).Result()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 type Description struct {
 	Gateways     []GatewayInfo
 	Dictionaries []Dictionary
+	Learning     []Learning
 }
 
 // GatewayInfo describes one gateway; Name is that of its gateway.Stats.
@@ -96,6 +97,18 @@ type Dictionary struct {
 	Observed float64 `json:"observed,omitempty"` // the same, of the last values
 }
 
+// Learning is a rule with dictionary: auto that has none yet, or for which one is trained now.
+type Learning struct {
+	Gateway string `json:"gateway"`
+	Rule    string `json:"rule"`
+	Samples int    `json:"samples"` // values
+	Wanted  int    `json:"wanted"`  // before a training begins
+	Step    int    `json:"step,omitempty"`
+	Steps   int    `json:"steps,omitempty"`   // some are left out
+	Trying  string `json:"trying,omitempty"`  // in this step
+	Refused bool   `json:"refused,omitempty"` // the last training gave none that is worth it
+}
+
 // Status is the document of /api/status, whose contract is docs/METRICS.md.
 type Status struct {
 	Version       string       `json:"version"`
@@ -109,6 +122,7 @@ type Status struct {
 	Budget        Budgets      `json:"budget"`
 	Codec         *CodecPool   `json:"codec,omitempty"`
 	Dictionaries  []Dictionary `json:"dictionaries"`
+	Learning      []Learning   `json:"learning"`
 }
 
 // Gateway is one gateway: its counters and what is configured.
@@ -167,6 +181,7 @@ func (s *Server) status(now time.Time) Status {
 		Gateways:     []Gateway{},
 		Budget:       Budgets{budgetOf(m.Requests.Use()), budgetOf(m.Replies.Use())},
 		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
+		Learning:     append([]Learning{}, d.Learning...),
 	}
 	notes, err := s.ready(Question{})
 	if err != nil {

@@ -211,6 +211,7 @@ func (f *inForce) Status() []Status {
 		if r := active[t]; r != nil {
 			s.Active = true
 			s.SampleValues, s.SampleBytes = r.sampler.size()
+			s.WantedValues = f.o.MinSamples
 			if d := r.current.dict; d != nil {
 				s.Number = d.Number()
 			}

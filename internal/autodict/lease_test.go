@@ -16,7 +16,7 @@ func TestLeaseIsKeptWhileTraining(t *testing.T) {
 	m.o.train = func(_ context.Context, k task) result {
 		for range 20 {
 			now = now.Add(time.Minute)
-			k.going()
+			k.going(Step{})
 			if r, err := ParseRecord(records.text); err != nil || !r.leasedByAnother("b", now.Add(time.Minute), lease) {
 				t.Fatalf("after %d steps others begin: %+v, %v", steps, r.Lease, err)
 			}

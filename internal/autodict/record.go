@@ -62,13 +62,14 @@ type Version struct {
 	Dict      Number    `json:"dict"`
 	At        time.Time `json:"at"` // when it was announced, by the gateway's clock
 	By        string    `json:"by"`
-	Bytes     int       `json:"bytes"`           // of the dictionary
-	Algorithm string    `json:"algorithm"`       // that made it
-	Setting   string    `json:"setting"`         // that it was judged with, without its number
-	Level     int       `json:"level,omitempty"` // to seal with where the rule's own is higher; 0: the rule's own
-	Before    float64   `json:"before"`          // bytes stored by bytes raw, before
-	Promised  float64   `json:"promised"`        // and with it, on values it was not trained on
-	Values    int       `json:"values"`          // how many these were
+	Bytes     int       `json:"bytes"`            // of the dictionary
+	Algorithm string    `json:"algorithm"`        // that made it
+	Setting   string    `json:"setting"`          // that it was judged with, without its number
+	Level     int       `json:"level,omitempty"`  // to seal with where the rule's own is higher; 0: the rule's own
+	Before    float64   `json:"before"`           // bytes stored by bytes raw, before
+	Promised  float64   `json:"promised"`         // and with it, on values it was not trained on
+	Values    int       `json:"values"`           // how many these were
+	Stored    float64   `json:"stored,omitempty"` // raw bytes that it was weighed against
 }
 
 // Gain is the share of the stored bytes that the dictionary saves.

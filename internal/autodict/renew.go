@@ -28,6 +28,7 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 		at = v.At
 	}
 	r.watch.schedule.rolledOut(at, promised)
+	r.watch.weighed(v.Stored)
 	r.sampler.reset()
 	m.use(r, announced)
 	r.tally().update(func(s *Status) { s.Adopted++; s.Version = *v; s.Promised, s.Observed = promised, 0 })
@@ -44,7 +45,7 @@ func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Ve
 	if samples, _ := r.sampler.size(); samples < minValuesInSample {
 		return v.Promised, true
 	}
-	current, with, ok := m.o.Trainer.compare(ctx, m.task(r), announced)
+	current, with, ok := m.o.Trainer.compare(ctx, m.task(ctx, r), announced)
 	if !ok {
 		return 0, false
 	}
@@ -66,15 +67,21 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	if r.rejected = 0; m.adopt(ctx, r) {
 		return
 	}
+	k := m.task(ctx, r)
+	if reason == reasonGrowth && !r.watch.grown(k.volume) {
+		return
+	}
 	once := r.watch.whole > 0 // it leaves no record where no dictionary is worth it
 	if !once && !m.leased(ctx, r) {
 		return
 	}
 	r.tally().update(func(s *Status) { s.Trainings[reason]++ })
-	k := m.task(r)
-	r.tally().log.Info("training a dictionary", "reason", reason, "samples", len(k.samples))
-	k.going = func() { r.announcer.keepLease(ctx) }
+	log := r.tally().log
+	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "stored_bytes", int64(k.volume))
+	k.going = m.progress(ctx, r)
 	result := m.o.train(ctx, k)
+	result.volume = k.volume
+	r.tally().update(func(s *Status) { s.Step = Step{} })
 	if once && result.refused == "" && !m.leased(ctx, r) {
 		return
 	}
@@ -82,6 +89,19 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 		result.refused = m.rollOut(ctx, r, result)
 	}
 	m.finish(ctx, r, result)
+}
+
+// progress shows how far a training is, in the log every few seconds, and keeps its lease.
+func (m *Manager) progress(ctx context.Context, r *managed) func(Step) {
+	told := m.o.now()
+	return func(at Step) {
+		r.announcer.keepLease(ctx)
+		r.tally().update(func(s *Status) { s.Step = at })
+		if now := m.o.now(); now.Sub(told) >= progressEvery {
+			told = now
+			r.tally().log.Info("training goes on", "step", at.Number, "of", at.Of, "trying", at.Trying)
+		}
+	}
 }
 
 // leased takes the lease of a training. Where that can't be had, the training is over.
@@ -94,10 +114,10 @@ func (m *Manager) leased(ctx context.Context, r *managed) bool {
 }
 
 // task is what a training for the rule has to know.
-func (m *Manager) task(r *managed) task {
+func (m *Manager) task(ctx context.Context, r *managed) task {
 	return task{
 		rule: r.rule(), current: r.current, samples: r.sampler.values(),
-		volume: r.watch.volume(m.o.now()), saving: m.o.MinSaving,
+		volume: m.weigh(ctx, r), saving: m.o.MinSaving,
 	}
 }
 
@@ -108,7 +128,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 	setting.Level = got.levelOf(rule)
 	v := Version{
 		Dict: Number(got.dict.Number()), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
-		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values,
+		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values, Stored: got.volume,
 	}
 	if refused := r.announcer.rollOut(ctx, got.dict, &v, rule.Name, r.login); refused != "" {
 		return refused
@@ -140,6 +160,7 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	}
 	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
 		r.watch.restart(m.o.now())
+		r.watch.weighed(got.volume)
 	}
 	r.announcer.release(ctx)
 }

@@ -3,8 +3,13 @@ package autodict
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // managerForTest is a manager over a store in memory that has seen values and finds d in a training.
@@ -84,6 +89,62 @@ func TestDueAtOnce(t *testing.T) {
 	m.step(t.Context(), m.all()[0])
 	if n := m.Status()[0].Refused[refusedSaving]; n != 1 || m.turnsDue() {
 		t.Errorf("%d trainings, and due again", n)
+	}
+}
+
+// Values of a new shape have their dictionary two minutes after the thousandth of them at most, where a training takes
+// twenty seconds: by a clock that stands still while somebody works.
+func TestNewShapeHasItsDictionarySoon(t *testing.T) {
+	const training, most = 20 * time.Second, 2 * time.Minute
+	for _, c := range []struct {
+		perSecond int
+		stays     time.Duration // the first shape, since its dictionary
+	}{{10, time.Hour}, {100, 0}, {100, 5 * time.Minute}, {1000, 0}, {1000, time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			var dicts [2]*codec.Dict
+			for shape := range dicts {
+				dicts[shape], _ = codec.NewDict(document(rand.New(rand.NewPCG(1, 1)), shape))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			shape := 0
+			m := New(Options{By: "a", Store: newShared(), Apply: func(*policy.Policy) {}, train: func(context.Context, task) result {
+				of := shape
+				time.Sleep(training)
+				return result{dict: dicts[of], before: 0.8, promised: 0.3}
+			}})
+			m.SetRules(Rules{Policy: autoPolicy(t)})
+			go m.Run(ctx)
+			rule, value := m.all()[0].rule(), make([]byte, 1000)
+			inForce := func() bool { return m.Policy().Rules()[0].Setting.Dict == dicts[shape].Number() }
+			write := func() {
+				stored := 800
+				if inForce() {
+					stored = 300
+				}
+				m.Sample(rule, "", []byte("doc:1"), value, stored)
+				time.Sleep(time.Second / time.Duration(c.perSecond))
+			}
+			for !inForce() {
+				write()
+			}
+			for rolledOut := time.Now(); time.Since(rolledOut) < c.stays; {
+				write()
+			}
+			shape = 1
+			for range 1000 {
+				write()
+			}
+			sampled := time.Now()
+			for !inForce() {
+				write()
+			}
+			took := time.Since(sampled)
+			t.Logf("%d values a second, %v after the first dictionary: %v", c.perSecond, c.stays, took)
+			if took > most {
+				t.Errorf("%d values a second, %v after the first dictionary: %v after 1000 values of the new shape", c.perSecond, c.stays, took)
+			}
+		})
 	}
 }
 

@@ -40,6 +40,8 @@ const (
 const (
 	reasonFirst = "first"
 	reasonDrift = "drift"
+	// reasonGrowth: much more is stored than when the last one was weighed.
+	reasonGrowth = "growth"
 )
 
 // observe takes in what was stored since the last call, and reports whether the
@@ -65,10 +67,7 @@ func (p *schedule) observe(s seen) (began bool) {
 // due says why training is due, "" if it is not. full means that the sample has as many
 // bytes as it may have, so that waiting would bring no more values.
 func (p *schedule) due(now time.Time, samples int, full bool) string {
-	if samples < p.minSamples && !(full && samples >= minValuesInSample/2) {
-		return ""
-	}
-	if !p.last.IsZero() && now.Sub(p.last) < p.wait {
+	if !p.enough(samples, full) || !p.last.IsZero() && now.Sub(p.last) < p.wait {
 		return ""
 	}
 	switch {
@@ -80,10 +79,29 @@ func (p *schedule) due(now time.Time, samples int, full bool) string {
 	return ""
 }
 
+func (p *schedule) enough(samples int, full bool) bool {
+	return samples >= p.minSamples || full && samples >= minValuesInSample/2
+}
+
+// ready reports that a training may begin soon after the last one.
+func (p *schedule) ready(now time.Time, samples int, full bool) bool {
+	return p.enough(samples, full) && now.Sub(p.last) >= p.soon()
+}
+
+func (p *schedule) soon() time.Duration { return time.Duration(soonest * float64(p.interval)) }
+
+// stored is what values take in the store by what they are raw, lately.
+func (p *schedule) stored() float64 {
+	if p.observed == 0 {
+		return 1
+	}
+	return p.observed
+}
+
 // rolledOut begins again with a dictionary that promises a ratio. One that did not last is a sign
 // that the next won't either.
 func (p *schedule) rolledOut(now time.Time, promised float64) {
-	wait := time.Duration(soonest * float64(p.interval))
+	wait := p.soon()
 	if p.drifted && now.Sub(p.last) < lasting*p.interval {
 		wait = min(2*max(p.wait, wait), p.interval)
 	}

@@ -22,6 +22,8 @@ type shared struct {
 
 	refused map[string]bool // what the store answers with errCut, by method
 	unready bool
+	held    int64 // 0: it does not say
+	servers int
 }
 
 func newShared() *shared {
@@ -60,6 +62,14 @@ func (s *shared) Ready(number uint32) bool {
 func (s *shared) Retired(number uint32) bool {
 	defer s.lock()()
 	return s.retired[number]
+}
+
+func (s *shared) Held(context.Context) (bytes int64, servers int, err error) {
+	defer s.lock()()
+	if s.held == 0 {
+		return 0, 0, errCut
+	}
+	return s.held, max(s.servers, 1), nil
 }
 
 func (s *shared) Record(context.Context, string) (string, uint64, error) {

@@ -28,12 +28,19 @@ type Status struct {
 	Observed float64 // lately; 0: nothing yet
 
 	SampleValues, SampleBytes int // bytes of memory
+	WantedValues              int // that a training needs, unless fewer fill the memory
+	Step                      Step
 
 	Trainings map[string]uint64 // by reason: first, drift
 	Rollouts  uint64
 	Adopted   uint64            // announced by another gateway, and taken
 	Rejected  uint64            // and not taken
 	Refused   map[string]uint64 // trainings without a rollout, by reason
+}
+
+// NotWorth reports that a training has ended without a dictionary that is worth it.
+func (s *Status) NotWorth() bool {
+	return s.Refused[refusedSaving]+s.Refused[refusedSamples] > 0
 }
 
 func newTally(label string, log *slog.Logger) *tally {

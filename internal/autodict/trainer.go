@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,7 @@ type task struct {
 	saving  float64                    // least share of what is stored now that has to be saved
 	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
 	maxDict int                        // bytes of the dictionary; 0: no limit
-	going   func()                     // called after each step, if not nil
+	going   func(Step)                 // called before each step, if not nil
 }
 
 // result is the best that was found. Ratios are of stored to raw values in the bytes that
@@ -110,6 +111,13 @@ type result struct {
 	promised  float64 // with dict
 	values    int     // that were judged
 	refused   string  // why dict is not worth it, "" if it is
+	volume    float64 // of the task
+}
+
+// Step is what a training does now. The zero value is none.
+type Step struct {
+	Number, Of int    // some are left out
+	Trying     string // as a person would read it: `cover of 16 KiB`
 }
 
 func (r result) levelOf(rule *policy.Rule) int { return cmp.Or(r.level, rule.Setting.Level) }
@@ -146,7 +154,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	s.judge = bounded(k.samples, maxJudge, maxJudgeBytes)
-	s.work(func() {
+	s.work("what another gateway has announced", func() {
 		current, with = s.ratio(k.current), s.ratio(other)
 	})
 	return current, with, true
@@ -207,15 +215,17 @@ type search struct {
 	ctx          context.Context
 	engine       *codec.Engine
 	learn, judge [][]byte
+	step         Step
 }
 
-// work runs f and rests, so that both together take the trainer's share of a core.
-func (s *search) work(f func()) {
+// work runs f, the next step, and rests, so that both together take the trainer's share of a core.
+func (s *search) work(trying string, f func()) {
+	s.step.Number, s.step.Trying = s.step.Number+1, trying
+	if s.task.going != nil {
+		s.task.going(s.step)
+	}
 	d := cputime.Of(f)
 	s.trainer.worked.Add(int64(d))
-	if s.task.going != nil {
-		s.task.going()
-	}
 	select {
 	case <-s.ctx.Done():
 	case <-time.After(time.Duration(float64(d) * (1/s.trainer.o.Share - 1))):
@@ -226,11 +236,13 @@ func (s *search) run() result {
 	if len(s.judge) == 0 || len(s.learn) == 0 {
 		return result{refused: refusedSamples}
 	}
+	sizes, lower := s.sizes(), s.lowerLevels()
+	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower)
 	best := result{values: len(s.judge), refused: refusedSamples}
-	s.work(func() { best.before = s.ratio(s.task.current) })
+	s.work("what is in use", func() { best.before = s.ratio(s.task.current) })
 	worse := 0                          // sizes in a row that brought nothing: larger ones won't either
 	behind := map[dict.Algorithm]bool{} // of which larger ones won't be best either
-	for _, size := range s.sizes() {
+	for _, size := range sizes {
 		if s.task.maxDict > 0 && size > s.task.maxDict {
 			break
 		}
@@ -239,9 +251,11 @@ func (s *search) run() result {
 			if s.ctx.Err() != nil {
 				break
 			}
-			if !behind[o.Algorithm] {
-				s.work(func() { costs[o.Algorithm] = s.try(o, &best) })
+			if behind[o.Algorithm] {
+				s.step.Number++
+				continue
 			}
+			s.work(fmt.Sprintf("%s of %d KiB", algorithmName(o.Algorithm), size>>10), func() { costs[o.Algorithm] = s.try(o, &best) })
 		}
 		for a, cost := range costs {
 			behind[a] = cost > farBehind*s.cost(best)
@@ -253,7 +267,8 @@ func (s *search) run() result {
 			break
 		}
 	}
-	s.tryLevels(&best)
+	s.step.Number = s.step.Of - len(lower)
+	s.tryLevels(&best, lower)
 	return s.decide(best)
 }
 
@@ -270,24 +285,30 @@ const asGoodLevel = 1.002
 
 // tryLevels looks for a level below the rule's own that does as well with the best
 // dictionary. It never takes a higher one: what sealing may cost is the user's to say.
-func (s *search) tryLevels(best *result) {
+func (s *search) tryLevels(best *result, lower []int) {
 	if best.dict == nil {
 		return
 	}
 	least := best.promised
-	for _, level := range levels {
-		if level >= s.task.rule.Setting.Level {
-			continue
-		}
+	for _, level := range lower {
 		if s.ctx.Err() != nil {
 			return
 		}
-		s.work(func() {
+		s.work(fmt.Sprintf("level %d", level), func() {
 			if got := s.ratio(choice{best.dict, level}); got <= least*asGoodLevel {
 				best.level, best.promised, least = level, got, min(least, got)
 			}
 		})
 	}
+}
+
+func (s *search) lowerLevels() (lower []int) {
+	for _, level := range levels {
+		if level < s.task.rule.Setting.Level {
+			lower = append(lower, level)
+		}
+	}
+	return lower
 }
 
 // candidates are the ways to make a dictionary of one size.

@@ -174,7 +174,7 @@ func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	k := taskFor(t, documents(400, 0))
 	one := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}).train(t.Context(), k)
 	steps := 0
-	k.going = func() { steps++; runtime.Gosched() }
+	k.going = func(Step) { steps++; runtime.Gosched() }
 	other := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 0.7}).train(t.Context(), k)
 	if one.dict == nil || other.dict == nil || one.dict.Number() != other.dict.Number() {
 		t.Fatalf("%+v, and then %+v", one, other)
@@ -193,7 +193,7 @@ func TestRestsAreForCPU(t *testing.T) {
 	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
 	s := search{trainer: trainer, ctx: t.Context()}
-	if s.work(func() { time.Sleep(wait) }); trainer.Worked() > wait/2 {
+	if s.work("nothing", func() { time.Sleep(wait) }); trainer.Worked() > wait/2 {
 		t.Errorf("%v of %v waiting were work", trainer.Worked(), wait)
 	}
 }

@@ -36,6 +36,7 @@ func (p *Process) describe() admin.Description {
 		d.Gateways = append(d.Gateways, info)
 	}
 	d.Dictionaries = p.describeDicts(l)
+	d.Learning = p.describeLearning()
 	return d
 }
 
@@ -114,6 +115,24 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 		for _, d := range r.keeper.local.All() {
 			if !listed[d.Number()] {
 				add("", d)
+			}
+		}
+	}
+	return list
+}
+
+// describeLearning lists the rules that wait for a dictionary, and how far it is.
+func (p *Process) describeLearning() (list []admin.Learning) {
+	for _, r := range p.gateways {
+		if r.auto == nil {
+			continue
+		}
+		for _, s := range r.auto.Status() {
+			if s.Active && (s.Number == 0 || s.Step.Number > 0) {
+				list = append(list, admin.Learning{
+					Gateway: r.name, Rule: s.Rule, Samples: s.SampleValues, Wanted: s.WantedValues,
+					Step: s.Step.Number, Steps: s.Step.Of, Trying: s.Step.Trying, Refused: s.NotWorth(),
+				})
 			}
 		}
 	}

@@ -191,7 +191,16 @@ function processCard(s) {
       budgetTile("Replies in flight", s.budget.reply),
       s.codec ? tile("Codecs at work", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
     s.dictionaries.length === 0 ? null : section("Dictionaries", table(
-      [["name"], ["number"], ["size"], ["promised"], ["observed"]], s.dictionaries.map(dictionaryRow))));
+      [["name"], ["number"], ["size"], ["promised"], ["observed"]], s.dictionaries.map(dictionaryRow))),
+    s.learning.length === 0 ? null : section("Dictionaries to come", table(
+      [["rule"], ["state"], ["values sampled"]], s.learning.map(learningRow))));
+}
+
+// learningRow says how far a rule is from its dictionary.
+function learningRow(l) {
+  const state = l.step ? `training: step ${l.step} of ${l.steps}, ${l.trying}`
+    : l.refused ? "none was worth it so far" : "collecting values";
+  return [`${l.gateway}: ${l.rule}`, state, `${count(l.samples)} of ${count(l.wanted)}`];
 }
 
 // dictionaryRow has the ratios of those that gateways made themselves.

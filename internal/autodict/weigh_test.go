@@ -1,0 +1,82 @@
+package autodict
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// What is written again and again is stored once: a dictionary is weighed against what the server holds.
+func TestWeighsWhatIsStored(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		held      int64
+		servers   int
+		observed  float64
+		want      float64
+		ofTraffic bool
+	}{
+		{name: "it does not say", ofTraffic: true},
+		{name: "little", held: 50_000, want: 50_000},
+		{name: "little, and sealed", held: 50_000, observed: 0.5, want: 100_000},
+		{name: "in three shards", held: 60_000, servers: 3, want: 20_000},
+		{name: "more than what passes in an hour", held: 1 << 40, ofTraffic: true},
+	} {
+		s := newShared()
+		s.held, s.servers = c.held, c.servers
+		m := managerForTest(t, s, "a", result{})
+		m.sampleForTest(documents(500, 0))
+		r := m.all()[0]
+		r.watch.schedule.observed = c.observed
+		if c.ofTraffic {
+			c.want = r.watch.volume(m.o.now())
+		}
+		if got := m.weigh(t.Context(), r); got != c.want {
+			t.Errorf("%s: weighed against %.0f bytes, want %.0f", c.name, got, c.want)
+		}
+		if r.watch.whole = 2; m.weigh(t.Context(), r) != r.watch.volume(m.o.now()) {
+			t.Errorf("%s: what a job knows of the whole does not count", c.name)
+		}
+	}
+}
+
+// A store that is too small for a dictionary is weighed again when it has grown, and not before.
+func TestWeighedAgainWhenGrown(t *testing.T) {
+	s, now, trainings := newShared(), time.Unix(1e9, 0), []float64{}
+	s.held = 50_000
+	m := managerForTest(t, s, "a", result{})
+	m.o.now = func() time.Time { return now }
+	m.o.train = func(_ context.Context, k task) result {
+		trainings = append(trainings, k.volume)
+		return result{refused: refusedSaving}
+	}
+	r := m.all()[0]
+	raw, _ := policy.Cost(policy.String, len(documents(1, 0)[0]), 1)
+	pass := func(bytes int) {
+		m.sampleForTest(documents(bytes/raw+1, 0))
+		now = now.Add(time.Minute)
+		m.step(t.Context(), r)
+		if m.turnsDue() {
+			t.Error("due again at once")
+		}
+	}
+	pass(100 * raw)
+	pass(300_000)
+	if pass(150_000); len(trainings) != 1 {
+		t.Errorf("as much is stored as before, and it was weighed against %v", trainings)
+	}
+	s.held = 1_000_000
+	if pass(100_000); len(trainings) != 1 {
+		t.Errorf("asked again though little has passed: %v", trainings)
+	}
+	if pass(400_000); len(trainings) != 2 || trainings[1] != 1_000_000 {
+		t.Errorf("weighed against %v, and 1 MB is stored", trainings)
+	}
+	s.held = 1 << 40
+	pass(8_000_000)
+	if pass(1 << 20); len(trainings) != 3 {
+		t.Errorf("what can't matter is weighed again: %v", trainings)
+	}
+}

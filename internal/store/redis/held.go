@@ -1,0 +1,36 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Held is what the server's memory holds beside what it needs for itself: keys and values. The gateway's user
+// needs +info for it.
+func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
+	text, err := d.places.functions.client.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if value, ok := strings.CutPrefix(line, "used_memory_dataset:"); ok {
+			bytes, err = strconv.ParseInt(value, 10, 64)
+			return bytes, 1, err
+		}
+	}
+	return 0, 0, fmt.Errorf("%w: INFO does not tell used_memory_dataset", errReply)
+}
+
+// Held is what all primaries hold.
+func (c *ClusterDicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
+	for _, n := range *c.leaders.Load() {
+		here, _, err := n.Held(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		bytes, servers = bytes+here, servers+1
+	}
+	return bytes, servers, nil
+}
