@@ -26,6 +26,7 @@ full:
 	test/postgres/regress
 	test/postgres/suites pgx
 	test/postgres/suites asyncpg
+	go test ./packaging/kubernetes -apiserver -timeout 60m
 	packaging/release snapshot
 	packaging/linux/try
 	packaging/linux/systemd
