@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
@@ -53,9 +54,13 @@ func NewGateway(cfg Config) *Gateway {
 // Serve accepts connections on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
-// Shutdown stops accepting, ends sessions as they become idle, and waits for that. When ctx ends they are cut off.
+// Shutdown stops accepting, ends sessions as they become idle, and waits for that. A moment before ctx ends the others are told that they end;
+// those that are left then are cut off.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.cancel()
+	if at, ok := ctx.Deadline(); ok {
+		defer time.AfterFunc(untilLastWords(time.Until(at)), func() { expireAll(g.all()) }).Stop()
+	}
 	return g.server.Shutdown(ctx)
 }
 

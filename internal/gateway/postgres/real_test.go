@@ -3,9 +3,13 @@ package postgres
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +230,73 @@ func TestDrain(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// What a drain does not wait for any more is told of the shutdown, and nothing of it is carried out.
+func TestEndOfADrain(t *testing.T) {
+	r := newRig(t, nil)
+	r.node.SQL(t, "CREATE TABLE kept (a int); GRANT ALL ON kept TO PUBLIC")
+	waits, runs, copies := r.connect(t, "trusted", ""), r.connect(t, "trusted", ""), r.connect(t, "trusted", "")
+	tx, err := waits.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan error, 3)
+	go func() {
+		_, err := runs.Exec(context.Background(), "INSERT INTO kept SELECT 1 FROM pg_sleep(600)")
+		told <- err
+	}()
+	data, more := io.Pipe()
+	defer more.Close()
+	go func() {
+		_, err := copies.PgConn().CopyFrom(context.Background(), data, "COPY kept FROM STDIN")
+		told <- err
+	}()
+	_, _ = more.Write([]byte("2\n"))
+	program := exec.Command(testenv.Program(t, "psql"), "-X", "-c", "INSERT INTO kept SELECT 3 FROM pg_sleep(600)")
+	program.Env = append(os.Environ(), "PGHOST="+r.host, "PGPORT="+r.port, "PGUSER=trusted", "PGDATABASE=postgres")
+	go func() {
+		out, err := program.CombinedOutput()
+		if err != nil && strings.Contains(string(out), "FATAL:  terminating connection") {
+			err = errors.New("57P01: " + string(out))
+		}
+		told <- fmt.Errorf("psql: %w: %s", err, out)
+	}()
+	testenv.Eventually(t, "the statements run", func() bool {
+		return r.node.SQL(t, "SELECT count(*) FILTER (WHERE wait_event = 'PgSleep'), count(*) FILTER (WHERE query LIKE 'COPY kept%') FROM pg_stat_activity") == "2|1"
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- r.g.Shutdown(context.Background()) }()
+	testenv.Eventually(t, "all drain", func() bool {
+		return !slices.ContainsFunc(r.g.all(), func(s *session) bool { s.mu.Lock(); defer s.mu.Unlock(); return !s.draining })
+	})
+	expireAll(r.g.all())
+	for range cap(told) {
+		if err := <-told; err == nil || !strings.Contains(err.Error(), "57P01") {
+			t.Errorf("told %v", err)
+		}
+	}
+	if _, err := tx.Exec(t.Context(), "INSERT INTO kept VALUES (4)"); err == nil || !strings.Contains(err.Error(), "57P01") {
+		t.Errorf("a client in a transaction is told %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	testenv.Eventually(t, "the server has nothing to do", func() bool {
+		return r.node.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'trusted'") == "0"
+	})
+	if got := r.node.SQL(t, "SELECT count(*) FROM kept"); got != "0" {
+		t.Errorf("%s rows are kept", got)
+	}
+}
+
+// The last words have their time, and a short drain has half of it.
+func TestUntilLastWords(t *testing.T) {
+	for left, want := range map[time.Duration]time.Duration{30 * time.Second: 29 * time.Second, time.Second: time.Second / 2, 0: 0} {
+		if got := untilLastWords(left); got != want {
+			t.Errorf("of %v: %v", left, got)
+		}
 	}
 }
 

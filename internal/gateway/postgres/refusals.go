@@ -10,6 +10,7 @@ import (
 // SQLSTATEs of what the gateway says itself.
 const (
 	codeShutdown    = "57P01" // admin_shutdown: clients know it as the end of a server that may be connected to again
+	codeCancelled   = "57014" // query_canceled; of the server's
 	codeUnreachable = "57P03" // cannot_connect_now
 	codeTooMany     = "53300" // too_many_connections
 	codeProtocol    = "08P01" // protocol_violation

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -47,6 +48,8 @@ type session struct {
 	ready    bool      // logged in
 	fresh    time.Time // until when a drain leaves it: it has just come
 	draining bool
+	expired  bool // a drain does not wait for it any more
+	quiet    bool // the server has cancelled what it was at work on for an expired session: what it still says is for nobody
 	closed   bool
 	farewell []byte // for the client, before its connection ends
 
@@ -238,7 +241,7 @@ func (s *session) admit(p pg.Piece, wait bool) bool {
 		}
 		s.awaitTurn(p.Type)
 	}
-	if s.closed || s.farewell != nil {
+	if s.closed || s.expired || s.farewell != nil {
 		return false
 	}
 	if s.keeps != nil && begins(p.Type) {
@@ -428,8 +431,8 @@ func (s *session) pass(b []byte) error {
 	return err
 }
 
-// answered takes note of what the server says. ours is not for the client: answers to what we have asked, and the goodbye of a server that shuts
-// down while the session is held.
+// answered takes note of what the server says. ours is not for the client: answers to what we have asked, the goodbye of a server that shuts
+// down while the session is held, and what follows a cancellation of ours.
 func (s *session) answered(p pg.Piece) (ours bool) {
 	if q := s.asking.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
 		q.take(p)
@@ -440,18 +443,19 @@ func (s *session) answered(p pg.Piece) (ours bool) {
 		return true
 	}
 	if !p.First || !replyTypes[p.Type] && p.Type != pg.CopyInResponse && p.Type != pg.CopyBothResponse {
-		return false
+		return s.quiet
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p.Type {
 	case pg.ParameterStatus:
 		s.statuses.note(p.Body)
-		return false
+		return s.quiet
 	case pg.ErrorResponse:
 		if s.held && !s.tracker.busy() {
 			return true
 		}
+		s.quiet = s.quiet || s.expired && isCancelled(p.Body)
 	}
 	s.tracker.answered(p.Type, p.Body)
 	if p.Type == pg.ReadyForQuery {
@@ -462,7 +466,7 @@ func (s *session) answered(p pg.Piece) (ours bool) {
 			s.changed.Broadcast()
 		}
 	}
-	return false
+	return s.quiet
 }
 
 // switchTo gives a session that is held and idle its connection to another server.
@@ -480,14 +484,59 @@ func (s *session) switchTo(b *backend) {
 	old.leave()
 }
 
+// A drain ends each session when it is idle. A session that is still busy shortly before connections are cut is ended as a server that shuts
+// down would: with 57P01, after which clients send their transaction again. So it must not be carried out as well. A transaction that waits
+// for its client ends with the connection. A statement that runs would not, as the server does not notice: it is cancelled, and
+// the client hears 57P01 in place of the cancellation.
+
+// lastWords is how long before connections are cut the clients that are still busy are told.
+const lastWords = time.Second
+
+// untilLastWords is how long a drain waits for transactions, of the time that it has.
+func untilLastWords(left time.Duration) time.Duration { return left - min(lastWords, left/2) }
+
+// expireAll ends what a drain has left.
+func expireAll(list []*session) {
+	for _, s := range list {
+		go expire(s)
+	}
+}
+
+// expire ends a session that a drain has left. What the server is at work on is cancelled first, and answered tells of the end.
+func expire(s *session) {
+	s.mu.Lock()
+	s.expired = true
+	ready, b := s.ready, s.backend
+	works := ready && s.tracker.works() && b.key != ""
+	s.mu.Unlock()
+	switch {
+	case !ready:
+		_ = s.Close()
+	case !works:
+		s.end(shutdownNotice())
+	default:
+		if err := sendCancel(s.g.ctx, b.at, b.key); err != nil {
+			s.g.cfg.Log.Debug("not cancelled at the end of a drain", "client", s.raw.RemoteAddr(), "err", err)
+		}
+	}
+}
+
+func shutdownNotice() []byte {
+	return fatal(codeShutdown, "terminating connection because the gateway shuts down")
+}
+
+// isCancelled reports whether an ErrorResponse says query_canceled.
+func isCancelled(body []byte) bool { return bytes.Contains(body, []byte("\x00C"+codeCancelled+"\x00")) }
+
 // drained ends a session that is to end when it is idle.
 func (s *session) drained() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.draining || s.tracker.busy() || time.Now().Before(s.fresh) {
+	idle := s.draining && !s.tracker.busy() && !time.Now().Before(s.fresh)
+	if over := s.expired && !s.tracker.works(); !idle && !over {
 		return nil
 	}
-	s.farewell = fatal(codeShutdown, "terminating connection because the gateway shuts down")
+	s.farewell = shutdownNotice()
 	s.changed.Broadcast()
 	return errEnded
 }
@@ -528,7 +577,7 @@ func (s *session) Drain() {
 		time.AfterFunc(moment, s.Drain)
 	case !ready:
 		_ = s.Close()
-	case s.drained() != nil:
+	case errors.Is(s.drained(), errEnded):
 		s.end(nil)
 	}
 }

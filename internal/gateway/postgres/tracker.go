@@ -44,6 +44,10 @@ func (t *tracker) busy() bool {
 // waits reports whether the server is to answer, or to be told the rest of a unit.
 func (t *tracker) waits() bool { return t.open || t.copying || len(t.units) > 0 }
 
+// works reports whether the server may be at work on what it was asked, and will say when it has ended. It is not while it waits for a
+// client's data or for the rest of a unit.
+func (t *tracker) works() bool { return len(t.units) > 0 && !t.copying && !t.lost }
+
 // asked takes note of a client's message.
 func (t *tracker) asked(kind byte) {
 	if t.lost {

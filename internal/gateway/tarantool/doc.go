@@ -6,6 +6,7 @@
 //
 //	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told
 //	session.go      one client: two pumps, and how each request is handled
+//	drain.go        its end, when the gateway shuts down
 //	replies.go      the server's replies, carried to the client
 //	retry.go        requests that met another schema, or take several steps, are sent again
 //	splice.go       requests that need what is stored are carried out in steps

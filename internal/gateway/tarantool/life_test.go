@@ -169,6 +169,12 @@ func fake(t *testing.T, answer func(net.Conn)) (addr string, got *bytes.Buffer, 
 // lone is a gateway without rules and schema in front of an upstream.
 func lone(t *testing.T, upstream string, change func(*Config)) string {
 	t.Helper()
+	_, addr := loneGateway(t, upstream, change)
+	return addr
+}
+
+func loneGateway(t *testing.T, upstream string, change func(*Config)) (g *Gateway, addr string) {
+	t.Helper()
 	up, err := gateway.ParseUpstream("tcp://"+upstream, "")
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +183,7 @@ func lone(t *testing.T, upstream string, change func(*Config)) string {
 	if change != nil {
 		change(&cfg)
 	}
-	g := NewGateway(cfg)
+	g = NewGateway(cfg)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +194,7 @@ func lone(t *testing.T, upstream string, change func(*Config)) string {
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})
-	return l.Addr().String()
+	return g, l.Addr().String()
 }
 
 // What has nothing of ours leaves byte by byte as it came, in whatever form it is written.

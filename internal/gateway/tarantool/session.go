@@ -19,6 +19,7 @@ type session struct {
 	req request // the one at hand
 
 	transactions map[uint64]struct{} // streams with one that has begun; of the request pump
+	watching     shutdownWatch
 
 	talk     *conversation
 	identity *identity
@@ -78,20 +79,11 @@ func (s *session) carryReplies() {
 	}
 }
 
-// Drain cuts replication off, which has no place between requests, and starts again by itself.
-func (s *session) Drain() {
-	s.BeginDrain()
-	if s.pipe.on.Load() {
-		_ = s.Close()
-		return
-	}
-	s.Life.Drain()
-}
-
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.in.Free()
 	for {
+		s.sayShutdown()
 		s.BeforeRequest()
 		f, err := s.in.next()
 		if err == nil {
@@ -102,26 +94,6 @@ func (s *session) pumpRequests() {
 			s.LogEnd(gateway.FromClient, errorClasses.Of(err), err)
 			return
 		}
-	}
-}
-
-// idle reports that a drain may end the session. The server would roll open transactions back, so these have its grace.
-func (s *session) idle() bool {
-	return !s.talk.outstanding.busy() && (len(s.transactions) == 0 || s.Overdue())
-}
-
-// follow takes note of the transactions of streams, of as many as may be under way in lanes.
-func (s *session) follow(h *wire.Header) {
-	switch h.Type {
-	case wire.Begin:
-		if s.transactions == nil {
-			s.transactions = map[uint64]struct{}{}
-		}
-		if len(s.transactions) < maxLanes {
-			s.transactions[h.Stream] = struct{}{}
-		}
-	case wire.Commit, wire.Rollback:
-		delete(s.transactions, h.Stream)
 	}
 }
 
@@ -138,6 +110,7 @@ func (s *session) handleRequest(f *frame) error {
 	case passes:
 		return s.pass(f, began)
 	case oneWay:
+		s.watching.note(r)
 		return s.talk.toServer.write(f.bytes)
 	case replicate:
 		return s.replicate(f)

@@ -92,6 +92,15 @@ func AppendPing(dst []byte, sync uint64) []byte {
 	return FinishFrame(msgp.AppendUint64(dst, sync), start)
 }
 
+// AppendEvent appends a frame that tells a watcher what it watches for has come true.
+func AppendEvent(dst []byte, schema uint64, name string) []byte {
+	start := len(dst)
+	dst = append(BeginFrame(dst), 0x83, keyType, byte(Event), keySync, 0, keySchemaVersion, 0xce)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(schema))
+	dst = msgp.AppendString(append(dst, 0x82, keyEvent), name)
+	return FinishFrame(msgp.AppendBool(append(dst, keyEventData), true), start)
+}
+
 // AppendError appends a frame that answers the request with that sync with an error.
 func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
 	start := len(dst)

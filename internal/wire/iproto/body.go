@@ -16,6 +16,7 @@ type Body struct {
 	Data, Error        Span
 	Features           Span
 	User               Span
+	Event              Span // the name of what is watched
 }
 
 // Parse finds the parts of the body at frame[at:]. A frame that ends there has an empty one.
@@ -80,6 +81,8 @@ func (b *Body) part(key uint64) *Span {
 		return &b.Features
 	case keyUser:
 		return &b.User
+	case keyEvent:
+		return &b.Event
 	}
 	return nil
 }

@@ -91,6 +91,8 @@ const (
 	keySQLText   = 0x40
 	keyStmtID    = 0x43
 	keyFeatures  = 0x55
+	keyEvent     = 0x57
+	keyEventData = 0x58
 	keySpaceName = 0x5e
 	keyIndexName = 0x5f
 )

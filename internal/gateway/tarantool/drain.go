@@ -1,0 +1,63 @@
+package tarantool
+
+import wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+
+// shutdownEvent is what drivers watch to hear that a server shuts down: they send nothing more, wait for their replies, disconnect and connect
+// again. So they learn of a drain of ours too.
+const shutdownEvent = "box.shutdown"
+
+// shutdownWatch is whether the client hears of a shutdown. It belongs to the request pump.
+type shutdownWatch struct {
+	shutdown bool // it watches
+	told     bool // and has heard
+}
+
+// note takes notice of what a client begins or ends to watch.
+func (w *shutdownWatch) note(r *request) {
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
+		return
+	}
+	if name, ok := wire.Text(r.body.Event.Of(r.bytes)); ok && string(name) == shutdownEvent {
+		w.shutdown = r.header.Type == wire.Watch
+	}
+}
+
+// Drain cuts replication off, which has no place between requests, and starts again by itself.
+func (s *session) Drain() {
+	s.BeginDrain()
+	if s.pipe.on.Load() {
+		_ = s.Close()
+		return
+	}
+	s.Life.Drain()
+}
+
+// sayShutdown tells a client of the drain, once.
+func (s *session) sayShutdown() {
+	if w := &s.watching; s.Draining() && w.shutdown && !w.told {
+		w.told = true
+		_ = s.talk.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
+	}
+}
+
+// idle reports that a drain may end the session. The server would roll open transactions back, so these have its grace; so has
+// a client that is told of the drain, to leave by itself.
+func (s *session) idle() bool {
+	waits := len(s.transactions) > 0 || s.watching.shutdown
+	return !s.talk.outstanding.busy() && (!waits || s.Overdue())
+}
+
+// follow takes note of the transactions of streams, of as many as may be under way in lanes.
+func (s *session) follow(h *wire.Header) {
+	switch h.Type {
+	case wire.Begin:
+		if s.transactions == nil {
+			s.transactions = map[uint64]struct{}{}
+		}
+		if len(s.transactions) < maxLanes {
+			s.transactions[h.Stream] = struct{}{}
+		}
+	case wire.Commit, wire.Rollback:
+		delete(s.transactions, h.Stream)
+	}
+}
