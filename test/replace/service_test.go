@@ -2,6 +2,7 @@ package replace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -30,9 +31,12 @@ type service struct {
 func start(t *testing.T, gateways string, sockets map[string]net.Listener) *service {
 	t.Helper()
 	dir := t.TempDir()
-	s := &service{t: t, binary: testenv.Cinch(t), config: filepath.Join(dir, "cinch.yaml"), log: filepath.Join(dir, "log")}
+	s := &service{t: t, binary: filepath.Join(dir, "cinch"), config: filepath.Join(dir, "cinch.yaml"), log: filepath.Join(dir, "log")}
 	text := "admin: {listen: off}\ndrain_grace: 200ms\ndrain_timeout: 5s\ngateways:\n" + gateways
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(testenv.Cinch(t), s.binary); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.end)
@@ -69,6 +73,21 @@ func (s *service) run(sockets map[string]net.Listener) {
 	s.pids = append(s.pids, cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }()
 	testenv.Eventually(s.t, "it serves", func() bool { return s.count("gateway listens") > before })
+}
+
+// install puts a script in the program's place. back undoes it.
+func (s *service) install(script string) (back func()) {
+	s.t.Helper()
+	aside := s.binary + ".aside"
+	err := errors.Join(os.Rename(s.binary, aside), os.WriteFile(s.binary, []byte(script), 0o700))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := os.Rename(aside, s.binary); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 func (s *service) text() string {
