@@ -117,7 +117,8 @@ func count(n int, one, many string) string {
 }
 
 func newConfigShowCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print the configuration with defaults and environment filled in",
 		Long: `Print the configuration that serve would run with, as YAML: the file (or the one that CINCH_CONFIG names), with
@@ -131,17 +132,23 @@ CINCH_… variables and all defaults filled in. Passwords in URLs are shown as x
 			if len(args) == 1 {
 				o.configFile = args[0]
 			}
-			return runConfigShow(o, cmd.OutOrStdout())
+			return runConfigShow(o, asJSON, cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
 }
 
-func runConfigShow(o serveOptions, out io.Writer) error {
+func runConfigShow(o serveOptions, asJSON bool, out io.Writer) error {
 	cfg, err := o.load(os.Getenv)
 	if err != nil {
 		return err
 	}
-	text, err := cfg.Redacted().YAML()
+	write := cfg.Redacted().YAML
+	if asJSON {
+		write = cfg.Redacted().JSON
+	}
+	text, err := write()
 	if err != nil {
 		return err
 	}

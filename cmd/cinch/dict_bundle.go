@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -21,6 +20,7 @@ import (
 
 func newDictExportCommand() *cobra.Command {
 	var all bool
+	var m movedDicts
 	cmd := &cobra.Command{
 		Use:   "export URL {NUMBER FILE | --all DIR}",
 		Short: "Write a dictionary of a store to a file, or all of them to a directory",
@@ -38,18 +38,20 @@ Of a cluster or shards these are the dictionaries of all of them. Files that are
 			return cobra.ExactArgs(3)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			m.out = cmd.OutOrStdout()
 			if all {
-				return runDictExportAll(cmd.Context(), cmd.OutOrStdout(), args[0], args[1])
+				return m.end(runDictExportAll(cmd.Context(), &m, args[0], args[1]))
 			}
-			return runDictExport(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], args[2])
+			return m.end(runDictExport(cmd.Context(), &m, args[0], args[1], args[2]))
 		},
 	}
+	m.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every dictionary of the store, into a directory")
 	return cmd
 }
 
 // runDictExportAll writes what it can, and fails if that was not all.
-func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) error {
+func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) error {
 	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
@@ -77,16 +79,17 @@ func runDictExportAll(ctx context.Context, out io.Writer, rawURL, dir string) er
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d bytes written to %s\n", number, len(d.Content()), file)
+		m.add(movedDict{Number: number, Bytes: len(d.Content()), To: file}, "written to")
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(out, "no dictionaries in %s\n", s.Shelf().Name())
+		m.none("no dictionaries in " + s.Shelf().Name())
 	}
 	return errors.Join(errs...)
 }
 
 func newDictImportCommand() *cobra.Command {
-	return &cobra.Command{
+	var m movedDicts
+	cmd := &cobra.Command{
 		Use:   "import URL {FILE | DIR}…",
 		Short: "Put dictionaries' files into a store, or archived ones back into use",
 		Long: `Put dictionaries' files into a store, where gateways and readers find them by their numbers: files, or all *.dict files
@@ -98,18 +101,21 @@ zstd-3@0a1b2c3d.`,
   cinch dict import tarantool://cinch:secret@127.0.0.1:3301 bundle`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			m.out = cmd.OutOrStdout()
 			files, err := dictFiles(args[1:])
 			if err != nil {
 				return err
 			}
 			for _, file := range files {
-				if err := runDictImport(cmd.Context(), cmd.OutOrStdout(), args[0], file); err != nil {
-					return err
+				if err = runDictImport(cmd.Context(), &m, args[0], file); err != nil {
+					break
 				}
 			}
-			return nil
+			return m.end(err)
 		},
 	}
+	m.jsonFlag(cmd)
+	return cmd
 }
 
 // dictFiles puts the *.dict files of directories in their place.

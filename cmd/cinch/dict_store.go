@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -110,7 +109,7 @@ func parseNumber(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string) error {
+func runDictExport(ctx context.Context, m *movedDicts, rawURL, text, file string) error {
 	number, err := parseNumber(text)
 	if err != nil {
 		return err
@@ -130,11 +129,11 @@ func runDictExport(ctx context.Context, out io.Writer, rawURL, text, file string
 	if err := dict.Save(file, d); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%08x: %d bytes written to %s\n", number, len(d.Content()), file)
-	return err
+	m.add(movedDict{Number: fmt.Sprintf("%08x", number), Bytes: len(d.Content()), To: file}, "written to")
+	return nil
 }
 
-func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) error {
+func runDictImport(ctx context.Context, m *movedDicts, rawURL, file string) error {
 	d, err := loadDict(file)
 	if err != nil {
 		return err
@@ -147,6 +146,6 @@ func runDictImport(ctx context.Context, out io.Writer, rawURL, file string) erro
 	if err := s.Shelf().Restore(ctx, d); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%08x: %d bytes stored in %s\n", d.Number(), len(d.Content()), s.Shelf().Name())
-	return err
+	m.add(movedDict{Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content()), From: file, To: s.Shelf().Name()}, "stored in")
+	return nil
 }

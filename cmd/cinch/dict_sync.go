@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +10,8 @@ import (
 )
 
 func newDictSyncCommand() *cobra.Command {
-	return &cobra.Command{
+	var m movedDicts
+	cmd := &cobra.Command{
 		Use:   "sync URL",
 		Short: "Put every dictionary of a cluster onto all of its primaries",
 		Long: `Put every dictionary that any primary of a cluster holds onto those that lack it, archived ones into their archive.
@@ -26,20 +26,25 @@ no harm at any other time.`,
   cinch dict sync tarantool://cinch:secret@storage1.internal,storage2.internal,storage3.internal`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDictSync(cmd.Context(), cmd.OutOrStdout(), args[0])
+			m.out = cmd.OutOrStdout()
+			return m.end(runDictSync(cmd.Context(), &m, args[0]))
 		},
 	}
+	m.jsonFlag(cmd)
+	return cmd
 }
 
-func runDictSync(ctx context.Context, out io.Writer, rawURL string) error {
+func runDictSync(ctx context.Context, m *movedDicts, rawURL string) error {
 	s, err := open.Look(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	nothing, err := s.Shelf().Spread(ctx, func(number uint32, node string) { fmt.Fprintf(out, "%08x: put onto %s\n", number, node) })
+	nothing, err := s.Shelf().Spread(ctx, func(number uint32, node string) {
+		m.add(movedDict{Number: fmt.Sprintf("%08x", number), To: node}, "put onto")
+	})
 	if nothing != "" {
-		fmt.Fprintln(out, "nothing to do: "+nothing)
+		m.none("nothing to do: " + nothing)
 	}
 	return err
 }

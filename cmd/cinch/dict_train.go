@@ -207,7 +207,7 @@ func (r dictTraining) write(o dictTrainOptions) error {
 		return err
 	}
 	if r.File != "" {
-		fmt.Fprintf(o.stderr, "wrote %s\n", r.File)
+		ui.Note(o.stderr, "wrote %s\n", r.File)
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(o.stderr, "%d files were skipped: empty, or over %d MiB\n", r.Skipped, samples.MaxSampleBytes>>20)

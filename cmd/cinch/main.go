@@ -39,6 +39,13 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	return exitCode(err)
 }
 
+const quietFlag = "quiet"
+
+func quiet(cmd *cobra.Command) bool {
+	is, err := cmd.Flags().GetBool(quietFlag)
+	return err == nil && is
+}
+
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cinch",
@@ -58,6 +65,13 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		DisableSuggestions: true, // explainUsage has its own
 	}
 	addPasswords(root)
+	root.PersistentFlags().BoolP(quietFlag, "q", false, "no progress and no notes: results, warnings and errors only")
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if quiet(cmd) {
+			root.SetErr(ui.Quiet(root.ErrOrStderr()))
+		}
+		return fillPasswords(cmd, args)
+	}
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetVersionTemplate(readBuild().text())
 	root.SetUsageTemplate(wide(root.UsageTemplate()))

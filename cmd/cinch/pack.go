@@ -171,7 +171,7 @@ func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	case c.Trained == nil:
 		fmt.Fprintf(o.errs, "rule %s: no dictionary that is worth it could be trained; values are sealed without\n", c.Rule)
 	default:
-		fmt.Fprintf(o.errs, "rule %s: dictionary %08x of %s was trained of what is stored\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
+		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained of what is stored\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
 	}
 }
 

@@ -16,7 +16,6 @@ const passwordFlag = "password-file"
 // addPasswords has every command take passwords from elsewhere than its command line.
 func addPasswords(root *cobra.Command) {
 	root.PersistentFlags().String(passwordFlag, "", "`FILE` with passwords for URLs that name a user and none: lines host:port:user:password, or one password; variables "+config.PasswordFileVariable+" and "+config.PasswordVariable)
-	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error { return fillPasswords(cmd, args) }
 }
 
 // fillPasswords completes the URLs in arguments and flags. What the flag names holds for the

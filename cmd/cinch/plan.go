@@ -361,7 +361,7 @@ func (o *planOptions) show(r *plan.Report, written []string) error {
 		return err
 	}
 	for _, name := range written {
-		fmt.Fprintf(o.errs, "wrote %s\n", name)
+		ui.Note(o.errs, "wrote %s\n", name)
 	}
 	return nil
 }

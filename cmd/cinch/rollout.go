@@ -118,7 +118,7 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 // teller prints what happens, with the time.
 func teller(cmd *cobra.Command) func(node, text string) {
 	return func(node, text string) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
+		ui.Note(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
 	}
 }
 

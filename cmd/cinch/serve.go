@@ -63,6 +63,7 @@ the program that lies at its path is started with the same arguments and all lis
 process drains. Sockets of systemd are taken over by the name of the gateway, or by address. See docs/UPGRADE.md.
 
 A flag wins over its CINCH_… variable, that wins over the file, and that over the default. docs/CONFIG.md lists all.
+With --quiet the log has warnings and errors only, unless --log-level says otherwise.
 
 Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration invalid, 130 stopped by a second signal.`,
 		Example: `  cinch serve
@@ -124,6 +125,8 @@ func flagOverrides(cmd *cobra.Command) []config.Override {
 	for _, flag := range overrideFlags {
 		if f := cmd.Flags().Lookup(flag.name); f.Changed {
 			list = append(list, config.Override{From: "--" + flag.name, Key: flag.key, Value: f.Value.String()})
+		} else if flag.key == "log.level" && quiet(cmd) {
+			list = append(list, config.Override{From: "--" + quietFlag, Key: flag.key, Value: "warn"})
 		}
 	}
 	return list

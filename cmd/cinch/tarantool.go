@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type tarantoolInitOptions struct {
 	dryRun bool
 	remove bool
 	lua    bool
+	asJSON bool
 	out    io.Writer
 }
 
@@ -64,6 +66,7 @@ Dictionaries hold pieces of values: only users (or roles) named with --user may 
 	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 	f.BoolVar(&o.remove, "remove", false, "take it away again; dictionaries stay if there are any")
 	f.BoolVar(&o.lua, "lua", false, "write the Lua module cinch.lua to standard output")
+	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	cmd.MarkFlagsMutuallyExclusive("lua", "user")
 	cmd.MarkFlagsMutuallyExclusive("lua", "remove")
 	return cmd
@@ -89,14 +92,29 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	if err != nil {
 		return storetarantool.Explain(name, err)
 	}
-	for _, step := range did {
-		if o.dryRun {
+	return o.tell(installed{Server: name, DryRun: o.dryRun, Steps: did})
+}
+
+// installed is what was done. Its JSON is a contract: fields are added, never renamed.
+type installed struct {
+	Server string   `json:"server"`
+	DryRun bool     `json:"dry_run"` // it would have been
+	Steps  []string `json:"steps"`
+}
+
+func (o tarantoolInitOptions) tell(i installed) error {
+	if o.asJSON {
+		i.Steps = append([]string{}, i.Steps...)
+		return json.NewEncoder(o.out).Encode(i)
+	}
+	for _, step := range i.Steps {
+		if i.DryRun {
 			step = "would have " + step
 		}
-		fmt.Fprintf(o.out, "%s: %s\n", name, step)
+		fmt.Fprintf(o.out, "%s: %s\n", i.Server, step)
 	}
-	if len(did) == 0 {
-		fmt.Fprintf(o.out, "%s: nothing to do\n", name)
+	if len(i.Steps) == 0 {
+		fmt.Fprintf(o.out, "%s: nothing to do\n", i.Server)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (o *unpackOptions) unpackOptions(ctx context.Context, w *openedStore) (pack
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
 		if !o.asJSON {
-			fmt.Fprintln(o.errs, "looking at a sample, to see whether there is room")
+			ui.Note(o.errs, "looking at a sample, to see whether there is room\n")
 		}
 		if err := w.checkRoom(ctx, p); err != nil {
 			return p, err

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"net/url"
 	"reflect"
 	"slices"
@@ -109,6 +110,20 @@ func (c *Config) YAML() ([]byte, error) {
 		return nil, err
 	}
 	return []byte(b.String()), enc.Close()
+}
+
+// JSON is what YAML returns, as JSON.
+func (c *Config) JSON() ([]byte, error) {
+	text, err := c.YAML()
+	if err != nil {
+		return nil, err
+	}
+	var shown map[string]any
+	if err := yaml.Unmarshal(text, &shown); err != nil {
+		return nil, err
+	}
+	text, err = json.MarshalIndent(shown, "", "  ")
+	return append(text, '\n'), err
 }
 
 // Frozen returns the keys that differ between two configurations and that a

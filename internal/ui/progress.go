@@ -14,7 +14,8 @@ import (
 type Progress struct {
 	w        io.Writer
 	terminal bool
-	drawn    int // runes of the line that is on the terminal
+	quiet    bool // no progress; lines that stay are printed
+	drawn    int  // runes of the line that is on the terminal
 	next     time.Time
 }
 
@@ -22,7 +23,7 @@ const plainEvery = 5 * time.Second
 
 // NewProgress shows progress on w.
 func NewProgress(w io.Writer) *Progress {
-	return &Progress{w: w, terminal: isTerminal(w), next: time.Now().Add(plainEvery)}
+	return &Progress{w: w, terminal: isTerminal(w), quiet: isQuiet(w), next: time.Now().Add(plainEvery)}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -36,6 +37,9 @@ func isTerminal(w io.Writer) bool {
 
 // Show replaces the line. done is the share that is done, 0 to 1.
 func (p *Progress) Show(done float64, text string) {
+	if p.quiet {
+		return
+	}
 	if p.terminal {
 		p.draw(fmt.Sprintf("%s %3.0f%%  %s", bar(done), 100*done, text))
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPrintError(t *testing.T) {
@@ -38,5 +39,23 @@ func TestNearest(t *testing.T) {
 		if got := Nearest(word, words); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
 		}
+	}
+}
+
+// A quiet writer has warnings and lines that stay, and neither progress nor notes.
+func TestQuiet(t *testing.T) {
+	var b strings.Builder
+	w := Quiet(&b)
+	p := NewProgress(w)
+	p.next = time.Time{}
+	p.Show(0.5, "half")
+	Note(w, "wrote it\n")
+	p.Print("skipped: a")
+	if b.String() != "skipped: a\n" {
+		t.Errorf("%q", b.String())
+	}
+	Note(&b, "wrote %s\n", "it")
+	if b.String() != "skipped: a\nwrote it\n" {
+		t.Errorf("%q", b.String())
 	}
 }

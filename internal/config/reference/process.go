@@ -27,7 +27,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`log.level`", Default: "`info`", Also: "`CINCH_LOG_LEVEL`, `--log-level`",
-		Meaning: "`debug`, `info`, `warn` or `error`; the log goes to standard error. Of warnings and errors that are alike " +
+		Meaning: "`debug`, `info`, `warn` or `error`; the log goes to standard error. `--quiet` means `warn`, unless the flag says otherwise. Of warnings and errors that are alike " +
 			"(text, gateway, class) ten are written in 10 s, then one that says how many it stands for (`repeated`)",
 	},
 	{
