@@ -78,7 +78,7 @@ import (
 	"flag"
 	"fmt"
 
-	_ "github.com/cinch-layer/cinch/codec/grpccodec"
+	_ "github.com/cinch-layer/cinch/codec/grpccodec/all"
 	"google.golang.org/grpc/encoding"
 )
 
@@ -96,7 +96,7 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.run("go", "mod", "init", "example.com/user")
-	u.run("go", "get", home+"/codec/grpccodec@"+version)
+	u.run("go", "get", home+"/codec/grpccodec/all@"+version)
 	if out := u.run("CGO_ENABLED=0", "go", "run", "-trimpath", "."); out != "true\n" {
 		t.Errorf("%q", out)
 	}
