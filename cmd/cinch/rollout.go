@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -53,7 +54,7 @@ func newRolloutRunCommand() *cobra.Command {
 				return planRollout(cmd, &r)
 			}
 			r.Tell = teller(cmd)
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := inOrder(cmd.Context())
 			defer stop()
 			return rolloutCode(r.Run(ctx))
 		},
@@ -62,6 +63,25 @@ func newRolloutRunCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&r.Yes, "yes", false, "go on to the next node without cinch rollout confirm")
 	cmd.Flags().BoolVar(&r.DestroyOld, "destroy-old", false, "remove the data of nodes whose replacement has been confirmed")
 	return cmd
+}
+
+// inOrder is a context that the first signal ends, so that a switch-over is put back or finished; the second signal ends the process. A terminal that has gone, and
+// a pipe behind which nobody reads any more, end it in order, too: Ctrl-C kills the tee that the output goes to.
+func inOrder(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		for s := range signals {
+			if s == syscall.SIGPIPE {
+				continue
+			}
+			if cancel(); s != syscall.SIGHUP { // of which shell and kernel send one each
+				signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 func planRollout(cmd *cobra.Command, r *rollout.Rollout) error {
@@ -110,7 +130,9 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 			if err != nil {
 				return withCode(exitConfig, err)
 			}
-			return rolloutCode(do(cmd.Context(), &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
+			ctx, stop := inOrder(cmd.Context())
+			defer stop()
+			return rolloutCode(do(ctx, &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
 		},
 	}
 }

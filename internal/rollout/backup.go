@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"os/exec"
 	"path"
-	"slices"
 	"strings"
 	"time"
 )
 
 // preparation makes a new node and looks whether it may take a place.
 type preparation struct{ *task }
-
-// directories are all that a node's data are in.
-func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
 
 // marker is a file beside a directory of a new node. It says that what is in the directory was put there by a roll-out that was not done with it,
 // and may be removed. It begins with the roll-out's ID.
@@ -69,10 +65,10 @@ func (p preparation) empty(ctx context.Context) error {
 		if !ours {
 			return fmt.Errorf("%s has no %s beside it: it was not made by this roll-out", directory, marker(directory))
 		}
-		if err := made.mustNotRun(ctx); err != nil {
+		if err := errors.Join(made.mustNotRun(ctx), p.notPromoted(ctx)); err != nil {
 			return err
 		}
-		if err := made.alone(ctx, "find", directory, "-mindepth", "1", "-delete"); err != nil {
+		if err := made.alone(ctx, "find", "-H", directory, "-mindepth", "1", "-delete"); err != nil {
 			return err
 		}
 	}
@@ -150,7 +146,7 @@ func (c *Cell) configure(ctx context.Context, made, from *Node) error {
 	var conf strings.Builder
 	conf.WriteString("# cinch rollout\n")
 	for _, name := range sortedKeys(settings) {
-		fmt.Fprintf(&conf, "%s = %s\n", name, literal(settings[name]))
+		fmt.Fprintf(&conf, "%s = %s\n", name, confLiteral(settings[name]))
 	}
 	script := `printf %s "$1" >> "$2/postgresql.auto.conf" && touch "$2/standby.signal" && sync "$2/postgresql.auto.conf" "$2/standby.signal" "$2"`
 	_, err := made.command(ctx, "sh", "-c", script, "sh", conf.String(), made.Directory)
@@ -169,21 +165,63 @@ func (p preparation) start(ctx context.Context) error {
 		if err != nil || !signal {
 			return errors.Join(err, fmt.Errorf("%s is not there: the node would become a primary", made.signalFile()))
 		}
+		if err := p.cell.configure(ctx, made, p.primary); err != nil { // somebody may have mended the options since the copy
+			return err
+		}
 		if err := made.start(ctx); err != nil {
 			return fmt.Errorf("%w (see %s)", err, path.Join(made.Directory, "startup.log"))
 		}
 	}
+	return p.isStandby(ctx)
+}
+
+// isStandby fails unless the new node is a standby of this cell: a hook may have restored another one's backup.
+func (p preparation) isStandby(ctx context.Context) error {
+	made := p.made
 	standby, err := made.inRecovery(ctx)
 	if err == nil && !standby {
-		err = fmt.Errorf("node %s is a primary", made.Name)
+		err = fmt.Errorf("%w: %s is a primary", errRole, made.Name)
+	}
+	if err != nil {
+		return err
+	}
+	is, err := systemOf(ctx, made)
+	if err != nil {
+		return err
+	}
+	must, err := systemOf(ctx, p.primary)
+	if err == nil && is != must {
+		err = fmt.Errorf("%w: what was restored to %s belongs to another cell (%s, and %s has %s)", ErrGate, made.Name, is, p.primary.Name, must)
 	}
 	return errors.Join(err, made.serves(ctx))
 }
 
-// remove stops a new node that will not be used, and drops its slot. Its directory stays.
+// notPromoted fails when somebody has made a primary of the new node, which then is nobody's to stop or empty. A base backup has its backup_label until it is started.
+func (p preparation) notPromoted(ctx context.Context) error {
+	made := p.made
+	const script = `if [ -e "$1/global/pg_control" ] && [ ! -e "$1/standby.signal" ] && [ ! -e "$1/backup_label" ]; then echo yes; else echo no; fi`
+	out, err := made.look(ctx, "sh", "-c", script, "sh", made.Directory)
+	if err == nil && strings.TrimSpace(out) == "yes" {
+		err = fmt.Errorf("%w: %s is a primary, and stays as it is. If nobody needs it, stop it and empty %s; if it is the primary now, describe the cell anew in another file",
+			errRole, made.Name, made.Directory)
+	}
+	return err
+}
+
+// remove stops a new node that will not be used, and drops its slot. Its directory stays. Before the directory has been made, whatever is there is somebody else's.
 func (p preparation) remove(ctx context.Context) error {
 	made := p.made
-	running, err := made.running(ctx)
+	if p.progress.Made == "" {
+		return nil
+	}
+	err := p.notPromoted(ctx)
+	if errors.Is(err, errRole) {
+		return err
+	}
+	running := false
+	if err == nil {
+		running, err = made.running(ctx)
+	}
 	if err == nil && running {
 		err = made.stop(ctx, p.cell.shutdownTime())
 	}
@@ -205,13 +243,4 @@ func (p preparation) reclaim(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +36,7 @@ type Gateway struct {
 	Admin     string          `yaml:"admin"`      // its admin page: host:port, unix:/path or a URL
 	TokenFile string          `yaml:"token_file"` // its admin.token_file
 	Name      string          `yaml:"name"`       // postgres
+	Upstream  string          `yaml:"upstream"`   // host:port by which it knows the primary, if not by the URL here
 	Unmovable string          `yaml:"unmovable"`  // what becomes of sessions that can't be moved: abort (the roll-out stops) or end
 	Patience  config.Duration `yaml:"patience"`   // for those to become such that can
 }
@@ -156,22 +159,63 @@ func (c *Cell) validate() error {
 			if seen[one.Name] {
 				return fmt.Errorf("two nodes are called %s", one.Name)
 			}
+			if seen[one.slot()] {
+				return fmt.Errorf("the slot of node %s, %s, is that of another one, too", one.Name, one.slot())
+			}
 			if seen[one.server()] {
 				return fmt.Errorf("node %s has the url of another one: %s", one.Name, one.server())
 			}
-			seen[one.Name], seen[one.server()] = true, true
+			seen[one.Name], seen[one.slot()], seen[one.server()] = true, true, true
 		}
 		if n.Replacement.Replacement != nil {
 			return fmt.Errorf("node %s is a replacement and can't have one", n.Replacement.Name)
 		}
 	}
+	return c.validateDirectories()
+}
+
+// validateDirectories refuses new directories that lie within others of the same machine, or around them: what is removed of one would be removed of the other.
+func (c *Cell) validateDirectories() error {
+	type place struct {
+		node      *Node
+		directory string
+	}
+	var made, all []place
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		for _, d := range n.Replacement.directories() {
+			made = append(made, place{n.Replacement, d})
+		}
+		for _, d := range append(sortedKeys(n.Replacement.Tablespaces), n.Directory) {
+			all = append(all, place{n, d})
+		}
+	}
+	all = append(all, made...)
+	for _, p := range all {
+		if !path.IsAbs(p.directory) {
+			return fmt.Errorf("node %s: the directory %q does not begin with /", p.node.Name, p.directory)
+		}
+		for _, m := range made {
+			if m != p && slices.Equal(m.node.Run, p.node.Run) && (within(m.directory, p.directory) || within(p.directory, m.directory)) {
+				return fmt.Errorf("directories of %s and %s lie within each other: %s, %s", m.node.Name, p.node.Name, m.directory, p.directory)
+			}
+		}
+	}
 	return nil
+}
+
+// within reports whether a directory is another one or lies in it, by their names.
+func within(one, other string) bool {
+	return strings.HasPrefix(path.Clean(one)+"/", strings.TrimSuffix(path.Clean(other), "/")+"/")
 }
 
 func (n *Node) validate() error {
 	u, err := url.Parse(n.URL)
 	if err != nil || n.Name == "" || n.Directory == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return fmt.Errorf("node %q needs name, url: postgres://user@host:port/database and directory", n.Name)
+	}
+	if strings.Contains(u.Host, ",") {
+		return fmt.Errorf("node %q: its url has more than one host, and whichever answers would be taken for it", n.Name)
 	}
 	if !slotName.MatchString(n.slot()) {
 		return fmt.Errorf("node %q: a name has letters, digits, - and _ only, since a replication slot is called by it", n.Name)
@@ -206,3 +250,22 @@ func (c *Cell) node(name string) *Node {
 func (c *Cell) catchUpTime() time.Duration  { return time.Duration(c.Gates.CatchUp) }
 func (c *Cell) holdTime() time.Duration     { return time.Duration(c.Gates.Hold) }
 func (c *Cell) shutdownTime() time.Duration { return time.Duration(c.Gates.Shutdown) }
+
+// directories are all that a node's data are in.
+func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
+
+func values(m map[string]string) (list []string) {
+	for _, k := range sortedKeys(m) {
+		list = append(list, m[k])
+	}
+	return list
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

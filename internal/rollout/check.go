@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -18,12 +21,6 @@ type Finding struct {
 	Problem bool   `json:"problem"` // the roll-out does not begin
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
-}
-
-// check looks at the node and at the place of its replacement.
-func (p preparation) check(ctx context.Context) error {
-	p.settle(ctx)
-	return p.refuse(p.find(ctx))
 }
 
 // refuse tells what was found, and fails when something stands in the way.
@@ -106,8 +103,11 @@ func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) erro
 	if settings["wal_level"] == "minimal" {
 		f.problem("set wal_level = replica, and restart the primary", "wal_level is minimal: nobody can follow the primary")
 	}
-	if v, _ := strconv.Atoi(settings["server_version_num"]); v < 140000 {
-		f.problem("upgrade first", "PostgreSQL %s: the comparison of rows needs 14", settings["server_version"])
+	if settings["hot_standby"] == "off" {
+		f.problem("set hot_standby = on", "hot_standby is off: nobody can ask a new node before it is the primary")
+	}
+	if v, _ := strconv.Atoi(settings["server_version_num"]); v < 150000 {
+		f.problem("upgrade first", "PostgreSQL %s: it takes 15", settings["server_version"])
 	}
 	if settings["synchronous_standby_names"] != "" && made.Patroni == nil {
 		f.say("synchronous_standby_names is %q: the new node is called %s there", settings["synchronous_standby_names"], made.slot())
@@ -210,7 +210,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 		f.problem("directory: must be the data directory, run: and bin: say how to reach it", "%s: %v", n.Name, err)
 		return nil
 	}
-	system, err := value[string](ctx, t.primary, "SELECT system_identifier::text FROM pg_control_system()")
+	system, err := systemOf(ctx, t.primary)
 	if err != nil {
 		return err
 	}
@@ -266,3 +266,56 @@ func (t *task) findRoom(ctx context.Context, f *findings) error {
 
 // smallest is how many times smaller a directory may hopefully become, when nothing is predicted.
 const smallest = 10
+
+// findGateway looks whether the gateway takes orders, and stands before this cell: it would move other people's clients.
+func findGateway(ctx context.Context, t through, f *findings, primary *Node) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	s, err := t.gateway.Check(ctx)
+	if err != nil {
+		f.problem("gateway: {admin, token_file, name} are those of the cinch serve --postgres that clients go through", "the gateway at %s: %v", t.gateway.Admin, err)
+		return
+	}
+	if s.Phase != control.Open && s.By != t.holder() {
+		f.say("clients of the gateway %s are held by %q: nobody else can hold them until that ends", s.Gateway, s.By)
+	}
+	if !s.Remembers {
+		f.problem("give it one, and start it again", "the gateway %s has no state_file, and would not move its clients", s.Gateway)
+	}
+	leads := t.cell.Gateway.Upstream
+	if leads == "" {
+		leads = strings.TrimPrefix(primary.server(), "postgres://")
+	}
+	if !sameHost(ctx, address(s.Upstream), leads) {
+		f.problem("give the admin page of this cell's gateway; if it is, and calls the primary by another name, give that in gateway: {upstream: host:port}",
+			"clients of the gateway %s are served by %s, and %s is at %s", s.Gateway, s.Upstream, primary.Name, leads)
+	}
+	for _, session := range s.Sessions {
+		if len(session.Reasons) > 0 && t.cell.Gateway.Unmovable != control.End {
+			f.say("a session of %s (%s, %s) can't be moved now: %s", session.User, session.Client, session.Application, strings.Join(session.Reasons, ", "))
+		}
+	}
+}
+
+// address is that of a URL that the gateway tells.
+func address(upstream string) string {
+	if _, after, ok := strings.Cut(upstream, "://"); ok {
+		return after
+	}
+	return upstream
+}
+
+// sameHost reports whether two host:port may lead to the same server: names are looked up here.
+func sameHost(ctx context.Context, one, other string) bool {
+	host, port, err := net.SplitHostPort(one)
+	otherHost, otherPort, otherErr := net.SplitHostPort(other)
+	if one == other || err != nil || otherErr != nil {
+		return one == other
+	}
+	if port != otherPort {
+		return false
+	}
+	ips, _ := net.DefaultResolver.LookupHost(ctx, host)
+	others, _ := net.DefaultResolver.LookupHost(ctx, otherHost)
+	return host == otherHost || slices.ContainsFunc(ips, func(ip string) bool { return slices.Contains(others, ip) })
+}

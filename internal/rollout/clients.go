@@ -33,7 +33,7 @@ type through struct {
 }
 
 // holder is who holds, as the gateway says it.
-const holder = "cinch rollout"
+func (t through) holder() string { return "cinch rollout of " + t.cell.Name }
 
 // lease is how long a hold lasts that nobody renews. The longest step within it is a shutdown, or a promotion.
 func (t through) lease() control.Seconds {
@@ -45,9 +45,9 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 	if err != nil {
 		return err
 	}
-	held := s.Phase == control.Held && s.By == holder
+	held := s.Phase == control.Held && s.By == t.holder()
 	_, err = t.gateway.Hold(ctx, control.HoldRequest{
-		By: holder, Within: control.Seconds(bound.Seconds()), Patience: control.Seconds(time.Duration(t.cell.Gateway.Patience).Seconds()),
+		By: t.holder(), Within: control.Seconds(bound.Seconds()), Patience: control.Seconds(time.Duration(t.cell.Gateway.Patience).Seconds()),
 		Lease: t.lease(), Unmovable: t.cell.Gateway.Unmovable, Renew: held,
 	})
 	return err
@@ -67,9 +67,10 @@ func (t through) Move(ctx context.Context, to *Node) error {
 	return err
 }
 
+// Release leaves a hold of somebody else's alone.
 func (t through) Release(ctx context.Context) error {
 	s, err := t.gateway.State(ctx)
-	if err != nil || s.Phase != control.Held {
+	if err != nil || s.Phase != control.Held || s.By != t.holder() {
 		return err
 	}
 	_, err = t.gateway.Release(ctx)

@@ -66,6 +66,7 @@ func (r *reconnecting) connect(ctx context.Context) *pgx.Conn {
 
 // Without a gateway, hooks send clients to the new primary. They have to connect again, once each; what they had been told of is there, and nothing twice.
 func TestWithoutGateway(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]
 	mustExec(t, a, accounts+"; CREATE TABLE entry (client int, number int)") // which would take the same one twice

@@ -190,7 +190,7 @@ func (w *world) shell(host int, as []string) (run []string) {
 
 func (w *world) startPrimary() {
 	t, a := w.t, &w.old
-	mustRun(t, a, "initdb", "-D", a.Directory, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	initialize(t, a)
 	conf := fmt.Sprintf("listen_addresses = '*'\nunix_socket_directories = '%s'\nfsync = off\nmax_connections = 50\n", a.Directory+"-socket")
 	if !*cuts {
 		conf += "wal_sender_timeout = 3s\nwal_receiver_timeout = 3s\nwal_retrieve_retry_interval = 500ms\n"

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,11 +18,11 @@ func (s switchover) fence(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cell.shutdownTime())
 	defer cancel()
-	written, err := s.connected(ctx)
+	written, process, err := s.connected(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.shutDown(ctx); err != nil {
+	if err := s.shutDown(ctx, process); err != nil {
 		return err
 	}
 	last, err := s.end(ctx)
@@ -41,30 +42,30 @@ func (s switchover) fence(ctx context.Context) error {
 }
 
 // connected fails when the old primary runs and what it writes does not reach the new node: the end of it would not either. It returns a position that
-// the old primary has written; 0 where it does not run.
-func (s switchover) connected(ctx context.Context) (written int64, err error) {
+// the old primary has written, and its process; 0 and "" where it does not run.
+func (s switchover) connected(ctx context.Context) (written int64, process string, err error) {
 	running, err := s.old.running(ctx)
 	if err != nil || !running {
-		return 0, err
+		return 0, "", err
 	}
 	streams, err := s.old.streamsTo(ctx, s.made)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	follows := fmt.Errorf("%s does not follow %s any more", s.made.Name, s.old.Name)
 	if !streams {
-		return 0, follows
+		return 0, "", follows
 	}
 	line, err := value[int64](ctx, s.old, "SELECT timeline_id FROM pg_control_checkpoint()")
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	same, err := value[bool](ctx, s.made, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming' AND received_tli = $1)", line)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if !same {
-		return 0, fmt.Errorf("%w: it is not on its timeline %d", follows, line)
+		return 0, "", fmt.Errorf("%w: it is not on its timeline %d", follows, line)
 	}
 	// Whether the network between the two still carries is seen by nothing but a message.
 	ctx, cancel := context.WithTimeout(ctx, s.cell.holdTime())
@@ -73,24 +74,28 @@ func (s switchover) connected(ctx context.Context) (written int64, err error) {
 		err = waitReplayed(ctx, s.made, written-1)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", follows, err)
+		return 0, "", fmt.Errorf("%w: %w", follows, err)
 	}
-	return written, nil
+	process, err = processOf(ctx, s.old)
+	return written, process, err
 }
 
 // marks is what all marks begin with; the roll-out's ID follows.
 const marks = "cinch-rollout-"
 
 // shutDown ends a primary for good: when it is started again, it is a standby. The mark is another one each time, and on the disk before it is made: a
-// command to remove an earlier one, which a slow network delivers late, finds nothing of its own.
-func (s switchover) shutDown(ctx context.Context) error {
+// command to remove an earlier one, which a slow network delivers late, finds nothing of its own. process is the one that serves there, if one does.
+func (s switchover) shutDown(ctx context.Context, process string) error {
 	was, ours := s.progress.Mark, marks+s.id
 	s.progress.Mark = ours + "-" + rand.Text()
 	if err := s.save(); err != nil {
 		s.progress.Mark = was
 		return err
 	}
-	if err := s.old.markStandby(ctx, s.progress.Mark, ours); err != nil {
+	if err := s.old.markStandby(ctx, s.progress.Mark, ours, process); err != nil {
+		if errors.Is(err, errAnotherServer) { // whose file is not ours to remove
+			s.progress.Mark = was
+		}
 		return err
 	}
 	running, err := s.old.running(ctx)

@@ -50,7 +50,7 @@ var hostilities = []hostile{
 			}
 			mustRemove(t, a, "standby.signal")
 			mustStart(t, a)
-			if err := errors.Join(a.stop(t.Context(), time.Minute), a.markStandby(t.Context(), text, text)); err != nil {
+			if err := errors.Join(a.stop(t.Context(), time.Minute), a.markStandby(t.Context(), text, text, "")); err != nil {
 				t.Error(err)
 			}
 		}, says: "has run since it was fenced", ends: "aborted", long: true,
@@ -79,6 +79,26 @@ var hostilities = []hostile{
 			mustStart(t, a)
 			a.Directory = copied
 		}, says: "a primary answers at the URL", then: "a", long: true,
+	}, {
+		name: "directory is that of another server", at: StepFence, does: func(t *testing.T, c *Cell) {
+			a := &c.Nodes[0]
+			other := *a
+			other.Directory += "-other"
+			mustRun(t, a, "pg_basebackup", "-D", other.Directory, "-d", a.URL, "-R", "-c", "fast", "--no-sync")
+			script := `echo "port = $1" >> "$2/postgresql.auto.conf"`
+			if _, err := a.command(t.Context(), "sh", "-c", script, "sh", strconv.Itoa(testenv.FreePort(t)), other.Directory); err != nil {
+				t.Error(err)
+			}
+			mustStart(t, &other)
+			t.Cleanup(func() {
+				ctx := context.WithoutCancel(t.Context())
+				if marked, err := other.exists(ctx, other.signalFile()); !marked || err != nil {
+					t.Errorf("the other server would start as a primary: %v", err)
+				}
+				_ = other.stop(ctx, time.Minute)
+			})
+			a.Directory = other.Directory
+		}, says: errAnotherServer.Error(), then: "a",
 	},
 }
 
@@ -224,6 +244,7 @@ func supervise(ctx context.Context, n *Node, over chan<- struct{}) {
 
 // Settings that are left over from a restore would make a primary of the old one, as soon as it is started.
 func TestLeftOver(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	mustExec(t, &c.Nodes[0], "ALTER SYSTEM SET recovery_target = 'immediate'")
 	mustExec(t, &c.Nodes[0], "ALTER SYSTEM SET recovery_target_action = 'promote'")
@@ -243,7 +264,7 @@ func TestMarks(t *testing.T) {
 	} {
 		var err error
 		if step.do == "mark" {
-			err = n.markStandby(t.Context(), step.mark, marks)
+			err = n.markStandby(t.Context(), step.mark, marks, "")
 		} else {
 			err = n.unmarkStandby(t.Context(), step.mark)
 		}

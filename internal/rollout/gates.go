@@ -12,6 +12,11 @@ import (
 // gates looks whether a new node is as good as the one that it is to replace.
 func (p preparation) gates(ctx context.Context) error {
 	made := p.made
+	if p.cell.Patroni == nil { // Patroni has said so itself
+		if err := p.waitStreaming(ctx, p.primary, made); err != nil {
+			return fmt.Errorf("%w: %w", ErrGate, err)
+		}
+	}
 	lag, err := p.lag(ctx)
 	if err != nil {
 		return err

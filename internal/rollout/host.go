@@ -185,14 +185,26 @@ func (n *Node) signalFile() string { return path.Join(n.Directory, "standby.sign
 // errMark says that a server is marked as a standby, and not by this roll-out.
 var errMark = errors.New("standby.signal")
 
+// errAnotherServer says that a node's url and directory are those of two servers.
+var errAnotherServer = errors.New("run leads to another machine than url")
+
+func anotherServer(n *Node) error {
+	return fmt.Errorf("node %s: the server at its url is not the one in %s there: %w", n.Name, n.Directory, errAnotherServer)
+}
+
 // markStandby has the node start as a standby, and as nothing else, from now on. It is on the disk when this returns, or nothing is: a full disk leaves no
-// empty file behind. PostgreSQL does not read the mark that is in the file. ours is what those of this roll-out begin with.
-func (n *Node) markStandby(ctx context.Context, mark, ours string) error {
-	script := `if [ -e "$1" ]; then case $(cat "$1") in "$4"*) ;; "$5"*) echo other; exit;; esac; fi
+// empty file behind. PostgreSQL does not read the mark that is in the file. ours is what those of this roll-out begin with. process is that of the server
+// that is meant, which may be one on another machine; "": none runs.
+func (n *Node) markStandby(ctx context.Context, mark, ours, process string) error {
+	script := `if [ -n "$6" ] && [ "$(head -n 3 "$3/postmaster.pid")" != "$6" ]; then echo another; exit; fi
+		if [ -e "$1" ]; then case $(cat "$1") in "$4"*) ;; "$5"*) echo other; exit;; esac; fi
 		printf %s "$2" > "$1.new" && sync "$1.new" && mv "$1.new" "$1" && sync "$3" && exit; rm -f "$1.new"; exit 1`
-	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory, ours, marks)
+	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory, ours, marks, process)
 	if err == nil && strings.TrimSpace(out) == "other" {
 		err = fmt.Errorf("%w: %s was put there by another roll-out: go on with that one; if it is gone, remove the file", errMark, n.signalFile())
+	}
+	if err == nil && strings.TrimSpace(out) == "another" {
+		err = anotherServer(n)
 	}
 	return err
 }

@@ -31,13 +31,13 @@ type plain struct {
 
 func (p plain) steps() map[Step]func(context.Context) error {
 	return map[Step]func(context.Context) error{
-		StepCheck:     p.check,
+		StepCheck:     func(ctx context.Context) error { p.preparation.settle(ctx); return p.refuse(p.find(ctx)) },
 		StepProvision: p.provision,
 		StepBackup:    p.backup,
 		StepStart:     p.start,
 		StepCatchUp:   p.preparation.catchUp,
 		StepGates:     p.gates,
-		StepHold:      p.hold,
+		StepHold:      p.startAndHold,
 		StepFence:     p.fence,
 		StepPromote:   p.promote,
 		StepMove:      p.move,
@@ -49,5 +49,21 @@ func (p plain) steps() map[Step]func(context.Context) error {
 	}
 }
 
-// find is of the task that the three are about.
-func (p plain) find(ctx context.Context) ([]Finding, error) { return p.preparation.find(ctx) }
+// startAndHold is of a new node whose machine may have been started anew since it passed its gates.
+func (p plain) startAndHold(ctx context.Context) error {
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	return p.hold(ctx)
+}
+
+// find is of the task that the three are about, and of who holds the clients.
+func (p plain) find(ctx context.Context) ([]Finding, error) {
+	found, err := p.preparation.find(ctx)
+	if t, ok := p.clients.(through); ok && err == nil {
+		f := &findings{node: p.preparation.old.Name, list: found}
+		findGateway(ctx, t, f, p.preparation.primary)
+		found = f.list
+	}
+	return found, err
+}

@@ -120,11 +120,7 @@ func (m managed) start(ctx context.Context) error {
 		m.progress.BackupTook = time.Since(began)
 		m.weigh(ctx)
 	}
-	standby, err := m.made.inRecovery(ctx)
-	if err == nil && !standby {
-		err = fmt.Errorf("node %s is a primary", m.made.Name)
-	}
-	return errors.Join(err, m.made.serves(ctx))
+	return m.isStandby(ctx)
 }
 
 // copied waits until the new member follows. It fails when its directory has not grown for a time: Patroni itself tries again for ever.
@@ -244,7 +240,7 @@ func (m managed) unretire(ctx context.Context) error {
 
 // remove stops a new member that will not be used. Patroni drops its slot itself.
 func (m managed) remove(ctx context.Context) error {
-	if m.progress.Tags == nil { // it has not been made
+	if m.progress.Tags == nil || m.progress.Made == "" { // it has not been made
 		return nil
 	}
 	if err := m.mustNotLead(ctx, m.made); err != nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -285,7 +287,13 @@ func TestMain(m *testing.M) {
 			os.Exit(runTool(os.Args[2]))
 		}
 	}
-	os.Exit(m.Run())
+	flag.Parse()
+	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
+		_ = set.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))) // a roll-out mostly waits
+	}
+	code := m.Run()
+	removeTemplates()
+	os.Exit(code)
 }
 
 // tool is one that runs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -80,7 +81,7 @@ func (n *Node) inRecovery(ctx context.Context) (bool, error) {
 	return value[bool](ctx, n, "SELECT pg_is_in_recovery()")
 }
 
-// serves fails when the server at a node's URL is another one than that of its directory.
+// serves fails when the server at a node's URL is another one than that of its directory, or of a directory of that name on another machine.
 func (n *Node) serves(ctx context.Context) error {
 	directory, err := value[string](ctx, n, "SELECT current_setting('data_directory')")
 	if err != nil {
@@ -90,7 +91,28 @@ func (n *Node) serves(ctx context.Context) error {
 	if err == nil && strings.TrimSpace(out) != "same" {
 		err = fmt.Errorf("node %s: the server at its url has the directory %s, and not %s", n.Name, directory, n.Directory)
 	}
+	if err != nil {
+		return err
+	}
+	process, err := processOf(ctx, n)
+	if err != nil {
+		return err
+	}
+	found, err := n.look(ctx, "head", "-n", "3", path.Join(n.Directory, "postmaster.pid"))
+	if err == nil && strings.TrimSpace(found) != process {
+		err = anotherServer(n)
+	}
 	return err
+}
+
+// processOf is the number, directory and start of a server's process, as the first three lines of its postmaster.pid have them.
+func processOf(ctx context.Context, n *Node) (string, error) {
+	return value[string](ctx, n, `SELECT array_to_string((string_to_array(pg_read_file('postmaster.pid'), E'\n'))[1:3], E'\n')`)
+}
+
+// systemOf is the identifier that all servers of a cell have, and no others.
+func systemOf(ctx context.Context, n *Node) (string, error) {
+	return value[string](ctx, n, "SELECT system_identifier::text FROM pg_control_system()")
 }
 
 // receives reports whether a standby gets WAL from somebody.
@@ -173,5 +195,8 @@ func conninfoValue(v string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v) + "'"
 }
 
-// literal quotes a text for SQL and for postgresql.conf.
+// confLiteral quotes a text for postgresql.conf, where a backslash is not itself.
+func confLiteral(v string) string { return literal(strings.ReplaceAll(v, `\`, `\\`)) }
+
+// literal quotes a text for SQL.
 func literal(v string) string { return "'" + strings.ReplaceAll(v, "'", "''") + "'" }

@@ -26,6 +26,9 @@ func (e retirement) retire(ctx context.Context) error {
 		return err
 	}
 	if running {
+		if err := e.replaceable(ctx); err != nil {
+			return err
+		}
 		if err := e.remember(ctx); err != nil {
 			return err
 		}
@@ -35,6 +38,18 @@ func (e retirement) retire(ctx context.Context) error {
 	}
 	e.progress.Replaced = true
 	return nil
+}
+
+// replaceable fails when the old standby would be missed, or is not the server that would be stopped: days may have gone by since the new one passed its gates.
+func (e retirement) replaceable(ctx context.Context) error {
+	if err := e.old.serves(ctx); err != nil {
+		return err
+	}
+	streams, err := e.primary.streamsTo(ctx, e.made)
+	if err == nil && !streams {
+		err = fmt.Errorf("%w: %s does not follow %s, so %s is not stopped", ErrGate, e.made.Name, e.primary.Name, e.old.Name)
+	}
+	return err
 }
 
 // remember saves how a standby follows, before it is stopped. The commits that wait for it must be confirmed by its replacement.
@@ -127,12 +142,52 @@ func (e retirement) destroy(ctx context.Context) error {
 		e.tell("the data of %s stay in %s", e.old.Name, e.old.Directory)
 		return nil
 	}
-	if err := e.old.mustNotRun(ctx); err != nil {
-		return err
+	if err := errors.Join(e.old.mustNotRun(ctx), e.inPlace(ctx)); err != nil {
+		return fmt.Errorf("the data of %s stay in %s: %w", e.old.Name, e.old.Directory, err)
 	}
 	err := e.erase(ctx)
 	p.Destroyed = err == nil
 	return err
+}
+
+// inPlace fails unless the new node serves, whoever has confirmed it, and whenever: the old one's data may be the last.
+func (e retirement) inPlace(ctx context.Context) error {
+	standby, err := e.made.inRecovery(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !standby && e.made.Name == e.primary.Name:
+		return nil
+	case !standby:
+		return fmt.Errorf("%w: %s is a primary", errRole, e.made.Name)
+	case e.made.Name == e.primary.Name:
+		return fmt.Errorf("%w: %s is a standby", errRole, e.made.Name)
+	}
+	receives, err := e.made.receives(ctx)
+	if err == nil && !receives {
+		err = fmt.Errorf("%s does not follow %s", e.made.Name, e.primary.Name)
+	}
+	return err
+}
+
+// ofCell fails when the directory is not one of this cell's. What was half erased does not say any more, so that it is erased is saved before.
+func (e retirement) ofCell(ctx context.Context) error {
+	if e.progress.Erased == e.old.where() {
+		return nil
+	}
+	control, err := e.old.control(ctx)
+	if err != nil {
+		return err
+	}
+	system, err := systemOf(ctx, e.made)
+	if err == nil && control[controlSystem] != system {
+		err = fmt.Errorf("%s belongs to another cell, and is not erased", e.old.Directory)
+	}
+	if err != nil {
+		return err
+	}
+	e.progress.Erased = e.old.where()
+	return e.save()
 }
 
 // erase removes the old node's data. In a tablespace's directory they are in one of the cell's version, beside which there may be others.
@@ -140,9 +195,14 @@ func (e retirement) erase(ctx context.Context) error {
 	if e.cell.Hooks.Destroy != nil {
 		return e.cell.hook(ctx, e.cell.Hooks.Destroy, e.made)
 	}
-	const script = `if [ -e "$1/PG_VERSION" ]; then
+	if err := e.ofCell(ctx); err != nil {
+		return err
+	}
+	const script = `inner=$(find -H "$1" -mindepth 3 -path "*/global/pg_control" | head -n 1)
+	if [ -n "$inner" ]; then echo "there is another server's directory within it: $inner"; exit 1; fi
+	if [ -e "$1/PG_VERSION" ]; then
 		version=$(cat "$1/PG_VERSION"); for space in "$1"/pg_tblspc/*; do if [ -h "$space" ]; then rm -rf "$space"/PG_"$version"_*; fi; done
-	fi; find "$1" -mindepth 1 -delete`
+	fi; find -H "$1" -mindepth 1 -delete`
 	_, err := e.old.command(ctx, "sh", "-c", script, "sh", e.old.Directory)
 	return err
 }

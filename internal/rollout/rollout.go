@@ -58,12 +58,18 @@ func (r *Rollout) Run(ctx context.Context) error {
 			return err
 		}
 	case r.state.Aborted:
-		r.state.Aborted, r.state.Step = false, StepCheck
+		r.state.again()
 	case slices.Contains([]Step{StepCatchUp, StepGates, StepJoin}, r.state.Step):
 		r.state.Step = StepStart // the new node's machine may have been started anew
 	}
+	if r.state.Done {
+		r.tell("the roll-out is done, nothing is left to do")
+	}
 	for !r.state.Done {
-		if err := r.observe(ctx); err != nil {
+		if err := context.Cause(r.uninterrupted(ctx)); err != nil {
+			return errors.Join(err, r.record("ended by a signal"))
+		}
+		if err := r.observe(r.uninterrupted(ctx)); err != nil {
 			return err
 		}
 		if err := r.take(ctx); err != nil {
@@ -127,7 +133,7 @@ func (r *Rollout) take(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	n := r.node()
-	err := r.manner().steps()[r.state.Step](ctx)
+	err := r.manner().steps()[r.state.Step](r.uninterrupted(ctx))
 	if r.killed(true) {
 		return context.Cause(ctx)
 	}
@@ -139,6 +145,14 @@ func (r *Rollout) take(ctx context.Context) error {
 		err = r.putBack(ctx, err)
 	}
 	return errors.Join(err, r.record("failed: "+err.Error()))
+}
+
+// uninterrupted is for steps in which clients wait and nothing can be put back: who ends the roll-out then has it end when they go on.
+func (r *Rollout) uninterrupted(ctx context.Context) context.Context {
+	if r.state.Step == StepPromote || r.state.Step == StepMove {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // putBack has clients go on at the old primary, when the switchover has failed.
@@ -251,7 +265,7 @@ func (r *Rollout) Confirm() error {
 		return err
 	}
 	defer r.unlock()
-	if r.state == nil || r.state.Step != StepKeep {
+	if r.state == nil || r.state.Done || r.state.Aborted || r.state.Step != StepKeep {
 		return fmt.Errorf("%w: no node waits for that", ErrState)
 	}
 	r.state.Nodes[r.node().Name].Confirmed = true
@@ -298,9 +312,9 @@ func (r *Rollout) undo(ctx context.Context) error {
 	case StepRetire, StepJoin:
 		err = m.unretire(ctx)
 	case StepHold, StepFence:
-		err = m.unwind(ctx)
+		err = m.unwind(context.WithoutCancel(ctx)) // half of it would leave no primary
 	case StepPromote:
-		err = m.unpromote(ctx)
+		err = m.unpromote(context.WithoutCancel(ctx))
 	}
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 		}
 	})
 	a := &c.Nodes[0]
-	mustRun(t, a, "initdb", "-D", a.Directory, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	initialize(t, a)
 	conf := fmt.Sprintf("port = %s\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '%s'\nfsync = off\nmax_connections = 100\n", portOf(t, a), dir)
 	if _, err := a.command(t.Context(), "sh", "-c", `printf %s "$1" >> "$2"`, "sh", conf, filepath.Join(a.Directory, "postgresql.conf")); err != nil {
 		t.Fatal(err)
@@ -76,6 +76,44 @@ func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 		}
 	}
 	return c
+}
+
+// templates are what initdb makes, by the directory of the program; TestMain removes them. All cells of a process have the same system identifier.
+var templates struct {
+	sync.Mutex
+	of map[string]string
+}
+
+// initialize makes a node's directory.
+func initialize(t *testing.T, n *Node) {
+	t.Helper()
+	templates.Lock()
+	defer templates.Unlock()
+	from := templates.of[n.Bin]
+	if from == "" {
+		dir, err := os.MkdirTemp("", "cinch-initdb")
+		if err == nil {
+			err = os.Chmod(dir, 0o777) //nolint:gosec // the server's user makes a directory there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		from = filepath.Join(dir, "data")
+		mustRun(t, n, "initdb", "-D", from, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+		if templates.of == nil {
+			templates.of = map[string]string{}
+		}
+		templates.of[n.Bin] = from
+	}
+	if _, err := n.command(t.Context(), "cp", "-a", from, n.Directory); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeTemplates() {
+	for _, from := range templates.of {
+		_ = os.RemoveAll(filepath.Dir(from))
+	}
 }
 
 func newNode(t *testing.T, dir, bin string, as []string, name string) Node {
@@ -197,8 +235,12 @@ func mustExec(t *testing.T, n *Node, text string) {
 
 // A cell of three is replaced while clients write. Nothing that was committed is lost or there twice, and the old nodes are kept.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	c := newCell(t, "b", "c")
 	mustExec(t, &c.Nodes[0], accounts)
+	mustExec(t, &c.Nodes[0], "CREATE TABLE odd (t text, i int); INSERT INTO odd VALUES (NULL, 1); CREATE MATERIALIZED VIEW later AS SELECT 1 WITH NO DATA")
+	const prefix = `%m 'x' \p\`
+	c.Nodes[0].Replacement.Options["log_line_prefix"] = prefix
 	g := &gate{url: c.Nodes[0].URL}
 	stop := g.transfers(t, 4, false)
 	r := &Rollout{Cell: c, clients: g, Yes: true, Tell: func(node, text string) { t.Log(node, text) }}
@@ -209,6 +251,9 @@ func TestRun(t *testing.T) {
 	primary := c.Nodes[0].Replacement
 	if got := ledger(t, primary); got != fmt.Sprintf("%d transfers, 2000 in accounts", committed) {
 		t.Errorf("%s, and %d were committed", got, committed)
+	}
+	if is, err := value[string](t.Context(), primary, "SHOW log_line_prefix"); is != prefix || err != nil {
+		t.Errorf("log_line_prefix is %q %v", is, err)
 	}
 	if s := r.state; !s.Done || s.Order[2] != "a" || s.Nodes["a"].Pause == 0 {
 		t.Errorf("%+v", s)
@@ -430,6 +475,7 @@ func kill9(t *testing.T, n *Node) {
 
 // A row that differs on the new node closes the gate, and the cell stays as it is.
 func TestGates(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
 	mustExec(t, a, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'content-' || i FROM generate_series(1, 1000) i; CHECKPOINT")
@@ -471,6 +517,7 @@ func TestGates(t *testing.T) {
 
 // A standby that does not come nearer closes the gate.
 func TestLag(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	c.Gates.CatchUp = config.Duration(2 * time.Second)
 	mustExec(t, &c.Nodes[0], "CREATE TABLE t AS SELECT i, repeat('v', 100) FROM generate_series(1, 10) i")
@@ -489,6 +536,7 @@ func TestLag(t *testing.T) {
 
 // What stands in the way is said before anything is made.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]
 	mustExec(t, a, "ALTER SYSTEM SET wal_level = logical")
@@ -512,6 +560,7 @@ func TestCheck(t *testing.T) {
 
 // Clients that go through cinch serve --postgres keep their connections, and see no error.
 func TestThroughGateway(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	a, dir := &c.Nodes[0], t.TempDir()
 	mustExec(t, a, accounts)
@@ -585,6 +634,10 @@ gates: {lag: 2MiB, hold: 3s}
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d}]\ngateway: {admin: x}\n":                                                                                                         "no replacement",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\npatroni: {}\n":                              "needs patroni: {api",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, patroni: {api: 'http://h:1', config: /c}, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\n": "the cell has not",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: /d/new}}]\ngateway: {admin: x}\n":                                       "lie within each other",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: e}}]\ngateway: {admin: x}\n":                                            "does not begin with /",
+		"cell: x\nnodes: [{name: a-1, url: 'postgres://h/d', directory: /d, replacement: {name: a_1, url: 'postgres://i/d', directory: /e}}]\ngateway: {admin: x}\n":                                       "the slot of node a_1",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h,i/d', directory: /d, replacement: {name: b, url: 'postgres://j/d', directory: /e}}]\ngateway: {admin: x}\n":                                         "more than one host",
 	} {
 		write(text)
 		if _, err := ReadCell(name); !errors.Is(err, ErrCell) || !strings.Contains(err.Error(), want) {

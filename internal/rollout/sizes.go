@@ -235,11 +235,4 @@ func (p preparation) weigh(ctx context.Context) {
 	}
 }
 
-func values(m map[string]string) (list []string) {
-	for _, k := range sortedKeys(m) {
-		list = append(list, m[k])
-	}
-	return list
-}
-
 func share(part, whole int64) float64 { return float64(part) / float64(max(whole, 1)) }

@@ -94,6 +94,7 @@ func onBtrfs(t *testing.T, c *Cell, dir string) {
 
 // Nothing is deleted without --destroy-old, and nothing before the new node has been confirmed.
 func TestDestroy(t *testing.T) {
+	t.Parallel()
 	c := newCell(t, "b")
 	kept := func(name string, want bool) {
 		t.Helper()

@@ -61,6 +61,7 @@ type Progress struct {
 	Made      string         `json:"made,omitempty"` // the new node, and where its directory has been made
 	Replaced  bool           `json:"replaced"`
 	Confirmed bool           `json:"confirmed"`
+	Erased    string         `json:"erased,omitempty"` // the old node, and the directory that is being removed
 	Destroyed bool           `json:"destroyed"`
 	OldSlot   string         `json:"old_slot,omitempty"`   // that the old node used at its primary
 	OldStream bool           `json:"old_stream,omitempty"` // the old node streamed from there
@@ -205,6 +206,13 @@ func (s *State) steps() []Step {
 		return primarySteps
 	}
 	return standbySteps
+}
+
+// again begins with a node anew that was given up. Nothing of the earlier try counts: no confirmation of a new node that is gone, and no directory, which may be another
+// one now.
+func (s *State) again() {
+	s.Aborted, s.Step = false, StepCheck
+	*s.Nodes[s.Order[s.At]] = Progress{}
 }
 
 // primaryTurn reports whether the node that is replaced now is, or was, the primary.

@@ -43,7 +43,7 @@ func (g *Gateway) State() control.State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st := control.State{
-		Gateway: g.cfg.Name, Upstream: g.upstream.String(), Phase: g.hold.phase, By: g.hold.by,
+		Gateway: g.cfg.Name, Upstream: g.upstream.String(), Phase: g.hold.phase, By: g.hold.by, Remembers: g.cfg.StateFile != "",
 		Waiting: g.hold.coming, Longest: control.Seconds(g.hold.longest.Seconds()), Sessions: []control.ClientSession{}, Report: g.report.Load(),
 	}
 	if !g.hold.until.IsZero() {

@@ -51,15 +51,16 @@ const (
 
 // State of a gateway.
 type State struct {
-	Gateway  string          `json:"gateway"`
-	Upstream string          `json:"upstream"` // without credentials
-	Phase    string          `json:"phase"`
-	By       string          `json:"by,omitempty"`
-	Until    *time.Time      `json:"until,omitempty"` // of the lease
-	Waiting  int             `json:"waiting"`         // clients that want something and are held, those that have just come included
-	Longest  Seconds         `json:"longest_wait"`    // of a client, in the last hold, or in the one that there is
-	Sessions []ClientSession `json:"sessions"`
-	Report   *Report         `json:"report,omitempty"`
+	Gateway   string          `json:"gateway"`
+	Upstream  string          `json:"upstream"` // without credentials
+	Phase     string          `json:"phase"`
+	Remembers bool            `json:"remembers"` // it has a state_file: without one nothing moves
+	By        string          `json:"by,omitempty"`
+	Until     *time.Time      `json:"until,omitempty"` // of the lease
+	Waiting   int             `json:"waiting"`         // clients that want something and are held, those that have just come included
+	Longest   Seconds         `json:"longest_wait"`    // of a client, in the last hold, or in the one that there is
+	Sessions  []ClientSession `json:"sessions"`
+	Report    *Report         `json:"report,omitempty"`
 }
 
 // Report is what somebody who replaces servers behind a gateway has its admin page show: a table, and what was done last. The gateway keeps it until
