@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,16 +44,17 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatalf("./apiserver: %v", err)
 	}
 	dir := t.TempDir()
-	tokens, key := filepath.Join(dir, "tokens"), testenv.NewAuthority(t).Issue(t, "serviceaccounts").Key
+	tokens, signer := filepath.Join(dir, "tokens"), testenv.NewAuthority(t).Issue(t, "serviceaccounts")
 	if err := os.WriteFile(tokens, []byte(clusterToken+",admin,admin,system:masters\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	etcd := testenv.Server(t, testenv.Program(t, "etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", "http://127.0.0.1:PORT", "--advertise-client-urls", "http://127.0.0.1:PORT",
-		"--listen-peer-urls", "unix://"+filepath.Join(dir, "peer:1"))
+		"--listen-peer-urls", "http://127.0.0.1:"+strconv.Itoa(testenv.FreePort(t)))
 	address := testenv.Server(t, strings.TrimSpace(string(out)), "--etcd-servers", "http://"+etcd, "--secure-port", "PORT", "--bind-address", "127.0.0.1",
+		"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
 		"--cert-dir", dir, "--token-auth-file", tokens, "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24",
-		"--service-account-issuer", "https://test", "--service-account-key-file", key, "--service-account-signing-key-file", key)
+		"--service-account-issuer", "https://test", "--service-account-key-file", signer.Cert, "--service-account-signing-key-file", signer.Key)
 	c := &cluster{t: t, address: "https://" + address, config: filepath.Join(dir, "kubeconfig")}
 	c.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, insecure-skip-tls-verify: true}}]\n"+
