@@ -1,9 +1,10 @@
 // Command shadow measures what production feels of cinch shadow: latencies of Redis' GET and SET of 200 bytes, and of PostgreSQL's reads and
 // writes of a row, directly, through the plainest proxy (bench/forward), and through the mirror while its targets answer, are frozen, are
 // killed, are slow, or have full disks. Clients must see no error, and the mirror must stay in its memory. Then it records loads of Redis and
-// MongoDB, and replays them for the verdict "direct against through Cinch". It writes both into bench/results/shadow.md.
+// MongoDB, and replays them for the verdict "direct against through Cinch", and has a gateway say what rules would save that only observe. It writes all
+// into bench/results/shadow.md.
 //
-//	go run ./bench/shadow [--runs N] [--nice N] [--production redis,postgres] [--recorded TIME] [--mongo TIME] [--results DIR]
+//	go run ./bench/shadow [--runs N] [--nice N] [--production redis,postgres] [--recorded TIME] [--mongo TIME] [--observe=false] [--results DIR]
 package main
 
 import (
@@ -29,15 +30,16 @@ func main() {
 	nice := flag.Int("nice", 19, "priority of the mirror's targets: 19, the least, as if they had cores of their own; 0 as production")
 	recorded := flag.Duration("recorded", 45*time.Second, "how long each load of Redis is recorded; 0: none is")
 	mongo := flag.Duration("mongo", time.Minute, "how long a load of MongoDB is recorded; 0: none is")
+	observe := flag.Bool("observe", true, "ask what rules would save that only observe")
 	results := flag.String("results", "bench/results", "where results are written")
 	flag.Parse()
-	if err := run(*runs, *nice, strings.Split(*sides, ","), *recorded, *mongo, filepath.Join(*results, "shadow.md")); err != nil {
+	if err := run(*runs, *nice, strings.Split(*sides, ","), *recorded, *mongo, *observe, filepath.Join(*results, "shadow.md")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/shadow:", err)
 		os.Exit(1)
 	}
 }
 
-func run(runs, nice int, sides []string, recorded, mongo time.Duration, results string) error {
+func run(runs, nice int, sides []string, recorded, mongo time.Duration, observe bool, results string) error {
 	b, err := newBench()
 	if err != nil {
 		return err
@@ -58,14 +60,23 @@ func run(runs, nice int, sides []string, recorded, mongo time.Duration, results 
 			return err
 		}
 	}
-	if mongo == 0 {
+	if mongo > 0 {
+		table, err := b.judgeMongo(mongo)
+		if err != nil {
+			return fmt.Errorf("MongoDB: %w", err)
+		}
+		if err := rig.ReplacePart(results, "mongo", table); err != nil {
+			return err
+		}
+	}
+	if !observe {
 		return nil
 	}
-	table, err := b.judgeMongo(mongo)
+	table, err := b.observe()
 	if err != nil {
-		return fmt.Errorf("MongoDB: %w", err)
+		return fmt.Errorf("mode: observe: %w", err)
 	}
-	return rig.ReplacePart(results, "mongo", table)
+	return rig.ReplacePart(results, "observe", table)
 }
 
 func newBench() (b *bench, err error) {

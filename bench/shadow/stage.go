@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,15 +184,7 @@ func (s *stage) judge(w *way, m *rig.Process) error {
 	return err
 }
 
-func (s *stage) metrics() (string, error) {
-	r, err := http.Get("http://" + s.admin + "/metrics")
-	if err != nil {
-		return "", err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	return string(text), err
-}
+func (s *stage) metrics() (string, error) { return fetch("http://" + s.admin + "/metrics") }
 
 // end stops what has been started, the last first.
 func (s *stage) end() (err error) {
