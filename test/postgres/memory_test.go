@@ -62,7 +62,7 @@ func (s servers) frozenTargets(t *testing.T) {
 		})
 	}
 	all.Wait()
-	peak, most := testenv.ProcessMemory(t, m.pid, "VmHWM"), int64(memory*12/10+64*mib+clients*48<<10)
+	peak, most := testenv.OwnPeak(t, m.pid), int64(memory*12/10+48*mib+clients*48<<10)
 	t.Logf("%d MiB at most, with --memory %d MiB", peak/mib, memory/mib)
 	if peak > most {
 		t.Errorf("%d MiB, more than %d", peak/mib, most/mib)

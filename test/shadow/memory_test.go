@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -67,8 +69,8 @@ func TestMemoryOfTheProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			production, control, test := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
-			addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-			cmd := exec.Command(testenv.Cinch(t), "shadow", "--self-test=false", "--bound", "1m", "--memory", fmt.Sprint(memory),
+			addr, admin := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+			cmd := exec.Command(testenv.Cinch(t), "shadow", "--self-test=false", "--bound", "1m", "--memory", fmt.Sprint(memory), "--admin", admin,
 				"--redis", addr+"="+production.URL(), "--control", control.URL(), "--test", test.URL())
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -81,14 +83,46 @@ func TestMemoryOfTheProcess(t *testing.T) {
 			if c.freeze {
 				stop(t, control, test)
 			}
-			crowd(t, addr, connections, c.work)
-			peak := testenv.ProcessMemory(t, cmd.Process.Pid, "VmHWM")
-			most := int64(memory*12/10 + 64*mib + connections*48<<10)
+			held, on := heldWhile(t, admin, func() { crowd(t, addr, connections, c.work) })
+			operations := testenv.AdminMetric(t, admin, "cinch_shadow_operations_total")
+			if c.freeze && on >= patience { // that is how long it waits for a target
+				on = always
+			}
+			if on < always || held == 0 || !c.freeze && operations == 0 {
+				t.Errorf("the mirror was off after %v; it held %g bytes at most, and the targets did %g operations", on, held, operations)
+			}
+			peak := testenv.OwnPeak(t, cmd.Process.Pid)
+			most := int64(memory*12/10 + 48*mib + connections*48<<10)
 			t.Logf("%d MiB at most, with --memory %d MiB", peak/mib, memory/mib)
 			if peak > most {
 				t.Errorf("%d MiB, more than %d", peak/mib, most/mib)
 			}
 		})
+	}
+}
+
+// How long a mirror was seen to be on: to the end, or about until it gave a frozen target up, which takes it ten seconds.
+const (
+	always   = time.Duration(math.MaxInt64)
+	patience = 9 * time.Second
+)
+
+// heldWhile is the most that the mirror was seen to hold of its bound while work was done, and how long it was on.
+func heldWhile(t *testing.T, admin string, work func()) (most float64, on time.Duration) {
+	t.Helper()
+	began, on := time.Now(), always
+	done := make(chan struct{})
+	go func() { work(); close(done) }()
+	for {
+		if testenv.AdminMetric(t, admin, "cinch_shadow_mirroring") == 0 {
+			on = min(on, time.Since(began))
+		}
+		most = max(most, testenv.AdminMetric(t, admin, "cinch_shadow_held_bytes"))
+		select {
+		case <-done:
+			return most, on
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 

@@ -48,7 +48,13 @@ func AdminJSON(t testing.TB, admin, path string, v any) {
 // sample, when the name has all labels.
 func (g *GatewayServer) Metric(t testing.TB, name string) float64 {
 	t.Helper()
-	sum, err := sumSamples(AdminPage(t, g.Admin, "/metrics"), name)
+	return AdminMetric(t, g.Admin, name)
+}
+
+// AdminMetric is Metric of any process with an admin page.
+func AdminMetric(t testing.TB, admin, name string) float64 {
+	t.Helper()
+	sum, err := sumSamples(AdminPage(t, admin, "/metrics"), name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,13 @@ func InUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
+// OwnPeak is the most bytes that a process has held itself: without what is mapped of files, its own program's first of all, which processes share and the
+// system drops when it wants the room.
+func OwnPeak(t testing.TB, pid int) int64 {
+	t.Helper()
+	return ProcessMemory(t, pid, "VmHWM") - ProcessMemory(t, pid, "RssFile")
+}
+
 // ProcessMemory reads a size in bytes from the kernel's account of a process: VmRSS is what it holds, VmHWM the most that it has held.
 // Elsewhere than on Linux the test is skipped.
 func ProcessMemory(t testing.TB, pid int, name string) int64 {
