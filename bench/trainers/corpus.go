@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinch-layer/cinch/bench/corpora"
+)
+
+// Bounds of a corpus. Longer values than maxValue are cut, shorter ones than minValue left out.
+const (
+	minValue   = 64
+	maxValue   = 64 << 10
+	maxLearn   = 2500
+	maxMeasure = 1000
+	maxBytes   = 5 << 20 // of each side
+)
+
+// kinds are the corpora. PHP, MessagePack and protobuf are real records, written as applications in these formats do.
+var kinds = []kind{
+	{"json", "JSON of 350 bytes: which browser supports a feature, by interface (@mdn/browser-compat-data)", corpora.Compat},
+	{"events", "JSON of 10 KB: webhooks, by event (@octokit/webhooks-examples)", corpora.Webhooks},
+	{"caniuse", "JSON of 12 KB as published, indented; each its own source (caniuse-db)", corpora.Features},
+	{"countries", "JSON with many languages, by subregion (world-countries)", corpora.Countries},
+	{"php", "PHP's serialize(): films, by distributor (vega-datasets)", encoded(corpora.Movies, func() encoder { return php{} })},
+	{"msgpack", "MessagePack: JSON schemas, by API (google-api-python-client)", encoded(corpora.Schemas, func() encoder { return messagePack{} })},
+	{"protobuf", "protobuf: earthquakes, by seismic network (vega-datasets)", encoded(corpora.Quakes, func() encoder { return &protobuf{fields: map[string]int{}, next: map[string]int{}} })},
+	{"html", "HTML pages of up to 64 KiB, each its own source (postgresql-doc-15)", pages},
+	{"svg", "SVG icons, by the first word of their names (@mdi/svg)", icons},
+	{"logs", "lines of some sixty services' logs, each its own source (fail2ban's tests)", logs},
+}
+
+type kind struct {
+	name, about string
+	load        func(cache string) ([]corpora.Record, error)
+}
+
+type corpus struct {
+	*kind
+	learn, measure [][]byte
+}
+
+// load puts each source on one side, by its hash. A value that occurs twice counts once, so nothing that is measured is
+// on the other side.
+func load(cache string, k *kind) (*corpus, error) {
+	records, err := k.load(cache)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	var sides [2][][]byte
+	for _, r := range records {
+		v := r.Value[:min(len(r.Value), maxValue)]
+		if len(v) < minValue || seen[string(v)] {
+			continue
+		}
+		seen[string(v)] = true
+		side := sha256.Sum256([]byte(k.name + "/" + r.Source))[0] & 1
+		sides[side] = append(sides[side], v)
+	}
+	c := &corpus{k, spread(sides[0], maxLearn), spread(sides[1], maxMeasure)}
+	if len(c.learn) < 50 || len(c.measure) < 50 {
+		return nil, fmt.Errorf("%d and %d values are too few", len(c.learn), len(c.measure))
+	}
+	return c, nil
+}
+
+// spread takes every nth value, so that most of them and maxBytes are not exceeded.
+func spread(all [][]byte, most int) (some [][]byte) {
+	bytes := 0
+	for _, v := range all {
+		bytes += len(v)
+	}
+	nth := max((len(all)+most-1)/most, (bytes+maxBytes-1)/maxBytes)
+	for i := 0; i < len(all); i += nth {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// pages are the files of PostgreSQL's manual.
+func pages(cache string) ([]corpora.Record, error) {
+	return files(filepath.Join(cache, "postgresql-doc-15"), ".html", func(name string) string { return name })
+}
+
+func icons(cache string) ([]corpora.Record, error) {
+	return files(filepath.Join(cache, "svg"), ".svg", func(name string) string {
+		word, _, _ := strings.Cut(name, "-")
+		return word
+	})
+}
+
+func files(dir, extension string, source func(name string) string) (out []corpora.Record, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) != extension {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		out = append(out, corpora.Record{Source: source(d.Name()), Value: text})
+		return err
+	})
+	return out, err
+}
+
+// logs are lines, without the comments of those who collected them.
+func logs(cache string) (out []corpora.Record, err error) {
+	err = filepath.WalkDir(filepath.Join(cache, "fail2ban"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Base(filepath.Dir(path)) != "logs" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for line := range bytes.SplitSeq(text, []byte("\n")) {
+			if !bytes.HasPrefix(line, []byte("#")) {
+				out = append(out, corpora.Record{Source: string(line), Value: line})
+			}
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// byHand are the dictionaries of somebody who knows zstd: its default, which tries some parameters, at four sizes, and its slower
+// trainer with the parameters that its authors found best on average.
+var byHand = []struct {
+	name string
+	args []string
+}{
+	{"16 KB", []string{"--train", "--maxdict=16384"}},
+	{"32 KB", []string{"--train", "--maxdict=32768"}},
+	{"64 KB", []string{"--train", "--maxdict=65536"}},
+	{"110 KB", []string{"--train"}},
+	{"110 KB cover", []string{"--train-cover=k=256,d=8"}},
+}
+
+func newEngine() *codec.Engine {
+	z, ok := libzstd.New()
+	if !ok {
+		panic("build with cgo: this is about libzstd")
+	}
+	return codec.New(codec.Options{Zstd: z})
+}
+
+// sealedBytes is what values take, envelopes included, by zstd-3 or a lower level and d.
+func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, err error) {
+	st, o := codec.Setting{Codec: codec.Zstd, Level: 3}, cinch.SealerOptions{Engine: newEngine()}
+	if level > 0 {
+		st.Level = level
+	}
+	if d != nil {
+		held := newMemory()
+		_ = held.Publish(context.Background(), d)
+		st.Dict, o.Dicts = d.Number(), held
+	}
+	s := cinch.NewSealer(o)
+	var got, opened []byte
+	for _, v := range values {
+		got = s.Seal(got[:0], v, st, nil)
+		if opened, err = s.Open(opened[:0], got); err != nil || string(opened) != string(v) {
+			return 0, 0, fmt.Errorf("a value does not come back: %w", err)
+		}
+		raw, sealed = raw+len(v), sealed+len(got)
+	}
+	return raw, sealed, nil
+}
+
+// trainByHand runs zstd's command. What it can't train is nil.
+func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
+	dir := filepath.Join(o.work, c.name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for i, v := range c.learn {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), v, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for i, h := range byHand {
+		out := filepath.Join(o.work, fmt.Sprintf("%s.%d.dict", c.name, i))
+		text, err := exec.Command("zstd", append(h.args, "-q", "-3", "-r", dir, "-o", out)...).CombinedOutput()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s, %s: %v: %s\n", c.name, h.name, err, text)
+			all = append(all, nil)
+			continue
+		}
+		content, err := os.ReadFile(out)
+		if err != nil {
+			return nil, err
+		}
+		d, err := codec.NewDict(content)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// share is of a core: what comes out does not depend on it, and the default would take twice the time.
+const share = 1
+
+// manyTimes: what is learned from is a sample of a store that is so many times as large, so that no dictionary costs too much.
+const manyTimes = 1000
+
+// auto is what a gateway that has seen the values would choose, and the level that it would use; nil: nothing.
+func auto(c *corpus) (*codec.Dict, int, error) {
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: c.name, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
+	if err != nil {
+		return nil, 0, err
+	}
+	held := newMemory()
+	m := autodict.New(autodict.Options{
+		By: "bench", Store: held, Apply: func(*policy.Policy) {}, Log: slog.New(slog.DiscardHandler),
+		Trainer: autodict.NewTrainer(autodict.TrainerOptions{NewEngine: newEngine, External: libzstd.Train, Share: share}),
+	})
+	m.SetRules(autodict.Rules{Policy: p})
+	for i, v := range c.learn {
+		m.Sample(p.Rules()[0], "", fmt.Append(nil, i), v, len(v))
+	}
+	st := m.Once(context.Background(), manyTimes).Rules()[0].Setting
+	if st.Dict == 0 {
+		return nil, 0, nil
+	}
+	d, err := held.Dictionary(st.Dict)
+	return d, st.Level, err
+}
+
+// memory is a store of dictionaries in memory.
+type memory struct {
+	store.Dicts // not called
+
+	mu      sync.Mutex
+	dicts   map[uint32]*codec.Dict
+	records map[string]string
+	version uint64
+}
+
+func newMemory() *memory {
+	return &memory{dicts: map[uint32]*codec.Dict{}, records: map[string]string{}}
+}
+
+func (m *memory) Dictionary(number uint32) (*codec.Dict, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d := m.dicts[number]; d != nil {
+		return d, nil
+	}
+	return nil, cinch.ErrDictMissing
+}
+
+func (m *memory) Publish(_ context.Context, dicts ...*codec.Dict) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range dicts {
+		m.dicts[d.Number()] = d
+	}
+	return nil
+}
+
+func (m *memory) Ready(number uint32) bool {
+	_, err := m.Dictionary(number)
+	return err == nil
+}
+
+func (m *memory) Retired(uint32) bool { return false }
+
+func (m *memory) Recheck(context.Context) error { return nil }
+
+func (m *memory) Record(_ context.Context, name string) (string, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.records[name], m.version, nil
+}
+
+func (m *memory) ReplaceRecord(_ context.Context, name string, version uint64, text string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version != m.version {
+		return 0, nil
+	}
+	m.version++
+	m.records[name] = text
+	return m.version, nil
+}
