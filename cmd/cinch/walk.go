@@ -181,7 +181,10 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 
 // deniedHint adds what to do where the user lacked rights.
 func deniedHint(r *pack.Report, err error) error {
-	if r.Left[store.Denied] == 0 {
+	switch {
+	case r.Missing > 0:
+		return ui.WithHint(err, "'cinch dict import' puts a dictionary back that is missing, from where 'cinch dict export' wrote it")
+	case r.Left[store.Denied] == 0:
 		return err
 	}
 	return ui.WithHint(err, "docs/PACK.md says which rights the user in the URL needs, docs/TARANTOOL.md those of Tarantool")

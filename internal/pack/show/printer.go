@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -18,6 +20,15 @@ type Printer struct {
 	bar    *ui.Progress
 	last   time.Time
 	denied int
+
+	missing []missing // dictionaries, in the order in which values named them
+}
+
+// missing is a dictionary that values name and nobody has.
+type missing struct {
+	what   string // with its number
+	first  string // a value
+	values int
 }
 
 // New returns a Printer of a run that does what verb says. Its progress goes to errs.
@@ -54,7 +65,22 @@ func (s *Printer) Tell(e pack.Event) {
 	}
 }
 
+// noteMissing counts the values of each dictionary that is missing: a line for each would be the whole store.
+func (s *Printer) noteMissing(p *pack.Problem) {
+	what := p.Err.Error()
+	at := slices.IndexFunc(s.missing, func(m missing) bool { return m.what == what })
+	if at < 0 {
+		at = len(s.missing)
+		s.missing = append(s.missing, missing{what: what, first: p.Space + " " + pack.Where(p.Value)})
+	}
+	s.missing[at].values++
+}
+
 func (s *Printer) problem(p *pack.Problem) {
+	if errors.Is(p.Err, cinch.ErrDictMissing) {
+		s.noteMissing(p)
+		return
+	}
 	if errors.Is(p.Err, pack.ErrDenied) {
 		s.denied++
 	}
@@ -88,6 +114,10 @@ func (s *Printer) line(p *pack.Progress) string {
 // End clears the progress, and is the last event of a run that ended with a report and an error.
 func (s *Printer) End(r *pack.Report, err error) {
 	s.bar.Clear()
+	for _, m := range s.missing {
+		fmt.Fprintf(s.out, "%s: %d values name it, the first is %s; --json lists all\n", m.what, m.values, m.first)
+	}
+	s.missing = nil
 	if r != nil && s.asJSON {
 		s.event(map[string]any{"event": "end", "report": reportJSON(r), "error": errorText(err)})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -27,6 +28,21 @@ func TestDeniedAreCounted(t *testing.T) {
 		t.Errorf("%d lines of denied, %d of damaged values", denied, damaged)
 	}
 	if !strings.Contains(out.String(), "--json lists all") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// A dictionary that is missing is a line with a count, however many values name it.
+func TestMissingDictionariesAreCounted(t *testing.T) {
+	var out bytes.Buffer
+	p := New("packing", false, &out, &out)
+	for i := range 1000 {
+		err := fmt.Errorf("%w: %08x", cinch.ErrDictMissing, i%2+1)
+		p.Tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: fmt.Append(nil, "key", i)}, Err: err}})
+	}
+	p.End(nil, nil)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "00000001: 500 values name it, the first is db key \"key0\"") || !strings.Contains(lines[1], "00000002: 500") {
 		t.Errorf("%s", out.String())
 	}
 }
