@@ -53,7 +53,7 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 	if r.TuplesBefore > 0 {
 		add("tuples of these spaces", "%s -> %s (%s)", ui.Size(r.TuplesBefore), ui.Size(r.TuplesAfter), change(r.TuplesBefore, r.TuplesAfter))
 	}
-	add("used memory, with all that went on", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
+	add("used memory, other activity included", "%s -> %s", ui.Size(r.UsedBefore), ui.Size(r.UsedAfter))
 	add("time", "%s", r.Took.Round(time.Millisecond))
 	return ui.Table(s.out, []string{"what", "how much"}, rows)
 }
