@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,5 +196,25 @@ func TestRestsAreForCPU(t *testing.T) {
 	s := search{trainer: trainer, ctx: t.Context()}
 	if s.work("nothing", func() { time.Sleep(wait) }); trainer.Worked() > wait/2 {
 		t.Errorf("%v of %v waiting were work", trainer.Worked(), wait)
+	}
+}
+
+// What was judged by teaches too in the end, unless a training would have more values than it may.
+func TestTheBestIsMadeOfAllValues(t *testing.T) {
+	if underRace {
+		t.Skip("too slow, and it is all one goroutine")
+	}
+	for _, c := range []struct {
+		learn int
+		want  bool
+	}{{100, true}, {maxLearn, false}} {
+		s := search{trainer: NewTrainer(TrainerOptions{Share: 1}), task: taskFor(t, nil), ctx: t.Context(), engine: newEngine()}
+		s.learn, s.judge = documents(c.learn, 0), documents(50, 1)
+		best := result{promised: hopeless}
+		s.try(dict.TrainOptions{Size: 4 << 10, Level: 3}, &best)
+		s.useAll(&best)
+		if got := strings.Contains(string(best.dict.Content()), "humidityPercent"); got != c.want {
+			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", c.learn, len(s.judge), got)
+		}
 	}
 }
