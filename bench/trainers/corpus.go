@@ -23,7 +23,7 @@ const (
 
 // kinds are the corpora. PHP, MessagePack and protobuf are real records, written as applications in these formats do.
 var kinds = []kind{
-	{"json", "JSON of 350 bytes: which browser supports a feature, by interface (@mdn/browser-compat-data)", corpora.Compat},
+	{"json", "JSON of 900 bytes: which browser supports a feature, by interface (@mdn/browser-compat-data)", corpora.Compat},
 	{"events", "JSON of 10 KB: webhooks, by event (@octokit/webhooks-examples)", corpora.Webhooks},
 	{"caniuse", "JSON of 12 KB as published, indented; each its own source (caniuse-db)", corpora.Features},
 	{"countries", "JSON with many languages, by subregion (world-countries)", corpora.Countries},
