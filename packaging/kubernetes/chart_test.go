@@ -22,7 +22,7 @@ const (
 	kubeVersion = "1.34.2"
 )
 
-var write = flag.Bool("write", false, "write manifests and values.schema.json anew")
+var write = flag.Bool("write", false, "write the manifests anew")
 
 var toolsOnce = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command(root+"/packaging/tools", "helm", "kubeconform")

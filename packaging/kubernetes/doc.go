@@ -3,6 +3,6 @@
 // accept the configuration, and by rules of ours: no rights, probes that can be answered, selectors that select, time for the drain.
 //
 //	go test ./packaging/kubernetes               what CI runs
-//	go test ./packaging/kubernetes -write        writes manifests and values.schema.json anew
+//	go test ./packaging/kubernetes -write        writes the manifests anew
 //	go test ./packaging/kubernetes -apiserver    builds a kube-apiserver, and installs everything there
 package kubernetes

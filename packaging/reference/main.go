@@ -1,5 +1,5 @@
-// Command reference writes what docs say of configuration keys from the code: the tables of docs/CONFIG.md and
-// docs/config.schema.json. `go run ./packaging/reference`, in the repository's root.
+// Command reference writes what docs say of configuration keys from the code: the tables of docs/CONFIG.md,
+// docs/config.schema.json, and that within the schema of the Helm chart's values. `go run ./packaging/reference`, in the repository's root.
 package main
 
 import (
@@ -10,13 +10,13 @@ import (
 )
 
 func main() {
-	if err := run("docs/CONFIG.md", "docs/config.schema.json"); err != nil {
+	if err := run("docs/CONFIG.md", "docs/config.schema.json", "packaging/kubernetes/cinch/values.schema.json"); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}
 }
 
-func run(page, schema string) error {
+func run(page, schema, values string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -32,5 +32,15 @@ func run(page, schema string) error {
 	if err := os.WriteFile(page, []byte(anew), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(schema, form, 0o644)
+	if err := os.WriteFile(schema, form, 0o644); err != nil {
+		return err
+	}
+	chart, err := os.ReadFile(values)
+	if err != nil {
+		return err
+	}
+	if chart, err = reference.Values(chart); err != nil {
+		return err
+	}
+	return os.WriteFile(values, chart, 0o644)
 }
