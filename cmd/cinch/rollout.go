@@ -27,7 +27,10 @@ something dies.
 
 The roll-out can be ended at any time, and gone on with by run, or aborted up to the promotion of the new primary.
 
-Exit codes: 0 ok, 1 failed, 3 a node waits to be confirmed, or a problem stands in the way, 10 a server can't be reached.`,
+The first Ctrl-C puts a switchover back, or finishes it if the promotion has begun; the second one ends the process at once.
+
+Exit codes: 0 ok, 1 failed, 3 a node waits to be confirmed, or a problem stands in the way (such as a server that does not
+answer), 11 the file of the cell is invalid.`,
 		Example: `  cinch rollout run orders.yaml --dry-run
   cinch rollout run orders.yaml
   cinch rollout confirm orders.yaml`,
