@@ -1,15 +1,19 @@
 package tarantool
 
-import wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+import (
+	"sync/atomic"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
 
 // shutdownEvent is what drivers watch to hear that a server shuts down: they send nothing more, wait for their replies, disconnect and connect
 // again. So they learn of a drain of ours too.
 const shutdownEvent = "box.shutdown"
 
-// shutdownWatch is whether the client hears of a shutdown. It belongs to the request pump.
+// shutdownWatch is whether the client hears of a shutdown.
 type shutdownWatch struct {
-	shutdown bool // it watches
-	told     bool // and has heard
+	shutdown bool        // it watches; the request pump's
+	told     atomic.Bool // and has heard of the drain
 }
 
 // note takes notice of what a client begins or ends to watch.
@@ -20,6 +24,16 @@ func (w *shutdownWatch) note(r *request) {
 	if name, ok := wire.Text(r.body.Event.Of(r.bytes)); ok && string(name) == shutdownEvent {
 		w.shutdown = r.header.Type == wire.Watch
 	}
+}
+
+// stale reports an event of the server's that a client which was told of the drain must not see any more: drivers keep the last value
+// of a name only, and a server says at once what it is of a name that a client begins to watch.
+func (w *shutdownWatch) stale(r *reply) bool {
+	if !w.told.Load() || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
+		return false
+	}
+	name, ok := wire.Text(r.body.Event.Of(r.bytes))
+	return ok && string(name) == shutdownEvent
 }
 
 // Drain cuts replication off, which has no place between requests, and starts again by itself.
@@ -34,8 +48,7 @@ func (s *session) Drain() {
 
 // sayShutdown tells a client of the drain, once.
 func (s *session) sayShutdown() {
-	if w := &s.watching; s.Draining() && w.shutdown && !w.told {
-		w.told = true
+	if w := &s.watching; s.Draining() && w.shutdown && w.told.CompareAndSwap(false, true) {
 		_ = s.talk.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
 	}
 }

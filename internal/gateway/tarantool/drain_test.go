@@ -20,6 +20,7 @@ import (
 type newer struct {
 	addr    string
 	calls   chan struct{} // one has come
+	acks    chan struct{} // one has come, of an event
 	release chan struct{}
 }
 
@@ -30,7 +31,7 @@ func newNewer(t *testing.T) *newer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := &newer{addr: l.Addr().String(), calls: make(chan struct{}, 100), release: make(chan struct{})}
+	n := &newer{addr: l.Addr().String(), calls: make(chan struct{}, 100), acks: make(chan struct{}, 100), release: make(chan struct{})}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -49,6 +50,7 @@ func (n *newer) serve(t *testing.T, c net.Conn) {
 	copy(greeting, "Tarantool 2.11.3 (Binary) 3f2c3a1e-0000-4000-8000-000000000000\n")
 	copy(greeting[64:], "QK2HoFZGXTXBq2vFj7soCsHqTo6PGTF575ssUBAJLAI=\n")
 	_, _ = c.Write(greeting)
+	watched := map[string]bool{}
 	for {
 		head := make([]byte, 5)
 		if _, err := io.ReadFull(c, head); err != nil {
@@ -58,11 +60,11 @@ func (n *newer) serve(t *testing.T, c net.Conn) {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return
 		}
-		n.answer(t, c, b)
+		n.answer(t, c, b, watched)
 	}
 }
 
-func (n *newer) answer(t *testing.T, c net.Conn, b []byte) {
+func (n *newer) answer(t *testing.T, c net.Conn, b []byte, watched map[string]bool) {
 	var h wire.Header
 	if err := h.Parse(b); err != nil {
 		t.Error(err)
@@ -76,6 +78,11 @@ func (n *newer) answer(t *testing.T, c net.Conn, b []byte) {
 		var r wire.Body
 		_ = r.Parse(b, h.Map.End())
 		name, _ := wire.Text(r.Event.Of(b))
+		if watched[string(name)] {
+			n.acks <- struct{}{}
+			return
+		}
+		watched[string(name)] = true
 		_, _ = c.Write(encode(t, wire.Event, 0, nil, keyed{0x57, string(name)}))
 		return
 	case wire.Unwatch:
@@ -99,13 +106,7 @@ func TestDrainTellsWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	watches := make(chan tnt.WatchEvent, 100)
-	w, err := c.NewWatcher(shutdownEvent, func(e tnt.WatchEvent) { watches <- e })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Unregister()
-	<-watches // the driver's own is in place too
+	<-n.acks // the driver watches, and knows that nothing has happened
 	call := c.Do(tnt.NewCallRequest("slow"))
 	<-n.calls
 	ended := make(chan error, 1)
@@ -125,6 +126,31 @@ func TestDrainTellsWatchers(t *testing.T) {
 	}
 }
 
+// What the server says of a new watch does not hide from its client that the gateway drains.
+func TestDrainStaysTold(t *testing.T) {
+	n := newNewer(t)
+	g, addr := loneGateway(t, n.addr, func(c *Config) { c.Grace = time.Hour })
+	c := dial(t, addr)
+	c.send(wire.Call, 0x22, "slow", 0x21, []any{})
+	<-n.calls
+	ended := drainOf(t, g, addr)
+	c.write(encode(t, wire.Watch, 0, nil, keyed{0x57, shutdownEvent}))
+	if a := c.read(); a.code != wire.Event {
+		t.Fatalf("told %#x", a.code)
+	}
+	close(n.release) // the answer, and then the server's event
+	c.send(wire.Ping)
+	for range 2 {
+		if a := c.read(); a.code != wire.OK {
+			t.Errorf("answered %#x", a.code)
+		}
+	}
+	_ = c.c.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // A client that begins to watch while the gateway drains is told too. It is ended after the grace, if it does not leave.
 func TestDrainEndsWatchersThatStay(t *testing.T) {
 	n := newNewer(t)
@@ -132,15 +158,7 @@ func TestDrainEndsWatchersThatStay(t *testing.T) {
 	c := dial(t, addr)
 	c.send(wire.Call, 0x22, "slow", 0x21, []any{})
 	<-n.calls
-	ended := make(chan error, 1)
-	go func() { ended <- g.Shutdown(context.Background()) }()
-	testenv.Eventually(t, "nobody else is accepted", func() bool {
-		d, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = d.Close()
-		}
-		return err != nil
-	})
+	ended := drainOf(t, g, addr)
 	c.write(encode(t, wire.Watch, 0, nil, keyed{0x57, shutdownEvent}))
 	if a := c.read(); a.code != wire.Event {
 		t.Fatalf("told %#x", a.code)
@@ -152,4 +170,19 @@ func TestDrainEndsWatchersThatStay(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// drainOf lets a gateway drain, and comes back when it accepts nobody else.
+func drainOf(t *testing.T, g *Gateway, addr string) (ended <-chan error) {
+	t.Helper()
+	end := make(chan error, 1)
+	go func() { end <- g.Shutdown(context.Background()) }()
+	testenv.Eventually(t, "nobody else is accepted", func() bool {
+		d, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = d.Close()
+		}
+		return err != nil
+	})
+	return end
 }

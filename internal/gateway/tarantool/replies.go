@@ -17,6 +17,7 @@ type replyPump struct {
 	identity *identity
 	retrier  *retrier
 	pipe     *pipe
+	watching *shutdownWatch
 
 	reply  reply  // the one at hand
 	schema uint64 // version in the last answer
@@ -69,6 +70,9 @@ func (p *replyPump) handle(f *frame) error {
 	}
 	switch r.header.Type {
 	case wire.Event:
+		if p.watching.stale(r) {
+			return nil
+		}
 		return p.answer(f, wire.Event)
 	case wire.Chunk:
 		return p.answerPart(f)

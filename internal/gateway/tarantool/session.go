@@ -48,7 +48,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s.out = &replyPump{
 		in:   reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.talk.toClient.flush}, copies: 1},
 		talk: s.talk, opener: opener, steps: &stepReader{opener: opener, room: s.Requests, stats: g.cfg.Stats},
-		identity: s.identity, retrier: s.retrier, pipe: s.pipe,
+		identity: s.identity, retrier: s.retrier, pipe: s.pipe, watching: &s.watching,
 	}
 	return s
 }
