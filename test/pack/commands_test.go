@@ -37,7 +37,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved { // 300 of 2200 were looked at
 		t.Errorf("estimate: %+v", r)
 	}
-	expect(t, 0, []string{"verify", server.URL()}, "values read                         2600")
+	expect(t, 0, []string{"verify", server.URL()}, "values read 2600")
 	if after := c.Do(t.Context(), "debug", "digest").Val(); after != digest {
 		t.Errorf("the data is another: %v, %v", digest, after)
 	}
@@ -59,7 +59,7 @@ func TestPackUnpackRoundTrip(t *testing.T) {
 	if used() >= before {
 		t.Error("nothing was saved")
 	}
-	if e := expect(t, 0, []string{"pack", server.URL()}, "left: already sealed"); !strings.Contains(e.out, "values packed                       0") {
+	if e := expect(t, 0, []string{"pack", server.URL()}, "left: already sealed"); !e.prints("values packed 0") {
 		t.Errorf("a second time packs again:\n%s", e.out)
 	}
 	expect(t, 0, []string{"unpack", server.URL()})
@@ -81,7 +81,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 	ctx := t.Context()
 	must(t, c.Set(ctx, "good", envelope, 0).Err())
 	must(t, c.Set(ctx, "missing", named, 0).Err())
-	expect(t, 12, []string{"verify", server.URL()}, `key "missing": `, "dictionary")
+	expect(t, 12, []string{"verify", server.URL()}, `key "missing"`, "dictionary")
 	must(t, c.Set(ctx, "damaged", envelope[:30], 0).Err())
 	must(t, c.Set(ctx, "nested", s.Escape(nil, envelope), 0).Err())
 	must(t, c.HSet(ctx, "hash", "bad", envelope[:30], "good", envelope).Err())
@@ -89,7 +89,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 	expect(t, 4, []string{"verify", server.URL()}, `key "damaged": `, `key "hash" field "bad": `, "3 values do not open")
 	expect(t, 4, []string{"verify", server.URL(), "--before"}, "7 values begin with the magic", `key "stream" entry `)
 
-	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not put back", `key "damaged": `, `key "missing": `, `key "nested": `,
+	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not put back", `key "damaged": `, `key "missing"`, `key "nested": `,
 		`key "hash" field "bad": `, `key "stream" entry `)
 	if strings.Contains(e.out, `"good"`) {
 		t.Errorf("good values are listed:\n%s", e.out)
@@ -127,7 +127,7 @@ func TestRecompress(t *testing.T) {
 	expect(t, 0, []string{"pack", server.URL(), "--rule", "setting=lz4"})
 	expect(t, 0, []string{"pack", server.URL(), "--to", with, "--dict", file})
 	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x", d.Number())) // from the store itself
-	if e := expect(t, 0, []string{"pack", server.URL(), "--to", "lz4"}); !strings.Contains(e.out, "values packed                       0") {
+	if e := expect(t, 0, []string{"pack", server.URL(), "--to", "lz4"}); !e.prints("values packed 0") {
 		t.Errorf("it went back to what is larger:\n%s", e.out)
 	}
 	sameContents(t, "with a dictionary", contents(t, c, newSealer(known{&dicts})), before)
@@ -153,7 +153,7 @@ func TestDictionaries(t *testing.T) {
 			}
 			expect(t, 0, []string{"pack", "--config", config, "--dry-run"}, "give or take 0 B")
 			expect(t, 0, []string{"pack", "--config", config})
-			expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x                200", d.Number()))
+			expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x 200", d.Number()))
 			var dicts dict.Set
 			must(t, dicts.Add(d))
 			sameContents(t, "with a dictionary", contents(t, c, newSealer(known{&dicts})), before)

@@ -74,7 +74,7 @@ func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string
 			t.Errorf("%s: dense: c expires at %d", when, at)
 		}
 	}
-	expect(t, 0, []string{"pack", url, "--rule", "setting=zstd-3,min_gain=0%"}, "values packed                       102")
+	expect(t, 0, []string{"pack", url, "--rule", "setting=zstd-3,min_gain=0%"}, "values packed 102")
 	check("packed", true)
 	expect(t, 0, []string{"unpack", url})
 	check("unpacked", false)
