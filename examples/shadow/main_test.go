@@ -46,7 +46,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// judge looks at what was promised: storage as the filesystem says it, equal data, and intervals.
+// judge looks at what was promised: storage as the filesystem says it, equal data, and batches of reads and of writes.
 func (o *outcome) judge(t *testing.T) {
 	t.Helper()
 	r := o.Report
@@ -75,17 +75,18 @@ func (o *outcome) judge(t *testing.T) {
 	if share := float64(r.End.Test.Disk) / float64(r.End.Control.Disk); share > 0.4 {
 		t.Errorf("the test takes %.2f of the control", share)
 	}
-	intervals, machines := map[string]bool{}, false
+	judged, machines := map[string]bool{}, false
 	for _, m := range r.Metrics {
 		kind, _, _ := strings.Cut(m.Name, " ")
-		intervals[kind] = intervals[kind] || m.Batches > 0 && m.High > m.Low && m.Low > 0
+		narrow := m.High > m.Low && m.Low > 0 || !*long // how soon there is an interval is a matter of the machine's noise
+		judged[kind] = judged[kind] || m.Judged && m.Batches > 0 && narrow
 		machines = machines || m.Baseline > 0
 	}
 	if machines != *long {
 		t.Errorf("metrics have something of an A/A phase: %v, wanted %v", machines, *long)
 	}
-	if !intervals["reads"] || !intervals["writes"] {
-		t.Errorf("no interval of reads or of writes: %+v", r.Metrics)
+	if !judged["reads"] || !judged["writes"] {
+		t.Errorf("reads or writes are not judged: %+v", r.Metrics)
 	}
 }
 
