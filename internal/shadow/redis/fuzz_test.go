@@ -111,6 +111,10 @@ func FuzzFilter(f *testing.F) {
 		}
 		keys, known := q.keysOf(q.args)
 		isKey := slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == secret })
+		ofAnother := strings.EqualFold(args[0], "mget") && !strings.EqualFold(strings.Join(args[1:], " "), key) // the value, in the request or the reply, is another key's
+		for i := 2; strings.HasPrefix(strings.ToLower(args[0]), "mset") && i < len(args); i += 2 {
+			ofAnother = ofAnother || args[i] == secret && args[i-1] != key
+		}
 		matches := !known || slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == key })
 		one := all.Filter()
 		recorded, err := one.Request(q.bytes)
@@ -126,7 +130,7 @@ func FuzzFilter(f *testing.F) {
 		if err != nil || (len(recorded) == 0) != (len(replied) == 0) {
 			t.Fatalf("%q is recorded as %q, its reply %q as %q: %v", q.bytes, recorded, reply, replied, err)
 		}
-		if matches && !isKey && (bytes.Contains(recorded, []byte("s3cret")) || bytes.Contains(replied, []byte("s3cret"))) {
+		if matches && !isKey && !ofAnother && (bytes.Contains(recorded, []byte("s3cret")) || bytes.Contains(replied, []byte("s3cret"))) {
 			t.Errorf("%q is recorded as %q, its reply as %q", q.bytes, recorded, replied)
 		}
 	})

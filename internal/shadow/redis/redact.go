@@ -13,18 +13,18 @@ import (
 )
 
 // shape says where a command has values. Commands without one are not recorded when they touch a key whose values
-// are redacted.
+// are redacted, and neither are those that have anything but keys, numbers and words of options beside the values: somebody's value in
+// a place that is not for values, in a command that the server refuses perhaps.
 type shape struct {
 	from, to int  // arguments; to 0: up to the last; from 0: none
 	pairs    bool // keys and values in turn
-	options  int  // from this argument on there may be words and numbers alone; 0: no such
 	byKey    bool // its reply has a string for each key; of others' all strings are redacted
 }
 
 // shapes by the command's name. docs/SHADOW.md has the same list for users.
 var shapes = map[string]shape{
-	"get": {}, "getdel": {}, "getex": {options: 2}, "mget": {byKey: true}, "strlen": {},
-	"set": {from: 2, to: 3, options: 3}, "getset": {from: 2, to: 3}, "setnx": {from: 2, to: 3},
+	"get": {}, "getdel": {}, "getex": {}, "mget": {byKey: true}, "strlen": {},
+	"set": {from: 2, to: 3}, "getset": {from: 2, to: 3}, "setnx": {from: 2, to: 3},
 	"setex": {from: 3, to: 4}, "psetex": {from: 3, to: 4}, "mset": {pairs: true}, "msetnx": {pairs: true},
 
 	"hset": {from: 2}, "hmset": {from: 2}, "hsetnx": {from: 2}, "hget": {from: 2}, "hmget": {from: 2},
@@ -74,7 +74,7 @@ func (f *Filters) plan(q *request) plan {
 		return p
 	}
 	s, ok := shapes[name]
-	if !ok || s.options > 0 && len(q.args) > s.options && slices.ContainsFunc(q.args[s.options:], isValue) {
+	if !ok || s.misplaced(q.args, keys) {
 		return f.leave("other commands on keys that are redacted")
 	}
 	p.byKey = s.byKey
@@ -82,8 +82,24 @@ func (f *Filters) plan(q *request) plan {
 	return p
 }
 
-// options without values of SET and GETEX.
-var options = []string{"ex", "px", "exat", "pxat", "nx", "xx", "get", "keepttl", "persist"}
+// misplaced reports whether there may be a value where none belongs.
+func (s shape) misplaced(args, keys [][]byte) bool {
+	for i := 1; i < len(args); i++ {
+		isKey := slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, args[i]) })
+		if !isKey && !s.redacts(i) && isValue(args[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// redacts reports whether a value may be at an argument.
+func (s shape) redacts(i int) bool {
+	return s.pairs && i%2 == 0 || s.from > 0 && i >= s.from && (s.to == 0 || i < s.to)
+}
+
+// options without values of SET, GETEX and EXPIRE.
+var options = []string{"ex", "px", "exat", "pxat", "nx", "xx", "gt", "lt", "get", "keepttl", "persist"}
 
 // isValue reports whether an argument is neither an option nor a number.
 func isValue(arg []byte) bool {
@@ -94,17 +110,10 @@ func isValue(arg []byte) bool {
 // arguments redacts a request's.
 func (f *Filters) arguments(s shape, args [][]byte) [][]byte {
 	args = slices.Clone(args)
-	for i := 1; s.pairs && i+1 < len(args); i += 2 {
-		if f.matches(args[i]) {
-			args[i+1] = f.hash(nil, args[i+1])
+	for i := 1; i < len(args); i++ {
+		if s.redacts(i) && (!s.pairs || f.matches(args[i-1])) {
+			args[i] = f.hash(nil, args[i])
 		}
-	}
-	to := len(args)
-	if s.to > 0 {
-		to = min(s.to, to)
-	}
-	for i := s.from; i > 0 && i < to; i++ {
-		args[i] = f.hash(nil, args[i])
 	}
 	return args
 }
