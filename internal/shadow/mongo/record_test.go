@@ -100,7 +100,6 @@ func TestReplayHasProductionsData(t *testing.T) {
 // Of collections that match, no value is recorded: by no command, in no reply and no error, and not by a view. Equal values stay equal, and what
 // does not match stays what it is.
 func TestRedaction(t *testing.T) {
-	const secret = "s3cret-of-somebody"
 	p := newTape(t, "rs0", "shop.users")
 	direct := p.production.Client(t).Database("shop")
 	if err := direct.CreateView(t.Context(), "old", "users", bson.A{}); err != nil {
@@ -109,53 +108,8 @@ func TestRedaction(t *testing.T) {
 	p.record(t, "shop.users") // as it is now, with the view
 	ctx := t.Context()
 	db := p.client(t, options.Client().SetMonitor(nil)).Database("shop")
-	users := db.Collection("users")
-	reads := func(filter any) {
-		drain(ctx, users.Find, filter, options.Find().SetBatchSize(2).SetSort(m{"_id": 1}))
-		_, _ = users.CountDocuments(ctx, filter)
-		_ = users.Distinct(ctx, "name", filter)
-	}
-	docs := []any{}
-	for i := range 5 {
-		docs = append(docs, m{"_id": fmt.Sprint(secret, i), "name": secret, "n": 4711, "price": 47.11, "born": time.UnixMilli(471147114711), "raw": []byte(secret), "tags": bson.A{secret, m{"in": secret}}, "ok": true, "re": bson.Regex{Pattern: secret}})
-	}
-	if _, err := users.InsertMany(ctx, docs); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = db.Collection("plain").InsertOne(ctx, m{"_id": 1, "name": "harmless"})
-	reads(m{"name": secret})
-	reads(m{"$or": bson.A{m{"n": m{"$in": bson.A{4711, int64(4711), 4711.0}}}, m{"tags": m{"$elemMatch": m{"in": secret}}}}})
-	reads(m{"name": m{"$regex": secret}})
-	reads(m{"name": bson.Regex{Pattern: secret}})
-	reads(m{"$expr": m{"$eq": bson.A{"$name", secret}}})
-	_, _ = users.InsertOne(ctx, docs[0]) // refused, with its key in the error
-	_, _ = users.UpdateOne(ctx, m{"_id": secret + "0"}, m{"$set": m{"name": secret + secret}, "$push": m{"tags": m{"$each": bson.A{secret}}}, "$inc": m{"n": 4711}})
-	_, _ = users.UpdateOne(ctx, m{"_id": secret + "1"}, bson.A{m{"$set": m{"name": secret}}})
-	_, _ = users.UpdateOne(ctx, m{"_id": secret + "new"}, m{"$setOnInsert": m{"name": secret}}, options.UpdateOne().SetUpsert(true))
-	_, _ = users.ReplaceOne(ctx, m{"_id": secret + "2"}, m{"name": secret})
-	_ = users.FindOneAndUpdate(ctx, m{"_id": secret + "3"}, m{"$set": m{"more": secret}}, options.FindOneAndUpdate().SetReturnDocument(options.After))
-	_, _ = users.DeleteOne(ctx, m{"_id": secret + "4", "name": m{"$ne": secret + "x"}})
-	_, _ = users.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: m{"name": 1}, Options: options.Index().SetPartialFilterExpression(m{"name": secret})})
-	_, _ = users.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: m{"n": 1}})
-	drain(ctx, db.Collection("old").Find, m{})
-	for _, pipeline := range []bson.A{
-		{m{"$match": m{"name": secret}}, m{"$group": m{"_id": "$name", "n": m{"$sum": 1}}}},
-		{m{"$addFields": m{"x": m{"$concat": bson.A{"$name", secret}}}}},
-	} {
-		cur, err := users.Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(1))
-		if err == nil {
-			_ = cur.All(ctx, &[]bson.Raw{})
-		}
-	}
-	cur, err := db.Collection("plain").Aggregate(ctx, bson.A{m{"$lookup": m{"from": "users", "pipeline": bson.A{}, "as": "all"}}, m{"$unwind": "$all"}}, options.Aggregate().SetBatchSize(1))
-	if err == nil {
-		_ = cur.All(ctx, &[]bson.Raw{})
-	}
-	_ = db.RunCommand(ctx, bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: "users"}, {Key: "filter", Value: m{"name": secret}}}}}).Err()
-	_ = db.RunCommand(ctx, bson.D{{Key: "find", Value: "users"}, {Key: "filter", Value: m{}}, {Key: "comment", Value: secret}}).Err()
-	_ = db.RunCommand(ctx, bson.D{{Key: "nosuchcommand", Value: "users"}, {Key: "x", Value: secret}}).Err()
-	_ = db.Client().Database("admin").RunCommand(ctx, bson.D{{Key: "createUser", Value: "u"}, {Key: "pwd", Value: secret}, {Key: "roles", Value: bson.A{}}}).Err()
-	_ = db.Collection("plain").FindOne(ctx, m{"_id": 1})
+	writeSecrets(t, db)
+	readSecretsOtherwise(t, db)
 	p.Finish(t)
 	all := p.Bytes(t)
 	for _, leak := range []string{secret, "s3cret", "\x67\x12\x00\x00", "\xae\x47\xe1\x7a\x14\x8e\x47\x40"} { // 4711, 47.11
@@ -188,6 +142,73 @@ func TestRedaction(t *testing.T) {
 	if n, _ := have.Collection("plain").CountDocuments(ctx, m{"name": "harmless"}); n != 1 {
 		t.Error("what does not match has changed")
 	}
+}
+
+const secret = "s3cret-of-somebody"
+
+// writeSecrets fills a collection, and another one, reads it, and changes it in all ways that have values.
+func writeSecrets(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	ctx, users := t.Context(), db.Collection("users")
+	docs := []any{}
+	for i := range 5 {
+		docs = append(docs, m{"_id": fmt.Sprint(secret, i), "name": secret, "n": 4711, "price": 47.11, "born": time.UnixMilli(471147114711), "raw": []byte(secret), "tags": bson.A{secret, m{"in": secret}}, "ok": true, "re": bson.Regex{Pattern: secret}})
+	}
+	if _, err := users.InsertMany(ctx, docs); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = db.Collection("plain").InsertOne(ctx, m{"_id": 1, "name": "harmless"})
+	readSecrets(t, db)
+	_, _ = users.InsertOne(ctx, docs[0]) // refused, with its key in the error
+	_, _ = users.UpdateOne(ctx, m{"_id": secret + "0"}, m{"$set": m{"name": secret + secret}, "$push": m{"tags": m{"$each": bson.A{secret}}}, "$inc": m{"n": 4711}})
+	_, _ = users.UpdateOne(ctx, m{"_id": secret + "1"}, bson.A{m{"$set": m{"name": secret}}})
+	_, _ = users.UpdateOne(ctx, m{"_id": secret + "new"}, m{"$setOnInsert": m{"name": secret}}, options.UpdateOne().SetUpsert(true))
+	_, _ = users.ReplaceOne(ctx, m{"_id": secret + "2"}, m{"name": secret})
+	_ = users.FindOneAndUpdate(ctx, m{"_id": secret + "3"}, m{"$set": m{"more": secret}}, options.FindOneAndUpdate().SetReturnDocument(options.After))
+	_, _ = users.DeleteOne(ctx, m{"_id": secret + "4", "name": m{"$ne": secret + "x"}})
+	_, _ = users.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: m{"name": 1}, Options: options.Index().SetPartialFilterExpression(m{"name": secret})})
+	_, _ = users.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: m{"n": 1}})
+}
+
+// readSecrets asks for the collection's documents by their values.
+func readSecrets(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	ctx, users := t.Context(), db.Collection("users")
+	reads := func(filter any) {
+		drain(ctx, users.Find, filter, options.Find().SetBatchSize(2).SetSort(m{"_id": 1}))
+		_, _ = users.CountDocuments(ctx, filter)
+		_ = users.Distinct(ctx, "name", filter)
+	}
+	reads(m{"name": secret})
+	reads(m{"$or": bson.A{m{"n": m{"$in": bson.A{4711, int64(4711), 4711.0}}}, m{"tags": m{"$elemMatch": m{"in": secret}}}}})
+	reads(m{"name": m{"$regex": secret}})
+	reads(m{"name": bson.Regex{Pattern: secret}})
+	reads(m{"$expr": m{"$eq": bson.A{"$name", secret}}})
+}
+
+// readSecretsOtherwise asks by a view, by pipelines, and by commands that are refused.
+func readSecretsOtherwise(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	ctx, users := t.Context(), db.Collection("users")
+	drain(ctx, db.Collection("old").Find, m{})
+	for _, pipeline := range []bson.A{
+		{m{"$match": m{"name": secret}}, m{"$group": m{"_id": "$name", "n": m{"$sum": 1}}}},
+		{m{"$addFields": m{"x": m{"$concat": bson.A{"$name", secret}}}}},
+	} {
+		cur, err := users.Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(1))
+		if err == nil {
+			_ = cur.All(ctx, &[]bson.Raw{})
+		}
+	}
+	cur, err := db.Collection("plain").Aggregate(ctx, bson.A{m{"$lookup": m{"from": "users", "pipeline": bson.A{}, "as": "all"}}, m{"$unwind": "$all"}}, options.Aggregate().SetBatchSize(1))
+	if err == nil {
+		_ = cur.All(ctx, &[]bson.Raw{})
+	}
+	_ = db.RunCommand(ctx, bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: "users"}, {Key: "filter", Value: m{"name": secret}}}}}).Err()
+	_ = db.RunCommand(ctx, bson.D{{Key: "find", Value: "users"}, {Key: "filter", Value: m{}}, {Key: "comment", Value: secret}}).Err()
+	_ = db.RunCommand(ctx, bson.D{{Key: "nosuchcommand", Value: "users"}, {Key: "x", Value: secret}}).Err()
+	_ = db.Client().Database("admin").RunCommand(ctx, bson.D{{Key: "createUser", Value: "u"}, {Key: "pwd", Value: secret}, {Key: "roles", Value: bson.A{}}}).Err()
+	_ = db.Collection("plain").FindOne(ctx, m{"_id": 1})
 }
 
 // Logins are never recorded, nor what the server keeps for itself, with its cursors.
