@@ -80,7 +80,7 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) err
 }
 
 // Upserts on hot keys, each a transaction of its own: what adds up is production's, and the targets agree on the last one.
-// Which of two that were under way at once was the last in production can't be seen (docs/SHADOW.md, "Not so").
+// Which of two that were under way at once was the last in production can't be seen (docs/SHADOW.md, "What may come out otherwise").
 func TestHotKeys(t *testing.T) {
 	b := newBench(t, "CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", nil)
 	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
