@@ -31,13 +31,13 @@ func newConfigCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE | -]",
 		Short: "Find what is wrong with a configuration file",
-		Long: `Find what is wrong with a configuration file, standard input (-), or without either the file that CINCH_CONFIG names:
-unknown keys, bad values, dictionaries and certificates that can't be read. CINCH_… variables count as they do for
-serve. Nothing is listened on or connected to.
+		Long: `Find what is wrong with a configuration: unknown keys, bad values, dictionaries and certificates that can't be read.
+It comes from FILE, from standard input (-), or without either from the file that CINCH_CONFIG names. CINCH_… variables
+count as they do for serve. The check opens no port and no connection.
 
 Exit codes: 0 it is valid, 11 it is not.`,
 		Example: `  cinch config check cinch.yaml && systemctl reload cinch
-  helm template cinch | yq '.data["cinch.yaml"]' | cinch config check -`,
+  helm template CHART | yq 'select(.kind == "ConfigMap").data["cinch.yaml"]' | cinch config check -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := os.Getenv(configVariable)

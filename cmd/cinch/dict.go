@@ -31,9 +31,9 @@ func newDictCommand() *cobra.Command {
 		Short: "Train, show and list dictionaries",
 		Long: `Train, show and list dictionaries.
 
-A dictionary holds what values have in common, so that small ones compress too. It never changes, its number follows
-from its content, and it must be kept as long as any value that names it. It contains pieces of the values that it was
-trained from: its file is readable by its owner only.`,
+A dictionary holds what values have in common, so that small ones compress too. Keep it as long as any value names it:
+without it they can't be read. It never changes, and its number follows from its content. It contains pieces of the
+values that it was trained from, so its file is readable by its owner only.`,
 		Example: `  cinch dict train --out orders.dict orders.jsonl
   cinch dict ls redis://127.0.0.1:6379`,
 		Args: cobra.NoArgs,
@@ -151,11 +151,11 @@ func newDictListCommand() *cobra.Command {
 		Short: "List dictionaries in files, in a directory's *.dict files, or in a store",
 		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
 
-Redis holds them as function libraries, or as keys of database 0 where it has no functions, Tarantool in a space. What
-is there under a dictionary's name and is none is listed with its problem. For those that gateways made (dictionary:
-auto) it says for which rule, when, and which share of the values' memory they saved when they were judged.
+Redis keeps them as function libraries, Redis 6 as keys of database 0, Tarantool in a space. For dictionaries that
+gateways made (dictionary: auto) the list says for which rule, when, and which share of the values' memory they saved
+when they were judged. What has a dictionary's name and is none is listed with its problem.
 
---count scans the whole store for values that name each. A scan can miss what is renamed meanwhile.`,
+--count scans the whole store for values that name each one. A scan can miss what is renamed meanwhile.`,
 		Example: `  cinch dict ls /etc/cinch
   cinch dict ls redis://127.0.0.1:6379 --count
   cinch dict ls tarantool://cinch:secret@127.0.0.1:3301`,

@@ -24,10 +24,10 @@ func newDictExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export URL {NUMBER FILE | --all DIR}",
 		Short: "Write a dictionary of a store to a file, or all of them to a directory",
-		Long: `Write a dictionary of a store to a file, or with --all every one that it holds, archived ones too, to a directory: what
-has to go along when values leave the store sealed (DUMP, RDB files, snapshots, copies of tuples).
+		Long: `Write a dictionary of a store to a file, or with --all every one that it holds, archived ones too, to a directory. Values
+that leave the store compressed (DUMP, RDB files, snapshots, copies of tuples) can't be read without them.
 
-Of a cluster or shards these are the dictionaries of all of them. Files that are there already stay.`,
+From a cluster, or from shards, it takes the dictionaries of all nodes. Files that are there already stay.`,
 		Example: `  cinch dict export redis://127.0.0.1:6379 0a1b2c3d orders.dict
   cinch dict export redis://127.0.0.1:6379 --all bundle
   cinch dict import redis://elsewhere:6379 bundle`,
@@ -92,8 +92,8 @@ func newDictImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import URL {FILE | DIR}…",
 		Short: "Put dictionaries' files into a store, or archived ones back into use",
-		Long: `Put dictionaries' files into a store, where gateways and readers find them by their numbers: files, or all *.dict files
-of a directory that 'cinch dict export --all' wrote. In a cluster, and in shards, all of them get it.
+		Long: `Put dictionaries into a store, where gateways and readers find them by their numbers: from files, or from all *.dict
+files of a directory that 'cinch dict export --all' wrote. In a cluster, and in shards, every node gets them.
 
 A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
 zstd-3@0a1b2c3d.`,

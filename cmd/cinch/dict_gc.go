@@ -39,16 +39,18 @@ func newDictCollectCommand() *cobra.Command {
 		Short: "Archive dictionaries of a store that no value names any more",
 		Long: `Archive dictionaries of a store that no value names any more.
 
-Without numbers these are the dictionaries that gateways have made and replaced since, and those of rules that no
-gateway has had for long (--unused). It scans all databases, of all primaries where the server belongs to a cluster,
-of Tarantool all spaces that the user may read, so use an administrator; what no value names is retired, so that
-gateways stop naming it; it waits until the last of them must have heard of that, scans again, and moves the
-dictionary into the archive. Nothing is lost: a value that the scans missed still opens, as readers look into the
-archive too. "cinch dict import" takes a dictionary out again.
+Without numbers it takes the dictionaries that gateways have made and replaced since, and those of rules that no gateway
+has had for long (--unused). It
+  1. scans the whole store: all databases, in a cluster all primaries, in Tarantool all spaces that the user may read
+     (so use an administrator);
+  2. retires what no value names, and waits (--wait) until all gateways must have heard of that;
+  3. scans again, and moves what is still not named into the archive.
+Nothing is lost: values that the scans missed can still be read, as readers look into the archive too. 'cinch dict
+import' takes a dictionary out again.
 
 --forget erases archived dictionaries for good. A scan can't prove that nothing names one: it misses values that are
 renamed meanwhile, and sees no backups. Values that name an erased dictionary can NEVER be read again. Keep a file of it
-("cinch dict export") unless that is what you want.`,
+('cinch dict export') unless that is what you want.`,
 		Example: `  cinch dict gc redis://127.0.0.1:6379
   cinch dict gc redis://127.0.0.1:6379 --dry-run
   cinch dict gc redis://127.0.0.1:6379 0a1b2c3d --forget --yes
@@ -60,7 +62,7 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 		},
 	}
 	cmd.Flags().DurationVar(&o.wait, "wait", store.DefaultWait, "`TIME` that gateways may take to hear that a dictionary is retired")
-	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "`TIME` that no gateway must have had a rule for until what it left behind goes, too")
+	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "archive the dictionaries of rules that no gateway has had for `TIME`")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and say what would be archived")
 	cmd.Flags().BoolVar(&o.forget, "forget", false, "erase archived dictionaries; give their numbers")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --forget: erase, instead of only saying what that means")

@@ -40,9 +40,9 @@ func newDictTrainCommand() *cobra.Command {
 		Short: "Train a dictionary from sample values",
 		Long: `Train a dictionary from sample values: each file, each file below a directory, each line of a .jsonl file.
 
-It trains on three quarters of the samples and measures on the quarter that it has not seen: the bytes that would be
-stored (headers included, values that gain nothing as they are) plain, with zstd, and with zstd and the dictionary. It
-tries several sizes, unless one is given, and several algorithms: bigger is often worse.`,
+It trains on three quarters of the samples, and measures on the quarter that it has not seen: how many bytes would be
+stored plain, with zstd, and with zstd and the dictionary. That includes headers; values that gain nothing count plain.
+It tries several algorithms, and several sizes unless you give one: bigger is often worse.`,
 		Example: `  cinch dict train --out orders.dict orders.jsonl
   cinch dict train --out menus.dict --size 16KiB --setting zstd-9 samples/menus`,
 		Args: cobra.MinimumNArgs(1),

@@ -41,11 +41,12 @@ func newInspectCommand() *cobra.Command {
 		Short: "Show what a stored value holds: its envelope, or that it is plain",
 		Long: `Show what a stored value holds: the fields of its envelope, whether it opens, and how its value begins.
 
-The stored value comes from a file, from standard input (-), or from a key of a store, read past any gateway.
+The stored value comes from a file, from standard input (-), or from a key of a store. Give the store's own URL, not a
+gateway's: a gateway decompresses.
 Dictionaries come from the files given with --dict, and from the store if there is one.
 
-Exit codes: 0 it opens or is a plain value, 4 it is damaged, 10 the store can't be reached, 12 its dictionary is
-missing, 2 the command line is wrong, 1 anything else.`,
+Exit codes: 0 it opens or is a plain value, 1 failed, 2 the command line is wrong, 4 it is damaged, 10 the store can't be
+reached, 12 its dictionary is missing.`,
 		Example: `  cinch inspect value.bin
   redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
   cinch inspect redis://127.0.0.1:6379/0 menu:7

@@ -36,17 +36,17 @@ func newPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack [URL]",
 		Short: "Compress existing data in a store",
-		Long: `Compress ("seal") the values that a store already holds, by the rules of a gateway, while clients go on using it. All
-readers must use a gateway by then: clients that bypass it see compressed bytes. 'cinch unpack' undoes it.
+		Long: `Compress ("seal") the values that a store already holds, by the rules of a gateway, while clients go on using it. Before
+you begin, all readers must use a gateway: clients that bypass it see compressed bytes. 'cinch unpack' undoes it.
 
 A value is replaced only by an envelope that was found to open to it, and only if no client has changed it meanwhile;
-type and expiry stay. Values that are sealed already are passed over, so it can be stopped at any time and begun again;
-with --state it goes on where it was. The first SIGINT or SIGTERM finishes what was begun and saves the position, the
-second stops at once.
+type and expiry stay. You may stop and repeat it at any time: values that are sealed already are passed over, and with
+--state it goes on where it was. The first SIGINT or SIGTERM finishes what was begun and saves the position, the second
+stops at once.
 
-Rules come from --config, or from --rule as for 'cinch serve'; without either, strings and hash values of 64 bytes or
-more get zstd-3, with a dictionary that is trained from what is stored before it begins. With --to all of them have
-that setting, and sealed values are sealed anew where it saves.
+Rules come from --config, or from --rule as for 'cinch serve'. Without either, strings and hash values of 64 bytes or
+more get zstd-3 and a dictionary, which is first trained from what is stored. --to replaces the setting of all rules,
+and seals values again that are sealed already, where that saves.
 
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 
@@ -71,8 +71,8 @@ to its value, 10 the store can't be reached, 11 configuration invalid, 12 a dict
 	f := cmd.Flags()
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,...`, where there is no configuration file (may be repeated, the first match decides)")
 	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
-	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values also where that saves nothing, if need be to plain")
-	f.BoolVar(&o.dryRun, "dry-run", false, "replace nothing, and estimate from a sample what would be saved")
+	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values even where that saves nothing; those that gain nothing become plain")
+	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, and estimate from a sample what would be saved")
 	f.IntVar(&o.sample, "sample", 20000, "with --dry-run: look at about `N` keys, 0 for all")
 	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "pass over keys that were used less than `TIME` ago")
 	f.IntVar(&o.freqAbove, "skip-freq-above", 0, "pass over keys whose LFU counter is above `N` (servers with an LFU policy)")

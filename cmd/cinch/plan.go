@@ -73,19 +73,19 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE…",
 		Short: "Estimate savings on your data, and what they cost, and write the configuration",
-		Long: `Estimate what compression would save on your data, and what it would cost: sample a source, group what is in it,
-measure every codec, level and trained dictionary on each group with the code that runs in production, and price the
-result. It recommends one setting a group, or to leave the group alone, and writes the configuration.
+		Long: `Estimate what compression would save on your data, and what it would cost. It samples a source, groups what is in it,
+measures every codec, level and trained dictionary on each group with the code that runs in production, and prices the
+result. It recommends one setting for each group, or to leave the group alone, and writes the configuration (--write).
 
 Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
 tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no
 more than --share of a server's time, and remembers numbers, no values.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
---disk zfs or --disk btrfs computes what the filesystem would store of a directory, by its own arithmetic; with --exact a
-btrfs in a loop device stores it.
+--disk zfs or --disk btrfs computes what the filesystem would need for a directory, by its own arithmetic. With --exact it
+stores the directory in a btrfs on a loop device, and measures.
 
-docs/PLAN.md says how figures come about and what they don't tell.
+docs/PLAN.md says how the figures are made, and what they don't tell.
 
 Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be reached, 130 interrupted.`,
 		Example: `  cinch plan ./exports orders.jsonl
@@ -117,17 +117,17 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
 	f.StringVar(&o.listen, "listen", "", "with --write: `ADDRESS` of the gateway (default: on 127.0.0.1, the protocol's port and 1)")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
-	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` holds them: files beside the configuration, auto for ones that gateways train, or none")
+	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` the rules use: files written beside the configuration, auto (gateways train them), or none")
 	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
 	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
 
 	f = g.group("What is wanted")
-	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` is to be small: balance saves bytes while CPU is small; or cost, latency or bytes")
+	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` to make small: balance (bytes, as long as CPU stays small), cost, latency or bytes")
 	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
-	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` that a read or write may get slower by, on the first --link")
-	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU for a value, compressed and opened once, as `TIME` (50us), or for a group as a number of cores")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "a read or write may get slower by at most `TIME`, on the first --link")
+	f.StringVar(&o.maxCPU, "max-cpu", "", "at most this CPU: `TIME` to compress and open a value once (50us), or a number of cores for a group")
 	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
 
 	f = g.group("What it costs")

@@ -19,12 +19,14 @@ func newRecordCommand() *cobra.Command {
 		Long: `Keep live traffic in an encrypted file, for cinch replay. Clients connect to LISTEN and are passed through to production,
 which never waits for the file: what can't be written in time is dropped, and its connection marked.
 
-Logins are not recorded. With --redact, values of keys that match (of MongoDB's collections, as shop.users or shop.*) are
-replaced by others of their length, and commands whose values can't be told are left out. The file is encrypted for the recipients of age, is readable by its owner alone,
-and must not be there yet.
+The file is encrypted with age for its recipients, and readable by its owner alone. It must not exist yet. Logins are not
+recorded. With --redact, values of matching keys (MongoDB: of collections, as shop.users or shop.*) are replaced by others
+of the same length, and commands whose values can't be told are left out.
 
-The first SIGINT or SIGTERM ends the recording with a whole file, while clients stay connected; one behind its end ends the
-process. Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't be used. See docs/SHADOW.md.`,
+The first SIGINT or SIGTERM ends the recording with a whole file, while clients stay connected; one after that ends the
+process. docs/SHADOW.md has the details.
+
+Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't be used.`,
 		Example: `  cinch record --redis 127.0.0.1:6390=redis://cache.internal --to monday.cinchrec --recipient age1...
   cinch record --redis 127.0.0.1:6390=redis://cache.internal --to monday.cinchrec --recipients-file ops.txt --redact 'user:*'
   cinch record --mongo 127.0.0.1:27018=mongodb://db.internal --to monday.cinchrec --recipient age1... --redact 'shop.users'`,
@@ -66,8 +68,8 @@ func newReplayCommand() *cobra.Command {
 		Long: `Drive two targets from a file of cinch record, and judge the test as cinch shadow does. Both targets should hold the data
 that production had when the recording began. Nothing is dropped: what the targets can't take in time comes later.
 
-With --test cinch=URL both are judged as they are first (A/A), with half of the recording at most, and then a Cinch
-gateway with the given rules is put in front of the test target.
+With --test cinch=URL both targets are first measured as they are (A/A phase), with half of the recording at most. Then a
+Cinch gateway with the given rules is put in front of the test target.
 
 Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server can't be used.`,
 		Example: `  cinch replay monday.cinchrec --identity key.txt --control redis://a.internal --test cinch=redis://b.internal --batch 5s

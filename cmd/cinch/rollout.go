@@ -20,12 +20,12 @@ func newRolloutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Move a PostgreSQL cell to new nodes, one by one, under load",
-		Long: `Move a cell of PostgreSQL, a primary and its standbys, to new nodes, for instance with a compressed filesystem: each new node gets a
-base backup, catches up, is checked against the primary, and takes a place; standbys first, the primary last, while clients wait in
-cinch serve --postgres. What was replaced is stopped and kept. docs/ROLLOUT.md has the file of a cell, and what happens when
-something dies.
+		Long: `Move a PostgreSQL cell (a primary and its standbys) to new nodes, for instance with a compressed filesystem. Each new node
+gets a base backup, catches up, is compared with the primary, and takes an old node's place: standbys first, the primary
+last. Clients wait in 'cinch serve --postgres' meanwhile. Old nodes are stopped and kept. docs/ROLLOUT.md has the file of
+a cell, and what happens when something dies.
 
-The roll-out can be ended at any time, and gone on with by run, or aborted up to the promotion of the new primary.
+You can stop 'run' at any time; the next 'run' continues. Up to the promotion of the new primary 'abort' goes back.
 
 The first Ctrl-C puts a switchover back, or finishes it if the promotion has begun; the second one ends the process at once.
 
@@ -36,8 +36,8 @@ answer), 11 the file of the cell is invalid.`,
   cinch rollout confirm orders.yaml`,
 	}
 	cmd.AddCommand(newRolloutRunCommand(), newRolloutStatusCommand(),
-		rolloutAction("confirm", "Say that the node that was replaced last is not needed any more", func(_ context.Context, r *rollout.Rollout) error { return r.Confirm() }),
-		rolloutAction("abort", "Leave the cell as it was before the node that is being replaced", func(ctx context.Context, r *rollout.Rollout) error { return r.Abort(ctx) }))
+		rolloutAction("confirm", "Say that the old node that was replaced last is no longer needed", func(_ context.Context, r *rollout.Rollout) error { return r.Confirm() }),
+		rolloutAction("abort", "Put the cell back as it was before the current node", func(ctx context.Context, r *rollout.Rollout) error { return r.Abort(ctx) }))
 	return cmd
 }
 
@@ -46,7 +46,7 @@ func newRolloutRunCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:     "run CELL.yaml",
-		Short:   "Begin a roll-out, or go on with it",
+		Short:   "Begin a roll-out, or continue it",
 		Example: "  cinch rollout run orders.yaml --yes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

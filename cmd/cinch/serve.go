@@ -51,16 +51,22 @@ func newServeCommand() *cobra.Command {
   any TCP protocol   --tunnel and --tunnel-exit compress what travels between them: docs/TUNNEL.md
 
 Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on
-127.0.0.1:6380. Gateways without a configuration file have one rule for 64 bytes and more: strings and hash values,
-zstd-3, which --rule replaces; gRPC messages, zstd; MongoDB messages, zstd-3. Tarantool's are all fields that nothing
-in the server computes on, zstd-3. Each comes with dictionary: auto: dictionaries are trained from what passes, and kept in
-the server, or between two gateways for messages, where the gateway's user may do so (docs/DICTIONARIES.md).
+127.0.0.1:6380. A gateway without a configuration file has one rule, which --rule replaces:
+  Redis              strings and hash values of 64 bytes or more, zstd-3
+  Tarantool          fields of 64 bytes or more that nothing in the server computes on, zstd-3
+  gRPC               messages of 64 bytes or more, zstd
+  MongoDB            all messages, zstd-3
+Each has dictionary: auto: dictionaries are trained from what passes. They are kept in the server, if the gateway's user
+may do so. Those for messages are used between two gateways, and kept in both (docs/DICTIONARIES.md).
 
-The first SIGINT or SIGTERM stops accepting, lets commands in flight finish and ends idle connections, for at most the
-drain timeout; a second one stops at once. SIGHUP reads the configuration again: rules, exclude, enabled, dictionaries
-and the log level change without dropping a connection; the log names what needs a restart. SIGUSR2 replaces the process:
-the program that lies at its path is started with the same arguments and all listening sockets, and when that serves, this
-process drains. Sockets of systemd are taken over by the name of the gateway, or by address. See docs/UPGRADE.md.
+Signals (docs/UPGRADE.md):
+  SIGINT, SIGTERM    accept no more clients, let commands in flight finish, end idle connections, for at most the drain
+                     timeout; a second signal stops at once
+  SIGHUP             read the configuration again: rules, exclude, enabled, pack, dictionaries and the log level change
+                     without dropping a connection; the log names what needs a restart
+  SIGUSR2            replace the process: start the program at its path with the same arguments and all listening
+                     sockets, and drain when that serves
+Sockets from systemd go to the gateway of the same name, or else of the same address.
 
 A flag wins over its CINCH_… variable, that wins over the file, and that over the default. docs/CONFIG.md lists all.
 With --quiet the log has warnings and errors only, unless --log-level says otherwise.
@@ -110,14 +116,14 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 // overrideFlags are the flags that set one key of the configuration.
 var overrideFlags = []struct{ name, key, usage string }{
 	{"admin", "admin.listen", "`ADDR` of the admin page and /metrics, or off (default " + config.DefaultAdmin + ")"},
-	{"admin-token-file", "admin.token_file", "`FILE` of the token that the admin page asks for, but not on loopback"},
+	{"admin-token-file", "admin.token_file", "`FILE` of the token that the admin page asks for (not on loopback)"},
 	{"log-level", "log.level", "`LEVEL`: debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
 	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
 	{"zstd", "zstd", "`NAME` of the implementation: libzstd, go or auto (default auto)"},
-	{"drain-delay", "drain_delay", "`TIME` after the first signal during which clients are still accepted, while /readyz says no (default 0s)"},
-	{"drain-timeout", "drain_timeout", "grace period after the first signal, `TIME`: then connections are cut (default 30s)"},
-	{"drain-grace", "drain_grace", "`TIME` to wait at the end for clients that only wait themselves, as in BLPOP (default 2s)"},
+	{"drain-delay", "drain_delay", "after the first signal, `TIME` in which clients are still accepted while /readyz says 503 (default 0s)"},
+	{"drain-timeout", "drain_timeout", "after the first signal, `TIME` for commands in flight: then connections are cut (default 30s)"},
+	{"drain-grace", "drain_grace", "after the first signal, `TIME` for clients that only wait, as in BLPOP: then they are ended (default 2s)"},
 }
 
 func flagOverrides(cmd *cobra.Command) []config.Override {

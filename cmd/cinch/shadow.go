@@ -23,19 +23,19 @@ whether the test is as fast, answers alike and holds the same data. Clients conn
 production, which answers them and never waits for the mirror: what the targets can't take is dropped and counted.
 
 PostgreSQL: statements go to the targets in production's order, those that write or lock one by one. Clients log in at
-production; at the targets the URL's user does, with the client's database and settings. --tls-cert and --tls-key are for
-clients that ask for TLS; without them clients are told that there is none.
+production; the mirror logs in at the targets with the user of their URLs, and the client's database and settings. Clients
+that ask for TLS need --tls-cert and --tls-key; without these they are told that there is none.
 
 Both targets should hold production's data when the run begins: replicas that were promoted, or a restored backup.
-With --test cinch=URL both are judged as they are first (A/A), and then a Cinch gateway with the given rules is put in
-front of the test target.
+With --test cinch=URL both targets are first measured as they are (A/A phase). Then a Cinch gateway with the given rules
+is put in front of the test target.
 
 Before the run a self-test plants a slowdown, a wrong answer, a lost write and a drop in the path to the test target, in
 a key of its own, and must find each.
 
-The first SIGINT or SIGTERM lets the targets finish and prints the verdict so far, while clients stay connected. One that
-comes before the report prints it without waiting for the targets, and ends the process; so does any behind the report.
-SIGUSR1, or the file of --off-file, turns the mirror off at once. docs/SHADOW.md says how a verdict is made.
+Signals: the first SIGINT or SIGTERM lets the targets finish and prints the verdict so far, while clients stay connected.
+A second one before the report prints it without waiting for the targets, and ends the process. Any after the report ends
+the process. SIGUSR1, or the file of --off-file, turns the mirror off at once. docs/SHADOW.md says how a verdict is made.
 
 Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOID, 4 FAIL, 10 a server can't be used.`,
 		Example: `  cinch shadow --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test cinch=redis://b.internal
@@ -107,7 +107,7 @@ func newShadowCheckCommand() *cobra.Command {
 	var probe time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what a run would meet, before it",
+		Short: "Say what stands in the way of a run, and how long it will need",
 		Long: `Say what a run would meet: versions, settings of the targets that differ, data that is missing, what the targets can
 take, how long a verdict will need and the smallest difference that it would see. Clients are not served. Production is
 only asked; the targets get reads and writes of a key of the tool's own, which is removed.

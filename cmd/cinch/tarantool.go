@@ -42,8 +42,8 @@ func newTarantoolInitCommand() *cobra.Command {
 		Use:   "init URL",
 		Short: "Install the stored functions and the dictionaries' space, once, on the master",
 		Long: `Install Cinch's stored functions and the space for dictionaries in a Tarantool server. An administrator runs it once,
-on the master; replicas receive it. It takes a user with the right to run Lua (execute on universe). Done again it
-does what is missing or old, and says so; nothing is ever lost by it.
+on the master; replicas receive it. The user needs the right to run Lua (execute on universe). You may repeat it: it adds
+what is missing, updates what is old, says so, and never loses anything.
 
 Everyone may then call the functions that run with the caller's own rights, and see which fields constraints read.
 Dictionaries hold pieces of values: only users (or roles) named with --user may read and add them, and administrators.
@@ -64,7 +64,7 @@ Dictionaries hold pieces of values: only users (or roles) named with --user may 
 	f := cmd.Flags()
 	f.StringArrayVar(&o.users, "user", nil, "`NAME` of a user or role that may read and add dictionaries (may be repeated)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
-	f.BoolVar(&o.remove, "remove", false, "take it away again; dictionaries stay if there are any")
+	f.BoolVar(&o.remove, "remove", false, "remove what init installed; dictionaries stay if there are any")
 	f.BoolVar(&o.lua, "lua", false, "write the Lua module cinch.lua to standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	cmd.MarkFlagsMutuallyExclusive("lua", "user")

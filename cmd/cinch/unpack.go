@@ -31,8 +31,8 @@ Set enabled: false on all gateways first, or what clients write is sealed again.
 A value is replaced only if no client has changed it meanwhile; type and expiry stay. Before it begins it looks at a
 sample, and refuses when the server's maxmemory (or else the machine's memory) would not hold the plain values.
 
-What can't go back is listed: values that begin with the magic themselves (they must stay wrapped, or they would be
-taken for damaged), damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
+It lists what it can't decompress: values that begin with the magic (the first bytes of an envelope) themselves and must
+stay wrapped, damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
 
 Exit codes: 0 done, 1 failed (no room, say), 2 the command line is wrong, 3 done but for what was listed, 10 the store
 can't be reached, 11 configuration invalid, 130 interrupted.`,

@@ -27,10 +27,11 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Read everything in a store and list what can't be decompressed",
 		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
 
-With --before, to be used before rules are first enabled, list the values that begin with the magic: a gateway would
-take them for envelopes. Write those again through a gateway (with enabled: false), which wraps them.
+Before you first enable rules, use --before. It lists the plain values that happen to begin with the magic (the first
+bytes of an envelope): a gateway would take them for damaged. Write those again through a gateway with enabled: false,
+which wraps them.
 
-Of a cluster it reads all primaries. Of Tarantool it reads the masters of all shards: those that the server knows of
+In a cluster it reads all primaries. With Tarantool it reads the masters of all shards: those that the server knows from
 vshard, those of the configuration, or those that the URL names.
 
 Exit codes: 0 everything opens, 1 failed, 2 the command line is wrong, 4 something is damaged (with --before: begins
@@ -51,7 +52,7 @@ store can't be reached, 11 configuration invalid, 130 interrupted.`,
 	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, false)
 	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
-	cmd.Flags().BoolVar(&o.before, "before", false, "list values that begin with the magic though nothing was ever sealed")
+	cmd.Flags().BoolVar(&o.before, "before", false, "before rules are first enabled: list plain values that a gateway would take for envelopes")
 	return cmd
 }
 

@@ -47,11 +47,11 @@ type walkOptions struct {
 
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	f := cmd.Flags()
-	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: take the K-th part of the keys, of N processes that share them")
-	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys in work at the same time on each node")
+	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: this is the K-th of N processes that share the keys")
+	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys to work on at the same time, on each node")
 	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "look at no more keys than `N` a second (default no limit)")
 	f.StringVar(&o.bytes, "bytes-per-second", "", "read no more than `SIZE` a second (default no limit)")
-	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: than twice what it took at best, and 1ms more)")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: twice its best time, and at least 1ms more)")
 	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down with the server")
 	f.BoolVar(&o.asJSON, "json", false, "write events as JSON, one a line")
 	if resumes {
