@@ -127,10 +127,10 @@ func (r *reader) note(u *unit, m pg.Message) error {
 	switch m.Type {
 	case pg.Query:
 		text, _, err := pg.String(m.Body)
-		u.executed = append(u.executed, r.p.look(text))
+		u.runs(r.p.look(text))
 		return err
 	case pg.FunctionCall:
-		u.executed = append(u.executed, nil)
+		u.runs(nil)
 	case pg.Parse:
 		u.extended = true
 		return r.noteParse(u, m)
@@ -224,7 +224,7 @@ func (r *reader) noteDescribe(u *unit, m pg.Message) error {
 	if m.Body[0] == 'P' {
 		of = r.portals[name].of
 	}
-	u.steps = append(u.steps, step{pg.Describe, portal{of: of}})
+	u.steps = append(u.steps, u.stepOf(pg.Describe, portal{of: of}))
 	return err
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
@@ -71,20 +72,46 @@ type portal struct {
 	formats []int16    // of its rows' columns, as Bind has them, where they matter
 }
 
-// step of a unit of the extended protocol that has an answer with columns.
-type step struct {
-	kind byte // pg.Describe or pg.Execute
-	portal
+// step of a unit of the extended protocol that has an answer with columns: the place of its portal among the unit's, and in the last bit whether
+// that is executed, or described. Pipelines have very many of few portals.
+type step uint32
+
+// stepOf is the step of a kind, pg.Describe or pg.Execute, for a portal.
+func (u *unit) stepOf(kind byte, p portal) step {
+	executes := step(0)
+	if kind == pg.Execute {
+		executes = 1
+	}
+	for i := len(u.portals) - 1; i >= max(0, len(u.portals)-2); i-- { // as it is described, and as it is executed
+		if known := u.portals[i]; known.of == p.of && slices.Equal(known.formats, p.formats) {
+			return step(i)<<1 | executes
+		}
+	}
+	u.portals = append(u.portals, p)
+	return step(len(u.portals)-1)<<1 | executes
 }
+
+// is reports whether a step is of a kind.
+func (s step) is(kind byte) bool { return s&1 == 1 == (kind == pg.Execute) }
+
+// portal is a step's.
+func (u *unit) portal(s step) portal { return u.portals[s>>1] }
 
 // execute notes that a portal is executed.
 func (u *unit) execute(p portal) {
-	u.steps = append(u.steps, step{pg.Execute, p})
+	u.steps = append(u.steps, u.stepOf(pg.Execute, p))
 	if p.of == nil {
-		u.executed = append(u.executed, nil)
+		u.runs(nil)
 		return
 	}
-	u.executed = append(u.executed, p.of.Statement)
+	u.runs(p.of.Statement)
+}
+
+// runs notes that a statement is executed. Whether that is once or oftener is all that matters.
+func (u *unit) runs(s *sql.Statement) {
+	if n := len(u.executed); n < 2 || u.executed[n-1] != s || u.executed[n-2] != s {
+		u.executed = append(u.executed, s)
+	}
 }
 
 // hearStep follows production's answer through the steps, before the digest takes the message.
@@ -134,9 +161,9 @@ func (u *unit) text() *sql.Statement {
 // advance goes behind the next step of a kind, and returns whose it is.
 func (u *unit) advance(kind byte) *statement {
 	for i, s := range u.steps {
-		if s.kind == kind {
+		if s.is(kind) {
 			u.steps = u.steps[i+1:]
-			return s.of
+			return u.portal(s).of
 		}
 	}
 	return nil
@@ -145,8 +172,8 @@ func (u *unit) advance(kind byte) *statement {
 // next is the portal whose rows come.
 func (u *unit) next() portal {
 	for _, s := range u.steps {
-		if s.kind == pg.Execute && s.of != nil {
-			return s.portal
+		if p := u.portal(s); s.is(pg.Execute) && p.of != nil {
+			return p
 		}
 	}
 	return portal{}

@@ -14,7 +14,7 @@ import (
 type unit struct {
 	bytes    []byte
 	at       time.Time
-	executed []*sql.Statement // nil: one that is not known
+	executed []*sql.Statement // nil: one that is not known; of a run of the same, two
 	prepared []*sql.Statement // of its Parse messages
 	parses   []byte           // those of them that have a name
 	changes  bool             // prepared statements or portals of its connection
@@ -24,6 +24,7 @@ type unit struct {
 	copied   bool // the client has ended that
 	judged   int  // of executed, for the form
 	steps    []step
+	portals  []portal     // of the steps
 	shaped   int          // results whose columns are looked at
 	defines  lack         // what it makes a catalog lack
 	made     []*statement // that it prepares
@@ -42,14 +43,15 @@ func (u *unit) add(m pg.Message) { u.bytes = append(u.bytes, m.Raw...) }
 // What a unit takes beside its bytes: itself, and of each message what is known of it.
 const (
 	unitBytes      = int64(unsafe.Sizeof(unit{})) + 64 // with its place among those under way
-	stepBytes      = int64(unsafe.Sizeof(step{}))
+	stepBytes      = int64(unsafe.Sizeof(step(0)))
+	portalBytes    = int64(unsafe.Sizeof(portal{}))
 	statementBytes = int64(unsafe.Sizeof(statement{}) + unsafe.Sizeof(&statement{}))
 	pointerBytes   = int64(unsafe.Sizeof(&sql.Statement{}))
 )
 
 // size is what a unit takes.
 func (u *unit) size() int64 {
-	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.needs)) + stepBytes*int64(cap(u.steps)) +
+	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.needs)) + stepBytes*int64(cap(u.steps)) + portalBytes*int64(cap(u.portals)) +
 		statementBytes*int64(cap(u.made)) + pointerBytes*int64(cap(u.executed)+cap(u.prepared))
 }
 
