@@ -101,12 +101,16 @@ type Dictionary struct {
 type Learning struct {
 	Gateway string `json:"gateway"`
 	Rule    string `json:"rule"`
-	Samples int    `json:"samples"` // values
+	Samples int    `json:"samples"` // values, or messages
 	Wanted  int    `json:"wanted"`  // before a training begins
 	Step    int    `json:"step,omitempty"`
 	Steps   int    `json:"steps,omitempty"`   // some are left out
 	Trying  string `json:"trying,omitempty"`  // in this step
 	Refused bool   `json:"refused,omitempty"` // the last training gave none that is worth it
+
+	// Of messages, each kind of which has a dictionary of its own:
+	Method    string `json:"method,omitempty"`
+	Direction string `json:"direction,omitempty"`
 }
 
 // Status is the document of /api/status, whose contract is docs/METRICS.md.

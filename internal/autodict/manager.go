@@ -55,9 +55,6 @@ func (m *Manager) await(ctx context.Context) bool {
 	}
 }
 
-// progressEvery is between lines in the log about a training that goes on.
-const progressEvery = 5 * time.Second
-
 // lookEvery is between looks at what is counted here, which cost nothing.
 const lookEvery = time.Second
 

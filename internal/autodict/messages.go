@@ -76,8 +76,10 @@ type Kind struct {
 	// Run's goroutine alone uses it:
 	watch watch
 
-	ratios atomic.Pointer[ratios]
-	train  atomic.Uint64
+	ratios  atomic.Pointer[ratios]
+	train   atomic.Uint64
+	doing   atomic.Pointer[Step] // of the training that is under way; nil: none
+	refused atomic.Bool          // the last one gave none that is worth it
 }
 
 // sizes counts messages by the number of bits of their length.
@@ -277,11 +279,22 @@ func (m *Messages) step(ctx context.Context, k *Kind) {
 		k.watch.restart(m.o.now())
 	}
 	k.ratios.Store(&ratios{schedule.promised, schedule.observed})
-	if k.watch.due(m.o.now()) == "" || ctx.Err() != nil {
+	reason := k.watch.due(m.o.now())
+	if reason == "" || ctx.Err() != nil {
 		return
 	}
 	k.train.Add(1)
-	m.finish(k, m.o.train(ctx, m.task(k)))
+	t := m.task(k)
+	log := m.o.Log.With(k.attrs()...)
+	log.Info("training a dictionary", "reason", reason, "samples", len(t.samples), "volume_bytes", int64(t.volume))
+	tell := tellProgress(log, m.o.now)
+	t.going = func(at Step) {
+		k.doing.Store(&at)
+		tell(at)
+	}
+	got := m.o.train(ctx, t)
+	k.doing.Store(nil)
+	m.finish(k, got)
 }
 
 func (k *Kind) attrs() []any {
@@ -318,9 +331,11 @@ func (m *Messages) finish(k *Kind, got result) {
 	case "":
 		log.Info("messages have a dictionary", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)
 		k.current.Store(&choice{got.dict, got.level})
+		k.refused.Store(false)
 		k.watch.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused)
+		k.refused.Store(true)
 		k.watch.schedule.refused(now)
 	default:
 		k.watch.schedule.failed(now)

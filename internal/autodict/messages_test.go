@@ -1,10 +1,13 @@
 package autodict
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -235,5 +238,39 @@ func TestMessagesAtOnce(t *testing.T) {
 	all.Wait()
 	if s := m.Status()[0]; s.Messages != 12_000 || s.Compressed != 12_000 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Who waits for a dictionary sees how far it is: messages collected, then the training's steps, then why there is none.
+func TestMessagesTellHowFarTheyAre(t *testing.T) {
+	m, now := calls(t, 8<<20)
+	var logged bytes.Buffer
+	m.o.Log = slog.New(slog.NewTextHandler(&logged, nil))
+	k, r := m.Kind(wireRule("a"), "/s/M", policy.Request), rand.New(rand.NewPCG(1, 2))
+	k.Observe(reading(r, "thermo"), 100)
+	if s := m.Status()[0]; s.SampleMessages != 1 || s.Wanted != 100 || s.Step != (Step{}) || s.Refused {
+		t.Errorf("with one message: %+v", s)
+	}
+	m.o.train = func(_ context.Context, k task) result {
+		k.going(Step{1, 9, "what is in use"})
+		*now = now.Add(progressEvery)
+		k.going(Step{2, 9, "cover of 4 KiB"})
+		if s := m.Status()[0]; s.Step != (Step{2, 9, "cover of 4 KiB"}) {
+			t.Errorf("while it trains: %+v", s)
+		}
+		return result{refused: refusedSaving}
+	}
+	for range 99 {
+		k.Observe(reading(r, "thermo"), 100)
+	}
+	m.stepAll(t)
+	if s := m.Status()[0]; s.Step != (Step{}) || !s.Refused || s.Trained != 1 {
+		t.Errorf("when it was not worth it: %+v", s)
+	}
+	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+	for i, want := range []string{`msg="training a dictionary" rule=a method=/s/M direction=request reason=first samples=100`, `msg="training goes on" rule=a method=/s/M direction=request step=2 of=9 trying="cover of 4 KiB"`, `msg="no dictionary that is worth it"`} {
+		if len(lines) != 3 || !strings.Contains(lines[i], want) {
+			t.Errorf("line %d has no %s:\n%s", i, want, logged.String())
+		}
 	}
 }

@@ -3,6 +3,8 @@ package autodict
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -93,13 +95,24 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 
 // progress shows how far a training is, in the log every few seconds, and keeps its lease.
 func (m *Manager) progress(ctx context.Context, r *managed) func(Step) {
-	told := m.o.now()
+	tell := tellProgress(r.tally().log, m.o.now)
 	return func(at Step) {
 		r.announcer.keepLease(ctx)
 		r.tally().update(func(s *Status) { s.Step = at })
-		if now := m.o.now(); now.Sub(told) >= progressEvery {
+		tell(at)
+	}
+}
+
+// progressEvery is between lines in the log about a training that goes on.
+const progressEvery = 5 * time.Second
+
+// tellProgress says in the log every few seconds how far a training is.
+func tellProgress(log *slog.Logger, now func() time.Time) func(Step) {
+	told := now()
+	return func(at Step) {
+		if now := now(); now.Sub(told) >= progressEvery {
 			told = now
-			r.tally().log.Info("training goes on", "step", at.Number, "of", at.Of, "trying", at.Trying)
+			log.Info("training goes on", "step", at.Number, "of", at.Of, "trying", at.Trying)
 		}
 	}
 }

@@ -35,6 +35,10 @@ type KindStatus struct {
 	Promised float64     `json:"-"` // sent by raw bytes; 0: there is no dictionary
 	Observed float64     `json:"-"`
 	Trained  uint64      `json:"trainings"`
+
+	Wanted  int  `json:"-"` // messages in the sample that a training needs
+	Step    Step `json:"-"` // of the training that is under way
+	Refused bool `json:"-"` // the last one gave none that is worth it
 }
 
 // Status returns the state of every kind, those with most bytes first.
@@ -43,7 +47,9 @@ func (m *Messages) Status() []KindStatus {
 	defer m.mu.Unlock()
 	all := make([]KindStatus, 0, len(m.kinds))
 	for _, k := range m.kinds {
-		all = append(all, k.status())
+		s := k.status()
+		s.Wanted = m.o.MinSamples
+		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b KindStatus) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
@@ -67,6 +73,10 @@ func (k *Kind) status() KindStatus {
 	if r := k.ratios.Load(); r != nil {
 		s.Promised, s.Observed = r.promised, r.observed
 	}
+	if at := k.doing.Load(); at != nil {
+		s.Step = *at
+	}
+	s.Refused = k.refused.Load()
 	return s
 }
 

@@ -124,6 +124,9 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 // describeLearning lists the rules that wait for a dictionary, and how far it is.
 func (p *Process) describeLearning() (list []admin.Learning) {
 	for _, r := range p.gateways {
+		if r.kinds != nil {
+			list = append(list, describeLearningKinds(r.name, r.kinds.Status())...)
+		}
 		if r.auto == nil {
 			continue
 		}

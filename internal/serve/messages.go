@@ -23,6 +23,20 @@ func describeKinds(k *autodict.Messages) []admin.Kind {
 	return list
 }
 
+// describeLearningKinds lists likewise the kinds of messages that wait for a dictionary.
+func describeLearningKinds(gateway string, kinds []autodict.KindStatus) (list []admin.Learning) {
+	for _, s := range kinds {
+		if s.Rule == "" || s.Dict != nil && s.Step.Number == 0 {
+			continue
+		}
+		list = append(list, admin.Learning{
+			Gateway: gateway, Rule: s.Rule, Method: s.Method, Direction: s.Direction, Samples: s.SampleMessages, Wanted: s.Wanted,
+			Step: s.Step.Number, Steps: s.Step.Of, Trying: s.Step.Trying, Refused: s.Refused,
+		})
+	}
+	return list
+}
+
 // estimated are the settings that messages are tried with for /api/messages.
 var estimated = []string{"s2", "zstd-1", "zstd-3"}
 

@@ -193,14 +193,15 @@ function processCard(s) {
     s.dictionaries.length === 0 ? null : section("Dictionaries", table(
       [["name"], ["number"], ["size"], ["promised"], ["observed"]], s.dictionaries.map(dictionaryRow))),
     s.learning.length === 0 ? null : section("Dictionaries to come", table(
-      [["rule"], ["state"], ["values sampled"]], s.learning.map(learningRow))));
+      [["rule"], ["state"], ["sampled"]], s.learning.map(learningRow))));
 }
 
 // learningRow says how far a rule is from its dictionary.
 function learningRow(l) {
   const state = l.step ? `training: step ${l.step} of ${l.steps}, ${l.trying}`
     : l.refused ? "none was worth it so far" : "collecting values";
-  return [`${l.gateway}: ${l.rule}`, state, `${count(l.samples)} of ${count(l.wanted)}`];
+  const kind = l.method ? el("div", { class: "small" }, `${l.method}, ${l.direction}`) : null;
+  return [[`${l.gateway}: ${l.rule}`, kind], state, `${count(l.samples)} of ${count(l.wanted)}`];
 }
 
 // dictionaryRow has the ratios of those that gateways made themselves.

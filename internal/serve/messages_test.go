@@ -1,0 +1,29 @@
+package serve
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/autodict"
+)
+
+// The page lists messages that wait for a dictionary as it lists rules about values: not those that are only measured, and
+// those that have one while another is trained.
+func TestDescribeLearningKinds(t *testing.T) {
+	training := autodict.Step{Number: 3, Of: 20, Trying: "cover of 16 KiB"}
+	got := describeLearningKinds("g", []autodict.KindStatus{
+		{Method: "measured", Direction: "request"},
+		{Method: "waits", Direction: "request", Rule: "r", SampleMessages: 7, Wanted: 1000, Refused: true},
+		{Method: "has", Direction: "request", Rule: "r", Dict: new(codec.Dict)},
+		{Method: "renews", Direction: "reply", Rule: "r", Dict: new(codec.Dict), SampleMessages: 1000, Wanted: 1000, Step: training},
+	})
+	want := []admin.Learning{
+		{Gateway: "g", Rule: "r", Method: "waits", Direction: "request", Samples: 7, Wanted: 1000, Refused: true},
+		{Gateway: "g", Rule: "r", Method: "renews", Direction: "reply", Samples: 1000, Wanted: 1000, Step: 3, Steps: 20, Trying: "cover of 16 KiB"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
