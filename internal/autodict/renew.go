@@ -128,10 +128,14 @@ func (m *Manager) leased(ctx context.Context, r *managed) bool {
 
 // task is what a training for the rule has to know.
 func (m *Manager) task(ctx context.Context, r *managed) task {
-	return task{
+	k := task{
 		rule: r.rule(), current: r.current, samples: r.sampler.values(),
 		volume: m.weigh(ctx, r), saving: m.o.MinSaving,
 	}
+	if p, ok := m.o.Store.(pricer); ok {
+		k.price = p.DictCost
+	}
+	return k
 }
 
 // rollOut announces what was trained and puts it into force, and returns why it could not.

@@ -26,11 +26,12 @@ type reservoir struct {
 }
 
 // itemOverhead is what an item takes beside its value, in bytes.
-const itemOverhead = 64
+const itemOverhead = 72
 
 type item struct {
 	key   float64
 	value []byte // never changed
+	as    uint64 // tells apart what is stored: a hash of the value and where it went; 0: not known
 }
 
 // items is a heap with the highest key on top.
@@ -63,8 +64,8 @@ func (r *reservoir) gap() int64 {
 }
 
 // take puts a value into the sample that the last gap has led to. It keeps value.
-func (r *reservoir) take(value []byte) {
-	heap.Push(&r.items, item{r.random.Float64() * r.threshold, value})
+func (r *reservoir) take(value []byte, as uint64) {
+	heap.Push(&r.items, item{r.random.Float64() * r.threshold, value, as})
 	r.bytes += len(value) + itemOverhead
 	r.shrink()
 }
@@ -86,6 +87,26 @@ func (r *reservoir) resize(mostBytes int) {
 // reset forgets all values, so that the sample is of what comes from now on.
 func (r *reservoir) reset() {
 	r.items, r.bytes, r.threshold = nil, 0, 1
+}
+
+// repeats counts the bytes of the sample: of values that it has once, of those that it has more often, each counted once, and
+// of all.
+func (r *reservoir) repeats() (single, again, all int) {
+	times := map[uint64]int{}
+	for _, i := range r.items {
+		times[i.as]++
+	}
+	for _, i := range r.items {
+		all += len(i.value)
+		switch {
+		case i.as == 0 || times[i.as] == 1:
+			single += len(i.value)
+		case times[i.as] > 1:
+			again += len(i.value)
+			times[i.as] = -1 // counted
+		}
+	}
+	return single, again, all
 }
 
 // values returns the sample, in no order. The caller must not change the values.

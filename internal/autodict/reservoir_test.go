@@ -40,7 +40,7 @@ func TestReservoirIsUnbiased(t *testing.T) {
 			}
 			value := make([]byte, 8+length[i]) // the longest is a hundred times the shortest
 			binary.LittleEndian.PutUint64(value, uint64(i))
-			r.take(value)
+			r.take(value, 0)
 			skip = r.gap()
 		}
 		for _, v := range r.values() {
@@ -67,7 +67,7 @@ func TestReservoirIsBounded(t *testing.T) {
 		if skip--; skip >= 0 {
 			continue
 		}
-		r.take(make([]byte, random.IntN(1000)))
+		r.take(make([]byte, random.IntN(1000)), 0)
 		skip = r.gap()
 		taken++
 		bytes := 0

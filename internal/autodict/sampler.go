@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -69,9 +71,17 @@ func (s *sampler) take(key, value []byte) {
 		return
 	}
 	if !s.redacted(key) {
-		s.sample.take(bytes.Clone(value))
+		s.sample.take(bytes.Clone(value), identity(key, value))
 	}
 	s.skip.Store(s.sample.gap())
+}
+
+// identity is the same for a value that is written again under its key; 0 where there is none.
+func identity(key, value []byte) uint64 {
+	if key == nil {
+		return 0
+	}
+	return xxh3.HashSeed(value, xxh3.Hash(key))
 }
 
 func (s *sampler) redacted(key []byte) bool {
@@ -95,6 +105,13 @@ func (s *sampler) resize(memory int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sample.resize(memory)
+}
+
+// repeats is the reservoir's.
+func (s *sampler) repeats() (single, again, all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sample.repeats()
 }
 
 // size says how many values the sample has, and the bytes they take in memory.

@@ -68,6 +68,7 @@ const (
 	troubleWrite  = "dictionaries can't be kept in the server, so values are sealed without new ones"
 	troubleRecord = "the record of a rule's dictionaries can't be read"
 	troubleStore  = "a new dictionary can't be stored, so values are sealed without it"
+	troubleWeigh  = "the server does not tell how much it holds, so dictionaries are weighed against what passes"
 	troubleFetch  = "an announced dictionary can't be had"
 )
 

@@ -96,6 +96,7 @@ type task struct {
 	volume  float64                    // raw bytes that will be stored with the dictionary, to set its cost against
 	saving  float64                    // least share of what is stored now that has to be saved
 	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
+	price   func(bytes int) float64    // of a dictionary in the store; nil: as Redis has it
 	maxDict int                        // bytes of the dictionary; 0: no limit
 	going   func(Step)                 // called before each step, if not nil
 }
@@ -387,11 +388,18 @@ func (s *search) cost(r result) float64 {
 	if r.dict == nil {
 		return r.before * s.task.volume
 	}
-	cost := dictCost * float64(len(r.dict.Content()))
-	if s.task.worth == nil {
-		cost += dictFixed
+	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
+}
+
+// dictCost is what a dictionary of so many bytes costs. On a wire it goes over many connections.
+func (k *task) dictCost(bytes int) float64 {
+	switch {
+	case k.worth != nil:
+		return dictCost * float64(bytes)
+	case k.price != nil:
+		return k.price(bytes)
 	}
-	return r.promised*s.task.volume + cost
+	return dictCost*float64(bytes) + dictFixed
 }
 
 func (s *search) decide(r result) result {

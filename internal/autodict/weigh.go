@@ -15,6 +15,9 @@ type holder interface {
 	Held(ctx context.Context) (bytes int64, servers int, err error)
 }
 
+// pricer is a Store that says what a dictionary costs it, in bytes. Others are taken for Redis.
+type pricer interface{ DictCost(bytes int) float64 }
+
 const (
 	// horizon is how far ahead a dictionary's cost is set against what it saves, where nobody knows what the store holds.
 	horizon = time.Hour
@@ -46,9 +49,24 @@ func (m *Manager) weigh(ctx context.Context, r *managed) float64 {
 	defer cancel()
 	bytes, servers, err := h.Held(ctx)
 	if err != nil || servers == 0 {
-		return volume // the server gives no right to ask, say
+		m.o.told.meet(m.o.Log, troubleWeigh, err)
+		return r.watch.fresh(volume)
 	}
+	m.o.told.settled(troubleWeigh)
 	return min(volume, float64(bytes)/r.watch.schedule.stored()) / float64(servers)
+}
+
+// fresh is what of a volume is not the same values once more under the same keys, as far as the sample shows it. Values
+// that repeat count once, those that came once in proportion. It is for servers that can't be asked.
+func (w *watch) fresh(volume float64) float64 {
+	single, again, all := w.sampler.repeats()
+	if single == all {
+		return volume
+	}
+	values, _ := w.sampler.size()
+	seen := w.sampler.seen()
+	sampled := float64(values) * float64(seen.rawBytes) / float64(max(seen.values, 1)) // as the server allocates them
+	return min(volume, (float64(single)*volume+float64(again)*sampled)/float64(all))
 }
 
 // weighed tells what a dictionary was weighed against that is, or is not, worth it.

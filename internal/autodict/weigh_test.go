@@ -1,7 +1,10 @@
 package autodict
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,5 +81,69 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 	pass(8_000_000)
 	if pass(1 << 20); len(trainings) != 3 {
 		t.Errorf("what can't matter is weighed again: %v", trainings)
+	}
+}
+
+// A server that does not tell what it holds: the same values under the same keys, again and again, are stored once. That is
+// said in one line.
+func TestWeighsRepeatsOnce(t *testing.T) {
+	var logged bytes.Buffer
+	s := newShared()
+	m := managerForTest(t, s, "a", result{})
+	m.o.Log = slog.New(slog.NewTextHandler(&logged, nil))
+	values, stored := documents(50, 0), 0
+	for _, v := range values {
+		raw, _ := policy.Cost(policy.String, len(v), 1)
+		stored += raw
+	}
+	for range 20 {
+		m.sampleForTest(values)
+	}
+	r := m.all()[0]
+	for range 2 {
+		if got := m.weigh(t.Context(), r); got < 0.98*float64(stored) || got > 1.02*float64(stored) {
+			t.Errorf("%d bytes that are written again and again weigh %.0f", stored, got)
+		}
+	}
+	if strings.Count(logged.String(), troubleWeigh) != 1 {
+		t.Errorf("the log says:\n%s", logged.String())
+	}
+
+	// As many values that come once each are so many more.
+	m.sampleForTest(documents(1000, 0))
+	all := r.watch.volume(m.o.now())
+	if got := m.weigh(t.Context(), r); got < 0.45*all || got > 0.6*all {
+		t.Errorf("with half of them new, %.0f of %.0f", got, all)
+	}
+	// Values of which nobody knows where they went may all be different ones.
+	for range 2000 {
+		m.Sample(r.rule(), "", nil, values[0], len(values[0]))
+	}
+	all = r.watch.volume(m.o.now())
+	if got := m.weigh(t.Context(), r); got < 0.7*all {
+		t.Errorf("without keys %.0f of %.0f", got, all)
+	}
+}
+
+// priced is a store that says what dictionaries cost it.
+type priced struct{ *shared }
+
+func (priced) DictCost(bytes int) float64 { return 2 * float64(bytes) }
+
+// What a dictionary costs, its store says; on a wire nothing is stored.
+func TestDictionariesArePricedByTheirStore(t *testing.T) {
+	m := managerForTest(t, newShared(), "a", result{})
+	k := m.task(t.Context(), m.all()[0])
+	if got := k.dictCost(1000); got != dictCost*1000+dictFixed {
+		t.Errorf("Redis: %.0f", got)
+	}
+	m.o.Store = priced{newShared()}
+	k = m.task(t.Context(), m.all()[0])
+	if got := k.dictCost(1000); got != 2000 {
+		t.Errorf("a store that says so: %.0f", got)
+	}
+	k.worth = func(int, int) bool { return true }
+	if got := k.dictCost(1000); got != dictCost*1000 {
+		t.Errorf("a wire: %.0f", got)
 	}
 }

@@ -40,6 +40,8 @@ type serverStatus struct {
 	Process   string  `msgpack:"process"` // another after a restart
 	Cluster   string  `msgpack:"cluster"` // the same on all replicas
 	ArenaUsed int64   `msgpack:"arena_used"`
+	ItemsUsed int64   `msgpack:"items_used"` // by tuples of memtx; 0: init was run by an older version
+	Vinyl     int64   `msgpack:"vinyl"`      // bytes that it stores, compressed; -1: it does not say
 	QuotaUsed int64   `msgpack:"quota_used"`
 	QuotaSize int64   `msgpack:"quota_size"`
 	MaxTuple  int64   `msgpack:"max_tuple"`
