@@ -59,7 +59,7 @@ func coverContent(c *cover, o TrainOptions, k int, choose func(size, k int) []by
 	if err != nil {
 		return nil, err
 	}
-	if trained, err := withTables(content, c.samples, o.Level); err == nil && len(trained) <= o.Size {
+	if trained, err := withTables(content, c.samples); err == nil && len(trained) <= o.Size {
 		return trained, nil
 	}
 	return content, nil // samples so alike that there is nothing to count

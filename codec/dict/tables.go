@@ -2,13 +2,9 @@ package dict
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math/bits"
-	"slices"
 
 	"github.com/klauspost/compress/huff0"
-	"github.com/klauspost/compress/zstd"
 )
 
 // A trained dictionary (RFC 8878, section 5):
@@ -16,133 +12,96 @@ import (
 //	magic(4) ID(4) | Huffman table | FSE tables: offsets, match lengths,
 //	literal lengths | repeat offsets(12) | content
 //
-// Pure Go counts the statistics, but its tables leave out symbols that the
-// samples did not need. libzstd trusts a table only when it has all symbols
-// (and up to 1.5.5 refuses the dictionary otherwise), and with tables that it
-// trusts it makes small values a third smaller. So literals get a sample with
-// every byte, and the FSE tables are completed here.
+// libzstd trusts a table only when it has all symbols (and up to 1.5.5 refuses the dictionary otherwise), and with tables that it
+// trusts it makes small values a third smaller. So each symbol has a place in each table, and tables are as accurate as the format allows:
+// with coarse ones, symbols that hardly occur would take a good part of the room.
 
-const (
-	dictHeaderLen = 8
-	offsetsLen    = 12
-)
+// firstRepeats are the offsets that a value may begin to repeat, as without a dictionary.
+var firstRepeats = [3]int{1, 4, 8}
 
-// fseTable is one of the three tables: its symbols and the accuracy it gets.
-type fseTable struct {
-	symbols int
-	log     int
-}
-
-// withTables makes a trained dictionary of content: entropy tables for the
-// samples compressed with it, then the content.
-func withTables(content []byte, samples [][]byte, level int) ([]byte, error) {
-	d, err := zstd.BuildDict(zstd.BuildDictOptions{
-		ID:       zstdID(content),
-		Contents: append(slices.Clip(samples), allBytes()),
-		History:  content,
-		Offsets:  [3]int{1, 4, 8},
-		Level:    tableLevel(level),
-	})
+// withTables makes a trained dictionary of content: entropy tables for the samples compressed with it, then the content.
+func withTables(content []byte, samples [][]byte) ([]byte, error) {
+	counts := countCodes(content, samples)
+	literals, err := literalTable(&counts.literals)
 	if err != nil {
 		return nil, err
 	}
-	return completeTables(d, len(content))
-}
-
-// allBytes has each byte once, in an order that no value has.
-func allBytes() []byte {
-	all := make([]byte, 256)
-	for i := range all {
-		all[i] = byte(i*167 + 13)
-	}
-	return all
-}
-
-// completeTables gives every symbol a place in the FSE tables.
-func completeTables(d []byte, contentLen int) ([]byte, error) {
-	_, rest, err := huff0.ReadTable(d[dictHeaderLen:], nil)
-	if err != nil {
-		return nil, err
-	}
-	out := slices.Clone(d[:len(d)-len(rest)])
 	const maxBlock = 128 << 10
-	offsetSymbols := bits.Len(uint(contentLen + maxBlock)) // codes up to that of the farthest offset
-	for _, t := range []fseTable{{offsetSymbols, 8}, {53, 9}, {36, 9}} {
-		counts, log, n, err := readCounts(rest, t.symbols)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.complete(counts, log); err != nil {
-			return nil, err
-		}
-		out = appendCounts(out, counts, t.log)
-		rest = rest[n:]
+	offsetCodes := bits.Len(uint(len(content) + maxBlock)) // up to that of the farthest offset
+	out := append(binary.LittleEndian.AppendUint32([]byte(dictMagic), zstdID(content)), literals...)
+	for _, t := range []struct {
+		counts []int
+		log    int
+	}{{counts.offsets[:offsetCodes], 8}, {counts.matches[:], 9}, {counts.literalLengths[:], 9}} {
+		out = appendCounts(out, normalized(t.counts, t.log), t.log)
 	}
-	if len(rest) != offsetsLen+contentLen {
-		return nil, errors.New("dictionary of an unknown form")
+	for _, offset := range firstRepeats {
+		out = binary.LittleEndian.AppendUint32(out, uint32(offset))
 	}
-	return append(out, rest...), nil
+	return append(out, content...), nil
 }
 
-// complete scales counts that add up to 1<<log to the table's accuracy, and
-// takes the places of symbols that had none from the most frequent ones.
-func (t fseTable) complete(counts []int, log int) error {
-	if log > t.log {
-		return fmt.Errorf("table with an accuracy of %d bits", log)
+const dictMagic = "\x37\xa4\x30\xec"
+
+// literalTable makes a Huffman table in which every byte has a place.
+func literalTable(counts *[256]int) ([]byte, error) {
+	if table, err := huffman(counts); err == nil {
+		return table, nil
 	}
-	missing := 0
-	for i, c := range counts {
-		counts[i] = max(c, -c) << (t.log - log)
-		if c == 0 {
-			counts[i] = -1 // less than one place in the table, and takes one
-			missing++
+	var text [256]int // all are alike: any table will do, as encoders leave it aside
+	for b := ' '; b <= '~'; b++ {
+		text[b] = 1
+	}
+	return huffman(&text)
+}
+
+func huffman(counts *[256]int) ([]byte, error) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	var bytes []byte
+	for b, n := range counts {
+		for range 1 + n*literalBytes/max(total, 1) {
+			bytes = append(bytes, byte(b))
 		}
 	}
-	for range missing {
-		most := 0
-		for i, c := range counts {
-			if c > counts[most] {
+	s := &huff0.Scratch{TableLog: 11}
+	_, _, err := huff0.Compress1X(bytes, s)
+	return s.OutTable, err
+}
+
+// literalBytes is how many literals a table is made of.
+const literalBytes = 64 << 10
+
+// normalized scales counts to what adds up to 1<<log, with a place for every symbol: -1 is less than one place in the table, and
+// takes one.
+func normalized(counts []int, log int) []int {
+	total := len(counts)
+	for _, n := range counts {
+		total += n
+	}
+	scaled, left, most := make([]int, len(counts)), 1<<log, 0
+	for i, n := range counts {
+		scaled[i] = ((n+1)<<log + total/2) / total
+		if scaled[i] == 0 {
+			scaled[i] = -1
+		}
+		left -= max(scaled[i], 1)
+		if scaled[i] > scaled[most] {
+			most = i
+		}
+	}
+	for ; left < 0; left++ { // more symbols than places that are left
+		for i, n := range scaled {
+			if n > scaled[most] {
 				most = i
 			}
 		}
-		counts[most]--
+		scaled[most]--
 	}
-	return nil
-}
-
-// readCounts reads an FSE table description (section 4.1.1) of up to so many
-// symbols, and returns their counts, the accuracy and the bytes it took.
-func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
-	r := bitReader{bytes: b}
-	log = int(r.read(4)) + 5
-	counts = make([]int, symbols)
-	remaining := 1<<log + 1
-	for symbol := 0; remaining > 1; symbol++ {
-		if symbol >= symbols {
-			return nil, 0, 0, errors.New("table with too many symbols")
-		}
-		width := bits.Len(uint(remaining)) // of values up to remaining
-		short := 1<<width - 1 - remaining  // values below take a bit less
-		v := int(r.peek(width - 1))
-		if v < short {
-			r.read(width - 1)
-		} else if v = int(r.read(width)); v >= 1<<(width-1) {
-			v -= short
-		}
-		counts[symbol] = v - 1
-		remaining -= max(v-1, 1-v)
-		for v == 1 { // zero, and how many zeros follow
-			zeros := int(r.read(2))
-			symbol += zeros
-			if zeros < 3 {
-				break
-			}
-		}
-	}
-	if remaining != 1 || r.at > 8*len(b) {
-		return nil, 0, 0, errors.New("damaged table")
-	}
-	return counts, log, (r.at + 7) / 8, nil
+	scaled[most] += left
+	return scaled
 }
 
 // appendCounts writes a description of counts that have no zeros.
@@ -165,26 +124,6 @@ func appendCounts(dst []byte, counts []int, log int) []byte {
 		remaining -= max(c, -c)
 	}
 	return w.flush()
-}
-
-// bitReader reads from the lowest bit up. Beyond the end it reads zeros.
-type bitReader struct {
-	bytes []byte
-	at    int
-}
-
-func (r *bitReader) peek(n int) uint64 {
-	var word [8]byte
-	if r.at/8 < len(r.bytes) {
-		copy(word[:], r.bytes[r.at/8:])
-	}
-	return binary.LittleEndian.Uint64(word[:]) >> (r.at % 8) & (1<<n - 1)
-}
-
-func (r *bitReader) read(n int) uint64 {
-	v := r.peek(n)
-	r.at += n
-	return v
 }
 
 type bitWriter struct {

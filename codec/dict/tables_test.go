@@ -2,7 +2,10 @@ package dict
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -63,7 +66,7 @@ func TestTablesAreComplete(t *testing.T) {
 		samples = append(samples, fmt.Appendf(nil, `{"id":%d,"name":"customer %x","balance":%d.50,"active":true}`, i*7919, b, int(b)*i))
 	}
 	content := bytes.Join(samples[:20], nil)
-	d, err := withTables(content, samples, 3)
+	d, err := withTables(content, samples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,4 +84,65 @@ func TestTablesAreComplete(t *testing.T) {
 	if !bytes.HasSuffix(rest, content) || len(rest) != offsetsLen+len(content) {
 		t.Errorf("%d bytes after the tables", len(rest))
 	}
+}
+
+// Where the parts of a dictionary are.
+const (
+	dictHeaderLen = 8
+	offsetsLen    = 12
+)
+
+// readCounts reads an FSE table description (section 4.1.1) of up to so many
+// symbols, and returns their counts, the accuracy and the bytes it took.
+func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
+	r := bitReader{bytes: b}
+	log = int(r.read(4)) + 5
+	counts = make([]int, symbols)
+	remaining := 1<<log + 1
+	for symbol := 0; remaining > 1; symbol++ {
+		if symbol >= symbols {
+			return nil, 0, 0, errors.New("table with too many symbols")
+		}
+		width := bits.Len(uint(remaining)) // of values up to remaining
+		short := 1<<width - 1 - remaining  // values below take a bit less
+		v := int(r.peek(width - 1))
+		if v < short {
+			r.read(width - 1)
+		} else if v = int(r.read(width)); v >= 1<<(width-1) {
+			v -= short
+		}
+		counts[symbol] = v - 1
+		remaining -= max(v-1, 1-v)
+		for v == 1 { // zero, and how many zeros follow
+			zeros := int(r.read(2))
+			symbol += zeros
+			if zeros < 3 {
+				break
+			}
+		}
+	}
+	if remaining != 1 || r.at > 8*len(b) {
+		return nil, 0, 0, errors.New("damaged table")
+	}
+	return counts, log, (r.at + 7) / 8, nil
+}
+
+// bitReader reads from the lowest bit up. Beyond the end it reads zeros.
+type bitReader struct {
+	bytes []byte
+	at    int
+}
+
+func (r *bitReader) peek(n int) uint64 {
+	var word [8]byte
+	if r.at/8 < len(r.bytes) {
+		copy(word[:], r.bytes[r.at/8:])
+	}
+	return binary.LittleEndian.Uint64(word[:]) >> (r.at % 8) & (1<<n - 1)
+}
+
+func (r *bitReader) read(n int) uint64 {
+	v := r.peek(n)
+	r.at += n
+	return v
 }

@@ -201,7 +201,7 @@ func sharedWithTables(content []byte, samples [][]byte, o TrainOptions) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return withTables(content, samples, o.Level)
+	return withTables(content, samples)
 }
 
 // zstdID derives a dictionary's own number from its content, so that the same
@@ -212,9 +212,4 @@ func zstdID(parts ...[]byte) uint32 {
 		_, _ = h.Write(p)
 	}
 	return firstID + binary.BigEndian.Uint32(h.Sum(nil))%idRange
-}
-
-// tableLevel leaves out the slowest encoder, which takes 10 ms a sample.
-func tableLevel(level int) zstd.EncoderLevel {
-	return min(zstd.EncoderLevelFromZstd(level), zstd.SpeedBetterCompression)
 }
