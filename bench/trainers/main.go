@@ -2,7 +2,7 @@
 // by hand, with zstd's own command, on ten corpora of different kinds. All are judged by the same values, from sources that none
 // has learned from. It writes to bench/results/corpora.md, which tells what is measured.
 //
-//	go run ./bench/trainers [--busy N] [--only NAME] [--cache DIR]
+//	go run ./bench/trainers [--auto | --busy N | --private] [--only NAME,NAME] [--cache DIR]
 package main
 
 import (
@@ -10,18 +10,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
 )
 
 type options struct {
 	cache, results, only string
 	busy                 int
+	auto, private        bool
 
 	work string // temporary
 }
@@ -30,8 +28,10 @@ func main() {
 	var o options
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.StringVar(&o.only, "only", "", "the one corpus to measure; writes nothing")
-	flag.IntVar(&o.busy, "busy", 0, "how many loops keep the processors busy meanwhile; only auto is measured again")
+	flag.StringVar(&o.only, "only", "", "the corpora to measure; of the first table, their lines alone are replaced")
+	flag.BoolVar(&o.auto, "auto", false, "measure only auto again: what is by hand stays as the first table has it")
+	flag.IntVar(&o.busy, "busy", 0, "the second table, of auto: how many loops keep the processors busy meanwhile")
+	flag.BoolVar(&o.private, "private", false, "the third table: by hand without what fewer than three samples have")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/trainers:", err)
@@ -52,28 +52,26 @@ func run(o *options) (err error) {
 		return err
 	}
 	defer stop()
-	var table rig.Table
-	head(&table)
+	t, err := o.newTable()
+	if err != nil {
+		return err
+	}
 	for i := range kinds {
-		if o.only != "" && kinds[i].name != o.only {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), kinds[i].name) {
 			continue
 		}
 		c, err := load(o.cache, &kinds[i])
 		if err == nil {
-			err = o.measure(&table, c)
+			err = o.measure(t, c)
+		}
+		if err == nil {
+			err = t.write()
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", kinds[i].name, err)
 		}
 	}
-	if o.only != "" {
-		return nil
-	}
-	part := "idle"
-	if o.busy > 0 {
-		part = "busy"
-	}
-	return rig.ReplacePart(filepath.Join(o.results, "corpora.md"), part, table.String())
+	return nil
 }
 
 func fetch(cache string) error {
@@ -106,57 +104,4 @@ func busy(n int) (stop func(), err error) {
 		loops = append(loops, c)
 	}
 	return stop, nil
-}
-
-func head(t *rig.Table) {
-	cells := []string{"corpus", "what, by which source", "learned from", "measured", "bytes a value", "zstd-3"}
-	for _, h := range byHand {
-		cells = append(cells, h.name)
-	}
-	cells = append(cells, "auto", "its dictionary KB", "seconds", "**auto / best by hand**")
-	t.Row(cells...)
-	t.Rule(len(cells))
-}
-
-func (o *options) measure(t *rig.Table, c *corpus) error {
-	raw, plain, err := sealedBytes(nil, 0, c.measure)
-	if err != nil {
-		return err
-	}
-	times := func(n int) string { return fmt.Sprintf("%.2fx", float64(raw)/float64(n)) }
-	cells := []string{c.name, c.about, strconv.Itoa(len(c.learn)), strconv.Itoa(len(c.measure)), strconv.Itoa(raw / len(c.measure)), times(plain)}
-	best := plain
-	trained, err := o.trainByHand(c)
-	if err != nil {
-		return err
-	}
-	for _, d := range trained {
-		if d == nil {
-			cells = append(cells, "none")
-			continue
-		}
-		_, n, err := sealedBytes(d, 0, c.measure)
-		if err != nil {
-			return err
-		}
-		best = min(best, n)
-		cells = append(cells, times(n))
-	}
-	begin := time.Now()
-	d, level, err := auto(c)
-	if err != nil {
-		return err
-	}
-	took := time.Since(begin)
-	n, kb := plain, 0
-	if d != nil {
-		kb = len(d.Content()) >> 10
-		if _, n, err = sealedBytes(d, level, c.measure); err != nil {
-			return err
-		}
-	}
-	cells = append(cells, times(n), strconv.Itoa(kb), fmt.Sprintf("%.0f", took.Seconds()), fmt.Sprintf("**%.3f**", float64(n)/float64(best)))
-	fmt.Println(strings.Join(append(cells[:1:1], cells[2:]...), "\t"))
-	t.Row(cells...)
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/cinch-layer/cinch"
@@ -61,28 +62,14 @@ func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, er
 	return raw, sealed, nil
 }
 
-// trainByHand runs zstd's command. What it can't train is nil.
+// trainByHand runs zstd's command in its five ways. What it can't train is nil.
 func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
-	dir := filepath.Join(o.work, c.name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
-	for i, v := range c.learn {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), v, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	for i, h := range byHand {
-		out := filepath.Join(o.work, fmt.Sprintf("%s.%d.dict", c.name, i))
-		text, err := exec.Command("zstd", append(h.args, "-q", "-3", "-r", dir, "-o", out)...).CombinedOutput()
+	for i := range byHand {
+		content, err := o.runZstd(i, c.learn)
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s, %s: %v: %s\n", c.name, h.name, err, text)
+			fmt.Fprintf(os.Stderr, "%s, %s: %v\n", c.name, byHand[i].name, err)
 			all = append(all, nil)
 			continue
-		}
-		content, err := os.ReadFile(out)
-		if err != nil {
-			return nil, err
 		}
 		d, err := codec.NewDict(content)
 		if err != nil {
@@ -91,6 +78,26 @@ func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// runZstd trains in one of the ways.
+func (o *options) runZstd(way int, samples [][]byte) ([]byte, error) {
+	dir, err := os.MkdirTemp(o.work, "samples-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	for i, v := range samples {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), v, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	out := dir + ".dict"
+	args := append(slices.Clone(byHand[way].args), "-q", "-3", "-r", dir, "-o", out)
+	if text, err := exec.Command("zstd", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, text)
+	}
+	return os.ReadFile(out)
 }
 
 // share is of a core: what comes out does not depend on it, and the default would take twice the time.

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+// The parts of the results: tables by their corpora, each beginning with a corpus' name.
+const (
+	idlePart    = "idle"
+	busyPart    = "busy"
+	privatePart = "private"
+)
+
+// results is one table of the file: lines that are not measured stay.
+type results struct {
+	path, part string
+	heads      []string
+	lines      map[string][]string // cells by corpus
+}
+
+func (o *options) newTable() (*results, error) {
+	t := &results{path: filepath.Join(o.results, "corpora.md"), part: o.part(), heads: o.heads()}
+	var err error
+	t.lines, err = readPart(t.path, t.part, len(t.heads))
+	return t, err
+}
+
+func (o *options) part() string {
+	switch {
+	case o.private:
+		return privatePart
+	case o.busy > 0:
+		return busyPart
+	}
+	return idlePart
+}
+
+const handAt = 6 // where the columns of what is made by hand begin, behind that of zstd-3
+
+func (o *options) heads() []string {
+	switch o.part() {
+	case privatePart:
+		return []string{"corpus", "best by hand", "the same, by the rule", "auto", "**auto / best by hand, by the rule**"}
+	case busyPart:
+		return []string{"corpus", "auto", "its dictionary KB", "seconds", "**auto / best by hand**"}
+	}
+	heads := []string{"corpus", "what, by which source", "learned from", "measured", "bytes a value", "zstd-3"}
+	for _, h := range byHand {
+		heads = append(heads, h.name)
+	}
+	return append(heads, "auto", "its dictionary KB", "seconds", "**auto / best by hand**")
+}
+
+// readPart reads the lines of a table that have so many cells.
+func readPart(path, part string, cells int) (map[string][]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- begin "+part+" -->")
+	rest, _, _ = strings.Cut(rest, "<!-- end "+part+" -->")
+	lines := map[string][]string{}
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "| "), " |")
+		if c := strings.Split(line, " | "); len(c) == cells {
+			lines[c[0]] = c
+		}
+	}
+	return lines, nil
+}
+
+func (t *results) write() error {
+	var text rig.Table
+	text.Row(t.heads...)
+	text.Rule(len(t.heads))
+	for i := range kinds {
+		if cells := t.lines[kinds[i].name]; cells != nil {
+			text.Row(cells...)
+		}
+	}
+	return rig.ReplacePart(t.path, t.part, text.String())
+}
+
+// measure fills the line of a corpus.
+func (o *options) measure(t *results, c *corpus) error {
+	raw, plain, err := sealedBytes(nil, 0, c.measure)
+	if err != nil {
+		return err
+	}
+	times := func(n int) string { return fmt.Sprintf("%.2fx", float64(raw)/float64(n)) }
+	hand, best, err := o.hand(c, raw, plain)
+	if err != nil {
+		return err
+	}
+	byRule := 0
+	if o.private {
+		if byRule, err = o.privateBest(c, plain); err != nil {
+			return err
+		}
+	}
+	begin := time.Now()
+	n, kb, err := autoBytes(c, plain)
+	if err != nil {
+		return err
+	}
+	seconds := fmt.Sprintf("%.0f", time.Since(begin).Seconds())
+	share := fmt.Sprintf("**%.3f**", float64(n)/(float64(raw)/best))
+	cells := []string{c.name, times(n), strconv.Itoa(kb), seconds, share}
+	switch t.part {
+	case privatePart:
+		cells = []string{c.name, fmt.Sprintf("%.2fx", best), times(byRule), times(n), fmt.Sprintf("**%.3f**", float64(n)/float64(byRule))}
+	case idlePart:
+		cells = slices.Concat([]string{
+			c.name, c.about, strconv.Itoa(len(c.learn)), strconv.Itoa(len(c.measure)), strconv.Itoa(raw / len(c.measure)), times(plain),
+		}, hand, cells[1:])
+	}
+	fmt.Println(strings.Join(cells, "\t"))
+	t.lines[c.name] = cells
+	return nil
+}
+
+// hand is what five dictionaries that were made by hand make of a corpus, and the best ratio of them and none. Where only others
+// are measured again it is what the first table says.
+func (o *options) hand(c *corpus, raw, plain int) (cells []string, best float64, err error) {
+	if o.auto || o.part() != idlePart {
+		return o.handBefore(c)
+	}
+	best = float64(raw) / float64(plain)
+	trained, err := o.trainByHand(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, d := range trained {
+		if d == nil {
+			cells = append(cells, "none")
+			continue
+		}
+		_, n, err := sealedBytes(d, 0, c.measure)
+		if err != nil {
+			return nil, 0, err
+		}
+		got := float64(raw) / float64(n)
+		cells, best = append(cells, fmt.Sprintf("%.2fx", got)), max(best, got)
+	}
+	return cells, best, nil
+}
+
+func (o *options) handBefore(c *corpus) (cells []string, best float64, err error) {
+	first := options{results: o.results}
+	lines, err := readPart(filepath.Join(o.results, "corpora.md"), idlePart, len(first.heads()))
+	if err != nil || lines[c.name] == nil {
+		return nil, 0, fmt.Errorf("the first table has no line of it: %w", err)
+	}
+	cells = lines[c.name][handAt : handAt+len(byHand)]
+	for _, cell := range lines[c.name][handAt-1 : handAt+len(byHand)] {
+		if got, err := strconv.ParseFloat(strings.TrimSuffix(cell, "x"), 64); err == nil {
+			best = max(best, got)
+		}
+	}
+	return cells, best, nil
+}
+
+// autoBytes is what the automatic dictionary makes of what is measured, and its size in KiB, 0 for none.
+func autoBytes(c *corpus, plain int) (n, kb int, err error) {
+	d, level, err := auto(c)
+	if err != nil || d == nil {
+		return plain, 0, err
+	}
+	_, n, err = sealedBytes(d, level, c.measure)
+	return n, len(d.Content()) >> 10, err
+}
+
+// privateBest is what the best does of those that are made by hand under the rule for automatic ones: without any string that
+// fewer than three samples have. That can be cut out of the samples before the training, or out of the dictionary.
+func (o *options) privateBest(c *corpus, plain int) (least int, err error) {
+	least = plain
+	cut := redacted(c.learn)
+	for way := range byHand {
+		whole, err := o.runZstd(way, c.learn)
+		if err != nil {
+			return 0, err
+		}
+		for _, train := range []func([][]byte, int) ([]byte, error){
+			func([][]byte, int) ([]byte, error) { return whole, nil },
+			func([][]byte, int) ([]byte, error) { return o.runZstd(way, cut) },
+		} {
+			d, err := dict.Train(c.learn, dict.TrainOptions{Size: codec.MaxDictLen, Algorithm: dict.External, External: train})
+			n := plain
+			if err == nil {
+				_, n, err = sealedBytes(d, 0, c.measure)
+			}
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "%s, %s: %v\n", c.name, byHand[way].name, err)
+				continue
+			}
+			least = min(least, n)
+		}
+	}
+	return least, nil
+}
+
+// What the rule for automatic dictionaries is about.
+const (
+	ruleBytes   = 8
+	ruleSamples = 3
+)
+
+// redacted returns the samples without strings that few of them have.
+func redacted(samples [][]byte) (all [][]byte) {
+	last, count := map[string]int{}, map[string]int{} // by string: the sample that it was seen in last, from 1; in how many
+	for i, s := range samples {
+		for at := 0; at+ruleBytes <= len(s); at++ {
+			if text := string(s[at : at+ruleBytes]); last[text] != i+1 {
+				last[text], count[text] = i+1, count[text]+1
+			}
+		}
+	}
+	for _, s := range samples {
+		var kept []byte
+		until := 0
+		for at := 0; at+ruleBytes <= len(s); at++ {
+			if count[string(s[at:at+ruleBytes])] >= ruleSamples {
+				kept = append(kept, s[max(at, until):at+ruleBytes]...)
+				until = at + ruleBytes
+			}
+		}
+		if len(kept) > 0 {
+			all = append(all, kept)
+		}
+	}
+	return all
+}
