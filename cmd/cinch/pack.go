@@ -256,7 +256,7 @@ func (o *packOptions) showReport(r *pack.Report) error {
 		return err
 	}
 	saved, margin := r.Estimate()
-	_, err := fmt.Fprintf(o.out, "\npacking all %d keys would save about %s (give or take %s), by %d keys looked at; nothing was changed\n",
+	_, err := fmt.Fprintf(o.out, "\npacking all %d keys would save about %s (give or take %s), estimated from %d keys; nothing was changed\n",
 		max(r.Total, r.Keys), ui.Size(saved), ui.Size(margin), r.Keys)
 	return err
 }

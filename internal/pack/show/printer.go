@@ -115,6 +115,10 @@ func (s *Printer) line(p *pack.Progress) string {
 func (s *Printer) End(r *pack.Report, err error) {
 	s.bar.Clear()
 	for _, m := range s.missing {
+		if m.values == 1 {
+			fmt.Fprintf(s.out, "%s: 1 value names it: %s\n", m.what, m.first)
+			continue
+		}
 		fmt.Fprintf(s.out, "%s: %d values name it, the first is %s; --json lists all\n", m.what, m.values, m.first)
 	}
 	s.missing = nil

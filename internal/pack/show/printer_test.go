@@ -32,6 +32,17 @@ func TestDeniedAreCounted(t *testing.T) {
 	}
 }
 
+// Where one value names it, nothing is left to list.
+func TestMissingDictionaryOfOneValue(t *testing.T) {
+	var out bytes.Buffer
+	p := New("packing", false, &out, &out)
+	p.Tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: []byte("key")}, Err: fmt.Errorf("%w: %08x", cinch.ErrDictMissing, 1)}})
+	p.End(nil, nil)
+	if !strings.Contains(out.String(), `00000001: 1 value names it: db key "key"`) {
+		t.Errorf("%s", out.String())
+	}
+}
+
 // A dictionary that is missing is a line with a count, however many values name it.
 func TestMissingDictionariesAreCounted(t *testing.T) {
 	var out bytes.Buffer
