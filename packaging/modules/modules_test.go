@@ -75,7 +75,6 @@ func TestInstall(t *testing.T) {
 const program = `package main
 
 import (
-	"flag"
 	"fmt"
 
 	_ "github.com/cinch-layer/cinch/codec/grpccodec/all"
