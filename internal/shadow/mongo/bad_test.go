@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -237,7 +238,7 @@ func noise(seed int) []byte {
 	return out
 }
 
-// fill leaves no more than a megabyte of a filesystem.
+// fill leaves no more than a megabyte of a filesystem, to which a server may be writing meanwhile.
 func fill(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Create(file)
@@ -245,11 +246,15 @@ func fill(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var room syscall.Statfs_t
-	if err := syscall.Fstatfs(int(f.Fd()), &room); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Fallocate(int(f.Fd()), 0, 0, int64(room.Bavail)*room.Bsize-1<<20); err != nil {
-		t.Fatal(err)
+	var size int64
+	for step := int64(64 << 20); step >= 1<<20; {
+		switch err := syscall.Fallocate(int(f.Fd()), 0, size, step); {
+		case err == nil:
+			size += step
+		case errors.Is(err, syscall.ENOSPC):
+			step /= 2
+		default:
+			t.Fatal(err)
+		}
 	}
 }
