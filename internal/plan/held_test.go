@@ -146,8 +146,8 @@ func heldOptions(t *testing.T, d *dataSet) Options {
 	}
 	o.Source = SourceInfo{Protocol: config.Redis, Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redisDictCost}
 	o.Rates = d.rates
-	if !*heldCPU {
-		o.CPU = modelledCPU
+	if *heldCPU {
+		o.CPU = nil
 	}
 	return o
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
+// options are of a machine whose CPU is always as fast: what is chosen depends on nothing that runs beside.
 func options(t testing.TB) Options {
 	t.Helper()
 	p, err := price.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: p}
+	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: p, CPU: modelledCPU}
 }
 
 func noise(r *rand.Rand, n int) []byte {
@@ -99,7 +100,7 @@ func TestFilesToConfig(t *testing.T) {
 		write(t, dir, fmt.Sprintf("img/%d.jpg", i), noise(r, 5000))
 	}
 	opts := options(t)
-	opts.Minimize = MinBytes
+	opts.Minimize, opts.CPU = MinBytes, nil // measured
 	slow, _ := ParseLink("100mbit,1.5ms")
 	opts.Links = []Link{slow}
 	rep := planFiles(t, opts, FileOptions{}, dir)
