@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,20 +102,21 @@ var rendered struct {
 	all map[string]string
 }
 
-// renderings are all that is judged: the chart with each file of values, and the application with its sidecar.
+// renderings are all that is judged: the chart with each file of values, and the application with its sidecar. The map is the
+// caller's, who may add to it.
 func renderings(t testing.TB) map[string]string {
 	t.Helper()
 	rendered.Lock()
 	defer rendered.Unlock()
 	if rendered.all != nil {
-		return rendered.all
+		return maps.Clone(rendered.all)
 	}
 	all := map[string]string{"shop": render(t, "shop", shop(t))}
 	for name, file := range variants(t) {
 		all[name] = render(t, "cinch", chart, "--values", file)
 	}
 	rendered.all = all
-	return all
+	return maps.Clone(all)
 }
 
 // An object is one document of what is rendered.
