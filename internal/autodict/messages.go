@@ -286,13 +286,14 @@ func (m *Messages) step(ctx context.Context, k *Kind) {
 	k.train.Add(1)
 	t := m.task(k)
 	log := m.o.Log.With(k.attrs()...)
-	log.Info("training a dictionary", "reason", reason, "samples", len(t.samples), "volume_bytes", int64(t.volume))
+	log.Info("training a dictionary", "reason", reason, "samples", len(t.samples), "raw_bytes_seen", int64(k.watch.raw()))
 	tell := tellProgress(log, m.o.now)
 	t.going = func(at Step) {
 		k.doing.Store(&at)
 		tell(at)
 	}
 	got := m.o.train(ctx, t)
+	got.volume = t.volume
 	k.doing.Store(nil)
 	m.finish(k, got)
 }
@@ -334,7 +335,7 @@ func (m *Messages) finish(k *Kind, got result) {
 		k.refused.Store(false)
 		k.watch.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
-		log.Info("no dictionary that is worth it", "reason", got.refused)
+		log.Info("no dictionary that is worth it", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		k.refused.Store(true)
 		k.watch.schedule.refused(now)
 	default:

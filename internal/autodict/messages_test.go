@@ -263,12 +263,17 @@ func TestMessagesTellHowFarTheyAre(t *testing.T) {
 	for range 99 {
 		k.Observe(reading(r, "thermo"), 100)
 	}
+	raw := k.watch.raw()
 	m.stepAll(t)
 	if s := m.Status()[0]; s.Step != (Step{}) || !s.Refused || s.Trained != 1 {
 		t.Errorf("when it was not worth it: %+v", s)
 	}
 	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
-	for i, want := range []string{`msg="training a dictionary" rule=a method=/s/M direction=request reason=first samples=100`, `msg="training goes on" rule=a method=/s/M direction=request step=2 of=9 trying="cover of 4 KiB"`, `msg="no dictionary that is worth it"`} {
+	for i, want := range []string{
+		fmt.Sprintf(`msg="training a dictionary" rule=a method=/s/M direction=request reason=first samples=100 raw_bytes_seen=%.0f`, raw),
+		`msg="training goes on" rule=a method=/s/M direction=request step=2 of=9 trying="cover of 4 KiB"`,
+		`msg="no dictionary that is worth it"`,
+	} {
 		if len(lines) != 3 || !strings.Contains(lines[i], want) {
 			t.Errorf("line %d has no %s:\n%s", i, want, logged.String())
 		}

@@ -79,7 +79,7 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	}
 	r.tally().update(func(s *Status) { s.Trainings[reason]++ })
 	log := r.tally().log
-	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "stored_bytes", int64(k.volume))
+	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.watch.raw()))
 	k.going = m.progress(ctx, r)
 	result := m.o.train(ctx, k)
 	result.volume = k.volume
@@ -164,7 +164,7 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))
 		schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
-		log.Info("no dictionary that is worth it", "reason", got.refused)
+		log.Info("no dictionary that is worth it", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		schedule.refused(now)
 	case refusedStore: // the log has said why
 		schedule.failed(now)

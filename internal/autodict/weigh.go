@@ -27,10 +27,13 @@ const (
 	enoughStored = 32 << 20
 )
 
+// raw is how many raw bytes were seen since the counting began.
+func (w *watch) raw() float64 { return float64(w.sampler.seen().minus(w.begunAt).rawBytes) }
+
 // volume is how many raw bytes a new dictionary will save on, as far as what passes tells: as many as were seen since
 // the counting began, or will be within the horizon.
 func (w *watch) volume(now time.Time) float64 {
-	raw := float64(w.sampler.seen().minus(w.begunAt).rawBytes)
+	raw := w.raw()
 	if w.whole > 0 {
 		return raw * w.whole
 	}
@@ -76,7 +79,7 @@ func (w *watch) weighed(volume float64) {
 
 // mayHaveGrown reports that so much has passed since the store was weighed that it may hold some times as much by now.
 func (w *watch) mayHaveGrown() bool {
-	return w.against > 0 && w.against < enoughStored && float64(w.sampler.seen().minus(w.begunAt).rawBytes) >= w.askAt
+	return w.against > 0 && w.against < enoughStored && w.raw() >= w.askAt
 }
 
 // grown reports that it does. If not, it is asked again when as much has passed once more.

@@ -3,6 +3,7 @@ package autodict
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -145,5 +146,32 @@ func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	k.worth = func(int, int) bool { return true }
 	if got := k.dictCost(1000); got != dictCost*1000 {
 		t.Errorf("a wire: %.0f", got)
+	}
+}
+
+// The log says how much was seen when a training begins, and what a dictionary was weighed against where none is worth it:
+// an hour's worth may be thousands of times as much as was ever written.
+func TestTrainingSaysWhatWasSeen(t *testing.T) {
+	var logged bytes.Buffer
+	now := time.Unix(1e9, 0)
+	m := New(Options{
+		Store: newShared(), Apply: optionsForTest(Options{}).Apply, MinSamples: 100, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+		Trainer: NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}),
+		now:     func() time.Time { return now },
+		train:   func(context.Context, task) result { return result{refused: refusedSaving} },
+	})
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	raw := 0
+	for i, v := range documents(500, 0) {
+		cost, _ := policy.Cost(policy.String, len(v), 1)
+		raw += cost
+		m.Sample(m.all()[0].rule(), "", fmt.Appendf(nil, "doc:%d", i), v, len(v))
+	}
+	now = now.Add(2 * time.Second)
+	m.step(t.Context(), m.all()[0])
+	for _, want := range []string{fmt.Sprintf(`samples=500 raw_bytes_seen=%d`, raw), fmt.Sprintf(`weighed_against_raw_bytes=%d`, 1800*raw)} {
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, logged.String())
+		}
 	}
 }
