@@ -154,7 +154,7 @@ func rolloutCode(err error) error {
 		return withCode(exitSkipped, ui.WithHint(err, "look at it, then cinch rollout confirm and run; or abort"))
 	case errors.Is(err, rollout.ErrCheck):
 		return withCode(exitSkipped, err)
-	case errors.Is(err, rollout.ErrGate):
+	case errors.Is(err, rollout.ErrGate) && ui.Hint(err) == "":
 		return ui.WithHint(err, "the cell is as it was: run looks again, abort gives the new node up")
 	}
 	return err

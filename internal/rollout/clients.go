@@ -2,14 +2,20 @@ package rollout
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Clients are held while the primary changes. Each call may be made again.
 type Clients interface {
+	// Reach fails unless clients could be moved to a server that is a standby still. When they wait for it, it takes as little time as it can.
+	Reach(ctx context.Context, to *Node, waiting bool) error
 	// Hold has new transactions wait, and returns when those under way have ended. If they don't within the bound, nobody waits any more, and it
 	// fails.
 	Hold(ctx context.Context, bound time.Duration) error
@@ -50,7 +56,58 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 		By: t.holder(), Within: control.Seconds(bound.Seconds()), Patience: control.Seconds(time.Duration(t.cell.Gateway.Patience).Seconds()),
 		Lease: t.lease(), Unmovable: t.cell.Gateway.Unmovable, Renew: held,
 	})
-	return err
+	return naming(err)
+}
+
+// Reach has the gateway itself connect, since its way to the new node is another one than the roll-out's. Those that wait have logged in there when they were held.
+func (t through) Reach(ctx context.Context, to *Node, waiting bool) error {
+	ctx, cancel := context.WithTimeout(ctx, t.cell.holdTime()+answerTime)
+	defer cancel()
+	started, err := value[string](ctx, to, "SELECT extract(epoch FROM pg_postmaster_start_time())::text")
+	if err != nil {
+		return err
+	}
+	at, err := target(to)
+	if err != nil {
+		return err
+	}
+	_, err = t.gateway.Reach(ctx, control.ReachRequest{
+		To: at, Within: control.Seconds(t.cell.holdTime().Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
+	})
+	if err != nil {
+		return ui.WithHint(fmt.Errorf("%w: the gateway at %s can't move clients to %s: %w", ErrGate, t.gateway.Admin, to.Name, naming(err)),
+			"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
+	}
+	return nil
+}
+
+// target is where a gateway moves its clients to.
+func target(n *Node) (string, error) {
+	u, err := url.Parse(n.URL)
+	if err != nil {
+		return "", err
+	}
+	u.User, u.Path = nil, ""
+	return u.String(), nil
+}
+
+// namedAtMost bounds the sessions that an error names.
+const namedAtMost = 5
+
+// naming has an error name the sessions that are the reason.
+func naming(err error) error {
+	var no *control.Refusal
+	if !errors.As(err, &no) || len(no.Sessions) == 0 {
+		return err
+	}
+	var named []string
+	for _, s := range no.Sessions[:min(len(no.Sessions), namedAtMost)] {
+		named = append(named, fmt.Sprintf("%s at %s (%s, %s): %s", s.User, s.Database, s.Client, s.State, strings.Join(s.Reasons, ", ")))
+	}
+	if more := len(no.Sessions) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w: %s", err, strings.Join(named, "; "))
 }
 
 // Move holds clients first, if a hold has ended since somebody who held them was killed.
@@ -58,13 +115,12 @@ func (t through) Move(ctx context.Context, to *Node) error {
 	if err := t.Hold(ctx, t.cell.holdTime()); err != nil {
 		return err
 	}
-	u, err := url.Parse(to.URL)
+	at, err := target(to)
 	if err != nil {
 		return err
 	}
-	u.User, u.Path = nil, ""
-	_, err = t.gateway.Move(ctx, control.MoveRequest{To: u.String(), Unmovable: t.cell.Gateway.Unmovable})
-	return err
+	_, err = t.gateway.Move(ctx, control.MoveRequest{To: at, Unmovable: t.cell.Gateway.Unmovable})
+	return naming(err)
 }
 
 // Release leaves a hold of somebody else's alone.
@@ -79,6 +135,9 @@ func (t through) Release(ctx context.Context) error {
 
 // hooked leaves it to a fleet's own commands.
 type hooked struct{ cell *Cell }
+
+// Reach is up to the hooks.
+func (h hooked) Reach(context.Context, *Node, bool) error { return nil }
 
 func (h hooked) Hold(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)

@@ -44,6 +44,9 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
 	}
+	if err := m.clients.Reach(ctx, m.made, false); err != nil {
+		return err
+	}
 	m.progress.HeldAt = time.Now()
 	if err := m.save(); err != nil {
 		return err
@@ -76,6 +79,9 @@ func (m managed) fence(ctx context.Context) error {
 		return err
 	}
 	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	if err := m.clients.Reach(ctx, m.made, true); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())

@@ -148,6 +148,8 @@ type gate struct {
 	url  string
 }
 
+func (g *gate) Reach(context.Context, *Node, bool) error { return nil }
+
 func (g *gate) Hold(context.Context, time.Duration) error {
 	if !g.held {
 		g.mu.Lock()

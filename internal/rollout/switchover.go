@@ -30,6 +30,9 @@ func (s switchover) hold(ctx context.Context) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
+	if err := s.clients.Reach(ctx, s.made, false); err != nil {
+		return err
+	}
 	for _, other := range s.others {
 		if err := s.made.makeSlot(ctx, other); err != nil {
 			return err

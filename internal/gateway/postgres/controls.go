@@ -19,6 +19,7 @@ type Control struct {
 func (g *Gateway) Controls() []Control {
 	return []Control{
 		{"check", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Check(ctx) })},
+		{"reach", taking(g.Reach)},
 		{"hold", taking(g.Hold)},
 		{"move", taking(g.Move)},
 		{"release", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Release(ctx) })},

@@ -119,11 +119,17 @@ func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) 
 	if x.own == nil {
 		return false, false, nil
 	}
-	r := x.own.ExecParams(ctx, "SELECT pg_catalog.pg_is_in_recovery()", nil, nil, nil, nil).Read()
+	standby, err := x.ask(ctx, "SELECT pg_catalog.pg_is_in_recovery()")
+	return err == nil && standby == "f", true, err
+}
+
+// ask has the server answer a question of the gateway's own user with one value.
+func (x *secrets) ask(ctx context.Context, query string) (string, error) {
+	r := x.own.ExecParams(ctx, query, nil, nil, nil, nil).Read()
 	if r.Err != nil || len(r.Rows) != 1 {
-		return false, true, errors.Join(errors.New("is it a standby?"), r.Err)
+		return "", errors.Join(errors.New("the gateway's own user asks: "+query), r.Err)
 	}
-	return string(r.Rows[0][0]) == "f", true, nil
+	return string(r.Rows[0][0]), nil
 }
 
 // readUsers reads PgBouncer's userlist.txt: lines of "user" "secret", with quotes doubled within, and comments behind ;.

@@ -13,7 +13,7 @@
 //
 // The mirror of package shadow begins its connections with Accept, Dial and Unbound.
 //
-// Reading order: controls.go (what is asked from outside, in package control's words), move.go, remember.go (where a move has led), metrics.go,
+// Reading order: controls.go (what is asked from outside, in package control's words), reach.go, move.go, remember.go (where a move has led), metrics.go,
 // hold.go, held.go (a session, as one who holds it sees it), session.go (one client: its login, two pumps, its end), tracker.go (what is
 // under way), source.go (bytes of a connection), keeps.go (what a session keeps), credentials.go (logging it in again), login.go, statuses.go,
 // cancel.go, gateway.go (the seam), config.go, dial.go (URLs, TLS with the server), binding.go (logins that are bound to a certificate),

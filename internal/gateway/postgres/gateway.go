@@ -69,7 +69,7 @@ func (g *Gateway) Name() string { return g.cfg.Name }
 
 // StartAt has clients be connected to another server than that of the configuration. It comes before Serve.
 func (g *Gateway) StartAt(url string) error {
-	up, err := g.resolve(url)
+	up, err := g.cfg.elsewhere(url)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.Stat
 		return control.State{}, err
 	}
 	defer done()
-	up, err := g.resolve(r.To)
+	up, err := g.cfg.elsewhere(r.To)
 	if err != nil {
 		return control.State{}, err
 	}
@@ -60,16 +60,16 @@ func (g *Gateway) enter(phase string) {
 	g.hold.phase = phase
 }
 
-// resolve reads where to move to. The credentials are the configuration's.
-func (g *Gateway) resolve(url string) (gateway.Upstream, error) {
+// elsewhere is another server than that of the configuration, with the configuration's credentials.
+func (c *Config) elsewhere(url string) (gateway.Upstream, error) {
 	if err := withoutUser(url); err != nil {
 		return gateway.Upstream{}, err
 	}
-	up, err := g.cfg.Resolve(url)
+	up, err := c.Resolve(url)
 	if err != nil {
 		return up, err
 	}
-	own := g.cfg.Upstream
+	own := c.Upstream
 	up.User, up.Password, up.Database, up.Stats = own.User, own.Password, own.Database, own.Stats
 	return up, nil
 }
@@ -181,32 +181,38 @@ func (b *backend) leave() {
 }
 
 // connectOne logs a session in at the new server, and makes its session there what it is here.
-func (m *mover) connectOne(ctx context.Context, s *session) (_ *backend, err error) {
+func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	k := s.known()
 	if k == nil || k.unknown {
 		return nil, errors.New("what it keeps is not known")
 	}
+	n, err := m.logIn(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.restore(k); err != nil {
+		_ = gateway.Abort(n.b.conn)
+		return nil, err
+	}
+	n.b.rest, n.b.statuses = n.talk.rest(), n.statuses
+	return n.b, n.b.conn.SetDeadline(time.Time{})
+}
+
+// logIn logs a session in at the new server, as long as the context allows.
+func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
 	c, err := Dial(ctx, m.to)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = gateway.Abort(c)
-		}
-	}()
 	if at, ok := ctx.Deadline(); ok {
 		_ = c.SetDeadline(at)
 	}
 	n := &newcomer{s: s, b: &backend{conn: c, at: m.to}, talk: &talk{c, bufio.NewReaderSize(c, 8<<10)}}
 	if err := n.login(ctx, m.secrets); err != nil {
+		_ = gateway.Abort(c)
 		return nil, err
 	}
-	if err := n.restore(k); err != nil {
-		return nil, err
-	}
-	n.b.rest, n.b.statuses = n.talk.rest(), n.statuses
-	return n.b, c.SetDeadline(time.Time{})
+	return n, nil
 }
 
 // newcomer is a session's new connection, until it takes the place of the old one.

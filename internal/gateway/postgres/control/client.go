@@ -32,6 +32,11 @@ func (c *Client) Check(ctx context.Context) (s State, err error) {
 	return s, c.act(ctx, "check", nil, &s)
 }
 
+// Reach has the gateway try whether it could move its clients to another server.
+func (c *Client) Reach(ctx context.Context, r ReachRequest) (s State, err error) {
+	return s, c.act(ctx, "reach", r, &s)
+}
+
 // Hold lets no transaction begin, and returns when none is under way. An error, which is a *Refusal where sessions stand in the way,
 // leaves everything as it was.
 func (c *Client) Hold(ctx context.Context, r HoldRequest) (s State, err error) {

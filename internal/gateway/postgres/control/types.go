@@ -30,6 +30,15 @@ type MoveRequest struct {
 	Standby   bool    `json:"standby,omitempty"`   // it may be one that only reads
 }
 
+// ReachRequest asks a gateway whether its clients could be moved to another server, which may be a standby still.
+type ReachRequest struct {
+	To        string  `json:"to"`                  // as in a MoveRequest
+	Within    Seconds `json:"within,omitempty"`    // 0: 10 s
+	Started   string  `json:"started,omitempty"`   // when the server that is meant was started: the epoch of its pg_postmaster_start_time
+	Logins    bool    `json:"logins,omitempty"`    // clients log in there, too: one for each user, database and way to log in
+	Unmovable string  `json:"unmovable,omitempty"` // clients that could not: abort, or end: it is refused only if nobody could
+}
+
 // Seconds are written as a number.
 type Seconds float64
 

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+)
+
+const defaultReachTime = 10 * time.Second
+
+// Reach looks whether clients could be moved to another server, which may be a standby still: the gateway connects as it would then, logs
+// its own user in, and its clients where that is asked for. It gives those connections up again. Nobody is held or moved.
+func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.State, error) {
+	if err := policy("unmovable", r.Unmovable); err != nil {
+		return control.State{}, err
+	}
+	up, err := g.cfg.elsewhere(r.To)
+	if err != nil {
+		return control.State{}, err
+	}
+	up.Stats = nil
+	ctx, cancel := context.WithTimeout(ctx, r.Within.Or(defaultReachTime))
+	defer cancel()
+	m := &mover{g: g, to: up}
+	if m.secrets, err = g.secrets(ctx, up); err != nil {
+		return control.State{}, err
+	}
+	defer m.secrets.close(ctx)
+	if err := m.meet(ctx, r.Started); err != nil {
+		return control.State{}, err
+	}
+	if r.Logins {
+		if err := m.tryLogins(ctx, r.Unmovable); err != nil {
+			return control.State{}, err
+		}
+	}
+	return g.State(), nil
+}
+
+// meet fails unless PostgreSQL answers, and is the server that was started at a time. Without a user of its own the gateway can't ask when that was.
+func (m *mover) meet(ctx context.Context, started string) error {
+	if m.secrets.own == nil {
+		return answers(ctx, m.to)
+	}
+	if started == "" {
+		return nil
+	}
+	is, err := m.secrets.ask(ctx, "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time())::pg_catalog.text")
+	if err == nil && is != started {
+		err = errors.New("another server answers at this address than the one that is meant")
+	}
+	return err
+}
+
+// answers fails unless PostgreSQL answers at an address. With TLS Dial has heard it.
+func answers(ctx context.Context, up gateway.Upstream) error {
+	c, err := Dial(ctx, up)
+	if err != nil {
+		return err
+	}
+	defer gateway.Abort(c)
+	if up.TLS != nil {
+		return nil
+	}
+	if at, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(at)
+	}
+	var answer [1]byte
+	if _, err = c.Write(pg.AppendSSLRequest(nil)); err == nil {
+		_, err = io.ReadFull(c, answer[:])
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", gateway.ErrUnreachable, up.Address, err)
+	}
+	if answer[0] != 'S' && answer[0] != 'N' {
+		return fmt.Errorf("%s does not answer as PostgreSQL does", up.Address)
+	}
+	return nil
+}
+
+// loginKind is what one login differs by from others.
+type loginKind struct {
+	user, database, password string
+	proof                    bool
+}
+
+// loginOf is what the session has logged in by. It is not ok while it has not, or is over.
+func loginOf(s *session) (kind loginKind, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready || s.closed || s.farewell != nil {
+		return kind, false
+	}
+	return loginKind{s.who["user"], s.who["database"], s.shown.password, s.shown.proof != nil}, true
+}
+
+// representatives are sessions that have all logged in differently, one for each way.
+func representatives(all []*session) (list []*session) {
+	seen := map[loginKind]bool{}
+	for _, s := range all {
+		if kind, ok := loginOf(s); ok && !seen[kind] {
+			seen[kind] = true
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// tryLogins logs clients in and out again. It refuses for those that could not: for any, or where such ones would be ended when all move, only
+// if nobody could.
+func (m *mover) tryLogins(ctx context.Context, unmovable string) error {
+	tried := representatives(m.g.all())
+	refused := m.tryAll(ctx, tried)
+	if len(refused) == 0 || unmovable == control.End && len(refused) < len(tried) {
+		return nil
+	}
+	return &control.Refusal{Message: fmt.Sprintf("%d of %d ways in which clients have logged in fail there", len(refused), len(tried)), Sessions: refused}
+}
+
+// tryAll returns the sessions that could not log in, each with the reason.
+func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []control.ClientSession) {
+	slots := make(chan struct{}, connectAtOnce)
+	var all sync.WaitGroup
+	for _, s := range sessions {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			n, err := m.logIn(ctx, s)
+			if err == nil {
+				n.b.leave()
+				return
+			}
+			if _, ok := loginOf(s); !ok {
+				return // it has ended meanwhile
+			}
+			d := s.describe()
+			d.Reasons = []string{err.Error()}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			refused = append(refused, d)
+		})
+	}
+	all.Wait()
+	return refused
+}

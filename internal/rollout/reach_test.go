@@ -1,0 +1,90 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+)
+
+// A new node that the roll-out reaches, and that does not let the gateway's clients in, is found before anybody is held.
+func TestOutOfReach(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	g, cs := behind(t, c)
+	c.Gateway.Unmovable = control.Abort
+	mustExec(t, a, "CREATE ROLE app LOGIN")
+	app, err := pgx.Connect(t.Context(), "postgres://app@"+g.Addr+"/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close(context.WithoutCancel(t.Context()))
+	hba := func(text string) {
+		if _, err := made.command(t.Context(), "sh", "-c", `printf "$1" > "$2"`, "sh", text, filepath.Join(made.Directory, "pg_hba.conf")); err != nil {
+			t.Error(err)
+		}
+	}
+	const everybody = "host all all all trust\nhost replication all all trust\n"
+	r := &Rollout{Cell: c, Yes: true}
+	r.dies = at(StepBackup, true, func() { hba("host all app all reject\n" + everybody) })
+	mustSay(t, r.Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways in which clients have logged in fail there: app at ")
+	client := &control.Client{Admin: g.Admin, TokenFile: c.Gateway.TokenFile}
+	if s, err := client.State(t.Context()); err != nil || s.Phase != control.Open || !r.state.Nodes["a"].HeldAt.IsZero() {
+		t.Errorf("nobody was held: %+v %v", s, err)
+	}
+	if got := onePrimary(t, c); got != "a" || r.state.Step != StepHold {
+		t.Errorf("the primary is %s, the step %s", got, r.state.Step)
+	}
+	hba(everybody)
+	if err := made.stop(t.Context(), c.shutdownTime()); err != nil { // it is started again, with that
+		t.Fatal(err)
+	}
+	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Error(err)
+	}
+	cs.goesOn(t)
+	if _, lost, twice := cs.judge(t, made); lost+twice+cs.broke > 0 {
+		t.Errorf("%d lost, %d twice, %d connections broke", lost, twice, cs.broke)
+	}
+}
+
+// cutOff stands for a gateway whose way to the new node goes while clients wait.
+type cutOff struct{ *gate }
+
+var errCutOff = errors.New("cut off")
+
+func (c cutOff) Reach(_ context.Context, _ *Node, waiting bool) error {
+	if waiting {
+		return errCutOff
+	}
+	return nil
+}
+
+// When that way goes after clients were held, they go on at the old primary, which has not been stopped.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a := &c.Nodes[0]
+	started, err := processOf(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := cutOff{&gate{url: a.URL}}
+	r := &Rollout{Cell: c, clients: g, Yes: true}
+	mustSay(t, r.Run(t.Context()), errCutOff, "")
+	now, err := processOf(t.Context(), a)
+	if err != nil || now != started || g.held || r.state.Step != StepHold {
+		t.Errorf("%s and %s, held: %t, step %s: %v", started, now, g.held, r.state.Step, err)
+	}
+	if err := (&Rollout{Cell: c, clients: g}).Abort(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
