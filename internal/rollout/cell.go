@@ -28,6 +28,9 @@ type Cell struct {
 	Gates       Gates   `yaml:"gates"`
 	Hooks       Hooks   `yaml:"hooks"`
 
+	// LeftBehind are standbys and slots that are no nodes, and that somebody else looks after: by application_name, or by the slot's name.
+	LeftBehind []string `yaml:"left_behind"`
+
 	Patroni *patroni.Access `yaml:"patroni"` // Patroni manages the cell, and its REST API is asked in this way
 }
 

@@ -60,10 +60,17 @@ func (p plain) startAndHold(ctx context.Context) error {
 // find is of the task that the three are about, and of who holds the clients.
 func (p plain) find(ctx context.Context) ([]Finding, error) {
 	found, err := p.preparation.find(ctx)
-	if t, ok := p.clients.(through); ok && err == nil {
-		f := &findings{node: p.preparation.old.Name, list: found}
-		findGateway(ctx, t, f, p.preparation.primary)
-		found = f.list
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	f := &findings{node: p.preparation.old.Name, list: found}
+	if p.preparation.cell.Patroni == nil { // which has its members follow by itself
+		if err := p.findStrangers(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	if t, ok := p.clients.(through); ok {
+		findGateway(ctx, t, f, p.preparation.primary)
+	}
+	return f.list, nil
 }

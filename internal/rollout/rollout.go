@@ -206,6 +206,11 @@ func (r *Rollout) switchover(t *task) switchover {
 			s.others = append(s.others, r.current(other))
 		}
 	}
+	for _, p := range r.state.Nodes {
+		if p.OldSlot != "" {
+			s.oldSlots = append(s.oldSlots, p.OldSlot)
+		}
+	}
 	return s
 }
 

@@ -12,8 +12,9 @@ import (
 // switchover is the change of the primary.
 type switchover struct {
 	*task
-	clients Clients
-	others  []*Node // the cell's other standbys
+	clients  Clients
+	others   []*Node  // the cell's other standbys
+	oldSlots []string // of nodes that have been replaced
 }
 
 // hold has new transactions wait, when the new node is near. The other standbys' WAL is kept by the new primary from before it is one.

@@ -1,0 +1,203 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Strangers are standbys that follow a server, and slots that keep WAL there, and that are no nodes of the cell: nobody tells them of a new primary, so they
+// would go on following the old one, or have nothing to follow any more.
+
+// stranger is a connection that gets WAL, or a slot that nobody uses.
+type stranger struct {
+	name, host string // application_name and address; "": nobody is connected
+	slot       string // "": there is none, or one that ends with the connection
+	logical    bool
+	kept       int64 // bytes of WAL, by a slot that nobody uses
+}
+
+func (s stranger) String() string {
+	switch {
+	case s.logical:
+		return "the logical slot " + s.slot
+	case s.name == "" && s.host == "":
+		return fmt.Sprintf("the slot %s, which keeps %s of WAL for somebody who is not connected", s.slot, ui.Size(s.kept))
+	case s.slot != "":
+		return fmt.Sprintf("%s (%s), by the slot %s", s.name, s.from(), s.slot)
+	}
+	return fmt.Sprintf("%s (%s)", s.name, s.from())
+}
+
+func (s stranger) from() string {
+	if s.host == "" {
+		return "by a socket"
+	}
+	return s.host
+}
+
+// called is how somebody names it who knows it.
+func (s stranger) called() string {
+	if s.slot != "" {
+		return s.slot
+	}
+	return s.name
+}
+
+// findStrangers looks at the primary, and at the node that is replaced if that is a standby, which others may follow.
+func (s switchover) findStrangers(ctx context.Context, f *findings) error {
+	servers := []*Node{s.primary}
+	if s.old != s.primary {
+		servers = append(servers, s.old)
+	}
+	for _, server := range servers {
+		list, err := s.strangersOf(ctx, server)
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			s.foundStranger(f, server, one)
+		}
+	}
+	return nil
+}
+
+func (s switchover) foundStranger(f *findings, server *Node, one stranger) {
+	if slices.Contains(s.cell.LeftBehind, one.name) || slices.Contains(s.cell.LeftBehind, one.slot) {
+		f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
+		return
+	}
+	f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
+		"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+}
+
+// strangersOf returns those of a server. Logical slots of the primary are found elsewhere.
+func (s switchover) strangersOf(ctx context.Context, server *Node) (list []stranger, err error) {
+	all, err := followersOf(ctx, server)
+	if err == nil {
+		var idle []stranger
+		idle, err = idleSlots(ctx, server)
+		all = append(all, idle...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		if !s.ours(one) && (!one.logical || server != s.primary) {
+			list = append(list, one)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return except(list, s.standbys(ctx)), nil
+}
+
+// followersOf are those that a server sends WAL to. A base backup ends by itself.
+func followersOf(ctx context.Context, server *Node) ([]stranger, error) {
+	return strangers(ctx, server, `SELECT r.application_name, coalesce(host(r.client_addr), ''), CASE WHEN s.temporary THEN '' ELSE coalesce(s.slot_name, '') END, false, 0::bigint
+		FROM pg_stat_replication r LEFT JOIN pg_replication_slots s ON s.active_pid = r.pid
+		WHERE r.state IN ('catchup', 'streaming') AND r.application_name <> 'pg_basebackup' AND coalesce(s.slot_type, 'physical') = 'physical' ORDER BY 1, 2, 3`)
+}
+
+// idleSlots are those that nobody uses, and logical ones.
+func idleSlots(ctx context.Context, server *Node) ([]stranger, error) {
+	return strangers(ctx, server, `SELECT '', '', slot_name, slot_type = 'logical',
+		coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint
+		FROM pg_replication_slots WHERE NOT temporary AND (slot_type = 'logical' OR NOT active) ORDER BY 3`)
+}
+
+func strangers(ctx context.Context, server *Node, query string) (list []stranger, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err = server.ask(ctx, func(c *pgx.Conn) error {
+		rows, err := c.Query(ctx, query)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (one stranger, err error) {
+			return one, row.Scan(&one.name, &one.host, &one.slot, &one.logical, &one.kept)
+		})
+		return err
+	})
+	return list, err
+}
+
+// ours reports whether something has a name that this roll-out gives.
+func (s switchover) ours(one stranger) bool {
+	for i := range s.cell.Nodes {
+		n := &s.cell.Nodes[i]
+		for _, slot := range []string{n.slot(), n.Replacement.slot()} {
+			if one.name == slot || one.slot == slot {
+				return true
+			}
+		}
+	}
+	return slices.Contains(s.oldSlots, one.slot)
+}
+
+// knownStandby is how a node of the cell follows, that this roll-out has not made.
+type knownStandby struct {
+	name, slot string
+	addresses  []string
+	silent     bool // it does not answer, so the rest is not known
+}
+
+// standbys asks those that there are.
+func (s switchover) standbys(ctx context.Context) (list []knownStandby) {
+	for _, n := range append([]*Node{s.old}, s.others...) {
+		if n == s.primary || s.cell.node(n.Name) == nil {
+			continue
+		}
+		one := knownStandby{name: n.Name}
+		err := n.ask(ctx, func(c *pgx.Conn) error {
+			return c.QueryRow(ctx, `SELECT coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'), substring(conninfo FROM 'fallback_application_name=(\S+)'))), ''),
+				current_setting('primary_slot_name') FROM pg_stat_wal_receiver`).Scan(&one.name, &one.slot)
+		})
+		one.silent = err != nil
+		if u, err := url.Parse(n.URL); err == nil {
+			one.addresses, _ = net.DefaultResolver.LookupHost(ctx, u.Hostname())
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// is says how sure it is that a stranger is a standby of the cell: 0 is for not at all. Several standbys may have one name.
+func (s knownStandby) is(one stranger) int {
+	here := slices.Contains(s.addresses, one.host)
+	switch {
+	case one.logical:
+		return 0
+	case one.slot != "" && one.slot == s.slot:
+		return 4
+	case s.silent && (here || one.name == s.name):
+		return 1
+	case one.name == "" || one.name != s.name || one.slot != s.slot:
+		return 0
+	case here:
+		return 3
+	}
+	return 2
+}
+
+// except leaves out who is a standby of the cell: each is one of them at most, the surest first.
+func except(list []stranger, standbys []knownStandby) []stranger {
+	for sure := 4; sure > 0; sure-- {
+		for at := 0; at < len(standbys); {
+			i := slices.IndexFunc(list, func(one stranger) bool { return standbys[at].is(one) >= sure })
+			if i < 0 {
+				at++
+				continue
+			}
+			list, standbys = slices.Delete(list, i, i+1), slices.Delete(standbys, at, at+1)
+		}
+	}
+	return list
+}

@@ -1,0 +1,100 @@
+package rollout
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Of many that have the same name, those that are nodes are told from the others as far as slots and addresses tell it.
+func TestExcept(t *testing.T) {
+	follower := func(name, host, slot string) stranger { return stranger{name: name, host: host, slot: slot} }
+	node := func(name, slot string, addresses ...string) knownStandby {
+		return knownStandby{name: name, slot: slot, addresses: addresses}
+	}
+	const wr = "walreceiver"
+	for _, one := range []struct {
+		list  []stranger
+		nodes []knownStandby
+		left  string
+	}{
+		{[]stranger{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
+		{[]stranger{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"}, // by another of its addresses
+		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), by the slot x]"},
+		{[]stranger{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the slot z, which keeps 0 B of WAL for somebody who is not connected the logical slot y]"},
+		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.4", "")}, []knownStandby{{name: "b", addresses: []string{"10.0.0.1"}, silent: true}}, "[walreceiver (10.0.0.4)]"},
+		{[]stranger{follower("barman", "", "")}, []knownStandby{node(wr, ""), node("", "")}, "[barman (by a socket)]"},
+	} {
+		if left := fmt.Sprint(except(one.list, one.nodes)); left != one.left {
+			t.Errorf("%v are left, and should %s", left, one.left)
+		}
+	}
+}
+
+// Who follows the primary or a standby, and a slot that waits for somebody, are named before anything is made, unless the cell's file says that they may stay. Standbys that
+// are nodes are known, whatever name and slot they have.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	c := newCell(t, "b")
+	a, b := &c.Nodes[0], &c.Nodes[1]
+	mustExec(t, a, "SELECT pg_create_physical_replication_slot(name, true) FROM unnest(ARRAY['own', 'archive', 'forgotten']) AS name")
+	mustExec(t, b, "ALTER SYSTEM SET primary_conninfo = 'host=127.0.0.1 port="+portOf(t, a)+" user=postgres'")
+	mustExec(t, b, "ALTER SYSTEM SET primary_slot_name = 'own'")
+	mustExec(t, b, "SELECT pg_reload_conf()")
+	follows := func(n *Node, name, condition string) {
+		t.Helper()
+		testenv.Eventually(t, name+" follows "+n.Name, func() bool {
+			is, err := value[bool](t.Context(), n, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = $1 AND "+condition+")", name)
+			return err == nil && is
+		})
+	}
+	follows(a, "walreceiver", "state = 'streaming' AND pid IN (SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'own')")
+	mustExec(t, a, "SELECT pg_drop_replication_slot('cinch_b')")
+	receive := func(n *Node, name string, args ...string) {
+		t.Helper()
+		directory := filepath.Join(filepath.Dir(n.Directory), name)
+		if _, err := n.command(t.Context(), "mkdir", directory); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"-D", directory, "-d", "host=127.0.0.1 port=" + portOf(t, n) + " user=postgres application_name=" + name}, args...)
+		command := on(n.Run, append([]string{n.program("pg_receivewal")}, args...)...)
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		follows(n, name, "state = 'streaming'")
+	}
+	receive(a, "tape", "--slot", "archive")
+	receive(b, "cascade")
+	plan := func() (problems int, said string) {
+		var out strings.Builder
+		problems, err := (&Rollout{Cell: c}).Plan(t.Context(), &out)
+		if err != nil {
+			t.Error(err)
+		}
+		return problems, out.String()
+	}
+	problems, said := plan() // of a for both nodes, of b for itself
+	for _, want := range []string{"a serves tape (127.0.0.1), by the slot archive: that is no node", "a serves the slot forgotten, which keeps ", "b serves cascade (127.0.0.1): that is no node", "left_behind: [archive]"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if problems != 5 || strings.Contains(said, "slot own") || t.Failed() {
+		t.Errorf("%d problems:\n%s", problems, said)
+	}
+	mustSay(t, (&Rollout{Cell: c}).Run(t.Context()), ErrCheck, "the slot forgotten")
+	c.LeftBehind = []string{"tape", "forgotten", "cascade"}
+	if problems, said = plan(); problems != 0 || !strings.Contains(said, "b serves cascade (127.0.0.1): that is left behind when b is stopped") {
+		t.Errorf("%d problems:\n%s", problems, said)
+	}
+	mustExec(t, a, "SELECT pg_drop_replication_slot('forgotten')")
+	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
