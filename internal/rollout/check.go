@@ -232,6 +232,9 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	if err != nil || was != is {
 		f.problem("install the same version there, or say in bin: where it is", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
 	}
+	if err := t.findFiles(ctx, f); err != nil {
+		return err
+	}
 	return t.findRoom(ctx, f)
 }
 

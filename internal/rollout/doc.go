@@ -22,7 +22,7 @@
 // Where Patroni manages the cell, it is the one that promotes, and its lock and watchdog are what keeps a second primary away; the roll-out starts and stops
 // no server, only Patroni. Who is the leader is asked before each step, since Patroni may change it at any time.
 //
-// Reading order: plan.go (what would be done), look.go (how far it is), rollout.go (steps, resumed and aborted), replan.go (Patroni has chosen another leader), ordered.go (Patroni's switch-over), member.go (a node of its), managed.go (its cell), manner.go (by whom steps are taken); the parts of a step: retire.go (join, keep, destroy), switchover.go, fence.go (the old primary takes no writes), unwind.go (the way back), check.go, strangers.go (who follows and is no node), gates.go, latency.go (a mirror's verdict), sample.go (rows
+// Reading order: plan.go (what would be done), look.go (how far it is), rollout.go (steps, resumed and aborted), replan.go (Patroni has chosen another leader), ordered.go (Patroni's switch-over), member.go (a node of its), managed.go (its cell), manner.go (by whom steps are taken); the parts of a step: retire.go (join, keep, destroy), switchover.go, fence.go (the old primary takes no writes), unwind.go (the way back), check.go, strangers.go (who follows and is no node), gates.go, libraries.go (what a backup does not copy), latency.go (a mirror's verdict), sample.go (rows
 // compared by their versions), backup.go (provision, backup, start), sizes.go (what directories take and will take), catchup.go, task.go (what a step is about); clients.go (who holds and moves them), node.go (a server by SQL), host.go (a machine
 // by commands), shell.go (or by ssh), state.go (the file), cell.go (what is asked for).
 package rollout

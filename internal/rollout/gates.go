@@ -24,6 +24,9 @@ func (p preparation) gates(ctx context.Context) error {
 	if lag > int64(p.cell.Gates.Lag) {
 		return fmt.Errorf("%w: %s is %s behind", ErrGate, made.Name, ui.Size(lag))
 	}
+	if err := p.samePreloads(ctx); err != nil {
+		return err
+	}
 	databases, err := databases(ctx, made)
 	if err != nil {
 		return err
@@ -49,6 +52,9 @@ func (p preparation) gates(ctx context.Context) error {
 
 // gatesOf are those that look into a database.
 func (p preparation) gatesOf(ctx context.Context, database string) error {
+	if err := p.findsLibraries(ctx, database); err != nil {
+		return err
+	}
 	standby, err := p.made.connect(ctx, database)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (r *Rollout) planned(n *Node) []string {
 		"           " + r.backupTime(n),
 		"start      " + made.starting(),
 		fmt.Sprintf("catch up   to within %s of WAL; it fails after %v in which that comes no nearer", ui.Size(int64(c.Gates.Lag)), c.catchUpTime()),
-		fmt.Sprintf("gates      lag, collations, rows of %s of each table%s", ui.Size(int64(c.Gates.Sample)), andHook(c.Hooks.Gate)),
+		fmt.Sprintf("gates      lag, libraries, collations, rows of %s of each table%s", ui.Size(int64(c.Gates.Sample)), andHook(c.Hooks.Gate)),
 	}
 	if r.state.primaryTurn() {
 		lines = append(lines,

@@ -1,0 +1,228 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// What a base backup does not copy: libraries and extensions, which packages put on each machine. A server that lacks one starts, follows and serves most
+// queries, and fails at the first one that needs it; so it is looked for before the copy, and tried before the new node takes a place.
+
+// firstMade is the least number of what initdb has not made. Libraries of the rest come with PostgreSQL.
+const firstMade uint32 = 16384
+
+// preloads are the settings that name libraries.
+var preloads = []string{"shared_preload_libraries", "session_preload_libraries", "local_preload_libraries", "archive_library"}
+
+// librariesHint is what to do about what is missing.
+const librariesHint = "install the packages of extensions there that %s has"
+
+// findFiles looks before the copy for files that the new machine lacks and the old one has. Where there is no pg_config the gate finds it out.
+func (t *task) findFiles(ctx context.Context, f *findings) error {
+	files, err := t.files(ctx)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	there, err := t.made.lacks(ctx, files)
+	if err != nil || len(there) == 0 {
+		return context.Cause(ctx)
+	}
+	here, err := t.old.lacks(ctx, files)
+	if err != nil {
+		return context.Cause(ctx)
+	}
+	there = slices.DeleteFunc(there, func(file string) bool { return slices.Contains(here, file) })
+	if len(there) > 0 {
+		f.problem(fmt.Sprintf(librariesHint, t.old.Name), "the machine of %s lacks %s, which the cell uses", t.made.Name, strings.Join(there, ", "))
+	}
+	return nil
+}
+
+// files are those of libraries and extensions that the primary's databases and settings name.
+func (t *task) files(ctx context.Context) (files []string, err error) {
+	databases, err := databases(ctx, t.primary)
+	if err != nil {
+		return nil, err
+	}
+	for _, database := range databases {
+		names, extensions, err := t.primary.uses(ctx, database)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			files = append(files, libraryFile(name))
+		}
+		for _, name := range extensions {
+			files = append(files, name+".control")
+		}
+	}
+	for _, setting := range preloads {
+		list, err := t.primary.preloaded(ctx, setting)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range list {
+			files = append(files, libraryFile(name))
+		}
+	}
+	slices.Sort(files)
+	return slices.DeleteFunc(slices.Compact(files), func(file string) bool { return file == "" }), nil
+}
+
+// libraryFile is that of a library in PostgreSQL's own directory; "": it is elsewhere.
+func libraryFile(name string) string {
+	name = strings.TrimPrefix(name, "$libdir/")
+	if strings.Contains(name, "/") {
+		return ""
+	}
+	return strings.TrimSuffix(name, ".so") + ".so"
+}
+
+// uses are the libraries of functions of a database, and its extensions.
+func (n *Node) uses(ctx context.Context, database string) (libraries, extensions []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := n.connect(ctx, database)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	err = c.QueryRow(ctx, `SELECT (SELECT coalesce(array_agg(DISTINCT probin ORDER BY probin), '{}') FROM pg_proc WHERE probin IS NOT NULL AND oid >= $1),
+		(SELECT coalesce(array_agg(extname::text ORDER BY extname), '{}') FROM pg_extension)`, firstMade).Scan(&libraries, &extensions)
+	return libraries, extensions, err
+}
+
+// preloaded are the libraries that a setting names.
+func (n *Node) preloaded(ctx context.Context, setting string) (list []string, err error) {
+	is, err := value[string](ctx, n, "SELECT coalesce(current_setting($1, true), '')", setting)
+	for name := range strings.SplitSeq(is, ",") {
+		if name = strings.Trim(strings.TrimSpace(name), `"`); name != "" {
+			list = append(list, name)
+		}
+	}
+	return list, err
+}
+
+// lacks are the files that a node's machine does not have, where its pg_config says that they would be. One of another version of PostgreSQL's says nothing.
+func (n *Node) lacks(ctx context.Context, files []string) ([]string, error) {
+	script := `is=$("$1" --version) && of=$("$2" --version) && [ "${is#PostgreSQL }" = "${of#postgres (PostgreSQL) }" ] || exit 1
+		lib=$("$1" --pkglibdir) && share=$("$1" --sharedir) || exit 1; shift 2
+		for one; do case $one in *.control) file=$share/extension/$one;; *) file=$lib/$one;; esac; [ -e "$file" ] || echo "$one"; done`
+	out, err := n.look(ctx, "sh", append([]string{"-c", script, "sh", n.program("pg_config"), n.program("postgres")}, files...)...)
+	return strings.Fields(out), err
+}
+
+// samePreloads fails when the new node does not load what the primary does, unless its options say so.
+func (p preparation) samePreloads(ctx context.Context) error {
+	for _, setting := range preloads {
+		if _, meant := p.made.Options[setting]; meant {
+			continue
+		}
+		was, err := p.primary.preloaded(ctx, setting)
+		if err != nil {
+			return err
+		}
+		is, err := p.made.preloaded(ctx, setting)
+		if err != nil {
+			return err
+		}
+		if lacks := slices.DeleteFunc(was, func(name string) bool { return slices.Contains(is, name) }); len(lacks) > 0 {
+			return ui.WithHint(fmt.Errorf("%w: %s of %s lacks %s, which %s has", ErrGate, setting, p.made.Name, strings.Join(lacks, ", "), p.primary.Name),
+				"set it there; if it is meant, say so in options: of %s", p.made.Name)
+		}
+	}
+	archive, err := p.made.preloaded(ctx, "archive_library") // a standby does not load it
+	if err == nil {
+		err = p.loads(ctx, "", archive)
+	}
+	return err
+}
+
+// findsLibraries is the gate of a database: the new node can load what its functions are in, and has the files of its extensions.
+func (p preparation) findsLibraries(ctx context.Context, database string) error {
+	names, _, err := p.made.uses(ctx, database)
+	if err == nil {
+		err = p.loads(ctx, database, names)
+	}
+	if err != nil {
+		return err
+	}
+	missing, err := p.made.missingExtensions(ctx, database)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	here, err := p.primary.missingExtensions(ctx, database)
+	missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(here, name) })
+	if err == nil && len(missing) > 0 {
+		err = ui.WithHint(fmt.Errorf("%w: the machine of %s does not have the extensions %s", ErrGate, p.made.Name, strings.Join(missing, ", ")), librariesHint, p.primary.Name)
+	}
+	return err
+}
+
+// loads fails when the new node can't load a library. One that the primary can't load by itself either is no fault of the new node's.
+func (p preparation) loads(ctx context.Context, database string, names []string) error {
+	failed, err := p.made.load(ctx, database, names)
+	if err != nil || len(failed) == 0 {
+		return err
+	}
+	also, err := p.primary.load(ctx, database, sortedNames(failed))
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedNames(failed) {
+		if also[name] == nil {
+			return ui.WithHint(fmt.Errorf("%w: %s can't load %s, which %s can: %w", ErrGate, p.made.Name, name, p.primary.Name, failed[name]), librariesHint, p.primary.Name)
+		}
+	}
+	return nil
+}
+
+// load has a server load libraries, in a session of their own, and returns what it said of those that it can't.
+func (n *Node) load(ctx context.Context, database string, names []string) (failed map[string]error, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	c, err := n.connect(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	failed = map[string]error{}
+	for _, name := range names {
+		_, err := c.Exec(ctx, "LOAD "+literal(name))
+		var said *pgconn.PgError
+		if err != nil && (!errors.As(err, &said) || c.IsClosed()) { // the server ends, or the network has gone
+			return nil, fmt.Errorf("node %s: LOAD %s: %w", n.Name, name, err)
+		}
+		if err != nil {
+			failed[name] = err
+		}
+	}
+	return failed, nil
+}
+
+func sortedNames(failed map[string]error) []string {
+	return slices.Sorted(maps.Keys(failed))
+}
+
+// missingExtensions are those that a database has and whose files the machine does not have: they work, and can't be dumped, restored or updated.
+func (n *Node) missingExtensions(ctx context.Context, database string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := n.connect(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	rows, _ := c.Query(ctx, "SELECT extname::text FROM pg_extension WHERE NOT EXISTS (SELECT FROM pg_available_extensions WHERE name = extname) ORDER BY 1")
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

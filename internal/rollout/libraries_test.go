@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A library that functions of the cell are in and that the new node can't load closes the gate; so does one that the primary preloads and the new node does not.
+// With them it opens.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	libraries, err := value[string](t.Context(), a, "SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(filepath.Dir(a.Directory), "own")
+	if _, err := a.command(t.Context(), "sh", "-c", `mkdir "$1" && cp "$2/amcheck.so" "$1/probe.so"`, "sh", own, libraries); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, a, "ALTER SYSTEM SET dynamic_library_path = '"+own+":$libdir'")
+	mustExec(t, a, "ALTER SYSTEM SET session_preload_libraries = 'auto_explain'")
+	if err := a.stop(t.Context(), c.shutdownTime()); err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, a)
+	mustExec(t, a, "CREATE FUNCTION probe(regclass) RETURNS void AS 'probe', 'bt_index_check' LANGUAGE C; CREATE EXTENSION amcheck")
+	made.Options["dynamic_library_path"] = "$libdir"
+	made.Options["session_preload_libraries"] = ""
+	mustSay(t, (&Rollout{Cell: c}).Run(t.Context()), ErrGate, "a2 can't load probe, which a can")
+	made.Options["dynamic_library_path"] = own + ":$libdir"
+	if err := made.stop(t.Context(), c.shutdownTime()); err != nil {
+		t.Fatal(err)
+	}
+	delete(made.Options, "session_preload_libraries")
+	if _, err := made.command(t.Context(), "sed", "-i", "/session_preload/d", filepath.Join(made.Directory, "postgresql.auto.conf")); err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, (&Rollout{Cell: c}).Run(t.Context()), ErrGate, "session_preload_libraries of a2 lacks auto_explain")
+	if got := onePrimary(t, c); got != "a" {
+		t.Errorf("the primary is %s", got)
+	}
+	made.Options["session_preload_libraries"] = "" // it is meant
+	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What the new machine lacks is said before the copy, where its pg_config tells.
+func TestMissingFiles(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	mustExec(t, a, "CREATE EXTENSION amcheck")
+	if problems, err := (&Rollout{Cell: c}).Plan(t.Context(), new(strings.Builder)); err != nil || problems != 0 {
+		t.Errorf("%d problems with the same files: %v", problems, err)
+	}
+	elsewhere := filepath.Join(filepath.Dir(a.Directory), "programs")
+	script := `mkdir -p "$1/lib" "$1/share/extension" && ln -s "$2"/* "$1" && rm "$1/pg_config" && touch "$1/share/extension/plpgsql.control" &&
+		printf '#!/bin/sh\ncase $1 in --version) exec %s/pg_config $1;; --pkglibdir) echo %s/lib;; *) echo %s/share;; esac\n' "$2" "$1" "$1" > "$1/pg_config" && chmod +x "$1/pg_config"`
+	if _, err := a.command(t.Context(), "sh", "-c", script, "sh", elsewhere, a.Bin); err != nil {
+		t.Fatal(err)
+	}
+	made.Bin = elsewhere
+	var out strings.Builder
+	problems, err := (&Rollout{Cell: c}).Plan(t.Context(), &out)
+	if err != nil || problems != 1 || !strings.Contains(out.String(), "the machine of a2 lacks amcheck.control, amcheck.so, which the cell uses") {
+		t.Errorf("%d problems, %v:\n%s", problems, err, &out)
+	}
+}
