@@ -43,25 +43,26 @@ answer), 11 the file of the cell is invalid.`,
 
 func newRolloutRunCommand() *cobra.Command {
 	var r rollout.Rollout
-	var dry bool
+	var dry, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "run CELL.yaml",
 		Short:   "Begin a roll-out, or continue it",
-		Example: "  cinch rollout run orders.yaml --yes",
+		Example: "  cinch rollout run orders.yaml --yes\n  cinch rollout run orders.yaml --dry-run --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if r.Cell, err = rollout.ReadCell(args[0]); err != nil {
 				return withCode(exitConfig, err)
 			}
 			if dry {
-				return planRollout(cmd, &r)
+				return planRollout(cmd, &r, asJSON)
 			}
 			r.Tell = teller(cmd)
 			ctx, stop := inOrder(cmd.Context())
 			defer stop()
-			return rolloutCode(r.Run(ctx))
+			return endRollout(cmd, r.Cell, asJSON, r.Run(ctx))
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state at the end as JSON, as status does; with --dry-run the plan")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, with commands and sizes")
 	cmd.Flags().BoolVar(&r.Yes, "yes", false, "go on to the next node without cinch rollout confirm")
 	cmd.Flags().BoolVar(&r.DestroyOld, "destroy-old", false, "remove the data of nodes whose replacement has been confirmed")
@@ -87,8 +88,12 @@ func inOrder(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-func planRollout(cmd *cobra.Command, r *rollout.Rollout) error {
-	problems, err := r.Plan(cmd.Context(), cmd.OutOrStdout())
+func planRollout(cmd *cobra.Command, r *rollout.Rollout, asJSON bool) error {
+	plan := r.Plan
+	if asJSON {
+		plan = r.PlanJSON
+	}
+	problems, err := plan(cmd.Context(), cmd.OutOrStdout())
 	if err == nil && problems > 0 {
 		err = withCode(exitSkipped, fmt.Errorf("%d problems stand in the way", problems))
 	}
@@ -125,8 +130,19 @@ func newRolloutStatusCommand() *cobra.Command {
 	return cmd
 }
 
+// endRollout prints the state as JSON where that is asked for, also of a roll-out that has failed: its last action says why.
+func endRollout(cmd *cobra.Command, c *rollout.Cell, asJSON bool, err error) error {
+	if asJSON {
+		if printed := c.PrintState(cmd.OutOrStdout()); err == nil {
+			err = printed
+		}
+	}
+	return rolloutCode(err)
+}
+
 func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout) error) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: name + " CELL.yaml", Short: short, Example: "  cinch rollout " + name + " orders.yaml", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := rollout.ReadCell(args[0])
@@ -135,9 +151,11 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 			}
 			ctx, stop := inOrder(cmd.Context())
 			defer stop()
-			return rolloutCode(do(ctx, &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
+			return endRollout(cmd, c, asJSON, do(ctx, &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state as JSON, as status does")
+	return cmd
 }
 
 // teller prints what happens, with the time.

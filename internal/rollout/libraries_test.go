@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,5 +69,17 @@ func TestMissingFiles(t *testing.T) {
 	problems, err := (&Rollout{Cell: c}).Plan(t.Context(), &out)
 	if err != nil || problems != 1 || !strings.Contains(out.String(), "the machine of a2 lacks amcheck.control, amcheck.so, which the cell uses") {
 		t.Errorf("%d problems, %v:\n%s", problems, err, &out)
+	}
+	out.Reset()
+	problems, err = (&Rollout{Cell: c}).PlanJSON(t.Context(), &out)
+	var p CellPlan
+	if err == nil {
+		err = json.Unmarshal([]byte(out.String()), &p)
+	}
+	if err != nil || problems != 1 || p.Problems != 1 || len(p.Nodes) != 1 {
+		t.Fatalf("for programs: %d problems, %v: %s", problems, err, &out)
+	}
+	if n := p.Nodes[0]; n.Role != "primary" || n.Steps[0].Step != "provision" || n.Steps[3].Step != "catch up" || len(n.Steps[1].Text) != 2 || !strings.Contains(n.Steps[1].Text[1], " are copied") {
+		t.Errorf("%+v", n)
 	}
 }

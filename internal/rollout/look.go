@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -22,6 +23,15 @@ func (c *Cell) ReadState() (*State, error) {
 		return nil, fmt.Errorf("%w %s %w", ErrState, c.State, err)
 	}
 	return s, nil
+}
+
+// PrintState writes the state as JSON, as far as there is one.
+func (c *Cell) PrintState(w io.Writer) error {
+	s, err := c.ReadState()
+	if err != nil || s == nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(s)
 }
 
 // lookAtMost is how long the nodes of a cell may take to say how they are.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,43 +11,120 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
+// CellPlan is what Run would do.
+type CellPlan struct {
+	Cell     string     `json:"cell"`
+	Problems int        `json:"problems"` // that stand in the way
+	Nodes    []NodePlan `json:"nodes"`    // in their order, from the one that is replaced now; none: nothing is left to do
+}
+
+// NodePlan is what would be done to replace a node.
+type NodePlan struct {
+	Node        string     `json:"node"`
+	Replacement string     `json:"replacement"`
+	Role        string     `json:"role"` // standby or primary
+	Replaced    bool       `json:"replaced"`
+	Findings    []Finding  `json:"findings"`
+	Steps       []StepPlan `json:"steps"`
+}
+
+// StepPlan is what a step would do.
+type StepPlan struct {
+	Step string   `json:"step"`
+	Text []string `json:"text"` // lines
+}
+
 // Plan prints what Run would do, and changes nothing. It returns how many problems stand in the way.
 func (r *Rollout) Plan(ctx context.Context, w io.Writer) (problems int, err error) {
+	nodes := 0
+	err = r.eachPlan(ctx, func(p NodePlan) {
+		nodes++
+		problems += p.print(w)
+	})
+	if err == nil && nodes == 0 {
+		fmt.Fprintln(w, "the roll-out is done, nothing is left to do")
+	}
+	return problems, err
+}
+
+// PlanJSON is the same for programs: a CellPlan.
+func (r *Rollout) PlanJSON(ctx context.Context, w io.Writer) (problems int, err error) {
+	c := CellPlan{Cell: r.Cell.Name, Nodes: []NodePlan{}}
+	err = r.eachPlan(ctx, func(p NodePlan) {
+		c.Nodes = append(c.Nodes, p)
+		for _, f := range p.Findings {
+			if f.Problem {
+				c.Problems++
+			}
+		}
+	})
+	if err == nil {
+		err = json.NewEncoder(w).Encode(c)
+	}
+	return c.Problems, err
+}
+
+// eachPlan plans node by node, as looking at one takes its time.
+func (r *Rollout) eachPlan(ctx context.Context, do func(NodePlan)) (err error) {
 	if err := r.open(); err != nil {
-		return 0, err
+		return err
 	}
 	defer r.unlock()
 	if r.state == nil {
 		if r.state, err = r.order(ctx); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if r.state.Done {
-		fmt.Fprintln(w, "the roll-out is done, nothing is left to do")
-		return 0, nil
-	}
-	for at := r.state.At; at < len(r.state.Order); at++ {
+	for at := r.state.At; at < len(r.state.Order) && !r.state.Done; at++ {
 		r.state.At = at
 		n := r.node()
-		if r.state.Nodes[n.Name].Replaced {
-			fmt.Fprintf(w, "%s has been replaced by %s\n", n.Name, n.Replacement.Name)
-			continue
-		}
-		found, err := r.manner().find(ctx)
-		if err != nil {
-			return problems, err
-		}
-		role := "standby"
+		p := NodePlan{Node: n.Name, Replacement: n.Replacement.Name, Role: "standby", Replaced: r.state.Nodes[n.Name].Replaced, Findings: []Finding{}, Steps: []StepPlan{}}
 		if r.state.primaryTurn() {
-			role = "primary"
+			p.Role = "primary"
 		}
-		fmt.Fprintf(w, "%s (%s) is replaced by %s\n", n.Name, role, n.Replacement.Name)
-		problems += printFindings(w, found)
-		for _, line := range r.planned(n) {
-			fmt.Fprintf(w, "  %s\n", line)
+		if !p.Replaced {
+			if p.Findings, err = r.manner().find(ctx); err != nil {
+				return err
+			}
+			p.Steps = stepPlans(r.planned(n))
+		}
+		do(p)
+	}
+	return nil
+}
+
+func (p NodePlan) print(w io.Writer) (problems int) {
+	if p.Replaced {
+		fmt.Fprintf(w, "%s has been replaced by %s\n", p.Node, p.Replacement)
+		return 0
+	}
+	fmt.Fprintf(w, "%s (%s) is replaced by %s\n", p.Node, p.Role, p.Replacement)
+	problems = printFindings(w, p.Findings)
+	for _, s := range p.Steps {
+		for i, line := range s.Text {
+			name := s.Step
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(w, "  %-10s %s\n", name, line)
 		}
 	}
-	return problems, nil
+	return problems
+}
+
+// nameWidth is that of a step's name before what it does.
+const nameWidth = 11
+
+// stepPlans are lines of a plan by their steps. A line without a name goes with the one before.
+func stepPlans(lines []string) (list []StepPlan) {
+	for _, line := range lines {
+		if name := strings.TrimSpace(line[:nameWidth]); name != "" {
+			list = append(list, StepPlan{Step: name})
+		}
+		last := &list[len(list)-1]
+		last.Text = append(last.Text, line[nameWidth:])
+	}
+	return list
 }
 
 func printFindings(w io.Writer, found []Finding) (problems int) {
