@@ -109,6 +109,9 @@ func (m managed) find(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	m.findCluster(f, c)
+	if err := m.findFollowers(ctx, f, c); err != nil {
+		return nil, err
+	}
 	if len(c.Scheduled) == 0 {
 		if err := m.api.MayOrder(ctx, m.primary.Patroni.API); err != nil {
 			f.problem("patroni: {user, password_file} are those of restapi.authentication", "Patroni takes no orders: %v", err)
@@ -141,6 +144,17 @@ func (m managed) findCluster(f *findings, c patroni.Cluster) {
 			f.say("member %s is none of the nodes of this roll-out, and stays as it is", member.Name)
 		}
 	}
+}
+
+// findFollowers names who follows the leader and is no member, and does not follow another one by itself.
+func (m managed) findFollowers(ctx context.Context, f *findings, c patroni.Cluster) error {
+	list, err := followersOf(ctx, m.primary)
+	for _, one := range list {
+		if c.Member(one.name) == nil {
+			f.say("%s serves %v: that is no member, so see that it finds the new leader", m.primary.Name, one)
+		}
+	}
+	return err
 }
 
 func (m managed) findSettings(ctx context.Context, f *findings) error {
