@@ -184,6 +184,25 @@ func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
 	return nil
 }
 
+// findStrangers names who follows and is no node, which stands in the way unless the cell's file names it, too.
+func findStrangers(ctx context.Context, f *findings, n neighbours) error {
+	for _, server := range n.servers() {
+		list, err := n.strangersOf(ctx, server)
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			if n.cell.leavesBehind(one) {
+				f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
+				continue
+			}
+			f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
+				"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+		}
+	}
+	return nil
+}
+
 // findStandby looks whether a standby is in order before it is replaced.
 func (t *task) findStandby(ctx context.Context, f *findings) error {
 	receives, err := t.old.receives(ctx)
@@ -232,8 +251,12 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	if err != nil || was != is {
 		f.problem("install the same version there, or say in bin: where it is", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
 	}
-	if err := t.findFiles(ctx, f); err != nil {
+	missing, err := t.missingFiles(ctx)
+	if err != nil {
 		return err
+	}
+	if len(missing) > 0 {
+		f.problem(fmt.Sprintf(librariesHint, n.Name), "the machine of %s lacks %s, which the cell uses", made.Name, strings.Join(missing, ", "))
 	}
 	return t.findRoom(ctx, f)
 }

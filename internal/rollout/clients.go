@@ -75,7 +75,7 @@ func (t through) Reach(ctx context.Context, to *Node, waiting bool) error {
 		To: at, Within: control.Seconds(t.cell.holdTime().Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
 	})
 	if err != nil {
-		return ui.WithHint(fmt.Errorf("%w: the gateway at %s can't move clients to %s: %w", ErrGate, t.gateway.Admin, to.Name, naming(err)),
+		return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, naming(err)),
 			"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
 	}
 	return nil

@@ -16,7 +16,7 @@ func (s switchover) fence(ctx context.Context) error {
 	if err := s.clients.Hold(ctx, s.cell.holdTime()); err != nil { // a resumed roll-out may find them released
 		return err
 	}
-	if err := s.clients.Reach(ctx, s.made, true); err != nil {
+	if err := s.reach(ctx, true); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cell.shutdownTime())

@@ -83,15 +83,6 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	return err
 }
 
-func databases(ctx context.Context, n *Node) (names []string, err error) {
-	err = n.ask(ctx, func(c *pgx.Conn) error {
-		rows, _ := c.Query(ctx, "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	return names, err
-}
-
 // collations fails when indexes on texts were built by another version of the machine's collations.
 func collations(ctx context.Context, c *pgx.Conn) error {
 	var was, is string

@@ -26,25 +26,21 @@ var preloads = []string{"shared_preload_libraries", "session_preload_libraries",
 // librariesHint is what to do about what is missing.
 const librariesHint = "install the packages of extensions there that %s has"
 
-// findFiles looks before the copy for files that the new machine lacks and the old one has. Where there is no pg_config the gate finds it out.
-func (t *task) findFiles(ctx context.Context, f *findings) error {
+// missingFiles are those that the new machine lacks and the old one has, as far as that is known before the copy: where there is no pg_config the gate finds it out.
+func (t *task) missingFiles(ctx context.Context) ([]string, error) {
 	files, err := t.files(ctx)
 	if err != nil || len(files) == 0 {
-		return err
+		return nil, err
 	}
-	there, err := t.made.lacks(ctx, files)
+	there, err := lacks(ctx, t.made, files)
 	if err != nil || len(there) == 0 {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	here, err := t.old.lacks(ctx, files)
+	here, err := lacks(ctx, t.old, files)
 	if err != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	there = slices.DeleteFunc(there, func(file string) bool { return slices.Contains(here, file) })
-	if len(there) > 0 {
-		f.problem(fmt.Sprintf(librariesHint, t.old.Name), "the machine of %s lacks %s, which the cell uses", t.made.Name, strings.Join(there, ", "))
-	}
-	return nil
+	return slices.DeleteFunc(there, func(file string) bool { return slices.Contains(here, file) }), nil
 }
 
 // files are those of libraries and extensions that the primary's databases and settings name.
@@ -54,7 +50,7 @@ func (t *task) files(ctx context.Context) (files []string, err error) {
 		return nil, err
 	}
 	for _, database := range databases {
-		names, extensions, err := t.primary.uses(ctx, database)
+		names, extensions, err := uses(ctx, t.primary, database)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +62,7 @@ func (t *task) files(ctx context.Context) (files []string, err error) {
 		}
 	}
 	for _, setting := range preloads {
-		list, err := t.primary.preloaded(ctx, setting)
+		list, err := preloaded(ctx, t.primary, setting)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +84,7 @@ func libraryFile(name string) string {
 }
 
 // uses are the libraries of functions of a database, and its extensions.
-func (n *Node) uses(ctx context.Context, database string) (libraries, extensions []string, err error) {
+func uses(ctx context.Context, n *Node, database string) (libraries, extensions []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	c, err := n.connect(ctx, database)
@@ -102,7 +98,7 @@ func (n *Node) uses(ctx context.Context, database string) (libraries, extensions
 }
 
 // preloaded are the libraries that a setting names.
-func (n *Node) preloaded(ctx context.Context, setting string) (list []string, err error) {
+func preloaded(ctx context.Context, n *Node, setting string) (list []string, err error) {
 	is, err := value[string](ctx, n, "SELECT coalesce(current_setting($1, true), '')", setting)
 	for name := range strings.SplitSeq(is, ",") {
 		if name = strings.Trim(strings.TrimSpace(name), `"`); name != "" {
@@ -113,7 +109,7 @@ func (n *Node) preloaded(ctx context.Context, setting string) (list []string, er
 }
 
 // lacks are the files that a node's machine does not have, where its pg_config says that they would be. One of another version of PostgreSQL's says nothing.
-func (n *Node) lacks(ctx context.Context, files []string) ([]string, error) {
+func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 	script := `is=$("$1" --version) && of=$("$2" --version) && [ "${is#PostgreSQL }" = "${of#postgres (PostgreSQL) }" ] || exit 1
 		lib=$("$1" --pkglibdir) && share=$("$1" --sharedir) || exit 1; shift 2
 		for one; do case $one in *.control) file=$share/extension/$one;; *) file=$lib/$one;; esac; [ -e "$file" ] || echo "$one"; done`
@@ -127,11 +123,11 @@ func (p preparation) samePreloads(ctx context.Context) error {
 		if _, meant := p.made.Options[setting]; meant {
 			continue
 		}
-		was, err := p.primary.preloaded(ctx, setting)
+		was, err := preloaded(ctx, p.primary, setting)
 		if err != nil {
 			return err
 		}
-		is, err := p.made.preloaded(ctx, setting)
+		is, err := preloaded(ctx, p.made, setting)
 		if err != nil {
 			return err
 		}
@@ -140,7 +136,7 @@ func (p preparation) samePreloads(ctx context.Context) error {
 				"set it there; if it is meant, say so in options: of %s", p.made.Name)
 		}
 	}
-	archive, err := p.made.preloaded(ctx, "archive_library") // a standby does not load it
+	archive, err := preloaded(ctx, p.made, "archive_library") // a standby does not load it
 	if err == nil {
 		err = p.loads(ctx, "", archive)
 	}
@@ -149,18 +145,18 @@ func (p preparation) samePreloads(ctx context.Context) error {
 
 // findsLibraries is the gate of a database: the new node can load what its functions are in, and has the files of its extensions.
 func (p preparation) findsLibraries(ctx context.Context, database string) error {
-	names, _, err := p.made.uses(ctx, database)
+	names, _, err := uses(ctx, p.made, database)
 	if err == nil {
 		err = p.loads(ctx, database, names)
 	}
 	if err != nil {
 		return err
 	}
-	missing, err := p.made.missingExtensions(ctx, database)
+	missing, err := missingExtensions(ctx, p.made, database)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	here, err := p.primary.missingExtensions(ctx, database)
+	here, err := missingExtensions(ctx, p.primary, database)
 	missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(here, name) })
 	if err == nil && len(missing) > 0 {
 		err = ui.WithHint(fmt.Errorf("%w: the machine of %s does not have the extensions %s", ErrGate, p.made.Name, strings.Join(missing, ", ")), librariesHint, p.primary.Name)
@@ -170,11 +166,11 @@ func (p preparation) findsLibraries(ctx context.Context, database string) error 
 
 // loads fails when the new node can't load a library. One that the primary can't load by itself either is no fault of the new node's.
 func (p preparation) loads(ctx context.Context, database string, names []string) error {
-	failed, err := p.made.load(ctx, database, names)
+	failed, err := load(ctx, p.made, database, names)
 	if err != nil || len(failed) == 0 {
 		return err
 	}
-	also, err := p.primary.load(ctx, database, sortedNames(failed))
+	also, err := load(ctx, p.primary, database, sortedNames(failed))
 	if err != nil {
 		return err
 	}
@@ -187,7 +183,7 @@ func (p preparation) loads(ctx context.Context, database string, names []string)
 }
 
 // load has a server load libraries, in a session of their own, and returns what it said of those that it can't.
-func (n *Node) load(ctx context.Context, database string, names []string) (failed map[string]error, err error) {
+func load(ctx context.Context, n *Node, database string, names []string) (failed map[string]error, err error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -215,7 +211,7 @@ func sortedNames(failed map[string]error) []string {
 }
 
 // missingExtensions are those that a database has and whose files the machine does not have: they work, and can't be dumped, restored or updated.
-func (n *Node) missingExtensions(ctx context.Context, database string) (names []string, err error) {
+func missingExtensions(ctx context.Context, n *Node, database string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	c, err := n.connect(ctx, database)
@@ -225,4 +221,13 @@ func (n *Node) missingExtensions(ctx context.Context, database string) (names []
 	defer c.Close(context.WithoutCancel(ctx))
 	rows, _ := c.Query(ctx, "SELECT extname::text FROM pg_extension WHERE NOT EXISTS (SELECT FROM pg_available_extensions WHERE name = extname) ORDER BY 1")
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func databases(ctx context.Context, n *Node) (names []string, err error) {
+	err = n.ask(ctx, func(c *pgx.Conn) error {
+		rows, _ := c.Query(ctx, "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return names, err
 }

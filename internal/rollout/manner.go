@@ -65,7 +65,8 @@ func (p plain) find(ctx context.Context) ([]Finding, error) {
 	}
 	f := &findings{node: p.preparation.old.Name, list: found}
 	if p.preparation.cell.Patroni == nil { // which has its members follow by itself
-		if err := p.findStrangers(ctx, f); err != nil {
+		t := p.switchover
+		if err := findStrangers(ctx, f, neighbours{t.cell, t.primary, t.old, t.others, t.oldSlots}); err != nil {
 			return nil, err
 		}
 	}

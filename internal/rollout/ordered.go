@@ -44,7 +44,7 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
 	}
-	if err := m.clients.Reach(ctx, m.made, false); err != nil {
+	if err := m.reach(ctx, false); err != nil {
 		return err
 	}
 	m.progress.HeldAt = time.Now()
@@ -81,7 +81,7 @@ func (m managed) fence(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if err := m.clients.Reach(ctx, m.made, true); err != nil {
+	if err := m.reach(ctx, true); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())

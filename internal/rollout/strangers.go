@@ -50,35 +50,29 @@ func (s stranger) called() string {
 	return s.name
 }
 
-// findStrangers looks at the primary, and at the node that is replaced if that is a standby, which others may follow.
-func (s switchover) findStrangers(ctx context.Context, f *findings) error {
-	servers := []*Node{s.primary}
-	if s.old != s.primary {
-		servers = append(servers, s.old)
-	}
-	for _, server := range servers {
-		list, err := s.strangersOf(ctx, server)
-		if err != nil {
-			return err
-		}
-		for _, one := range list {
-			s.foundStranger(f, server, one)
-		}
-	}
-	return nil
+// neighbours are the nodes of a cell as they stand while one of them is replaced.
+type neighbours struct {
+	cell         *Cell
+	primary, old *Node
+	others       []*Node  // beside the old one
+	oldSlots     []string // of nodes that have been replaced
 }
 
-func (s switchover) foundStranger(f *findings, server *Node, one stranger) {
-	if slices.Contains(s.cell.LeftBehind, one.name) || slices.Contains(s.cell.LeftBehind, one.slot) {
-		f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
-		return
+// servers are the primary, and the node that is replaced if that is a standby, which others may follow.
+func (c neighbours) servers() []*Node {
+	if c.old == c.primary {
+		return []*Node{c.primary}
 	}
-	f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
-		"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+	return []*Node{c.primary, c.old}
+}
+
+// leavesBehind reports whether the cell's file says that a stranger may stay.
+func (c *Cell) leavesBehind(one stranger) bool {
+	return slices.Contains(c.LeftBehind, one.name) || slices.Contains(c.LeftBehind, one.slot)
 }
 
 // strangersOf returns those of a server. Logical slots of the primary are found elsewhere.
-func (s switchover) strangersOf(ctx context.Context, server *Node) (list []stranger, err error) {
+func (c neighbours) strangersOf(ctx context.Context, server *Node) (list []stranger, err error) {
 	all, err := followersOf(ctx, server)
 	if err == nil {
 		var idle []stranger
@@ -89,14 +83,14 @@ func (s switchover) strangersOf(ctx context.Context, server *Node) (list []stran
 		return nil, err
 	}
 	for _, one := range all {
-		if !s.ours(one) && (!one.logical || server != s.primary) {
+		if !c.ours(one) && (!one.logical || server != c.primary) {
 			list = append(list, one)
 		}
 	}
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return except(list, s.standbys(ctx)), nil
+	return except(list, c.standbys(ctx)), nil
 }
 
 // followersOf are those that a server sends WAL to. A base backup ends by itself.
@@ -130,16 +124,16 @@ func strangers(ctx context.Context, server *Node, query string) (list []stranger
 }
 
 // ours reports whether something has a name that this roll-out gives.
-func (s switchover) ours(one stranger) bool {
-	for i := range s.cell.Nodes {
-		n := &s.cell.Nodes[i]
+func (c neighbours) ours(one stranger) bool {
+	for i := range c.cell.Nodes {
+		n := &c.cell.Nodes[i]
 		for _, slot := range []string{n.slot(), n.Replacement.slot()} {
 			if one.name == slot || one.slot == slot {
 				return true
 			}
 		}
 	}
-	return slices.Contains(s.oldSlots, one.slot)
+	return slices.Contains(c.oldSlots, one.slot)
 }
 
 // knownStandby is how a node of the cell follows, that this roll-out has not made.
@@ -150,9 +144,9 @@ type knownStandby struct {
 }
 
 // standbys asks those that there are.
-func (s switchover) standbys(ctx context.Context) (list []knownStandby) {
-	for _, n := range append([]*Node{s.old}, s.others...) {
-		if n == s.primary || s.cell.node(n.Name) == nil {
+func (c neighbours) standbys(ctx context.Context) (list []knownStandby) {
+	for _, n := range append([]*Node{c.old}, c.others...) {
+		if n == c.primary || c.cell.node(n.Name) == nil {
 			continue
 		}
 		one := knownStandby{name: n.Name}

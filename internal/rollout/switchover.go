@@ -31,7 +31,7 @@ func (s switchover) hold(ctx context.Context) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	if err := s.clients.Reach(ctx, s.made, false); err != nil {
+	if err := s.reach(ctx, false); err != nil {
 		return err
 	}
 	for _, other := range s.others {
@@ -44,6 +44,14 @@ func (s switchover) hold(ctx context.Context) error {
 		return err
 	}
 	return s.clients.Hold(ctx, s.cell.holdTime())
+}
+
+// reach fails unless clients could be moved to the new node.
+func (s switchover) reach(ctx context.Context, waiting bool) error {
+	if err := s.clients.Reach(ctx, s.made, waiting); err != nil {
+		return fmt.Errorf("%w: %w", ErrGate, err)
+	}
+	return nil
 }
 
 // othersFollow fails when another standby would not follow the new primary: then there would be no way back any more.
