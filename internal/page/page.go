@@ -60,7 +60,7 @@ type Table struct {
 }
 
 // Column is the heading of a column. Text is aligned to the left, numbers to the right;
-// minor columns are left out on phones.
+// minor columns are left out where not all fit.
 type Column struct {
 	Name  string
 	Text  bool

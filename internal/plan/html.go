@@ -212,7 +212,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 }
 
 func scatter(g *GroupPlan) (page.Scatter, bool) {
-	s := page.Scatter{Title: "How much smaller, against the CPU that it takes, by candidate", Across: "CPU of a value, in and out, µs", Up: "times smaller"}
+	s := page.Scatter{Title: "How much smaller, against the CPU that it takes, by candidate", Across: "CPU to compress and open a value, µs", Up: "times smaller"}
 	for i := range g.Options {
 		o := &g.Options[i]
 		cpu := o.CompressMicros + o.OpenMicros
@@ -242,7 +242,7 @@ func histogram(g *GroupPlan) page.Columns {
 }
 
 func (r *Report) candidateTable(g *GroupPlan) *page.Table {
-	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs in"}, {Name: "µs out"}, {Name: "Memory in", Minor: true}, {Name: "Out", Minor: true}, {Name: "$ a month", Minor: true}}}
+	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs compress"}, {Name: "µs open"}, {Name: "Memory compress", Minor: true}, {Name: "open", Minor: true}, {Name: "$ a month", Minor: true}}}
 	for _, l := range r.Links {
 		t.Header = append(t.Header, page.Column{Name: "Read on " + l, Minor: true}, page.Column{Name: "Write", Minor: true})
 	}

@@ -92,7 +92,7 @@ func (t *text) groups() error {
 	header := []string{"group", "values", "now", "after", "+-", "saves", "do"}
 	big := t.o.Width >= wide
 	if big {
-		header = append(header, "us in/out", "$/month now", "after")
+		header = append(header, "compress/open", "$/month now", "after")
 	}
 	room := t.room(big)
 	var rows [][]string
@@ -103,10 +103,10 @@ func (t *text) groups() error {
 		case o == nil:
 		case g.Choice < 0: // what could be had, in brackets
 			row[5] = "(" + saves(g.Now, o.After) + ")"
-			cpu = fmt.Sprintf("(%s/%s)", micros(o.CompressMicros), micros(o.OpenMicros))
+			cpu = fmt.Sprintf("(%s/%s us)", micros(o.CompressMicros), micros(o.OpenMicros))
 		default:
 			row[3], row[4], row[5] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After)
-			cpu = fmt.Sprintf("%s/%s", micros(o.CompressMicros), micros(o.OpenMicros))
+			cpu = fmt.Sprintf("%s/%s us", micros(o.CompressMicros), micros(o.OpenMicros))
 			money = dollars(o.Bill.Total())
 		}
 		if big {
@@ -183,7 +183,7 @@ func (t *text) leftAlone(g *GroupPlan) {
 }
 
 func (t *text) candidatesOf(g *GroupPlan) error {
-	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "us in", "us out", "$/month"}
+	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "compress", "open", "$/month"}
 	if len(t.r.Links) > 0 {
 		header = append(header, "read", "write")
 	}
@@ -226,6 +226,7 @@ func (t *text) notes() {
 	if len(t.r.Links) > 0 {
 		t.prose(fmt.Sprintf("read, write: what a value of average length loses (+) or gains (-) on %s.", t.r.Links[0]))
 	}
+	t.prose("compress, open: CPU of a value in microseconds.")
 	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all of all groups.")
 	for _, g := range t.r.Groups {
 		if g.Choice < 0 && g.best() != nil {
