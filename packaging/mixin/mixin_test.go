@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// The files are those that the descriptions make.
+func TestFilesAreCurrent(t *testing.T) {
+	for _, d := range dashboards() {
+		want, err := d.file()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(d.name + ".json"); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s.json is not current (%v): go run ./packaging/mixin", d.name, err)
+		}
+	}
+}
+
+// units are those of Grafana that are used here.
+var units = []string{"Bps", "bytes", "ops", "percentunit", "s", "short"}
+
+var (
+	metric   = regexp.MustCompile(`\b(cinch|process|go)_[a-z_]+\b`)
+	selector = regexp.MustCompile(`\b((?:cinch|process|go)_[a-z_]+)(\{[^}]*\})?`)
+)
+
+// What Grafana's dashboard-linter asks for: titles, descriptions, units, and in each query matchers of job and instance and rates over
+// $__rate_interval. And each metric of ours is one that docs/METRICS.md has.
+func TestPanels(t *testing.T) {
+	documented, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dashboards() {
+		for _, p := range panels(d) {
+			if p.title == "" || p.about == "" || !slices.Contains(units, p.unit) || len(p.queries) == 0 {
+				t.Errorf("%s, %q: no title, description, known unit or query", d.name, p.title)
+			}
+			for _, target := range p.targets(d.matchers()) {
+				expr := target["expr"].(string)
+				for _, found := range selector.FindAllStringSubmatch(expr, -1) {
+					if !strings.Contains(found[2], `job=~"$job", instance=~"$instance"`) {
+						t.Errorf("%s, %s: %s is not narrowed to job and instance", d.name, p.title, found[1])
+					}
+				}
+				for _, name := range metric.FindAllString(expr, -1) {
+					if strings.HasPrefix(name, "cinch_") && !bytes.Contains(documented, []byte("`"+strings.TrimSuffix(name, "_bucket")+"`")) {
+						t.Errorf("%s, %s: docs/METRICS.md has no %s", d.name, p.title, name)
+					}
+				}
+				if strings.Contains(expr, "rate(") && !strings.Contains(expr, "[$__rate_interval]") {
+					t.Errorf("%s, %s: a rate over a time of its own", d.name, p.title)
+				}
+			}
+		}
+	}
+}
+
+func panels(d *dashboard) (all []panel) {
+	for _, r := range d.rows {
+		all = append(all, r.panels...)
+	}
+	return all
+}
+
+// A Prometheus scrapes a gateway under load: it takes all queries, those of the overview find something, and alerts see what happens.
+func TestPrometheus(t *testing.T) {
+	redis := testenv.Redis(t)
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: redis.Addr, Force: true})
+	p := startPrometheus(t, gateway.Admin)
+	load := func() {
+		if out, err := exec.Command(testenv.Program(t, "redis-benchmark"), "-h", "127.0.0.1", "-p", port(gateway.Addr),
+			"-t", "set,get", "-n", "2000", "-d", "2000", "-q").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	testenv.Eventually(t, "two scrapes of a load", func() bool {
+		load()
+		return p.found(t, `sum(rate(cinch_values_sealed_total[30s])) > 0`) > 0
+	})
+	quiet := map[string]bool{"Errors": true} // there were none
+	for _, d := range dashboards() {
+		for _, panel := range panels(d) {
+			for _, target := range panel.targets(d.matchers()) {
+				n := p.found(t, expand(target["expr"].(string)))
+				if n == 0 && d.name == "cinch-overview" && !quiet[panel.title] {
+					t.Errorf("%s: %s finds nothing", panel.title, target["expr"])
+				}
+			}
+		}
+	}
+	redis.Kill()
+	p.await(t, "CinchNotReady")
+	gateway.Kill()
+	p.await(t, "CinchDown")
+}
+
+// expand puts in what Grafana would.
+func expand(expr string) string {
+	return strings.NewReplacer("$job", ".+", "$instance", ".+", "$gateway", ".+", "$__rate_interval", "30s").Replace(expr)
+}
