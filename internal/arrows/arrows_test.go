@@ -90,7 +90,7 @@ var layers = [][]string{
 	{"codec"},
 	{"."},
 	{"internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
-	{"internal/policy", "internal/wire", "internal/store", "internal/samples"},
+	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/autodict"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},
@@ -157,6 +157,11 @@ var forbidden = []arrow{
 		name: "policy is pure",
 		from: []string{"internal/policy"},
 		to:   append([]string{module, "time", "math/rand", "internal/wire", "internal/store"}, pure...),
+	},
+	{
+		name: "effort is pure, and a test runs it without a clock",
+		from: []string{"internal/effort"},
+		to:   append([]string{module, "math/rand", "internal"}, pure...),
 	},
 	{
 		name: "dictionaries are managed through a store's interface, whatever store it is",

@@ -1,0 +1,144 @@
+package effort
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Without limits there is nothing to do, and nothing to tell.
+func TestNoLimits(t *testing.T) {
+	var g Governor
+	g.SetLimits(Limits{}, time.Second)
+	for range 10 {
+		g.Spent(time.Hour)
+		g.Took(time.Hour)
+		if s := g.Step(time.Second, 0.999); s != Full {
+			t.Fatalf("step %v", s)
+		}
+	}
+	if _, ok := g.State(time.Second); ok || g.CountsCPU() {
+		t.Error("it tells of limits")
+	}
+}
+
+// A reload that changes nothing forgives no debt, and one that does begins anew.
+func TestSetLimits(t *testing.T) {
+	var g Governor
+	g.SetLimits(Limits{Cores: 0.1}, 0)
+	g.Spent(time.Second)
+	g.SetLimits(Limits{Cores: 0.1}, time.Second)
+	if s := g.Step(time.Second, 0); s != Plain {
+		t.Errorf("after the same limits again: %v", s)
+	}
+	g.SetLimits(Limits{Cores: 0.2}, time.Second)
+	if s := g.Step(time.Second, 0.999); s != Full {
+		t.Errorf("after other limits: %v", s)
+	}
+	g.SetLimits(Limits{}, time.Second)
+	if s := g.Step(time.Second, 0.999); s != Full {
+		t.Errorf("after the limits have gone: %v", s)
+	}
+}
+
+// A night without a value fills the bucket and no more, and time that goes back does no harm.
+func TestLongTimes(t *testing.T) {
+	var g Governor
+	g.SetLimits(Limits{Cores: 4}, 0)
+	g.Step(1000*time.Hour, 0)
+	if level := g.cpu.level.Load(); level != 4e9 {
+		t.Errorf("the bucket holds %d", level)
+	}
+	g.Spent(time.Second)
+	g.Step(time.Hour, 0)
+	if level := g.cpu.level.Load(); level != 3e9 {
+		t.Errorf("the bucket holds %d", level)
+	}
+}
+
+func TestMix(t *testing.T) {
+	for _, c := range []struct {
+		height float64
+		lower  Step
+		better float64
+	}{{0, Plain, 0}, {0.2, Plain, 0}, {0.5, Plain, 0.5}, {0.8, Plain, 1}, {1, Light, 0}, {1.5, Light, 0.5}, {2, Fast, 0}, {2.8, Fast, 1}, {3, Fast, 1}} {
+		lower, better := mix(c.height)
+		if lower != c.lower || better < c.better-1e-9 || better > c.better+1e-9 {
+			t.Errorf("at %v: %v, %v, want %v, %v", c.height, lower, better, c.lower, c.better)
+		}
+	}
+}
+
+func TestOf(t *testing.T) {
+	set := func(text string) codec.Setting {
+		s, err := codec.ParseSetting(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, c := range []struct {
+		rule               string
+		n                  int
+		fast, light, fixed string
+	}{
+		{"zstd-3", 100, "zstd-1", "lz4", "zstd-1"},
+		{"zstd", 100, "zstd-1", "lz4", "zstd-1"},
+		{"zstd-1", 100, "zstd-1", "lz4", "zstd-1"},
+		{"zstd-9@0a1b2c3d", minAloneBytes - 1, "zstd-9@0a1b2c3d", "lz4", "zstd-1@0a1b2c3d"},
+		{"zstd-9@0a1b2c3d", minAloneBytes, "zstd-1", "lz4", "zstd-1@0a1b2c3d"},
+		{"lz4-9", 100, "lz4", "lz4", "lz4"},
+		{"lz4", 100, "lz4", "lz4", "lz4"},
+		{"s2-3", 100, "s2", "s2", "s2"},
+		{"minlz", 100, "minlz", "minlz", "minlz"},
+		{"snappy", 100, "snappy", "snappy", "snappy"},
+		{"gzip-9", 100, "gzip-1", "lz4", "gzip-1"},
+		{"zlib", 100, "zlib-1", "lz4", "zlib-1"},
+		{"raw", 100, "raw", "raw", "raw"},
+	} {
+		rule := set(c.rule)
+		for step, want := range map[Step]string{Full: c.rule, Fast: c.fast, Light: c.light, Plain: "raw"} {
+			if got := step.Of(rule, c.n); got != set(want) {
+				t.Errorf("%s, %d bytes: %v gives %v, want %s", c.rule, c.n, step, got, want)
+			}
+		}
+		for step, want := range map[Step]string{Full: c.rule, Fast: c.fixed, Light: c.fixed, Plain: "raw"} {
+			if got := step.Within(rule); got != set(want) {
+				t.Errorf("%s: within the codec %v gives %v, want %s", c.rule, step, got, want)
+			}
+		}
+	}
+	proto := codec.Setting{Codec: codec.Proto, Level: codec.Stored}
+	if got := Light.Within(proto); got != proto {
+		t.Errorf("cinch-proto becomes %v", got)
+	}
+}
+
+// Anything may be called at any time; all that was spent is there in the end.
+func TestConcurrently(t *testing.T) {
+	var g Governor
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 2000 {
+				now := time.Duration(j) * time.Millisecond
+				g.SetLimits(Limits{Cores: 0.1, Added: time.Millisecond}, now)
+				g.Step(now, float64(j%10)/10)
+				g.Spent(time.Microsecond)
+				g.Took(time.Duration(i) * time.Millisecond)
+				g.State(now)
+			}
+		})
+	}
+	all.Wait()
+	s, _ := g.State(3 * time.Second)
+	var values uint64
+	for _, n := range s.Values {
+		values += n
+	}
+	if values != 16000 || s.Spent != 16*time.Millisecond || s.Late != 6*2000 {
+		t.Errorf("%d values, %v spent, %d late", values, s.Spent, s.Late)
+	}
+}

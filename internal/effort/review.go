@@ -1,0 +1,109 @@
+package effort
+
+import (
+	"math"
+	"time"
+)
+
+// review is what people are told: how it went in the last seconds.
+type review struct {
+	at      time.Duration
+	values  [Steps]uint64 // until then
+	spent   int64
+	shares  [Steps]float64 // of values, by step
+	cores   float64
+	step    Step
+	changes uint64
+}
+
+const (
+	lookEvery = 250 * time.Millisecond
+	// memory is the time in which what has been weighs a third of what it did.
+	memory = 3 * time.Second
+	// turn is how far, in steps, values have to be from the step that is told before another one is.
+	turn = 0.7
+)
+
+// State is what a governor does. Counters only grow.
+type State struct {
+	Limits Limits
+	Step   Step           // that describes best what values get
+	Shares [Steps]float64 // of the values of the last seconds; where there were none, what they would get
+	Cores  float64        // CPU seconds a second, lately
+
+	Changes uint64        // of Step
+	Values  [Steps]uint64 // by step
+	Spent   time.Duration // CPU time
+	Late    uint64        // values that took longer than the limit
+}
+
+// State tells, and ok is false where there are no limits.
+func (g *Governor) State(now time.Duration) (s State, ok bool) {
+	l := g.limits.Load()
+	if l == nil {
+		return s, false
+	}
+	g.fill(l, now)
+	g.look(now, l)
+	g.mu.Lock()
+	s = State{Limits: *l, Step: g.review.step, Shares: g.review.shares, Cores: g.review.cores, Changes: g.review.changes}
+	g.mu.Unlock()
+	for i := range s.Values {
+		s.Values[i] = g.values[i].Load()
+	}
+	s.Spent, s.Late = time.Duration(g.spent.Load()), g.late.Load()
+	return s, true
+}
+
+// look takes note of how it goes, from time to time. Where another goroutine does so it need not.
+func (g *Governor) look(now time.Duration, l *Limits) {
+	if !g.mu.TryLock() {
+		return
+	}
+	defer g.mu.Unlock()
+	since := now - g.review.at
+	if since < lookEvery {
+		return
+	}
+	r := &g.review
+	shares := g.sharesSince(r, l)
+	spent := g.spent.Load()
+	weight := 1 - math.Exp(-float64(since)/float64(memory))
+	if r.at == 0 {
+		r.shares, weight = shares, 1
+	}
+	r.cores += weight * (float64(spent-r.spent)/float64(since) - r.cores)
+	mean := 0.0
+	for i := range r.shares {
+		r.shares[i] += weight * (shares[i] - r.shares[i])
+		mean += float64(i) * r.shares[i]
+	}
+	r.at, r.spent = now, spent
+	if math.Abs(mean-float64(r.step)) > turn {
+		r.step = Step(math.Round(mean))
+		r.changes++
+	}
+}
+
+// sharesSince are those of the values since the last look; without any, what they would get.
+func (g *Governor) sharesSince(r *review, l *Limits) (shares [Steps]float64) {
+	var total uint64
+	for i := range r.values {
+		n := g.values[i].Load()
+		shares[i] = float64(n - r.values[i])
+		total += n - r.values[i]
+		r.values[i] = n
+	}
+	if total == 0 {
+		step, better := mix(g.height(l))
+		shares[step] = 1 - better
+		if better > 0 {
+			shares[step-1] = better
+		}
+		return shares
+	}
+	for i := range shares {
+		shares[i] /= float64(total)
+	}
+	return shares
+}

@@ -1,0 +1,73 @@
+package effort
+
+import "github.com/cinch-layer/cinch/codec"
+
+// Step is how far down from its rule's setting a value is sealed.
+type Step uint8
+
+// The steps, down.
+const (
+	Full  Step = iota // as the rule says
+	Fast              // zstd and zlib at their fastest level
+	Light             // lz4
+	Plain             // not at all
+
+	Steps = int(Plain) + 1
+)
+
+var stepNames = [Steps]string{Full: "rule", Fast: "fast", Light: "lz4", Plain: "raw"}
+
+// String returns the name in metrics.
+func (s Step) String() string { return stepNames[s] }
+
+// minAloneBytes is from which length on zstd's fastest level without a dictionary costs less than a higher
+// one with it: 20 µs against 26 for 16 KB of JSON, but 3.9 against 1.8 for 1 KB.
+const minAloneBytes = 16 << 10
+
+// Of is what the step makes of a rule's setting for a value of n bytes. No step takes more memory than the
+// setting itself: in place of a dictionary prepared for another level there is none.
+func (s Step) Of(st codec.Setting, n int) codec.Setting {
+	switch s {
+	case Fast:
+		return fast(st, n)
+	case Light:
+		return light(st)
+	case Plain:
+		return codec.Setting{}
+	}
+	return st
+}
+
+func fast(st codec.Setting, n int) codec.Setting {
+	switch {
+	case st.Dict != 0 && n < minAloneBytes:
+		return st
+	case st.Codec == codec.Zstd || st.Codec == codec.Zlib || st.Codec == codec.Gzip:
+		return codec.Setting{Codec: st.Codec, Level: 1}
+	case st.Codec == codec.LZ4 || st.Codec == codec.S2 || st.Codec == codec.MinLZ || st.Codec == codec.Snappy:
+		return codec.Setting{Codec: st.Codec}
+	}
+	return st
+}
+
+func light(st codec.Setting) codec.Setting {
+	switch st.Codec {
+	case codec.Zstd, codec.Zlib, codec.Gzip:
+		return codec.Setting{Codec: codec.LZ4}
+	}
+	return fast(st, 0)
+}
+
+// Within is Of where the codec can't change, since both ends have agreed on it: there the last step but one
+// is that codec at its fastest level, with the dictionary that it has.
+func (s Step) Within(st codec.Setting) codec.Setting {
+	switch {
+	case s == Plain:
+		return codec.Setting{}
+	case s == Full || st.Codec == codec.Proto:
+		return st
+	case st.Codec == codec.Zstd || st.Codec == codec.Zlib || st.Codec == codec.Gzip:
+		return codec.Setting{Codec: st.Codec, Level: 1, Dict: st.Dict}
+	}
+	return codec.Setting{Codec: st.Codec}
+}
