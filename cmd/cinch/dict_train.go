@@ -28,6 +28,7 @@ type dictTrainOptions struct {
 	out     string
 	size    string // "auto" or a size
 	setting string
+	zstd    string
 	asJSON  bool
 
 	stdout, stderr io.Writer
@@ -54,6 +55,7 @@ It tries several algorithms, and several sizes unless you give one: bigger is of
 	cmd.Flags().StringVar(&o.out, "out", "", "`FILE` to write; it must not exist")
 	cmd.Flags().StringVar(&o.size, "size", "auto", "`SIZE` of the dictionary; auto tries several and keeps the best")
 	cmd.Flags().StringVar(&o.setting, "setting", "zstd-3", "`SETTING` that it is measured with")
+	cmd.Flags().StringVar(&o.zstd, "zstd", "", zstdFlag)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd
@@ -85,7 +87,11 @@ type dictTraining struct {
 }
 
 func runDictTrain(o dictTrainOptions) error {
-	st, candidates, err := o.parse()
+	engine, _, err := engineWithout(o.zstd)
+	if err != nil {
+		return err
+	}
+	st, candidates, err := o.parse(engine)
 	if err != nil {
 		return wrongUsage(err)
 	}
@@ -97,7 +103,6 @@ func runDictTrain(o dictTrainOptions) error {
 		return ui.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; a file of one value a line must be called .jsonl", minTrainSamples)
 	}
 	samples.Shuffle(all)
-	engine := newEngine()
 	bar := ui.NewProgress(o.stderr)
 	best, tried, err := dict.Search(engine, all, st, candidates, func(done int, next dict.TrainOptions) {
 		bar.Show(float64(done)/float64(len(candidates)), fmt.Sprintf("training %s, %s", algorithmName(next.Algorithm), ui.Size(int64(next.Size))))
@@ -147,7 +152,7 @@ func algorithmName(a dict.Algorithm) string {
 	return a.String()
 }
 
-func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOptions, err error) {
+func (o dictTrainOptions) parse(e *codec.Engine) (st codec.Setting, candidates []dict.TrainOptions, err error) {
 	if _, err := os.Lstat(o.out); !errors.Is(err, fs.ErrNotExist) {
 		return st, nil, ui.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
 	}
@@ -157,7 +162,7 @@ func (o dictTrainOptions) parse() (st codec.Setting, candidates []dict.TrainOpti
 	if st.Codec != codec.Zstd || st.Dict != 0 {
 		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
 	}
-	candidates = dict.Candidates(st.Level, nativeTrainer())
+	candidates = dict.Candidates(st.Level, trainerOf(e))
 	if o.size == "auto" {
 		return st, candidates, nil
 	}

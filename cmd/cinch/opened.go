@@ -41,7 +41,7 @@ func (o *storeOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in it (needed if it has several)")
 	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
 	f.StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary `FILE`, beside those in the store and the configuration (may be repeated)")
-	f.StringVar(&o.zstd, "zstd", "", "`NAME` of the implementation: libzstd, go or auto (default auto)")
+	f.StringVar(&o.zstd, "zstd", "", zstdFlag)
 }
 
 // take reads URL and environment.
@@ -136,12 +136,8 @@ func (o *storeOptions) configure(w *openedStore) error {
 		}
 		more = []config.Gateway{o.at.Gateway(rules)}
 	}
-	overrides := config.FromEnvironment(os.Getenv)
-	if o.zstd != "" {
-		overrides = append(overrides, config.Override{From: "--zstd", Key: "zstd", Value: o.zstd})
-	}
 	var err error
-	if w.cfg, err = loadConfig(o.configFile, more, overrides); err != nil {
+	if w.cfg, err = loadConfig(o.configFile, more, chosenZstd(o.zstd)); err != nil {
 		return err
 	}
 	if w.gateway, err = o.choose(w.cfg.Gateways); err != nil {

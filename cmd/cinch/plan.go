@@ -37,6 +37,7 @@ type planOptions struct {
 
 	// What is measured and wanted.
 	candidates   []string
+	zstd         string
 	dictionaries string
 	minimize     string
 	maxCPU       string
@@ -128,6 +129,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "a read or write may get slower by at most `TIME`, on the first --link")
 	f.StringVar(&o.maxCPU, "max-cpu", "", "at most this CPU: `TIME` to compress and open a value once (50us), or a number of cores for a group")
+	f.StringVar(&o.zstd, "zstd", "", zstdFlag+", as gateways will have it")
 	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
 
 	f = g.group("What it costs")
@@ -239,11 +241,14 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	if o.maxTime <= 0 || bytes <= 0 {
 		return p, l, errors.New("--max-time and --max-bytes have to be above zero")
 	}
+	if p.Engine, o.zstd, err = engineWithout(o.zstd); err != nil {
+		return p, l, err
+	}
 	now := time.Now()
 	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime * 7 / 10)}
 	p.MeasureDeadline = now.Add(o.maxTime)
-	p.Engine, p.Rates, p.Layout, p.MaxLatency, p.MaxGroups = newEngine(), o.rates, o.layout, o.maxLatency, max(o.groups, 0)
-	p.Train = nativeTrainer()
+	p.Rates, p.Layout, p.MaxLatency, p.MaxGroups = o.rates, o.layout, o.maxLatency, max(o.groups, 0)
+	p.Train = trainerOf(p.Engine)
 	return p, l, o.parseWishes(&p)
 }
 

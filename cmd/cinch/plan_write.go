@@ -48,7 +48,7 @@ func (o *planOptions) writeConfig(made *plan.Made, r *plan.Report) error {
 		return err
 	}
 	base := strings.TrimSuffix(filepath.Base(o.write), filepath.Ext(o.write))
-	text, files, err := r.Config(plan.WriteOptions{Listen: cmp.Or(o.listen, defaultListen(r.Protocol)), Upstream: upstream, Base: base, Auto: o.dictionaries == "auto"})
+	text, files, err := r.Config(plan.WriteOptions{Listen: cmp.Or(o.listen, defaultListen(r.Protocol)), Upstream: upstream, Base: base, Auto: o.dictionaries == "auto", Zstd: o.zstd})
 	if err != nil {
 		return err
 	}

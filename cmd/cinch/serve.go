@@ -120,7 +120,7 @@ var overrideFlags = []struct{ name, key, usage string }{
 	{"log-level", "log.level", "`LEVEL`: debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
 	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
-	{"zstd", "zstd", "`NAME` of the implementation: libzstd, go or auto (default auto)"},
+	{"zstd", "zstd", zstdFlag},
 	{"drain-delay", "drain_delay", "after the first signal, `TIME` in which clients are still accepted while /readyz says 503 (default 0s)"},
 	{"drain-timeout", "drain_timeout", "after the first signal, `TIME` for commands in flight: then connections are cut (default 30s)"},
 	{"drain-grace", "drain_grace", "after the first signal, `TIME` for clients that only wait, as in BLPOP: then they are ended (default 2s)"},

@@ -312,3 +312,13 @@ func TestDictionaryByNumber(t *testing.T) {
 		t.Errorf("%08x", got)
 	}
 }
+
+func TestProcess(t *testing.T) {
+	c, err := Process(Override{From: "CINCH_ZSTD", Key: "zstd", Value: "libzstd"}, Override{From: "--zstd", Key: "zstd", Value: "go"})
+	if err != nil || c.Zstd != "go" || c.Log.Level != "info" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err = Process(Override{From: "CINCH_ZSTD", Key: "zstd", Value: "fast"}); err == nil || !strings.HasPrefix(err.Error(), "CINCH_ZSTD: unknown value") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -20,6 +20,17 @@ func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
 	return Parse(file, text, more, overrides...)
 }
 
+// Process is what overrides say of the process itself, for a command that has neither file nor gateways.
+func Process(overrides ...Override) (*Config, error) {
+	c := Default()
+	if err := c.override(overrides); err != nil {
+		return nil, err
+	}
+	v := validator{problems{c: c}}
+	v.process()
+	return c, v.err()
+}
+
 func read(file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(os.Stdin)

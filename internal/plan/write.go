@@ -20,6 +20,8 @@ type WriteOptions struct {
 	Upstream string // with credentials, if it takes some
 	Base     string // what files of dictionaries are called after
 
+	Zstd string // implementation that the gateway has to have; auto: what there is
+
 	// Auto leaves dictionaries to the gateways, which train their own from what passes.
 	Auto bool
 }
@@ -195,6 +197,9 @@ func (w *writer) text() string {
 	fmt.Fprintf(&b, "# Written by cinch plan on %s from %s.\n", r.MadeAt.Format("2006-01-02"), clip(r.Source, 200))
 	fmt.Fprintf(&b, "# Expected: %s instead of %s (give or take %s), $%s instead of $%s a month.\n",
 		ui.Size(r.After), ui.Size(r.Now), ui.Size(r.Margin), dollars(r.BillAfter.Total()), dollars(r.BillNow.Total()))
+	if w.o.Zstd == "go" || w.o.Zstd == "libzstd" {
+		fmt.Fprintf(&b, "zstd: %s\n", w.o.Zstd)
+	}
 	if len(w.files) > 0 {
 		fmt.Fprintf(&b, "# The dictionaries hold pieces of your values: keep their files as you keep those.\n")
 		fmt.Fprintf(&b, "dictionaries:\n")
