@@ -117,6 +117,14 @@ type LatencyTotal struct {
 	MeanUs float64 `json:"mean_us"`
 	P50Us  float64 `json:"p50_us"`
 	P99Us  float64 `json:"p99_us"`
+	// Buckets are those of the histogram that counted something, from short to long.
+	Buckets []LatencyBucket `json:"buckets"`
+}
+
+// LatencyBucket counts exchanges to which the gateway added at most UpToUs, and more than the bucket before holds.
+type LatencyBucket struct {
+	UpToUs float64 `json:"up_to_us,omitempty"` // without: longer than all others
+	Count  uint64  `json:"count"`
 }
 
 // Snapshot reads all counters. Rules, codecs and classes come sorted by name.
@@ -242,16 +250,31 @@ func (v *volume) snapshot(codec string) CodecTotal {
 }
 
 func (h *histogram) snapshot() LatencyTotal {
-	_, n := h.read()
+	counts, n := h.read()
 	if n == 0 {
-		return LatencyTotal{}
+		return LatencyTotal{Buckets: []LatencyBucket{}}
 	}
 	return LatencyTotal{
-		Count:  n,
-		MeanUs: microseconds(time.Duration(h.nanos.Load())) / float64(n),
-		P50Us:  microseconds(h.quantile(0.50)),
-		P99Us:  microseconds(h.quantile(0.99)),
+		Buckets: bucketsOf(counts[:]),
+		Count:   n,
+		MeanUs:  microseconds(time.Duration(h.nanos.Load())) / float64(n),
+		P50Us:   microseconds(h.quantile(0.50)),
+		P99Us:   microseconds(h.quantile(0.99)),
 	}
+}
+
+func bucketsOf(counts []uint64) (list []LatencyBucket) {
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		b := LatencyBucket{Count: n}
+		if i < len(latencyBounds) {
+			b.UpToUs = microseconds(latencyBounds[i])
+		}
+		list = append(list, b)
+	}
+	return list
 }
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

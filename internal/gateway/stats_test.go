@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -144,14 +145,14 @@ func TestSnapshot(t *testing.T) {
 	if c := menus.Codecs; len(c) != 2 || c[0].Codec != "lz4" || c[1].Values != 2 || c[1].Ratio != 5 {
 		t.Errorf("codecs %+v", c)
 	}
-	if l := (LatencyTotal{Count: 1, MeanUs: 15, P50Us: 20, P99Us: 20}); got.Latency != l {
+	if l := (LatencyTotal{Count: 1, MeanUs: 15, P50Us: 20, P99Us: 20, Buckets: []LatencyBucket{{20, 1}}}); !reflect.DeepEqual(got.Latency, l) {
 		t.Errorf("latency %+v", got.Latency)
 	}
 }
 
 func TestSnapshotOfNothing(t *testing.T) {
 	s := NewStats("quiet", "redis").Snapshot()
-	if s.Total != (Total{}) || s.Latency != (LatencyTotal{}) || s.Rules == nil || s.Opened == nil || s.Guarded == nil {
+	if s.Total != (Total{}) || s.Latency.Count != 0 || s.Latency.Buckets == nil || s.Rules == nil || s.Opened == nil || s.Guarded == nil {
 		t.Errorf("%+v", s)
 	}
 }

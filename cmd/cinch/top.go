@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinch-layer/cinch/internal/admin/remote"
+	"github.com/cinch-layer/cinch/internal/top"
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+type topOptions struct {
+	pages  []string
+	reach  remote.Options
+	every  time.Duration
+	count  int
+	asJSON bool
+
+	in  io.Reader
+	out io.Writer
+}
+
+func newTopCommand() *cobra.Command {
+	o := topOptions{every: 2 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "top [ADMIN ...]",
+		Short: "Show what gateways save and cost right now",
+		Long: `Show what gateways save and cost right now, from their admin pages: bytes before and after, CPU, added latency, clients and
+errors a second, and the rules of the gateway that is chosen with the arrow keys.
+
+ADMIN is the address of an admin page: 9470, host:9470, https://host:9470 or unix:/path. Without one it is 127.0.0.1:9470.
+On a terminal it redraws itself until q; otherwise, and with --json or --count, it prints what an interval has brought.
+
+Exit codes: 0 ok, 2 the command line is wrong, 10 no page answers.`,
+		Example: `  cinch top
+  cinch top gateway-1:9470 gateway-2:9470 --interval 5s
+  cinch top https://gateway-1:9470 --ca ca.pem --token-file token
+  cinch top --json --count 1 | jq .total`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.pages, o.in, o.out = args, cmd.InOrStdin(), cmd.OutOrStdout()
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return runTop(ctx, o, cmd.Flags().Changed("count"))
+		},
+	}
+	cmd.Flags().DurationVar(&o.every, "interval", o.every, "`TIME` between two looks, from 250ms")
+	cmd.Flags().IntVar(&o.count, "count", 0, "print `N` intervals and end; 0 is without end (default 1 where the output is no terminal)")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print a JSON document an interval, one a line")
+	cmd.Flags().StringVar(&o.reach.TokenFile, "token-file", "", "`FILE` with the pages' token (default $"+remote.TokenVariable+")")
+	cmd.Flags().StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with who signs the pages' certificates, instead of the system's")
+	return cmd
+}
+
+const leastInterval = 250 * time.Millisecond
+
+func runTop(ctx context.Context, o topOptions, counted bool) error {
+	if o.every < leastInterval || o.count < 0 {
+		return withCode(exitUsage, errors.New("--interval is 250ms or more, --count 0 or more"))
+	}
+	if len(o.pages) == 0 {
+		o.pages = []string{"127.0.0.1:9470"}
+	}
+	var pages []top.Page
+	for _, address := range o.pages {
+		page, err := remote.Open(address, o.reach)
+		if err != nil {
+			return withCode(exitUsage, ui.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
+		}
+		pages = append(pages, page)
+	}
+	terminal, width := ui.IsTerminal(o.out), 0
+	if terminal {
+		width = ui.Width(o.out)
+	}
+	if terminal && ui.IsTerminal(o.in) && !o.asJSON && !counted {
+		return top.Run(ctx, pages, o.every, os.Getenv("NO_COLOR") == "")
+	}
+	if !terminal && !o.asJSON && !counted {
+		o.count = 1
+	}
+	err := top.Print(ctx, o.out, pages, top.Printing{Every: o.every, Count: o.count, JSON: o.asJSON, Width: width})
+	if errors.Is(err, top.ErrNobody) {
+		return withCode(exitUnreachable, ui.WithHint(err, "is cinch serve running, and is this the address of its admin page?"))
+	}
+	return err
+}

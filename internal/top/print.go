@@ -1,0 +1,72 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// ErrNobody: no page answers.
+var ErrNobody = errors.New("no admin page answers")
+
+// Printing says what Print does.
+type Printing struct {
+	Every time.Duration
+	Count int // looks; 0: until the context ends
+	JSON  bool
+	Width int // of lines; 0: as they come
+}
+
+// Print writes rates of each interval, for people or as a JSON document a line. It waits an interval before the first, as rates take two looks.
+func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
+	watch := NewWatch(pages)
+	list, _ := watch.Next(ctx)
+	if err := nobody(list, pages); err != nil {
+		return err
+	}
+	clock := time.NewTicker(o.Every)
+	defer clock.Stop()
+	for n := 0; o.Count == 0 || n < o.Count; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-clock.C:
+		}
+		list, _ := watch.Next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := print(w, list, len(pages), o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nobody(list []Gateway, pages []Page) error {
+	var all []error
+	for _, g := range list {
+		if g.Name != "" {
+			return nil
+		}
+		all = append(all, fmt.Errorf("%s: %s", g.Page, g.Trouble))
+	}
+	if len(all) < len(pages) {
+		return nil // one answers that has no gateways
+	}
+	return fmt.Errorf("%w: %w", ErrNobody, errors.Join(all...))
+}
+
+func print(w io.Writer, list []Gateway, pages int, o Printing) error {
+	if o.JSON {
+		return json.NewEncoder(w).Encode(map[string]any{"time": time.Now().UTC(), "interval_seconds": o.Every.Seconds(), "total": Sum(list), "gateways": list})
+	}
+	s := screen{at: time.Now(), every: o.Every, pages: pages, width: o.Width}
+	s.arrange(list)
+	s.selected = -1
+	_, err := fmt.Fprintln(w, s.report())
+	return err
+}

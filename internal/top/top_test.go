@@ -1,0 +1,178 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+var start = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+// status is of a gateway that has moved so many values of 1000 bytes, 250 after, in so many seconds.
+func status(seconds float64, values uint64) *admin.Status {
+	total := gateway.RuleTotal{Rule: "menus", Sealed: values, RawBytes: 1000 * values, StoredBytes: 250 * values, SealCPUSeconds: float64(values) / 1e5}
+	return &admin.Status{StartedAt: start, UptimeSeconds: seconds, Gateways: []admin.Gateway{{
+		Snapshot: gateway.Snapshot{
+			Name: "redis", Protocol: "redis", Connections: gateway.Connections{Open: 12},
+			Total:  gateway.Total{Values: values, RawBytes: total.RawBytes, StoredBytes: total.StoredBytes, SealCPUSeconds: total.SealCPUSeconds},
+			Errors: map[string]uint64{"stalled": values / 100},
+			Latency: gateway.LatencyTotal{Count: values, Buckets: []gateway.LatencyBucket{
+				{UpToUs: 100, Count: values / 2}, {UpToUs: 1000, Count: values / 2},
+			}},
+		},
+		Enabled: true, Rules: []admin.Rule{{RuleTotal: total, Setting: "zstd-3", Active: true}},
+	}}}
+}
+
+func TestRates(t *testing.T) {
+	before, now := Look{Page: "a", Status: status(10, 1000)}, Look{Page: "a", Status: status(12, 5000)}
+	g := Gateways(before, now)[0]
+	if g.Before != 2e6 || g.After != 5e5 || g.Exchanges != 2000 || g.CPU != 0.02 || g.Errors != 20 || g.Rules[0].Values != 2000 || *g.P99 != 1000 {
+		t.Errorf("%+v", g)
+	}
+	if g := Gateways(Look{}, now)[0]; g.Exchanges != 5000/12. {
+		t.Errorf("without an earlier look: %v exchanges a second", g.Exchanges)
+	}
+	restarted := status(4, 100)
+	restarted.StartedAt = start.Add(time.Hour)
+	if g := Gateways(before, Look{Status: restarted})[0]; g.Exchanges != 25 {
+		t.Errorf("after a restart: %v exchanges a second", g.Exchanges)
+	}
+	if g := Gateways(now, now)[0]; g.Exchanges != 0 || g.P99 != nil {
+		t.Errorf("without time between: %v, p99 %v", g.Exchanges, g.P99)
+	}
+	if g := Gateways(before, Look{Page: "a", Err: errors.New("gone")}); len(g) != 1 || g[0].Trouble != "gone" || g[0].Page != "a" {
+		t.Errorf("%+v", g)
+	}
+}
+
+// page answers what it is told, in turn.
+type page struct {
+	name  string
+	looks []any
+}
+
+func (p *page) Name() string { return p.name }
+
+func (p *page) Status(context.Context) (admin.Status, error) {
+	next := p.looks[0]
+	p.looks = p.looks[1:]
+	if s, ok := next.(*admin.Status); ok {
+		return *s, nil
+	}
+	return admin.Status{}, next.(error)
+}
+
+// A page that misses a look is compared with the last that it gave.
+func TestMissedLook(t *testing.T) {
+	w := NewWatch([]Page{&page{"a", []any{status(10, 1000), errors.New("slow"), status(20, 2000)}}})
+	for i, want := range []float64{100, 0, 100} {
+		list, first := w.Next(t.Context())
+		if list[0].Exchanges != want || first != (i == 0) {
+			t.Errorf("look %d: %+v, first %v", i, list[0], first)
+		}
+	}
+}
+
+func gateways() []Gateway {
+	list := Gateways(Look{Status: status(10, 1000)}, Look{Page: "gateway-1.internal:9470", Status: status(12, 5000)})
+	other := list[0]
+	other.Name, other.Trouble = "mongo", "dial tcp 10.0.0.1:27017: \x1b[2Jconnection refused"
+	third := list[0]
+	third.Name, third.Before = "a-gateway-with-a-rather-long-name-of-its-own", 9e12
+	return append(list, other, third, Gateway{Page: "gateway-2.internal:9470", Trouble: "timeout"})
+}
+
+// No line is wider, and no text longer, than the terminal; control characters of others don't reach it.
+func TestScreenFits(t *testing.T) {
+	for _, width := range []int{1, 20, 40, 80, 100, 132, 300} {
+		for _, height := range []int{1, 5, 24, 60} {
+			s := screen{width: width, height: height, every: time.Second, pages: 2}
+			s.arrange(gateways())
+			for range len(s.gateways) {
+				text := s.text()
+				lines := strings.Split(text, "\n")
+				if len(lines) > height {
+					t.Errorf("%dx%d: %d lines", width, height, len(lines))
+				}
+				for _, l := range lines {
+					if n := utf8.RuneCountInString(l); n > width {
+						t.Errorf("%dx%d: %d columns: %s", width, height, n, l)
+					}
+				}
+				if strings.Contains(text, "\x1b") {
+					t.Errorf("an escape sequence gets through: %q", text)
+				}
+				s.selected++
+			}
+		}
+	}
+}
+
+func press(m *model, keys ...string) {
+	for _, k := range keys {
+		key := tea.Key{Text: k, Code: []rune(k)[0]}
+		if k == "down" {
+			key = tea.Key{Code: tea.KeyDown}
+		}
+		m.Update(tea.KeyPressMsg(key))
+	}
+}
+
+func TestKeys(t *testing.T) {
+	m := &model{ctx: t.Context(), watch: NewWatch(nil), screen: screen{every: time.Second, width: 100, height: 40}}
+	m.Update(looked{list: gateways(), at: start})
+	if first := m.gateways[0].Name; first != "a-gateway-with-a-rather-long-name-of-its-own" {
+		t.Fatalf("first by name: %s", first)
+	}
+	press(m, "down", "down")
+	if m.gateways[m.selected].Name != "redis" {
+		t.Fatalf("chosen: %s", m.gateways[m.selected].Name)
+	}
+	press(m, "s")
+	m.Update(looked{list: gateways(), at: start})
+	if m.gateways[m.selected].Name != "redis" || m.order != bySaving {
+		t.Errorf("after sorting %s is chosen", m.gateways[m.selected].Name)
+	}
+	press(m, "p")
+	m.Update(looked{list: nil, at: start})
+	if len(m.gateways) != 4 || !strings.Contains(m.text(), "paused") {
+		t.Error("a stopped clock goes on")
+	}
+	if _, next := m.Update(tick(0)); next != nil {
+		t.Error("a tick of before the pause asks again")
+	}
+	press(m, "?")
+	if !strings.Contains(m.View().Content, "what is\nthe gateway") && !strings.Contains(m.View().Content, "sort by name, saving, CPU, clients") {
+		t.Error("no help")
+	}
+}
+
+func TestPrint(t *testing.T) {
+	pages := []Page{&page{"a", []any{status(10, 1000), status(11, 2000), status(12, 4000)}}}
+	var out strings.Builder
+	if err := Print(t.Context(), &out, pages, Printing{Every: time.Millisecond, Count: 2, JSON: true}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var last struct {
+		Total    Total
+		Gateways []Gateway
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 2 || last.Total.Exchanges != 2000 || last.Gateways[0].Rules[0].Name != "menus" {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	nobody := []Page{&page{"a", []any{errors.New("refused")}}}
+	if err := Print(t.Context(), &out, nobody, Printing{Every: time.Millisecond, Count: 1}); !errors.Is(err, ErrNobody) || !strings.Contains(err.Error(), "a: refused") {
+		t.Error(err)
+	}
+}
