@@ -89,7 +89,7 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk"},
+	{"internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk", "internal/history"},
 	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/autodict"},
 	{"internal/gateway"},

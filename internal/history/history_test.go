@@ -1,0 +1,426 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+var (
+	start  = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	engine = codec.New(codec.Options{MaxInFlight: 1})
+)
+
+func open(t *testing.T, dir string, maxBytes int64) *History {
+	t.Helper()
+	return Open(Options{Path: dir, MaxBytes: maxBytes, Engine: engine, Log: slog.New(slog.NewTextHandler(&testLog{t}, nil))})
+}
+
+type testLog struct{ t *testing.T }
+
+func (l *testLog) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+func counter(name, gateway, rule string, v int64) Sample {
+	return Sample{Series{name, gateway, rule}, Counter, v}
+}
+
+func ask(t *testing.T, h *History, from, to time.Time, step time.Duration) *Answer {
+	t.Helper()
+	a, err := h.Query(context.Background(), Question{From: from, To: to, Step: step})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func line(t *testing.T, a *Answer, name string) *Line {
+	t.Helper()
+	for _, l := range a.Lines {
+		if l.Name == name {
+			return &l
+		}
+	}
+	t.Fatalf("no %s among %d series", name, len(a.Lines))
+	return nil
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// feed adds n samples of a counter that grows by 10 a sample, from the first one on, and of a gauge.
+func feed(h *History, at time.Time, n int) time.Time {
+	for i := range n {
+		h.Add(at, []Sample{counter("bytes", "g", "r", int64(10*i)), {Series{Name: "memory"}, Gauge, int64(i % 7)}})
+		at = at.Add(Interval)
+	}
+	return at
+}
+
+// A day and a half: the older half day is there in coarse points only, and nothing is counted twice.
+func TestTwoResolutions(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		h := open(t, dir, 0)
+		h.unsynced = true
+		const n = 13000
+		end := feed(h, start, n)
+		a := ask(t, h, start, end, time.Hour)
+		l := line(t, a, "bytes")
+		near(t, "all of it", l.Sum(), 10*(n-1))
+		for i, v := range l.Values[1:35] {
+			near(t, fmt.Sprint("hour ", i+1), v, 3600)
+		}
+		near(t, "an hour of a week ago", ask(t, h, start.Add(-200*time.Hour), start.Add(-199*time.Hour), 0).Lines0(), 0)
+		if m := line(t, a, "memory"); m.Values[3] != 6 || m.Kind != Gauge {
+			t.Errorf("%v", m)
+		}
+		if points := h.fine.points(); points < finePoints || points > finePoints+h.fine.perSegment {
+			t.Errorf("%d fine points", points)
+		}
+		h.Close()
+		if dir == "" {
+			continue
+		}
+		again := open(t, dir, 0)
+		near(t, "after a restart", line(t, ask(t, again, start, end, time.Hour), "bytes").Sum(), 10*(n-1))
+	}
+}
+
+// Lines0 is the sum of everything.
+func (a *Answer) Lines0() (sum float64) {
+	for i := range a.Lines {
+		sum += a.Lines[i].Sum()
+	}
+	return sum
+}
+
+func (r *ring) points() (n int) {
+	for _, s := range r.segments {
+		n += s.points
+	}
+	return n
+}
+
+// A process that ends is followed by one that counts from 0, and soon has counted more: every byte of both is there.
+func TestRestarts(t *testing.T) {
+	dir, at, want := t.TempDir(), start, 0.0
+	for i := range 40 {
+		h := open(t, dir, 0)
+		n := 3 + i
+		at = feed(h, at, n)
+		want += float64(10 * (n - 1))
+		if i%2 == 0 {
+			h.Close()
+		} // else it crashes: nothing is closed
+		if i%2 == 1 {
+			release(h)
+		}
+		near(t, fmt.Sprint("after run ", i), line(t, ask(t, h, start, at.Add(time.Hour), time.Minute), "bytes").Sum(), want)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if len(files) > 12 {
+		t.Errorf("small files are not merged: %d", len(files))
+	}
+}
+
+// release is what the kernel does when a process is killed.
+func release(h *History) {
+	for _, r := range h.rings() {
+		if r.active != nil && r.active.handle != nil {
+			_ = r.active.handle.Close()
+		}
+	}
+}
+
+// While a process is replaced two write, each its own files, and both see all.
+func TestTwoProcesses(t *testing.T) {
+	dir := t.TempDir()
+	old := open(t, dir, 0)
+	at := feed(old, start, 5) // 40 counted
+	young := open(t, dir, 0)
+	for i := range int64(100) {
+		old.Add(at, []Sample{counter("bytes", "g", "r", 40+i)}) // 1 a sample after the first
+		young.Add(at.Add(time.Second), []Sample{counter("bytes", "g", "r", 7*i)})
+		at = at.Add(Interval)
+	}
+	want := 40.0 + 99 + 7*99
+	for name, h := range map[string]*History{"old": old, "young": young} {
+		near(t, name, line(t, ask(t, h, start, at.Add(time.Minute), time.Minute), "bytes").Sum(), want)
+	}
+	old.Close()
+	near(t, "when the old one has ended", line(t, ask(t, young, start, at.Add(time.Minute), time.Minute), "bytes").Sum(), want)
+	young.Close()
+	near(t, "later", line(t, ask(t, open(t, dir, 0), start, at.Add(time.Minute), time.Minute), "bytes").Sum(), want)
+}
+
+// The clock is set by a year, and back, and to 1970: nothing is lost or counted twice.
+func TestClockJumps(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, 0)
+	at := start
+	for i := range int64(400) {
+		now := at
+		switch {
+		case i >= 100 && i < 150:
+			now = at.AddDate(1, 0, 0)
+		case i >= 200 && i < 210:
+			now = time.Unix(60, 0)
+		case i >= 300:
+			now = at.Add(-20 * time.Minute)
+		}
+		h.Add(now, []Sample{counter("bytes", "g", "r", 10*i)})
+		at = at.Add(Interval)
+	}
+	for range 2 {
+		all := line(t, ask(t, h, time.Unix(-3600, 0), start.AddDate(2, 0, 0), 0), "bytes").Sum()
+		near(t, "everywhere", all, 3990)
+		near(t, "in its place", line(t, ask(t, h, start, start.Add(2*time.Hour), time.Minute), "bytes").Sum(), 3990-500-100)
+		h.Close()
+		h = open(t, dir, 0)
+	}
+}
+
+// A series that begins later was 0 until then; one whose beginning was dropped is counted from what is left.
+func TestSeriesThatBeginLater(t *testing.T) {
+	h := open(t, "", 0)
+	at := start
+	for i := range int64(10) {
+		s := []Sample{counter("a", "", "", 5)}
+		if i >= 4 {
+			s = append(s, counter("b", "g", "late", 100+i))
+		}
+		h.Add(at, s)
+		at = at.Add(Interval)
+	}
+	a := ask(t, h, start.Add(-time.Minute), at, 0)
+	near(t, "counted before the first sample", line(t, a, "a").Sum(), 5)
+	near(t, "begun later", line(t, a, "b").Sum(), 109)
+
+	h = Open(Options{MaxBytes: MinMaxBytes, Engine: engine})
+	h.fine.maxPoints, h.coarse.maxPoints = 100, 10
+	at = feed(h, start, 20000)
+	l := line(t, ask(t, h, start, at, 0), "bytes")
+	if held := float64(10 * (h.coarse.points()*coarse + 30)); l.Sum() > held || l.Sum() < 1000 {
+		t.Errorf("%v counted of what is left, at most %v", l.Sum(), held)
+	}
+}
+
+// The bound holds with more series than there may be, that all change, on a disk and in memory.
+func TestBound(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		h := open(t, dir, MinMaxBytes)
+		h.unsynced = true
+		random := uint64(1)
+		for i := range 4000 {
+			s := make([]Sample, 0, 300)
+			for k := range 300 {
+				random = random*6364136223846793005 + 1442695040888963407
+				s = append(s, counter("bytes", "g", fmt.Sprint(k), int64(i)<<20+int64(random>>44)))
+			}
+			h.Add(start.Add(time.Duration(i)*Interval), s)
+			if used := onDisk(t, dir); used > MinMaxBytes*5/4 || h.State().Bytes > MinMaxBytes*5/4 {
+				t.Fatalf("%d bytes after %d samples, %d on the disk", h.State().Bytes, i, used)
+			}
+		}
+		if h.State().Bytes < MinMaxBytes/2 {
+			t.Errorf("only %d bytes are held", h.State().Bytes)
+		}
+	}
+	h := open(t, "", 0)
+	var many []Sample
+	for i := range 2 * maxSeries {
+		many = append(many, counter("bytes", "g", fmt.Sprint(i), 1))
+	}
+	h.Add(start, many)
+	if a := ask(t, h, start.Add(-time.Hour), start.Add(time.Hour), 0); len(a.Lines) != maxSeries {
+		t.Errorf("%d series", len(a.Lines))
+	}
+}
+
+func onDisk(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	if dir == "" {
+		return 0
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// A file that ends anywhere gives all points before that, and the next start goes on behind it.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, 0)
+	feed(h, start, 20)
+	release(h)
+	file := h.fine.path(1)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(h.coarse.path(1))
+	best := 0.0
+	for n := startBytes; n <= len(whole); n++ {
+		for _, f := range mustGlob(t, dir, "*") {
+			os.Remove(f)
+		}
+		for _, tail := range []string{"", "\x09\x00\x00\x00garbage that is no frame"} {
+			if err := os.WriteFile(file, append(bytes.Clone(whole[:n]), tail...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h := open(t, dir, 0)
+			got := ask(t, h, start.Add(-time.Hour), start.Add(time.Hour), 0).Lines0()
+			if got < best {
+				t.Fatalf("%d bytes: %v, less than with fewer", n, got)
+			}
+			best = max(best, got)
+			if left := mustGlob(t, dir, "*"+asideSuffix); len(left) > 0 {
+				t.Fatalf("%d bytes: set aside: %v", n, left)
+			}
+		}
+	}
+	near(t, "the whole file", best, 190+6)
+}
+
+func mustGlob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// What can't be read is set aside, a few of it, and the rest is there.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, 0)
+	at := feed(h, start, 100)
+	h.Close()
+	bad := map[int]string{
+		100: "", 101: "short", 102: magic + "\x02\x00newer", 103: magic + "\x01\x07form", 104: magic + "\x01\x01\xff\xff\xff\xffaaaa",
+		105: magic + "\x01\x01\x10\x00\x00\x00aaaabbbbbbbb", 106: string(bytes.Repeat([]byte{0}, 100)),
+	}
+	for n, text := range bad {
+		if err := os.WriteFile(h.fine.path(uint64(n)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := open(t, dir, 0)
+	near(t, "the rest", line(t, ask(t, again, start, at, 0), "bytes").Sum(), 990)
+	if n := len(mustGlob(t, dir, "*"+asideSuffix)); n != maxAside {
+		t.Errorf("%d files are kept aside", n)
+	}
+	feed(again, at, 3)
+}
+
+// A path that can't be used is no reason not to run.
+func TestPathThatCannotBeUsed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, file, 0)
+	at := feed(h, start, 10)
+	near(t, "in memory", line(t, ask(t, h, start, at, 0), "bytes").Sum(), 90)
+	if h.InMemory() == 0 || h.State().Path != "" {
+		t.Error(h.State())
+	}
+
+	dir := t.TempDir()
+	h = open(t, dir, 0)
+	h.unsynced = true
+	feed(h, start, 10)
+	os.RemoveAll(dir)
+	at = feed(h, at, 3000) // its file is gone when it is full
+	if h.State().Oldest.IsZero() {
+		t.Log("nothing is left, and nothing has failed")
+	}
+	h.Close()
+	var none *History
+	none.Add(start, nil)
+	none.Close()
+	if a := ask(t, none, start, at, 0); len(a.Lines) != 0 || none.InMemory() != 0 {
+		t.Error("a history that is not there")
+	}
+}
+
+func TestQuestionsRefused(t *testing.T) {
+	h := open(t, "", 0)
+	feed(h, start, 10)
+	for name, q := range map[string]Question{
+		"backwards": {From: start, To: start.Add(-1)}, "empty": {From: start, To: start},
+		"too fine": {From: start, To: start.Add(time.Hour), Step: time.Millisecond},
+		"too many": {From: start, To: start.Add(MaxSteps*time.Second + 1), Step: time.Second},
+	} {
+		if _, err := h.Query(context.Background(), q); err == nil {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	var many []Sample
+	for i := range 300 {
+		many = append(many, counter("bytes", "g", fmt.Sprint(i), 1))
+	}
+	h.Add(start, many)
+	if _, err := h.Query(context.Background(), Question{From: start.Add(-time.Hour), To: start.Add(MaxSteps * time.Second), Step: 3 * time.Second}); err == nil {
+		t.Error("a large answer is given")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := h.Query(ctx, Question{From: start, To: start.Add(time.Hour)}); err == nil {
+		t.Error("nobody waits for it")
+	}
+}
+
+// What a dashboard asks every few seconds, and what a report asks, of a history that is full: 90 days of 200 series.
+func BenchmarkQuery(b *testing.B) {
+	h := Open(Options{Path: b.TempDir(), Engine: engine})
+	h.unsynced = true
+	at, random := start, uint64(1)
+	s := make([]Sample, 200)
+	for range coarsePoints {
+		for k := range s {
+			random = random*6364136223846793005 + 1442695040888963407
+			s[k] = counter("bytes", "g", fmt.Sprint(k), s[k].Value+int64(random>>50))
+		}
+		h.Add(at, s)
+		h.index += coarse - 1 // so that each point is a coarse one
+		at = at.Add(coarse * Interval)
+	}
+	b.Logf("%d bytes, %d and %d points", h.State().Bytes, h.coarse.points(), h.fine.points())
+	for name, q := range map[string]Question{
+		"hour":     {From: at.Add(-time.Hour), To: at, Step: time.Minute},
+		"90 days":  {From: start, To: at, Step: 24 * time.Hour},
+		"6 series": {From: start, To: at, Step: 24 * time.Hour, Want: func(s Series) bool { return len(s.Rule) == 1 }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := h.Query(b.Context(), q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

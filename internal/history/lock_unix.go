@@ -1,0 +1,17 @@
+//go:build unix
+
+package history
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock marks a file as one that a process writes, until that closes it or ends.
+func lock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_EX) }
+
+// locked reports that a process writes the file.
+func locked(f *os.File) bool {
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}

@@ -1,0 +1,307 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// MaxSteps and MaxValues bound an answer.
+	MaxSteps  = 3000
+	MaxValues = 400_000
+	minStep   = time.Second
+)
+
+// ErrQuestion says that a question can't be answered as it is.
+var ErrQuestion = errors.New("history")
+
+// Question asks for series between two times.
+type Question struct {
+	From, To time.Time
+	Step     time.Duration     // 0: one step
+	Want     func(Series) bool // nil: all
+}
+
+// Answer has a value for each step. Step i is [From + i*Step, From + (i+1)*Step), the last one ends at To.
+type Answer struct {
+	From, To time.Time
+	Step     time.Duration
+	Covered  []bool // some process took samples in the step
+	Lines    []Line
+}
+
+// Line is a series: of a counter by how much it grew in a step, over all processes; of a gauge the highest value, NaN where there is none.
+type Line struct {
+	Series
+	Kind   Kind
+	Values []float64
+}
+
+// Sum adds the values up.
+func (l *Line) Sum() (sum float64) {
+	for _, v := range l.Values {
+		sum += v
+	}
+	return sum
+}
+
+func (q *Question) steps() (int, error) {
+	span := q.To.Sub(q.From)
+	if q.Step == 0 {
+		q.Step = span
+	}
+	switch {
+	case span <= 0:
+		return 0, fmt.Errorf("%w: the end is not after the beginning", ErrQuestion)
+	case q.Step < minStep:
+		return 0, fmt.Errorf("%w: a step is at least %s", ErrQuestion, minStep)
+	}
+	if n := (span + q.Step - 1) / q.Step; n <= MaxSteps {
+		return int(n), nil
+	}
+	return 0, fmt.Errorf("%w: that is more than %d steps: ask for longer ones", ErrQuestion, MaxSteps)
+}
+
+// Query answers. It reads files, and may take some 100 ms of CPU for the whole history.
+func (h *History) Query(ctx context.Context, q Question) (*Answer, error) {
+	n, err := q.steps()
+	if err != nil {
+		return nil, err
+	}
+	c := &collector{
+		question: q, from: q.From.UnixMilli(), to: q.To.UnixMilli(), step: max(q.Step.Milliseconds(), 1), n: n,
+		covered: make([]bool, n), lines: map[Series]*Line{}, writers: map[writerID]*progress{}, fine: map[writerID]uint64{},
+	}
+	for _, part := range h.parts(c) {
+		c.every, c.coarse = part.every, part.every > 1
+		for _, s := range part.segments {
+			if err := c.segment(ctx, h, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.answer(), nil
+}
+
+// part is the segments of a resolution that may matter.
+type part struct {
+	every    uint64
+	segments []segment // copies
+}
+
+// parts lists segments, coarse ones first, and notes where the fine ones of each process begin.
+func (h *History) parts(c *collector) (parts []part) {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.rings() {
+		r.find(h.log)
+		p := part{every: r.every}
+		reach := 2 * int64(r.every) * Interval.Milliseconds()
+		for _, s := range r.segments {
+			if s.points == 0 || s.newest+reach < c.from || s.oldest-reach > c.to {
+				continue
+			}
+			p.segments = append(p.segments, *s)
+		}
+		parts = append(parts, p)
+	}
+	for _, s := range parts[len(parts)-1].segments {
+		for _, run := range s.runs {
+			if first, ok := c.fine[run.writer]; !ok || run.first < first {
+				c.fine[run.writer] = run.first
+			}
+		}
+	}
+	return parts
+}
+
+// collector adds up what points say.
+type collector struct {
+	question       Question
+	from, to, step int64 // milliseconds
+	n              int
+	every          uint64
+	coarse         bool
+	covered        []bool
+	lines          map[Series]*Line
+	writers        map[writerID]*progress
+	fine           map[writerID]uint64 // index of the first fine point
+
+	last     *block // whose series slots are
+	slots    []*slot
+	values   int
+	overfull bool
+}
+
+// progress is how far a process was followed.
+type progress struct {
+	index uint64
+	time  int64
+	seen  bool
+	slots map[Series]*slot
+}
+
+// slot is a series of a process.
+type slot struct {
+	line  *Line // nil: not wanted
+	last  int64
+	known bool
+}
+
+func (c *collector) segment(ctx context.Context, h *History, s segment) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	all, err := s.load(h.engine)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable) {
+		return nil // dropped meanwhile, or damaged: what is left is the answer
+	}
+	if err != nil {
+		return err
+	}
+	c.last = nil
+	readFrames(all, c.point)
+	if c.overfull {
+		return fmt.Errorf("%w: that is more than %d values: ask for fewer series or longer steps", ErrQuestion, MaxValues)
+	}
+	return nil
+}
+
+// point takes the last point of a block in.
+func (c *collector) point(b *block) {
+	p := c.writers[b.writer]
+	if p == nil {
+		p = &progress{slots: map[Series]*slot{}}
+		c.writers[b.writer] = p
+	}
+	if first, ok := c.fine[b.writer]; c.coarse && ok && b.index >= first || p.seen && b.index <= p.index || c.overfull {
+		return
+	}
+	c.match(b, p)
+	began := c.began(b, p)
+	if p.seen || b.index == 1 {
+		c.cover(began, b.time)
+	}
+	for i, s := range c.slots {
+		if s.line != nil {
+			c.value(s, b, i, p, began)
+		}
+	}
+	p.index, p.time, p.seen = b.index, b.time, true
+}
+
+// began is when the time began that a point stands for. Where the clock says nonsense it is what the index says.
+func (c *collector) began(b *block, p *progress) int64 {
+	since := uint64(1)
+	if p.seen {
+		since = b.index - p.index
+	}
+	nominal := int64(min(since, uint64(coarsePoints*coarse))) * Interval.Milliseconds()
+	if passed := b.time - p.time; p.seen && passed > 0 && passed <= 2*nominal+Interval.Milliseconds() {
+		return p.time
+	}
+	return b.time - nominal
+}
+
+// match finds the slots of a block's series.
+func (c *collector) match(b *block, p *progress) {
+	if c.last != b {
+		c.last, c.slots = b, nil
+	}
+	for _, d := range b.series[len(c.slots):] {
+		s := p.slots[d.Series]
+		if s == nil {
+			s = &slot{line: c.line(d)}
+			p.slots[d.Series] = s
+		}
+		c.slots = append(c.slots, s)
+	}
+}
+
+func (c *collector) line(d defined) *Line {
+	if c.question.Want != nil && !c.question.Want(d.Series) {
+		return nil
+	}
+	l := c.lines[d.Series]
+	if l == nil {
+		if c.values += c.n; c.values > MaxValues {
+			c.overfull = true
+			return nil
+		}
+		l = &Line{Series: d.Series, Kind: d.kind, Values: make([]float64, c.n)}
+		if d.kind == Gauge {
+			for i := range l.Values {
+				l.Values[i] = math.NaN()
+			}
+		}
+		c.lines[d.Series] = l
+	}
+	return l
+}
+
+func (c *collector) value(s *slot, b *block, i int, p *progress, began int64) {
+	v := b.values[i]
+	if s.line.Kind == Gauge {
+		if at, ok := c.place(b.time); ok && !(s.line.Values[at] >= float64(v)) {
+			s.line.Values[at] = float64(v)
+		}
+		return
+	}
+	from := s.last
+	if !s.known && !p.seen && b.index != 1 {
+		from = v // the points before are dropped
+	}
+	s.last, s.known = v, true
+	if v < from {
+		from = 0
+	}
+	if v > from {
+		c.spread(s.line, began, b.time, float64(v-from))
+	}
+}
+
+func (c *collector) place(time int64) (int, bool) {
+	if time < c.from || time >= c.to {
+		return 0, false
+	}
+	return int((time - c.from) / c.step), true
+}
+
+// spread divides an amount among the steps that lie between two times, by how much of these they are.
+func (c *collector) spread(l *Line, from, to int64, amount float64) {
+	share := amount / float64(to-from)
+	for at := max(from, c.from); at < min(to, c.to); {
+		i := int((at - c.from) / c.step)
+		end := min(c.from+int64(i+1)*c.step, to, c.to)
+		l.Values[min(i, c.n-1)] += share * float64(end-at)
+		at = end
+	}
+}
+
+func (c *collector) cover(from, to int64) {
+	for at := max(from, c.from); at < min(to, c.to); {
+		i := int((at - c.from) / c.step)
+		c.covered[min(i, c.n-1)] = true
+		at = c.from + int64(i+1)*c.step
+	}
+}
+
+func (c *collector) answer() *Answer {
+	a := &Answer{From: c.question.From, To: c.question.To, Step: c.question.Step, Covered: c.covered}
+	for _, l := range c.lines {
+		a.Lines = append(a.Lines, *l)
+	}
+	slices.SortFunc(a.Lines, func(x, y Line) int {
+		return cmp.Or(cmp.Compare(x.Gateway, y.Gateway), cmp.Compare(x.Rule, y.Rule), cmp.Compare(x.Name, y.Name))
+	})
+	return a
+}
