@@ -127,7 +127,9 @@ func (s *Server) Handler() http.Handler {
 	}
 	if s.opts.Routes == nil {
 		mux.HandleFunc("GET /{$}", s.servePage)
-		mux.HandleFunc("GET /page.js", serveFile("page/page.js", "text/javascript; charset=utf-8"))
+		for _, script := range scripts() {
+			mux.HandleFunc("GET /"+script, serveFile("page/"+script, "text/javascript; charset=utf-8"))
+		}
 		mux.HandleFunc("GET /api/status", s.serveStatus)
 	}
 	if s.opts.Messages != nil {
@@ -180,6 +182,20 @@ func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(page.Bytes())
+}
+
+// scripts are the modules of the page.
+func scripts() (names []string) {
+	files, err := pageFiles.ReadDir("page")
+	if err != nil {
+		panic(err) // embedded: a mistake of the build
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".js") {
+			names = append(names, f.Name())
+		}
+	}
+	return names
 }
 
 func serveFile(name, contentType string) http.HandlerFunc {
