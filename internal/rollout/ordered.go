@@ -16,11 +16,36 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
+	if err := m.admit(ctx); err != nil {
 		return err
 	}
+	if err := m.old.exec(ctx, "CHECKPOINT"); err != nil { // clients would wait for what the shutdown has to write
+		return err
+	}
+	if err := m.catchUp(ctx); err != nil {
+		return err
+	}
+	if err := m.reach(ctx, false); err != nil {
+		return err
+	}
+	m.progress.HeldAt = time.Now()
+	if err := m.save(); err != nil {
+		return err
+	}
+	return m.clients.Hold(ctx, m.cell.holdTime())
+}
+
+// admit lets the new member become the leader, and returns when Patroni knows. From then on a failover may choose it, as it may any standby, and loses what
+// has not been streamed unless synchronous_mode is on. So the old leader must answer: Patroni's store names one that has died until its lock ends.
+func (m managed) admit(ctx context.Context) error {
 	settings, err := m.api.Settings(ctx, m.old.Patroni.API)
+	if err == nil {
+		_, err = m.old.inRecovery(ctx)
+	}
 	if err != nil {
+		return err
+	}
+	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
 		return err
 	}
 	err = m.waitFor(ctx, func(c patroni.Cluster) string {
@@ -38,20 +63,7 @@ func (m managed) hold(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)
 	}
-	if err := m.old.exec(ctx, "CHECKPOINT"); err != nil { // clients would wait for what the shutdown has to write
-		return err
-	}
-	if err := m.catchUp(ctx); err != nil {
-		return err
-	}
-	if err := m.reach(ctx, false); err != nil {
-		return err
-	}
-	m.progress.HeldAt = time.Now()
-	if err := m.save(); err != nil {
-		return err
-	}
-	return m.clients.Hold(ctx, m.cell.holdTime())
+	return nil
 }
 
 // ready fails when Patroni would not do what is ordered.

@@ -28,8 +28,10 @@ func (r *Rollout) observe(ctx context.Context) error {
 	case leader == m.old.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow): // the new one died, and the old one is back
 		n, s.Step, m.progress.Replaced = m.old, StepCatchUp, false
 	case leader != m.made.Name:
-	case slices.Contains([]Step{StepHold, StepFence, StepPromote}, s.Step):
-		s.Step = StepPromote // which finds out
+	case s.Step == StepHold || s.Step == StepFence: // it has not been seen to have all that clients were told of
+		s.Step = StepPromote
+		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: commits of the last moment may be missing, unless synchronous_mode is on", leader))
+	case s.Step == StepPromote: // which finds out
 		return s.write(r.Cell.State)
 	case s.Step == StepJoin || s.Step == StepRetire: // a standby that has passed its gates, and is the primary before its turn
 		n, s.Step, m.progress.Replaced = m.old, StepFollow, true
