@@ -13,6 +13,7 @@ import (
 
 func newRecordCommand() *cobra.Command {
 	var t operate.Tape
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Keep live traffic in an encrypted file, for replay",
@@ -34,6 +35,9 @@ Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals, stop := shadowSignals()
 			defer stop()
+			if asJSON {
+				t.JSON = cmd.OutOrStdout()
+			}
 			return t.Record(cmd.Context(), signals, cmd.ErrOrStderr())
 		},
 	}
@@ -47,6 +51,7 @@ Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't 
 	f.StringVar(&t.Limit, "limit", "1GiB", "`SIZE` of the file at which the recording ends")
 	f.StringVar(&t.Memory, "memory", "128MiB", "`SIZE` of what may wait to be written")
 	f.DurationVar(&t.Bound, "bound", time.Millisecond, "`TIME` for which recording may hold up 1 % of the traffic of a second before it ends")
+	f.BoolVar(&asJSON, "json", false, "print what was recorded as JSON, when the recording has ended")
 	f.BoolVar(&t.Exit, "exit", false, "end with the recording, instead of passing clients through on")
 	return cmd
 }

@@ -253,13 +253,13 @@ func (r *Recorder) giveUp(c *tapped, known *recorded, at time.Time) error {
 
 // Recorded is how a recording stands.
 type Recorded struct {
-	Bytes       int64          // of clients and servers
-	Size        int64          // of the file
-	Connections uint64         // that were passed through
-	Partial     int64          // connections that are not recorded to their end
-	Requests    uint64         // of Filters; 0 without
-	Left        map[string]int // requests that are not recorded, by reason
-	Ended       string         // why the recording ended; "": it goes on
+	Bytes       int64          `json:"bytes"`              // of clients and servers
+	Size        int64          `json:"size"`               // of the file
+	Connections uint64         `json:"connections"`        // that were passed through
+	Partial     int64          `json:"partial"`            // connections that are not recorded to their end
+	Requests    uint64         `json:"requests,omitempty"` // of Filters; 0 without
+	Left        map[string]int `json:"left,omitempty"`     // requests that are not recorded, by reason
+	Ended       string         `json:"ended"`              // why the recording ended; "": it goes on
 }
 
 // State says how the recording stands.

@@ -28,10 +28,10 @@ func cinchRecord(t *testing.T, production *testenv.RedisServer, work func(ctx co
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "monday.cinchrec")
 	addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	args = append([]string{"record", "--redis", addr + "=" + production.URL(), "--to", file, "--bound", "1m", "--exit"}, args...)
+	args = append([]string{"record", "--redis", addr + "=" + production.URL(), "--to", file, "--bound", "1m", "--exit", "--json"}, args...)
 	cmd := exec.CommandContext(t.Context(), testenv.Cinch(t), args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,13 @@ func cinchRecord(t *testing.T, production *testenv.RedisServer, work func(ctx co
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
 	t.Log(errs.String())
+	var recorded struct {
+		Bytes, Size, Connections int64
+		Ended                    string
+	}
+	if err := json.Unmarshal(out.Bytes(), &recorded); err != nil || recorded.Bytes == 0 || recorded.Size == 0 || recorded.Connections < 4 || recorded.Ended != "interrupt" {
+		t.Errorf("it prints %s: %v", out.String(), err)
+	}
 	return file
 }
 

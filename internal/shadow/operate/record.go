@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,8 @@ type Tape struct {
 	Memory         string // of what waits to be written
 	Bound          time.Duration
 	Exit           bool // when the recording is over
+
+	JSON io.Writer // gets how the recording stands when it is over; nil: nobody does
 }
 
 // progressTime is between two lines.
@@ -169,6 +172,9 @@ func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.
 			over = nil
 			state := r.State()
 			fmt.Fprintf(errs, "%v\nthe recording has ended: %s\n", state, state.Ended)
+			if t.JSON != nil {
+				_ = json.NewEncoder(t.JSON).Encode(state) // clients do not depend on who reads it
+			}
 			if t.Exit {
 				return nil
 			}
