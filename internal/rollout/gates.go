@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -83,13 +84,19 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	return err
 }
 
-// collations fails when indexes on texts were built by another version of the machine's collations.
+// collations fails when texts were sorted by another version of the machine's collations: that of the database, or one of a column, an index, a partition's key or a range.
 func collations(ctx context.Context, c *pgx.Conn) error {
-	var was, is string
-	err := c.QueryRow(ctx, `SELECT coalesce(datcollversion, ''), coalesce(pg_database_collation_actual_version(oid), '')
-		FROM pg_database WHERE datname = current_database()`).Scan(&was, &is)
-	if err == nil && was != is && was != "" {
-		err = fmt.Errorf("%w: the collation is of version %s there and %s on the new machine, so indexes on texts would be wrong", ErrGate, was, is)
+	rows, _ := c.Query(ctx, `WITH used (oid) AS (
+			SELECT unnest(indcollation) FROM pg_index UNION SELECT unnest(partcollation) FROM pg_partitioned_table UNION SELECT rngcollation FROM pg_range
+			UNION SELECT attcollation FROM pg_attribute a JOIN pg_class r ON r.oid = attrelid WHERE relkind IN ('r', 'p', 'm', 'c') AND NOT attisdropped
+		), versions (name, built, has) AS (
+			SELECT 'of the database', datcollversion, pg_database_collation_actual_version(oid) FROM pg_database WHERE datname = current_database()
+			UNION ALL SELECT oid::regcollation::text, collversion, pg_collation_actual_version(oid) FROM pg_collation JOIN used USING (oid) WHERE collversion IS NOT NULL
+		)
+		SELECT format('%s is of version %s there and %s on the new machine', name, built, coalesce(has, 'none')) FROM versions WHERE built <> '' AND built IS DISTINCT FROM has ORDER BY 1`)
+	differ, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(differ) > 0 {
+		err = fmt.Errorf("%w: the collation %s, so indexes on texts would be wrong", ErrGate, strings.Join(differ, ", and "))
 	}
 	return err
 }

@@ -1,0 +1,50 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+)
+
+// Texts that were sorted by another version of a collation close the gate, be it that of the database or of one column; a collation that nothing uses does not.
+func TestCollations(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a := &c.Nodes[0]
+	mustExec(t, a, `CREATE TABLE word (t text COLLATE "und-x-icu" PRIMARY KEY); CREATE TABLE page (t text COLLATE "en-x-icu"); CREATE INDEX ON page (t COLLATE "de-x-icu");
+		UPDATE pg_collation SET collversion = '1' WHERE collname = 'fr-x-icu'`)
+	c.Hooks.Gate = []string{"false"} // the last one, so that it is known that the others have opened
+	run := func(says string, not ...string) {
+		t.Helper()
+		err := (&Rollout{Cell: c, Yes: true}).Run(t.Context())
+		mustSay(t, err, ErrGate, says)
+		for _, one := range not {
+			if strings.Contains(err.Error(), one) {
+				t.Errorf("it says %q: %v", one, err)
+			}
+		}
+	}
+	change := func(text string) {
+		t.Helper()
+		mustExec(t, a, text)
+		written, err := value[int64](t.Context(), a, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
+		if err == nil {
+			err = waitReplayed(t.Context(), a.Replacement, written-1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("false", "collation")
+	change("UPDATE pg_collation SET collversion = '1' WHERE collname IN ('und-x-icu', 'de-x-icu')")
+	run(`the collation "de-x-icu" is of version 1 there and `, `"en-x-icu"`, `"fr-x-icu"`)
+	run(`, and "und-x-icu" is of version 1 there and `, `"en-x-icu"`, `"fr-x-icu"`)
+	change(`ALTER COLLATION "und-x-icu" REFRESH VERSION; ALTER COLLATION "de-x-icu" REFRESH VERSION; UPDATE pg_collation SET collversion = '1' WHERE collname = 'en-x-icu'`)
+	run(`the collation "en-x-icu" is of version 1 there`, `"de-x-icu"`)
+	change(`ALTER COLLATION "en-x-icu" REFRESH VERSION; UPDATE pg_database SET datcollversion = '1'`)
+	run("the collation of the database is of version 1 there and ", `"en-x-icu"`)
+	change("UPDATE pg_database SET datcollversion = NULL")
+	run("false", "collation")
+	if err := (&Rollout{Cell: c}).Abort(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
