@@ -82,6 +82,8 @@ type Gateway struct {
 	MaxSeal        Bytes        `yaml:"max_seal"`
 	MaxOpen        *Bytes       `yaml:"max_open"` // nil until the defaults are filled in
 	MaxConnections int          `yaml:"max_connections"`
+	CPUBudget      Cores        `yaml:"cpu_budget,omitempty"`     // of sealing; 0: none. See effort.go
+	LatencyBudget  Duration     `yaml:"latency_budget,omitempty"` // that sealing adds to 99 of 100 values; 0: none
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
 

@@ -109,6 +109,28 @@ func (p Percent) MarshalText() ([]byte, error) {
 	return append(strconv.AppendFloat(nil, float64(p), 'g', -1, 64), '%'), nil
 }
 
+// Cores is CPU time in a time: 0.2 and "20%" are a fifth of one core.
+type Cores float64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Cores) UnmarshalText(text []byte) error {
+	number, percent := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
+	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return ui.WithHint(fmt.Errorf("%q is no share of a core", text), "write 20%% or 0.2 for a fifth of one core, 2 for two cores")
+	}
+	if percent {
+		f /= 100
+	}
+	*c = Cores(f)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (c Cores) MarshalText() ([]byte, error) {
+	return append(strconv.AppendFloat(nil, math.Round(float64(c)*1e8)/1e6, 'g', -1, 64), '%'), nil
+}
+
 // Duration is a time span, "30s" or "1m30s".
 type Duration time.Duration
 

@@ -114,6 +114,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.upstream(g, path)
 	v.tls(g, path)
 	v.limits(g, path)
+	v.effort(g, path)
 	v.grpc(g, path)
 	v.pair(g, path)
 	v.mongo(g, path)

@@ -16,3 +16,7 @@ func Of(f func()) time.Duration {
 	f()
 	return thread() - start
 }
+
+// Thread is the CPU time of the calling thread so far. The difference of two is that of the work between them if
+// runtime.LockOSThread has kept the goroutine on its thread meanwhile.
+func Thread() time.Duration { return thread() }

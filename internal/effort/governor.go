@@ -69,7 +69,7 @@ func (g *Governor) CountsCPU() bool {
 	return l != nil && l.Cores > 0
 }
 
-// Step is what the next value gets. chance is a number between 0 and 1.
+// Step is what the next value is to get; Gave says what that came to. chance is a number between 0 and 1.
 func (g *Governor) Step(now time.Duration, chance float64) Step {
 	l := g.limits.Load()
 	if l == nil {
@@ -80,9 +80,15 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	if chance < better {
 		step--
 	}
-	g.values[step].Add(1)
 	g.look(now, l)
 	return step
+}
+
+// Gave counts a value by its step: Full too where a lower one makes nothing else of its rule's setting.
+func (g *Governor) Gave(step Step) {
+	if g.limits.Load() != nil {
+		g.values[step].Add(1)
+	}
 }
 
 // fill adds what has flowed into the bucket of CPU time since the last call.

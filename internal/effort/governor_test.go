@@ -125,7 +125,7 @@ func TestConcurrently(t *testing.T) {
 			for j := range 2000 {
 				now := time.Duration(j) * time.Millisecond
 				g.SetLimits(Limits{Cores: 0.1, Added: time.Millisecond}, now)
-				g.Step(now, float64(j%10)/10)
+				g.Gave(g.Step(now, float64(j%10)/10))
 				g.Spent(time.Microsecond)
 				g.Took(time.Duration(i) * time.Millisecond)
 				g.State(now)

@@ -20,14 +20,14 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// memory is the time in which what has been weighs a third of what it did.
 	memory = 3 * time.Second
-	// turn is how far, in steps, values have to be from the step that is told before another one is.
-	turn = 0.7
+	// turn is how much more of the values another step must have than the one that is told, before it is told.
+	turn = 0.3
 )
 
 // State is what a governor does. Counters only grow.
 type State struct {
 	Limits Limits
-	Step   Step           // that describes best what values get
+	Step   Step           // that most values get
 	Shares [Steps]float64 // of the values of the last seconds; where there were none, what they would get
 	Cores  float64        // CPU seconds a second, lately
 
@@ -73,14 +73,15 @@ func (g *Governor) look(now time.Duration, l *Limits) {
 		r.shares, weight = shares, 1
 	}
 	r.cores += weight * (float64(spent-r.spent)/float64(since) - r.cores)
-	mean := 0.0
+	most := r.step
 	for i := range r.shares {
-		r.shares[i] += weight * (shares[i] - r.shares[i])
-		mean += float64(i) * r.shares[i]
+		if r.shares[i] += weight * (shares[i] - r.shares[i]); r.shares[i] > r.shares[most] {
+			most = Step(i)
+		}
 	}
 	r.at, r.spent = now, spent
-	if math.Abs(mean-float64(r.step)) > turn {
-		r.step = Step(math.Round(mean))
+	if r.shares[most] > r.shares[r.step]+turn {
+		r.step = most
 		r.changes++
 	}
 }

@@ -57,6 +57,7 @@ func (s *simulation) run(l load, long time.Duration) {
 
 func (s *simulation) value(l *load, second int) {
 	step := s.g.Step(s.now, s.chance.Float64())
+	s.g.Gave(step)
 	size := 1.0
 	if l.size != nil {
 		size = l.size()

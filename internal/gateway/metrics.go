@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/effort"
 )
 
 // Metrics shows the counters of one process to Prometheus. It reads them when
@@ -69,6 +70,15 @@ var (
 	descGuarded  = desc("cinch_guarded_commands_total", "Commands that compute on values and were guarded.", "gateway", "command", "outcome")
 	descInflated = desc("cinch_inflated_total", "Envelopes put back as plain values in the store.", "gateway", "reason")
 
+	descCPUBudget         = desc("cinch_cpu_budget_cores", "CPU seconds a second that sealing may take.", "gateway")
+	descCPUBudgetSpent    = desc("cinch_cpu_budget_spent_seconds_total", "CPU time of sealing that counts for the budget.", "gateway")
+	descLatencyBudget     = desc("cinch_latency_budget_seconds", "What sealing may add to 99 of 100 values.", "gateway")
+	descLatencyBudgetLate = desc("cinch_latency_budget_late_values_total", "Values to which sealing added more.", "gateway")
+	descEffortStep        = desc("cinch_effort_step", "Where a budget has most values sealed: 0 as rules say, 1 fast, 2 lz4, 3 not at all.", "gateway")
+	descEffortShare       = desc("cinch_effort_share", "Share of the values of the last seconds.", "gateway", "step")
+	descEffortValues      = desc("cinch_effort_values_total", "Values by the step that a budget gave them.", "gateway", "step")
+	descEffortChanges     = desc("cinch_effort_step_changes_total", "Changes of the step.", "gateway")
+
 	descBudgetSize    = desc("cinch_budget_size_bytes", "Bound on bytes of values in flight; 0 means none.", "direction")
 	descBudgetInUse   = desc("cinch_budget_in_use_bytes", "Bytes of values in flight.", "direction")
 	descBudgetPeak    = desc("cinch_budget_peak_bytes", "Most bytes of values in flight since the start.", "direction")
@@ -93,6 +103,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 		descObserved, descObservedRaw, descObservedStored, descObservedSealSeconds, descObservedOpenSeconds,
 		descOpened, descOpenRaw, descOpenStored, descOpenSeconds,
 		descLatency, descErrors, descGuarded, descInflated,
+		descCPUBudget, descCPUBudgetSpent, descLatencyBudget, descLatencyBudgetLate,
+		descEffortStep, descEffortShare, descEffortValues, descEffortChanges,
 		descBudgetSize, descBudgetInUse, descBudgetPeak, descBudgetWaiting,
 		descBudgetWaits, descBudgetWaited, descBudgetGaveUp,
 		descCodecInFlight, descCodecMost,
@@ -141,6 +153,29 @@ func (s *Stats) collect(out emitter) {
 		out.count(descInflated, n, s.name, reason)
 	}
 	out.histogram(descLatency, &s.latency, s.name)
+	s.effort.Load().collect(out, s.name)
+}
+
+func (e *Effort) collect(out emitter, gateway string) {
+	s, ok := e.state()
+	if !ok {
+		return
+	}
+	if s.Limits.Cores > 0 {
+		out.gauge(descCPUBudget, s.Limits.Cores, gateway)
+		out.counter(descCPUBudgetSpent, s.Spent.Seconds(), gateway)
+	}
+	if s.Limits.Added > 0 {
+		out.gauge(descLatencyBudget, s.Limits.Added.Seconds(), gateway)
+		out.counter(descLatencyBudgetLate, float64(s.Late), gateway)
+	}
+	out.gauge(descEffortStep, float64(s.Step), gateway)
+	out.counter(descEffortChanges, float64(s.Changes), gateway)
+	for i, share := range s.Shares {
+		name := effort.Step(i).String()
+		out.gauge(descEffortShare, share, gateway, name)
+		out.counter(descEffortValues, float64(s.Values[i]), gateway, name)
+	}
 }
 
 func (s *Stats) collectConns(out emitter) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/effort"
 )
 
 // Snapshot is what one gateway has counted since the process started, for the
@@ -27,6 +28,8 @@ type Snapshot struct {
 	Guarded     []GuardTotal      `json:"guarded"`
 	Inflated    map[string]uint64 `json:"inflated"`
 	Latency     LatencyTotal      `json:"latency"`
+	// Effort is nil without cpu_budget and latency_budget.
+	Effort *EffortTotal `json:"effort,omitempty"`
 }
 
 // Connections counts those of clients.
@@ -142,6 +145,7 @@ func (s *Stats) Snapshot() Snapshot {
 		Guarded:     s.guardTotals(),
 		Inflated:    loadAll(s.inflated.all()),
 		Latency:     s.latency.snapshot(),
+		Effort:      s.effort.Load().total(),
 	}
 	if trouble := s.trouble.Load(); trouble != nil {
 		snap.Trouble = *trouble
@@ -302,4 +306,39 @@ func ratio(raw, stored uint64) float64 {
 		return 0
 	}
 	return float64(raw) / float64(stored)
+}
+
+// EffortTotal is how a gateway keeps to its limits.
+type EffortTotal struct {
+	CPUBudgetCores       float64       `json:"cpu_budget_cores,omitempty"`
+	LatencyBudgetSeconds float64       `json:"latency_budget_seconds,omitempty"`
+	Cores                float64       `json:"cores"` // that sealing takes, lately
+	CPUSeconds           float64       `json:"cpu_seconds"`
+	Late                 uint64        `json:"late"` // values that took longer than the latency budget
+	Step                 string        `json:"step"`
+	Changes              uint64        `json:"changes"`
+	Steps                []EffortShare `json:"steps"`
+}
+
+// EffortShare is one step: rule, fast, lz4 or raw.
+type EffortShare struct {
+	Step   string  `json:"step"`
+	Share  float64 `json:"share"` // of the values of the last seconds
+	Values uint64  `json:"values"`
+}
+
+// total is nil where there are no limits.
+func (e *Effort) total() *EffortTotal {
+	s, ok := e.state()
+	if !ok {
+		return nil
+	}
+	t := &EffortTotal{
+		CPUBudgetCores: s.Limits.Cores, LatencyBudgetSeconds: s.Limits.Added.Seconds(),
+		Cores: s.Cores, CPUSeconds: s.Spent.Seconds(), Late: s.Late, Step: s.Step.String(), Changes: s.Changes,
+	}
+	for i, share := range s.Shares {
+		t.Steps = append(t.Steps, EffortShare{effort.Step(i).String(), share, s.Values[i]})
+	}
+	return t
 }

@@ -48,6 +48,7 @@ type Stats struct {
 	guarded  family[guardKey, atomic.Uint64]
 	inflated family[string, atomic.Uint64]
 	latency  histogram
+	effort   atomic.Pointer[Effort] // nil: none
 }
 
 // traffic counts the bytes on the wire of one side of a gateway. It lives as
@@ -194,6 +195,13 @@ func (s *Stats) Inflated(reason string) {
 func (s *Stats) Latency(d time.Duration) {
 	if s != nil {
 		s.latency.observe(d)
+	}
+}
+
+// ShowEffort has the budgets of the gateway shown with its counters.
+func (s *Stats) ShowEffort(e *Effort) {
+	if s != nil {
+		s.effort.Store(e)
 	}
 }
 

@@ -62,6 +62,7 @@ type running struct {
 	sentinel net.Listener       // for clients of Sentinels; or nil
 	listener net.Listener
 	stats    *gateway.Stats
+	effort   *gateway.Effort
 	log      *slog.Logger
 	gateway  protocolGateway
 
@@ -113,7 +114,9 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &running{name: g.Name, upstream: up, listener: behindProxy(g, listener), stats: stats, log: log}
+	r := &running{name: g.Name, upstream: up, listener: behindProxy(g, listener), stats: stats, effort: gateway.NewEffort(), log: log}
+	r.effort.SetLimits(g.Effort())
+	stats.ShowEffort(r.effort)
 	if err := s.fill(l, g, r, secure); err != nil {
 		r.close()
 		return nil, invalid(err)

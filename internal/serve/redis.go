@@ -80,6 +80,7 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 		MaxConns: g.MaxConnections,
 		Requests: s.requests,
 		Replies:  s.replies,
+		Effort:   r.effort,
 		Stats:    r.stats,
 		Log:      r.log,
 

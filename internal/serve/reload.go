@@ -51,7 +51,8 @@ func (p *Process) tryReload() error {
 	kept := 0
 	for _, r := range p.gateways {
 		p.putInForce(r, l)
-		if cfg.Gateway(r.name) != nil {
+		if g := cfg.Gateway(r.name); g != nil {
+			r.effort.SetLimits(g.Effort())
 			kept++
 		}
 	}

@@ -38,6 +38,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		SQL:      sqlModes[g.SQL],
 		Requests: s.requests,
 		Replies:  s.replies,
+		Effort:   r.effort,
 		Stats:    r.stats,
 		Log:      r.log,
 	})

@@ -3,6 +3,18 @@ import { el, section, table, tile } from "./dom.js";
 import { meaning } from "./errors.js";
 import { bytes, count, micros, percent, ratio, seconds } from "./format.js";
 
+// effortTile says how compressing keeps to the gateway's budgets, where it has any.
+function effortTile(e) {
+  if (!e) return [];
+  const steps = e.steps.filter((s) => s.share >= 0.005).map((s) => `${percent(s.share, 1)} ${stepWords[s.step]}`);
+  return [tile("Budget", e.cpu_budget_cores ? percent(e.cores, e.cpu_budget_cores) : micros(e.latency_budget_seconds * 1e6),
+    e.cpu_budget_cores ? `compressing takes ${percent(e.cores, 1)} of a core, ${percent(e.cpu_budget_cores, 1)} may be` : "",
+    e.latency_budget_seconds ? `99 % of values within ${micros(e.latency_budget_seconds * 1e6)}` : "",
+    "values: " + steps.join(", "))];
+}
+
+const stepWords = { rule: "as rules say", fast: "fast", lz4: "lz4", raw: "not compressed" };
+
 function tiles(g) {
   const t = g.total;
   return el("dl", { class: "tiles" },
@@ -13,6 +25,7 @@ function tiles(g) {
       `compressing ${seconds(t.seal_cpu_seconds)}`, `opening ${seconds(t.open_cpu_seconds)}`),
     tile("Added latency", micros(g.latency.p50_us), ...(g.latency.count > 0 ?
       ["median, at most", `99 %: ${micros(g.latency.p99_us)}`] : [])),
+    ...effortTile(g.effort),
     tile("Connections", count(g.connections.open), `${count(g.connections.total)} in total`,
       g.connections.rejected > 0 ? `${count(g.connections.rejected)} refused` : ""));
 }

@@ -66,6 +66,16 @@ var gateways = []Row{
 			"this below what was ever sealed",
 	},
 	{
+		Keys: "`cpu_budget`", Default: "none",
+		Meaning: "Redis and Tarantool: CPU time that sealing may take, `20%` or `0.2` of one core, `2` for two. When it would take " +
+			"more, a share of the values gets a cheaper setting, see [below](#budgets). A reload changes it",
+	},
+	{
+		Keys: "`latency_budget`", Default: "none",
+		Meaning: "Redis and Tarantool: time that sealing may add to 99 of 100 values, such as `500us`; kept in the same way. A " +
+			"reload changes it",
+	},
+	{
 		Keys: "`max_connections`", Default: "`10000`",
 		Meaning: "clients at a time, further ones are refused",
 	},

@@ -29,6 +29,7 @@ var numbered = map[string]bool{
 const (
 	size     = `^[0-9]+ *(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`
 	share    = `^[0-9]+(\.[0-9]+)? *%$`
+	cores    = `^[0-9]+(\.[0-9]+)? *%?$`
 	duration = `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`
 	setting  = `^(auto|[a-z][a-z0-9]*(-proto(-raw)?)?(-[0-9]+)?(@[0-9a-f]{8})?)$`
 )
@@ -40,6 +41,8 @@ func scalar(t reflect.Type, path string) (of object, known bool) {
 		return object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": size}, true
 	case reflect.TypeFor[config.Percent]():
 		return object{"type": "string", "pattern": share}, true
+	case reflect.TypeFor[config.Cores]():
+		return object{"type": []string{"number", "string"}, "exclusiveMinimum": 0, "pattern": cores, "examples": []any{"20%", 0.2}}, true
 	case reflect.TypeFor[config.Duration]():
 		return object{"type": []string{"integer", "string"}, "maximum": 0, "pattern": duration}, true
 	case reflect.TypeFor[config.Setting]():

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // A long value that is sealed by zstd is compressed while it arrives, block by block between
@@ -18,7 +19,9 @@ import (
 // ahead is the value at hand, of which some is compressed already.
 type ahead struct {
 	*cinch.Ahead
-	spent time.Duration // compressing
+	effort          *gateway.Effort
+	wanted, lowered codec.Setting // the rule's, and what it is sealed with
+	spent           time.Duration // compressing
 }
 
 // encodedBytes is how long the sealed form of a value of n bytes may be.
@@ -27,7 +30,8 @@ func encodedBytes(st codec.Setting, n int) int {
 }
 
 func (a *ahead) arrived(n int) {
-	start := time.Now()
+	start, stint := time.Now(), a.effort.Begin(n)
 	a.Arrived(n)
+	stint.End()
 	a.spent += time.Since(start)
 }

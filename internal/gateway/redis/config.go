@@ -41,6 +41,8 @@ type Config struct {
 	// answer makes redis-cli give up.
 	NoCommandDocs bool
 
+	Effort *gateway.Effort // what sealing may take; nil: no limits
+
 	Stats *gateway.Stats
 	Log   *slog.Logger
 

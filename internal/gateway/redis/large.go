@@ -600,6 +600,8 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 	if rule == nil || left != "" || codec.Incompressible(begun) {
 		return false
 	}
+	wanted, effort := st, l.seals.vault.effort
+	st = effort.Lower(st, len(value))
 	n := int64(l.seals.vault.sealer.AheadBytes(len(value), st))
 	if n == 0 || !l.talk.life.Requests.TryAcquire(n) {
 		return false
@@ -609,7 +611,7 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 	if a == nil {
 		return false
 	}
-	l.seals.ahead = &ahead{Ahead: a}
+	l.seals.ahead = &ahead{Ahead: a, effort: effort, wanted: wanted, lowered: st}
 	l.seals.ahead.arrived(have)
 	return true
 }

@@ -20,6 +20,7 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		}
 		defer v.st.tx.account.Release(n)
 	}
+	st = v.lowered(st, value)
 	out, took, before := v.seal(nil, value, st, rule.WorthFunc(t))
 	defer gateway.PutBuffer(out)
 	stats := v.vault.stats
@@ -29,8 +30,9 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		stats.Observed(rule.Name, st.Codec, len(value), len(value), took+before, 0)
 		return
 	}
-	began := time.Now()
+	began, stint := time.Now(), v.vault.effort.Begin(len(value)) // it is done for the count alone, so it counts
 	back, err := v.vault.sealer.Open(gateway.GetBuffer(len(value)), out)
+	stint.End()
 	opened := time.Since(began)
 	defer gateway.PutBuffer(back)
 	if err != nil || !bytes.Equal(back, value) {

@@ -130,17 +130,38 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	if rule != nil {
 		worth = rule.WorthFunc(a.Type)
 	}
+	wanted := st
+	if rule != nil {
+		st = v.lowered(st, value)
+	}
 	out, took, before := v.seal(dst, value, st, worth)
 	v.vault.stats.Latency(took)
 	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
-	if login := v.st.login(); rule != nil && v.vault.sampler != nil && login != notSure {
-		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
+	if rule != nil && teaches(wanted, st) {
+		v.sample(rule, a.Key, value, len(out)-len(dst))
 	}
 	if !cinch.IsSealed(out[len(dst):]) {
 		return out[:len(dst)], false
 	}
 	v.st.tx.brings = v.st.tx.open
 	return out, true
+}
+
+// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
+func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
+
+func (v *seals) sample(rule *policy.Rule, key, value []byte, stored int) {
+	if login := v.st.login(); v.vault.sampler != nil && login != notSure {
+		v.vault.sampler.Sample(rule, login, key, value, stored)
+	}
+}
+
+// lowered is the setting that a value gets by the gateway's budgets; the one that it has already if it was begun ahead.
+func (v *seals) lowered(st codec.Setting, value []byte) codec.Setting {
+	if a := v.ahead; a != nil && a.wanted == st && a.Is(value, a.lowered) {
+		return a.lowered
+	}
+	return v.vault.effort.Lower(st, len(value))
 }
 
 // setting is how the policy wants the value sealed; the rule is nil when it does not.
@@ -196,7 +217,7 @@ func (b *sealing) send(talk *conversation, args [][]byte) error {
 // seal appends the sealed form of value to dst, or the value. It tells how long that took, and how
 // much of it was done before.
 func (v *seals) seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) (out []byte, took, before time.Duration) {
-	start := time.Now()
+	start, stint := time.Now(), v.vault.effort.Begin(len(value))
 	if a := v.ahead; a != nil && len(dst) == 0 && a.Is(value, st) {
 		out, before = a.Seal(worth), a.spent
 		gateway.PutBuffer(dst)
@@ -206,7 +227,10 @@ func (v *seals) seal(dst, value []byte, st codec.Setting, worth func(raw, sealed
 		}
 		out = v.vault.sealer.Seal(dst, value, st, worth)
 	}
-	return out, time.Since(start), before
+	stint.End()
+	took = time.Since(start)
+	v.vault.effort.Took(took)
+	return out, took, before
 }
 
 // readsExcluded reports that a command's reply is of excluded keys only.

@@ -23,6 +23,7 @@ type vault struct {
 	dicts   *storeredis.NodeDicts // nil: none
 	sampler Sampler               // nil: none
 	maxSeal int
+	effort  *gateway.Effort
 	stats   *gateway.Stats
 	log     *slog.Logger
 }
@@ -33,7 +34,7 @@ func newVault(cfg *Config) *vault {
 		opts.Dicts = cfg.Dicts
 	}
 	v := &vault{
-		sealer: cinch.NewSealer(opts), dicts: cfg.Dicts, sampler: cfg.Sampler, maxSeal: cfg.MaxSeal,
+		sealer: cinch.NewSealer(opts), dicts: cfg.Dicts, sampler: cfg.Sampler, maxSeal: cfg.MaxSeal, effort: cfg.Effort,
 		covered: func([]byte) bool { return false }, stats: cfg.Stats, log: cfg.Log,
 	}
 	v.policy.Store(cfg.Policy)
@@ -112,6 +113,8 @@ func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte
 		stats.Sealed("escape", codec.Raw, raw, len(stored), d)
 	case cinch.IsSealed(stored):
 		stats.Sealed(rule.Name, codecOf(stored, id), raw, len(stored), d)
+	case id == codec.Raw:
+		stats.Left(rule.Name, gateway.SteppedDown, raw)
 	default:
 		stats.SealTime(rule.Name, id, d)
 		stats.Left(rule.Name, leftReason(raw, v.maxSeal), raw)

@@ -26,6 +26,7 @@ type vault struct {
 	dicts   corestore.Dicts // nil: none
 	sampler Sampler         // nil: none
 	maxSeal int
+	effort  *gateway.Effort
 	stats   *gateway.Stats
 	log     *slog.Logger
 }
@@ -42,21 +43,32 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte 
 	if dst == nil {
 		dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
 	}
-	var st codec.Setting
+	var st, wanted codec.Setting
 	var worth func(raw, sealed int) bool
 	if rule != nil {
-		st, worth = rule.SettingFor(login), rule.WorthFunc(policy.Tuple)
-		if st.Dict != 0 && (v.dicts == nil || !v.dicts.Ready(st.Dict)) {
-			st.Dict = 0
-		}
+		wanted, worth = v.setting(rule, login), rule.WorthFunc(policy.Tuple)
+		st = v.effort.Lower(wanted, len(value))
 	}
-	began := time.Now()
+	began, stint := time.Now(), v.effort.Begin(len(value))
 	out := v.sealer.Seal(dst, value, st, worth)
-	v.countSeal(rule, st.Codec, len(value), out, time.Since(began))
-	if rule != nil && v.sampler != nil && login != notSure {
+	stint.End()
+	took := time.Since(began)
+	v.effort.Took(took)
+	v.countSeal(rule, st.Codec, len(value), out, took)
+	// What a budget has denied its dictionary says nothing about that.
+	if rule != nil && v.sampler != nil && login != notSure && (wanted.Dict == 0 || st == wanted) {
 		v.sampler.Sample(rule, login, nil, value, len(out))
 	}
 	return out
+}
+
+// setting is how a rule wants the values of a login.
+func (v *vault) setting(rule *policy.Rule, login string) codec.Setting {
+	st := rule.SettingFor(login)
+	if st.Dict != 0 && (v.dicts == nil || !v.dicts.Ready(st.Dict)) {
+		st.Dict = 0
+	}
+	return st
 }
 
 func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte, d time.Duration) {
@@ -66,6 +78,8 @@ func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte
 		v.stats.Sealed("escape", codec.Raw, raw, len(stored), d)
 	case err == nil:
 		v.stats.Sealed(rule.Name, h.Codec, raw, len(stored), d)
+	case id == codec.Raw:
+		v.stats.Left(rule.Name, gateway.SteppedDown, raw)
 	default:
 		v.stats.SealTime(rule.Name, id, d)
 		reason := "no_gain"

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/effort"
+)
+
+// What budgets may be.
+const (
+	minCPUBudget = Cores(0.001)
+	maxCPUBudget = Cores(256)
+
+	minLatencyBudget = Duration(time.Microsecond)
+	maxLatencyBudget = Duration(10 * time.Second)
+)
+
+// Effort is what sealing may take.
+func (g *Gateway) Effort() effort.Limits {
+	return effort.Limits{Cores: float64(g.CPUBudget), Added: time.Duration(g.LatencyBudget)}
+}
+
+// unsteered says why the compression of a protocol does not keep to budgets, and what helps there; "" where it does.
+func unsteered(protocol string) (why, hint string) {
+	switch protocol {
+	case Postgres:
+		return "a gateway for PostgreSQL compresses nothing", "leave it out"
+	case Tunnel, TunnelExit:
+		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or leave it to auto, which measures"
+	case Mongo:
+		return "a gateway for MongoDB keeps to no budget yet", "write setting: snappy to its rules, or auto, which measures"
+	case GRPC:
+		return "a gateway for gRPC keeps to no budget yet", "choose a cheaper setting, such as zstd-1 or lz4"
+	}
+	return "", ""
+}
+
+// effort checks what sealing may take.
+func (v *validator) effort(g *Gateway, path string) {
+	budget := func(key string, given, fits bool, hint, bounds string) {
+		if !given {
+			return
+		}
+		if why, instead := unsteered(g.Protocol); why != "" {
+			v.add(path+"."+key, instead, "%s", why)
+		} else if !fits {
+			v.add(path+"."+key, hint, "is not between %s", bounds)
+		}
+	}
+	budget("cpu_budget", v.given(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
+		"20% is a fifth of one core and 2 are two cores; leave it out for no bound", "0.1% of one core and 256 cores")
+	budget("latency_budget", v.given(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
+		"for example 500us; leave it out for no bound", "1us and 10s")
+}
+
+// given reports whether a key stands in the file, or is set otherwise.
+func (v *validator) given(path string, set bool) bool {
+	_, written := v.c.lines[path]
+	return set || written
+}

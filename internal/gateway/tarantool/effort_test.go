@@ -1,0 +1,45 @@
+package tarantool
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A budget that one value has used up for long leaves the next one plain, and what is sealed still opens.
+func TestBudgetUsedUp(t *testing.T) {
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zstd, Level: 9}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, stats := p.Rules()[0], gateway.NewStats("a", "tarantool")
+	v := newVault(cinch.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
+	v.effort = gateway.NewEffort()
+	v.effort.SetLimits(effort.Limits{Cores: 0.001})
+	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
+	first := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that has been saved up
+	h, err := cinch.ParseHeader(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second := v.seal(nil, value, rule, ""); !bytes.Equal(second, value) {
+		t.Errorf("the second value is stored as %.20q", second)
+	}
+	if back, err := v.open(nil, first, &h); err != nil || !bytes.Equal(back, value) {
+		t.Errorf("the first comes back with %d bytes, %v", len(back), err)
+	}
+	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown {
+		t.Errorf("left %+v", left)
+	}
+	v.effort.SetLimits(effort.Limits{})
+	if third := v.seal(nil, value, rule, ""); !cinch.IsSealed(third) {
+		t.Error("without the budget the value stays plain")
+	}
+}

@@ -1,0 +1,232 @@
+// Package effort has a real gateway keep to its budgets, under a load that needs more.
+package effort
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var (
+	cores = flag.Float64("budget.cores", 0, "cpu_budget; 0: a third of what sealing takes on this machine, as it is, without one")
+	long  = flag.Duration("budget.length", 15*time.Second, "how long the budget is watched")
+)
+
+const rules = "- {name: all, key: '*', setting: zstd-3}\n"
+
+// clients write values as fast as they can, until stop, and remember what they wrote last.
+type clients struct {
+	client *goredis.Client
+	paused atomic.Bool
+	wrote  sync.Map // key: value
+	failed atomic.Uint64
+	done   chan struct{}
+	all    sync.WaitGroup
+}
+
+func start(addr string) *clients {
+	c := &clients{client: goredis.NewClient(&goredis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: time.Minute, WriteTimeout: time.Minute}), done: make(chan struct{})}
+	for i := range 4 {
+		c.all.Go(func() { c.write(i) })
+	}
+	return c
+}
+
+func (c *clients) write(i int) {
+	random := rand.New(rand.NewPCG(uint64(i), 1))
+	for n := 0; ; n++ {
+		select {
+		case <-c.done:
+			return
+		default:
+		}
+		if c.paused.Load() { // a load far below any budget
+			time.Sleep(50 * time.Millisecond)
+		}
+		pipe := c.client.Pipeline()
+		for j := range 8 {
+			key, value := fmt.Sprintf("k:%d:%d", i, (n*8+j)%2000), document(random, 4000)
+			c.wrote.Store(key, value)
+			pipe.Set(context.Background(), key, value, 0)
+			if c.paused.Load() {
+				break
+			}
+		}
+		if _, err := pipe.Exec(context.Background()); err != nil {
+			c.failed.Add(1)
+		}
+	}
+}
+
+// document is JSON of about n bytes.
+func document(r *rand.Rand, n int) []byte {
+	b := []byte("[")
+	for len(b) < n {
+		b = append(b, `{"id":`...)
+		b = strconv.AppendInt(b, r.Int64N(1e6), 10)
+		b = append(b, `,"customer":"user-`...)
+		b = strconv.AppendInt(b, r.Int64N(5000), 10)
+		b = append(b, `","status":"paid","price":`...)
+		b = strconv.AppendInt(b, r.Int64N(99999), 10)
+		b = append(b, "},"...)
+	}
+	return append(b[:len(b)-1], ']')
+}
+
+// look is what the admin page says, and when.
+type look struct {
+	at time.Time
+	gateway.EffortTotal
+	seal float64 // time spent sealing, on the clock
+}
+
+func lookAt(t *testing.T, g *testenv.GatewayServer) (l look) {
+	t.Helper()
+	var status admin.Status
+	testenv.AdminJSON(t, g.Admin, "/api/status", &status)
+	l.at, l.seal = time.Now(), status.Gateways[0].Total.SealCPUSeconds
+	if e := status.Gateways[0].Effort; e != nil {
+		l.EffortTotal = *e
+	}
+	return l
+}
+
+// used is the CPU seconds a second between two looks.
+func used(from, to look) float64 {
+	return (to.CPUSeconds - from.CPUSeconds) / to.at.Sub(from.at).Seconds()
+}
+
+// below is how many values between two looks did not get what their rule says.
+func below(from, to look) (n uint64) {
+	for i := 1; i < len(to.Steps); i++ {
+		n += to.Steps[i].Values - from.Steps[i].Values
+	}
+	return n
+}
+
+func configure(t *testing.T, g *testenv.GatewayServer, budget float64) look {
+	t.Helper()
+	g.Configure(t, fmt.Sprintf("cpu_budget: %.6f", budget), rules)
+	if err := g.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var now look
+	testenv.Eventually(t, "the budget is in force", func() bool {
+		now = lookAt(t, g)
+		return now.CPUBudgetCores > budget*0.999 && now.CPUBudgetCores < budget*1.001
+	})
+	return now
+}
+
+// A load that needs three times the budget is held to it; nothing fails; the best settings that it buys are used; and ten
+// seconds after the load has fallen all is as the rules say. All of it is CPU time, so that a busy machine changes nothing
+// but how much there is of it.
+func TestCPUBudget(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("threads have no account of their own")
+	}
+	server := testenv.Redis(t)
+	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: rules, Settings: "cpu_budget: 256"})
+	c := start(g.Addr)
+	defer c.client.Close()
+	budget := *cores
+	if budget == 0 {
+		before := lookAt(t, g)
+		time.Sleep(5 * time.Second)
+		after := lookAt(t, g)
+		budget = used(before, after) / 3
+		t.Logf("without a bound sealing takes %.3f cores (%.3f on the clock)", 3*budget, (after.seal-before.seal)/after.at.Sub(before.at).Seconds())
+	}
+	first := configure(t, g, budget)
+	holds(t, g, first, budget)
+	c.paused.Store(true)
+	backUp(t, g)
+	close(c.done)
+	c.all.Wait()
+	c.check(t)
+}
+
+// holds watches the budget. It may be exceeded by a tenth, and once by what is saved up, a second's worth. A machine that
+// leaves the clients too little to need more than the budget is waited for.
+func holds(t *testing.T, g *testenv.GatewayServer, first look, budget float64) {
+	t.Helper()
+	end := first.at.Add(*long)
+	from := first
+	testenv.Eventually(t, "a load that needs more than the budget uses it within a tenth", func() bool {
+		time.Sleep(*long / 3)
+		to := lookAt(t, g)
+		spent, most := to.CPUSeconds-first.CPUSeconds, 1.1*budget*to.at.Sub(first.at).Seconds()+budget
+		if spent > most {
+			t.Fatalf("%.3f s of CPU time were spent in %v, with a budget of %.3f cores", spent, to.at.Sub(first.at), budget)
+		}
+		u, lower := used(from, to), below(from, to)
+		t.Logf("%.4f cores of %.4f (%.0f %%), steps %s, now %q, changed %d times", u, budget, 100*u/budget, shares(from, to), to.Step, to.Changes)
+		wasted := u < 0.9*budget && lower > 0
+		from = to
+		return to.at.After(end) && !wasted && lower > 0
+	})
+}
+
+func shares(from, to look) (text string) {
+	var total uint64
+	for i := range to.Steps {
+		total += to.Steps[i].Values - from.Steps[i].Values
+	}
+	for i := range to.Steps {
+		text += fmt.Sprintf("%s %.3f ", to.Steps[i].Step, float64(to.Steps[i].Values-from.Steps[i].Values)/float64(max(total, 1)))
+	}
+	return text
+}
+
+func backUp(t *testing.T, g *testenv.GatewayServer) {
+	t.Helper()
+	fell := time.Now()
+	for from := lookAt(t, g); ; {
+		time.Sleep(500 * time.Millisecond)
+		to := lookAt(t, g)
+		if to.Steps[0].Values > from.Steps[0].Values && below(from, to) == 0 {
+			t.Logf("all values get what rules say %v after the load fell", from.at.Sub(fell))
+			return
+		}
+		if from.at.Sub(fell) > 10*time.Second {
+			t.Fatalf("10 s after the load fell values get %s", shares(from, to))
+		}
+		from = to
+	}
+}
+
+// check reads everything back, whatever it was sealed with.
+func (c *clients) check(t *testing.T) {
+	t.Helper()
+	if n := c.failed.Load(); n > 0 {
+		t.Errorf("%d pipelines failed", n)
+	}
+	values := 0
+	c.wrote.Range(func(key, value any) bool {
+		values++
+		got, err := c.client.Get(context.Background(), key.(string)).Bytes()
+		if err != nil || !bytes.Equal(got, value.([]byte)) {
+			t.Errorf("%s: %d bytes, %v", key, len(got), err)
+			return false
+		}
+		return true
+	})
+	if values == 0 {
+		t.Error("nothing was written")
+	}
+}
