@@ -20,17 +20,18 @@ func (g *Gateway) Effort() effort.Limits {
 	return effort.Limits{Cores: float64(g.CPUBudget), Added: time.Duration(g.LatencyBudget)}
 }
 
-// unsteered says why the compression of a protocol does not keep to budgets, and what helps there; "" where it does.
-func unsteered(protocol string) (why, hint string) {
-	switch protocol {
+// unsteered says why the compression of a gateway does not keep to budgets, and what helps there; "" where it does.
+func (g *Gateway) unsteered() (why, hint string) {
+	switch g.Protocol {
 	case Postgres:
 		return "a gateway for PostgreSQL compresses nothing", "leave it out"
 	case Tunnel, TunnelExit:
 		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or leave it to auto, which measures"
 	case Mongo:
 		return "a gateway for MongoDB keeps to no budget yet", "write setting: snappy to its rules, or auto, which measures"
-	case GRPC:
-		return "a gateway for gRPC keeps to no budget yet", "choose a cheaper setting, such as zstd-1 or lz4"
+	}
+	if g.Link != nil {
+		return "a link compresses connections as a whole, at one setting", "drop link, or choose a cheaper setting for it, such as lz4"
 	}
 	return "", ""
 }
@@ -41,7 +42,7 @@ func (v *validator) effort(g *Gateway, path string) {
 		if !given {
 			return
 		}
-		if why, instead := unsteered(g.Protocol); why != "" {
+		if why, instead := g.unsteered(); why != "" {
 			v.add(path+"."+key, instead, "%s", why)
 		} else if !fits {
 			v.add(path+"."+key, hint, "is not between %s", bounds)

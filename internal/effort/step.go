@@ -59,15 +59,13 @@ func light(st codec.Setting) codec.Setting {
 }
 
 // Within is Of where the codec can't change, since both ends have agreed on it: there the last step but one
-// is that codec at its fastest level, with the dictionary that it has.
+// is that codec at its fastest level; with a dictionary it is the setting, as in Of for short values.
 func (s Step) Within(st codec.Setting) codec.Setting {
 	switch {
 	case s == Plain:
 		return codec.Setting{}
-	case s == Full || st.Codec == codec.Proto:
+	case s == Full || st.Codec == codec.Proto || st.Dict != 0:
 		return st
-	case st.Codec == codec.Zstd || st.Codec == codec.Zlib || st.Codec == codec.Gzip:
-		return codec.Setting{Codec: st.Codec, Level: 1, Dict: st.Dict}
 	}
-	return codec.Setting{Codec: st.Codec}
+	return fast(st, 0)
 }

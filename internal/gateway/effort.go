@@ -83,7 +83,17 @@ func (s Stint) End() {
 // Lower is the setting that the next value gets, of n bytes, in place of its rule's.
 func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 	step := e.step()
-	lowered := step.Of(st, n)
+	return e.gave(step, st, step.Of(st, n))
+}
+
+// LowerWithin is Lower for a message whose codec both ends have agreed on: it is that one, or none.
+func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
+	step := e.step()
+	return e.gave(step, st, step.Within(st))
+}
+
+// gave counts what a step made of a rule's setting.
+func (e *Effort) gave(step effort.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = effort.Full
 	}

@@ -80,6 +80,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		UpstreamReads: g.UpstreamEncodings,
 		Requests:      s.requests,
 		Replies:       s.replies,
+		Effort:        r.effort,
 		Stats:         r.stats,
 		Log:           r.log,
 	})

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -19,7 +20,8 @@ type compressor struct {
 	totals *pair.Totals
 	kinds  *autodict.Messages // of the messages that are compressed
 	policy *atomic.Pointer[policy.Messages]
-	most   int // longer messages are not compressed
+	effort *gateway.Effort // what compressing may take; nil: no limits
+	most   int             // longer messages are not compressed
 }
 
 // forced reports whether messages are compressed even at a loss.
@@ -28,20 +30,40 @@ func (c *compressor) forced() bool {
 	return p != nil && p.Force
 }
 
+// errSteppedDown says that the gateway's budgets leave no time for a message.
+var errSteppedDown = errors.New("no time is left for it")
+
+// setting is what a message is compressed with, raw if it is not to be.
+func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *codec.Dict, s codec.Setting, settled bool) {
+	d, level, settled := m.dictFor(rule, len(in))
+	s = rule.Setting
+	if d != nil {
+		s.Dict = d.Number()
+		if level > 0 {
+			s.Level = level
+		}
+	}
+	if m.restores || c.forced() {
+		return d, s, settled
+	}
+	lowered := c.effort.LowerWithin(s)
+	return d, lowered, settled && (d == nil || lowered == s) // what is denied its dictionary says nothing about that
+}
+
 // compress returns a message compressed as a rule wants it, with a dictionary and at a level of
-// the meter's choice if there is one. It also reports whether the result counts for
+// the meter's choice if there is one, or as the gateway's budgets leave it. It also reports whether the result counts for
 // dictionaries to come.
 func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.MessageRule, m *meter) (_ packed, settled bool, err error) {
-	d, level, settled := m.dictFor(rule, len(in))
-	if d == nil {
-		p, err := c.cache.compress(ctx, in, rule.Setting)
+	d, s, settled := c.setting(in, rule, m)
+	stint := c.effort.Begin(len(in))
+	defer stint.End()
+	switch {
+	case s.Codec == codec.Raw:
+		return packed{}, settled, errSteppedDown
+	case d == nil:
+		p, err := c.cache.compress(ctx, in, s)
 		return p, settled, err
 	}
-	s := rule.Setting
-	if level > 0 {
-		s.Level = level
-	}
-	s.Dict = d.Number()
 	buf := gateway.GetBuffer(codec.MaxEncodedLen(codec.Zstd, len(in)) + 8)
 	out, err := c.engine.Compress(wire.AppendPaired(buf, d.Number()), in, s, d)
 	if err == nil {

@@ -49,6 +49,7 @@ type Config struct {
 	UpstreamReads     []string           // encodings that the upstream is known to read
 	Requests, Replies *gateway.Budget    // of the bytes of messages held
 	Grace             time.Duration      // how long a drain waits for streams that are quiet
+	Effort            *gateway.Effort    // what compressing messages may take; nil: no limits
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 

@@ -43,7 +43,7 @@ func NewGateway(c Config) *Gateway {
 		policy:     &g.policy,
 		dicts:      newDictionaries(&g.policy, c.Kinds, &g.pairs),
 		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
-		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, most: c.MaxCompress},
+		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
 		replays:    gateway.NewBudget(replayBudget),
 		sample:     c.Sample, stats: c.Stats, log: c.Log,
 	}

@@ -48,7 +48,7 @@ func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *op
 	}
 	w.grant.ctx, w.grant.ahead = ctx, o.ahead
 	w.gather = gatherer{src: src, from: from, grant: &w.grant}
-	w.meter = meter{kinds: c.kinds, pair: p.pair}
+	w.meter = meter{kinds: c.kinds, pair: p.pair, restores: p.restore != nil}
 	return w
 }
 
@@ -198,9 +198,12 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	packed, settled, err := w.compressor.compress(w.grant.ctx, in, rule, &w.meter)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
+	w.compressor.effort.Took(took)
 	raw := len(in)
 	switch {
 	case err != nil && errors.Is(err, w.grant.ctx.Err()): // the call is over, and nobody reads this
+	case errors.Is(err, errSteppedDown):
+		w.opener.stats.Left(rule.Name, gateway.SteppedDown, raw)
 	case err != nil:
 		w.opener.stats.Error("compress")
 		w.opener.stats.Left(rule.Name, "error", raw)

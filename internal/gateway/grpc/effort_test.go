@@ -1,0 +1,55 @@
+package grpc
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
+)
+
+// A budget that one message has used up for long leaves the next ones plain within their call, with a dictionary too;
+// those that the client had compressed are compressed again all the same. Without the budget all are compressed again.
+func TestBudgetUsedUp(t *testing.T) {
+	p := newParts(t, 1<<28)
+	stats, limits := gateway.NewStats("a", "grpc"), gateway.NewEffort()
+	stats.ShowEffort(limits)
+	p.open.stats, p.comp.effort = stats, limits
+	limits.SetLimits(effort.Limits{Cores: 0.001})
+	var b bytes.Buffer
+	for i := range 80_000 {
+		fmt.Fprintf(&b, "%d,", i*i)
+	}
+	d := someDict(t, 1)
+	rule := policy.MessageRule{Name: "r", Setting: set(t, "zstd-9"), Dict: d}
+	rules := rulesOf(t, rule).Rules()
+	alone, paired := planFor("", "zstd", rules), plan{to: pairEncoding, rules: rules, pair: &pairing{next: has{d}}}
+	restores := planFor("", "zstd", nil)
+	restores.restore, restores.marked = rules[0], true
+	marked := frame(false, payload(5000))
+	wire.Mark(marked)
+	compressed := func(what string, message []byte, pl plan, want bool) {
+		t.Helper()
+		out, err := io.ReadAll(p.rewriter(t.Context(), message, pl))
+		if err != nil || (out[0]&1 == 1) != want || !want && !bytes.Equal(out, message) {
+			t.Errorf("%s: %d bytes of %d, %v", what, len(out), len(message), err)
+		}
+	}
+	compressed("the first", frame(false, b.Bytes()), alone, true) // takes far more than the millisecond that has been saved up
+	compressed("the second", frame(false, payload(5000)), alone, false)
+	compressed("with a dictionary", frame(false, payload(300)), paired, false)
+	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown || left[0].Values != 2 {
+		t.Errorf("left %+v", left)
+	}
+	if e := stats.Snapshot().Effort; e.CPUSeconds < 0.001 || e.Steps[effort.Plain].Values != 2 {
+		t.Errorf("shown as %+v", e)
+	}
+	compressed("what the client had compressed", marked, restores, true)
+	limits.SetLimits(effort.Limits{})
+	compressed("without the budget", frame(false, payload(5000)), alone, true)
+	p.idle()
+}
