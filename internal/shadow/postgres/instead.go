@@ -20,11 +20,20 @@ func ownReason(code string) bool {
 // failing fails within a transaction, and does nothing else.
 const failing = "ROLLBACK TO SAVEPOINT cinch_left_out"
 
-// instead is what targets get for a unit that production failed at for a reason of its own: nothing but the state that it left, of
-// the transaction and of prepared statements.
-func instead(u *unit, before, after byte) *shadow.Operation {
-	why := "production failed at it for a reason of its own: error " + u.code
-	if len(u.parses) == 0 && before == idle && after == idle {
+// leftOut is why targets don't get a unit; "": they do.
+func leftOut(u *unit) string {
+	switch {
+	case u.code == "" && u.leaves():
+		return "it writes files of the server's machine, or starts programs there"
+	case u.code != "" && ownReason(u.code):
+		return "production failed at it for a reason of its own: error " + u.code
+	}
+	return ""
+}
+
+// instead is what targets get for a unit that is left out: nothing but the state that it left, of the transaction and of prepared statements.
+func instead(u *unit, why string, before, after byte) *shadow.Operation {
+	if len(u.parses) == 0 && before == after && after != inFailed {
 		return &shadow.Operation{Kind: shadow.State, Name: "left out", Left: why}
 	}
 	op := &shadow.Operation{

@@ -377,9 +377,9 @@ func (r *reader) End() []*shadow.Operation {
 
 // answered is the operation that a unit is, now that production has answered.
 func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation {
-	if u.code != "" && ownReason(u.code) {
+	if why := leftOut(u); why != "" {
 		r.catalog.skipped(u.executed)
-		return instead(u, before, r.status)
+		return instead(u, why, before, r.status)
 	}
 	op := &shadow.Operation{Name: u.name(), Request: u.whole()}
 	op.Form, op.Example = u.digest.form, u.example(r.startup)

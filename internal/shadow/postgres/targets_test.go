@@ -3,12 +3,15 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/jackc/pgx/v5"
 )
 
 // Targets that are stopped, and then one that is gone: clients notice nothing, memory stays in its bound, and the run is void.
@@ -81,6 +84,41 @@ func TestWrongRowAndCancelledStatement(t *testing.T) {
 	}
 	r := b.finish(t)
 	if r.Outcome != "VOID" || r.Compared.Different != 1 || len(r.Left) != 1 || strings.Contains(fmt.Sprint(r.Differences), "secret") {
+		t.Errorf("%s: %+v, left out %v, %v", r.Outcome, r.Compared, r.Left, r.Differences)
+	}
+}
+
+// What a statement writes to files, or hands to a program, is done by production alone: a target may stand on its machine, and would write the same files.
+func TestFilesOfTheMachine(t *testing.T) {
+	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)", nil)
+	dir := t.TempDir()
+	for _, at := range []string{dir, filepath.Dir(dir)} { // the servers have a user of their own
+		if err := os.Chmod(at, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notes := filepath.Join(dir, "notes")
+	away := "COPY t TO PROGRAM 'cat >> " + notes + "'"
+	c, ctx := b.client(t), t.Context()
+	for _, text := range []string{away, "BEGIN", "INSERT INTO t VALUES (2)", away, "INSERT INTO t VALUES (3)", "COMMIT"} {
+		if _, err := c.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Prepare(ctx, "away", away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exec(ctx, "away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []*testenv.SQLServer{b.control, b.test} {
+		testenv.Eventually(t, "the commit has come", func() bool { return contents(t, target, "SELECT count(*) FROM t") == "3|\n" })
+	}
+	r := b.finish(t)
+	if text, err := os.ReadFile(notes); err != nil || string(text) != "1\n1\n2\n1\n2\n3\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if r.Compared.Different != 0 || len(r.Left) != 1 || !strings.Contains(fmt.Sprint(r.Left), "programs there:3") {
 		t.Errorf("%s: %+v, left out %v, %v", r.Outcome, r.Compared, r.Left, r.Differences)
 	}
 }

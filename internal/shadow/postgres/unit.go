@@ -75,6 +75,11 @@ func (u *unit) redefines() bool {
 	})
 }
 
+// leaves reports whether all that it does is done to files and by programs of the server's machine. A target may stand on production's.
+func (u *unit) leaves() bool {
+	return len(u.executed) > 0 && !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Leaves })
+}
+
 // keeps reports whether it changes its connection, whatever else it does.
 func (u *unit) keeps() bool {
 	return u.changes || slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && s.Changes })

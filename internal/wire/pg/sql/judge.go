@@ -1,6 +1,9 @@
 package sql
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // judgement is about one statement.
 type judgement struct {
@@ -33,6 +36,8 @@ var (
 	determined = set(`nextval setval currval lastval set_config pg_sleep pg_notify pg_advisory_lock pg_advisory_lock_shared pg_advisory_unlock pg_advisory_unlock_shared
 		pg_advisory_unlock_all pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock
 		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: numbers of large objects are of a counter that other things move too
+	// leaving are functions that write files of the server's machine and nothing else.
+	leaving = set("lo_export pg_file_write pg_file_rename pg_file_unlink pg_file_sync")
 	// natural words name what differs by nature.
 	natural = set(`current_timestamp current_time current_date localtime localtimestamp xmin xmax cmin cmax ctid tableoid current_user session_user
 		user current_role system_user current_catalog information_schema regclass regproc regprocedure regtype`)
@@ -77,6 +82,41 @@ func (j judgement) onlyReads() bool {
 		}
 	}
 	return j.calls(func(name string) bool { return j.functions[name] == Stable })
+}
+
+// leaves reports whether a statement writes files of the server's machine, or hands rows to a program there, and changes nothing else.
+func (j judgement) leaves() bool {
+	if slices.ContainsFunc(j.tokens, func(t token) bool { return t.kind == word && changers[t.text] }) {
+		return false
+	}
+	switch first := j.tokens[0]; {
+	case first.is("copy"):
+		return j.copiesAway()
+	case readers[first.text]:
+		away := false
+		harmless := j.calls(func(name string) bool {
+			away = away || leaving[name]
+			return leaving[name] || j.functions[name] == Stable
+		})
+		return away && harmless
+	}
+	return false
+}
+
+// copiesAway reports whether a COPY ends in a file or a program.
+func (j judgement) copiesAway() bool {
+	depth := 0
+	for i, t := range j.tokens[:len(j.tokens)-1] {
+		switch to := j.tokens[i+1]; {
+		case t.mark('('):
+			depth++
+		case t.mark(')'):
+			depth--
+		case depth == 0 && t.is("to"):
+			return to.kind == literal || to.is("program")
+		}
+	}
+	return false
 }
 
 // calls reports whether ok holds for all functions that are called. A name in quotes counts as a call.

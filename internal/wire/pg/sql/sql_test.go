@@ -30,6 +30,33 @@ func TestName(t *testing.T) {
 
 var functions = Functions{"count": Stable, "lower": Stable, "now": Stable, "random": Volatile, "nextval": Volatile, "pg_advisory_lock": Volatile}
 
+func TestLeaves(t *testing.T) {
+	for text, want := range map[string]bool{
+		"COPY t TO '/tmp/x'": true,
+		"copy public.t (a, \"to\") to E'/tmp/\\x' WITH (FORMAT csv)":       true,
+		"COPY (SELECT a FROM t WHERE b = 'to') TO PROGRAM 'gzip > x.gz'":   true,
+		"COPY t TO $$/tmp/x$$; COPY t TO '/tmp/y'":                         true,
+		"SELECT lo_export(loid, '/tmp/x') FROM images":                     true,
+		"SELECT count(lo_export(loid, '/tmp/x')), lower(name) FROM images": true,
+		"COPY t TO STDOUT":                                                                 false,
+		"COPY t FROM '/tmp/x'":                                                             false,
+		"COPY t FROM PROGRAM 'cat /tmp/x'":                                                 false,
+		"COPY (DELETE FROM t RETURNING *) TO '/tmp/x'":                                     false,
+		"COPY t TO '/tmp/x'; INSERT INTO t VALUES (1)":                                     false,
+		"SELECT lo_export(loid, '/tmp/x'), nextval('s') FROM images":                       false,
+		"WITH x AS (DELETE FROM t RETURNING loid) SELECT lo_export(loid, '/tmp/x') FROM x": false,
+		"SELECT 'lo_export(1)'":                                                            false,
+		"SELECT 1":                                                                         false,
+		"COPY":                                                                             false,
+		";":                                                                                false,
+		"":                                                                                 false,
+	} {
+		if got := Look(text, functions).Leaves; got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
 func TestEffect(t *testing.T) {
 	for text, want := range map[string]Effect{
 		"SELECT count(*) FROM t":                                     Reads,

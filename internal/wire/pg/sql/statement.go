@@ -27,6 +27,7 @@ type Statement struct {
 	Chance  bool // which rows it returns is not determined: a limit without an order
 	Limited bool // it has a limit
 	Merged  bool // rows that are alike may be one: DISTINCT, UNION
+	Leaves  bool // all that it does is to write files of the server's machine, or to hand rows to programs there
 	Star    bool // it may return columns that it does not name
 	Words   map[string]Place
 	Aliases map[string]string // names of tables within it; "" is one of rows in parentheses
@@ -51,12 +52,14 @@ const (
 // Look says what a text is.
 func Look(text string, functions Functions) *Statement {
 	tokens := scan(text)
-	s := &Statement{Name: short(nameOf(tokens), mostName), Words: map[string]Place{}, Aliases: map[string]string{}, Effect: Session}
-	for _, one := range split(tokens) {
+	statements := split(tokens)
+	s := &Statement{Name: short(nameOf(tokens), mostName), Words: map[string]Place{}, Aliases: map[string]string{}, Effect: Session, Leaves: len(statements) > 0}
+	for _, one := range statements {
 		j := judgement{tokens: one, functions: functions}
 		e := j.effect()
 		s.Effect = max(s.Effect, e)
 		s.Changes = s.Changes || e == Session
+		s.Leaves = s.Leaves && j.leaves()
 		s.Nature = s.Nature || j.nature()
 		s.Ordered = s.Ordered || j.ordered()
 		s.Chance = s.Chance || j.chance()
