@@ -27,8 +27,6 @@ func (g *Gateway) unsteered() (why, hint string) {
 		return "a gateway for PostgreSQL compresses nothing", "leave it out"
 	case Tunnel, TunnelExit:
 		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or leave it to auto, which measures"
-	case Mongo:
-		return "a gateway for MongoDB keeps to no budget yet", "write setting: snappy to its rules, or auto, which measures"
 	}
 	if g.Link != nil {
 		return "a link compresses connections as a whole, at one setting", "drop link, or choose a cheaper setting for it, such as lz4"

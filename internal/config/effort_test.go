@@ -37,8 +37,10 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s is shown as %s, which reads as %v, %v", text, again, back, err)
 		}
 	}
-	if _, err := Parse("f", []byte(effortFile(GRPC, "cpu_budget: 20%, peers: true")), nil); err != nil {
-		t.Error(err)
+	for _, protocol := range []string{GRPC, Mongo} {
+		if _, err := Parse("f", []byte(effortFile(protocol, "cpu_budget: 20%, peers: true")), nil); err != nil {
+			t.Error(err)
+		}
 	}
 	cfg, err := Parse("f", []byte(effortFile(Tarantool, "max_connections: 5")), nil)
 	if err != nil || cfg.Gateways[0].Effort() != (effort.Limits{}) {
@@ -61,7 +63,6 @@ func TestBudgetsThatCannotBe(t *testing.T) {
 		{Tunnel, "cpu_budget: 20%", "cpu_budget: a tunnel compresses connections as a whole, at one setting: choose a cheaper setting"},
 		{TunnelExit, "latency_budget: 1ms", "latency_budget: a tunnel compresses"},
 		{Postgres, "cpu_budget: 20%", "cpu_budget: a gateway for PostgreSQL compresses nothing: leave it out"},
-		{Mongo, "cpu_budget: 20%", "cpu_budget: a gateway for MongoDB keeps to no budget yet: write setting: snappy"},
 		{GRPC, "cpu_budget: 20%, link: {history: client}", "cpu_budget: a link compresses connections as a whole, at one setting: drop link"},
 	} {
 		_, err := Parse("f", []byte(effortFile(c.protocol, c.keys)), nil)

@@ -29,6 +29,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Kinds:     r.kinds,
 		Requests:  s.requests,
 		Replies:   s.replies,
+		Effort:    r.effort,
 		Stats:     r.stats,
 		Log:       r.log,
 	})

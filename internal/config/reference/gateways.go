@@ -67,12 +67,12 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`cpu_budget`", Default: "none",
-		Meaning: "Redis, Tarantool and gRPC: CPU time that compressing may take, `20%` or `0.2` of one core, `2` for two. When it would take " +
+		Meaning: "Redis, Tarantool, gRPC and MongoDB: CPU time that compressing may take, `20%` or `0.2` of one core, `2` for two. When it would take " +
 			"more, a share of the values gets a cheaper setting, see [below](#budgets). A reload changes it",
 	},
 	{
 		Keys: "`latency_budget`", Default: "none",
-		Meaning: "Redis, Tarantool and gRPC: time that compressing may add to 99 of 100 values, such as `500us`; kept in the same way. A " +
+		Meaning: "Redis, Tarantool, gRPC and MongoDB: time that compressing may add to 99 of 100 values, such as `500us`; kept in the same way. A " +
 			"reload changes it",
 	},
 	{

@@ -18,7 +18,7 @@ func newCompression(cfg *Config) *compression {
 		rules: newRules(cfg.Policy, cfg.Kinds), link: &link{}, forecasts: &forecasts{},
 		topics: &topics{kinds: cfg.Kinds, sample: cfg.Sample},
 	}
-	c.codecs = &codecs{engine: cfg.Engine, stats: cfg.Stats, link: c.link}
+	c.codecs = &codecs{engine: cfg.Engine, stats: cfg.Stats, link: c.link, effort: cfg.Effort}
 	return c
 }
 

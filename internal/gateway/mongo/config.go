@@ -46,6 +46,8 @@ type Config struct {
 	// Grace is how long a drain waits for clients that only wait themselves.
 	Grace time.Duration
 
+	Effort *gateway.Effort // what compressing may take; nil: no limits
+
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }

@@ -17,6 +17,34 @@ type codecs struct {
 	engine *codec.Engine
 	stats  *gateway.Stats
 	link   *link
+	effort *gateway.Effort // what compressing may take; nil: no limits
+}
+
+// lower is what the gateway's budgets leave of a compressor and its level for n bytes, among those that the other end
+// takes; plain where there is no time for it.
+func (c *codecs) lower(id wire.CompressorID, level, n int, taken compressorSet) (wire.CompressorID, int) {
+	a, ok := algorithmOf(id)
+	if !ok || a.codec == codec.Raw {
+		return id, level
+	}
+	switch st := c.effort.Lower(codec.Setting{Codec: a.codec, Level: level}, n); {
+	case st.Codec == codec.Raw:
+		return plain, 0
+	case st.Codec == a.codec:
+		return id, st.Level
+	case taken.has(wire.Snappy): // which costs about what lz4 does
+		return wire.Snappy, 1
+	}
+	return id, 1
+}
+
+// encode appends what compressing makes of a body, and counts what that takes for the budgets.
+func (c *codecs) encode(dst, body []byte, st codec.Setting, d *codec.Dict) ([]byte, error) {
+	began, stint := time.Now(), c.effort.Begin(len(body))
+	out, err := c.engine.Compress(dst, body, st, d)
+	stint.End()
+	c.effort.Took(time.Since(began))
+	return out, err
 }
 
 // open returns the message that an OP_COMPRESSED holds, in a buffer of the pool's. Its size
@@ -56,7 +84,7 @@ func (c *codecs) compress(message []byte, h wire.Header, id wire.CompressorID, l
 	if id == wire.Zstd {
 		buf = append(buf, zstdMagic...)
 	}
-	out, err := c.engine.Compress(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
+	out, err := c.encode(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
 	if err != nil {
 		gateway.PutBuffer(buf)
 		c.stats.Error("seal")

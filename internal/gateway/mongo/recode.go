@@ -51,7 +51,11 @@ func (c *recoder) form(e *exchange, r *reply, began time.Time) (out, pooled []by
 		}
 		return r.body, nil
 	}
-	compressed := c.codecs.compress(r.body, r.header, e.client, 0)
+	id, level := c.codecs.lower(e.client, 0, len(r.body), 0)
+	if id == plain {
+		return r.body, nil
+	}
+	compressed := c.codecs.compress(r.body, r.header, id, level)
 	if compressed == nil || len(compressed) >= len(r.body) {
 		return r.body, compressed
 	}

@@ -74,6 +74,11 @@ func (w *rewriter) decide(r *request) decision {
 		return d
 	}
 	id, level, reason := w.choose(&b, w.sides.ofServer())
+	if reason == "" && id != r.came && !p.Force {
+		if id, level = w.codecs.lower(id, level, len(r.message), w.sides.ofServer()); id == plain {
+			reason = gateway.SteppedDown
+		}
+	}
 	if reason == "" {
 		reason = w.compress(r, &d, &b, id, level)
 	}

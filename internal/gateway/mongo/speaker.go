@@ -96,6 +96,10 @@ func (sp *speaker) whyNot(o *outgoing, d *codec.Dict) string {
 
 // compress appends a frame with the body compressed, or says why that is no use.
 func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
+	st, ok := sp.lowered(level, d)
+	if !ok {
+		return dst, gateway.SteppedDown
+	}
 	began := time.Now()
 	start := len(dst)
 	id, at := findSession(body)
@@ -105,11 +109,7 @@ func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict,
 		clear(body[at : at+len(id)])
 		defer copy(body[at:], id[:])
 	}
-	st := codec.Setting{Codec: codec.Zstd, Level: level}
-	if d != nil {
-		st.Dict = d.Number()
-	}
-	out, err := sp.pairs.codecs.engine.Compress(out, body, st, d)
+	out, err := sp.pairs.codecs.encode(out, body, st, d)
 	sp.observe(o, body, d, len(out)-start)
 	stats, spent := sp.pairs.codecs.stats, time.Since(began)
 	switch n := len(out) - start; {
@@ -126,6 +126,18 @@ func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict,
 	sp.pairs.codecs.link.compressed(wire.BetweenGateways, len(o.message), spent)
 	sp.pairs.Messages.Compressed.Add(1)
 	return out, ""
+}
+
+// lowered is the setting of a message by the gateway's budgets; not ok: there is no time for it.
+func (sp *speaker) lowered(level int, d *codec.Dict) (st codec.Setting, ok bool) {
+	st = codec.Setting{Codec: codec.Zstd, Level: level}
+	if d != nil {
+		st.Dict = d.Number()
+	}
+	if !sp.pairs.rules.current().Force {
+		st = sp.pairs.codecs.effort.LowerWithin(st)
+	}
+	return st, st.Codec != codec.Raw
 }
 
 // choose returns the dictionary for a message that the receiver has, or will have when it is

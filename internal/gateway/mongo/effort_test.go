@@ -1,0 +1,90 @@
+package mongo
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// A budget that is used up leaves messages plain: requests to servers, replies to clients that compress, and what
+// another gateway gets in frames, which that reads. Without the budget all are compressed again.
+func TestBudgetUsedUp(t *testing.T) {
+	p, far := newParts(t, withZstd), newSides(pairsOf(t, nil))
+	limits := gateway.NewEffort()
+	p.codecs.effort = limits
+	p.sides.taken.Store(1<<wire.Zstd | 1<<wire.Snappy)
+	limits.SetLimits(effort.Limits{Cores: 0.001})
+	var text bytes.Buffer
+	for i := range 400_000 {
+		fmt.Fprintf(&text, "%d,", i*i)
+	}
+	large := opMsg(1, 0, command("insert", "users", bson.E{Key: "text", Value: text.String()}))
+	d := p.rewriter.decide(requestOf(t, large)) // takes far more than the millisecond that has been saved up
+	if d.reason != "" {
+		t.Errorf("the first: %q", d.reason)
+	}
+	d.free()
+	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
+	reply := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
+	decide := func(reason string) {
+		t.Helper()
+		d := p.rewriter.decide(requestOf(t, insert))
+		defer d.free()
+		if d.reason != reason || (len(d.bytes) < len(insert)) != (reason == "") {
+			t.Errorf("%q, %d of %d bytes", d.reason, len(d.bytes), len(insert))
+		}
+		out, pooled := p.pump.recoder.form(&exchange{client: wire.Zlib}, reply, time.Now())
+		defer gateway.PutBuffer(pooled)
+		if h, _ := wire.ParseHeader(out); (h.OpCode == wire.OpCompressed) != (reason == "") {
+			t.Errorf("a reply has opcode %d", h.OpCode)
+		}
+	}
+	decide(gateway.SteppedDown)
+	p.sides.fromServer.on.Store(true)
+	d = p.rewriter.decide(requestOf(t, insert))
+	defer d.free()
+	frame, err := wire.ParsePaired(d.bytes, wire.Numbers{})
+	if err != nil || !frame.Stored {
+		t.Fatalf("%+v, %v", frame, err)
+	}
+	m := message{bytes: d.bytes, header: frame.Header, came: wire.BetweenGateways, paired: frame}
+	whole, pooled, err := far.open(&far.fromClient, &m)
+	defer gateway.PutBuffer(pooled)
+	if err != nil || !bytes.Equal(whole, insert) {
+		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
+	}
+	p.sides.fromServer.on.Store(false)
+	limits.SetLimits(effort.Limits{})
+	decide("")
+}
+
+// The steps down keep to what the server takes.
+func TestLowered(t *testing.T) {
+	c := compressionBy(t, withZstd).codecs
+	for taken, want := range map[compressorSet][]wire.CompressorID{
+		1 << wire.Zstd:                {wire.Zstd, plain},
+		1<<wire.Zstd | 1<<wire.Snappy: {wire.Zstd, wire.Snappy, plain},
+		1<<wire.Zstd | 1<<wire.Zlib:   {wire.Zstd, plain},
+	} {
+		c.effort = gateway.NewEffort()
+		c.effort.SetLimits(effort.Limits{Added: time.Nanosecond})
+		seen := map[wire.CompressorID]bool{}
+		for range 1000 {
+			id, level := c.lower(wire.Zstd, 9, 5000, taken)
+			if seen[id] = true; id == wire.Zstd && level != 9 && level != 1 {
+				t.Errorf("level %d", level)
+			}
+			c.effort.Took(time.Microsecond) // always late
+		}
+		if len(seen) != len(want) {
+			t.Errorf("of %b it takes %v, want %v", taken, seen, want)
+		}
+	}
+}
