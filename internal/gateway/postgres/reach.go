@@ -88,7 +88,7 @@ func answers(ctx context.Context, up gateway.Upstream) error {
 // loginKind is what one login differs by from others.
 type loginKind struct {
 	user, database, password string
-	proof                    bool
+	salt                     string // of SCRAM: a password that was changed since has another one
 }
 
 // loginOf is what the session has logged in by. It is not ok while it has not, or is over.
@@ -98,7 +98,11 @@ func loginOf(s *session) (kind loginKind, ok bool) {
 	if !s.ready || s.closed || s.farewell != nil {
 		return kind, false
 	}
-	return loginKind{s.who["user"], s.who["database"], s.shown.password, s.shown.proof != nil}, true
+	kind = loginKind{user: s.who["user"], database: s.who["database"], password: s.shown.password}
+	if s.shown.proof != nil {
+		kind.salt = s.shown.proof.Salt()
+	}
+	return kind, true
 }
 
 // representatives are sessions that have all logged in differently, one for each way.

@@ -60,6 +60,21 @@ func TestReach(t *testing.T) {
 	})
 }
 
+// Sessions from before and after a change of their user's password log in differently: the former could not any more, and are found.
+func TestReachAfterNewPassword(t *testing.T) {
+	r, standby := newMovable(t, nil)
+	before := r.connect(t, "scrammer", "application_name=before")
+	r.node.SQL(t, "ALTER ROLE scrammer PASSWORD 'scram secret'")
+	r.connect(t, "scrammer", "application_name=after")
+	const verifier = "SELECT rolpassword FROM pg_authid WHERE rolname = 'scrammer'"
+	testenv.Eventually(t, "the standby knows the new password", func() bool { return standby.SQL(t, verifier) == r.node.SQL(t, verifier) })
+	_, err := r.g.Reach(t.Context(), control.ReachRequest{To: "postgres://" + standby.Addr, Logins: true})
+	if named := refused(err); len(named) != 1 || named[0].Application != "before" || !strings.Contains(err.Error(), "1 of 2 ways") || !strings.Contains(named[0].Reasons[0], "password has been changed") {
+		t.Errorf("%v %+v", err, named)
+	}
+	ask(t, before, "SELECT 'it goes on'")
+}
+
 // refuse has a server not let a user in, and waits until it does so.
 func refuse(t *testing.T, n *testenv.PostgresNode, user string, done func() bool) {
 	t.Helper()

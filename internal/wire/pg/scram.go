@@ -48,6 +48,20 @@ func NewProof(clientFirst, serverFirst, clientFinal []byte) (*Proof, error) {
 	return &Proof{said: string(parts[2]) + "," + string(serverFirst) + "," + string(final), proof: raw}, nil
 }
 
+// Salt is what the server said of the verifier that was shown: salt and iterations. After the password was changed there is another one.
+func (p *Proof) Salt() string {
+	var salt, iterations string
+	for part := range strings.SplitSeq(p.said, ",") {
+		switch {
+		case strings.HasPrefix(part, "s="):
+			salt = part
+		case strings.HasPrefix(part, "i="):
+			iterations = part
+		}
+	}
+	return salt + "," + iterations
+}
+
 // InitialResponse is what a SASLInitialResponse holds.
 func InitialResponse(body []byte) (mechanism string, data []byte, err error) {
 	mechanism, rest, err := String(body)
