@@ -14,8 +14,8 @@ import (
 
 // Clients are held while the primary changes. Each call may be made again.
 type Clients interface {
-	// Reach fails unless clients could be moved to a server that is a standby still. When they wait for it, it takes as little time as it can.
-	Reach(ctx context.Context, to *Node, waiting bool) error
+	// Reach fails unless clients could be moved to a server that is a standby still. When they are held already, it takes as little time as it can.
+	Reach(ctx context.Context, to *Node) error
 	// Hold has new transactions wait, and returns when those under way have ended. If they don't within the bound, nobody waits any more, and it
 	// fails.
 	Hold(ctx context.Context, bound time.Duration) error
@@ -46,12 +46,17 @@ func (t through) lease() control.Seconds {
 	return control.Seconds((t.cell.shutdownTime() + promoteTime).Seconds())
 }
 
-func (t through) Hold(ctx context.Context, bound time.Duration) error {
+// holds reports whether clients are held by this roll-out. Its hold may have ended since.
+func (t through) holds(ctx context.Context) (bool, error) {
 	s, err := t.gateway.State(ctx)
+	return err == nil && s.Phase == control.Held && s.By == t.holder(), err
+}
+
+func (t through) Hold(ctx context.Context, bound time.Duration) error {
+	held, err := t.holds(ctx)
 	if err != nil {
 		return err
 	}
-	held := s.Phase == control.Held && s.By == t.holder()
 	_, err = t.gateway.Hold(ctx, control.HoldRequest{
 		By: t.holder(), Within: control.Seconds(bound.Seconds()), Patience: control.Seconds(time.Duration(t.cell.Gateway.Patience).Seconds()),
 		Lease: t.lease(), Unmovable: t.cell.Gateway.Unmovable, Renew: held,
@@ -59,8 +64,16 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 	return naming(err)
 }
 
-// Reach has the gateway itself connect, since its way to the new node is another one than the roll-out's. Those that wait have logged in there when they were held.
-func (t through) Reach(ctx context.Context, to *Node, waiting bool) error {
+// Reach has the gateway itself connect, since its way to the new node is another one than the roll-out's. Those that this roll-out holds have logged in there
+// before; of a hold that has ended, nobody counts: others have come, and what the new node asks of them may be different by now.
+func (t through) Reach(ctx context.Context, to *Node) error {
+	waiting, err := t.holds(ctx)
+	if err == nil && waiting {
+		err = t.Hold(ctx, t.cell.holdTime()) // so that it does not end meanwhile
+	}
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.cell.holdTime()+answerTime)
 	defer cancel()
 	started, err := value[string](ctx, to, "SELECT extract(epoch FROM pg_postmaster_start_time())::text")
@@ -125,8 +138,8 @@ func (t through) Move(ctx context.Context, to *Node) error {
 
 // Release leaves a hold of somebody else's alone.
 func (t through) Release(ctx context.Context) error {
-	s, err := t.gateway.State(ctx)
-	if err != nil || s.Phase != control.Held || s.By != t.holder() {
+	held, err := t.holds(ctx)
+	if err != nil || !held {
 		return err
 	}
 	_, err = t.gateway.Release(ctx)
@@ -137,7 +150,7 @@ func (t through) Release(ctx context.Context) error {
 type hooked struct{ cell *Cell }
 
 // Reach is up to the hooks.
-func (h hooked) Reach(context.Context, *Node, bool) error { return nil }
+func (h hooked) Reach(context.Context, *Node) error { return nil }
 
 func (h hooked) Hold(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)

@@ -13,10 +13,7 @@ import (
 
 // fence ends the old primary, so that it takes no writes, and waits until the new node has all that it wrote.
 func (s switchover) fence(ctx context.Context) error {
-	if err := s.clients.Hold(ctx, s.cell.holdTime()); err != nil { // a resumed roll-out may find them released
-		return err
-	}
-	if err := s.reach(ctx, true); err != nil {
+	if err := s.reachAndHold(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cell.shutdownTime())

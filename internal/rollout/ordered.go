@@ -25,7 +25,7 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
 	}
-	if err := m.reach(ctx, false); err != nil {
+	if err := m.reach(ctx); err != nil {
 		return err
 	}
 	m.progress.HeldAt = time.Now()
@@ -87,13 +87,10 @@ func (m managed) ready(ctx context.Context) error {
 
 // fence makes sure that the new member has all that clients were told of. They wait, so nothing is added until Patroni has taken the old leader down, which is the fence.
 func (m managed) fence(ctx context.Context) error {
-	if err := m.clients.Hold(ctx, m.cell.holdTime()); err != nil { // a resumed roll-out may find them released
-		return err
-	}
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	if err := m.reach(ctx, true); err != nil {
+	if err := m.reachAndHold(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
+
+const everybody = "host all all all trust\nhost replication all all trust\n"
 
 // A new node that the roll-out reaches, and that does not let the gateway's clients in, is found before anybody is held.
 func TestOutOfReach(t *testing.T) {
@@ -29,7 +33,6 @@ func TestOutOfReach(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	const everybody = "host all all all trust\nhost replication all all trust\n"
 	r := &Rollout{Cell: c, Yes: true}
 	r.dies = at(StepBackup, true, func() { hba("host all app all reject\n" + everybody) })
 	mustSay(t, r.Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways in which clients have logged in fail there: app at ")
@@ -44,6 +47,9 @@ func TestOutOfReach(t *testing.T) {
 	if err := made.stop(t.Context(), c.shutdownTime()); err != nil { // it is started again, with that
 		t.Fatal(err)
 	}
+	refusedAfterLease(t, c, g, hba)
+	hba(everybody)
+	mustExec(t, made, "SELECT pg_reload_conf()")
 	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +62,44 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
+// refusedAfterLease has a roll-out die before the fence and the hold end by itself. When it is gone on with, the new node lets clients in no more: it is found while
+// the old primary serves.
+func refusedAfterLease(t *testing.T, c *Cell, g *testenv.GatewayServer, hba func(string)) {
+	t.Helper()
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := &Rollout{Cell: c, Yes: true}
+	r.dies = func(s Step, done bool) bool {
+		if s == StepFence {
+			cancel(errKilled)
+		}
+		return s == StepFence
+	}
+	mustSay(t, r.Run(ctx), errKilled, "")
+	endLease(t, g, c.Gateway.TokenFile)
+	hba("host all app all reject\n" + everybody)
+	mustExec(t, made, "SELECT pg_reload_conf()")
+	testenv.Eventually(t, "app can't log in at a2", func() bool {
+		_, err := pgx.Connect(t.Context(), strings.Replace(made.URL, "postgres@", "app@", 1))
+		return err != nil
+	})
+	started, err := processOf(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, (&Rollout{Cell: c, Yes: true}).Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways")
+	if now, err := processOf(t.Context(), a); err != nil || now != started {
+		t.Errorf("a was stopped: %q, %q %v", started, now, err)
+	}
+}
+
 // cutOff stands for a gateway whose way to the new node goes while clients wait.
 type cutOff struct{ *gate }
 
 var errCutOff = errors.New("cut off")
 
-func (c cutOff) Reach(_ context.Context, _ *Node, waiting bool) error {
-	if waiting {
+func (c cutOff) Reach(context.Context, *Node) error {
+	if c.held {
 		return errCutOff
 	}
 	return nil

@@ -31,7 +31,7 @@ func (s switchover) hold(ctx context.Context) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	if err := s.reach(ctx, false); err != nil {
+	if err := s.reach(ctx); err != nil {
 		return err
 	}
 	for _, other := range s.others {
@@ -47,11 +47,20 @@ func (s switchover) hold(ctx context.Context) error {
 }
 
 // reach fails unless clients could be moved to the new node.
-func (s switchover) reach(ctx context.Context, waiting bool) error {
-	if err := s.clients.Reach(ctx, s.made, waiting); err != nil {
+func (s switchover) reach(ctx context.Context) error {
+	if err := s.clients.Reach(ctx, s.made); err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)
 	}
 	return nil
+}
+
+// reachAndHold has clients wait. A resumed roll-out may find them released, so they are tried again before. The lease begins behind that, as it is as long as what
+// follows may take.
+func (s switchover) reachAndHold(ctx context.Context) error {
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
+	return s.clients.Hold(ctx, s.cell.holdTime())
 }
 
 // othersFollow fails when another standby would not follow the new primary: then there would be no way back any more.
