@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/admin"
@@ -39,6 +40,7 @@ type Gateway struct {
 	Rules    []Rule     `json:"rules"`
 	ErrorsBy []Errors   `json:"errors_by_class"`
 	Learning []string   `json:"learning,omitempty"` // rules that wait for a dictionary, in words
+	Effort   string     `json:"effort,omitempty"`   // how it keeps to its budgets, in words
 	Packing  *PackState `json:"packing,omitempty"`
 }
 
@@ -142,6 +144,9 @@ func gatewayRates(was, is admin.Gateway, over rate) Gateway {
 		}
 	}
 	slices.SortStableFunc(row.ErrorsBy, func(a, b Errors) int { return cmp.Compare(b.Rate, a.Rate) })
+	if e := is.Effort; e != nil {
+		row.Effort = effortOf(e)
+	}
 	if p := is.Pack; p != nil {
 		row.Packing = &PackState{p.Running, p.Done, p.Trouble}
 	}
@@ -168,6 +173,24 @@ func quantile(was, is []gateway.LatencyBucket, q float64) *float64 {
 		}
 	}
 	return nil
+}
+
+// effortOf says how a gateway keeps to its budgets.
+func effortOf(e *gateway.EffortTotal) string {
+	text := "budget:"
+	if e.CPUBudgetCores > 0 {
+		text += fmt.Sprintf(" %.2f of %.2f cores,", e.Cores, e.CPUBudgetCores)
+	}
+	if e.LatencyBudgetSeconds > 0 {
+		text += fmt.Sprintf(" %v of latency,", time.Duration(e.LatencyBudgetSeconds*float64(time.Second)))
+	}
+	var shares []string
+	for _, s := range e.Steps {
+		if s.Share > 0 {
+			shares = append(shares, fmt.Sprintf("%s %.0f %%", s.Step, 100*s.Share))
+		}
+	}
+	return text + " values get " + strings.Join(shares, ", ")
 }
 
 func learning(l admin.Learning) string {

@@ -234,6 +234,9 @@ func (s *screen) drawDetails(add func(style, text string), g Gateway) {
 			}
 		}
 	}
+	if g.Effort != "" {
+		add(plain, "  "+g.Effort)
+	}
 	for _, l := range g.Learning {
 		add(plain, "  "+l)
 	}

@@ -151,6 +151,10 @@ func TestKeys(t *testing.T) {
 	if _, next := m.Update(tick(0)); next != nil {
 		t.Error("a tick of before the pause asks again")
 	}
+	m.gateways[m.selected].Effort = effortOf(&gateway.EffortTotal{CPUBudgetCores: 0.2, Cores: 0.19, Steps: []gateway.EffortShare{{Step: "rule", Share: 0.25}, {Step: "fast", Share: 0.75}, {Step: "raw"}}})
+	if !strings.Contains(m.text(), "budget: 0.19 of 0.20 cores, values get rule 25 %, fast 75 %") {
+		t.Errorf("no budget:\n%s", m.text())
+	}
 	press(m, "?")
 	if !strings.Contains(m.View().Content, "what is\nthe gateway") && !strings.Contains(m.View().Content, "sort by name, saving, CPU, clients") {
 		t.Error("no help")

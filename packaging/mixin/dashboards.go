@@ -66,6 +66,11 @@ func overview() *dashboard {
 					query{`histogram_quantile(0.5, sum by (gateway, le) (rate(cinch_added_latency_seconds_bucket{%s}[$__rate_interval])))`, "{{gateway}} p50"},
 					query{`histogram_quantile(0.99, sum by (gateway, le) (rate(cinch_added_latency_seconds_bucket{%s}[$__rate_interval])))`, "{{gateway}} p99"}),
 			}},
+			{"Budgets, where they are set", 8, []panel{
+				graph("CPU budget", "short", "Cores that compressing takes, and may take (cpu_budget).",
+					query{`sum by (gateway) (rate(cinch_cpu_budget_spent_seconds_total{%s}[$__rate_interval]))`, "{{gateway}}"}, query{`sum by (gateway) (cinch_cpu_budget_cores{%s})`, "{{gateway}} budget"}),
+				stacked(graph("What values get", "percentunit", "Share of values that get the rule's setting, or a lower step.", query{`avg by (step) (cinch_effort_share{%s})`, "{{step}}"})),
+			}},
 			{"Clients", 8, []panel{
 				stacked(graph("Connections", "short", "Client connections open now.", query{`sum by (gateway) (cinch_connections{%s})`, "{{gateway}}"})),
 				graph("Errors", "ops", "By class; docs/METRICS.md says what each means.", query{`sum by (gateway, class) (rate(cinch_errors_total{%s}[$__rate_interval])) > 0`, "{{gateway}} {{class}}"}),

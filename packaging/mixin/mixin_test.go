@@ -87,7 +87,7 @@ func TestPrometheus(t *testing.T) {
 		load()
 		return p.found(t, `sum(rate(cinch_values_sealed_total[30s])) > 0`) > 0
 	})
-	quiet := map[string]bool{"Errors": true} // there were none
+	quiet := map[string]bool{"Errors": true, "CPU budget": true, "What values get": true} // there are none
 	for _, d := range dashboards() {
 		for _, panel := range panels(d) {
 			for _, target := range panel.targets(d.matchers()) {
