@@ -15,7 +15,18 @@ func (b *bucket) fill(n, full int64) {
 	}
 }
 
+// take takes from it, and goes into debt for as much as that is.
 func (b *bucket) take(n int64) { b.level.Add(-n) }
+
+// takeTo takes from it, but no more than leaves it at least.
+func (b *bucket) takeTo(n, least int64) {
+	for {
+		level := b.level.Load()
+		if level <= least || b.level.CompareAndSwap(level, max(level-n, least)) {
+			return
+		}
+	}
+}
 
 // height is 0 for an empty one, and topHeight for a full one.
 func (b *bucket) height(full int64) float64 {

@@ -40,6 +40,8 @@ const (
 	calmPerValue = 8
 	calmPerLate  = 1000
 	fullCalm     = 12 * calmPerLate
+	// A thousand values that were late at once, as the machine stood still, are not held against those to come.
+	leastCalm = -4 * calmPerLate
 )
 
 // SetLimits replaces the limits, at a time. Those that stay as they were change nothing.
@@ -127,7 +129,7 @@ func (g *Governor) Took(added time.Duration) {
 	}
 	if added > l.Added {
 		g.late.Add(1)
-		g.calm.take(calmPerLate)
+		g.calm.takeTo(calmPerLate, leastCalm)
 	}
 	g.calm.fill(calmPerValue, fullCalm)
 }

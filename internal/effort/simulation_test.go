@@ -334,6 +334,20 @@ func TestLatencyOfABusyMachine(t *testing.T) {
 	s.backWithin(l, 10)
 }
 
+// A machine that stood still for a moment makes thousands of values late: all is well again soon after.
+func TestLatencyAfterAStandstill(t *testing.T) {
+	s := simulate(t, Limits{Added: time.Millisecond})
+	l := load{rate: steady(500), costs: json}
+	s.run(l, 5*time.Second)
+	for range 5000 {
+		s.g.Took(time.Second)
+	}
+	if got := s.g.Step(s.now, 0); got != Plain {
+		t.Errorf("at first values get %v", got)
+	}
+	s.backWithin(l, 10)
+}
+
 // Both limits hold together.
 func TestBothLimits(t *testing.T) {
 	s := simulate(t, Limits{Cores: fifth, Added: 250 * time.Microsecond})

@@ -30,7 +30,7 @@ func (e *Effort) step() effort.Step {
 	return e.governor.Step(time.Since(e.began), rand.Float64())
 }
 
-// Took is told how long sealing a value has taken, 0 where it was not tried.
+// Took is told how long sealing a value has taken. Of those that are not to be sealed it knows.
 func (e *Effort) Took(d time.Duration) {
 	if e != nil {
 		e.governor.Took(d)
@@ -97,8 +97,12 @@ func (e *Effort) gave(step effort.Step, st, lowered codec.Setting) codec.Setting
 	if lowered == st {
 		step = effort.Full
 	}
-	if e != nil {
-		e.governor.Gave(step)
+	if e == nil {
+		return lowered
+	}
+	e.governor.Gave(step)
+	if lowered.Codec == codec.Raw {
+		e.governor.Took(0)
 	}
 	return lowered
 }

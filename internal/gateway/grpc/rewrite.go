@@ -198,7 +198,9 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	packed, settled, err := w.compressor.compress(w.grant.ctx, in, rule, &w.meter)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
-	w.compressor.effort.Took(took)
+	if err == nil {
+		w.compressor.effort.Took(took)
+	}
 	raw := len(in)
 	switch {
 	case err != nil && errors.Is(err, w.grant.ctx.Err()): // the call is over, and nobody reads this

@@ -65,6 +65,27 @@ func TestBudgetUsedUp(t *testing.T) {
 	decide("")
 }
 
+// Values that go plain count as in time, so that the latency budget leaves room for others again.
+func TestLatencyRecovers(t *testing.T) {
+	c := compressionBy(t, withZstd).codecs
+	c.effort = gateway.NewEffort()
+	c.effort.SetLimits(effort.Limits{Added: time.Minute})
+	for range 100 {
+		c.effort.Took(time.Hour)
+	}
+	for i := range 10_000 {
+		id, level := c.lower(wire.Zstd, 9, 5000, 0)
+		if id == wire.Zstd && level == 9 {
+			t.Logf("after %d messages", i)
+			return
+		}
+		if id != plain { // as compressing it would
+			c.effort.Took(time.Microsecond)
+		}
+	}
+	t.Error("no message is compressed again")
+}
+
 // The steps down keep to what the server takes.
 func TestLowered(t *testing.T) {
 	c := compressionBy(t, withZstd).codecs

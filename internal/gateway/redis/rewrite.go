@@ -229,7 +229,9 @@ func (v *seals) seal(dst, value []byte, st codec.Setting, worth func(raw, sealed
 	}
 	stint.End()
 	took = time.Since(start)
-	v.vault.effort.Took(took)
+	if st.Codec != codec.Raw {
+		v.vault.effort.Took(took)
+	}
 	return out, took, before
 }
 

@@ -53,7 +53,9 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte 
 	out := v.sealer.Seal(dst, value, st, worth)
 	stint.End()
 	took := time.Since(began)
-	v.effort.Took(took)
+	if st.Codec != codec.Raw {
+		v.effort.Took(took)
+	}
 	v.countSeal(rule, st.Codec, len(value), out, took)
 	// What a budget has denied its dictionary says nothing about that.
 	if rule != nil && v.sampler != nil && login != notSure && (wanted.Dict == 0 || st == wanted) {
