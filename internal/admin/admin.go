@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/history"
 )
 
 const (
@@ -46,6 +47,7 @@ type Options struct {
 	Describe  func() Description      // called for each answer, from any goroutine
 	Ready     Readiness               // nil: always ready; likewise
 	Messages  func() []GatewayKinds   // behind /api/messages, one call at a time; nil: there is none
+	History   *history.History        // behind /api/history; nil: there is none
 	PProf     bool                    // serve /debug/pprof/
 	Access    Access
 	Actions   []Action
@@ -75,6 +77,7 @@ type Server struct {
 	started time.Time
 	http    http.Server
 
+	asking    sync.Mutex // one question about the past at a time
 	measuring sync.Mutex
 	measured  []byte // the last answer of /api/messages
 	at        time.Time
@@ -134,6 +137,9 @@ func (s *Server) Handler() http.Handler {
 	}
 	if s.opts.Messages != nil {
 		mux.HandleFunc("GET /api/messages", s.serveMessages)
+	}
+	if s.opts.History != nil {
+		mux.HandleFunc("GET /api/history", s.serveHistory)
 	}
 	mux.HandleFunc("GET /healthz", serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)

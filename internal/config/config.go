@@ -21,6 +21,7 @@ type Config struct {
 	DrainGrace   Duration     `yaml:"drain_grace"`
 	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
 	Training     Training     `yaml:"training"`
+	History      *History     `yaml:"history,omitempty"` // nil: in memory
 	Gateways     []Gateway    `yaml:"gateways"`
 
 	file  string            // as given; "" without one
@@ -48,6 +49,12 @@ type Log struct {
 // Memory bounds the process.
 type Memory struct {
 	Budget Bytes `yaml:"budget"` // bytes of values in flight
+}
+
+// History says where samples of what is counted are kept; see internal/history.
+type History struct {
+	Path    string `yaml:"path,omitempty"`     // directory; "": in memory
+	MaxSize Bytes  `yaml:"max_size,omitempty"` // 0: the default
 }
 
 // Dictionary gives a dictionary's file a name that rules use.

@@ -106,6 +106,22 @@ func (c *Config) Certificates() (list []Certificate) {
 	return list
 }
 
+// HistoryPath is the directory of samples; "": they are held in memory.
+func (c *Config) HistoryPath() string {
+	if c.History == nil {
+		return ""
+	}
+	return c.path(c.History.Path)
+}
+
+// HistorySize bounds them, in bytes; 0: as it is by default.
+func (c *Config) HistorySize() int64 {
+	if c.History == nil {
+		return 0
+	}
+	return int64(c.History.MaxSize)
+}
+
 // AdminToken is the name of the token's file; "": there is none.
 func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
 

@@ -14,6 +14,7 @@ import (
 const (
 	maxBytes       = 512 << 20 // Redis's own limit of a value
 	maxConnections = 1 << 20
+	minHistory     = 1 << 20 // bytes
 )
 
 func (c *Config) validate() error {
@@ -53,6 +54,9 @@ func (v *validator) process() {
 	}
 	if c.DrainTimeout < 0 {
 		v.add("drain_timeout", "", "is negative")
+	}
+	if h := c.History; h != nil && h.MaxSize != 0 && h.MaxSize < minHistory {
+		v.add("history.max_size", "the default is 64MiB", "%s is below %s", h.MaxSize, Bytes(minHistory))
 	}
 	if c.Memory.Budget < 1<<20 {
 		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)

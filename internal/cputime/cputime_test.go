@@ -33,3 +33,15 @@ func TestOf(t *testing.T) {
 		t.Errorf("work takes %v of CPU, that of others %v", own, others)
 	}
 }
+
+// What the process has used grows with its work.
+func TestProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("not known")
+	}
+	before := Process()
+	used := Of(func() { spin(20_000_000) })
+	if grown := Process() - before; grown < used/2 || grown <= 0 {
+		t.Errorf("work of %v has used %v", used, grown)
+	}
+}

@@ -91,6 +91,10 @@ func (h *histogram) read() (counts [len(latencyBounds) + 1]uint64, total uint64)
 // bounds reads as the highest. 0 means that there is nothing.
 func (h *histogram) quantile(q float64) time.Duration {
 	counts, total := h.read()
+	return quantileOf(counts, total, q)
+}
+
+func quantileOf(counts [len(latencyBounds) + 1]uint64, total uint64, q float64) time.Duration {
 	if total == 0 {
 		return 0
 	}

@@ -281,6 +281,29 @@ func bucketsOf(counts []uint64) (list []LatencyBucket) {
 	return list
 }
 
+// Latencies count, by bucket, how long the gateway has held up exchanges.
+type Latencies struct {
+	counts [len(latencyBounds) + 1]uint64
+}
+
+// Latencies returns the counts of now.
+func (s *Stats) Latencies() (l Latencies) {
+	if s != nil {
+		l.counts, _ = s.latency.read()
+	}
+	return l
+}
+
+// Quantile of what was counted since before; 0 where there was nothing. It is the upper end of a bucket.
+func (l Latencies) Quantile(before Latencies, q float64) time.Duration {
+	total := uint64(0)
+	for i := range l.counts {
+		l.counts[i] -= before.counts[i]
+		total += l.counts[i]
+	}
+	return quantileOf(l.counts, total, q)
+}
+
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func sumUp(rules []RuleTotal, opened []CodecTotal) Total {

@@ -150,6 +150,28 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// Quantiles of the time between two looks, whatever was before.
+func TestLatenciesBetween(t *testing.T) {
+	s := NewStats("cache", "redis")
+	for range 1000 {
+		s.Latency(time.Second)
+	}
+	before := s.Latencies()
+	if q := s.Latencies().Quantile(before, 0.99); q != 0 {
+		t.Errorf("of nothing: %v", q)
+	}
+	for range 90 {
+		s.Latency(3 * time.Microsecond)
+	}
+	for range 10 {
+		s.Latency(3 * time.Millisecond)
+	}
+	after := s.Latencies()
+	if p50, p99 := after.Quantile(before, 0.5), after.Quantile(before, 0.99); p50 != 5*time.Microsecond || p99 != 5*time.Millisecond {
+		t.Errorf("p50 %v, p99 %v", p50, p99)
+	}
+}
+
 func TestSnapshotOfNothing(t *testing.T) {
 	s := NewStats("quiet", "redis").Snapshot()
 	if s.Total != (Total{}) || s.Latency.Count != 0 || s.Latency.Buckets == nil || s.Rules == nil || s.Opened == nil || s.Guarded == nil {

@@ -46,6 +46,7 @@ func (p *Process) newAdminPage(cfg *config.Config) (*adminPage, error) {
 		Access:  access,
 		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
 		Documents: p.shared.postgresDocuments(), Actions: p.shared.postgresActions(),
+		History:  p.history,
 		Messages: p.describeMessageKinds, PProf: p.options.PProf, Log: p.log,
 	})}, nil
 }

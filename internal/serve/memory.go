@@ -33,7 +33,7 @@ func (p *Process) memoryLimit() int64 {
 			histories += e.State().Used
 		}
 	}
-	return int64(p.started.Memory.Budget) + fixedBytes + connections + samples + packing + histories
+	return int64(p.started.Memory.Budget) + fixedBytes + connections + samples + packing + histories + p.history.InMemory()
 }
 
 // sampleBytes are what the gateway's samples take.

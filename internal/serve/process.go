@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/heap"
+	"github.com/cinch-layer/cinch/internal/history"
 )
 
 // Process is everything that a running serve holds. Make it with New.
@@ -26,7 +27,8 @@ type Process struct {
 
 	shared   *shared
 	gateways []*running
-	admin    *adminPage // nil when it is off
+	admin    *adminPage       // nil when it is off
+	history  *history.History // nil when nobody would read it
 
 	draining atomic.Bool
 	probes   probes
@@ -77,6 +79,7 @@ func New(o Options) (_ *Process, err error) {
 			return nil, err
 		}
 	}
+	p.history = openHistory(cfg, p.shared.engine, p.log)
 	if cfg.Admin.Listen == config.Off {
 		return p, nil
 	}
@@ -126,6 +129,7 @@ func (p *Process) close() {
 	if p.admin != nil {
 		_ = p.admin.listener.Close()
 	}
+	p.history.Close()
 }
 
 // Run serves until ctx ends, whose cause the log names, and then drains: it stops accepting, and
@@ -135,6 +139,7 @@ func (p *Process) Run(ctx, now context.Context) error {
 	p.log.Info("starting", "version", p.options.Version, "zstd", p.shared.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
 	defer p.close()
 	defer heap.Follow(p.memoryLimit)()
+	defer takeSamples(p.history, p.gateways)()
 	failed := p.start()
 	go p.warnUnreachable()
 	p.startPacking()

@@ -26,6 +26,16 @@ var process = []Row{
 		Meaning: "how many gateways have to be ready for [`/readyz`](METRICS.md) to say so: `all`, or `any`",
 	},
 	{
+		Keys: "`history.path`", Default: "in memory", Also: "",
+		Meaning: "directory, made if it is missing, in which samples of what is counted are kept: every 10 s for a day, every " +
+			"5 min for 90 days. They survive restarts and crashes, for [`/api/history`](METRICS.md#apihistory). " +
+			"Each process has a directory of its own. Where it can't be used the log says so, and samples are held in memory",
+	},
+	{
+		Keys: "`history.max_size`", Default: "64MiB", Also: "",
+		Meaning: "most bytes of them, at least `1MiB`; in memory never more than `8MiB`",
+	},
+	{
 		Keys: "`log.level`", Default: "`info`", Also: "`CINCH_LOG_LEVEL`, `--log-level`",
 		Meaning: "`debug`, `info`, `warn` or `error`; the log goes to standard error. `--quiet` means `warn`, unless the flag says otherwise. Of warnings and errors that are alike " +
 			"(text, gateway, class) ten are written in 10 s, then one that says how many it stands for (`repeated`)",

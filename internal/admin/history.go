@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/history"
+)
+
+// Past is the document of /api/history, whose contract is docs/METRICS.md.
+type Past struct {
+	From        time.Time    `json:"from"`
+	To          time.Time    `json:"to"`
+	StepSeconds float64      `json:"step_seconds"`
+	Oldest      *time.Time   `json:"oldest,omitempty"` // the first sample that there is
+	Path        string       `json:"path,omitempty"`   // "": in memory
+	Series      []PastSeries `json:"series"`
+}
+
+// PastSeries has a value for each step, nil where no sample was taken.
+type PastSeries struct {
+	history.Series
+	Kind   string     `json:"kind"`
+	Values []*float64 `json:"values"`
+}
+
+// serveHistory answers one question at a time: it may read many files.
+func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	q, err := pastQuestion(r.URL.Query(), time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.asking.Lock()
+	a, err := s.opts.History.Query(r.Context(), q)
+	s.asking.Unlock()
+	switch {
+	case errors.Is(err, history.ErrQuestion):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	doc, err := json.Marshal(pastOf(a, s.opts.History.State()))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(doc, '\n'))
+}
+
+func pastOf(a *history.Answer, st history.State) Past {
+	p := Past{From: a.From.UTC(), To: a.To.UTC(), StepSeconds: a.Step.Seconds(), Path: st.Path, Series: []PastSeries{}}
+	if !st.Oldest.IsZero() {
+		p.Oldest = &st.Oldest
+	}
+	for _, l := range a.Lines {
+		one := PastSeries{Series: l.Series, Kind: l.Kind.String(), Values: make([]*float64, len(l.Values))}
+		for i := range l.Values {
+			if a.Covered[i] && !math.IsNaN(l.Values[i]) {
+				one.Values[i] = &l.Values[i]
+			}
+		}
+		p.Series = append(p.Series, one)
+	}
+	return p
+}
+
+// pastQuestion reads ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
+func pastQuestion(asked url.Values, now time.Time) (q history.Question, err error) {
+	q.From, q.To = now.Add(-time.Hour), now
+	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
+		if text := asked.Get(name); text != "" {
+			if *into, err = history.ParseTime(text, now); err != nil {
+				return q, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	if text := asked.Get("step"); text != "" {
+		if q.Step, err = history.ParseAge(text); err != nil || q.Step <= 0 {
+			return q, fmt.Errorf("step: %q is no time: write 10s, 1h or 1d", cut(text))
+		}
+	}
+	var names []string
+	for _, list := range asked["series"] {
+		names = append(names, strings.Split(list, ",")...)
+	}
+	gateways, rules := asked["gateway"], asked["rule"]
+	q.Want = func(s history.Series) bool {
+		return (names == nil || slices.Contains(names, s.Name)) && (gateways == nil || slices.Contains(gateways, s.Gateway)) &&
+			(rules == nil || slices.Contains(rules, s.Rule))
+	}
+	return q, nil
+}
+
+func cut(text string) string {
+	if len(text) > 40 {
+		text = text[:40]
+	}
+	return strings.Trim(strconv.QuoteToASCII(text), `"`)
+}
