@@ -89,6 +89,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		newInspectCommand(),
 		newDictCommand(),
 		newTopCommand(),
+		newReportCommand(),
 		newTarantoolCommand(),
 		newConfigCommand(),
 		newVersionCommand(),

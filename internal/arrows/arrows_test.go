@@ -96,7 +96,7 @@ var layers = [][]string{
 	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
 	{"internal/admin", "internal/handover", "internal/rollout", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
-	{"internal/store/open", "internal/plan/source", "internal/top"},
+	{"internal/store/open", "internal/plan/source", "internal/top", "internal/report"},
 	{"internal/serve"},
 	{"cmd", "test", "bench", "examples", "packaging", "internal/arrows"},
 }

@@ -28,7 +28,7 @@ var process = []Row{
 	{
 		Keys: "`history.path`", Default: "in memory", Also: "",
 		Meaning: "directory, made if it is missing, in which samples of what is counted are kept: every 10 s for a day, every " +
-			"5 min for 90 days. They survive restarts and crashes, for [`/api/history`](METRICS.md#apihistory). " +
+			"5 min for 90 days. They survive restarts and crashes, for [`cinch report`](REPORT.md) and [`/api/history`](METRICS.md#apihistory). " +
 			"Each process has a directory of its own. Where it can't be used the log says so, and samples are held in memory",
 	},
 	{

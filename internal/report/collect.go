@@ -1,0 +1,178 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/admin/remote"
+)
+
+// Errors about sources.
+var (
+	// ErrNobody: no page answers.
+	ErrNobody = errors.New("no admin page answers")
+	// ErrNothing: nothing was counted in that time.
+	ErrNothing = errors.New("nothing was counted in that time")
+)
+
+// Page is an admin page.
+type Page interface {
+	Name() string
+	Status(context.Context) (admin.Status, error)
+	Get(ctx context.Context, path string, read func(io.Reader) error) error
+}
+
+// Source is where figures come from.
+type Source struct {
+	Name   string     `json:"name"`
+	Oldest *time.Time `json:"oldest,omitempty"` // the first sample that it has
+	Path   string     `json:"path,omitempty"`   // missing: in memory
+}
+
+// reads is the name of the row of values that are read back, whose rule is not counted.
+const reads = "(reads)"
+
+// key names a row.
+type key struct{ gateway, rule string }
+
+// usage is what a row counted, by step.
+type usage struct {
+	raw, stored, cpu, sealed []float64
+}
+
+// wire is what crossed the two sides of gateways, by step.
+type wire struct{ in, out []float64 }
+
+// Window is what is asked for.
+type Window struct {
+	From, To time.Time
+	Step     time.Duration
+}
+
+func (w Window) steps() int { return int((w.To.Sub(w.From) + w.Step - 1) / w.Step) }
+
+// wanted steps of a window: enough to tell how much the saving varies, few enough to be quick.
+const wantedSteps = 720
+
+// NewWindow divides a time into steps: whole minutes, hours or days where it is long enough.
+func NewWindow(from, to time.Time) Window {
+	w := Window{From: from, To: to}
+	for _, w.Step = range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
+		if w.steps() <= wantedSteps {
+			break
+		}
+	}
+	return w
+}
+
+// Counted is what all sources have counted.
+type Counted struct {
+	Window  Window
+	Sources []Source
+	rows    map[key]*usage
+	wire    wire
+}
+
+// NewCounted is empty.
+func NewCounted(w Window) *Counted {
+	n := w.steps()
+	return &Counted{Window: w, rows: map[key]*usage{}, wire: wire{make([]float64, n), make([]float64, n)}}
+}
+
+func (c *Counted) row(gateway, rule string) *usage {
+	k := key{gateway, rule}
+	if c.rows[k] == nil {
+		n := c.Window.steps()
+		c.rows[k] = &usage{make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)}
+	}
+	return c.rows[k]
+}
+
+const wantedSeries = "raw_bytes,stored_bytes,seal_cpu_us,sealed_values,opened_raw_bytes,opened_stored_bytes,open_cpu_us," +
+	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes"
+
+// Collect asks pages. Gateways of one name on several pages are one: they stand beside each other.
+func Collect(ctx context.Context, pages []Page, w Window) (*Counted, error) {
+	c := NewCounted(w)
+	for _, p := range pages {
+		if err := c.ask(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Counted) ask(ctx context.Context, p Page) error {
+	status, err := p.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
+	}
+	var past admin.Past
+	q := url.Values{
+		"series": {wantedSeries}, "from": {c.Window.From.UTC().Format(time.RFC3339)}, "to": {c.Window.To.UTC().Format(time.RFC3339)},
+		"step": {c.Window.Step.String()},
+	}
+	err = p.Get(ctx, "/api/history?"+q.Encode(), func(body io.Reader) error { return json.NewDecoder(body).Decode(&past) })
+	if errors.Is(err, remote.ErrNotFound) {
+		return fmt.Errorf("%s: %w: its cinch is older than /api/history", p.Name(), ErrNothing)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
+	}
+	c.Sources = append(c.Sources, Source{p.Name(), past.Oldest, past.Path})
+	protocols := map[string]string{}
+	for _, g := range status.Gateways {
+		protocols[g.Name] = g.Protocol
+	}
+	for _, s := range past.Series {
+		c.take(s, protocols[s.Gateway])
+	}
+	return nil
+}
+
+// stores are the protocols whose values lie compressed behind the gateway, and cross the wire so when they are read too. With
+// others a message that is opened was counted where it was compressed.
+var stores = []string{"redis", "tarantool"}
+
+func (c *Counted) take(s admin.PastSeries, protocol string) {
+	const micro = 1e-6
+	isStore := slices.Contains(stores, protocol)
+	into := func(to []float64, scale float64) {
+		for i, v := range s.Values {
+			if v != nil && i < len(to) {
+				to[i] += *v * scale
+			}
+		}
+	}
+	switch s.Name {
+	case "raw_bytes":
+		into(c.row(s.Gateway, s.Rule).raw, 1)
+	case "stored_bytes":
+		into(c.row(s.Gateway, s.Rule).stored, 1)
+	case "seal_cpu_us":
+		into(c.row(s.Gateway, s.Rule).cpu, micro)
+	case "sealed_values":
+		into(c.row(s.Gateway, s.Rule).sealed, 1)
+	case "open_cpu_us":
+		into(c.row(s.Gateway, reads).cpu, micro)
+	case "opened_raw_bytes":
+		if isStore {
+			into(c.row(s.Gateway, reads).raw, 1)
+		}
+	case "opened_stored_bytes":
+		if isStore {
+			into(c.row(s.Gateway, reads).stored, 1)
+		}
+	case "client_received_bytes", "client_sent_bytes":
+		into(c.wire.in, 1)
+	case "upstream_received_bytes", "upstream_sent_bytes":
+		into(c.wire.out, 1)
+	}
+}

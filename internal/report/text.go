@@ -1,0 +1,102 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/ui"
+)
+
+// Print writes the report for a terminal.
+func (r *Report) Print(out io.Writer) error {
+	t := &r.Total
+	fmt.Fprintf(out, "%s saved of %s since %s: %s, and %s net (%s a month at this rate).\n\n",
+		size(t.SavedBytes), size(t.RawBytes), day(r.After.From), t.Saving.text(), dollars(t.Net), dollars(t.NetMonth))
+	var rows [][]string
+	for _, row := range r.Rows {
+		rows = append(rows, row.cells(row.Gateway, row.Rule))
+	}
+	rows = append(rows, t.cells("all", ""))
+	if err := ui.Table(out, []string{"gateway", "rule", "before", "after", "saved", "of it", "cpu", "traffic", "net"}, rows); err != nil {
+		return err
+	}
+	if err := r.printPhases(out); err != nil {
+		return err
+	}
+	if b := r.Bill; b != nil {
+		fmt.Fprintf(out, "\nThe bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.\n", dollars(b.Amount), dollars(b.Without), dollars(b.Without-b.Amount))
+	}
+	for _, s := range r.Sources {
+		if s.Oldest != nil && s.Oldest.After(r.From.Add(time.Hour)) {
+			fmt.Fprintf(out, "\n%s has counted since %s only.", s.Name, day(*s.Oldest))
+		}
+	}
+	fmt.Fprintln(out, "\nMethod:")
+	for i, m := range r.Method {
+		fmt.Fprintf(out, "%d. %s\n", i+1, m)
+	}
+	return nil
+}
+
+func (r *Row) cells(gateway, rule string) []string {
+	return []string{gateway, rule, size(r.RawBytes), size(r.StoredBytes), size(r.SavedBytes), r.Saving.text(), cpu(r.CPUSeconds), dollars(r.Traffic), dollars(r.Net)}
+}
+
+func (r *Report) printPhases(out io.Writer) error {
+	if r.Before == nil {
+		return nil
+	}
+	fmt.Fprintf(out, "\nOn the wire, by traffic that came in:\n")
+	var rows [][]string
+	for _, p := range []struct {
+		name string
+		*Phase
+	}{{"before", r.Before}, {"after", &r.After}} {
+		rows = append(rows, []string{p.name, day(p.From), size(p.InPerDay), size(p.OutPerDay), fmt.Sprintf("%.3f", p.OutPerIn.Value)})
+	}
+	if err := ui.Table(out, []string{"", "from", "in a day", "out a day", "out for each byte in"}, rows); err != nil {
+		return err
+	}
+	if r.WireSaving != nil {
+		fmt.Fprintf(out, "Saved of what would have been sent: %s.\n", r.WireSaving.text())
+	}
+	return nil
+}
+
+func (s Share) text() string {
+	if s.Low == nil {
+		return fmt.Sprintf("%.1f%%", 100*s.Value)
+	}
+	return fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*s.Value, 100**s.Low, 100**s.High)
+}
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+func dollars(v float64) string {
+	if v < 0 {
+		return "-" + dollars(-v)
+	}
+	return fmt.Sprintf("$%.2f", v)
+}
+
+func cpu(seconds float64) string {
+	if seconds < 3600 {
+		return fmt.Sprintf("%.1f s", seconds)
+	}
+	return fmt.Sprintf("%.1f h", seconds/3600)
+}
+
+// size is in decimal units, as traffic is billed.
+func size(bytes float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
+	i := 0
+	for ; math.Abs(bytes) >= 999.5 && i < len(units)-1; i++ {
+		bytes /= 1000
+	}
+	if i == 0 {
+		return fmt.Sprintf("%.0f B", bytes)
+	}
+	return fmt.Sprintf("%.3g %s", bytes, units[i])
+}
