@@ -192,15 +192,24 @@ func findStrangers(ctx context.Context, f *findings, n neighbours) error {
 			return err
 		}
 		for _, one := range list {
-			if n.cell.leavesBehind(one) {
-				f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
-				continue
-			}
-			f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
-				"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+			n.findStranger(f, server, one)
 		}
 	}
 	return nil
+}
+
+func (c neighbours) findStranger(f *findings, server *Node, one stranger) {
+	switch {
+	case one.ours:
+		f.problem("have it follow the primary first", "%s serves %v: that is a node of the cell, and would follow nobody when %s is stopped", server.Name, one, server.Name)
+	case one.perhaps != "":
+		f.say("%s serves %v: that may be the one of %s, which does not answer", server.Name, one, one.perhaps)
+	case c.cell.leavesBehind(one):
+		f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
+	default:
+		f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
+			"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+	}
 }
 
 // findStandby looks whether a standby is in order before it is replaced.

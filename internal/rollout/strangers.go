@@ -21,19 +21,25 @@ type stranger struct {
 	slot       string // "": there is none, or one that ends with the connection
 	logical    bool
 	kept       int64 // bytes of WAL, by a slot that nobody uses
+
+	perhaps string // the standby of the cell that it may be, which does not answer
+	ours    bool   // it is a standby of the cell, and follows another one
 }
 
 func (s stranger) String() string {
 	switch {
 	case s.logical:
 		return "the logical slot " + s.slot
-	case s.name == "" && s.host == "":
+	case s.idle():
 		return fmt.Sprintf("the slot %s, which keeps %s of WAL for somebody who is not connected", s.slot, ui.Size(s.kept))
 	case s.slot != "":
 		return fmt.Sprintf("%s (%s), by the slot %s", s.name, s.from(), s.slot)
 	}
 	return fmt.Sprintf("%s (%s)", s.name, s.from())
 }
+
+// idle is a slot that nobody uses.
+func (s stranger) idle() bool { return s.name == "" && s.host == "" }
 
 func (s stranger) from() string {
 	if s.host == "" {
@@ -82,15 +88,29 @@ func (c neighbours) strangersOf(ctx context.Context, server *Node) (list []stran
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range all {
-		if !c.ours(one) && (!one.logical || server != c.primary) {
-			list = append(list, one)
-		}
-	}
-	if len(list) == 0 {
+	if len(all) == 0 {
 		return nil, nil
 	}
-	return except(list, c.standbys(ctx)), nil
+	if server != c.primary {
+		return cascading(all, c.standbys(ctx, server), c.ours), nil
+	}
+	all = slices.DeleteFunc(all, func(one stranger) bool { return one.logical || c.ours(one) })
+	return except(all, c.standbys(ctx, server)), nil
+}
+
+// cascading are those of a standby: whoever follows it, nodes too, and idle slots that are no nodes'.
+func cascading(all []stranger, standbys []knownStandby, named func(stranger) bool) (list []stranger) {
+	var idle []stranger
+	for _, one := range all {
+		switch {
+		case !one.idle():
+			one.ours = named(one) || slices.ContainsFunc(standbys, func(s knownStandby) bool { return s.is(one) > 2 })
+			list = append(list, one)
+		case !named(one):
+			idle = append(idle, one)
+		}
+	}
+	return append(list, except(idle, standbys)...)
 }
 
 // followersOf are those that a server sends WAL to. A base backup ends by itself.
@@ -143,10 +163,10 @@ type knownStandby struct {
 	silent     bool // it does not answer, so the rest is not known
 }
 
-// standbys asks those that there are.
-func (c neighbours) standbys(ctx context.Context) (list []knownStandby) {
+// standbys asks those that there are, but for a server that they may follow.
+func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownStandby) {
 	for _, n := range append([]*Node{c.old}, c.others...) {
-		if n == c.primary || c.cell.node(n.Name) == nil {
+		if n == c.primary || n == server || c.cell.node(n.Name) == nil {
 			continue
 		}
 		one := knownStandby{name: n.Name}
@@ -181,7 +201,8 @@ func (s knownStandby) is(one stranger) int {
 	return 2
 }
 
-// except leaves out who is a standby of the cell: each is one of them at most, the surest first.
+// except leaves out who is a standby of the cell: each is one of them at most, the surest first. Of one that does not answer the slot is not known, so one that
+// nobody uses may be its.
 func except(list []stranger, standbys []knownStandby) []stranger {
 	for sure := 4; sure > 0; sure-- {
 		for at := 0; at < len(standbys); {
@@ -191,6 +212,12 @@ func except(list []stranger, standbys []knownStandby) []stranger {
 				continue
 			}
 			list, standbys = slices.Delete(list, i, i+1), slices.Delete(standbys, at, at+1)
+		}
+	}
+	standbys = slices.DeleteFunc(standbys, func(s knownStandby) bool { return !s.silent })
+	for i := range list {
+		if len(standbys) > 0 && list[i].idle() && !list[i].logical {
+			list[i].perhaps, standbys = standbys[0].name, standbys[1:]
 		}
 	}
 	return list

@@ -35,6 +35,50 @@ func TestExcept(t *testing.T) {
 	}
 }
 
+// A slot that nobody uses may be that of a node that does not answer: nobody is told to drop it.
+func TestSlotOfSilentNode(t *testing.T) {
+	nodes := []knownStandby{{name: "b", slot: "b_slot"}, {name: "c", silent: true}}
+	list := except([]stranger{{slot: "sub", logical: true}, {slot: "b_slot"}, {slot: "c_slot"}, {slot: "z"}}, nodes)
+	f := &findings{node: "a"}
+	for _, one := range list {
+		neighbours{cell: &Cell{}}.findStranger(f, &Node{Name: "a"}, one)
+	}
+	if len(f.list) != 3 || !f.list[0].Problem || f.list[1].Problem || !f.list[2].Problem || !strings.Contains(f.list[1].Text, "the slot c_slot, which keeps 0 B of WAL for somebody who is not connected: that may be the one of c") {
+		t.Errorf("%+v", f.list)
+	}
+}
+
+// Whoever follows a standby that is replaced would follow nobody, nodes too. A node's slot there that nobody uses does no harm.
+func TestCascading(t *testing.T) {
+	named := func(one stranger) bool { return one.name == "cinch_c" || one.slot == "cinch_c" }
+	list := cascading([]stranger{
+		{name: "cinch_c", host: "10.0.0.3"},
+		{name: "walreceiver", host: "10.0.0.4", slot: "d_slot"},
+		{name: "walreceiver", host: "10.0.0.9"},
+		{slot: "cinch_c"},
+		{slot: "d_slot"},
+		{slot: "z"},
+	}, []knownStandby{{name: "walreceiver", slot: "d_slot", addresses: []string{"10.0.0.4"}}}, named)
+	f := &findings{node: "b"}
+	for _, one := range list {
+		neighbours{cell: &Cell{}}.findStranger(f, &Node{Name: "b"}, one)
+	}
+	var said []string
+	for _, one := range f.list {
+		said = append(said, one.Text)
+	}
+	const node, stranger = ": that is a node of the cell, and would follow nobody", ": that is no node of the cell"
+	want := []string{"cinch_c (10.0.0.3)" + node, "by the slot d_slot" + node, "walreceiver (10.0.0.9)" + stranger, "the slot z"}
+	if len(said) != len(want) {
+		t.Fatalf("%q", said)
+	}
+	for i := range want {
+		if !strings.Contains(said[i], want[i]) || !f.list[i].Problem {
+			t.Errorf("%q, and not %q", said[i], want[i])
+		}
+	}
+}
+
 // Who follows the primary or a standby, and a slot that waits for somebody, are named before anything is made, unless the cell's file says that they may stay. Standbys that
 // are nodes are known, whatever name and slot they have.
 func TestStrangers(t *testing.T) {
