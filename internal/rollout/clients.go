@@ -74,7 +74,12 @@ func (t through) Reach(ctx context.Context, to *Node) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.cell.holdTime()+answerTime)
+	within := t.cell.holdTime()
+	if !waiting {
+		within = max(within, answerTime)
+	}
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, within+answerTime)
 	defer cancel()
 	started, err := value[string](ctx, to, "SELECT extract(epoch FROM pg_postmaster_start_time())::text")
 	if err != nil {
@@ -85,14 +90,28 @@ func (t through) Reach(ctx context.Context, to *Node) error {
 		return err
 	}
 	_, err = t.gateway.Reach(ctx, control.ReachRequest{
-		To: at, Within: control.Seconds(t.cell.holdTime().Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
+		To: at, Within: control.Seconds(within.Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
 	})
-	if err != nil {
-		return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, naming(err)),
-			"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
-	}
-	return nil
+	return t.reached(parent, to, err)
 }
+
+// reached says what an answer means. What the gateway refuses closes a gate; a gateway that can't be asked says nothing of the new node.
+func (t through) reached(ctx context.Context, to *Node, err error) error {
+	var no *control.Refusal
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !errors.As(err, &no):
+		return fmt.Errorf("the gateway at %s can't be asked whether it reaches %s: %w", t.gateway.Admin, to.Name, err)
+	}
+	return ui.WithHint(fmt.Errorf("%w: the gateway at %s can't move clients to %s: %w", ErrGate, t.gateway.Admin, to.Name, naming(err)),
+		"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
+}
+
+// ownParameters of a URL are the roll-out's own, and of no use to a gateway.
+var ownParameters = []string{"user", "password", "dbname", "database", "passfile", "sslpassword", "service", "servicefile"}
 
 // target is where a gateway moves its clients to.
 func target(n *Node) (string, error) {
@@ -101,6 +120,14 @@ func target(n *Node) (string, error) {
 		return "", err
 	}
 	u.User, u.Path = nil, ""
+	if u.Host == "" {
+		u.Path = "/" // a URL with a socket begins with three slashes
+	}
+	query := u.Query()
+	for _, name := range ownParameters {
+		query.Del(name)
+	}
+	u.RawQuery = query.Encode()
 	return u.String(), nil
 }
 

@@ -48,10 +48,7 @@ func (s switchover) hold(ctx context.Context) error {
 
 // reach fails unless clients could be moved to the new node.
 func (s switchover) reach(ctx context.Context) error {
-	if err := s.clients.Reach(ctx, s.made); err != nil {
-		return fmt.Errorf("%w: %w", ErrGate, err)
-	}
-	return nil
+	return s.clients.Reach(ctx, s.made)
 }
 
 // reachAndHold has clients wait. A resumed roll-out may find them released, so they are tried again before. The lease begins behind that, as it is as long as what

@@ -33,6 +33,7 @@ func TestReach(t *testing.T) {
 		{control.ReachRequest{To: to.To, Started: r.node.SQL(t, epoch)}, "another server answers"},
 		{control.ReachRequest{To: to.To + "?sslmode=require"}, "no TLS"},
 		{control.ReachRequest{To: "postgres://127.0.0.1:1"}, "refused"},
+		{control.ReachRequest{To: to.To + "?password=secret"}, errCredentials.Error()},
 		{control.ReachRequest{To: to.To, Unmovable: "perhaps"}, "unmovable"},
 	} {
 		if _, err := r.g.Reach(t.Context(), one.to); err == nil || !strings.Contains(err.Error(), one.says) {

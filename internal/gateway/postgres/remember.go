@@ -55,12 +55,12 @@ func Remembered(file string) (string, error) {
 }
 
 // errCredentials is a URL with a user.
-var errCredentials = errors.New("the URL has a user: a move keeps the credentials of the configuration, so leave them out")
+var errCredentials = errors.New("the URL has a user or a password: a move keeps the credentials of the configuration, so leave them out")
 
 // withoutUser refuses a URL with credentials.
 func withoutUser(raw string) error {
 	u, err := url.Parse(raw)
-	if err == nil && u.User != nil {
+	if err == nil && (u.User != nil || u.Query().Has("user") || u.Query().Has("password") || u.Query().Has("sslpassword")) {
 		return errCredentials
 	}
 	return nil // what is no URL, others say better
