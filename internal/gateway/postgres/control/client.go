@@ -96,9 +96,21 @@ func (c *Client) do(ctx context.Context, method, path string, ask, answer any) e
 	}
 	var refusal Refusal
 	if json.Unmarshal(text, &refusal) == nil && refusal.Message != "" {
+		refusal.Message = Shown(refusal.Message)
 		return &refusal
 	}
-	return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, bytes.TrimSpace(text))
+	return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, Shown(string(bytes.TrimSpace(text))))
+}
+
+// shownBytes bounds what an error shows of an answer, which somebody else's page may have given.
+const shownBytes = 2 << 10
+
+// Shown is as much of a text as an error shows.
+func Shown(text string) string {
+	if len(text) <= shownBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shownBytes], "") + "…"
 }
 
 // maxAnswerBytes is that of a state with very many sessions.
