@@ -15,7 +15,8 @@ import (
 // Clients are held while the primary changes. Each call may be made again.
 type Clients interface {
 	// Reach fails unless clients could be moved to a server that is a standby still. When they are held already, it takes as little time as it can.
-	Reach(ctx context.Context, to *Node) error
+	// lost names those that would be ended, as the cell's file has it, since they could not connect there again.
+	Reach(ctx context.Context, to *Node) (lost string, err error)
 	// Hold has new transactions wait, and returns when those under way have ended. If they don't within the bound, nobody waits any more, and it
 	// fails.
 	Hold(ctx context.Context, bound time.Duration) error
@@ -66,13 +67,13 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 
 // Reach has the gateway itself connect, since its way to the new node is another one than the roll-out's. Those that this roll-out holds have logged in there
 // before; of a hold that has ended, nobody counts: others have come, and what the new node asks of them may be different by now.
-func (t through) Reach(ctx context.Context, to *Node) error {
+func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	waiting, err := t.holds(ctx)
 	if err == nil && waiting {
 		err = t.Hold(ctx, t.cell.holdTime()) // so that it does not end meanwhile
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	within := t.cell.holdTime()
 	if !waiting {
@@ -83,16 +84,16 @@ func (t through) Reach(ctx context.Context, to *Node) error {
 	defer cancel()
 	started, err := value[string](ctx, to, "SELECT extract(epoch FROM pg_postmaster_start_time())::text")
 	if err != nil {
-		return err
+		return "", err
 	}
 	at, err := target(to)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = t.gateway.Reach(ctx, control.ReachRequest{
+	s, err := t.gateway.Reach(ctx, control.ReachRequest{
 		To: at, Within: control.Seconds(within.Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
 	})
-	return t.reached(parent, to, err)
+	return named(s.Refused), t.reached(parent, to, err)
 }
 
 // reached says what an answer means. What the gateway refuses closes a gate; a gateway that can't be asked says nothing of the new node.
@@ -140,14 +141,19 @@ func naming(err error) error {
 	if !errors.As(err, &no) || len(no.Sessions) == 0 {
 		return err
 	}
-	var named []string
-	for _, s := range no.Sessions[:min(len(no.Sessions), namedAtMost)] {
-		named = append(named, fmt.Sprintf("%s at %s (%s, %s): %s", s.User, s.Database, s.Client, s.State, strings.Join(s.Reasons, ", ")))
+	return fmt.Errorf("%w: %s", err, named(no.Sessions))
+}
+
+// named are sessions, a few by name.
+func named(sessions []control.ClientSession) string {
+	var list []string
+	for _, s := range sessions[:min(len(sessions), namedAtMost)] {
+		list = append(list, control.Shown(fmt.Sprintf("%s at %s (%s, %s): %s", s.User, s.Database, s.Client, s.State, strings.Join(s.Reasons, ", "))))
 	}
-	if more := len(no.Sessions) - len(named); more > 0 {
-		named = append(named, fmt.Sprintf("and %d more", more))
+	if more := len(sessions) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Errorf("%w: %s", err, strings.Join(named, "; "))
+	return strings.Join(list, "; ")
 }
 
 // Move holds clients first, if a hold has ended since somebody who held them was killed.
@@ -177,7 +183,7 @@ func (t through) Release(ctx context.Context) error {
 type hooked struct{ cell *Cell }
 
 // Reach is up to the hooks.
-func (h hooked) Reach(context.Context, *Node) error { return nil }
+func (h hooked) Reach(context.Context, *Node) (string, error) { return "", nil }
 
 func (h hooked) Hold(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)

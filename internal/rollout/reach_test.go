@@ -98,11 +98,11 @@ type cutOff struct{ *gate }
 
 var errCutOff = errors.New("cut off")
 
-func (c cutOff) Reach(context.Context, *Node) error {
+func (c cutOff) Reach(context.Context, *Node) (string, error) {
 	if c.held {
-		return errCutOff
+		return "", errCutOff
 	}
-	return nil
+	return "", nil
 }
 
 // When that way goes after clients were held, they go on at the old primary, which has not been stopped.

@@ -148,7 +148,7 @@ type gate struct {
 	url  string
 }
 
-func (g *gate) Reach(context.Context, *Node) error { return nil }
+func (g *gate) Reach(context.Context, *Node) (string, error) { return "", nil }
 
 func (g *gate) Hold(context.Context, time.Duration) error {
 	if !g.held {

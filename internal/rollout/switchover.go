@@ -48,7 +48,11 @@ func (s switchover) hold(ctx context.Context) error {
 
 // reach fails unless clients could be moved to the new node.
 func (s switchover) reach(ctx context.Context) error {
-	return s.clients.Reach(ctx, s.made)
+	lost, err := s.clients.Reach(ctx, s.made)
+	if err == nil && lost != "" {
+		s.tell("sessions would be ended, and could not connect to %s again: %s", s.made.Name, lost)
+	}
+	return err
 }
 
 // reachAndHold has clients wait. A resumed roll-out may find them released, so they are tried again before. The lease begins behind that, as it is as long as what

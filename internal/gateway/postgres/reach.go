@@ -36,12 +36,15 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 	if err := m.meet(ctx, r.Started); err != nil {
 		return control.State{}, err
 	}
+	var refused []control.ClientSession
 	if r.Logins {
-		if err := m.tryLogins(ctx, r.Unmovable); err != nil {
+		if refused, err = m.tryLogins(ctx, r.Unmovable); err != nil {
 			return control.State{}, err
 		}
 	}
-	return g.State(), nil
+	st := g.State()
+	st.Refused = refused
+	return st, nil
 }
 
 // meet fails unless PostgreSQL answers, and is the server that was started at a time. Without a user of its own the gateway can't ask when that was.
@@ -117,15 +120,15 @@ func representatives(all []*session) (list []*session) {
 	return list
 }
 
-// tryLogins logs clients in and out again. It refuses for those that could not: for any, or where such ones would be ended when all move, only
+// tryLogins logs clients in and out again, and returns those that could not. It refuses for any, or where such ones would be ended when all move, only
 // if nobody could.
-func (m *mover) tryLogins(ctx context.Context, unmovable string) error {
+func (m *mover) tryLogins(ctx context.Context, unmovable string) (refused []control.ClientSession, err error) {
 	tried := representatives(m.g.all())
-	refused := m.tryAll(ctx, tried)
+	refused = m.tryAll(ctx, tried)
 	if len(refused) == 0 || unmovable == control.End && len(refused) < len(tried) {
-		return nil
+		return refused, nil
 	}
-	return &control.Refusal{Message: fmt.Sprintf("%d of %d ways in which clients have logged in fail there", len(refused), len(tried)), Sessions: refused}
+	return nil, &control.Refusal{Message: fmt.Sprintf("%d of %d ways in which clients have logged in fail there", len(refused), len(tried)), Sessions: refused}
 }
 
 // tryAll returns the sessions that could not log in, each with the reason.

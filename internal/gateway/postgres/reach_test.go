@@ -49,8 +49,8 @@ func TestReach(t *testing.T) {
 		t.Errorf("%v %+v", err, named)
 	}
 	to.Unmovable = control.End
-	if _, err := r.g.Reach(t.Context(), to); err != nil {
-		t.Errorf("such as can't log in would be ended, the others are well: %v", err)
+	if st, err := r.g.Reach(t.Context(), to); err != nil || len(st.Refused) != 1 || st.Refused[0].User != "scrammer" {
+		t.Errorf("such as can't log in would be ended and are named, the others are well: %v %+v", err, st.Refused)
 	}
 	refuse(t, standby, "all", func() bool {
 		_, err := r.g.Reach(t.Context(), control.ReachRequest{To: to.To})

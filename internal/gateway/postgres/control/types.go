@@ -69,6 +69,7 @@ type State struct {
 	Waiting   int             `json:"waiting"`         // clients that want something and are held, those that have just come included
 	Longest   Seconds         `json:"longest_wait"`    // of a client, in the last hold, or in the one that there is
 	Sessions  []ClientSession `json:"sessions"`
+	Refused   []ClientSession `json:"refused,omitempty"` // after Reach with unmovable: end: those that could not log in, and would be ended
 	Report    *Report         `json:"report,omitempty"`
 }
 
