@@ -96,7 +96,7 @@ func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	return named(s.Refused), t.reached(parent, to, err)
 }
 
-// reached says what an answer means. What the gateway refuses closes a gate; a gateway that can't be asked says nothing of the new node.
+// reached says what an answer means. What the gateway refuses is told with what to do; a gateway that can't be asked says nothing of the new node.
 func (t through) reached(ctx context.Context, to *Node, err error) error {
 	var no *control.Refusal
 	switch {
@@ -107,7 +107,7 @@ func (t through) reached(ctx context.Context, to *Node, err error) error {
 	case !errors.As(err, &no):
 		return fmt.Errorf("the gateway at %s can't be asked whether it reaches %s: %w", t.gateway.Admin, to.Name, err)
 	}
-	return ui.WithHint(fmt.Errorf("%w: the gateway at %s can't move clients to %s: %w", ErrGate, t.gateway.Admin, to.Name, naming(err)),
+	return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, naming(err)),
 		"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
 }
 

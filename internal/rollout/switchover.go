@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
 // switchover is the change of the primary.
@@ -51,6 +53,15 @@ func (s switchover) reach(ctx context.Context) error {
 	lost, err := s.clients.Reach(ctx, s.made)
 	if err == nil && lost != "" {
 		s.tell("sessions would be ended, and could not connect to %s again: %s", s.made.Name, lost)
+	}
+	return asGate(err)
+}
+
+// asGate has what the gateway refuses close a gate.
+func asGate(err error) error {
+	var no *control.Refusal
+	if errors.As(err, &no) {
+		err = fmt.Errorf("%w: %w", ErrGate, err)
 	}
 	return err
 }

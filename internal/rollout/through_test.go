@@ -25,15 +25,15 @@ func TestTarget(t *testing.T) {
 func TestReached(t *testing.T) {
 	x := through{&control.Client{Admin: "gw:9470"}, &Cell{}}
 	to := &Node{Name: "a2"}
-	mustSay(t, x.reached(t.Context(), to, &control.Refusal{Message: "no"}), ErrGate, "the gateway at gw:9470 can't move clients to a2: no")
+	mustSay(t, asGate(x.reached(t.Context(), to, &control.Refusal{Message: "no"})), ErrGate, "the gateway at gw:9470 can't move clients to a2: no")
 	other := errors.New("404 Not Found")
-	err := x.reached(t.Context(), to, other)
+	err := asGate(x.reached(t.Context(), to, other))
 	if mustSay(t, err, other, "can't be asked"); errors.Is(err, ErrGate) {
 		t.Errorf("%v is no gate", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errKilled)
-	if err := x.reached(ctx, to, context.Canceled); !errors.Is(err, errKilled) || errors.Is(err, ErrGate) {
+	if err := asGate(x.reached(ctx, to, context.Canceled)); !errors.Is(err, errKilled) || errors.Is(err, ErrGate) {
 		t.Error(err)
 	}
 }
