@@ -83,7 +83,7 @@ func FuzzBodies(f *testing.F) {
 		h := Open(Options{Engine: engine})
 		h.fine.segments = append(h.fine.segments, &segment{data: append(startOf(formPlain), frames...), points: 1, newest: 1 << 62})
 		a, err := h.Query(t.Context(), Question{From: start, To: start.AddDate(0, 1, 0), Step: 3600e9})
-		if err == nil && len(a.Lines) > maxSeries*int(times+2) {
+		if err == nil && len(a.Lines) > maxSeries*(int(times)+2) {
 			t.Fatal("too many lines")
 		}
 	})
