@@ -81,16 +81,29 @@ type troubles struct {
 
 // meet logs what goes wrong, once until it is settled.
 func (t *troubles) meet(log *slog.Logger, text string, err error, more ...any) {
+	if t.first(text) {
+		log.Warn(text, append([]any{"err", err}, more...)...)
+	}
+}
+
+// note is meet for what needs nobody.
+func (t *troubles) note(log *slog.Logger, text string, err error) {
+	if t.first(text) {
+		log.Info(text, "err", err)
+	}
+}
+
+func (t *troubles) first(text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.told[text] {
-		return
+		return false
 	}
 	if t.told == nil {
 		t.told = map[string]bool{}
 	}
 	t.told[text] = true
-	log.Warn(text, append([]any{"err", err}, more...)...)
+	return true
 }
 
 // settled tells that a trouble is over.

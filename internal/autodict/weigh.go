@@ -52,7 +52,7 @@ func (m *Manager) weigh(ctx context.Context, r *managed) float64 {
 	defer cancel()
 	bytes, servers, err := h.Held(ctx)
 	if err != nil || servers == 0 {
-		m.o.told.meet(m.o.Log, troubleWeigh, err)
+		m.o.told.note(m.o.Log, troubleWeigh, err)
 		return r.watch.fresh(volume)
 	}
 	m.o.told.settled(troubleWeigh)
