@@ -105,12 +105,28 @@ func (c *Counted) phase(from, to int) Phase {
 		end = w.To
 	}
 	p := Phase{From: w.From.Add(time.Duration(from) * w.Step).UTC(), To: end.UTC()}
+	if began := c.began(); began.After(p.From) && began.Before(p.To) {
+		p.From = began.UTC() // a rate is over the time that was counted
+	}
 	in, out := c.wire.in[from:to], c.wire.out[from:to]
 	p.InBytes, p.OutBytes, p.OutPerIn = sum(in), sum(out), shareOf(in, out)
 	if days := p.To.Sub(p.From).Hours() / 24; days > 0 {
 		p.InPerDay, p.OutPerDay = p.InBytes/days, p.OutBytes/days
 	}
 	return p
+}
+
+// began is when the first of the sources had counted something; zero: it is not known.
+func (c *Counted) began() (at time.Time) {
+	for _, s := range c.Sources {
+		if s.Oldest == nil {
+			return time.Time{}
+		}
+		if at.IsZero() || s.Oldest.Before(at) {
+			at = *s.Oldest
+		}
+	}
+	return at
 }
 
 // against is the saving of a share against an earlier one: independent errors of both add up as squares.

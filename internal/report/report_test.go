@@ -227,3 +227,22 @@ func TestShareOf(t *testing.T) {
 		t.Error(size(1.5e12), size(12), dollars(-3))
 	}
 }
+
+// Rates are over the time that was counted, not over what was asked for.
+func TestYoungGateway(t *testing.T) {
+	page, _, _ := month(t, "young")
+	c, err := Collect(t.Context(), []Page{page}, NewWindow(start.Add(-60*24*time.Hour), start.Add(days*24*time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grew := r.After.InPerDay / r.Before.InPerDay; math.Abs(grew-grown) > 0.05 {
+		t.Errorf("traffic grew %.2f times: %+v, then %+v", grew, r.Before, r.After)
+	}
+	if r.Before.From.Before(start.Add(-time.Hour)) {
+		t.Errorf("counted since %v", r.Before.From)
+	}
+}
