@@ -182,28 +182,39 @@ func (p preparation) loads(ctx context.Context, database string, names []string)
 	return nil
 }
 
-// load has a server load libraries, in a session of their own, and returns what it said of those that it can't.
-func load(ctx context.Context, n *Node, database string, names []string) (failed map[string]error, err error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	c, err := n.connect(ctx, database)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close(context.WithoutCancel(ctx))
-	failed = map[string]error{}
-	for _, name := range names {
-		_, err := c.Exec(ctx, "LOAD "+literal(name))
-		var said *pgconn.PgError
-		if err != nil && (!errors.As(err, &said) || c.IsClosed()) { // the server ends, or the network has gone
-			return nil, fmt.Errorf("node %s: LOAD %s: %w", n.Name, name, err)
-		}
+// load has a server load libraries, in a session of their own, and returns what it said of those that it can't. A library may end the session; the others get another one.
+func load(ctx context.Context, n *Node, database string, names []string) (map[string]error, error) {
+	failed := map[string]error{}
+	for len(names) > 0 {
+		c, err := n.connect(ctx, database)
 		if err != nil {
-			failed[name] = err
+			return nil, err
 		}
+		for len(names) > 0 && !c.IsClosed() {
+			if err := loadOne(ctx, c, names[0]); refusesLibrary(err) {
+				failed[names[0]] = err
+			} else if err != nil { // the server ends, or the network has gone
+				_ = c.Close(context.WithoutCancel(ctx))
+				return nil, fmt.Errorf("node %s: LOAD %s: %w", n.Name, names[0], err)
+			}
+			names = names[1:]
+		}
+		_ = c.Close(context.WithoutCancel(ctx))
 	}
 	return failed, nil
+}
+
+func loadOne(ctx context.Context, c *pgx.Conn, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, err := c.Exec(ctx, "LOAD "+literal(name))
+	return err
+}
+
+// refusesLibrary reports whether a server has said that it can't load one, and not that it ends (57P), as when another process of its has crashed.
+func refusesLibrary(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && !strings.HasPrefix(said.Code, "57P")
 }
 
 func sortedNames(failed map[string]error) []string {

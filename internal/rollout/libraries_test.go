@@ -2,9 +2,12 @@ package rollout
 
 import (
 	"encoding/json"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // A library that functions of the cell are in and that the new node can't load closes the gate; so does one that the primary preloads and the new node does not.
@@ -46,6 +49,68 @@ func TestLibraries(t *testing.T) {
 	made.Options["session_preload_libraries"] = "" // it is meant
 	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A library that ends the session which loads it has failed as one that is not there has; a server that ends has not said anything of a library.
+func TestLoadEndsSession(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go loads(c)
+		}
+	}()
+	n := &Node{Name: "a", URL: "postgres://postgres@" + l.Addr().String() + "/postgres?sslmode=disable"}
+	failed, err := load(t.Context(), n, "", []string{"good", "fatal", "also", "lacking", "last"})
+	if err != nil || len(failed) != 2 || failed["fatal"] == nil || failed["lacking"] == nil {
+		t.Errorf("%v %v", failed, err)
+	}
+	for _, name := range []string{"shutdown", "silence"} {
+		if failed, err := load(t.Context(), n, "", []string{"good", name}); err == nil {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+}
+
+// loads stands for a server's session.
+func loads(c net.Conn) {
+	defer c.Close()
+	b := pgproto3.NewBackend(c, c)
+	if _, err := b.ReceiveStartupMessage(); err != nil {
+		return
+	}
+	b.Send(&pgproto3.AuthenticationOk{})
+	for b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'}); b.Flush() == nil; b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'}) {
+		m, err := b.Receive()
+		if err != nil {
+			return
+		}
+		q, ok := m.(*pgproto3.Query)
+		if !ok {
+			return
+		}
+		says := map[string]*pgproto3.ErrorResponse{
+			"LOAD 'fatal'": {Severity: "FATAL", Code: "F0000"}, "LOAD 'lacking'": {Severity: "ERROR", Code: "58P01"}, "LOAD 'shutdown'": {Severity: "FATAL", Code: "57P01"},
+		}[q.String]
+		switch {
+		case q.String == "LOAD 'silence'":
+			return
+		case says == nil:
+			b.Send(&pgproto3.CommandComplete{CommandTag: []byte("LOAD")})
+			continue
+		}
+		if b.Send(says); says.Severity == "FATAL" {
+			_ = b.Flush()
+			return
+		}
 	}
 }
 
