@@ -170,10 +170,12 @@ func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownSta
 			continue
 		}
 		one := knownStandby{name: n.Name}
-		err := n.ask(ctx, func(c *pgx.Conn) error {
-			return c.QueryRow(ctx, `SELECT coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'), substring(conninfo FROM 'fallback_application_name=(\S+)'))), ''),
+		asked, cancel := context.WithTimeout(ctx, answerTime)
+		err := n.ask(asked, func(c *pgx.Conn) error {
+			return c.QueryRow(asked, `SELECT coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'), substring(conninfo FROM 'fallback_application_name=(\S+)'))), ''),
 				current_setting('primary_slot_name') FROM pg_stat_wal_receiver`).Scan(&one.name, &one.slot)
 		})
+		cancel()
 		one.silent = err != nil
 		if u, err := url.Parse(n.URL); err == nil {
 			one.addresses, _ = net.DefaultResolver.LookupHost(ctx, u.Hostname())

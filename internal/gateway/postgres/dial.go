@@ -72,7 +72,11 @@ func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 
 // demand begins TLS, or fails when the server has none.
 func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, error) {
-	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
+	end := time.Now().Add(dialTime)
+	if at, ok := ctx.Deadline(); ok && at.Before(end) {
+		end = at
+	}
+	if err := c.SetDeadline(end); err != nil {
 		return nil, err
 	}
 	if _, err := c.Write(pg.AppendSSLRequest(nil)); err != nil {
