@@ -65,6 +65,9 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 // full is what the bucket for CPU time holds, in nanoseconds.
 func full(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
 
+// Limited reports whether there are limits: otherwise nobody need look at the clock.
+func (g *Governor) Limited() bool { return g.limits.Load() != nil }
+
 // CountsCPU reports whether there is a limit on CPU time: otherwise nobody need measure it.
 func (g *Governor) CountsCPU() bool {
 	l := g.limits.Load()
@@ -88,7 +91,7 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 
 // Gave counts a value by its step: Full too where a lower one makes nothing else of its rule's setting.
 func (g *Governor) Gave(step Step) {
-	if g.limits.Load() != nil {
+	if g.Limited() {
 		g.values[step].Add(1)
 	}
 }

@@ -24,7 +24,7 @@ func NewEffort() *Effort { return &Effort{began: time.Now()} }
 func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
 
 func (e *Effort) step() effort.Step {
-	if e == nil {
+	if e == nil || !e.governor.Limited() {
 		return effort.Full
 	}
 	return e.governor.Step(time.Since(e.began), rand.Float64())

@@ -37,7 +37,7 @@ type gatewayMessages struct {
 
 // Limits of an answer, in bytes and kinds.
 const (
-	MaxMessagesBytes = 8 << 20
+	maxMessagesBytes = 8 << 20
 	maxKinds         = 4096
 )
 
@@ -46,7 +46,7 @@ const (
 // CPU they take it does not, so the plan has no CPU in it.
 func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	var list []gatewayMessages
-	if err := json.NewDecoder(io.LimitReader(answer, MaxMessagesBytes)).Decode(&list); err != nil {
+	if err := json.NewDecoder(io.LimitReader(answer, maxMessagesBytes)).Decode(&list); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoMessages, err)
 	}
 	o.Source.Medium = price.OnWire
