@@ -63,13 +63,18 @@ func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool
 	return x
 }
 
-// start begins to look, and waits for a moment for the first answer.
+// start begins to look, and waits for a moment for the first answer. After stop it does nothing.
 func (x *indexes) start() {
 	x.view.Store(&unasked)
 	first := make(chan struct{})
-	x.ends.Go(func() { x.run(first) })
+	x.mu.Lock()
+	if x.ctx.Err() == nil {
+		x.ends.Go(func() { x.run(first) })
+	}
+	x.mu.Unlock()
 	select {
 	case <-first:
+	case <-x.ctx.Done():
 	case <-time.After(indexPoll):
 	}
 }

@@ -135,8 +135,11 @@ func (c *Cluster) placeOf(m *member) gateway.Advertised {
 	return m.advertised
 }
 
+// serveSentinel serves those that ask for the primary, unless Shutdown has begun.
 func (c *Cluster) serveSentinel() {
-	if c.asked == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil || c.closed {
 		return
 	}
 	c.serves.Go(func() {
