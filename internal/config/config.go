@@ -22,6 +22,7 @@ type Config struct {
 	Dictionaries []Dictionary `yaml:"dictionaries,omitempty"`
 	Training     Training     `yaml:"training"`
 	History      *History     `yaml:"history,omitempty"` // nil: in memory
+	Traces       Traces       `yaml:"traces"`
 	Gateways     []Gateway    `yaml:"gateways"`
 
 	file  string            // as given; "" without one
@@ -55,6 +56,14 @@ type Memory struct {
 type History struct {
 	Path    string `yaml:"path,omitempty"`     // directory; "": in memory
 	MaxSize Bytes  `yaml:"max_size,omitempty"` // 0: the default
+}
+
+// Traces say which requests get OpenTelemetry spans, and who gets those; see internal/trace.
+type Traces struct {
+	Endpoint     string `yaml:"endpoint,omitempty"` // URL of an OTLP/HTTP receiver; "": nothing is traced
+	Ratio        Ratio  `yaml:"ratio"`              // of requests whose client says nothing of it
+	MaxPerSecond int    `yaml:"max_per_second"`     // requests
+	Service      string `yaml:"service"`            // name of the service that spans are of
 }
 
 // Dictionary gives a dictionary's file a name that rules use.
@@ -223,6 +232,7 @@ func Default() *Config {
 	return &Config{
 		Admin:        Admin{Listen: DefaultAdmin, Ready: ReadyAll},
 		Log:          Log{Level: "info", Format: "text"},
+		Traces:       Traces{MaxPerSecond: 100, Service: "cinch"},
 		Memory:       Memory{Budget: DefaultBudget},
 		Zstd:         "auto",
 		DrainTimeout: Duration(DefaultDrainTimeout),

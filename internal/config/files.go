@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net/url"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
@@ -120,6 +121,18 @@ func (c *Config) HistorySize() int64 {
 		return 0
 	}
 	return int64(c.History.MaxSize)
+}
+
+// TracesURL is where spans go, with the path that receivers have unless another is given.
+func (t *Traces) TracesURL() string {
+	u, err := url.Parse(t.Endpoint)
+	if err != nil { // it was checked
+		return t.Endpoint
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	return u.String()
 }
 
 // AdminToken is the name of the token's file; "": there is none.

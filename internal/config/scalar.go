@@ -131,6 +131,26 @@ func (c Cores) MarshalText() ([]byte, error) {
 	return append(strconv.AppendFloat(nil, math.Round(float64(c)*1e8)/1e6, 'g', -1, 64), '%'), nil
 }
 
+// Ratio is a share of all, from nothing to everything: 0.01 and "1%" are one in a hundred.
+type Ratio float64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Ratio) UnmarshalText(text []byte) error {
+	number, percent := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
+	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		f /= 100
+	}
+	if err != nil || !(f >= 0 && f <= 1) {
+		return ui.WithHint(fmt.Errorf("%q is no share of all", text), "write 0.01 or 1%% for one in a hundred, 1 for all")
+	}
+	*r = Ratio(f)
+	return nil
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (r Ratio) MarshalYAML() (any, error) { return float64(r), nil }
+
 // Duration is a time span, "30s" or "1m30s".
 type Duration time.Duration
 

@@ -75,3 +75,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestRatio(t *testing.T) {
+	for text, want := range map[string]Ratio{"0": 0, "1": 1, "0.01": 0.01, "1%": 0.01, "100%": 1, " 2.5 % ": 0.025} {
+		var r Ratio
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
+			t.Errorf("%q: %v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "1.1", "101%", "NaN", "half"} {
+		var r Ratio
+		if err := r.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is %v", text, r)
+		}
+	}
+}

@@ -146,6 +146,7 @@ func Frozen(running, wanted *Config) []string {
 	compare("zstd", running.Zstd, wanted.Zstd)
 	compare("training", running.Training, wanted.Training)
 	compare("history", running.History, wanted.History)
+	compare("traces", running.Traces, wanted.Traces)
 	compare("drain_delay", running.DrainDelay, wanted.DrainDelay)
 	compare("drain_grace", running.DrainGrace, wanted.DrainGrace)
 	compare("drain_timeout", running.DrainTimeout, wanted.DrainTimeout)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"time"
 
@@ -58,8 +59,23 @@ func (v *validator) process() {
 	if h := c.History; h != nil && h.MaxSize != 0 && h.MaxSize < minHistory {
 		v.add("history.max_size", "the default is 64MiB", "%s is below %s", h.MaxSize, Bytes(minHistory))
 	}
+	v.traces()
 	if c.Memory.Budget < 1<<20 {
 		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
+	}
+}
+
+func (v *validator) traces() {
+	t := v.c.Traces
+	if t.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		v.add("traces.endpoint", "write http://collector:4318; headers with secrets are for OTEL_EXPORTER_OTLP_HEADERS", "%q is no URL of an OTLP/HTTP receiver", t.Endpoint)
+	}
+	if t.MaxPerSecond < 1 {
+		v.add("traces.max_per_second", "leave traces out to trace nothing", "is below 1")
 	}
 }
 

@@ -66,6 +66,7 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 		dictionaries, packing, &mongo.Metrics{Gateways: p.shared.mongo}, &link.Metrics{Endpoints: p.shared.links},
 		&postgres.Metrics{Gateways: p.shared.postgres},
 		processMetrics{p.health, &p.draining, &p.reloaded, p.started.Certificates()},
+		traceMetrics{p.shared.tracer},
 	}
 	if p.shared.grpcCache != nil {
 		all = append(all, p.shared.grpcCache, &grpc.Metrics{Gateways: p.shared.grpc})

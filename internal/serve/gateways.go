@@ -18,6 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // shared is what all gateways of a process share, and makes them.
@@ -32,6 +33,7 @@ type shared struct {
 	requests, replies *gateway.Budget
 
 	trainer *autodict.Trainer // of dictionaries
+	tracer  *trace.Tracer     // nil: nothing is traced
 
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
@@ -51,7 +53,8 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 	half := int64(cfg.Memory.Budget) / 2
 	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: gateway.NewBudget(half), replies: gateway.NewBudget(half)}
 	s.trainer = s.newTrainer()
-	return s, nil
+	s.tracer, err = newTracer(o.Version, cfg.Traces, log)
+	return s, err
 }
 
 // running is one gateway at work.

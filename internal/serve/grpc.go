@@ -81,6 +81,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Requests:      s.requests,
 		Replies:       s.replies,
 		Effort:        r.effort,
+		Tracer:        s.tracer,
 		Stats:         r.stats,
 		Log:           r.log,
 	})

@@ -130,6 +130,7 @@ func (p *Process) close() {
 		_ = p.admin.listener.Close()
 	}
 	p.history.Close()
+	closeTracer(p.shared.tracer, p.log)
 }
 
 // Run serves until ctx ends, whose cause the log names, and then drains: it stops accepting, and

@@ -150,7 +150,7 @@ func complete(t *testing.T, where, text string) (map[string]any, bool) {
 				return nil, false
 			}
 		}
-		if part["gateways"] != nil || part["admin"] != nil {
+		if part["gateways"] != nil || part["admin"] != nil || part["traces"] != nil {
 			return part, true
 		}
 		maps.Copy(gateway, part)

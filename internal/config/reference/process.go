@@ -36,6 +36,24 @@ var process = []Row{
 		Meaning: "most bytes of them, at least `1MiB`; in memory never more than `8MiB`",
 	},
 	{
+		Keys: "`traces.endpoint`", Default: "none", Also: "",
+		Meaning: "URL of an OpenTelemetry collector's OTLP/HTTP receiver, `http://collector:4318`: spans of requests go there, gRPC's " +
+			"so far. Nothing is traced without it. See [METRICS.md](METRICS.md#traces)",
+	},
+	{
+		Keys: "`traces.ratio`", Default: "`0`", Also: "",
+		Meaning: "share of requests that are traced, `0.01` or `1%` for one in a hundred, of those whose client says nothing about it. Where the client has " +
+			"decided (W3C `traceparent`) the gateway follows",
+	},
+	{
+		Keys: "`traces.max_per_second`", Default: "`100`", Also: "",
+		Meaning: "most requests that are traced in a second, whoever asks for it",
+	},
+	{
+		Keys: "`traces.service`", Default: "`cinch`", Also: "",
+		Meaning: "`service.name` of the spans",
+	},
+	{
 		Keys: "`log.level`", Default: "`info`", Also: "`CINCH_LOG_LEVEL`, `--log-level`",
 		Meaning: "`debug`, `info`, `warn` or `error`; the log goes to standard error. `--quiet` means `warn`, unless the flag says otherwise. Of warnings and errors that are alike " +
 			"(text, gateway, class) ten are written in 10 s, then one that says how many it stands for (`repeated`)",

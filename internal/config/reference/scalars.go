@@ -43,6 +43,8 @@ func scalar(t reflect.Type, path string) (of object, known bool) {
 		return object{"type": "string", "pattern": share}, true
 	case reflect.TypeFor[config.Cores]():
 		return object{"type": []string{"number", "string"}, "exclusiveMinimum": 0, "pattern": cores, "examples": []any{"20%", 0.2}}, true
+	case reflect.TypeFor[config.Ratio]():
+		return object{"type": []string{"number", "string"}, "minimum": 0, "maximum": 1, "pattern": share, "examples": []any{0.01, "1%"}}, true
 	case reflect.TypeFor[config.Duration]():
 		return object{"type": []string{"integer", "string"}, "maximum": 0, "pattern": duration}, true
 	case reflect.TypeFor[config.Setting]():

@@ -27,12 +27,14 @@ type call struct {
 	start time.Time
 	terms *negotiation
 	tape  *tape
+	trace callTrace
 	body  heardBody // of the response
 
 	trailers []string // that a request which is no gRPC call has announced
 
 	headersSent bool
 	spent       time.Duration // by the gateway itself
+	attempts    int           // so far
 
 	slow    atomic.Bool   // it was cut off for that
 	expired atomic.Bool   // a drain does not wait for it any more
@@ -95,6 +97,8 @@ type attempt struct {
 	cancel context.CancelFunc
 	body   *requestBody
 	single *counter // of the request's messages; nil: nobody asks
+
+	trace attemptTrace
 }
 
 // stop ends the attempt, from any goroutine.
@@ -108,6 +112,7 @@ func (a *attempt) stop() {
 func (c *call) serve() {
 	reader := &tapeReader{t: c.tape}
 	for try := 1; ; try++ {
+		c.attempts = try
 		a, resp, err := c.try(reader)
 		most := maxAttempts
 		if err != nil && unusable(err) {
@@ -162,8 +167,11 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		c.begun(a.stop) // a transport that waits for the request doesn't see the cancel
 	}
 	c.spent += time.Since(begin)
+	c.trace.waited(begin)
+	a.trace = c.trace.attempt(out.Header, c.attempts, c.pool.dialer.up.Address, a.plan.to)
 	resp, err := h.conn.RoundTrip(out)
 	if err != nil {
+		a.trace.failed = "unreachable"
 		return a, nil, h.explain(err)
 	}
 	h.answered()
@@ -188,10 +196,13 @@ func (c *call) end(a *attempt) {
 		return
 	}
 	a.cancel()
+	var compressing time.Duration
 	if a.body != nil {
 		_ = a.body.Close()
-		c.spent += a.body.spent()
+		compressing = a.body.spent()
+		c.spent += compressing
 	}
+	a.trace.end(compressing)
 	c.pool.release(a.hop)
 }
 
@@ -282,6 +293,7 @@ func (c *call) fail(err error) {
 		e.code = codeDeadlineExceeded // servers reset what has run out of time
 	}
 	c.stats.Error(e.class())
+	c.trace.of.Fail(e.class())
 	e.fail(c.w, c.headersSent)
 }
 

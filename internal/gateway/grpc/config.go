@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // Defaults of what a Config leaves at zero.
@@ -50,6 +51,7 @@ type Config struct {
 	Requests, Replies *gateway.Budget    // of the bytes of messages held
 	Grace             time.Duration      // how long a drain waits for streams that are quiet
 	Effort            *gateway.Effort    // what compressing messages may take; nil: no limits
+	Tracer            *trace.Tracer      // nil: no call is traced
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 

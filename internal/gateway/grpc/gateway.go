@@ -45,7 +45,7 @@ func NewGateway(c Config) *Gateway {
 		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
 		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
 		replays:    gateway.NewBudget(replayBudget),
-		sample:     c.Sample, stats: c.Stats, log: c.Log,
+		sample:     c.Sample, tracer: c.Tracer, name: c.Name, stats: c.Stats, log: c.Log,
 	}
 	g.links = c.linker
 	if c.Links != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // shared is what all calls of a gateway use.
@@ -20,6 +21,8 @@ type shared struct {
 	compressor *compressor
 	replays    *gateway.Budget // of what is kept of requests for another attempt
 	sample     bool            // all messages are measured
+	tracer     *trace.Tracer   // nil: no call is traced
+	name       string          // of the gateway
 	stats      *gateway.Stats
 	log        *slog.Logger
 }
@@ -57,6 +60,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.memory.metadata.Release(metadata)
 	c := call{handler: h, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	c.trace = traceCall(h.tracer, h.name, r, c.grpc)
+	defer c.trace.of.End()
 	if c.grpc {
 		c.terms = negotiate(h.policy.Load(), r, h.carried)
 		if !c.terms.pair(r, h.peer, h.dicts, h.sample) {

@@ -23,7 +23,13 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 			delete(resp.Header, "Content-Length")
 			w := newRewriter(c.r.Context(), body, p, true, c.opener, c.compressor)
 			w.grant.account.Open(c.memory.replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
-			defer func() { w.close(); c.spent += time.Duration(w.spent.Load()) }()
+			begun := c.trace.now()
+			defer func() {
+				w.close()
+				took := time.Duration(w.spent.Load())
+				c.spent += took
+				c.trace.reply(begun, took, p.from, p.to)
+			}()
 			body = w
 		}
 	}
@@ -37,6 +43,11 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if err := c.copy(body, framed); err != nil {
 		c.fail(err)
 		return
+	}
+	if endsWithHeaders(resp) {
+		c.trace.status(resp.Header.Get("Grpc-Status"))
+	} else {
+		c.trace.status(resp.Trailer.Get("Grpc-Status"))
 	}
 	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
 		c.stats.Error("trailer")

@@ -1,0 +1,109 @@
+package grpc
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/cinch-layer/cinch/internal/trace"
+)
+
+// callTrace is the trace of a call, without a request for most calls. No other calls look at the clock for it.
+type callTrace struct {
+	of *trace.Request
+}
+
+// traceCall begins one.
+func traceCall(by *trace.Tracer, gateway string, r *http.Request, isGRPC bool) callTrace {
+	if by == nil {
+		return callTrace{}
+	}
+	name := r.Method // of what is no gRPC: its paths may hold anything
+	if isGRPC {
+		name = strings.TrimPrefix(r.URL.Path, "/")
+	}
+	of := by.Call(r.Header, name)
+	if of == nil {
+		return callTrace{}
+	}
+	of.Set(attribute.String("cinch.gateway", gateway))
+	if service, method, ok := strings.Cut(name, "/"); isGRPC && ok {
+		of.Set(attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method))
+	}
+	return callTrace{of}
+}
+
+func (t callTrace) now() (now time.Time) {
+	if t.of != nil {
+		now = time.Now()
+	}
+	return now
+}
+
+// waited notes what the call has waited for since then: a connection, and an answer to what the upstream reads.
+func (t callTrace) waited(since time.Time) {
+	if t.of != nil {
+		t.of.Part("wait", since, time.Now())
+	}
+}
+
+// reply notes what the messages of the reply took, all together.
+func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
+	if t.of != nil && took > 0 {
+		t.of.Part("codec reply", since, since.Add(took), attribute.String("cinch.encoding.from", encodingName(from)),
+			attribute.String("cinch.encoding", encodingName(to)))
+	}
+}
+
+// status notes how the call ended for the client.
+func (t callTrace) status(text string) {
+	if t.of == nil {
+		return
+	}
+	code, err := strconv.Atoi(text)
+	if err != nil {
+		return
+	}
+	t.of.Set(attribute.Int("rpc.grpc.status_code", code))
+	if serverErrors[code] {
+		t.of.Fail(strconv.Itoa(code))
+	}
+}
+
+// serverErrors are the status codes that are faults of who serves, by OpenTelemetry's conventions for gRPC.
+var serverErrors = map[int]bool{2: true, 4: true, 12: true, 13: true, 14: true, 15: true}
+
+func encodingName(e string) string {
+	if e == "" {
+		return "identity"
+	}
+	return e
+}
+
+// attemptTrace is that of one attempt.
+type attemptTrace struct {
+	of       *trace.Request // nil for most
+	upstream *trace.Upstream
+	began    time.Time
+	failed   string // why it did
+}
+
+// attempt begins one, of which the upstream hears by the headers.
+func (t callTrace) attempt(h http.Header, number int, upstream, encoding string) attemptTrace {
+	if t.of == nil {
+		return attemptTrace{}
+	}
+	return attemptTrace{of: t.of, began: time.Now(), upstream: t.of.Upstream(h, attribute.Int("cinch.attempt", number),
+		attribute.String("server.address", upstream), attribute.String("cinch.encoding", encodingName(encoding)))}
+}
+
+// end ends it, with what compressing the request took: all messages together, from its beginning.
+func (t *attemptTrace) end(compressing time.Duration) {
+	if t.of != nil && compressing > 0 {
+		t.of.Part("codec request", t.began, t.began.Add(compressing))
+	}
+	t.upstream.End(t.failed)
+}

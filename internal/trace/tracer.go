@@ -1,0 +1,160 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Bounds of what waits to be sent. What comes beyond it is dropped, and counted.
+const (
+	queueSpans    = 4096
+	batchSpans    = 512
+	exportTimeout = 10 * time.Second
+)
+
+// DefaultMaxPerSecond is how many requests are traced in a second at most.
+const DefaultMaxPerSecond = 100
+
+// Options say what is traced and who gets it.
+type Options struct {
+	Endpoint     string  // URL of a collector's OTLP/HTTP receiver, with its path: http://host:4318/v1/traces
+	Ratio        float64 // of requests whose client says nothing about it, 0 to 1
+	MaxPerSecond int     // requests; 0: the default
+	Service      string  // service.name
+	Version      string  // service.version
+	Log          *slog.Logger
+}
+
+// Tracer decides which requests are traced. It is safe for concurrent use.
+type Tracer struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	ratio    float64
+	counts   counts
+	bound    bound
+}
+
+// New returns a Tracer. Nothing is sent yet, so that a collector may be started later.
+func New(ctx context.Context, o Options) (*Tracer, error) {
+	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithTimeout(exportTimeout),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	most := o.MaxPerSecond
+	if most <= 0 {
+		most = DefaultMaxPerSecond
+	}
+	t := &Tracer{ratio: o.Ratio, bound: bound{most: float64(most), left: float64(most)}}
+	batches := sdk.WithBatcher(&exporter{SpanExporter: out, counts: &t.counts, log: o.Log},
+		sdk.WithMaxQueueSize(queueSpans), sdk.WithMaxExportBatchSize(batchSpans), sdk.WithExportTimeout(exportTimeout))
+	about := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
+	t.provider = sdk.NewTracerProvider(batches, sdk.WithSampler(sdk.AlwaysSample()), sdk.WithResource(about))
+	t.tracer = t.provider.Tracer("github.com/cinch-layer/cinch")
+	return t, nil
+}
+
+// Close sends what is waiting, until ctx ends.
+func (t *Tracer) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// traceparent is the header of W3C Trace Context, as net/http spells it.
+const traceparent = "Traceparent"
+
+// Call begins the trace of a request with HTTP headers; nil if it is not traced.
+func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyValue) *Request {
+	if t == nil {
+		return nil
+	}
+	ctx, now := context.Background(), time.Now()
+	switch parent := h[traceparent]; {
+	case len(parent) == 0:
+		if !t.chosen(now) {
+			return nil
+		}
+	case len(parent) > 1 || !sampled(parent[0]) || !t.bound.allows(now):
+		return nil
+	default:
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
+	}
+	return t.begin(ctx, now, name, attributes)
+}
+
+// Command begins the trace of a request of a protocol that carries no context; nil if it is not traced.
+func (t *Tracer) Command(name string, attributes ...attribute.KeyValue) *Request {
+	if t == nil {
+		return nil
+	}
+	now := time.Now()
+	if !t.chosen(now) {
+		return nil
+	}
+	return t.begin(context.Background(), now, name, attributes)
+}
+
+// chosen takes a share of the requests by chance, as far as the bound goes.
+func (t *Tracer) chosen(now time.Time) bool {
+	return t.ratio > 0 && rand.Float64() < t.ratio && t.bound.allows(now)
+}
+
+func (t *Tracer) begin(ctx context.Context, now time.Time, name string, attributes []attribute.KeyValue) *Request {
+	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
+	t.counts.begun.Add(1)
+	return &Request{t: t, ctx: ctx, span: span, Start: now}
+}
+
+// sampled reports that the flags of a traceparent header have the sampled bit. Whether the rest of it is valid is asked later.
+func sampled(parent string) bool {
+	const flags = 53 // version, trace id, parent id, each with a dash
+	if len(parent) < flags+2 {
+		return false
+	}
+	c := parent[flags+1]
+	switch {
+	case c >= '0' && c <= '9':
+		c -= '0'
+	case c >= 'a' && c <= 'f':
+		c -= 'a' - 10
+	default:
+		return false
+	}
+	return c&1 == 1
+}
+
+// bound allows so many a second; what a second has not used the next one may not either.
+type bound struct {
+	mu   sync.Mutex
+	most float64
+	left float64
+	at   time.Time
+}
+
+func (b *bound) allows(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.at.IsZero() {
+		b.left = min(b.most, b.left+b.most*now.Sub(b.at).Seconds())
+	}
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
