@@ -7,28 +7,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
-
-func TestOpen(t *testing.T) {
-	for address, want := range map[string]string{
-		"9470": "http://127.0.0.1:9470", ":9470": "http://127.0.0.1:9470", "h:9470": "http://h:9470", "[::1]:9470": "http://[::1]:9470",
-		"http://h:9470/": "http://h:9470", "https://h/cinch/": "https://h/cinch", "http://u:p@h:1": "http://u:p@h:1",
-	} {
-		p, err := Open(address, Options{})
-		if err != nil || p.base != want {
-			t.Errorf("%s: %+v, %v", address, p, err)
-		} else if strings.Contains(p.Name(), "u:p") {
-			t.Errorf("its name is %s", p.Name())
-		}
-	}
-	for _, address := range []string{"", "x", "ftp://h", "http://", "redis://u:secret@h", "http://u:secret@h:x"} {
-		if _, err := Open(address, Options{}); !errors.Is(err, ErrAddress) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", address, err)
-		}
-	}
-}
 
 func TestStatus(t *testing.T) {
 	dir := t.TempDir()

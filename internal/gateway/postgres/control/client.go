@@ -4,21 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
+
+	"github.com/cinch-layer/cinch/internal/ask"
 )
 
 // Client asks one gateway, through the admin page of its process.
 type Client struct {
-	Admin     string       // host:port, unix:/path, or a URL
-	TokenFile string       // its admin.token_file: holding and moving take the token, wherever the page listens
-	Gateway   string       // its name; "": postgres
-	HTTP      *http.Client // nil: one for Admin
+	Admin     string // host:port, unix:/path, or a URL
+	TokenFile string // its admin.token_file: holding and moving take the token, wherever the page listens
+	Gateway   string // its name; "": postgres
 }
 
 // State says where the gateway stands.
@@ -69,37 +67,30 @@ func (c *Client) name() string {
 	return c.Gateway
 }
 
-func (c *Client) do(ctx context.Context, method, path string, ask, answer any) error {
-	body, err := json.Marshal(ask)
+func (c *Client) do(ctx context.Context, method, path string, question, answer any) error {
+	body, err := json.Marshal(question)
 	if err != nil {
 		return err
 	}
-	client, base := c.reach()
-	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	page, err := ask.Open(c.Admin, ask.Options{TokenFile: c.TokenFile, Patient: true})
 	if err != nil {
-		return err
+		return fmt.Errorf("the admin page: %w", err)
 	}
-	if err := c.authorize(r); err != nil {
-		return err
-	}
-	resp, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode == http.StatusOK:
-		return json.Unmarshal(text, answer)
-	}
-	var refusal Refusal
-	if json.Unmarshal(text, &refusal) == nil && refusal.Message != "" {
-		refusal.Message = Shown(refusal.Message)
-		return &refusal
-	}
-	return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, Shown(string(bytes.TrimSpace(text))))
+	return page.Do(ctx, ask.Question{Method: method, Path: path, Body: body}, func(resp *http.Response, body io.Reader) error {
+		text, err := io.ReadAll(body)
+		switch {
+		case err != nil:
+			return err
+		case resp.StatusCode == http.StatusOK:
+			return json.Unmarshal(text, answer)
+		}
+		var refusal Refusal
+		if json.Unmarshal(text, &refusal) == nil && refusal.Message != "" {
+			refusal.Message = Shown(refusal.Message)
+			return &refusal
+		}
+		return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, Shown(string(bytes.TrimSpace(text))))
+	})
 }
 
 // shownBytes bounds what an error shows of an answer, which somebody else's page may have given.
@@ -111,39 +102,4 @@ func Shown(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:shownBytes], "") + "…"
-}
-
-// maxAnswerBytes is that of a state with very many sessions.
-const maxAnswerBytes = 64 << 20
-
-func (c *Client) authorize(r *http.Request) error {
-	r.Header.Set("Content-Type", "application/json")
-	if c.TokenFile == "" {
-		return nil
-	}
-	token, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return errors.Join(errors.New("the token of the admin page"), err)
-	}
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	return nil
-}
-
-// reach is a client for the admin page, and what URLs there begin with.
-func (c *Client) reach() (*http.Client, string) {
-	client := c.HTTP
-	path, local := strings.CutPrefix(c.Admin, "unix:")
-	switch {
-	case client == nil && local:
-		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}
-		return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, "http://localhost"
-	case client == nil:
-		client = http.DefaultClient
-	}
-	if strings.Contains(c.Admin, "://") {
-		return client, strings.TrimSuffix(c.Admin, "/")
-	}
-	return client, "http://" + c.Admin
 }

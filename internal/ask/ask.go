@@ -1,0 +1,146 @@
+// Package ask asks HTTP servers that operators have: admin pages of gateways, and Prometheus. Addresses are as people write them, tokens
+// are in files, and no error holds a credential.
+package ask
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// ErrAddress: what is given is no address.
+var ErrAddress = errors.New("no address of a server")
+
+const (
+	timeout        = time.Minute // of an answer; estimating messages takes some
+	maxAnswerBytes = 64 << 20
+)
+
+// Options say how a server is reached.
+type Options struct {
+	TokenFile string // read before each question; "": none
+	CA        string // a PEM file with who may sign the server's certificate; "": the system's
+	// Patient is for questions that have the server work: answers are waited for as long as the context lasts. Each has a connection of
+	// its own, which no server that was restarted meanwhile has closed.
+	Patient bool
+}
+
+// Server is one that is asked. It may be used from several goroutines.
+type Server struct {
+	name, base, token string
+	client            *http.Client
+}
+
+// Open makes a Server of its address: 9470, host:9470, unix:/path, http://host:9470 or https://…. It connects to nobody.
+func Open(address string, o Options) (*Server, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	s := &Server{token: o.TokenFile, client: &http.Client{Transport: transport, Timeout: timeout}}
+	if o.Patient {
+		s.client.Timeout, transport.DisableKeepAlives = 0, true
+	}
+	if o.CA != "" {
+		pem, err := os.ReadFile(o.CA)
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: no certificate in PEM", o.CA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", strings.TrimPrefix(path, "//"))
+		}
+		transport.Proxy = nil
+		s.name, s.base = address, "http://localhost"
+		return s, nil
+	}
+	u, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	s.name, s.base = u.Host, u.String()
+	return s, nil
+}
+
+func parse(address string) (*url.URL, error) {
+	if !strings.Contains(address, "://") {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			host, port = "", address
+		}
+		if port == "" {
+			return nil, fmt.Errorf("%w: %q", ErrAddress, redact(address))
+		}
+		address = "http://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return nil, fmt.Errorf("%w: %q", ErrAddress, redact(address))
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%w: %q is neither http:// nor https://", ErrAddress, u.Scheme)
+	}
+	u.Path, u.RawQuery, u.Fragment = strings.TrimRight(u.Path, "/"), "", ""
+	return u, nil
+}
+
+// redact leaves credentials out of what does not parse.
+func redact(address string) string {
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "…" + address[at:]
+	}
+	return address
+}
+
+// Name is the address without scheme and credentials.
+func (s *Server) Name() string { return s.name }
+
+// Question is what a server is asked. The zero value of Type is that of JSON.
+type Question struct {
+	Method, Path string // Path begins with /, and may have a query
+	Type         string
+	Body         []byte
+}
+
+// Do has read take the answer, of which it gets 64 MiB at most, whatever its status is.
+func (s *Server) Do(ctx context.Context, q Question, read func(answer *http.Response, body io.Reader) error) error {
+	r, err := http.NewRequestWithContext(ctx, q.Method, s.base+q.Path, bytes.NewReader(q.Body))
+	if err != nil {
+		return err
+	}
+	if len(q.Body) > 0 {
+		r.Header.Set("Content-Type", cmp.Or(q.Type, "application/json"))
+	}
+	if s.token != "" {
+		token, err := os.ReadFile(s.token)
+		if err != nil {
+			return fmt.Errorf("the token: %w", err)
+		}
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // the outer one repeats the URL, which may hold a password
+		}
+		return err
+	}
+	defer answer.Body.Close()
+	return read(answer, io.LimitReader(answer.Body, maxAnswerBytes))
+}
