@@ -105,10 +105,10 @@ func (r *ring) setAside(name string, log *slog.Logger, why error) {
 // before anything is written here.
 func (r *ring) tidy(log *slog.Logger) {
 	var kept, group []*segment
-	points, size := 0, int64(0)
+	points, raw := 0, int64(0)
 	flush := func() {
 		kept = append(kept, r.merge(group, log)...)
-		group, points, size = nil, 0, 0
+		group, points, raw = nil, 0, 0
 	}
 	for _, s := range r.segments {
 		if s.alien || s.points >= r.perSegment {
@@ -116,10 +116,10 @@ func (r *ring) tidy(log *slog.Logger) {
 			kept = append(kept, s)
 			continue
 		}
-		if points+s.points > r.perSegment || size+s.size > maxSegment {
+		if points+s.points > r.perSegment || raw+s.raw > maxSegment {
 			flush()
 		}
-		group, points, size = append(group, s), points+s.points, size+s.size
+		group, points, raw = append(group, s), points+s.points, raw+s.raw
 	}
 	flush()
 	r.segments = kept

@@ -34,4 +34,5 @@
 // A sample has an index, which counts up in a process, and the time of the clock. Only the index orders points, and the bound counts
 // points: a clock that jumps neither loses nor doubles anything, it only says another time. Counters are kept as they are, from 0 at
 // the start of a process, with the process they are of. So a restart is seen for certain, and increases are added up over processes.
+// The coarse points of a process begin a minute after its start, and end with its end, if that is in order.
 package history

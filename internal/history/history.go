@@ -13,8 +13,10 @@ const (
 	// Interval is the time between samples.
 	Interval = 10 * time.Second
 
-	// coarse points are every so many samples: 5 min.
-	coarse = 30
+	// coarse points are every so many samples: 5 min. The first is after a minute, so that a process that fails again and again, soon after
+	// its start, doesn't drop what 90 days have left.
+	coarse      = 30
+	firstCoarse = 6
 
 	finePoints   = int(24 * time.Hour / Interval)
 	coarsePoints = int(90 * 24 * time.Hour / (coarse * Interval))
@@ -22,7 +24,7 @@ const (
 	// syncEvery is how many samples may be lost with the power.
 	syncEvery = 6
 
-	// DefaultMaxBytes bounds the files, MaxMemoryBytes what is held in memory without them. Each resolution has a half.
+	// DefaultMaxBytes bounds the files, MaxMemoryBytes what is held in memory without them. Fine points have a half at most.
 	DefaultMaxBytes = 64 << 20
 	MaxMemoryBytes  = 8 << 20
 	// MinMaxBytes is the least bound that makes sense.
@@ -50,6 +52,11 @@ type History struct {
 	fine   *ring
 	coarse *ring
 	failed bool // the last point could not be written
+	// maxBytes is the bound of all.
+	maxBytes int64
+	// last is the last sample.
+	last     []Sample
+	lastTime int64
 
 	unsynced bool // for tests that take a day: the disk is not waited for
 }
@@ -74,16 +81,24 @@ func Open(o Options) *History {
 	if o.Path == "" {
 		o.MaxBytes = min(o.MaxBytes, MaxMemoryBytes)
 	}
-	h := &History{path: o.Path, log: o.Log, engine: o.Engine}
+	h := &History{path: o.Path, log: o.Log, engine: o.Engine, maxBytes: o.MaxBytes}
 	_, _ = rand.Read(h.writer[:]) // it never fails
 	h.fine = newRing(o, "10s", 1, finePoints/12, finePoints)
 	h.coarse = newRing(o, "5m", coarse, coarsePoints/90, coarsePoints)
 	for _, r := range h.rings() {
 		r.find(h.log)
 		r.tidy(h.log)
-		r.trim()
 	}
+	h.apportion()
+	h.fine.trim()
 	return h
+}
+
+// apportion gives coarse points the room that fine ones, which have a half, don't take.
+func (h *History) apportion() {
+	room := h.fine.maxBytes - h.fine.bytes() - h.fine.fullAt()
+	h.coarse.maxBytes = h.fine.maxBytes + max(room, 0)
+	h.coarse.trim()
 }
 
 func newRing(o Options, name string, every uint64, perSegment, maxPoints int) *ring {
@@ -103,7 +118,9 @@ func (h *History) Add(now time.Time, samples []Sample) {
 	h.mu.Lock()
 	h.index++
 	err := h.fine.add(h.writer, h.index, now.UnixMilli(), samples)
-	if (h.index-1)%coarse == 0 {
+	h.last, h.lastTime = append(h.last[:0], samples...), now.UnixMilli()
+	if h.index%coarse == firstCoarse {
+		h.apportion()
 		if coarser := h.coarse.add(h.writer, h.index, now.UnixMilli(), samples); err == nil {
 			err = coarser
 		}
@@ -137,6 +154,11 @@ func (h *History) Close() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.index > firstCoarse && h.index%coarse != firstCoarse {
+		if err := h.coarse.add(h.writer, h.index, h.lastTime, h.last); err != nil {
+			h.log.Warn("history: the last minutes are kept for a day only", "err", err)
+		}
+	}
 	for _, r := range h.rings() {
 		if err := r.finish(); err != nil {
 			h.log.Warn("history: the last file is not compressed", "err", err)

@@ -147,6 +147,72 @@ func release(h *History) {
 	}
 }
 
+// A process that fails and is started again and again leaves few files, whose definitions of series are larger than what is in them, and
+// drops nothing of the 90 days.
+func TestCrashLoop(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, 0)
+	h.unsynced = true
+	at := feed(h, start, 2*coarse+1)
+	h.Close()
+	was, long := h.coarse.points(), strings.Repeat("n", maxText-4)
+	const runs = 40
+	for i := range runs {
+		h := open(t, dir, 0)
+		h.unsynced = true
+		for n := range firstCoarse - 1 {
+			many := make([]Sample, 0, 400)
+			for k := range cap(many) {
+				many = append(many, counter(fmt.Sprint(long, k), long, long, int64(i*k*n)))
+			}
+			h.Add(at, many)
+			at = at.Add(Interval)
+		}
+		release(h)
+	}
+	h = open(t, dir, 0)
+	if got := h.coarse.points(); got != was {
+		t.Errorf("%d coarse points, %d before", got, was)
+	}
+	if files := mustGlob(t, dir, "*"+suffix); len(files) > 6 {
+		t.Errorf("%d files", len(files))
+	}
+	c := &collector{
+		question: Question{From: start, To: at}, from: start.UnixMilli(), to: at.UnixMilli(), step: at.Sub(start).Milliseconds(), n: 1,
+		covered: make([]bool, 1), lines: map[Series]*Line{}, writers: map[writerID]*progress{}, fine: map[writerID]uint64{}, left: map[writerID]int{},
+	}
+	if err := c.read(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	if _, err := h.Query(t.Context(), Question{From: start, To: at, Want: func(Series) bool { asked++; return false }}); err != nil || asked != 402 {
+		t.Errorf("%v, asked about series %d times", err, asked)
+	}
+	for _, p := range c.writers {
+		if len(p.slots) > 0 {
+			t.Fatal("what was of a process is remembered after its last point")
+		}
+	}
+	if len(c.writers) != runs+1 || len(c.lines) != 402 {
+		t.Errorf("%d processes, %d series", len(c.writers), len(c.lines))
+	}
+}
+
+// Of a process that ends in order everything is there when fine points are dropped.
+func TestLastMinutes(t *testing.T) {
+	for _, n := range []int{firstCoarse, firstCoarse + 1, coarse + firstCoarse - 1, coarse + firstCoarse, 100} {
+		dir := t.TempDir()
+		h := open(t, dir, 0)
+		at := feed(h, start, n)
+		h.Close()
+		for _, file := range mustGlob(t, dir, h.fine.name+"*") {
+			os.Remove(file)
+		}
+		l := line(t, ask(t, open(t, dir, 0), start, at, 0), "bytes")
+		near(t, fmt.Sprint(n, " samples"), l.Sum(), float64(10*(n-1)))
+	}
+}
+
 // While a process is replaced two write, each its own files, and both see all.
 func TestTwoProcesses(t *testing.T) {
 	dir := t.TempDir()
@@ -241,7 +307,23 @@ func TestBound(t *testing.T) {
 			t.Errorf("only %d bytes are held", h.State().Bytes)
 		}
 	}
-	h := open(t, "", 0)
+	h := open(t, "", MinMaxBytes)
+	h.index = firstCoarse - 1
+	s, random := make([]Sample, 100), uint64(1)
+	for i := range 3000 { // coarse points take the room that fine ones leave
+		for k := range s {
+			random = random*6364136223846793005 + 1442695040888963407
+			s[k] = counter("bytes", "g", fmt.Sprint(k), int64(i)<<20+int64(random>>44))
+		}
+		h.Add(start.Add(time.Duration(i)*coarse*Interval), s)
+		h.index += coarse - 1
+		h.fine.maxPoints = 10
+	}
+	if h.coarse.bytes() < MinMaxBytes*5/8 || h.State().Bytes > MinMaxBytes*9/8 {
+		t.Errorf("%d bytes, %d of them of coarse points", h.State().Bytes, h.coarse.bytes())
+	}
+
+	h = open(t, "", 0)
 	var many []Sample
 	for i := range 2 * maxSeries {
 		many = append(many, counter("bytes", "g", fmt.Sprint(i), 1))
@@ -372,8 +454,10 @@ func TestQuestionsRefused(t *testing.T) {
 	feed(h, start, 10)
 	for name, q := range map[string]Question{
 		"backwards": {From: start, To: start.Add(-1)}, "empty": {From: start, To: start},
-		"too fine": {From: start, To: start.Add(time.Hour), Step: time.Millisecond},
-		"too many": {From: start, To: start.Add(MaxSteps*time.Second + 1), Step: time.Second},
+		"too fine":         {From: start, To: start.Add(time.Hour), Step: time.Millisecond},
+		"since the year 1": {To: start}, "since then, by hours": {To: start, Step: time.Hour}, "since then, in a step": {To: start, Step: math.MaxInt64},
+		"until 9999": {From: start, To: start.AddDate(7973, 0, 0)},
+		"too many":   {From: start, To: start.Add(MaxSteps*time.Second + 1), Step: time.Second},
 	} {
 		if _, err := h.Query(context.Background(), q); err == nil {
 			t.Errorf("%s: answered", name)
@@ -387,6 +471,11 @@ func TestQuestionsRefused(t *testing.T) {
 	if _, err := h.Query(context.Background(), Question{From: start.Add(-time.Hour), To: start.Add(MaxSteps * time.Second), Step: 3 * time.Second}); err == nil {
 		t.Error("a large answer is given")
 	}
+	all, err := h.Query(context.Background(), Question{From: start.AddDate(-150, 0, 0), To: start.AddDate(0, 0, 1), Step: math.MaxInt64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "150 years in a step", all.Lines0(), 90+6+300)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := h.Query(ctx, Question{From: start, To: start.Add(time.Hour)}); err == nil {
@@ -398,6 +487,7 @@ func TestQuestionsRefused(t *testing.T) {
 func BenchmarkQuery(b *testing.B) {
 	h := Open(Options{Path: b.TempDir(), Engine: engine})
 	h.unsynced = true
+	h.index = firstCoarse - 1
 	at, random := start, uint64(1)
 	s := make([]Sample, 200)
 	for range coarsePoints {

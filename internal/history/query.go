@@ -16,6 +16,8 @@ const (
 	MaxSteps  = 3000
 	MaxValues = 400_000
 	minStep   = time.Second
+	// MaxSpan is less than what a Duration can say: the difference of two times ends there, whatever the times are.
+	MaxSpan = 200 * 365 * 24 * time.Hour
 )
 
 // ErrQuestion says that a question can't be answered as it is.
@@ -59,10 +61,12 @@ func (q *Question) steps() (int, error) {
 	switch {
 	case span <= 0:
 		return 0, fmt.Errorf("%w: the end is not after the beginning", ErrQuestion)
+	case span > MaxSpan:
+		return 0, fmt.Errorf("%w: that is more than 200 years", ErrQuestion)
 	case q.Step < minStep:
 		return 0, fmt.Errorf("%w: a step is at least %s", ErrQuestion, minStep)
 	}
-	if n := (span + q.Step - 1) / q.Step; n <= MaxSteps {
+	if n := (span-1)/q.Step + 1; n <= MaxSteps {
 		return int(n), nil
 	}
 	return 0, fmt.Errorf("%w: that is more than %d steps: ask for longer ones", ErrQuestion, MaxSteps)
@@ -75,18 +79,27 @@ func (h *History) Query(ctx context.Context, q Question) (*Answer, error) {
 		return nil, err
 	}
 	c := &collector{
-		question: q, from: q.From.UnixMilli(), to: q.To.UnixMilli(), step: max(q.Step.Milliseconds(), 1), n: n,
-		covered: make([]bool, n), lines: map[Series]*Line{}, writers: map[writerID]*progress{}, fine: map[writerID]uint64{},
+		question: q, from: q.From.UnixMilli(), to: q.To.UnixMilli(), step: max(q.Step.Milliseconds(), 1), n: n, covered: make([]bool, n),
+		lines: map[Series]*Line{}, writers: map[writerID]*progress{}, fine: map[writerID]uint64{}, left: map[writerID]int{},
+		refused: map[Series]bool{},
 	}
+	if err := c.read(ctx, h); err != nil {
+		return nil, err
+	}
+	return c.answer(), nil
+}
+
+func (c *collector) read(ctx context.Context, h *History) error {
 	for _, part := range h.parts(c) {
 		c.every, c.coarse = part.every, part.every > 1
 		for _, s := range part.segments {
 			if err := c.segment(ctx, h, s); err != nil {
-				return nil, err
+				return err
 			}
+			c.forget(s)
 		}
 	}
-	return c.answer(), nil
+	return nil
 }
 
 // part is the segments of a resolution that may matter.
@@ -111,6 +124,9 @@ func (h *History) parts(c *collector) (parts []part) {
 				continue
 			}
 			p.segments = append(p.segments, *s)
+			for _, run := range s.runs {
+				c.left[run.writer]++
+			}
 		}
 		parts = append(parts, p)
 	}
@@ -133,8 +149,10 @@ type collector struct {
 	coarse         bool
 	covered        []bool
 	lines          map[Series]*Line
+	refused        map[Series]bool // series that nobody wants: each is asked about once, not for each process
 	writers        map[writerID]*progress
 	fine           map[writerID]uint64 // index of the first fine point
+	left           map[writerID]int    // runs that are still to be read
 
 	last     *block // whose series slots are
 	slots    []*slot
@@ -147,7 +165,20 @@ type progress struct {
 	index uint64
 	time  int64
 	seen  bool
+	done  bool // there are no more of it
 	slots map[Series]*slot
+}
+
+// forget lets go of what was remembered of processes that a segment is the last of. There may be thousands, which were short.
+func (c *collector) forget(s segment) {
+	for _, run := range s.runs {
+		if c.left[run.writer]--; c.left[run.writer] > 0 {
+			continue
+		}
+		if p := c.writers[run.writer]; p != nil {
+			p.done, p.slots = true, nil
+		}
+	}
 }
 
 // slot is a series of a process.
@@ -183,12 +214,12 @@ func (c *collector) point(b *block) {
 		p = &progress{slots: map[Series]*slot{}}
 		c.writers[b.writer] = p
 	}
-	if first, ok := c.fine[b.writer]; c.coarse && ok && b.index >= first || p.seen && b.index <= p.index || c.overfull {
+	if first, ok := c.fine[b.writer]; c.coarse && ok && b.index >= first || p.seen && b.index <= p.index || p.done || c.overfull {
 		return
 	}
 	c.match(b, p)
 	began := c.began(b, p)
-	if p.seen || b.index == 1 {
+	if p.seen || b.index <= c.every {
 		c.cover(began, b.time)
 	}
 	for i, s := range c.slots {
@@ -201,7 +232,7 @@ func (c *collector) point(b *block) {
 
 // began is when the time began that a point stands for. Where the clock says nonsense it is what the index says.
 func (c *collector) began(b *block, p *progress) int64 {
-	since := uint64(1)
+	since := max(min(b.index, c.every)-1, 1) // the first sample is of the start
 	if p.seen {
 		since = b.index - p.index
 	}
@@ -228,11 +259,15 @@ func (c *collector) match(b *block, p *progress) {
 }
 
 func (c *collector) line(d defined) *Line {
-	if c.question.Want != nil && !c.question.Want(d.Series) {
-		return nil
-	}
 	l := c.lines[d.Series]
 	if l == nil {
+		if c.refused[d.Series] {
+			return nil
+		}
+		if c.question.Want != nil && !c.question.Want(d.Series) {
+			c.refused[d.Series] = true
+			return nil
+		}
 		if c.values += c.n; c.values > MaxValues {
 			c.overfull = true
 			return nil
@@ -257,7 +292,7 @@ func (c *collector) value(s *slot, b *block, i int, p *progress, began int64) {
 		return
 	}
 	from := s.last
-	if !s.known && !p.seen && b.index != 1 {
+	if !s.known && !p.seen && b.index > c.every {
 		from = v // the points before are dropped
 	}
 	s.last, s.known = v, true

@@ -57,10 +57,20 @@ func (r *ring) add(writer writerID, index uint64, time int64, samples []Sample) 
 		return err
 	}
 	w.note(&w.block)
-	if w.points >= r.perSegment || w.size >= min(r.maxBytes/8, maxSegment) {
+	if w.points >= r.perSegment || w.size >= r.fullAt() {
 		return r.finish()
 	}
 	return nil
+}
+
+// fullAt is at how many bytes a segment is full.
+func (r *ring) fullAt() int64 { return min(r.maxBytes/8, maxSegment) }
+
+func (r *ring) bytes() (n int64) {
+	for _, s := range r.segments {
+		n += s.size
+	}
+	return n
 }
 
 // create makes the file of the next segment. Another process may take numbers too.

@@ -36,6 +36,7 @@ type segment struct {
 	file   string // "": in memory
 	data   []byte // in memory, all of it
 	size   int64  // bytes
+	raw    int64  // bytes of its frames, when it was scanned
 	points int
 	runs   []run
 	oldest int64 // milliseconds
@@ -117,7 +118,9 @@ func (s *segment) load(engine *codec.Engine) ([]byte, error) {
 // scan fills in what the segment's frames say, and returns how many bytes of them made sense.
 func (s *segment) scan(all []byte) (good int) {
 	s.points, s.runs = 0, nil
-	return readFrames(all, s.note)
+	good = readFrames(all, s.note)
+	s.raw = int64(good)
+	return good
 }
 
 // note counts the last point of b.

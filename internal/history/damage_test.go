@@ -1,0 +1,54 @@
+package history
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+)
+
+// One byte of a file is another, or the file ends there: what is told is never more than there was, the next process goes on, and other files are whole.
+func TestDamage(t *testing.T) {
+	for name, full := range map[string]bool{"being written": false, "compressed": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			h := open(t, dir, 0)
+			at := feed(h, start, 40)
+			if release(h); full {
+				h.Close()
+			}
+			file := h.fine.path(1)
+			whole, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range mustGlob(t, dir, h.coarse.name+"*") {
+				_ = os.Remove(f)
+			}
+			for i := range whole {
+				cut, flipped := bytes.Clone(whole[:i]), bytes.Clone(whole)
+				flipped[i] ^= 1 << (i % 8)
+				for _, damaged := range [][]byte{cut, flipped} {
+					for _, f := range mustGlob(t, dir, "*") {
+						_ = os.Remove(f)
+					}
+					if err := os.WriteFile(file, damaged, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					h := Open(Options{Path: dir, Engine: engine})
+					l := ask(t, h, start.Add(-time.Hour), at.Add(time.Hour), 0)
+					if sum := l.Lines0(); sum > 390+6+1e-6 {
+						t.Fatalf("byte %d: %v", i, sum)
+					}
+					next := at
+					for k := range int64(3) {
+						h.Add(next, []Sample{counter("more", "", "", 7*k)})
+						next = next.Add(Interval)
+					}
+					near(t, "counted afterwards", line(t, ask(t, h, start, next, 0), "more").Sum(), 14)
+					release(h)
+				}
+			}
+		})
+	}
+}
