@@ -40,6 +40,7 @@ func (m *Metrics) Register(reg prometheus.Registerer) error {
 // docs/METRICS.md lists the same names: a test compares them.
 var (
 	descBuild = desc("cinch_build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
+	descInfo  = desc("cinch_gateway_info", "Always 1; the labels say what the gateway speaks.", "gateway", "protocol")
 
 	descConns         = desc("cinch_connections", "Client connections open now.", "gateway")
 	descConnsTotal    = desc("cinch_connections_total", "Client connections accepted.", "gateway")
@@ -97,7 +98,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector. All descriptions are constant.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descBuild,
+		descBuild, descInfo,
 		descConns, descConnsTotal, descConnsRejected, descReceived, descSent,
 		descSealed, descSealRaw, descSealStored, descSealSeconds, descLeft, descLeftBytes,
 		descObserved, descObservedRaw, descObservedStored, descObservedSealSeconds, descObservedOpenSeconds,
@@ -141,6 +142,7 @@ func (b *Budget) collect(out emitter, direction string) {
 }
 
 func (s *Stats) collect(out emitter) {
+	out.gauge(descInfo, 1, s.name, s.protocol)
 	s.collectConns(out)
 	s.collectValues(out)
 	for class, n := range s.errors.all() {

@@ -71,6 +71,13 @@ type Upstream struct {
 
 // End ends it, with an error's class where it failed.
 func (u *Upstream) End(class string) {
+	if u != nil {
+		u.EndAt(class, time.Now())
+	}
+}
+
+// EndAt ends it at a time.
+func (u *Upstream) EndAt(class string, at time.Time) {
 	if u == nil {
 		return
 	}
@@ -78,7 +85,7 @@ func (u *Upstream) End(class string) {
 		u.span.SetStatus(codes.Error, class)
 		u.span.SetAttributes(attribute.String("error.type", class))
 	}
-	u.t.end(u.span, time.Now())
+	u.t.end(u.span, at)
 }
 
 func (t *Tracer) end(s trace.Span, at time.Time) {

@@ -96,22 +96,10 @@ func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyVal
 	return t.begin(ctx, now, name, attributes)
 }
 
-// Command begins the trace of a request of a protocol that carries no context; nil if it is not traced.
-func (t *Tracer) Command(name string, attributes ...attribute.KeyValue) *Request {
-	if t == nil {
-		return nil
-	}
-	now := time.Now()
-	if !t.chosen(now) {
-		return nil
-	}
-	return t.begin(context.Background(), now, name, attributes)
-}
-
 // chosen takes a share of the requests by chance, as far as the bound goes.
-func (t *Tracer) chosen(now time.Time) bool {
-	return t.ratio > 0 && rand.Float64() < t.ratio && t.bound.allows(now)
-}
+func (t *Tracer) chosen(now time.Time) bool { return t.drawn() && t.bound.allows(now) }
+
+func (t *Tracer) drawn() bool { return t.ratio > 0 && rand.Float64() < t.ratio }
 
 func (t *Tracer) begin(ctx context.Context, now time.Time, name string, attributes []attribute.KeyValue) *Request {
 	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
@@ -148,10 +136,12 @@ type bound struct {
 func (b *bound) allows(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.at.IsZero() {
-		b.left = min(b.most, b.left+b.most*now.Sub(b.at).Seconds())
+	if b.at.IsZero() {
+		b.at = now
 	}
-	b.at = now
+	if since := now.Sub(b.at); since > 0 { // who has looked at the clock earlier may come later
+		b.left, b.at = min(b.most, b.left+b.most*since.Seconds()), now
+	}
 	if b.left < 1 {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // Config is what a gateway needs. Everything but Upstream and Engine may be left zero.
@@ -47,6 +48,7 @@ type Config struct {
 	Grace time.Duration
 
 	Effort *gateway.Effort // what compressing may take; nil: no limits
+	Tracer *trace.Tracer   // nil: no command is traced
 
 	Stats *gateway.Stats
 	Log   *slog.Logger

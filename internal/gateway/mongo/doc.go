@@ -13,6 +13,7 @@
 //	recode.go       in which form the client gets a reply, and what is learnt from it
 //	compression.go  what the sessions of a gateway compress by, and learn
 //	pending.go      the requests that wait for replies
+//	trace.go        spans of those that are traced
 //	sender.go       messages to one peer, one at a time
 //	config.go       what a gateway is told
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -26,6 +27,8 @@ type exchange struct {
 
 	sent  time.Time
 	spent time.Duration // by the gateway on the request
+
+	trace *trace.Command // nil: none
 }
 
 // maxPending is how many replies may be outstanding. Drivers wait for each; a client that
@@ -52,10 +55,13 @@ func (p *pending) push(e exchange, await, awaited func()) bool {
 	if len(p.list) >= maxPending {
 		await()
 		defer awaited()
+		since := e.trace.Now()
+		for len(p.list) >= maxPending && !p.closed {
+			p.notFull.Wait()
+		}
+		e.trace.Waited(since)
 	}
-	for len(p.list) >= maxPending && !p.closed {
-		p.notFull.Wait()
-	}
+	e.trace.Asks()
 	p.list = append(p.list, e)
 	return !p.closed
 }
@@ -74,7 +80,7 @@ func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok 
 		e = p.list[i]
 		if more {
 			p.list[i].id = next
-			p.list[i].sent, p.list[i].spent = time.Time{}, 0
+			p.list[i].sent, p.list[i].spent, p.list[i].trace = time.Time{}, 0, nil
 			return e, true
 		}
 		p.list = append(p.list[:i], p.list[i+1:]...)

@@ -15,6 +15,8 @@ type message struct {
 	came   wire.CompressorID // plain, or how it is compressed
 	held   bool              // its bytes are taken from the budget
 	paired wire.Paired       // of a frame between gateways
+
+	opening time.Duration // what that took, where it was compressed
 }
 
 // reader cuts one connection into messages. It belongs to one pump.

@@ -52,30 +52,42 @@ func (p *replyPump) handle(m message) error {
 		return err
 	}
 	e, ok := p.pending.take(m.header.ResponseTo, r.more, m.header.RequestID)
+	arrived(e.trace, &m, began, p.in.Waited)
 	switch {
 	case !ok:
 		e.client = plain
 	case e.hello != nil:
 		err = p.answerHello(e.hello)
 		p.pending.carried()
+		ended(e.trace, r.doc(), err)
 		return err
 	case e.logsIn && loggedIn(r.doc()):
 		p.door.Pass()
 	}
+	return p.deliver(&e, ok, began)
+}
+
+// deliver sends a client the reply to a command, or one that nobody waits for.
+func (p *replyPump) deliver(e *exchange, ok bool, began time.Time) error {
+	r := &p.reply
 	lost, deliver := p.balancer.checkReply(p.follower, e.retried, r.doc())
 	if !deliver {
+		ended(e.trace, nil, errNotPrimary)
 		return errNotPrimary
 	}
-	p.time(&e, began)
-	p.recoder.learn(&e, r)
-	out, pooled := p.recoder.form(&e, r, began)
+	p.time(e, began)
+	p.recoder.learn(e, r)
+	forming := e.trace.Now()
+	out, pooled := p.recoder.form(e, r, began)
 	defer gateway.PutBuffer(pooled)
-	p.recoder.topics.measure(e.topic, policy.Reply, body, p.sides.crossed(out, m.bytes), began)
+	formed(e.trace, out, pooled, forming)
+	p.recoder.topics.measure(e.topic, policy.Reply, r.body, p.sides.crossed(out, r.bytes), began)
 	if ok {
 		p.recoder.codecs.stats.Latency(e.spent + time.Since(began))
 	}
-	err = p.client.send(out, m.held)
+	err := p.client.send(out, r.held)
 	p.pending.carried()
+	ended(e.trace, r.doc(), err)
 	if err == nil && (lost || p.follower.stale.Load() && !p.pending.busy()) {
 		err = errNotPrimary
 	}

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -42,6 +44,7 @@ type roundTrip struct {
 	name           string
 	request, reply []byte
 	paired         bool // the server is a gateway
+	tracer         *trace.Tracer
 }
 
 func roundTrips(t testing.TB) []roundTrip {
@@ -60,12 +63,21 @@ func roundTrips(t testing.TB) []roundTrip {
 	done := bson.D{{Key: "n", Value: 10}, {Key: "ok", Value: 1.0}}
 	find := opMsg(1, 0, command("find", "users", bson.E{Key: "filter", Value: bson.D{{Key: "name", Value: "somebody"}}}))
 	insert := opMsg(1, 0, command("insert", "users", bson.E{Key: "documents", Value: docs}))
-	return []roundTrip{
-		{"ping", opMsg(1, 0, command("ping", 1)), answer(done, plain), false},
-		{"find", find, answer(found, wire.Zstd), false},
-		{"insert", insert, answer(done, wire.Zstd), false},
-		{"insert to a gateway", insert, answer(done, plain), true},
+	list := []roundTrip{
+		{"ping", opMsg(1, 0, command("ping", 1)), answer(done, plain), false, nil},
+		{"find", find, answer(found, wire.Zstd), false, nil},
+		{"insert", insert, answer(done, wire.Zstd), false, nil},
+		{"insert to a gateway", insert, answer(done, plain), true, nil},
 	}
+	others, err := trace.New(t.Context(), trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list[:len(list):len(list)] {
+		r.name, r.tracer = r.name+", others are traced", others
+		list = append(list, r)
+	}
+	return list
 }
 
 // carrier returns a function that carries it once.
@@ -74,7 +86,7 @@ func (r *roundTrip) carrier(t testing.TB) func() error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := NewGateway(Config{Policy: p, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("test", "mongo")})
+	g := NewGateway(Config{Tracer: r.tracer, Policy: p, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("test", "mongo")})
 	s := newSession(g, &repeated{message: r.request}, &repeated{message: r.reply}, 0)
 	s.sides.taken.Store(1 << wire.Zstd)
 	s.sides.fromServer.on.Store(r.paired)

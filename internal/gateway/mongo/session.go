@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -17,7 +18,8 @@ type session struct {
 	stats *gateway.Stats
 
 	in       reader
-	req      request      // the one at hand
+	req      request // the one at hand
+	tracing  tracing
 	door     gateway.Door // that the client passes by logging in
 	pending  pending
 	logins   *logins
@@ -39,6 +41,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
+	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.pending.init()
 	s.door.Keeper = &g.keeper
 	s.follower = follower{member: member, session: s}
@@ -60,15 +63,16 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 
 // Run pumps until both sides are done.
 func (s *session) Run() {
-	defer s.freePairs()
+	defer s.free()
 	defer s.balancer.followers.remove(&s.follower)
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
-// freePairs gives back what both ends have of other gateways, when both pumps have ended.
-func (s *session) freePairs() {
+// free gives back what both ends have of other gateways, when both pumps have ended, and ends what waited for replies.
+func (s *session) free() {
 	<-s.Dead()
 	s.sides.free()
+	s.tracing.open.End()
 }
 
 // carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
@@ -130,8 +134,20 @@ func (s *session) handleRequest(m message) error {
 		return s.sides.fromClient.take(m.bytes, &m.paired)
 	}
 	began := time.Now()
+	c := s.tracing.begin(began, s.in.Waited)
+	err := s.carryRequest(&m, began, c)
+	if err != nil {
+		broken(c, err)
+	} else if !s.req.answered {
+		c.End("")
+	}
+	return err
+}
+
+// carryRequest is handleRequest for one whose trace is c.
+func (s *session) carryRequest(m *message, began time.Time, c *trace.Command) error {
 	r := &s.req
-	whole, pooled, err := s.sides.open(&s.sides.fromClient, &m)
+	whole, pooled, err := s.sides.open(&s.sides.fromClient, m)
 	if err != nil {
 		return err
 	}
@@ -140,30 +156,42 @@ func (s *session) handleRequest(m message) error {
 	if err := r.parse(); err != nil {
 		return err
 	}
+	s.tracing.parsed(c, r, began, m.opening)
 	if mechanism, err := s.logins.check(r); mechanism != "" || err != nil {
-		return s.refuseLogin(mechanism, err)
+		return s.refuseLogin(mechanism, err, c)
 	}
 	if r.traits&isHello != 0 {
-		return s.sendHello(m.held)
+		return s.sendHello(m.held, c)
 	}
+	deciding := c.Now()
 	d := s.rewriter.decide(r)
 	defer d.free()
+	s.tracing.sends(c, &d, deciding)
 	if r.answered {
 		e := d.exchange(r, m.paired.Wants)
-		e.sent, e.spent = began, time.Since(began)
+		e.sent, e.spent, e.trace = began, time.Since(began), c
 		if !s.push(e, m.held) {
 			return net.ErrClosed
 		}
 	}
 	s.rewriter.topics.measure(r.topic, policy.Request, r.message, s.sides.crossed(m.bytes, d.bytes), began)
-	return s.toServer.send(d.bytes, m.held)
+	return s.send(d.bytes, m.held, c)
+}
+
+// send sends a request upstream. Nothing comes back for one that is not answered: then it is over.
+func (s *session) send(b []byte, held bool, c *trace.Command) error {
+	if !s.req.answered {
+		c.Asks()
+	}
+	return s.toServer.send(b, held)
 }
 
 // refuseLogin answers a login that may not pass, unless it can't be read.
-func (s *session) refuseLogin(mechanism string, err error) error {
+func (s *session) refuseLogin(mechanism string, err error, c *trace.Command) error {
 	if err != nil {
 		return err
 	}
+	c.End("login_refused")
 	s.logins.note(s.Client, mechanism)
 	if !s.req.answered {
 		return nil
@@ -172,16 +200,17 @@ func (s *session) refuseLogin(mechanism string, err error) error {
 }
 
 // sendHello sends a client's hello upstream.
-func (s *session) sendHello(held bool) error {
+func (s *session) sendHello(held bool, c *trace.Command) error {
 	out, h, err := s.hellos.request(&s.req)
 	if err != nil {
 		return err
 	}
 	defer gateway.PutBuffer(out)
-	if s.req.answered && !s.push(exchange{id: s.req.header.RequestID, client: plain, hello: h}, held) {
+	s.tracing.sends(c, &decision{bytes: out}, time.Time{})
+	if s.req.answered && !s.push(exchange{id: s.req.header.RequestID, client: plain, hello: h, trace: c}, held) {
 		return net.ErrClosed
 	}
-	return s.toServer.send(out, held)
+	return s.send(out, held, c)
 }
 
 // push queues an exchange. A client that takes no replies waits here, but not with memory

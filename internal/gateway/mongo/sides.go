@@ -3,6 +3,7 @@ package mongo
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -54,14 +55,16 @@ func (s *sides) withClient(h *handshake) {
 
 // open returns a message that one end heard without compression. What is pooled goes back to the pool afterwards.
 func (s *sides) open(h *hearer, m *message) (b, pooled []byte, err error) {
-	switch m.came {
-	case plain:
+	if m.came == plain {
 		return m.bytes, nil, nil
-	case wire.BetweenGateways:
+	}
+	began := time.Now()
+	if m.came == wire.BetweenGateways {
 		pooled, err = h.open(m.bytes, &m.paired)
-	default:
+	} else {
 		pooled, err = h.pairs.codecs.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came})
 	}
+	m.opening = time.Since(began)
 	return pooled, pooled, err
 }
 

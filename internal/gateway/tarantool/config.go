@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	corestore "github.com/cinch-layer/cinch/internal/store"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
@@ -43,6 +44,7 @@ type Config struct {
 	Grace time.Duration
 
 	Effort *gateway.Effort // what sealing may take; nil: no limits
+	Tracer *trace.Tracer   // nil: no request is traced
 
 	Stats *gateway.Stats
 	Log   *slog.Logger

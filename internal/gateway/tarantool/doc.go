@@ -45,6 +45,7 @@
 //	lanes.go        the order of a stream's requests
 //	originals.go    what the client sent, for requests that may have to be sent again
 //	exchanges.go    what is known of a request that waits, by its sync
+//	trace.go        spans of those that are traced
 //
 // And below all:
 //

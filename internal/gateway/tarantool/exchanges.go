@@ -3,6 +3,7 @@ package tarantool
 import (
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -29,6 +30,16 @@ type exchange struct {
 	splice *splice // a step of it; the sync is ours
 
 	broken string // a part of the answer did not open: its end becomes this error
+
+	trace *trace.Command // nil: none
+}
+
+// asksAgain reports that the request is sent again when it has met another schema: the stamp in it is ours.
+func (e *exchange) asksAgain() bool {
+	if e.splice != nil {
+		return !e.splice.own
+	}
+	return e.stamp != 0
 }
 
 // splice is a request that is carried out in steps (splice.go).
@@ -39,7 +50,8 @@ type splice struct {
 	own     bool   // the client stamped it itself
 	stamp   uint64 // of the step at work
 	began   time.Time
-	missing *refusal // the answer where the stored function is not there
+	trace   *trace.Command // nil: none
+	missing *refusal       // the answer where the stored function is not there
 	answers chan stepAnswer
 }
 

@@ -44,6 +44,7 @@ func newOutstanding(replies *gateway.Account, kept *originals) *outstanding {
 func (o *outstanding) push(sync uint64, e exchange, beforeWait func() error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	asked := e.trace.Now()
 	for !o.closed && !o.hasRoom() {
 		if err := o.unlocked(beforeWait); err != nil {
 			o.originals.drop(&e)
@@ -56,6 +57,10 @@ func (o *outstanding) push(sync uint64, e exchange, beforeWait func() error) boo
 	if o.closed {
 		o.originals.drop(&e)
 		return false
+	}
+	if e.trace != nil {
+		queued(e.trace, asked)
+		e.trace.Asks()
 	}
 	o.lanes.place(&e)
 	o.sent++

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -73,19 +74,21 @@ func (p *replyPump) handle(f *frame) error {
 		if p.watching.stale(r) {
 			return nil
 		}
-		return p.answer(f, wire.Event)
+		return p.answer(f, wire.Event, nil)
 	case wire.Chunk:
 		return p.answerPart(f)
 	}
 	e, ok := p.talk.outstanding.take(r.header.Sync)
+	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion && e.asksAgain()
+	arrived(e.trace, moved, began, p.in.Waited)
 	switch {
 	case !ok:
 	case e.splice != nil:
-		return p.answerStep(f, e.splice)
+		return p.answerStep(f, e.splice, moved)
 	case e.probe:
 		p.talk.outstanding.begun(e.stream, e.sent)
 		return nil
-	case e.stamp != 0 && r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion:
+	case moved:
 		p.noteMoved(e.stamp)
 		p.retrier.park(r.header.Sync, e)
 		return nil
@@ -93,9 +96,9 @@ func (p *replyPump) handle(f *frame) error {
 	p.identity.answered(e.kind, r.header.Sync, r.header.Type)
 	defer p.talk.originals.drop(&e)
 	if e.broken != "" {
-		return p.refuse(&refusal{wire.ErrSystem, "", e.broken})
+		return p.refuse(&refusal{wire.ErrSystem, "", e.broken}, e.trace)
 	}
-	err := p.answer(f, e.kind)
+	err := p.answer(f, e.kind, e.trace)
 	if ok {
 		p.talk.stats.Latency(e.spent + time.Since(began))
 	}
@@ -109,14 +112,20 @@ func (p *replyPump) noteMoved(stamp uint64) {
 }
 
 // answer sends a reply to a request of that kind with what is sealed in it opened.
-func (p *replyPump) answer(f *frame, kind wire.Type) error {
+func (p *replyPump) answer(f *frame, kind wire.Type, c *trace.Command) error {
 	defer p.opener.release()
+	asked := c.Now()
 	out, no := p.opener.open(&p.reply, kind)
 	if no != nil {
-		return p.refuse(no)
+		return p.refuse(no, c)
 	}
 	defer gateway.PutBuffer(out)
-	return p.send(f, out)
+	if out != nil {
+		since(c, "codec reply", asked)
+	}
+	err := p.send(f, out)
+	ended(c, p.reply.header.Type, err)
+	return err
 }
 
 // answerPart sends what box.session.push sent. A part that does not open is left out, and the
@@ -134,12 +143,12 @@ func (p *replyPump) answerPart(f *frame) error {
 }
 
 // answerStep tells the splicer of the answer to a step, or the client, when it was the last.
-func (p *replyPump) answerStep(f *frame, x *splice) error {
+func (p *replyPump) answerStep(f *frame, x *splice, moved bool) error {
 	r := &p.reply
 	if err := r.readdress(x.sync); err != nil {
 		return err
 	}
-	if r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion && !x.own {
+	if moved {
 		p.noteMoved(x.stamp)
 		x.answers <- stepAnswer{moved: true}
 		return nil
@@ -149,12 +158,12 @@ func (p *replyPump) answerStep(f *frame, x *splice) error {
 	case err != nil:
 		return err
 	case no != nil:
-		err = p.refuse(no)
+		err = p.refuse(no, x.trace)
 	case again:
 		x.answers <- a
 		return nil
 	default:
-		err = p.answer(f, x.kind)
+		err = p.answer(f, x.kind, x.trace)
 		p.talk.stats.Latency(time.Since(x.began))
 	}
 	x.answers <- stepAnswer{done: true}
@@ -170,6 +179,7 @@ func (p *replyPump) send(f *frame, opened []byte) error {
 }
 
 // refuse sends an error in place of the reply at hand.
-func (p *replyPump) refuse(no *refusal) error {
+func (p *replyPump) refuse(no *refusal, c *trace.Command) error {
+	refused(c, no)
 	return p.talk.toClient.write(wire.AppendError(nil, p.reply.header.Sync, p.schema, no.code, no.text))
 }

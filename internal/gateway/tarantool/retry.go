@@ -79,6 +79,7 @@ func (t *retrier) send(p *parked) (done bool, err error) {
 	w, no := t.rewrite(&r, int(e.tries), laneStamp)
 	switch {
 	case no != nil:
+		refused(e.trace, no)
 		t.talk.originals.drop(e)
 		return true, t.talk.refuse(p.sync, no)
 	case w.need.space != nil:
@@ -87,10 +88,12 @@ func (t *retrier) send(p *parked) (done bool, err error) {
 		w.bytes, w.stamp = r.stamped(laneStamp), laneStamp
 	}
 	defer gateway.PutBuffer(w.bytes)
-	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp}
+	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp, trace: e.trace}
 	out := w.bytes
 	if out == nil {
 		out = original.bytes
+	} else {
+		since(e.trace, "codec request", began)
 	}
 	if w.stamp != 0 {
 		next.original, next.prefix, next.held, next.free, next.tries = e.original, e.prefix, e.held, e.free, e.tries+1

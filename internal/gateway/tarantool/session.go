@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -17,6 +18,9 @@ type session struct {
 
 	in  reader
 	req request // the one at hand
+
+	tracing tracing
+	trace   *trace.Command // of the one at hand; nil: none
 
 	transactions map[uint64]struct{} // streams with one that has begun; of the request pump
 	watching     shutdownWatch
@@ -35,6 +39,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
+	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
 	s.talk = newConversation(s.Life, g.catalog, g.cfg.Stats)
 	s.identity = &identity{door: &gateway.Door{Keeper: &g.keeper}}
 	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: s.identity.door, Idle: s.talk.toServer.flush}, copies: 2}
@@ -54,7 +59,10 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 }
 
 // Run pumps until both sides are done.
-func (s *session) Run() { s.Life.Run(s.carryRequests, s.carryReplies) }
+func (s *session) Run() {
+	defer s.tracing.open.End()
+	s.Life.Run(s.carryRequests, s.carryReplies)
+}
 
 // carryRequests passes the client's end of input on at once: the server then does with the
 // connection what it does with a client of its own.
@@ -106,7 +114,9 @@ func (s *session) handleRequest(f *frame) error {
 		return s.talk.toServer.write(f.bytes) // what the server says to it can't be known
 	}
 	s.follow(&r.header)
-	switch h := handlingOf(r.header.Type); h {
+	h := handlingOf(r.header.Type)
+	s.trace = s.tracing.begin(r.header.Type, h, began, s.in.Waited)
+	switch h {
 	case passes:
 		return s.pass(f, began)
 	case oneWay:
@@ -159,7 +169,7 @@ func (s *session) passAlone(f *frame) error {
 
 // exchange is that of the request at hand.
 func (s *session) exchange(stamp uint64) exchange {
-	return exchange{kind: s.req.header.Type, stream: s.req.header.Stream, stamp: stamp}
+	return exchange{kind: s.req.header.Type, stream: s.req.header.Stream, stamp: stamp, trace: s.trace}
 }
 
 // forward sends what takes the request's place.
@@ -175,7 +185,10 @@ func (s *session) submit(e exchange, frame []byte) error {
 
 // enter waits for the lane of the request at hand.
 func (s *session) enter(alone bool) (stamp uint64, ok bool) {
-	return s.talk.enter(s.req.header.Stream, alone)
+	asked := s.trace.Now()
+	stamp, ok = s.talk.enter(s.req.header.Stream, alone)
+	queued(s.trace, asked)
+	return stamp, ok
 }
 
 // handleBody handles a request whose body matters.
@@ -184,6 +197,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return s.refuse(malformed)
 	}
+	since(s.trace, "parse", began)
 	switch h {
 	case features:
 		return s.handleID(f)
@@ -198,6 +212,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 		return net.ErrClosed
 	}
 	r.login = s.identity.login()
+	asked := s.trace.Now()
 	w, no := s.g.rewriter.rewrite(s.Context(), r, h, stamp)
 	if no != nil {
 		return s.refuse(no)
@@ -208,6 +223,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 	if w.bytes == nil {
 		return s.passStamped(f, stamp, began)
 	}
+	since(s.trace, "codec request", asked)
 	defer gateway.PutBuffer(w.bytes)
 	e := s.exchange(w.stamp)
 	if w.stamp != 0 && !s.talk.originals.keep(&e, f, 0) {
@@ -222,6 +238,7 @@ func (s *session) handleBody(f *frame, h handling, began time.Time) error {
 
 // refuse answers the request at hand with an error.
 func (s *session) refuse(no *refusal) error {
+	refused(s.trace, no)
 	return s.talk.refuse(s.req.header.Sync, no)
 }
 
@@ -242,7 +259,7 @@ func (s *session) park(f *frame) error {
 
 // handleID sends on what the client understands, without what we do not.
 func (s *session) handleID(f *frame) error {
-	e := exchange{kind: wire.ID}
+	e := exchange{kind: wire.ID, trace: s.trace}
 	out := withoutFeatures(s.req.bytes, &s.req.body)
 	if out == nil {
 		return s.submit(e, f.bytes)

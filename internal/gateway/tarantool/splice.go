@@ -42,11 +42,11 @@ const (
 func (s *splicer) carryOut(p *parked, r *request, n need) (done bool, err error) {
 	x := &splice{
 		sync: p.sync, stream: p.stream, kind: p.kind, own: r.header.Schema != 0,
-		began: time.Now(), missing: n.no, answers: make(chan stepAnswer, 1),
+		began: time.Now(), trace: p.trace, missing: n.no, answers: make(chan stepAnswer, 1),
 	}
 	u, no := newUpdater(s.vault, r, n)
 	if no != nil {
-		return true, s.talk.refuse(x.sync, no)
+		return true, s.refuse(x, no)
 	}
 	u.client = s.client.String()
 	x.stamp = n.all.version
@@ -54,12 +54,14 @@ func (s *splicer) carryOut(p *parked, r *request, n need) (done bool, err error)
 	for i := range maxSteps {
 		sync := ownSync()
 		u.server = s.talk.serverVersion()
+		began := x.trace.Now()
 		frame, no := u.call(sync, a.tuple)
 		s.letGo(&a)
 		if no != nil {
 			gateway.PutBuffer(frame)
-			return true, s.talk.refuse(x.sync, no)
+			return true, s.refuse(x, no)
 		}
+		since(x.trace, "codec request", began)
 		if a, err = s.step(x, sync, frame); err != nil {
 			return true, err
 		}
@@ -75,7 +77,13 @@ func (s *splicer) carryOut(p *parked, r *request, n need) (done bool, err error)
 		}
 	}
 	s.letGo(&a)
-	return true, s.talk.refuse(x.sync, &refusal{wire.ErrConflict, n.no.what, "Transaction has been aborted by conflict"})
+	return true, s.refuse(x, &refusal{wire.ErrConflict, n.no.what, "Transaction has been aborted by conflict"})
+}
+
+// refuse answers a request with an error.
+func (s *splicer) refuse(x *splice, no *refusal) error {
+	refused(x.trace, no)
+	return s.talk.refuse(x.sync, no)
 }
 
 // letGo gives back the memory of an answer.
@@ -87,7 +95,7 @@ func (s *splicer) letGo(a *stepAnswer) {
 // step sends a call, whose frame it gives back, and waits for what becomes of it.
 func (s *splicer) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer gateway.PutBuffer(frame)
-	if err := s.talk.submitNow(sync, exchange{kind: wire.Call, splice: x}, frame); err != nil {
+	if err := s.talk.submitNow(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err != nil {
 		return a, err
 	}
 	select {
