@@ -131,7 +131,8 @@ type Policy struct {
 
 	rules   []Rule
 	exclude []Pattern
-	force   []Rule // the same rules in the same order, forced; then one that covers the rest
+	globs   []string // of exclude
+	force   []Rule   // the same rules in the same order, forced; then one that covers the rest
 }
 
 // ErrRule is wrapped by every error of New.
@@ -139,7 +140,7 @@ var ErrRule = errors.New("invalid rule")
 
 // New builds a policy. It copies what it is given.
 func New(o Options) (*Policy, error) {
-	p := &Policy{Off: o.Off, Force: o.Force}
+	p := &Policy{Off: o.Off, Force: o.Force, globs: slices.Clone(o.Exclude)}
 	for i, r := range o.Rules {
 		if err := r.prepare(i); err != nil {
 			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
@@ -377,6 +378,9 @@ func (p *Policy) Excluded(key []byte) bool {
 	}
 	return false
 }
+
+// Exclude is the list of globs of keys that never hold envelopes. It belongs to the policy.
+func (p *Policy) Exclude() []string { return p.globs }
 
 // MayHoldHash reports whether values of the hash at key may be sealed now or
 // may have been earlier under the same rules: some rule for hashes covers the

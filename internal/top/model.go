@@ -51,6 +51,13 @@ func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
 	return list, first
 }
 
+// within is Next, for as long as it makes sense to wait: one page that is away does not hold up the others for long.
+func (w *Watch) within(ctx context.Context, every time.Duration) ([]Gateway, bool) {
+	ctx, cancel := context.WithTimeout(ctx, max(5*time.Second, every))
+	defer cancel()
+	return w.Next(ctx)
+}
+
 // Model redraws a screen.
 type model struct {
 	screen
@@ -89,9 +96,7 @@ func (m *model) look() tea.Cmd {
 	}
 	m.asking = true
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, max(5*time.Second, m.every))
-		defer cancel()
-		list, first := m.watch.Next(ctx)
+		list, first := m.watch.within(m.ctx, m.every)
 		return looked{list, first, time.Now()}
 	}
 }

@@ -23,7 +23,7 @@ type Printing struct {
 // Print writes rates of each interval, for people or as a JSON document a line. It waits an interval before the first, as rates take two looks.
 func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 	watch := NewWatch(pages)
-	list, _ := watch.Next(ctx)
+	list, _ := watch.within(ctx, o.Every)
 	if err := nobody(list, pages); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 			return nil
 		case <-clock.C:
 		}
-		list, _ := watch.Next(ctx)
+		list, _ := watch.within(ctx, o.Every)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -37,6 +37,8 @@ type Gateway struct {
 	P99         *float64 `json:"added_p99_us"` // nil: there was no exchange
 	Errors      float64  `json:"errors"`
 
+	Money *admin.GatewayMoney `json:"money,omitempty"` // dollars since it began, and a month at the rate of the last hour
+
 	Rules    []Rule     `json:"rules"`
 	ErrorsBy []Errors   `json:"errors_by_class"`
 	Learning []string   `json:"learning,omitempty"` // rules that wait for a dictionary, in words
@@ -122,6 +124,7 @@ func gatewayRates(was, is admin.Gateway, over rate) Gateway {
 		After:       over(float64(was.Total.StoredBytes), float64(is.Total.StoredBytes)),
 		CPU:         over(was.Total.SealCPUSeconds+was.Total.OpenCPUSeconds, is.Total.SealCPUSeconds+is.Total.OpenCPUSeconds),
 		P99:         quantile(was.Latency.Buckets, is.Latency.Buckets, 0.99),
+		Money:       is.Money,
 		Rules:       []Rule{}, ErrorsBy: []Errors{},
 	}
 	earlier := map[string]admin.Rule{}
@@ -197,6 +200,8 @@ func learning(l admin.Learning) string {
 	switch {
 	case l.Step > 0:
 		return fmt.Sprintf("%s: training a dictionary, step %d of %d", l.Rule, l.Step, l.Steps)
+	case l.Waiting:
+		return l.Rule + ": waits for another training to end"
 	case l.Refused:
 		return l.Rule + ": no dictionary was worth it so far"
 	}
@@ -213,6 +218,8 @@ type Total struct {
 	After       float64 `json:"after_bytes"`
 	CPU         float64 `json:"cpu_cores"`
 	Errors      float64 `json:"errors"`
+
+	Money *admin.GatewayMoney `json:"money,omitempty"` // of those whose pages have it
 }
 
 // Sum adds up what can be added.
@@ -228,6 +235,14 @@ func Sum(list []Gateway) Total {
 		t.After += g.After
 		t.CPU += g.CPU
 		t.Errors += g.Errors
+		if g.Money == nil {
+			continue
+		}
+		if t.Money == nil {
+			t.Money = &admin.GatewayMoney{}
+		}
+		t.Money.SoFar += g.Money.SoFar
+		t.Money.Month += g.Money.Month
 	}
 	return t
 }

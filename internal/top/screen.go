@@ -67,17 +67,32 @@ func (s *screen) text() string {
 			add(plain, l)
 		}
 	default:
-		s.drawList(add)
-		if len(s.gateways) > 0 {
-			add(plain, "")
-			s.drawDetails(add, s.gateways[s.selected])
-		}
+		s.drawPart(add, s.height-len(lines)-1)
 	}
 	if room := s.height - 1; s.height > 0 && len(lines) > room {
 		lines = lines[:max(room, 0)]
 	}
 	lines = append(lines, s.style(faint, fit("q quit  ↑↓ choose  s sort by "+orderNames[(s.order+1)%orders]+"  p pause  ? help", s.width)))
 	return strings.Join(lines, "\n")
+}
+
+// drawPart draws as much of the list as there are lines, around what is chosen, and of that all that has room: a half of it at least.
+func (s *screen) drawPart(add func(style, text string), room int) {
+	type drawn struct{ style, text string }
+	var details []drawn
+	if len(s.gateways) > 0 {
+		details = append(details, drawn{})
+		s.drawDetails(func(style, text string) { details = append(details, drawn{style, text}) }, s.gateways[s.selected])
+	}
+	rows := len(s.gateways)
+	if room--; s.height > 0 { // a line is the list's head
+		rows = min(rows, max(room-min(len(details), room/2), 1))
+	}
+	from := min(max(s.selected-rows/2, 0), len(s.gateways)-rows)
+	s.drawList(add, from, from+rows)
+	for _, d := range details {
+		add(d.style, d.text)
+	}
 }
 
 // report is the same without what answers to keys: all gateways with all their rules.
@@ -87,7 +102,7 @@ func (s *screen) report() string {
 	add(plain, s.headline())
 	add(plain, s.totals())
 	add(plain, "")
-	s.drawList(add)
+	s.drawList(add, 0, len(s.gateways))
 	for _, g := range s.gateways {
 		if g.Name != "" {
 			add(plain, "")
@@ -106,7 +121,9 @@ var helpLines = []string{
 	"",
 	"Rates are those of the last interval. BEFORE and AFTER are bytes of values",
 	"a second, values that were left alone included. CPU is in cores. P99 is what",
-	"the gateway itself adds to an exchange: up to so much.",
+	"the gateway itself adds to an exchange: up to so much. Net is what traffic",
+	"between zones is worth less CPU, at the rate of the last hour and the prices",
+	"of the configuration; below zero compression costs more than it saves.",
 }
 
 func (s *screen) headline() string {
@@ -128,14 +145,17 @@ func many(n int, what string) string {
 
 func (s *screen) totals() string {
 	t := Sum(s.gateways)
-	text := fmt.Sprintf("saves %s of %s (%s)   CPU %s   clients %d   exchanges %s", perSecond(t.Before-t.After), perSecond(t.Before),
-		ratioText(t.Before, t.After), cores(t.CPU), t.Connections, number(t.Exchanges))
-	if t.Errors > 0 {
-		text += "   errors " + number(t.Errors)
+	text := fmt.Sprintf("saves %s of %s (%s)", perSecond(t.Before-t.After), perSecond(t.Before), ratioText(t.Before, t.After))
+	if t.Money != nil {
+		text += ", net " + dollars(t.Money.Month) + " a month"
 	}
 	if t.Amiss > 0 {
 		text += fmt.Sprintf("   NOT SERVING %d", t.Amiss)
 	}
+	if t.Errors > 0 {
+		text += "   errors " + number(t.Errors)
+	}
+	text += fmt.Sprintf("   CPU %s   clients %d   exchanges %s", cores(t.CPU), t.Connections, number(t.Exchanges))
 	return text
 }
 
@@ -159,7 +179,7 @@ var columnsOf = []column{
 
 const leastName = 18
 
-func (s *screen) drawList(add func(style, text string)) {
+func (s *screen) drawList(add func(style, text string), from, to int) {
 	columns, left := columnsOf, s.width-2-leastName
 	if s.width > 0 {
 		n := 0
@@ -176,11 +196,11 @@ func (s *screen) drawList(add func(style, text string)) {
 		head += " " + padLeft(strings.ToUpper(c.title), c.width)
 	}
 	add(faint, head)
-	for i := range s.gateways {
+	for i := from; i < to; i++ {
 		g := &s.gateways[i]
 		line := pad(label(g, s.pages > 1), name)
 		if g.Trouble != "" {
-			line += " " + oneLine(g.Trouble)
+			line += " " + g.Trouble
 		} else {
 			for _, c := range columns {
 				line += " " + padLeft(c.cell(g), c.width)
@@ -216,7 +236,7 @@ func (s *screen) drawDetails(add func(style, text string), g Gateway) {
 	}
 	state := "serves"
 	if g.Trouble != "" {
-		state = "does not serve: " + oneLine(g.Trouble)
+		state = "does not serve: " + g.Trouble
 	}
 	if g.Off {
 		state += ", compresses nothing"
@@ -241,7 +261,7 @@ func (s *screen) drawDetails(add func(style, text string), g Gateway) {
 		add(plain, "  "+l)
 	}
 	if p := g.Packing; p != nil && (p.Running || p.Trouble != "") {
-		add(plain, fmt.Sprintf("  packing: %.0f %% of the pass %s", 100*p.Done, oneLine(p.Trouble)))
+		add(plain, fmt.Sprintf("  packing: %.0f %% of the pass %s", 100*p.Done, p.Trouble))
 	}
 	for _, e := range g.ErrorsBy {
 		add(red, fmt.Sprintf("  errors: %s %s/s", e.Class, number(e.Rate)))
@@ -290,6 +310,23 @@ func ratioText(before, after float64) string {
 	return fmt.Sprintf("%.2fx", r)
 }
 
+// dollars are as on the page: what is less than a cent keeps a digit, and thousands have no cents.
+func dollars(d float64) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	switch {
+	case d < 1e-4:
+		return "$0"
+	case d < 0.01:
+		return fmt.Sprintf("%s$%.4f", sign, d)
+	case d >= 1000:
+		return fmt.Sprintf("%s$%.0f", sign, d)
+	}
+	return fmt.Sprintf("%s$%.2f", sign, d)
+}
+
 func cores(c float64) string { return fmt.Sprintf("%.2f", c) }
 
 func number(n float64) string {
@@ -314,18 +351,9 @@ func micros(us *float64) string {
 	return fmt.Sprintf("%.1f ms", *us/1000)
 }
 
-// oneLine keeps control characters of others from the terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
-// fit cuts a line to a width; 0: it stays as it is.
+// fit cuts a line to a width; 0: it stays as long as it is. Names are from others' pages.
 func fit(text string, width int) string {
+	text = ui.Plain(text)
 	if width <= 0 || utf8.RuneCountInString(text) <= width {
 		return text
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,40 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// The sums line has what pages say of money, added up, below zero too; without any it has none.
+func TestMoney(t *testing.T) {
+	s := screen{}
+	s.arrange(gateways())
+	if text := s.totals(); strings.Contains(text, "$") || Sum(s.gateways).Money != nil {
+		t.Errorf("money from nowhere: %s", text)
+	}
+	for _, c := range []struct {
+		months []float64
+		want   string
+	}{
+		{[]float64{12.5, 3.25}, ", net $15.75 a month"},
+		{[]float64{12.5, -20}, ", net -$7.50 a month"},
+		{[]float64{-0.001, 0}, ", net -$0.0010 a month"},
+		{[]float64{0, 0}, ", net $0 a month"},
+		{[]float64{1200, 34.6}, ", net $1235 a month"},
+	} {
+		for i, m := range c.months {
+			s.gateways[i].Money = &admin.GatewayMoney{SoFar: 1, Month: m}
+		}
+		if text := s.totals(); !strings.Contains(text, c.want) {
+			t.Errorf("no %q in %q", c.want, text)
+		}
+		if sum := Sum(s.gateways).Money; sum.SoFar != 2 {
+			t.Errorf("%+v", sum)
+		}
+	}
+	now := status(12, 5000)
+	now.Gateways[0].Money = &admin.GatewayMoney{SoFar: 1, Month: 7}
+	if g := Gateways(Look{}, Look{Status: now})[0]; g.Money == nil || g.Money.Month != 7 {
+		t.Errorf("%+v", g.Money)
+	}
+}
+
 // page answers what it is told, in turn.
 type page struct {
 	name  string
@@ -88,6 +123,11 @@ func gateways() []Gateway {
 	other := list[0]
 	other.Name, other.Trouble = "mongo", "dial tcp 10.0.0.1:27017: \x1b[2Jconnection refused"
 	third := list[0]
+	third.Route = "\x1b]0;title\a → \u202eredis"
+	third.Learning = []string{"r\x9b31m: 5 of 10 values for a dictionary"}
+	third.ErrorsBy = []Errors{{"stalled\r\x1b[A", 1}}
+	third.Rules = []Rule{{Name: "menus\x1b[2J", Setting: "zstd-3\x1b[8m"}}
+	third.Effort = "budget\x07"
 	third.Name, third.Before = "a-gateway-with-a-rather-long-name-of-its-own", 9e12
 	return append(list, other, third, Gateway{Page: "gateway-2.internal:9470", Trouble: "timeout"})
 }
@@ -109,12 +149,34 @@ func TestScreenFits(t *testing.T) {
 						t.Errorf("%dx%d: %d columns: %s", width, height, n, l)
 					}
 				}
-				if strings.Contains(text, "\x1b") {
+				if strings.ContainsAny(text, "\x1b\x07\r\u009b\u202e\t") {
 					t.Errorf("an escape sequence gets through: %q", text)
 				}
 				s.selected++
 			}
 		}
+	}
+}
+
+// The chosen gateway and its rules are there with more gateways than lines.
+func TestScreenFollows(t *testing.T) {
+	var list []Gateway
+	for i := range 50 {
+		g := gateways()[1]
+		g.Name = fmt.Sprintf("gateway-%02d", i)
+		list = append(list, g)
+	}
+	m := &model{ctx: t.Context(), watch: NewWatch(nil), screen: screen{every: time.Second, width: 100, height: 24}}
+	m.Update(looked{list: list, at: start})
+	for i := range 50 {
+		text := m.text()
+		if name := fmt.Sprintf("> gateway-%02d", i); !strings.Contains(text, name) && !strings.Contains(text, "!"+name[1:]) {
+			t.Fatalf("%s is not there:\n%s", name, text)
+		}
+		if !strings.Contains(text, fmt.Sprintf("\ngateway-%02d (", i)) || !strings.Contains(text, "menus") {
+			t.Fatalf("its rules are not there:\n%s", text)
+		}
+		press(m, "down")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // hinted adds what to do about an error. Packages below the command line do
@@ -34,10 +35,10 @@ func WithHint(err error, format string, args ...any) error {
 }
 
 // PrintError writes "cinch: …", one line for each line of the error, and the
-// outermost hint that is in the error's chain.
+// outermost hint that is in the error's chain. Servers may have written a part of it.
 func PrintError(w io.Writer, err error) {
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		fmt.Fprintf(w, "cinch: %s\n", line)
+		fmt.Fprintf(w, "cinch: %s\n", Plain(line))
 	}
 	if hint := Hint(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
@@ -58,9 +59,26 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.ToUpper(strings.Join(header, "\t")))
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		for i, cell := range row {
+			if i > 0 {
+				_, _ = io.WriteString(t, "\t")
+			}
+			_, _ = io.WriteString(t, Plain(cell))
+		}
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// Plain keeps from a terminal what is not to be read: control characters, which move the cursor and worse, and those that turn the direction
+// of writing. Names and errors of others may have any.
+func Plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Nearest returns the candidate that a typing mistake could have turned into

@@ -59,3 +59,15 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("%q", b.String())
 	}
 }
+
+// What servers and pages say does not move the cursor.
+func TestPlain(t *testing.T) {
+	var b strings.Builder
+	if err := Table(&b, []string{"rule", "ratio"}, [][]string{{"a\x1b[2Jb\tc", "\u202e2.0"}, {"\xff\u009b1A", "é"}}); err != nil {
+		t.Fatal(err)
+	}
+	PrintError(&b, errors.New("it answers 500 \x1b]0;title\a\rno"))
+	if text := b.String(); strings.ContainsAny(text, "\x1b\a\r\u009b\u202e\t") || !strings.Contains(text, "é\n") || !strings.Contains(text, "a [2Jb c") {
+		t.Errorf("%q", text)
+	}
+}

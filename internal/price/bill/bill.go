@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 )
 
 // Errors about files.
@@ -25,7 +26,37 @@ type Line struct {
 	UsageType string
 	Kind      string // line_item_line_item_type
 	Amount    float64
-	Cost      float64 // unblended
+	Cost      float64   // unblended
+	From, To  time.Time // when it was used; zero: the file doesn't say
+}
+
+// share is how much of the line lies in a time; all of it where either has no bounds.
+func (l *Line) share(from, to time.Time) float64 {
+	switch {
+	case from.IsZero() || l.From.IsZero():
+		return 1
+	case !l.To.After(l.From):
+		if l.From.Before(from) || !l.From.Before(to) {
+			return 0
+		}
+		return 1
+	}
+	within := earlier(to, l.To).Sub(later(from, l.From))
+	return max(float64(within)/float64(l.To.Sub(l.From)), 0)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Report is a ranked bill. Its JSON is a contract: fields are added, never renamed. Money
@@ -35,6 +66,21 @@ type Report struct {
 	Total     float64    `json:"total"`     // usage, without taxes, credits and refunds
 	Reducible float64    `json:"reducible"` // of the total
 	Rows      []Category `json:"categories"`
+	From      *time.Time `json:"from,omitempty"` // when the first line was used, in the time that was asked for; missing: no line has a date
+	To        *time.Time `json:"to,omitempty"`   // when the last one ends there
+}
+
+// BetweenZones is the category of traffic between zones.
+const BetweenZones = "traffic between zones"
+
+// Of is a category; one without a cost where the bill has none of it.
+func (r *Report) Of(category string) Category {
+	for _, c := range r.Rows {
+		if c.Name == category {
+			return c
+		}
+	}
+	return Category{Name: category}
 }
 
 // Category is a kind of usage that compression can cut.
@@ -62,7 +108,7 @@ var kinds = []struct {
 	next    string
 }{
 	{
-		"traffic between zones", nil, regexp.MustCompile(`DataTransfer-Regional-Bytes|DataTransfer-xAZ-|VpcPeering-(In|Out)-Bytes|InterZone-(In|Out)`),
+		BetweenZones, nil, regexp.MustCompile(`DataTransfer-Regional-Bytes|DataTransfer-xAZ-|VpcPeering-(In|Out)-Bytes|InterZone-(In|Out)`),
 		"services that talk across zones: cinch plan http://GATEWAY:9470 for gRPC, redis://HOST for caches",
 	},
 	{
@@ -115,6 +161,8 @@ type adder struct {
 	report Report
 	types  []map[string]*Type // by place in kinds
 	held   int
+
+	from, to time.Time // what is used in it counts; zero: all
 }
 
 func newAdder() *adder { return &adder{types: make([]map[string]*Type, len(kinds))} }
@@ -127,6 +175,12 @@ func (a *adder) add(l Line) error {
 	if l.Cost != l.Cost || l.Cost > 1e15 || l.Cost < -1e15 {
 		return fmt.Errorf("%w: a cost of %v", ErrFormat, l.Cost)
 	}
+	share := l.share(a.from, a.to)
+	if share == 0 {
+		return nil
+	}
+	l.Cost, l.Amount = l.Cost*share, l.Amount*share
+	a.cover(&l)
 	a.report.Lines++
 	a.report.Total += l.Cost
 	k := kindOf(l)
@@ -150,6 +204,22 @@ func (a *adder) add(l Line) error {
 	t.Cost += l.Cost
 	t.Amount += l.Amount
 	return nil
+}
+
+// cover notes what time the lines are of.
+func (a *adder) cover(l *Line) {
+	if l.From.IsZero() {
+		return
+	}
+	from, to := l.From, later(l.From, l.To)
+	if !a.from.IsZero() {
+		from, to = later(from, a.from), earlier(to, a.to)
+	}
+	if r := &a.report; r.From == nil {
+		r.From, r.To = &from, &to
+	} else {
+		*r.From, *r.To = earlier(*r.From, from), later(*r.To, to)
+	}
 }
 
 func kindOf(l Line) int {

@@ -5,11 +5,13 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -130,6 +132,54 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Read(context.Background(), write(t, "none.csv", []byte("line_item_usage_type,line_item_unblended_cost\nx,0\n"))); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+}
+
+// What was used in a time counts, a line that is partly in it in part.
+func TestReadBetween(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	type dated struct {
+		Usage string  `parquet:"line_item_usage_type"`
+		Cost  float64 `parquet:"line_item_unblended_cost"`
+		From  int64   `parquet:"line_item_usage_start_date,timestamp(millisecond)"`
+		To    int64   `parquet:"line_item_usage_end_date,timestamp(millisecond)"`
+	}
+	var text, table bytes.Buffer
+	text.WriteString("lineItem/UsageType,lineItem/UnblendedCost,lineItem/UsageStartDate,lineItem/UsageEndDate\n")
+	w := parquet.NewGenericWriter[dated](&table)
+	for n := 1; n <= 20; n++ {
+		fmt.Fprintf(&text, "DataTransfer-Regional-Bytes,1,%s,%s\n", day(n).Format(time.RFC3339), day(n+1).Format(time.RFC3339))
+		if _, err := w.Write([]dated{{"DataTransfer-Regional-Bytes", 1, day(n).UnixMilli(), day(n + 1).UnixMilli()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	for name, content := range map[string][]byte{"daily.csv": text.Bytes(), "daily.parquet": table.Bytes()} {
+		file := write(t, name, content)
+		for _, c := range []struct {
+			from, to time.Time
+			cost     float64
+			covered  time.Time
+		}{
+			{day(5), day(8), 3, day(8)},
+			{day(5).Add(12 * time.Hour), day(8), 2.5, day(8)},
+			{day(19), day(30), 2, day(21)},
+			{time.Time{}, time.Time{}, 20, day(21)},
+		} {
+			r, err := ReadBetween(t.Context(), file, c.from, c.to)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if zones := r.Of(BetweenZones); math.Abs(zones.Cost-c.cost) > 1e-9 || !r.To.Equal(c.covered) {
+				t.Errorf("%s, %v to %v: %+v until %v", name, c.from, c.to, zones, r.To)
+			}
+		}
+		if _, err := ReadBetween(t.Context(), file, day(25), day(30)); !errors.Is(err, ErrEmpty) {
+			t.Errorf("%s: after its end: %v", name, err)
+		}
+	}
+	if _, err := Read(t.Context(), write(t, "x.csv", []byte("line_item_usage_type,line_item_unblended_cost,line_item_usage_start_date\nx,1,soon\n"))); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -24,21 +25,29 @@ const (
 	colKind    = "line_item_line_item_type"
 	colAmount  = "line_item_usage_amount"
 	colCost    = "line_item_unblended_cost"
+	colFrom    = "line_item_usage_start_date"
+	colTo      = "line_item_usage_end_date"
 )
 
-var columns = []string{colProduct, colUsage, colKind, colAmount, colCost}
+var columns = []string{colProduct, colUsage, colKind, colAmount, colCost, colFrom, colTo}
 
 // maxRow bounds what a row of a CSV file may take in memory, in bytes.
 const maxRow = 4 << 20
 
 // Read reads the report in a file, whose beginning says what it is.
 func Read(ctx context.Context, name string) (*Report, error) {
+	return ReadBetween(ctx, name, time.Time{}, time.Time{})
+}
+
+// ReadBetween reads what was used in a time. A line that is partly within counts in part; one without dates counts whole.
+func ReadBetween(ctx context.Context, name string, from, to time.Time) (*Report, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	a := newAdder()
+	a.from, a.to = from, to
 	if err := read(ctx, f, a); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -152,9 +161,37 @@ func lineOf(field func(name string) string) (l Line, err error) {
 	if l.Cost, err = number(field(colCost)); err != nil {
 		return l, err
 	}
-	l.Amount, err = number(field(colAmount))
+	if l.Amount, err = number(field(colAmount)); err != nil {
+		return l, err
+	}
+	if l.From, err = moment(field(colFrom)); err != nil {
+		return l, err
+	}
+	l.To, err = moment(field(colTo))
 	return l, err
 }
+
+// moment reads 2026-11-01T00:00:00Z, and what Parquet has: 2026-11-01 00:00:00, or milli-, micro- or nanoseconds since 1970. Nothing is no
+// time.
+func moment(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		for ; n >= mostMillis; n /= 1000 {
+		}
+		return time.UnixMilli(n).UTC(), nil
+	}
+	return time.Time{}, fmt.Errorf("%w: %q is no date", ErrFormat, text[:min(len(text), 40)])
+}
+
+// mostMillis is the year 5138 in milliseconds, and 1973 in microseconds.
+const mostMillis = 1e14
 
 func number(text string) (float64, error) {
 	if text == "" {
