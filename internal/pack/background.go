@@ -16,16 +16,20 @@ import (
 // Background packs a store pass after pass inside a gateway, as the operator's settings
 // and the policy in force have it, and never ends because of trouble:
 //
-//	wanted? -> our turn (Lease) -> one Run -> pause -> …
+//	wanted? -> paused? -> our turn (Lease) -> one Run -> pause -> …
 //
 // Gateways of one store, with the same rules, take turns: one of them does a pass, and
 // all wait until the pause after it is over. Who dies in a pass loses the turn within
 // leaseHold, and another begins anew. That two of them work at a time, after a network
 // was cut, costs time and does no harm.
+//
+// An operator pauses all of them by a word in the store (store.Pause), which each looks at
+// once a second. A pass under way then stays where it is, its turn with it, and goes on from there.
 type Background struct {
 	o         BackgroundOptions
 	lookEvery time.Duration // constants but for tests
 	leaseHold time.Duration
+	paused    *paused
 
 	mu     sync.Mutex // guards what follows
 	now    Report     // of the pass under way
@@ -40,6 +44,7 @@ type BackgroundOptions struct {
 	// Open connects to the store, for one pass. An error that wraps ErrNotYet means that
 	// there is only something to wait for.
 	Open        func(context.Context, *policy.Policy) (Session, error)
+	Pause       store.Pause      // by an operator; nil: nobody can
 	Unavailable func(error) bool // see Options
 	Log         *slog.Logger     // nil: nothing is logged
 }
@@ -97,8 +102,10 @@ type Session struct {
 
 // BackgroundStatus is what a Background does and has done.
 type BackgroundStatus struct {
-	Wanted  bool // by settings and policy
-	Running bool // a pass is under way here
+	Wanted  bool      // by settings and policy
+	Paused  bool      // by an operator, here or elsewhere, as far as is known
+	Since   time.Time // of the pause; zero: it is not paused, or nobody can tell
+	Running bool      // a pass is under way here
 	DryRun  bool
 	Done    float64 // share of it
 	Duty    float64 // see Progress
@@ -132,20 +139,31 @@ func NewBackground(o BackgroundOptions) *Background {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
+	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, paused: newPaused(o.Pause), now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
 }
 
 // Run packs until stop is closed, which lets pages under way finish, or ctx ends.
 func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
+	asking, cancel := context.WithCancel(ctx) // ends with stop too: a store that is away holds up no drain
+	defer cancel()
+	go cancelAfter(asking, stop, cancel)
 	failures := 0
 	for ctx.Err() == nil && !closed(stop) {
 		job := b.o.Current()
 		b.set(func(s *BackgroundStatus) { s.Wanted, s.DryRun = job.wanted(), job.DryRun })
 		if !job.wanted() {
-			b.pause(ctx, stop, job, b.lookEvery)
+			b.await(asking, job, b.lookEvery)
 			continue
 		}
-		wait, err := b.turn(ctx, stop, job)
+		is, err := b.look(asking)
+		if asking.Err() != nil {
+			continue
+		}
+		if is {
+			b.await(asking, job, b.lookEvery)
+			continue
+		}
+		wait, err := b.turn(ctx, stop, job, err)
 		if err != nil {
 			wait = min(retryAfter<<min(failures, 10), job.Every)
 			if errors.Is(err, ErrMismatch) { // it would be so again
@@ -157,7 +175,7 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		} else {
 			failures = 0
 		}
-		b.pause(ctx, stop, job, wait)
+		b.await(asking, job, wait)
 	}
 	b.set(func(s *BackgroundStatus) { s.Wanted = false })
 }
@@ -171,8 +189,40 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// pause waits for a time, or until something else is wanted.
-func (b *Background) pause(ctx context.Context, stop <-chan struct{}, job Job, d time.Duration) {
+func cancelAfter(ctx context.Context, stop <-chan struct{}, cancel func()) {
+	select {
+	case <-stop:
+		cancel()
+	case <-ctx.Done():
+	}
+}
+
+// look reports whether an operator has paused packing.
+func (b *Background) look(ctx context.Context) (paused bool, err error) {
+	asked, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	was, _ := b.paused.state()
+	paused, err = b.paused.look(asked)
+	switch _, since := b.paused.state(); {
+	case paused && !was:
+		b.o.Log.Info("packing in the background is paused", "since", since)
+	case was && !paused:
+		b.o.Log.Info("packing in the background is no longer paused")
+	}
+	return paused, err
+}
+
+// Pause has nobody pack the store until Resume, and returns since when that is so. Those elsewhere hear of it within
+// a second or two. After an error nothing has changed here.
+func (b *Background) Pause(ctx context.Context) (since time.Time, err error) {
+	return b.paused.set(ctx, time.Now())
+}
+
+// Resume takes it back.
+func (b *Background) Resume(ctx context.Context) error { return b.paused.clear(ctx) }
+
+// await lets time pass, or less when something else is wanted.
+func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 	for until := time.Now().Add(d); ctx.Err() == nil && job.is(b.o.Current()); {
 		left := time.Until(until)
 		if left <= 0 {
@@ -180,16 +230,17 @@ func (b *Background) pause(ctx context.Context, stop <-chan struct{}, job Job, d
 		}
 		select {
 		case <-ctx.Done():
-		case <-stop:
-			return
 		case <-time.After(min(left, b.lookEvery)):
+		}
+		if job.Policy != nil && left > b.lookEvery {
+			_, _ = b.look(ctx) // to show it; who begins a pass asks again
 		}
 	}
 }
 
 // turn does a pass if it is our turn, and returns how long to wait then. Whatever goes
-// wrong is an error.
-func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (wait time.Duration, err error) {
+// wrong is an error. unasked is why nobody knows whether packing is paused; nil: it is not.
+func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicked(r)
@@ -204,6 +255,9 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job) (w
 		return 0, err
 	}
 	defer opened.Close()
+	if unasked != nil { // opening would have said more
+		return 0, unasked
+	}
 	lease := opened.Lease(job.name())
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	wait, err = lease.Take(asked, b.leaseHold)
@@ -235,7 +289,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 		Targets: opened.Targets, Task: opened.Seal(job.Policy), DryRun: job.DryRun, Parallel: job.Parallel,
 		Read:          store.ReadOptions{Types: store.String | store.Hash, MaxBytes: job.MaxBytes, IdleBelow: job.IdleBelow, FreqAbove: job.FreqAbove},
 		KeysPerSecond: job.KeysPerSecond, BytesPerSecond: job.BytesPerSecond, MaxLatency: job.MaxLatency,
-		Unavailable: b.o.Unavailable, Tell: b.tell,
+		Unavailable: b.o.Unavailable, Tell: b.tell, Held: b.paused.held,
 	}
 	var err error
 	if job.StateFile != "" && !job.DryRun {
@@ -262,7 +316,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 }
 
 // watch keeps the turn, and ends the pass when it is lost, when something else is wanted
-// or when stop is closed.
+// or when stop is closed. It looks whether the pass is to be held.
 func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(b.lookEvery)
 	defer tick.Stop()
@@ -280,6 +334,7 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 			close(giveUp)
 			return
 		}
+		_, _ = b.look(ctx) // without an answer it is as it was
 		if time.Since(kept) < b.leaseHold/4 {
 			continue
 		}
@@ -336,6 +391,7 @@ func (b *Background) Status() BackgroundStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.status
+	s.Paused, s.Since = b.paused.state()
 	s.Passes = map[string]int64{}
 	for how, n := range b.status.Passes {
 		s.Passes[how] = n

@@ -61,9 +61,16 @@ func (l *turns) Finish(context.Context, time.Duration) error {
 // background runs one over an endless store until the test ends.
 func background(t *testing.T, lease *turns, read func() error) (*Background, *atomic.Pointer[policy.Policy]) {
 	t.Helper()
+	return pausable(t, lease, nil, read)
+}
+
+// pausable is one that heeds an operator's word.
+func pausable(t *testing.T, lease *turns, pause store.Pause, read func() error) (*Background, *atomic.Pointer[policy.Policy]) {
+	t.Helper()
 	var rules atomic.Pointer[policy.Policy]
 	rules.Store(rulesFor(t, "key"))
 	b := NewBackground(BackgroundOptions{
+		Pause:   pause,
 		Current: func() Job { return Job{Policy: rules.Load(), Every: 5 * time.Millisecond} },
 		Open: func(context.Context, *policy.Policy) (Session, error) {
 			s := endless{read}

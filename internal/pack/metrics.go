@@ -18,6 +18,7 @@ type NamedBackground struct {
 var (
 	descWanted   = desc("cinch_pack_wanted", "1 if settings and rules want packing in the background.", "gateway")
 	descRunning  = desc("cinch_pack_running", "1 while a pass is under way in this process.", "gateway")
+	descPaused   = desc("cinch_pack_paused", "1 while an operator has packing in the background paused.", "gateway")
 	descDone     = desc("cinch_pack_done_ratio", "Share of the pass under way that is done.", "gateway")
 	descDuty     = desc("cinch_pack_duty_ratio", "Share of the time that it works, less when the server is slow.", "gateway")
 	descPasses   = desc("cinch_pack_passes_total", "Passes ended here.", "gateway", "result")
@@ -39,7 +40,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector. All descriptions are constant.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descWanted, descRunning, descDone, descDuty, descPasses, descLast, descKeys, descRead,
+		descWanted, descRunning, descPaused, descDone, descDuty, descPasses, descLast, descKeys, descRead,
 		descValues, descBefore, descAfter, descRaced, descRebuilt, descProblems,
 	} {
 		ch <- d
@@ -58,6 +59,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descWanted, number(s.Wanted))
 		gauge(descRunning, number(s.Running))
+		gauge(descPaused, number(s.Paused))
 		gauge(descDone, s.Done)
 		gauge(descDuty, s.Duty)
 		if !s.Last.IsZero() {

@@ -35,6 +35,9 @@ type Options struct {
 	Unavailable func(error) bool
 
 	Stop <-chan struct{} // closed: finish what was begun, then return ErrInterrupted
+	// Held is asked before each page and each batch of changes. While it returns a channel nothing more is
+	// begun until that is closed. Nil: never held.
+	Held func() <-chan struct{}
 	// Tell is called with what people should see, never concurrently. Nil: nobody.
 	Tell func(Event)
 }

@@ -103,9 +103,12 @@ func middle(d []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// watch measures until ctx ends. A server that doesn't answer is the walk's business.
-func (p *pace) watch(ctx context.Context, n store.Node, limit time.Duration) {
+// watch measures until ctx ends, but while the run is held. A server that doesn't answer is the walk's business.
+func (p *pace) watch(ctx context.Context, n store.Node, limit time.Duration, hold func(context.Context) (bool, error)) {
 	for ctx.Err() == nil {
+		if _, err := hold(ctx); err != nil {
+			return
+		}
 		began := time.Now()
 		if n.Ping(ctx) == nil {
 			p.measured(time.Since(began), limit)

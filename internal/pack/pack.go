@@ -150,7 +150,7 @@ func (r *run) walkNode(ctx context.Context, walks []*walk) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	if !r.NoBackoff {
-		go r.pace.watch(watched, walks[0].Node, r.MaxLatency)
+		go r.pace.watch(watched, walks[0].Node, r.MaxLatency, r.hold)
 	}
 	for _, w := range walks {
 		if err := w.whole(ctx); err != nil {
@@ -247,6 +247,27 @@ func (r *run) tell(e Event) {
 }
 
 func (r *run) notice(format string, args ...any) { r.tell(Event{Notice: fmt.Sprintf(format, args...)}) }
+
+// hold waits while the run is held, and reports whether it was. It returns ErrInterrupted when it is to stop meanwhile.
+func (r *run) hold(ctx context.Context) (was bool, err error) {
+	if r.Held == nil {
+		return false, nil
+	}
+	for {
+		released := r.Held()
+		if released == nil {
+			return was, nil
+		}
+		was = true
+		select {
+		case <-released:
+		case <-r.Stop:
+			return was, ErrInterrupted
+		case <-ctx.Done():
+			return was, ctx.Err()
+		}
+	}
+}
 
 func (r *run) stopped() bool {
 	select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -25,6 +26,7 @@ type page struct {
 	pending []store.Change
 	bytes   int
 	batches int
+	held    time.Duration // of the time that the page took
 
 	// The hash that is being read: whether it holds envelopes, and whether all fields seen
 	// are short.
@@ -84,6 +86,11 @@ func (p *page) see(v *store.Value) error {
 	}
 	p.report.Values++
 	p.report.BytesRead += int64(len(v.Stored))
+	if p.report.Values%maxPending == 0 { // of a large hash that needs nothing, say
+		if err := p.mayGoOn(); err != nil {
+			return err
+		}
+	}
 	if err := p.judge(v); err != nil {
 		return err
 	}
@@ -91,6 +98,13 @@ func (p *page) see(v *store.Value) error {
 		return p.flush()
 	}
 	return nil
+}
+
+// mayGoOn waits while the run is held.
+func (p *page) mayGoOn() error {
+	held, err := p.goOn(p.ctx)
+	p.held += held
+	return err
 }
 
 // judge asks the task and puts what it decides into the batch.
@@ -205,6 +219,9 @@ func (p *page) count(changes []store.Change) {
 
 // carryOut replaces, and returns the values that are others by now.
 func (p *page) carryOut(changes []store.Change) (raced []*store.Value, err error) {
+	if err := p.mayGoOn(); err != nil {
+		return nil, err
+	}
 	if p.Room {
 		if err := p.rooms[p.Node.Name()].take(p.ctx, growth(changes)); err != nil {
 			return nil, err

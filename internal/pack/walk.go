@@ -26,6 +26,8 @@ type walk struct {
 	position string // resume from here
 	ended    bool
 	fraction atomic.Uint64 // float64 bits: share of the space that is done
+
+	heldUntil atomic.Pointer[time.Time] // the end of the last time that it was held; nil: it was not
 }
 
 // resume takes the position from the state. A cursor means something only to the server
@@ -72,6 +74,9 @@ func (w *walk) whole(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || Final(err) || !w.Unavailable(err):
 			return err
+		}
+		if held := w.heldUntil.Swap(nil); held != nil && held.After(since) {
+			since = *held // until then nobody tried
 		}
 		if w.position != reached {
 			reached, since = w.position, time.Now()
@@ -141,6 +146,9 @@ func (w *walk) once(ctx context.Context) error {
 // scan hands out pages until the end.
 func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) error {
 	for cursor := w.position; ; {
+		if _, err := w.goOn(ctx); err != nil {
+			return err
+		}
 		if err := w.mayGoOn(ctx); err != nil {
 			return err
 		}
@@ -158,6 +166,18 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) error {
 			return nil
 		}
 	}
+}
+
+// goOn waits while the walk is held, and returns for how long it was.
+func (w *walk) goOn(ctx context.Context) (waited time.Duration, err error) {
+	began := time.Now()
+	held, err := w.hold(ctx)
+	if !held {
+		return 0, err
+	}
+	now := time.Now()
+	w.heldUntil.Store(&now)
+	return now.Sub(began), err
 }
 
 func (w *walk) mayGoOn(ctx context.Context) error {
@@ -189,6 +209,9 @@ func (w *walk) work(ctx context.Context, found store.Page) (err error) {
 			err = panicked(r)
 		}
 	}()
+	if _, err := w.goOn(ctx); err != nil {
+		return err
+	}
 	began := time.Now()
 	p := newPage(ctx, w)
 	err = p.do(found)
@@ -198,7 +221,7 @@ func (w *walk) work(ctx context.Context, found store.Page) (err error) {
 	if err != nil {
 		return err
 	}
-	pause := w.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began))
+	pause := w.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began)-p.held)
 	if err := w.rest(ctx, pause); err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
 	}

@@ -51,6 +51,8 @@ type Store interface {
 	// Lease lets one of several do something in the store at a time, in the name of holder,
 	// which nobody else has.
 	Lease(name, holder string) Lease
+	// Pause has nobody pack the store.
+	Pause() Pause
 	// Writer is the one user whose values it holds, "" for the server's default user. It reports false when
 	// they may be of several, who may not see each other's, or it can't be found out. The user that the
 	// store itself logs in with does not count, unless there is no other.
@@ -122,4 +124,15 @@ type Lease interface {
 	Keep(ctx context.Context, hold time.Duration) (bool, error)
 	// Finish ends the turn. With a pause nobody's turn begins before that is over.
 	Finish(ctx context.Context, pause time.Duration) error
+}
+
+// Pause is an operator's word that nobody is to pack in a store until it is taken back. It stands
+// beside the store's leases, for all who take turns there, whatever their rules, and does not expire.
+type Pause interface {
+	// Set pauses from at on, unless it is paused already, and returns since when it is.
+	Set(ctx context.Context, at time.Time) (since time.Time, err error)
+	// Clear takes it back.
+	Clear(ctx context.Context) error
+	// Get reports whether it is paused, and since when: the zero time where nobody can tell.
+	Get(ctx context.Context) (since time.Time, paused bool, err error)
 }

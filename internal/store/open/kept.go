@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -29,6 +30,31 @@ func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) *s
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client { return keeperClient(up, dial) },
 		Local:     local, Log: log,
 	})
+}
+
+// KeptPause is the operator's word at the Redis server at up, to which dial leads, that nobody is to pack, until end. It
+// connects when it is asked.
+func KeptPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
+	up.Stats = nil
+	client := keeperClient(up, dial)
+	return storeredis.NewPause(client), func() { _ = client.Close() }
+}
+
+// KeptClusterPause is that of the cluster which any of hosts belong to.
+func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
+	var seeds []string
+	for _, h := range hosts {
+		seeds = append(seeds, h.Address)
+	}
+	up := hosts[0]
+	up.Stats = nil
+	o := clientOptions(up)
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: seeds, Dialer: o.Dialer, Username: o.Username, Password: o.Password,
+		DialTimeout: AnswerTimeout, ReadTimeout: AnswerTimeout, WriteTimeout: AnswerTimeout,
+		PoolSize: 1, DisableIdentity: true, ContextTimeoutEnabled: true, DialerRetries: 1,
+	})
+	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
 // keeperClient is a gateway's own client of a server.

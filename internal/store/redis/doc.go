@@ -23,7 +23,8 @@
 //
 //	walk.go, access.go, users.go, activity.go      a store to others: all values, or single ones
 //	search.go, scan_hash.go, scan_read.go, page.go finding and reading them
-//	lease.go, replace_lua.go, replace.go           replacing them, by turns
+//	lease.go, pause.go                             whose turn it is to pack, and that nobody is to
+//	replace_lua.go, replace.go                     replacing them
 //	scan.go                                        the store itself, its nodes and databases
 //
 // Dictionaries:

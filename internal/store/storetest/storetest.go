@@ -43,6 +43,7 @@ func Store(t *testing.T, f Fixture) {
 	t.Run("replace", func(t *testing.T) { replace(t, f) })
 	t.Run("value", func(t *testing.T) { single(t, f) })
 	t.Run("lease", func(t *testing.T) { lease(t, f.Store) })
+	t.Run("pause", func(t *testing.T) { Pause(t, f.Store.Pause()) })
 	t.Run("words", func(t *testing.T) { words(t, f.Store) })
 	t.Run("dictionaries", func(t *testing.T) { Dicts(t, f.Store.Dicts()) })
 	t.Run("shelf", func(t *testing.T) { shelf(t, f) })
@@ -190,6 +191,29 @@ func lease(t *testing.T, s store.Store) {
 	must(t, a.Finish(t.Context(), time.Hour))
 	take(b, false) // the pause is for all
 	take(a, false)
+}
+
+// Pause tries an operator's word, which is not there yet.
+func Pause(t *testing.T, p store.Pause) {
+	expect := func(since time.Time, want bool) {
+		t.Helper()
+		got, paused, err := p.Get(t.Context())
+		must(t, err)
+		if paused != want || !got.Equal(since) {
+			t.Errorf("paused %v since %v, want %v since %v", paused, got, want, since)
+		}
+	}
+	first := time.Date(2026, 11, 24, 12, 30, 1, 0, time.UTC)
+	must(t, p.Clear(t.Context())) // of none
+	expect(time.Time{}, false)
+	for _, at := range []time.Time{first.Add(time.Millisecond), first.Add(time.Hour)} { // once more changes nothing
+		if since, err := p.Set(t.Context(), at); err != nil || !since.Equal(first) {
+			t.Errorf("since %v, %v", since, err)
+		}
+		expect(first, true)
+	}
+	must(t, p.Clear(t.Context()))
+	expect(time.Time{}, false)
 }
 
 func words(t *testing.T, s store.Store) {

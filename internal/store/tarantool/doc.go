@@ -13,6 +13,7 @@
 //	shards.go        the shards of vshard's clusters, as servers know them
 //	collect.go       the end of those that no value names
 //	lease.go         whose turn it is to pack
+//	pause.go         that nobody is to
 //	dicts.go         those of one server
 //	records.go       what gateways and packers tell each other
 //

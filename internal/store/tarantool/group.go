@@ -77,6 +77,9 @@ func (g *Group) Own() *Dicts { return g.own }
 // Lease lets one of several do something in the server at a time.
 func (g *Group) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
 
+// Pause has nobody pack the server.
+func (g *Group) Pause() *Pause { return g.own.Pause() }
+
 // Close ends the connections to other shards.
 func (g *Group) Close() {
 	g.tending.Lock()

@@ -207,6 +207,9 @@ func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
 // Lease implements store.Store.
 func (w *Walk) Lease(name, holder string) store.Lease { return w.shelf.group.Lease(name, holder) }
 
+// Pause implements store.Store.
+func (w *Walk) Pause() store.Pause { return w.shelf.group.Pause() }
+
 // Writer implements store.Store.
 func (w *Walk) Writer(ctx context.Context) (login string, one bool) {
 	var writers []string

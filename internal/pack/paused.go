@@ -1,0 +1,96 @@
+package pack
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// paused is what is known here of an operator's word that nobody is to pack, which the store keeps:
+// other gateways pause us by it, and we pause them.
+type paused struct {
+	store  store.Pause   // nil: there is none
+	asking chan struct{} // capacity 1: held by who speaks to the store, so that no old answer comes after a newer one
+
+	mu      sync.Mutex // guards what follows
+	since   time.Time
+	resumed chan struct{} // closed when it goes on; nil: it is not paused
+}
+
+func newPaused(s store.Pause) *paused { return &paused{store: s, asking: make(chan struct{}, 1)} }
+
+// ask runs do when nobody else speaks to the store.
+func (p *paused) ask(ctx context.Context, do func() error) error {
+	select {
+	case p.asking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.asking }()
+	return do()
+}
+
+// look asks the store, and reports whether it is paused. After an error it is as it was.
+func (p *paused) look(ctx context.Context) (is bool, err error) {
+	if p.store == nil {
+		return false, nil
+	}
+	err = p.ask(ctx, func() error {
+		since, is, err := p.store.Get(ctx)
+		if err == nil {
+			p.note(since, is)
+		}
+		return err
+	})
+	is, _ = p.state()
+	return is, err
+}
+
+// set tells the store, and then those here who work. It returns since when it is paused.
+func (p *paused) set(ctx context.Context, now time.Time) (since time.Time, err error) {
+	err = p.ask(ctx, func() (err error) {
+		if since, err = p.store.Set(ctx, now); err == nil {
+			p.note(since, true)
+		}
+		return err
+	})
+	return since, err
+}
+
+func (p *paused) clear(ctx context.Context) error {
+	return p.ask(ctx, func() error {
+		err := p.store.Clear(ctx)
+		if err == nil {
+			p.note(time.Time{}, false)
+		}
+		return err
+	})
+}
+
+func (p *paused) note(since time.Time, is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = since
+	switch {
+	case is && p.resumed == nil:
+		p.resumed = make(chan struct{})
+	case !is && p.resumed != nil:
+		close(p.resumed)
+		p.resumed = nil
+	}
+}
+
+func (p *paused) state() (is bool, since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed != nil, p.since
+}
+
+// held is for Options.
+func (p *paused) held() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed
+}
