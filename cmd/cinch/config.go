@@ -88,6 +88,9 @@ func checkFiles(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if _, err := cfg.LoadPrices(); err != nil {
+		return err
+	}
 	log := slog.New(slog.DiscardHandler)
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]

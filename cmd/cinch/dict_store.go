@@ -94,6 +94,9 @@ type storedRecord struct {
 func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err error) {
 	texts, err := s.Records(ctx)
 	for _, at := range texts {
+		if at.Name == autodict.PolicyRecord {
+			continue // of all rules
+		}
 		if r, err := autodict.ParseRecord(at.Text); err == nil {
 			all = append(all, storedRecord{r, at})
 		}

@@ -19,13 +19,15 @@ import (
 
 // namesAreFree says before the work what would fail after it.
 func (o *planOptions) namesAreFree() error {
-	for _, f := range []struct{ flag, name string }{{"--write", o.write}, {"--html", o.html}} {
-		if f.name == "" {
-			continue
-		}
-		if _, err := os.Lstat(f.name); err == nil {
-			return ui.WithHint(fmt.Errorf("%s: %w", f.name, fs.ErrExist), "choose another name for %s", f.flag)
-		}
+	return cmp.Or(nameIsFree("--write", o.write), nameIsFree("--html", o.html))
+}
+
+func nameIsFree(flag, name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return ui.WithHint(fmt.Errorf("%s: %w", name, fs.ErrExist), "choose another name for %s", flag)
 	}
 	return nil
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -13,7 +16,9 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/admin/remote"
 	"github.com/cinch-layer/cinch/internal/history"
+	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/price/bill"
 	"github.com/cinch-layer/cinch/internal/report"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -23,7 +28,9 @@ type reportOptions struct {
 	reach           remote.Options
 	from, to, since string
 	cloud, prices   string
-	bill            string
+	bill, html      string
+	prometheus      string
+	match           string
 	zones           int
 	asJSON          bool
 
@@ -39,13 +46,17 @@ func newReportCommand() *cobra.Command {
 CPU and money, by gateway and rule, with the interval in which the saving lies. Where the time begins before compression was
 turned on, what is sent for each byte that comes in is compared with before, so that growing traffic hides and makes no saving.
 
+With --prometheus the samples are those of a Prometheus that scrapes the gateways, also of processes that are no more.
+
 ADMIN is the address of an admin page: 9470, host:9470, https://host:9470 or unix:/path. Without one it is 127.0.0.1:9470.
 Times are 2026-11-01, 2026-11-01T12:00:00Z, or an age: 24h, 30d.
 
-Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page does not answer.`,
+Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page, or Prometheus, does not answer.`,
 		Example: `  cinch report
   cinch report gateway-1:9470 gateway-2:9470 --from 2026-11-01 --to 2026-12-01
   cinch report --from 90d --since 2026-10-15 --bill 1834.20
+  cinch report --from 30d --bill cur.csv.gz --html saved.html
+  cinch report --prometheus http://prometheus:9090 --prometheus-match 'job="cinch"'
   cinch report --json | jq .total.net_month`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pages, o.out = args, cmd.OutOrStdout()
@@ -56,20 +67,61 @@ Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page 
 	f.StringVar(&o.from, "from", "30d", "`TIME` at which it begins")
 	f.StringVar(&o.to, "to", "0h", "`TIME` at which it ends")
 	f.StringVar(&o.since, "since", "", "`TIME` at which compression was turned on (default: when something was compressed first)")
+	f.StringVar(&o.prometheus, "prometheus", "", "ask the Prometheus at `URL` instead of admin pages")
+	f.StringVar(&o.match, "prometheus-match", "", "`MATCHERS` of labels that narrow down what it is asked, as job=\"cinch\"")
 	f.IntVar(&o.zones, "zones", 3, "`NUMBER` of zones that clients and servers are spread over; 1: no traffic is billed")
 	f.StringVar(&o.cloud, "cloud", "aws", "whose prices between zones: aws, azure or gcp")
 	f.StringVar(&o.prices, "prices", "", "`FILE` with prices of your own")
-	f.StringVar(&o.bill, "bill", "", "`DOLLARS` that the cloud billed for this traffic since compression was turned on")
+	f.StringVar(&o.bill, "bill", "", "`DOLLARS` that the cloud billed for this traffic since compression was turned on, or a FILE with the bill: a cost and usage report of AWS")
 	f.BoolVar(&o.asJSON, "json", false, "print a JSON document")
-	f.StringVar(&o.reach.TokenFile, "token-file", "", "`FILE` with the pages' token (default $"+remote.TokenVariable+")")
-	f.StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with who signs the pages' certificates, instead of the system's")
+	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
+	f.StringVar(&o.reach.TokenFile, "token-file", "", "`FILE` with the token of the pages (default $"+remote.TokenVariable+"), or of Prometheus")
+	f.StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with who signs the servers' certificates, instead of the system's")
 	return cmd
 }
 
 func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 	window, price, err := o.read(now)
+	if err == nil {
+		err = nameIsFree("--html", o.html)
+	}
 	if err != nil {
 		return withCode(exitUsage, err)
+	}
+	counted, err := o.collect(ctx, window)
+	if errors.Is(err, report.ErrNobody) {
+		return withCode(exitUnreachable, ui.WithHint(err, "%s", o.whyNobody(err)))
+	}
+	var r *report.Report
+	if err == nil {
+		r, err = report.New(counted, price)
+	}
+	if errors.Is(err, report.ErrNothing) {
+		return ui.WithHint(err, "%s", o.whyNothing())
+	}
+	if err == nil {
+		err = o.addBill(ctx, r)
+	}
+	if err == nil {
+		err = o.writePage(r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.asJSON:
+		return writeJSON(o.out, r)
+	}
+	return r.Print(o.out)
+}
+
+// collect asks the pages, or Prometheus.
+func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.Counted, error) {
+	if o.prometheus != "" {
+		p, err := report.OpenPrometheus(o.prometheus, o.match, o.reach)
+		if err != nil {
+			return nil, withCode(exitUsage, ui.WithHint(err, "give the address of Prometheus, as http://prometheus:9090"))
+		}
+		return report.CollectPrometheus(ctx, p, w)
 	}
 	if len(o.pages) == 0 {
 		o.pages = []string{"127.0.0.1:9470"}
@@ -78,27 +130,42 @@ func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 	for _, address := range o.pages {
 		page, err := remote.Open(address, o.reach)
 		if err != nil {
-			return withCode(exitUsage, ui.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
+			return nil, withCode(exitUsage, ui.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
 		}
 		pages = append(pages, page)
 	}
-	counted, err := report.Collect(ctx, pages, window)
-	if errors.Is(err, report.ErrNobody) {
-		return withCode(exitUnreachable, ui.WithHint(err, "is cinch serve running, and is this the address of its admin page?"))
-	}
-	var r *report.Report
-	if err == nil {
-		r, err = report.New(counted, price)
-	}
+	return report.Collect(ctx, pages, w)
+}
+
+func (o *reportOptions) whyNobody(err error) string {
 	switch {
-	case errors.Is(err, report.ErrNothing):
-		return ui.WithHint(err, "without history.path in the configuration a gateway remembers what it has counted since it was started only")
-	case err != nil:
-		return err
-	case o.asJSON:
-		return writeJSON(o.out, r)
+	case o.prometheus == "":
+		return "is cinch serve running, and is this the address of its admin page?"
+	case errors.Is(err, report.ErrAccess):
+		return "give --token-file, or a user in the URL and --password-file"
+	case errors.Is(err, report.ErrAnswer):
+		return "is this the address of Prometheus, and is --prometheus-match as job=\"cinch\"?"
 	}
-	return r.Print(o.out)
+	return "is this the address of Prometheus?"
+}
+
+func (o *reportOptions) whyNothing() string {
+	if o.prometheus != "" {
+		return "does it scrape the gateways, does it keep samples for so long, and is --prometheus-match right?"
+	}
+	return "without history.path in the configuration a gateway remembers what it has counted since it was started only"
+}
+
+// writePage writes the report as a web page, if somebody asked for it.
+func (o *reportOptions) writePage(r *report.Report) error {
+	if o.html == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := r.HTML(&b); err != nil {
+		return err
+	}
+	return ui.WithHint(plan.CreatePrivate(o.html, b.Bytes()), "choose another name for --html, on a disk with room")
 }
 
 // read makes of flags what they mean.
@@ -114,15 +181,24 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 			return w, r, fmt.Errorf("%s: %w", t.flag, err)
 		}
 	}
-	if w = report.NewWindow(w.From, w.To); !w.To.After(w.From) {
-		return w, r, errors.New("--to is not after --from")
+	if w.To.After(now) {
+		w.To = now // rates are over time that has been
 	}
-	if o.bill != "" {
-		dollars, err := strconv.ParseFloat(o.bill, 64)
-		if err != nil || !(dollars >= 0) {
-			return w, r, ui.WithHint(fmt.Errorf("--bill: %.40q is no amount", o.bill), "write dollars, as 1834.20; cinch plan --bill FILE finds that line in a report of costs")
-		}
-		r.Bill = &dollars
+	switch {
+	case !w.To.After(w.From):
+		return w, r, errors.New("--to is not after --from, or that is still to come")
+	case w.To.Sub(w.From) > history.MaxSpan:
+		return w, r, errors.New("--from is more than 200 years before --to")
+	}
+	w = report.NewWindow(w.From, w.To)
+	if o.prometheus != "" && len(o.pages) > 0 {
+		return w, r, ui.WithHint(errors.New("--prometheus is asked instead of admin pages"), "leave out %s", o.pages[0])
+	}
+	if o.prometheus == "" && o.match != "" {
+		return w, r, errors.New("--prometheus-match is for --prometheus")
+	}
+	if r.Bill, err = o.amount(); err != nil {
+		return w, r, err
 	}
 	r.Zones = o.zones
 	if r.Prices, err = price.For(o.cloud); err == nil && o.prices != "" {
@@ -132,4 +208,36 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 		}
 	}
 	return w, r, err
+}
+
+// amount is that of the bill, if it is one and no file.
+func (o *reportOptions) amount() (*float64, error) {
+	dollars, err := strconv.ParseFloat(o.bill, 64)
+	switch {
+	case o.bill == "":
+		return nil, nil
+	case err == nil && dollars >= 0 && !math.IsInf(dollars, 0):
+		return &dollars, nil
+	}
+	if _, err := os.Stat(o.bill); err != nil {
+		return nil, ui.WithHint(fmt.Errorf("--bill: %.80q is no amount, and no file", o.bill), "write dollars, as 1834.20, or name a cost and usage report")
+	}
+	return nil, nil
+}
+
+// addBill sets the lines of a file beside the report.
+func (o *reportOptions) addBill(ctx context.Context, r *report.Report) error {
+	if o.bill == "" || r.Bill != nil {
+		return nil
+	}
+	b, err := bill.ReadBetween(ctx, o.bill, r.After.From, r.To)
+	switch {
+	case errors.Is(err, bill.ErrFormat):
+		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it takes")
+	case errors.Is(err, bill.ErrEmpty):
+		return ui.WithHint(err, "is it of the report's time?")
+	case err != nil:
+		return err
+	}
+	return ui.WithHint(r.AddBill(filepath.Base(o.bill), b), "is it of the account and the time in which the gateways run?")
 }

@@ -23,15 +23,17 @@ import (
 // on the machine may, by a name that means this machine. On any other address it takes a token or a
 // client certificate. What probes ask is answered to everybody, in a word.
 type Access struct {
-	Open  bool     // the listener is on loopback or a unix socket: reading takes no credentials
-	Local bool     // it is a unix socket: browsers don't get there, and the host means nothing
-	Token *Token   // nil: there is none
-	Hosts []string // names of the listener besides localhost, as a proxy in front passes them on
+	Open  bool   // the listener is on loopback or a unix socket: reading takes no credentials
+	Local bool   // it is a unix socket: browsers don't get there, and the host means nothing
+	Token *Token // nil: there is none
+	// Credentials: there are some to bring, a token or a certificate that the listener's CA has signed.
+	Credentials bool
+	Hosts       []string // names of the listener besides localhost, as a proxy in front passes them on
 }
 
 // AccessOn is the access to a listener at an address.
 func AccessOn(l net.Addr, token *Token, hosts []string) Access {
-	a := Access{Token: token, Hosts: hosts, Local: l.Network() == "unix"}
+	a := Access{Token: token, Credentials: token != nil, Hosts: hosts, Local: l.Network() == "unix"}
 	tcp, ok := l.(*net.TCPAddr)
 	a.Open = a.Local || ok && tcp.IP.IsLoopback()
 	return a
@@ -92,23 +94,26 @@ func sameOrigin(r *http.Request) bool {
 	return origin == "" || host == r.Host
 }
 
-// guard lets requests pass that may read. Probes get their short answer otherwise.
+// followed reports that somebody has followed a link to our page, which no script of another page can look into.
+func followed(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// guard lets requests pass that may read, and that no page of another site has made. Probes get their short answer otherwise.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch s.opts.Access.judge(r) {
-		case reads, proven:
+		may := s.opts.Access.judge(r)
+		switch {
+		case may >= reads && (sameOrigin(r) || followed(r)):
 			next.ServeHTTP(w, r)
-			return
-		case misled:
-			if s.probe(w, r) {
-				return
-			}
+		case s.probe(w, r):
+		case may >= reads: // browsers keep answers from it, but not streams and profiles from being asked for
+			s.opts.Log.Warn("refused: asked for by another site's page", "client", r.RemoteAddr, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
+			http.Error(w, "not from this page", http.StatusForbidden)
+		case may == misled:
 			s.opts.Log.Warn("admin page asked for by another host's name", "client", r.RemoteAddr, "host", r.Host)
 			http.Error(w, "this is not the host "+fmt.Sprintf("%.80q", r.Host)+": use localhost or an address, or list the name in admin.hosts", http.StatusMisdirectedRequest)
 		default:
-			if s.probe(w, r) {
-				return
-			}
 			if r.Header.Get("Authorization") != "" {
 				s.opts.Log.Warn("admin page: wrong token", "client", r.RemoteAddr)
 			}
@@ -157,6 +162,22 @@ type Action struct {
 	Do func(ctx context.Context, posted []byte) (any, error)
 }
 
+type clientKey struct{}
+
+// Client says who asks for an action, for the log, in the context of its Do.
+func Client(ctx context.Context) string {
+	client, _ := ctx.Value(clientKey{}).(string)
+	return client
+}
+
+// clientOf is a client's address, with the name in its certificate if it has brought one.
+func clientOf(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return r.RemoteAddr
+	}
+	return r.RemoteAddr + " " + r.TLS.PeerCertificates[0].Subject.String()
+}
+
 const (
 	maxPosted  = 64 << 10         // bytes
 	actionTime = 15 * time.Minute // for an answer
@@ -170,8 +191,8 @@ func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer, err := a.Do(r.Context(), posted)
-	s.opts.Log.Info("action", "action", a.Name, "client", r.RemoteAddr, "err", err)
+	answer, err := a.Do(context.WithValue(r.Context(), clientKey{}, clientOf(r)), posted)
+	s.opts.Log.Info("action", "action", a.Name, "client", clientOf(r), "err", err)
 	var own json.Marshaler
 	switch {
 	case errors.As(err, &own):
@@ -185,14 +206,9 @@ func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
 
 func (s *Server) serveAction(a Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case s.opts.Access.judge(r) != proven:
+		if s.opts.Access.judge(r) != proven { // guard has seen whose page asks
 			w.Header().Set("WWW-Authenticate", `Basic realm="cinch", charset="UTF-8"`)
 			http.Error(w, "actions need the token of admin.token_file, or a client certificate, on every address", http.StatusUnauthorized)
-			return
-		case !sameOrigin(r):
-			s.opts.Log.Warn("action refused: asked for by another site's page", "action", a.Name, "client", r.RemoteAddr, "origin", r.Header.Get("Origin"))
-			http.Error(w, "not from this page", http.StatusForbidden)
 			return
 		}
 		if a.Do != nil {
@@ -200,7 +216,7 @@ func (s *Server) serveAction(a Action) http.HandlerFunc {
 			return
 		}
 		err := a.Run()
-		s.opts.Log.Info("action", "action", a.Name, "client", r.RemoteAddr, "err", err)
+		s.opts.Log.Info("action", "action", a.Name, "client", clientOf(r), "err", err)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return

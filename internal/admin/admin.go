@@ -3,14 +3,13 @@ package admin
 import (
 	"bytes"
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
-	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -34,11 +33,6 @@ const (
 	maxScrapes = 4
 )
 
-//go:embed page
-var pageFiles embed.FS
-
-var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/index.html"))
-
 // Options says what a Server shows. Metrics or Routes are needed, the rest is not.
 type Options struct {
 	Metrics   *gateway.Metrics
@@ -47,7 +41,9 @@ type Options struct {
 	Describe  func() Description      // called for each answer, from any goroutine
 	Ready     Readiness               // nil: always ready; likewise
 	Messages  func() []GatewayKinds   // behind /api/messages, one call at a time; nil: there is none
+	Memory    func() int64            // resident bytes of the process; nil: not told
 	History   *history.History        // behind /api/history; nil: there is none
+	Ledger    *Ledger                 // of the last hour, for money a month
 	PProf     bool                    // serve /debug/pprof/
 	Access    Access
 	Actions   []Action
@@ -76,6 +72,7 @@ type Server struct {
 	opts    Options
 	started time.Time
 	http    http.Server
+	events  *events
 
 	asking    sync.Mutex // one question about the past at a time
 	measuring sync.Mutex
@@ -89,6 +86,7 @@ func New(opts Options) *Server {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{opts: opts, started: time.Now()}
+	s.events = newEvents(s.status)
 	s.http = http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: readTimeout,
@@ -96,8 +94,11 @@ func New(opts Options) *Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is judged as all else
+		ErrorLog:                     slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
+	s.http.RegisterOnShutdown(sync.OnceFunc(s.events.end))
 	if opts.PProf {
 		s.http.WriteTimeout = profileTimeout
 	}
@@ -124,16 +125,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Handler returns all pages. Every route is for GET and HEAD only, but those of actions.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /page.css", serveFile("page/page.css", "text/css; charset=utf-8"))
 	for route, h := range s.opts.Routes {
 		mux.Handle(route, h)
 	}
-	if s.opts.Routes == nil {
+	if s.opts.Routes != nil {
+		mux.HandleFunc("GET /page.css", serveAsset("page.css"))
+	} else {
 		mux.HandleFunc("GET /{$}", s.servePage)
-		for _, script := range scripts() {
-			mux.HandleFunc("GET /"+script, serveFile("page/"+script, "text/javascript; charset=utf-8"))
+		for _, name := range assets() {
+			mux.HandleFunc("GET /"+name, serveAsset(name))
 		}
 		mux.HandleFunc("GET /api/status", s.serveStatus)
+		mux.Handle("GET /api/events", s.events)
 	}
 	if s.opts.Messages != nil {
 		mux.HandleFunc("GET /api/messages", s.serveMessages)
@@ -163,7 +166,25 @@ func (s *Server) Handler() http.Handler {
 	for _, a := range s.opts.Actions {
 		mux.HandleFunc("POST /api/actions/"+a.Name, s.serveAction(a))
 	}
-	return hardened(s.guard(mux))
+	return hardened(s.guard(s.caught(mux)))
+}
+
+// caught has the log tell of a panic: net/http would, in words that are left out at the log's usual level, and a page that
+// gets no answer looks like a process that is gone. The connection ends, as it would.
+func (s *Server) caught(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p != http.ErrAbortHandler {
+				s.opts.Log.Error("a fault of the admin page", "class", "panic", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // hardened tells browsers that our pages load nothing from elsewhere, are part
@@ -188,31 +209,6 @@ func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(page.Bytes())
-}
-
-// scripts are the modules of the page.
-func scripts() (names []string) {
-	files, err := pageFiles.ReadDir("page")
-	if err != nil {
-		panic(err) // embedded: a mistake of the build
-	}
-	for _, f := range files {
-		if strings.HasSuffix(f.Name(), ".js") {
-			names = append(names, f.Name())
-		}
-	}
-	return names
-}
-
-func serveFile(name, contentType string) http.HandlerFunc {
-	content, err := pageFiles.ReadFile(name)
-	if err != nil {
-		panic(err) // embedded: a mistake of the build
-	}
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(content)
-	}
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {

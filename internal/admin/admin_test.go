@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/price"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -45,11 +47,12 @@ func sampleOptions(t *testing.T) Options {
 	if err := m.Register(reg); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Metrics: m, Gatherer: reg, Describe: func() Description {
+	return Options{Metrics: m, Gatherer: reg, Memory: func() int64 { return 5 << 20 }, Describe: func() Description {
 		return Description{
+			Prices: &price.Rates{Cloud: "aws", Zones: 3},
 			Gateways: []GatewayInfo{{
 				Name: "cache", Listen: "127.0.0.1:6380", Upstream: "tcp://h:6379", Enabled: true,
-				Rules: []RuleInfo{{"orders", "order:*", "lz4"}, {"menus", "menu:* · string", "zstd-3"}},
+				Rules: []RuleInfo{{Name: "orders", Match: "order:*", Setting: "lz4"}, {Name: "menus", Match: "menu:* · string", Setting: "zstd-3"}},
 				Messages: []Kind{{
 					KindStatus: autodict.KindStatus{
 						Method: "/s/<b>M", Direction: "request", Rule: "small", Messages: 2, Bytes: 600,
@@ -301,5 +304,26 @@ func TestServeAndShutdown(t *testing.T) {
 	}
 	if err := <-served; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A fault ends the connection of who asked, and the log tells of it at its usual level.
+func TestPanicsAreLogged(t *testing.T) {
+	opts, log := sampleOptions(t), &testenv.Log{}
+	opts.Access.Open, opts.Log = true, slog.New(slog.NewTextHandler(log, nil))
+	opts.Describe = func() Description { panic("a fault of ours") }
+	server := httptest.NewServer(New(opts).Handler())
+	defer server.Close()
+	for _, path := range []string{"/api/status", "/api/events"} {
+		if resp, err := http.Get(server.URL + path); err == nil {
+			_ = resp.Body.Close()
+			t.Error(path, resp.Status)
+		}
+	}
+	if n := log.Count("a fault of ours"); n != 2 || log.Count("level=ERROR") != 2 {
+		t.Errorf("%d are logged: %s", n, log)
+	}
+	if resp, err := http.Get(server.URL + "/healthz"); err != nil || resp.StatusCode != http.StatusOK {
+		t.Error("then", err)
 	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,9 +40,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.asking.Lock()
-	a, err := s.opts.History.Query(r.Context(), q)
-	s.asking.Unlock()
+	a, err := s.ask(r.Context(), q)
 	switch {
 	case errors.Is(err, history.ErrQuestion):
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -57,6 +56,12 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(doc, '\n'))
+}
+
+func (s *Server) ask(ctx context.Context, q history.Question) (*history.Answer, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	return s.opts.History.Query(ctx, q)
 }
 
 func pastOf(a *history.Answer, st history.State) Past {

@@ -52,7 +52,7 @@ func TestHistory(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &past); err != nil || len(past.Series) != 1 || *past.Series[0].Values[0] != 420 {
 		t.Errorf("%v: %s", err, w.Body)
 	}
-	for _, bad := range []string{"from=then", "to=1x", "step=fast", "step=-1s", "step=1ms", "from=2026-11-02&to=2026-11-01", "from=90d&step=1s"} {
+	for _, bad := range []string{"from=then", "to=1x", "step=fast", "step=-1s", "step=1ms", "from=2026-11-02&to=2026-11-01", "from=90d&step=1s", "from=0001-01-01T00:00:00Z", "from=0001-01-01T00:00:00Z&step=1h", "to=9999-12-31"} {
 		if w := getPage(page, "http://localhost/api/history?"+bad); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // Description is what the counters don't know: what is configured right now. It
@@ -13,6 +14,7 @@ type Description struct {
 	Gateways     []GatewayInfo
 	Dictionaries []Dictionary
 	Learning     []Learning
+	Prices       *price.Rates // nil: nothing is priced
 }
 
 // GatewayInfo describes one gateway; Name is that of its gateway.Stats.
@@ -60,8 +62,10 @@ type MeasuredKind struct {
 // Packing is what a gateway does about what its upstream holds already. Counts are since
 // the process began.
 type Packing struct {
-	Wanted   bool       `json:"wanted"`   // the gateway is enabled and has rules
-	Running  bool       `json:"running"`  // a pass is under way, here
+	Wanted   bool       `json:"wanted"`  // the gateway is enabled and has rules
+	Running  bool       `json:"running"` // a pass is under way, here
+	Paused   bool       `json:"paused"`  // by an operator, here or at another gateway of the store
+	PausedAt *time.Time `json:"paused_at,omitempty"`
 	Estimate bool       `json:"estimate"` // nothing is replaced
 	Done     float64    `json:"done"`     // share of the pass
 	Duty     float64    `json:"duty"`     // share of the time that it works
@@ -82,6 +86,7 @@ type RuleInfo struct {
 	Name    string
 	Match   string // what it covers, as a person would read it: `menu:* · string`
 	Setting string // codec, level and dictionary
+	Instead string // what the configuration says; "": the same
 }
 
 // Dictionary describes one dictionary that this process holds.
@@ -95,6 +100,12 @@ type Dictionary struct {
 	Rule     string  `json:"rule,omitempty"`
 	Promised float64 `json:"promised,omitempty"` // raw by stored bytes
 	Observed float64 `json:"observed,omitempty"` // the same, of the last values
+	// AnnouncedAt is when it was, by the clock of the gateway that trained it.
+	AnnouncedAt *time.Time `json:"announced_at,omitempty"`
+
+	// Of one for messages:
+	Method    string `json:"method,omitempty"`
+	Direction string `json:"direction,omitempty"`
 }
 
 // Learning is a rule with dictionary: auto that has none yet, or for which one is trained now.
@@ -106,6 +117,7 @@ type Learning struct {
 	Step    int    `json:"step,omitempty"`
 	Steps   int    `json:"steps,omitempty"`   // some are left out
 	Trying  string `json:"trying,omitempty"`  // in this step
+	Waiting bool   `json:"waiting,omitempty"` // for another training of the process to end
 	Refused bool   `json:"refused,omitempty"` // the last training gave none that is worth it
 
 	// Of messages, each kind of which has a dictionary of its own:
@@ -125,8 +137,11 @@ type Status struct {
 	Gateways      []Gateway    `json:"gateways"`
 	Budget        Budgets      `json:"budget"`
 	Codec         *CodecPool   `json:"codec,omitempty"`
+	MemoryBytes   int64        `json:"memory_bytes,omitempty"` // resident, of the process
 	Dictionaries  []Dictionary `json:"dictionaries"`
 	Learning      []Learning   `json:"learning"`
+	Actions       []string     `json:"actions"` // that a reader with credentials may ask for
+	Money         *Money       `json:"money,omitempty"`
 }
 
 // Gateway is one gateway: its counters and what is configured.
@@ -137,9 +152,10 @@ type Gateway struct {
 	Enabled  bool   `json:"enabled"`
 	Rules    []Rule `json:"rules"` // instead of Snapshot's
 
-	Pack     *Packing `json:"pack,omitempty"`
-	Messages []Kind   `json:"messages,omitempty"`
-	Report   *Report  `json:"report,omitempty"`
+	Pack     *Packing      `json:"pack,omitempty"`
+	Messages []Kind        `json:"messages,omitempty"`
+	Report   *Report       `json:"report,omitempty"`
+	Money    *GatewayMoney `json:"money,omitempty"`
 }
 
 // Rule is one rule: its counters and what is configured.
@@ -147,7 +163,8 @@ type Rule struct {
 	gateway.RuleTotal
 	Match   string `json:"match"`
 	Setting string `json:"setting"`
-	Active  bool   `json:"active"` // false: a reload has removed it
+	Instead string `json:"instead_of,omitempty"` // what the configuration says, where something else was applied until the next reload
+	Active  bool   `json:"active"`               // false: a reload has removed it
 }
 
 // Budgets are the byte budgets of the two directions.
@@ -186,12 +203,16 @@ func (s *Server) status(now time.Time) Status {
 		Budget:       Budgets{budgetOf(m.Requests.Use()), budgetOf(m.Replies.Use())},
 		Dictionaries: append([]Dictionary{}, d.Dictionaries...),
 		Learning:     append([]Learning{}, d.Learning...),
+		Actions:      s.actions(),
 	}
 	notes, err := s.ready(Question{})
 	if err != nil {
 		st.Ready, st.NotReady = false, err.Error()
 	}
 	st.Degraded = append(st.Degraded, notes...)
+	if s.opts.Memory != nil {
+		st.MemoryBytes = s.opts.Memory()
+	}
 	if m.Codec != nil {
 		inFlight, limit := m.Codec()
 		st.Codec = &CodecPool{inFlight, limit}
@@ -204,7 +225,21 @@ func (s *Server) status(now time.Time) Status {
 		snap := g.Snapshot()
 		st.Gateways = append(st.Gateways, gatewayOf(snap, infos[snap.Name]))
 	}
+	if d.Prices != nil {
+		st.addMoney(*d.Prices, s.opts.Ledger.before(now, s.started), now)
+	}
 	return st
+}
+
+// actions are none where there are no credentials to bring.
+func (s *Server) actions() []string {
+	names := []string{}
+	for _, a := range s.opts.Actions {
+		if s.opts.Access.Credentials {
+			names = append(names, a.Name)
+		}
+	}
+	return names
 }
 
 func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
@@ -229,7 +264,7 @@ func mergeRules(infos []RuleInfo, totals []gateway.RuleTotal) []Rule {
 			t = gateway.RuleTotal{Rule: info.Name, Codecs: []gateway.CodecTotal{}, LeftBy: []gateway.LeftTotal{}}
 		}
 		delete(byName, info.Name)
-		rules = append(rules, Rule{RuleTotal: t, Match: info.Match, Setting: info.Setting, Active: true})
+		rules = append(rules, Rule{RuleTotal: t, Match: info.Match, Setting: info.Setting, Instead: info.Instead, Active: true})
 	}
 	for _, t := range totals {
 		if _, gone := byName[t.Rule]; gone {

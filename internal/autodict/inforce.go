@@ -85,6 +85,13 @@ func (f *inForce) SetRules(rules Rules) {
 	f.apply()
 }
 
+// given is the policy of the rules given last; nil before there were any.
+func (f *inForce) given() *policy.Policy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rules.Policy
+}
+
 // managedFor keeps what is known of a rule, unless less of it may be sampled now.
 func (f *inForce) managedFor(known map[string]*managed, rule *policy.Rule, login string) *managed {
 	fingerprint := fingerprintOf(rule, login)

@@ -11,17 +11,19 @@ import (
 type Manager struct {
 	o *Options
 	*inForce
+	publisher publisher
 }
 
 // New returns a Manager without rules.
 func New(o Options) *Manager {
 	o.setDefaults()
-	return &Manager{&o, newInForce(&o)}
+	return &Manager{&o, newInForce(&o), publisher{o: &o}}
 }
 
 // Run trains, rolls out and adopts until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	for {
+		m.publisher.step(ctx, m.given())
 		for _, r := range m.all() {
 			m.step(ctx, r)
 		}

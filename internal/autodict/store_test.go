@@ -20,6 +20,9 @@ type shared struct {
 	text    string
 	version uint64
 
+	published        string // the record of the policy
+	publishedVersion uint64
+
 	refused map[string]bool // what the store answers with errCut, by method
 	unready bool
 	held    int64 // 0: it does not say
@@ -72,16 +75,26 @@ func (s *shared) Held(context.Context) (bytes int64, servers int, err error) {
 	return s.held, max(s.servers, 1), nil
 }
 
-func (s *shared) Record(context.Context, string) (string, uint64, error) {
+func (s *shared) Record(_ context.Context, name string) (string, uint64, error) {
 	defer s.lock()()
+	if name == PolicyRecord {
+		return s.published, s.publishedVersion, nil
+	}
 	if s.refused["Record"] {
 		return "", 0, errCut
 	}
 	return s.text, s.version, nil
 }
 
-func (s *shared) ReplaceRecord(_ context.Context, _ string, version uint64, text string) (uint64, error) {
+func (s *shared) ReplaceRecord(_ context.Context, name string, version uint64, text string) (uint64, error) {
 	defer s.lock()()
+	if name == PolicyRecord {
+		if version != s.publishedVersion {
+			return 0, nil
+		}
+		s.published, s.publishedVersion = text, version+1
+		return s.publishedVersion, nil
+	}
 	if s.refused["ReplaceRecord"] {
 		return 0, errCut
 	}

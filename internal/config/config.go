@@ -23,6 +23,7 @@ type Config struct {
 	Training     Training     `yaml:"training"`
 	History      *History     `yaml:"history,omitempty"` // nil: in memory
 	Traces       Traces       `yaml:"traces"`
+	Prices       Prices       `yaml:"prices"`
 	Gateways     []Gateway    `yaml:"gateways"`
 
 	file  string            // as given; "" without one
@@ -64,6 +65,13 @@ type Traces struct {
 	Ratio        Ratio  `yaml:"ratio"`              // of requests whose client says nothing of it
 	MaxPerSecond int    `yaml:"max_per_second"`     // requests
 	Service      string `yaml:"service"`            // name of the service that spans are of
+}
+
+// Prices say what the page takes savings to be worth; see internal/price.
+type Prices struct {
+	Cloud string `yaml:"cloud"`          // aws, azure or gcp
+	File  string `yaml:"file,omitempty"` // with prices in place of these, relative to the config file's directory
+	Zones int    `yaml:"zones"`          // that clients and servers are spread over
 }
 
 // Dictionary gives a dictionary's file a name that rules use.
@@ -233,6 +241,7 @@ func Default() *Config {
 		Admin:        Admin{Listen: DefaultAdmin, Ready: ReadyAll},
 		Log:          Log{Level: "info", Format: "text"},
 		Traces:       Traces{MaxPerSecond: 100, Service: "cinch"},
+		Prices:       Prices{Cloud: "aws", Zones: 3},
 		Memory:       Memory{Budget: DefaultBudget},
 		Zstd:         "auto",
 		DrainTimeout: Duration(DefaultDrainTimeout),

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // LoadDictionaries reads the files that the configuration names, and returns
@@ -32,6 +34,33 @@ func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 		byNumber[loaded.Number()] = loaded
 	}
 	return byName, ps.err()
+}
+
+// LoadPrices returns what savings are priced at, the file with own prices read. Errors are an *Error.
+func (c *Config) LoadPrices() (r price.Rates, err error) {
+	ps := problems{c: c}
+	p := &c.Prices
+	r = price.Rates{Cloud: p.Cloud, Zones: p.Zones, Assumed: true}
+	for _, key := range []string{"prices.cloud", "prices.zones", "prices.file"} {
+		if _, written := c.lines[key]; written {
+			r.Assumed = false
+		}
+	}
+	if r.Table, err = price.For(p.Cloud); err != nil {
+		ps.add("prices.cloud", "", "%v", err)
+		return r, ps.err()
+	}
+	if p.File == "" {
+		return r, nil
+	}
+	text, err := os.ReadFile(c.path(p.File))
+	if err == nil {
+		r.Table, err = r.Table.With(text)
+	}
+	if err != nil {
+		ps.add("prices.file", "docs/METRICS.md#money has an example of such a file", "%v", err)
+	}
+	return r, ps.err()
 }
 
 // Numbers gives the dictionaries' numbers, as Gateway.Policy wants them.

@@ -128,7 +128,7 @@ func (c *Config) JSON() ([]byte, error) {
 
 // Frozen returns the keys that differ between two configurations and that a
 // running process can't change: they take a restart. What a reload does change
-// are dictionaries, each gateway's rules, exclude, enabled and pack, and the log level.
+// are dictionaries, prices, each gateway's rules, exclude, enabled and pack, and the log level.
 func Frozen(running, wanted *Config) []string {
 	var keys []string
 	compare := func(path string, a, b any) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/price"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -16,6 +17,7 @@ const (
 	maxBytes       = 512 << 20 // Redis's own limit of a value
 	maxConnections = 1 << 20
 	minHistory     = 1 << 20 // bytes
+	maxZones       = 100
 )
 
 func (c *Config) validate() error {
@@ -60,6 +62,7 @@ func (v *validator) process() {
 		v.add("history.max_size", "the default is 64MiB", "%s is below %s", h.MaxSize, Bytes(minHistory))
 	}
 	v.traces()
+	v.prices()
 	if c.Memory.Budget < 1<<20 {
 		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
 	}
@@ -76,6 +79,14 @@ func (v *validator) traces() {
 	}
 	if t.MaxPerSecond < 1 {
 		v.add("traces.max_per_second", "leave traces out to trace nothing", "is below 1")
+	}
+}
+
+func (v *validator) prices() {
+	p := v.c.Prices
+	v.oneOf("prices.cloud", p.Cloud, price.Clouds...)
+	if p.Zones < 1 || p.Zones > maxZones {
+		v.add("prices.zones", "write how many zones clients and servers are spread over; 1 where nothing crosses between zones", "%d is not between 1 and %d", p.Zones, maxZones)
 	}
 }
 

@@ -1,8 +1,12 @@
 package page
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // Lines plots series over a common linear axis. The axis up is logarithmic where Log is set,
@@ -10,7 +14,22 @@ import (
 type Lines struct {
 	Title, Across, Up string
 	Log               bool
+	Begin             time.Time // X is hours since then, and the axis has dates; zero: X is a number
 	Series            []Series
+	Areas             []Area
+	Moment            *Moment
+}
+
+// Area is filled between two lines over the same places.
+type Area struct {
+	Class        string
+	Upper, Lower []At
+}
+
+// Moment is a place across that is marked.
+type Moment struct {
+	X    float64
+	Name string
 }
 
 // Series is a line in the colour of its class.
@@ -36,7 +55,19 @@ type DrawnSeries struct {
 type Chart struct {
 	Plot
 	Series []DrawnSeries
+	Areas  []DrawnArea
+	Moment *DrawnMoment
 	Radius float64 // of points: small where there are many
+}
+
+// DrawnArea is a polygon whose places across are in percent.
+type DrawnArea struct{ Class, Points string }
+
+// DrawnMoment is a line up, whose name is on the side that has more room.
+type DrawnMoment struct {
+	X            float64
+	Name, Anchor string
+	DX           float64
 }
 
 // Drawn places series and axes.
@@ -51,16 +82,18 @@ func (l *Lines) Drawn() Chart {
 	if most <= 0 || highest <= 0 {
 		return c
 	}
-	most, highest = most*1.04, highest*1.08
+	highest *= 1.08
+	if l.Begin.IsZero() {
+		most *= 1.04
+	}
 	up, ticks := linear(highest)
 	if l.Log {
 		up, ticks = logarithmic(lowest/1.3, highest)
 	}
 	c.Up = ticks
 	x := func(v float64) float64 { return round(left + (right-left)*v/most) }
-	for _, v := range nice(0, most, 5) {
-		c.Across = append(c.Across, Tick{x(v), strconv.FormatFloat(v, 'f', -1, 64)})
-	}
+	c.Across = l.ticks(most, x)
+	c.Areas, c.Moment = l.areas(x, up), l.moment(x)
 	for _, s := range l.Series {
 		d := DrawnSeries{Class: s.Class}
 		for i, p := range s.Points {
@@ -74,8 +107,69 @@ func (l *Lines) Drawn() Chart {
 	return c
 }
 
+// ticks are numbers, or dates.
+func (l *Lines) ticks(most float64, x func(float64) float64) (ticks []Tick) {
+	if l.Begin.IsZero() {
+		for _, v := range nice(0, most, 5) {
+			ticks = append(ticks, Tick{x(v), strconv.FormatFloat(v, 'f', -1, 64)})
+		}
+		return ticks
+	}
+	every := dateSteps[len(dateSteps)-1]
+	for _, step := range dateSteps {
+		if most/step <= mostDates {
+			every = step
+			break
+		}
+	}
+	step := time.Duration(every * float64(time.Hour))
+	for at := l.Begin.Truncate(step); ; at = at.Add(step) {
+		hours := at.Sub(l.Begin).Hours()
+		if hours > most {
+			return ticks
+		}
+		format := "15:04"
+		if at.Equal(at.Truncate(24 * time.Hour)) {
+			format = "2 Jan"
+		}
+		if hours >= 0 {
+			ticks = append(ticks, Tick{x(hours), at.Format(format)})
+		}
+	}
+}
+
+// mostDates have room beside each other on a phone; hours between two of them.
+const mostDates = 5.0
+
+var dateSteps = []float64{1. / 12, 1. / 4, 1, 3, 6, 12, 24, 48, 120, 168, 336, 720, 2160}
+
+func (l *Lines) areas(x, y func(float64) float64) (all []DrawnArea) {
+	for _, a := range l.Areas {
+		var b strings.Builder
+		for _, p := range a.Upper {
+			fmt.Fprintf(&b, "%g,%g ", x(p.X), y(p.Y))
+		}
+		for _, p := range slices.Backward(a.Lower) {
+			fmt.Fprintf(&b, "%g,%g ", x(p.X), y(p.Y))
+		}
+		all = append(all, DrawnArea{a.Class, strings.TrimSpace(b.String())})
+	}
+	return all
+}
+
+func (l *Lines) moment(x func(float64) float64) *DrawnMoment {
+	if l.Moment == nil {
+		return nil
+	}
+	m := &DrawnMoment{X: x(l.Moment.X), Name: l.Moment.Name, Anchor: "start", DX: 5}
+	if m.X > (left+right)/2 {
+		m.Anchor, m.DX = "end", -5
+	}
+	return m
+}
+
 func axes() Plot {
-	return Plot{AxisY: bottom, LeftX: left, RightX: right, TopY: top, LabelY: bottom + 16, AcrossY: bottom + 34, UpperY: 10}
+	return Plot{AxisY: bottom, LeftX: left, RightX: right, TopY: top, LabelY: bottom + 16, AcrossY: bottom + 34, UpperY: 10, MomentY: bottom - 6}
 }
 
 func linear(highest float64) (up func(float64) float64, ticks []Tick) {
@@ -100,6 +194,9 @@ func logarithmic(low, high float64) (up func(float64) float64, ticks []Tick) {
 const manyPoints = 60
 
 func (l *Lines) radius() float64 {
+	if !l.Begin.IsZero() {
+		return 1 // as wide as the line
+	}
 	for _, s := range l.Series {
 		if len(s.Points) > manyPoints {
 			return 1.5

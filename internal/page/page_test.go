@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func html(t *testing.T, p *Page) string {
@@ -29,7 +30,7 @@ func everywhere(s string) *Page {
 			Title: s, Words: []string{s}, Legend: []Key{{"now", s}}, List: []string{s}, Texts: []Text{{s, []string{s}}}, Across: &Across{Title: s, Unit: s, Rows: []Span{{Name: s, Label: s, Low: -1, High: 2, Margin: 1}}},
 			Bars:     &Bars{Rows: []BarRow{{Name: s, Bars: []Bar{{Parts: []Part{{"now", 1, s}}, Label: s, Low: 0.5, High: 2}}}}},
 			Scatters: []Scatter{{Title: s, Across: s, Up: s, Points: []Point{{Name: s, Tip: s, X: 1, Y: 2, Chosen: true}, {Name: s, Tip: s, X: 100, Y: 3, Front: true}}}},
-			Lines:    []Lines{{Title: s, Across: s, Up: s, Log: true, Series: []Series{{"now", []At{{1, 2, s}, {2, 30, s}}}}}},
+			Lines:    []Lines{{Title: s, Across: s, Up: s, Log: true, Series: []Series{{"now", []At{{1, 2, s}, {2, 30, s}}}}, Areas: []Area{{"after", []At{{1, 2, s}}, []At{{1, 1, s}}}}, Moment: &Moment{1, s}}},
 			Columns:  []Columns{{Title: s, Note: s, Bins: []Bin{{s, 1}}}},
 			Table:    &Table{Header: []Column{{Name: s}, {Name: s, Text: true}}, Rows: []Row{{Cells: []string{s, s}, Mark: "●"}}},
 		}},
@@ -63,7 +64,7 @@ func TestHostileNames(t *testing.T) {
 
 // An SVG in the page is well-formed XML, also with a quote and an ampersand in names.
 func TestPlotsAreWellFormed(t *testing.T) {
-	for _, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(html(t, everywhere(`a"b&<c`)), -1) {
+	for _, svg := range regexp.MustCompile(`(?s)<svg.*?(<svg.*?</svg>.*?)?</svg>`).FindAllString(html(t, everywhere(`a"b&<c`)), -1) {
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
 			_, err := d.Token()
@@ -166,5 +167,28 @@ func TestLines(t *testing.T) {
 	}
 	if c := (&Lines{}).Drawn(); len(c.Series) != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// An axis of dates has few of them, the moment's name is where there is room, and an area has the places of its lines.
+func TestDates(t *testing.T) {
+	begin := time.Date(2026, 10, 1, 7, 0, 0, 0, time.UTC)
+	for _, hours := range []float64{0.4, 5, 24, 100, 30 * 24, 90 * 24} {
+		upper, lower := []At{{X: 0, Y: 3}, {X: hours, Y: 2}}, []At{{X: 0, Y: 1}, {X: hours, Y: 1}}
+		c := (&Lines{Begin: begin, Series: []Series{{"now", upper}, {"after", lower}}, Areas: []Area{{"after", upper, lower}}, Moment: &Moment{0.9 * hours, "on"}}).Drawn()
+		if n := len(c.Across); n < 2 || n > 6 {
+			t.Errorf("%v hours: %v", hours, c.Across)
+		}
+		for _, tick := range c.Across {
+			if tick.At < left || tick.At > right {
+				t.Errorf("%v hours: %+v", hours, tick)
+			}
+		}
+		if m := c.Moment; m.Anchor != "end" || m.X <= 80 || m.X >= right {
+			t.Errorf("%+v", m)
+		}
+		if a := c.Areas[0]; len(strings.Fields(a.Points)) != 4 || !strings.HasPrefix(a.Points, "12,") || !strings.Contains(a.Points, " 97,") {
+			t.Errorf("%+v", a)
+		}
 	}
 }

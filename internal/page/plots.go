@@ -236,6 +236,7 @@ type Plot struct {
 	LeftX, RightX   float64
 	TopY, LabelY    float64
 	AcrossY, UpperY float64
+	MomentY         float64 // of the name of a moment
 }
 
 // Drawn places points, labels and axes.

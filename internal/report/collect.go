@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/admin/remote"
+	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // Errors about sources.
 var (
-	// ErrNobody: no page answers.
-	ErrNobody = errors.New("no admin page answers")
+	// ErrNobody: a server does not answer.
+	ErrNobody = errors.New("no answer")
 	// ErrNothing: nothing was counted in that time.
 	ErrNothing = errors.New("nothing was counted in that time")
+	// ErrAccess: a token or a password is wrong, or is missing.
+	ErrAccess = errors.New("it wants a token or a password")
 )
 
 // Page is an admin page.
@@ -56,7 +58,16 @@ type Window struct {
 	Step     time.Duration
 }
 
-func (w Window) steps() int { return int((w.To.Sub(w.From) + w.Step - 1) / w.Step) }
+func (w Window) steps() int { return int((w.To.Sub(w.From)-1)/w.Step) + 1 }
+
+// at is when a step begins.
+func (w Window) at(step int) time.Time {
+	at := w.From.Add(time.Duration(step) * w.Step).UTC()
+	if at.After(w.To) {
+		at = w.To.UTC()
+	}
+	return at
+}
 
 // wanted steps of a window: enough to tell how much the saving varies, few enough to be quick.
 const wantedSteps = 720
@@ -66,9 +77,10 @@ func NewWindow(from, to time.Time) Window {
 	w := Window{From: from, To: to}
 	for _, w.Step = range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
 		if w.steps() <= wantedSteps {
-			break
+			return w
 		}
 	}
+	w.Step *= time.Duration((w.steps()-1)/wantedSteps + 1)
 	return w
 }
 
@@ -77,13 +89,19 @@ type Counted struct {
 	Window  Window
 	Sources []Source
 	rows    map[key]*usage
-	wire    wire
+	wires   map[string]*wire // by gateway
 }
 
 // NewCounted is empty.
 func NewCounted(w Window) *Counted {
-	n := w.steps()
-	return &Counted{Window: w, rows: map[key]*usage{}, wire: wire{make([]float64, n), make([]float64, n)}}
+	return &Counted{Window: w, rows: map[key]*usage{}, wires: map[string]*wire{}}
+}
+
+func (c *Counted) wire(gateway string) *wire {
+	if c.wires[gateway] == nil {
+		c.wires[gateway] = &wire{make([]float64, c.Window.steps()), make([]float64, c.Window.steps())}
+	}
+	return c.wires[gateway]
 }
 
 func (c *Counted) row(gateway, rule string) *usage {
@@ -137,13 +155,9 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 	return nil
 }
 
-// stores are the protocols whose values lie compressed behind the gateway, and cross the wire so when they are read too. With
-// others a message that is opened was counted where it was compressed.
-var stores = []string{"redis", "tarantool"}
-
 func (c *Counted) take(s admin.PastSeries, protocol string) {
 	const micro = 1e-6
-	isStore := slices.Contains(stores, protocol)
+	readsSave := price.ReadsSave(protocol)
 	into := func(to []float64, scale float64) {
 		for i, v := range s.Values {
 			if v != nil && i < len(to) {
@@ -163,16 +177,16 @@ func (c *Counted) take(s admin.PastSeries, protocol string) {
 	case "open_cpu_us":
 		into(c.row(s.Gateway, reads).cpu, micro)
 	case "opened_raw_bytes":
-		if isStore {
+		if readsSave {
 			into(c.row(s.Gateway, reads).raw, 1)
 		}
 	case "opened_stored_bytes":
-		if isStore {
+		if readsSave {
 			into(c.row(s.Gateway, reads).stored, 1)
 		}
 	case "client_received_bytes", "client_sent_bytes":
-		into(c.wire.in, 1)
+		into(c.wire(s.Gateway).in, 1)
 	case "upstream_received_bytes", "upstream_sent_bytes":
-		into(c.wire.out, 1)
+		into(c.wire(s.Gateway).out, 1)
 	}
 }

@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // Share is a part of the bytes that came in, with the interval in which it lies at 95 %. Low and High are missing where there are too
 // few steps to tell.
@@ -70,17 +74,123 @@ func sum(list []float64) (all float64) {
 	return all
 }
 
-// turnedOn is the first step in which something was sealed, if there was traffic before; 0 otherwise.
-func (c *Counted) turnedOn() int {
-	for i := range c.wire.in {
-		for _, u := range c.rows {
-			if u.sealed[i] > 0 {
-				if sum(c.wire.in[:i]) > 0 {
-					return i
-				}
-				return 0
-			}
+// turnedOn is the first step in which something was sealed, if there was traffic before; 0 otherwise. An empty name: by any gateway.
+// A step that was on for less than half of it is one before.
+func (c *Counted) turnedOn(gateway string) int {
+	sealed := make([]float64, c.Window.steps())
+	for k, u := range c.rows {
+		if gateway == "" || k.gateway == gateway {
+			addTo(sealed, u.sealed)
 		}
 	}
-	return 0
+	on := slices.IndexFunc(sealed, func(v float64) bool { return v > 0 })
+	if on < 0 || sum(c.traffic(gateway).in[:on]) == 0 {
+		return 0
+	}
+	if on+1 < len(sealed) && sealed[on] < sealed[on+1]/2 {
+		on++
+	}
+	return on
+}
+
+// traffic is that of a gateway; an empty name: of all.
+func (c *Counted) traffic(gateway string) *wire {
+	w := &wire{make([]float64, c.Window.steps()), make([]float64, c.Window.steps())}
+	for name, one := range c.wires {
+		if gateway == "" || gateway == name {
+			addTo(w.in, one.in)
+			addTo(w.out, one.out)
+		}
+	}
+	return w
+}
+
+func addTo(to, from []float64) {
+	for i, v := range from {
+		to[i] += v
+	}
+}
+
+// phase is what crossed wires from a step to another.
+func (c *Counted) phase(t *wire, from, to int) Phase {
+	w := c.Window
+	p := Phase{From: w.at(from), To: w.at(to)}
+	if began := c.began(); began.After(p.From) && began.Before(p.To) {
+		p.From = began.UTC() // a rate is over the time that was counted
+	}
+	in, out := t.in[from:to], t.out[from:to]
+	p.InBytes, p.OutBytes, p.OutPerIn = sum(in), sum(out), shareOf(in, out)
+	if days := p.To.Sub(p.From).Hours() / 24; days > 0 {
+		p.InPerDay, p.OutPerDay = p.InBytes/days, p.OutBytes/days
+	}
+	return p
+}
+
+// began is when the first of the sources had counted something; zero: it is not known.
+func (c *Counted) began() (at time.Time) {
+	for _, s := range c.Sources {
+		if s.Oldest == nil {
+			return time.Time{}
+		}
+		if at.IsZero() || s.Oldest.Before(at) {
+			at = *s.Oldest
+		}
+	}
+	return at
+}
+
+// compared is a gateway before and after, or all of them. on is the step in which compression was turned on.
+func (c *Counted) compared(gateway string, on int) Compared {
+	t, n := c.traffic(gateway), c.Window.steps()
+	g := Compared{Gateway: gateway, After: c.phase(t, on, n)}
+	if on > 0 {
+		before := c.phase(t, 0, on)
+		g.Before, g.WireSaving = &before, against(before.OutPerIn, g.After.OutPerIn)
+	}
+	return g
+}
+
+// against is the saving of a share against an earlier one: independent errors of both add up as squares.
+func against(before, after Share) *Share {
+	if before.Value <= 0 {
+		return nil
+	}
+	ratio := Share{Value: after.Value / before.Value}
+	if before.Low != nil && after.Low != nil {
+		a, b := (*after.High-after.Value)/max(after.Value, 1e-9), (*before.High-before.Value)/before.Value
+		wide := ratio.Value * math.Sqrt(a*a+b*b)
+		low, high := ratio.Value-wide, ratio.Value+wide
+		ratio.Low, ratio.High = &low, &high
+	}
+	saved := ratio.less()
+	return &saved
+}
+
+// mostPoints of a graph, and from how many days on it has a point for each.
+const (
+	mostPoints = 120
+	leastDays  = 7
+)
+
+// points are steps taken together, so that a graph has few: days, where these are many enough. None is across the step in which
+// compression was turned on.
+func (c *Counted) points(on int) []Point {
+	n := c.Window.steps()
+	t, saved := c.traffic(""), make([]float64, n)
+	for _, u := range c.rows {
+		for i := range saved {
+			saved[i] += u.raw[i] - u.stored[i]
+		}
+	}
+	size, list := (n+mostPoints-1)/mostPoints, []Point{}
+	if c.Window.To.Sub(c.Window.From) >= leastDays*24*time.Hour {
+		size = max(int(24*time.Hour/c.Window.Step), size, 1)
+	}
+	for _, part := range [][2]int{{0, on}, {on, n}} {
+		for i := part[0]; i < part[1]; i += size {
+			end := min(i+size, part[1])
+			list = append(list, Point{c.Window.at(i), c.Window.at(end), sum(t.in[i:end]), sum(t.out[i:end]), sum(saved[i:end])})
+		}
+	}
+	return list
 }

@@ -16,9 +16,9 @@ func (r *Report) Print(out io.Writer) error {
 		size(t.SavedBytes), size(t.RawBytes), day(r.After.From), t.Saving.text(), dollars(t.Net), dollars(t.NetMonth))
 	var rows [][]string
 	for _, row := range r.Rows {
-		rows = append(rows, row.cells(row.Gateway, row.Rule))
+		rows = append(rows, append([]string{row.Gateway}, row.cells(row.Rule)...))
 	}
-	rows = append(rows, t.cells("all", ""))
+	rows = append(rows, append([]string{"all"}, t.cells("")...))
 	if err := ui.Table(out, []string{"gateway", "rule", "before", "after", "saved", "of it", "cpu", "traffic", "net"}, rows); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (r *Report) Print(out io.Writer) error {
 		return err
 	}
 	if b := r.Bill; b != nil {
-		fmt.Fprintf(out, "\nThe bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.\n", dollars(b.Amount), dollars(b.Without), dollars(b.Without-b.Amount))
+		fmt.Fprintln(out, "\n"+b.text())
 	}
 	for _, s := range r.Sources {
 		if s.Oldest != nil && s.Oldest.After(r.From.Add(time.Hour)) {
@@ -40,8 +40,8 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
-func (r *Row) cells(gateway, rule string) []string {
-	return []string{gateway, rule, size(r.RawBytes), size(r.StoredBytes), size(r.SavedBytes), r.Saving.text(), cpu(r.CPUSeconds), dollars(r.Traffic), dollars(r.Net)}
+func (r *Row) cells(name string) []string {
+	return []string{name, size(r.RawBytes), size(r.StoredBytes), size(r.SavedBytes), r.Saving.text(), cpu(r.CPUSeconds), dollars(r.Traffic), dollars(r.Net)}
 }
 
 func (r *Report) printPhases(out io.Writer) error {
@@ -90,13 +90,18 @@ func cpu(seconds float64) string {
 
 // size is in decimal units, as traffic is billed.
 func size(bytes float64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	i := 0
-	for ; math.Abs(bytes) >= 999.5 && i < len(units)-1; i++ {
-		bytes /= 1000
-	}
-	if i == 0 {
+	unit, scale := unitOf(bytes)
+	if scale == 1 {
 		return fmt.Sprintf("%.0f B", bytes)
 	}
-	return fmt.Sprintf("%.3g %s", bytes, units[i])
+	return fmt.Sprintf("%.3g %s", bytes/scale, unit)
+}
+
+func unitOf(bytes float64) (unit string, scale float64) {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
+	i := 0
+	for scale = 1; math.Abs(bytes)/scale >= 999.5 && i < len(units)-1; i++ {
+		scale *= 1000
+	}
+	return units[i], scale
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -42,11 +43,13 @@ func (p *Process) newAdminPage(cfg *config.Config) (*adminPage, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.mayAct = access.Token != nil || cfg.Admin.TLS != nil && cfg.Admin.TLS.ClientCA != ""
 	return &adminPage{listener: l, server: admin.New(admin.Options{
 		Access:  access,
 		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
-		Documents: p.shared.postgresDocuments(), Actions: p.shared.postgresActions(),
-		History:  p.history,
+		Documents: append(p.shared.postgresDocuments(), admin.Document{Name: "whatif", Get: whatIfPage{p}.document}),
+		Actions:   slices.Concat(p.shared.postgresActions(), p.packActions(), whatIfPage{p}.actions()),
+		History:   p.history, Ledger: p.ledger, Memory: residentBytes,
 		Messages: p.describeMessageKinds, PProf: p.options.PProf, Log: p.log,
 	})}, nil
 }
@@ -67,6 +70,8 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 		&postgres.Metrics{Gateways: p.shared.postgres},
 		processMetrics{p.health, &p.draining, &p.reloaded, p.started.Certificates()},
 		traceMetrics{p.shared.tracer},
+		priceMetrics{p.started.Gateways, &p.current},
+		whatIfMetrics{p.gateways},
 	}
 	if p.shared.grpcCache != nil {
 		all = append(all, p.shared.grpcCache, &grpc.Metrics{Gateways: p.shared.grpc})
@@ -97,6 +102,7 @@ func listenAdmin(cfg *config.Config, sockets *handover.Sockets, log *slog.Logger
 	}
 	access = admin.AccessOn(l.Addr(), token, cfg.Admin.Hosts)
 	certificates := secure != nil && cfg.Admin.TLS.ClientCA != ""
+	access.Credentials = access.Credentials || certificates
 	switch {
 	case !access.Open && token == nil && !certificates:
 		log.Warn("the admin page is not on loopback: without admin.token_file or admin.tls.client_ca it answers probes only, and no metrics", "address", l.Addr().String())

@@ -21,7 +21,8 @@ func (p *Process) describe() admin.Description {
 	for _, r := range p.gateways {
 		info := admin.GatewayInfo{Name: r.name, Listen: r.listener.Addr().String(), Upstream: r.upstream.String()}
 		if r.auto != nil {
-			describeRules(&info, r.auto.Policy())
+			inForce, configured := r.policies()
+			describeRules(&info, inForce, configured)
 		} else if r.tunnelSetting != "" {
 			describeTunnel(&info, r)
 		} else if r.postgres != nil {
@@ -37,13 +38,28 @@ func (p *Process) describe() admin.Description {
 	}
 	d.Dictionaries = p.describeDicts(l)
 	d.Learning = p.describeLearning()
+	d.Prices = &l.prices
 	return d
 }
 
-func describeRules(info *admin.GatewayInfo, p *policy.Policy) {
+// policies are the one in force of a gateway to a store, and the same as the configuration has it.
+func (r *running) policies() (inForce, configured *policy.Policy) {
+	if r.whatIf != nil {
+		return r.whatIf.overrides.Policies()
+	}
+	p := r.auto.Policy()
+	return p, p
+}
+
+// describeRules describes those in force. configured are the same, as the configuration has them.
+func describeRules(info *admin.GatewayInfo, p, configured *policy.Policy) {
 	info.Enabled = !p.Off
-	for _, rule := range p.Rules() {
-		info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: describeSetting(rule)})
+	for i, rule := range p.Rules() {
+		is := admin.RuleInfo{Name: rule.Name, Match: describeMatch(rule), Setting: describeSetting(rule)}
+		if says := describeSetting(configured.Rules()[i]); says != is.Setting || rule.MinSize != configured.Rules()[i].MinSize {
+			is.Instead = says
+		}
+		info.Rules = append(info.Rules, is)
 	}
 }
 
@@ -105,9 +121,13 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 				in := &list[len(list)-1]
 				in.Gateway, in.Rule = r.name, s.Rule
 				in.Promised, in.Observed = autodict.Ratio(s.Promised), autodict.Ratio(s.Observed)
+				if at := s.Version.At; !at.IsZero() {
+					in.AnnouncedAt = &at
+				}
 			}
 		}
 	}
+	list = append(list, p.describeMessageDicts()...)
 	for _, r := range p.gateways {
 		if r.auto == nil {
 			continue
@@ -138,6 +158,18 @@ func (p *Process) describeLearning() (list []admin.Learning) {
 				})
 			}
 		}
+	}
+	return waiting(list)
+}
+
+// waiting marks those that have what a training needs while another has its turn: one is trained at a time.
+func waiting(list []admin.Learning) []admin.Learning {
+	if !slices.ContainsFunc(list, func(l admin.Learning) bool { return l.Step > 0 }) {
+		return list
+	}
+	for i := range list {
+		l := &list[i]
+		l.Waiting = l.Step == 0 && l.Samples >= l.Wanted && !l.Refused
 	}
 	return list
 }

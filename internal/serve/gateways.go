@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
 // shared is what all gateways of a process share, and makes them.
@@ -33,7 +34,8 @@ type shared struct {
 	requests, replies *gateway.Budget
 
 	trainer *autodict.Trainer // of dictionaries
-	tracer  *trace.Tracer     // nil: nothing is traced
+	whatIf  *whatif.Budget
+	tracer  *trace.Tracer // nil: nothing is traced
 
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
@@ -52,7 +54,7 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 	}
 	half := int64(cfg.Memory.Budget) / 2
 	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: gateway.NewBudget(half), replies: gateway.NewBudget(half)}
-	s.trainer = s.newTrainer()
+	s.trainer, s.whatIf = s.newTrainer(), whatif.NewBudget(whatif.DefaultCores)
 	s.tracer, err = newTracer(o.Version, cfg.Traces, log)
 	return s, err
 }
@@ -73,6 +75,7 @@ type running struct {
 	keeper *keeper
 	auto   *autodict.Manager // says which policy is in force
 	packer *packer
+	whatIf *whatIf
 
 	postgres *postgres.Gateway // nil for other protocols
 
@@ -154,6 +157,7 @@ func (r *running) close() {
 	if r.sentinel != nil {
 		_ = r.sentinel.Close()
 	}
+	r.whatIf.close()
 	if r.keeper != nil {
 		r.keeper.close()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/cputime"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -25,12 +26,17 @@ func openHistory(cfg *config.Config, engine *codec.Engine, log *slog.Logger) *hi
 }
 
 // takeSamples begins to keep what is counted, and returns what ends that, after a last sample.
-func takeSamples(h *history.History, gateways []*running) (end func()) {
+func takeSamples(h *history.History, l *admin.Ledger, gateways []*running) (end func()) {
 	if h == nil {
 		return func() {}
 	}
 	s := newSampler(gateways)
-	h.Add(time.Now(), s.sample())
+	take := func() {
+		now := time.Now()
+		h.Add(now, s.sample())
+		l.Note(now, s.snapshots)
+	}
+	take()
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -39,9 +45,9 @@ func takeSamples(h *history.History, gateways []*running) (end func()) {
 		for {
 			select {
 			case <-tick.C:
-				h.Add(time.Now(), s.sample())
+				take()
 			case <-stop:
-				h.Add(time.Now(), s.sample())
+				take()
 				return
 			}
 		}
@@ -54,9 +60,10 @@ func takeSamples(h *history.History, gateways []*running) (end func()) {
 
 // sampler reads what is counted. It is used by one goroutine.
 type sampler struct {
-	gateways []*running
-	before   []gateway.Latencies // at the last sample, by gateway
-	rules    map[[2]string]bool  // gateway and rule: those that have series of their own
+	gateways  []*running
+	snapshots []gateway.Snapshot  // of the last sample
+	before    []gateway.Latencies // likewise, by gateway
+	rules     map[[2]string]bool  // gateway and rule: those that have series of their own
 }
 
 // maxSampledRules is how many rules of a process have series of their own, which keep them. The others are one.
@@ -74,9 +81,11 @@ func (s *sampler) sample() []history.Sample {
 	out := samples{}
 	out.counter("cpu_us", cputime.Process().Microseconds())
 	out.gauge("memory_bytes", residentBytes())
+	s.snapshots = s.snapshots[:0]
 	for i, r := range s.gateways {
 		out.gateway, out.rule = r.name, ""
 		snap, latencies := r.stats.Snapshot(), r.stats.Latencies()
+		s.snapshots = append(s.snapshots, snap)
 		out.gatewayTotals(&snap)
 		out.gauge("added_latency_p50_us", latencies.Quantile(s.before[i], 0.50).Microseconds())
 		out.gauge("added_latency_p99_us", latencies.Quantile(s.before[i], 0.99).Microseconds())

@@ -46,7 +46,8 @@ type keptStore interface {
 	walk() open.Options         // beside rules and dictionaries, for a connection past the gateway's own few
 	unavailable(err error) bool // see pack.Options
 	formats() bool              // see pack.Job
-	toKeep() string             // what it takes to keep dictionaries there, where that is refused
+	pause() store.Pause
+	toKeep() string // what it takes to keep dictionaries there, where that is refused
 	close()
 }
 

@@ -25,6 +25,7 @@ type redisStore struct {
 	hosts  []gateway.Upstream                      // one of them answers
 	dial   func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
 	dicts  store.Dicts
+	paused store.Pause
 	end    func()
 }
 
@@ -32,16 +33,24 @@ type redisStore struct {
 func keepRedis(r *running) *storeredis.Dicts {
 	k := newKeeper(r.log)
 	dicts, end := open.KeptDicts(r.upstream, &k.local, r.log)
-	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, end: end}
+	paused, endPause := open.KeptPause(r.upstream, r.upstream.Dial)
+	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, end: func() { end(); endPause() }}
 	r.keeper = k
 	return dicts
 }
 
-// keepCluster makes that of a cluster, likewise.
-func keepCluster(r *running) (*redisStore, *storeredis.ClusterDicts) {
+// keepCluster makes that of a cluster, or of what Sentinels lead to, likewise.
+func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
 	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log)
-	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, end: dicts.Close}
+	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts}
+	end := func() {}
+	if kind == config.Sentinel {
+		s.paused, end = open.KeptPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return s.dial(ctx) })
+	} else {
+		s.paused, end = open.KeptClusterPause(r.servers())
+	}
+	s.end = func() { dicts.Close(); end() }
 	k.dicts, k.store = dicts, s
 	r.keeper = k
 	return s, dicts
@@ -53,6 +62,8 @@ func (s *redisStore) close() { s.end() }
 func (s *redisStore) reconfigure(*config.Gateway) {}
 
 func (s *redisStore) unavailable(err error) bool { return storeredis.Unavailable(err) }
+
+func (s *redisStore) pause() store.Pause { return s.paused }
 
 func (s *redisStore) formats() bool { return false }
 

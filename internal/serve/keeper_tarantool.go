@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
@@ -57,6 +58,8 @@ func (s *tarantoolStore) reconfigure(g *config.Gateway) {
 }
 
 func (s *tarantoolStore) unavailable(err error) bool { return storetarantool.Unavailable(err) }
+
+func (s *tarantoolStore) pause() store.Pause { return s.dicts.Pause() }
 
 func (s *tarantoolStore) formats() bool { return true }
 

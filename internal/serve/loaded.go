@@ -7,23 +7,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // loaded is a configuration with what its files hold. A reload replaces it.
 type loaded struct {
 	cfg      *config.Config
 	dicts    map[string]*codec.Dict
+	prices   price.Rates
 	policies map[string]*policy.Policy   // by gateway, of stores
 	messages map[string]*policy.Messages // by gateway, of protocols whose messages are compressed
 }
 
-// loadFiles reads the dictionaries and builds the policies.
+// loadFiles reads the dictionaries and prices, and builds the policies.
 func loadFiles(cfg *config.Config, force bool) (*loaded, error) {
 	dicts, err := cfg.LoadDictionaries()
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{cfg: cfg, dicts: dicts, policies: map[string]*policy.Policy{}, messages: map[string]*policy.Messages{}}
+	prices, err := cfg.LoadPrices()
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{cfg: cfg, dicts: dicts, prices: prices, policies: map[string]*policy.Policy{}, messages: map[string]*policy.Messages{}}
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
 		if !g.HasStore() {

@@ -37,6 +37,24 @@ func describeLearningKinds(gateway string, kinds []autodict.KindStatus) (list []
 	return list
 }
 
+// describeMessageDicts lists the dictionaries that gateways have made for messages, and use.
+func (p *Process) describeMessageDicts() (list []admin.Dictionary) {
+	for _, r := range p.gateways {
+		if r.kinds == nil {
+			continue
+		}
+		for _, k := range describeKinds(r.kinds) {
+			if k.Dict != nil {
+				list = append(list, admin.Dictionary{
+					Number: k.Dictionary, Bytes: k.DictionaryBytes, Gateway: r.name, Rule: k.Rule, Method: k.Method, Direction: k.Direction,
+					Promised: k.PromisedRatio, Observed: k.ObservedRatio,
+				})
+			}
+		}
+	}
+	return list
+}
+
 // estimated are the settings that messages are tried with for /api/messages.
 var estimated = []string{"s2", "zstd-1", "zstd-3"}
 

@@ -27,3 +27,27 @@ func TestDescribeLearningKinds(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// What could be trained while another is waits, and says so.
+func TestDescribeWaiting(t *testing.T) {
+	list := []admin.Learning{
+		{Rule: "collects", Samples: 5, Wanted: 10},
+		{Rule: "enough", Samples: 10, Wanted: 10},
+		{Rule: "refused", Samples: 10, Wanted: 10, Refused: true},
+	}
+	waits := func(want string) {
+		t.Helper()
+		got := ""
+		for _, l := range waiting(slices.Clone(list)) {
+			if l.Waiting {
+				got += l.Rule
+			}
+		}
+		if got != want {
+			t.Errorf("%q waits, want %q", got, want)
+		}
+	}
+	waits("") // its turn is next
+	list = append(list, admin.Learning{Rule: "trained", Samples: 10, Wanted: 10, Step: 1, Steps: 9})
+	waits("enough")
+}

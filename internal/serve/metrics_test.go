@@ -21,7 +21,7 @@ import (
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	testenv.MetricsAreDocumented(t, "cinch_serve_", processMetrics{}, traceMetrics{})
+	testenv.MetricsAreDocumented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
 }
 
 // What Prometheus sees of a process: whether it is ready, and what became of reloads.

@@ -30,6 +30,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Requests:  s.requests,
 		Replies:   s.replies,
 		Effort:    r.effort,
+		Tracer:    s.tracer,
 		Stats:     r.stats,
 		Log:       r.log,
 	})

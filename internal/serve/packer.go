@@ -46,7 +46,7 @@ func (p *Process) addPacker(r *running) error {
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.Background = pack.NewBackground(pack.BackgroundOptions{
-		Current: k.job, Open: k.open, Unavailable: r.keeper.store.unavailable, Log: r.log,
+		Current: k.job, Open: k.open, Pause: r.keeper.store.pause(), Unavailable: r.keeper.store.unavailable, Log: r.log,
 	})
 	r.packer = k
 	return nil
@@ -220,11 +220,15 @@ func (k *packer) describe() *admin.Packing {
 	d := &admin.Packing{
 		Wanted: s.Wanted, Running: s.Running, Estimate: s.DryRun, Done: s.Done, Duty: s.Duty, Trouble: s.Trouble,
 		Passes: s.Passes[pack.PassDone], Keys: s.Report.Keys, Values: s.Report.Replaced,
+		Paused:            s.Paused,
 		WithoutDictionary: k.mixed.Load(),
 		BeforeBytes:       s.Report.CostBefore, AfterBytes: s.Report.CostAfter, Problems: s.Report.Problems,
 	}
 	if !s.Last.IsZero() {
 		d.LastPass = &s.Last
+	}
+	if !s.Since.IsZero() {
+		d.PausedAt = &s.Since
 	}
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/handover"
@@ -29,6 +30,10 @@ type Process struct {
 	gateways []*running
 	admin    *adminPage       // nil when it is off
 	history  *history.History // nil when nobody would read it
+	ledger   *admin.Ledger    // of what the page prices
+
+	mayAct     bool       // the admin page takes credentials
+	overriding sync.Mutex // of what the configuration says
 
 	draining atomic.Bool
 	probes   probes
@@ -46,7 +51,7 @@ func New(o Options) (_ *Process, err error) {
 		return nil, err
 	}
 	p := &Process{
-		options: &o, started: cfg, level: new(slog.LevelVar),
+		options: &o, started: cfg, level: new(slog.LevelVar), ledger: &admin.Ledger{},
 		reloads: make(chan struct{}, 1), replacements: make(chan struct{}, 1),
 	}
 	if o.Sockets == nil {
@@ -140,7 +145,7 @@ func (p *Process) Run(ctx, now context.Context) error {
 	p.log.Info("starting", "version", p.options.Version, "zstd", p.shared.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
 	defer p.close()
 	defer heap.Follow(p.memoryLimit)()
-	defer takeSamples(p.history, p.gateways)()
+	defer takeSamples(p.history, p.ledger, p.gateways)()
 	failed := p.start()
 	go p.warnUnreachable()
 	p.startPacking()

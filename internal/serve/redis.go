@@ -25,9 +25,9 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	cfg := s.redisConfig(g, r, secure)
 	switch servers.Kind {
 	case config.Cluster, config.Sentinel:
-		store, dicts := keepCluster(r)
-		r.auto = s.newAutodict(r, apply)
-		cfg.Sampler = r.auto
+		store, dicts := keepCluster(r, servers.Kind)
+		s.manage(g, r, apply)
+		cfg.Sampler, cfg.WhatIf = r.auto, r.whatIf.watch
 		cluster := redis.ClusterConfig{
 			Config: cfg, Seeds: hosts, Dicts: dicts, Advertise: g.Advertise, Nodes: g.Nodes,
 			Listen: func(address string) (net.Listener, error) { return s.options.Sockets.Listen(address, "") },
@@ -41,8 +41,8 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		}
 	default:
 		dicts := keepRedis(r)
-		r.auto = s.newAutodict(r, apply)
-		cfg.Dicts, cfg.Sampler = storeredis.Alone(dicts), r.auto
+		s.manage(g, r, apply)
+		cfg.Dicts, cfg.Sampler, cfg.WhatIf = storeredis.Alone(dicts), r.auto, r.whatIf.watch
 		made = redis.NewGateway(cfg)
 	}
 	r.gateway = made
@@ -81,6 +81,7 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 		Requests: s.requests,
 		Replies:  s.replies,
 		Effort:   r.effort,
+		Tracer:   s.tracer,
 		Stats:    r.stats,
 		Log:      r.log,
 

@@ -49,7 +49,10 @@ func (p *Process) tryReload() error {
 	}
 	setLevel(p.level, cfg.Log.Level)
 	kept := 0
+	p.overriding.Lock()
+	defer p.overriding.Unlock()
 	for _, r := range p.gateways {
+		r.whatIf.ended()
 		p.putInForce(r, l)
 		if g := cfg.Gateway(r.name); g != nil {
 			r.effort.SetLimits(g.Effort())

@@ -39,6 +39,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		Requests: s.requests,
 		Replies:  s.replies,
 		Effort:   r.effort,
+		Tracer:   s.tracer,
 		Stats:    r.stats,
 		Log:      r.log,
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/pack"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
 // newTrainer makes what trains dictionaries for all gateways, with the same
@@ -30,6 +31,32 @@ func (s *shared) newTrainer() *autodict.Trainer {
 		External: external,
 		Share:    float64(s.started.Training.CPU) / 100,
 	})
+}
+
+// manage gives a gateway to a store what looks after its dictionaries and its rules: policies go from there to apply.
+func (s *shared) manage(g *config.Gateway, r *running, apply func(*policy.Policy)) {
+	r.whatIf = s.newWhatIf(g, r, apply)
+	r.auto = s.newAutodict(r, r.whatIf.overrides.SetBase)
+}
+
+// newWhatIf makes the one of a gateway to a store, whose policies go to apply.
+func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Policy)) *whatIf {
+	watch := whatif.New(whatif.Options{
+		NewEngine: func() *codec.Engine {
+			e, err := s.options.Zstd.Engine(s.started.Zstd)
+			if err != nil { // it was there when the process started
+				return s.engine
+			}
+			return e
+		},
+		Dict:    r.keeper.local.Get,
+		MaxSeal: int(g.MaxSeal),
+		Budget:  s.whatIf,
+	})
+	return &whatIf{
+		gateway: g.Name, protocol: g.Protocol, watch: watch, stats: r.stats, log: r.log,
+		overrides: whatif.NewOverrides(watch, apply),
+	}
 }
 
 // newAutodict makes what looks after the gateway's dictionaries, and hands the policies that

@@ -25,6 +25,26 @@ func AskAdmin(t testing.TB, admin, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
+// AdminAction asks for an action as a reader with the token does, whatever comes of it.
+func AdminAction(t testing.TB, admin, token, action, posted string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+admin+"/api/actions/"+action, strings.NewReader(posted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
 // AdminPage gets what has to be there.
 func AdminPage(t testing.TB, admin, path string) string {
 	t.Helper()

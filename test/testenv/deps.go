@@ -92,15 +92,27 @@ func PythonSource(t testing.TB, requirements string) string {
 	})
 }
 
-// NodeModules returns the node_modules directory with what a package.json asks for.
+// NodeModules returns the node_modules directory with what a package.json asks for: exactly what the package-lock.json
+// beside it says, if there is one.
 func NodeModules(t testing.TB, manifest string) string {
 	t.Helper()
-	npm, manifest := Program(t, "npm"), abs(t, manifest)
-	dir := Cached(t, "node", []string{manifest}, func(dir string) {
-		copyFile(t, manifest, filepath.Join(dir, "package.json"))
-		Run(t, dir, npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock")
+	npm, sources := Program(t, "npm"), []string{abs(t, manifest)}
+	command := []string{"install", "--no-package-lock"}
+	if lock := filepath.Join(filepath.Dir(sources[0]), "package-lock.json"); exists(lock) {
+		sources, command = append(sources, lock), []string{"ci"}
+	}
+	dir := Cached(t, "node", sources, func(dir string) {
+		for _, source := range sources {
+			copyFile(t, source, filepath.Join(dir, filepath.Base(source)))
+		}
+		Run(t, dir, npm, append(command, "--silent", "--no-audit", "--no-fund")...)
 	})
 	return filepath.Join(dir, "node_modules")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // JavaLibraries returns a class path with what a pom.xml asks for.

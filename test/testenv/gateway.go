@@ -24,6 +24,8 @@ type GatewayConfig struct {
 	Settings string
 	// Process is YAML lines of the process itself, such as "training: {poll: 1s}".
 	Process string
+	Admin   string   // YAML of admin: besides its listen, such as "token_file: /t"
+	More    string   // YAML of further gateways: items of the list
 	Force   bool     // seal everything that may be sealed, even at a loss (--test-force)
 	Args    []string // further arguments of cinch serve
 
@@ -105,7 +107,7 @@ func (g *GatewayServer) protocol() string {
 
 func (g *GatewayServer) arguments() ([]string, error) {
 	args := []string{"serve"}
-	if g.cfg.Rules == "" && g.cfg.Settings == "" && g.cfg.Process == "" {
+	if g.cfg.Rules == "" && g.cfg.Settings == "" && g.cfg.Process == "" && g.cfg.Admin == "" && g.cfg.More == "" {
 		args = append(args, "--"+g.protocol(), g.Addr+"="+g.upstream(), "--admin", g.Admin)
 	} else {
 		file, err := g.writeConfig()
@@ -140,13 +142,14 @@ func (g *GatewayServer) Configure(t testing.TB, settings, rules string) {
 func (g *GatewayServer) writeConfig() (file string, err error) {
 	var b strings.Builder
 	writeIndented(&b, "", g.cfg.Process)
-	fmt.Fprintf(&b, "admin: {listen: %q}\ngateways:\n  - name: test\n    protocol: %s\n", g.Admin, g.protocol())
+	fmt.Fprintf(&b, "admin: {listen: %q, %s}\ngateways:\n  - name: test\n    protocol: %s\n", g.Admin, g.cfg.Admin, g.protocol())
 	fmt.Fprintf(&b, "    listen: %q\n    upstream: %q\n", g.Addr, g.upstream())
 	writeIndented(&b, "    ", g.cfg.Settings)
 	if g.cfg.Rules != "" {
 		b.WriteString("    rules:\n")
 		writeIndented(&b, "      ", g.cfg.Rules)
 	}
+	writeIndented(&b, "  ", g.cfg.More)
 	file = filepath.Join(g.dir, "cinch.yaml")
 	return file, os.WriteFile(file, []byte(b.String()), 0o600)
 }

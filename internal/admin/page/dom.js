@@ -12,28 +12,42 @@ export function svg(name, attributes, ...children) {
 }
 
 function fill(node, attributes, children) {
-  for (const [key, value] of Object.entries(attributes ?? {})) node.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes ?? {})) {
+    if (value !== null && value !== undefined) node.setAttribute(key, value);
+  }
   for (const child of children.flat()) {
     if (child !== null && child !== undefined && child !== "") node.append(child);
   }
   return node;
 }
 
+// figure is a number as people read it, with the number itself for programs.
+export function figure(name, value, text) {
+  return el("span", { "data-figure": name, "data-value": value }, text);
+}
+
+// hidden is text for those who listen.
+export const hidden = (text) => el("span", { class: "sr" }, text);
+
 export function tile(label, big, ...small) {
-  return el("div", null, el("dt", null, label), el("dd", null,
-    el("div", { class: "big" }, big), small.map((line) => el("div", { class: "small" }, line))));
+  return el("div", { "data-key": "tile " + label }, el("dt", null, label), el("dd", null,
+    el("div", { class: "big" }, big), small.map((line) => line ? el("div", { class: "small" }, line) : null)));
 }
 
-// table draws rows of cells; columns are [label, isText].
-export function table(columns, rows, wide) {
+// table draws rows of cells, the first of which names the row; columns are [label, isText]. A row may have a key, and cells below it.
+export function table(caption, columns, rows, wide) {
   const head = el("tr", null, columns.map(([label, isText]) => el("th", isText ? { scope: "col", class: "text" } : { scope: "col" }, label)));
-  const body = rows.map((cells) => el("tr", null, cells.map((cell, i) => {
-    const attributes = i === 0 ? {} : { "data-label": columns[i][0], class: columns[i][1] ? "text" : "number" };
-    return el("td", attributes, cell);
-  })));
-  return el("table", wide ? { class: "wide" } : null, el("thead", null, head), el("tbody", null, body));
+  const body = rows.map((cells) => {
+    const row = el("tr", { "data-key": cells.key }, cells.map((cell, i) => {
+      if (i === 0) return el("th", { scope: "row" }, cell);
+      return el("td", { "data-label": columns[i][0], class: columns[i][1] ? "text" : "number" }, cell);
+    }));
+    return cells.below ? [row, el("tr", { class: "below", "data-key": cells.key + " below" }, el("td", { colspan: columns.length }, cells.below))] : row;
+  });
+  return el("table", wide ? { class: "wide" } : null, el("caption", { class: "sr" }, caption), el("thead", null, head), el("tbody", null, body.flat()));
 }
 
+// section is a part of a gateway's details.
 export function section(title, ...content) {
-  return el("section", null, el("h3", null, title), content);
+  return el("section", { "data-key": title }, el("h4", null, title), content);
 }

@@ -13,6 +13,13 @@ function scaled(n, base, units) {
 
 export const bytes = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 export const perSecond = (n) => bytes(n) + "/s";
+// money is dollars; what is less than a cent keeps two digits.
+export function money(d) {
+  const size = Math.abs(d), sign = d < 0 ? "−$" : "$";
+  if (size < 1e-4) return "$0";
+  if (size >= 1e5) return sign + scaled(size, 1000, ["", " k", " M", " G"]);
+  return sign + (size >= 1000 ? plain.format(size) : size >= 0.1 ? size.toFixed(2) : String(Number(size.toPrecision(2))));
+}
 export const rate = (n) => n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(n);
 export const ratio = (r) => !r ? "–" : r.toFixed(r < 10 ? 2 : 1) + "×";
 export const micros = (us) => !us ? "–" : us < 1000 ? scaled(us, 1e9, [" µs"]) : scaled(us / 1000, 1e9, [" ms"]);

@@ -1,107 +1,47 @@
-// All gateways at a glance: sums first, then a row for each, which opens.
-import { el, svg, tile } from "./dom.js";
+// A row for each gateway, which opens.
+import { el, figure, hidden } from "./dom.js";
 import { gatewayDetails } from "./details.js";
-import { bytes, cores, count, micros, percent, perSecond, rate, ratio } from "./format.js";
-import { total } from "./rates.js";
+import { bytes, cores, count, micros, money, percent, perSecond, rate, ratio } from "./format.js";
 
-const kept = 150; // points of a sparkline: five minutes
+const columns = [["gateway", ""], ["saving, 5 min", "spark"], ["saved", ""], ["before", "some"], ["after", "some"], ["ratio", ""], ["CPU", "rest"], ["added p99", "rest"], ["clients", "rest"], ["errors", "rest"], ["a month", "rest"]];
 
-// Overview keeps its rows between looks, so that focus and what is open stay.
-export class Overview {
-  constructor() {
-    this.sums = el("dl", { class: "tiles sums" });
-    this.list = el("div", { class: "gateways" });
-    this.node = el("section", { class: "card" }, el("h2", null, "Gateways"), this.sums, header(), this.list);
-    this.rows = new Map();
-  }
-
-  show(status, rates) {
-    this.sums.replaceChildren(...sums(status, rates));
-    const names = new Set(status.gateways.map((g) => g.name));
-    for (const [name, row] of this.rows) {
-      if (names.has(name)) continue;
-      row.node.remove();
-      this.rows.delete(name);
-    }
-    for (const g of status.gateways) {
-      if (!this.rows.has(g.name)) {
-        const row = new Row(g, status.gateways.length === 1);
-        this.rows.set(g.name, row);
-        this.list.append(row.node);
-      }
-      this.rows.get(g.name).show(g, rates?.get(g.name));
-    }
-  }
-}
-
-function sums(status, rates) {
-  const now = total(rates);
-  let raw = 0, stored = 0, open = 0, amiss = 0;
-  for (const g of status.gateways) {
-    raw += g.total.raw_bytes;
-    stored += g.total.stored_bytes;
-    open += g.connections.open;
-    if (g.trouble) amiss++;
-  }
-  const saved = raw - stored;
+// rows are those of all gateways; details are made of those that are open.
+export function rows(status, rates, pasts, open, asks) {
+  const shown = status.money ? columns : columns.slice(0, -1);
+  const kind = status.money ? " with-money" : "";
   return [
-    tile(saved < 0 ? "Lost since the start" : "Saved since the start", bytes(Math.abs(saved)), raw > 0 ? `${percent(Math.abs(saved), raw)} of ${bytes(raw)}` : "no values yet"),
-    tile("Saving now", perSecond(now.before - now.after), now.before > 0 ? `of ${perSecond(now.before)}` : rates ? "no values just now" : "measuring"),
-    tile("Ratio now", ratio(now.after > 0 ? now.before / now.after : 0), stored > 0 ? `${ratio(raw / stored)} since the start` : ""),
-    tile("CPU now", cores(now.cpu), "cores, compressing and opening"),
-    tile("Added latency now", micros(now.p50), now.p99 > 0 ? `at most, in the median; 99 %: ${micros(now.p99)}` : "no exchanges just now"),
-    tile("Clients", count(open), amiss > 0 ? el("span", { class: "bad-text" }, `${amiss} of ${status.gateways.length} gateways not serving`) : `${rate(now.exchanges)} exchanges a second`),
+    el("div", { class: "row names" + kind, "aria-hidden": "true" }, shown.map(([name, kind]) => el("span", { class: kind }, name))),
+    el("div", { class: "gateways", "data-key": "rows" }, status.gateways.map((g) => row(status, g, rates?.get(g.name), pasts.get(g.name), open.has(g.name), shown, kind, asks))),
   ];
 }
 
-const columns = [["gateway", ""], ["saving, 5 min", "spark"], ["before", ""], ["after", ""], ["ratio", ""], ["CPU", "rest"], ["added p99", "rest"], ["clients", "rest"], ["errors", "rest"]];
-
-function header() {
-  return el("div", { class: "row names", "aria-hidden": "true" }, columns.map(([name, kind]) => el("span", { class: kind }, name)));
+function row(status, g, now, past, isOpen, shown, kind, asks) {
+  const cells = [
+    name(status, g), past?.draw() ?? "", figure("saved_bytes", g.total.saved_bytes, loss(g.total.saved_bytes)), now ? perSecond(now.before) : "–", now ? perSecond(now.after) : "–",
+    figure("ratio", g.total.ratio, ratio(g.total.ratio)), now ? cores(now.cpu) : "–", now ? micros(now.p99) : "–", count(g.connections.open), now ? errorRate(now.errors) : "–",
+    g.money ? el("span", g.money.month < 0 ? { class: "bad-text" } : null, figure("money_month", g.money.month, money(g.money.month))) : "–",
+  ];
+  const spans = shown.map(([label, kind], i) => el("span", { class: kind }, i > 1 ? el("span", { class: "label" }, label + " ") : null, cells[i]));
+  return el("details", { "data-gateway": g.name, "data-key": "gateway " + g.name, class: g.trouble ? "failed" : null, ...(isOpen ? { open: "" } : {}) },
+    el("summary", { class: "row" + kind }, spans, g.trouble ? el("span", { class: "trouble" }, "does not serve: " + g.trouble) : null),
+    el("div", { class: "body", "data-key": "body" }, isOpen ? [el("h3", { class: "sr" }, "Gateway " + g.name), gatewayDetails(status, g, asks)].flat() : null));
 }
 
-class Row {
-  constructor(g, open) {
-    this.past = [];
-    this.cells = columns.map(([name, kind]) => el("span", { class: kind, "data-label": name }));
-    this.trouble = el("span", { class: "trouble" });
-    this.body = el("div", { class: "body" });
-    this.node = el("details", open ? { open: "" } : null, el("summary", { class: "row" }, this.cells, this.trouble), this.body);
-    this.node.addEventListener("toggle", () => this.fill());
-  }
+const loss = (saved) => saved < 0 ? el("span", { class: "bad-text" }, "−" + bytes(-saved)) : bytes(saved);
+const errorRate = (n) => n > 0 ? el("span", { class: "bad-text" }, rate(n) + "/s") : "0";
 
-  show(g, now) {
-    this.gateway = g;
-    if (now) {
-      this.past.push(now.before - now.after);
-      if (this.past.length > kept) this.past.shift();
-    }
-    const state = g.trouble ? "bad" : g.enabled ? "ok" : "off";
-    const texts = [
-      [el("span", { class: "dot " + state, "aria-hidden": "true" }), el("strong", null, g.name), " ", el("span", { class: "small" }, g.protocol + (g.enabled ? "" : ", off: opens only"))],
-      sparkline(this.past), now ? perSecond(now.before) : "", now ? perSecond(now.after) : "", now && now.after > 0 ? ratio(now.before / now.after) : ratio(g.total.ratio),
-      now ? cores(now.cpu) : "", now ? micros(now.p99) : "", count(g.connections.open), now ? rate(now.errors) : "",
-    ];
-    texts.forEach((text, i) => this.cells[i].replaceChildren(...[text].flat()));
-    this.trouble.textContent = g.trouble ? "does not serve: " + g.trouble : "";
-    this.node.classList.toggle("failed", Boolean(g.trouble));
-    this.fill();
-  }
-
-  fill() {
-    this.body.replaceChildren(...(this.node.open ? gatewayDetails(this.gateway) : []));
-  }
+function name(status, g) {
+  const state = g.trouble ? "bad" : g.enabled ? "ok" : "off";
+  const notes = [g.protocol, g.enabled ? "" : "off: opens only", ...doing(status, g)].filter(Boolean).join(" · ");
+  return [el("span", { class: "dot " + state }, hidden(g.trouble ? "failed: " : "")), el("strong", null, g.name), el("span", { class: "small" }, " " + notes)];
 }
 
-const wide = 120, high = 24;
-
-// sparkline is what was saved a second; below the line it was a loss.
-function sparkline(past) {
-  if (past.length < 2) return "";
-  const most = Math.max(...past, 1), least = Math.min(...past, 0);
-  const y = (v) => high - 1 - (v - least) / (most - least) * (high - 2);
-  const x = (i) => wide - (past.length - 1 - i) * wide / (kept - 1); // now is at the right
-  const points = past.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ");
-  return svg("svg", { class: "sparkline", preserveAspectRatio: "none", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `saving ${perSecond(past.at(-1))}, at most ${perSecond(most)} lately` },
-    svg("line", { x1: 0, x2: wide, y1: y(0), y2: y(0) }), svg("polyline", { points }));
+// doing is what goes on in a gateway beside its work.
+function doing(status, g) {
+  const trained = status.learning.find((l) => l.gateway === g.name && l.step);
+  return [
+    trained ? `training a dictionary, ${trained.step} of ${trained.steps}` : "",
+    g.pack?.paused ? "packing paused" : g.pack?.running ? `packing ${percent(g.pack.done, 1)}` : "",
+    g.effort && g.effort.step && g.effort.step !== "rule" ? "held back by its budget" : "",
+  ];
 }

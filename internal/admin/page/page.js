@@ -1,55 +1,97 @@
-// Draws /api/status and asks for it again every two seconds while the page is visible.
+// Puts the page together: what /api/status says, each time that it comes.
+import { act, once } from "./actions.js";
 import { el } from "./dom.js";
-import { processCard } from "./details.js";
-import { Overview } from "./overview.js";
+import { processCard } from "./process.js";
+import { History } from "./history.js";
+import { live } from "./live.js";
+import { rows } from "./overview.js";
+import { savings } from "./past.js";
+import { Past } from "./spark.js";
+import { patch } from "./patch.js";
 import { between } from "./rates.js";
+import { prices, totals } from "./totals.js";
+import { WhatIf } from "./whatif.js";
 
-const refreshMs = 2000;
+const gapMs = 30000; // looks that are farther apart say nothing about now
 const main = document.getElementById("main");
-const overview = new Overview();
-const rest = el("div");
-let last = null;
+const at = Object.fromEntries(["totals", "gateways", "process"].map((id) => [id, document.getElementById(id)]));
+const history = new History(document.getElementById("history"));
+const pasts = new Map(); // by gateway
+const open = new Set(); // gateways by name
+let last = null, came = 0, rates = null;
 
 function show(status) {
-  const rates = between(last, status);
+  const now = Date.now();
+  if (!last) begin(status);
+  rates = now - came < gapMs ? between(last, status) : null;
   last = status;
-  if (status.gateways.length === 0) {
-    main.replaceChildren(el("p", { class: "note" }, "No gateways are configured."), rest);
-  } else {
-    if (!overview.node.isConnected) main.replaceChildren(overview.node, rest);
-    overview.show(status, rates);
+  came = now;
+  for (const [name, r] of rates ?? []) {
+    pastFor(name).add(now, r.before - r.after);
   }
-  rest.replaceChildren(processCard(status));
+  draw();
+  history.gateways(status.gateways.map((g) => g.name));
   main.classList.remove("stale");
+  document.getElementById("updated").textContent = "as of " + new Date(now).toLocaleTimeString();
+  setState(status);
+}
+
+// begin opens the only gateway, and asks what was before.
+async function begin(status) {
+  if (status.gateways.length === 1) open.add(status.gateways[0].name);
+  main.hidden = false;
+  try {
+    for (const [name, points] of await savings()) pastFor(name).before(points);
+  } catch { /* then sparklines begin now */ }
+}
+
+function pastFor(name) {
+  if (!pasts.has(name)) pasts.set(name, new Past());
+  return pasts.get(name);
+}
+
+function draw() {
+  patch(at.totals, totals(last, rates), prices(last.money));
+  patch(at.gateways, last.gateways.length === 0 ? el("p", { class: "note" }, "No gateways are configured.") : rows(last, rates, pasts, open, whatIf.answers));
+  patch(at.process, processCard(last));
+}
+
+function setState(status) {
   const failed = status.gateways.filter((g) => g.trouble).length;
   const amiss = [...status.degraded];
   if (!status.ready) amiss.unshift(failed > 0 ? `${failed} of ${status.gateways.length} gateways not serving` : status.not_ready); // their rows say why
-  setState([status.ready ? "ready" : "not ready", ...amiss].join(": "), status.ready && amiss.length === 0);
-  document.getElementById("updated").textContent = "as of " + new Date().toLocaleTimeString();
+  say([status.ready ? "ready" : "not ready", ...amiss].join(": "), status.ready && amiss.length === 0);
 }
 
-function setState(text, ok) {
+function say(text, ok) {
   const state = document.getElementById("state");
   if (state.textContent !== text) state.textContent = text; // else screen readers repeat it
   state.className = "state " + (ok ? "ok" : "bad");
 }
 
-async function refresh() {
-  try {
-    const answer = await fetch("api/status", { signal: AbortSignal.timeout(5000) });
-    if (!answer.ok) throw new Error("answered " + answer.status);
-    show(await answer.json());
-  } catch {
-    main.classList.add("stale");
-    setState("no answer", false);
-  }
-}
+// A row that opens gets its details at once, one that closes loses them.
+at.gateways.addEventListener("toggle", (event) => {
+  const name = event.target.dataset.gateway;
+  if (!name || open.has(name) === event.target.open) return;
+  if (event.target.open) open.add(name);
+  else open.delete(name);
+  draw();
+}, true);
 
-async function run() {
-  for (;;) {
-    if (!document.hidden) await refresh();
-    await new Promise((done) => setTimeout(done, refreshMs));
-  }
-}
+const asked = live(show, () => {
+  main.classList.add("stale");
+  say("no answer", false);
+});
+const whatIf = new WhatIf(at.gateways, () => last?.actions ?? [], asked);
 
-run();
+// What has been done is shown as soon as the status has it.
+const done = { "pack-pause": "Paused.", "pack-resume": "Resumed." };
+at.gateways.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-action]");
+  if (!button || !done[button.dataset.action]) return;
+  once(button, async () => {
+    const name = button.dataset.action, failed = await act(name, { gateway: button.dataset.of });
+    await asked();
+    return failed || done[name];
+  });
+});

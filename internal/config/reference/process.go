@@ -37,8 +37,8 @@ var process = []Row{
 	},
 	{
 		Keys: "`traces.endpoint`", Default: "none", Also: "",
-		Meaning: "URL of an OpenTelemetry collector's OTLP/HTTP receiver, `http://collector:4318`: spans of requests go there, gRPC's " +
-			"so far. Nothing is traced without it. See [METRICS.md](METRICS.md#traces)",
+		Meaning: "URL of an OpenTelemetry collector's OTLP/HTTP receiver, `http://collector:4318`: spans of requests go there, those " +
+			"of gRPC, MongoDB, Tarantool and Redis. Nothing is traced without it. See [METRICS.md](METRICS.md#traces)",
 	},
 	{
 		Keys: "`traces.ratio`", Default: "`0`", Also: "",
@@ -52,6 +52,19 @@ var process = []Row{
 	{
 		Keys: "`traces.service`", Default: "`cinch`", Also: "",
 		Meaning: "`service.name` of the spans",
+	},
+	{
+		Keys: "`prices.cloud`", Default: "`aws`", Also: "",
+		Meaning: "whose list prices between zones the admin page takes for [money](METRICS.md#money): `aws`, `azure` or `gcp`",
+	},
+	{
+		Keys: "`prices.zones`", Default: "`3`", Also: "",
+		Meaning: "how many availability zones clients and servers are spread over, alike: of three, two thirds of the bytes cross. `1` where they share a zone, " +
+			"or nobody bills traffic: then compression costs CPU and saves no money on traffic",
+	},
+	{
+		Keys: "`prices.file`", Default: "none", Also: "",
+		Meaning: "YAML with prices of your own in place of those, as `--prices` of [`cinch report`](REPORT.md) and [`cinch plan`](PLAN.md) takes; read again by a reload",
 	},
 	{
 		Keys: "`log.level`", Default: "`info`", Also: "`CINCH_LOG_LEVEL`, `--log-level`",

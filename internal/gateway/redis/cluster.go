@@ -60,7 +60,7 @@ func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
 func (cfg *ClusterConfig) newAsked(site cluster.Site) cluster.Gateway {
 	own := cfg.Config
 	own.Name += " (sentinel)"
-	own.Policy, own.Dicts, own.Sampler = nil, nil, nil
+	own.Policy, own.Dicts, own.Sampler, own.WhatIf = nil, nil, nil, nil
 	own.Dial, own.view = site.Dial, site.View
 	return NewGateway(own)
 }

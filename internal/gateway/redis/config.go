@@ -11,6 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
 // Config is what a gateway needs. Everything but Upstream may be left zero.
@@ -24,6 +26,7 @@ type Config struct {
 	Engine   *codec.Engine
 	Dicts    *storeredis.NodeDicts // where dictionaries are kept upstream; nil: there are none
 	Sampler  Sampler               // nil: none
+	WhatIf   *whatif.Watch         // nil: none
 	MaxSeal  int                   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
 	MaxOpen  int                   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
@@ -42,6 +45,7 @@ type Config struct {
 	NoCommandDocs bool
 
 	Effort *gateway.Effort // what sealing may take; nil: no limits
+	Tracer *trace.Tracer   // nil: no command is traced
 
 	Stats *gateway.Stats
 	Log   *slog.Logger

@@ -17,6 +17,7 @@ type opening struct {
 	life   *gateway.Life
 	asked  *asked // knows the kind of key that the reply at hand is for
 	queue  *queue
+	trace  *tracing // nil: none
 
 	plain    [][]byte // in the reply at hand, parts of these look like envelopes and are none
 	excluded bool     // the reply at hand is of keys that hold no envelopes
@@ -116,6 +117,7 @@ func (o *opening) skipBroken(n int64, cause error) error {
 
 // broken tells the client what is wrong with a sealed value.
 func (o *opening) broken(cause error) error {
+	o.trace.broken()
 	return o.frames.emitError(o.vault.sayBroken(o.life.Client.RemoteAddr(), cause, o.asked.pattern(o.queue.answered())))
 }
 
@@ -126,6 +128,7 @@ func (o *opening) opened(stored []byte, raw int, d time.Duration) {
 		o.vault.stats.Opened(h.Codec, len(stored), raw, d)
 		o.vault.stats.Latency(d)
 	}
+	o.trace.opening(d)
 }
 
 // stage reads the n bytes and the line break at hand into a buffer, under the budget for

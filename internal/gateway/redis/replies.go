@@ -50,6 +50,9 @@ func (p *replyPump) run() {
 			p.life.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
 			break
 		}
+		if t := p.opening.trace; t != nil {
+			t.ends(p.queue.answered())
+		}
 	}
 	if text := p.lastWords.Load(); text != nil {
 		p.frames.mute = false
@@ -94,6 +97,9 @@ func (p *replyPump) next() error {
 	e, ok := p.queue.pop()
 	if !ok {
 		return p.messages.passUnasked(nil)
+	}
+	if t := p.opening.trace; t != nil {
+		t.begins(p.queue.answered(), p.frames.in, b[0])
 	}
 	if done, err := p.quick(&e); done || err != nil {
 		return err

@@ -16,6 +16,7 @@ type seals struct {
 	st     *standing
 	dialed time.Time // when the connection upstream was
 	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
+	trace  *tracing  // nil: none
 }
 
 // setOptions reports whether the options behind SET's value are known, and whether one of them
@@ -136,6 +137,7 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	}
 	out, took, before := v.seal(dst, value, st, worth)
 	v.vault.stats.Latency(took)
+	v.trace.sealing(took)
 	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
 	if rule != nil && teaches(wanted, st) {
 		v.sample(rule, a.Key, value, len(out)-len(dst))
@@ -167,6 +169,9 @@ func (v *seals) lowered(st codec.Setting, value []byte) codec.Setting {
 // setting is how the policy wants the value sealed; the rule is nil when it does not.
 func (v *seals) setting(a policy.Address, value []byte) (codec.Setting, *policy.Rule) {
 	st, rule, left := v.settingOf(a, value)
+	if a.Type != 0 {
+		v.vault.whatIf.Saw(a, v.st.login(), value, left != "")
+	}
 	if left != "" {
 		v.vault.stats.Left(rule.Name, left, len(value))
 		return codec.Setting{}, nil

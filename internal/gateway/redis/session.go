@@ -39,6 +39,8 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	s.out.init(s.Life, &s.talk.queue, &s.talk.asked, &s.talk.st, g.vault, g.cfg.view)
 	s.intake.init(&s.talk, g.table)
 	s.seals.vault, s.seals.st, s.seals.dialed = g.vault, &s.talk.st, dialed
+	s.seals.trace = newTracing(&g.cfg, upstream)
+	s.out.opening.trace = s.seals.trace
 	s.stash.vault, s.stash.talk, s.stash.stall = g.vault, &s.talk, g.cfg.Stall
 	s.user.second.init(g.dialer, &s.talk, &g.commands, &g.bodies)
 	s.OnClose = s.user.second.close
@@ -56,7 +58,10 @@ func (s *session) onStored() *storedCommands {
 }
 
 // Run pumps until both sides are done.
-func (s *session) Run() { s.Life.Run(s.carryRequests, s.carryReplies) }
+func (s *session) Run() {
+	defer s.seals.trace.close()
+	s.Life.Run(s.carryRequests, s.carryReplies)
+}
 
 // carryRequests passes the client's end of input on at once: the server then drops what it was
 // blocked on, as it does for a client of its own.
@@ -207,6 +212,9 @@ func (s *session) handleInline(raw []byte) error {
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
 	r.cmd = s.intake.rows.lookup(r.args[0])
+	if t := s.seals.trace; t != nil && t.begin(r.cmd, &s.talk.asked) {
+		defer t.sent(&s.talk.asked)
+	}
 	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
 // vault seals and opens values for all sessions of a gateway, by the rules of the moment.
@@ -22,6 +23,7 @@ type vault struct {
 	covered func(key []byte) bool // reports a hash that a search index may cover
 	dicts   *storeredis.NodeDicts // nil: none
 	sampler Sampler               // nil: none
+	whatIf  *whatif.Watch         // nil: none
 	maxSeal int
 	effort  *gateway.Effort
 	stats   *gateway.Stats
@@ -34,7 +36,7 @@ func newVault(cfg *Config) *vault {
 		opts.Dicts = cfg.Dicts
 	}
 	v := &vault{
-		sealer: cinch.NewSealer(opts), dicts: cfg.Dicts, sampler: cfg.Sampler, maxSeal: cfg.MaxSeal, effort: cfg.Effort,
+		sealer: cinch.NewSealer(opts), dicts: cfg.Dicts, sampler: cfg.Sampler, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal, effort: cfg.Effort,
 		covered: func([]byte) bool { return false }, stats: cfg.Stats, log: cfg.Log,
 	}
 	v.policy.Store(cfg.Policy)

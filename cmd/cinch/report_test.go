@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/history"
+)
+
+// Rates are over time that has been; and whatever the time, a gateway's page answers the question about it.
+func TestReportWindow(t *testing.T) {
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	for _, from := range []string{"2026-11-01", "90d", "2000-01-01", "0", "1850-01-01", "10s"} {
+		o := reportOptions{from: from, to: "2027-12-01", cloud: "aws"}
+		w, _, err := o.read(now)
+		if err != nil {
+			t.Errorf("from %s: %v", from, err)
+			continue
+		}
+		if !w.To.Equal(now) {
+			t.Errorf("from %s: to %v, and it is %v", from, w.To, now)
+		}
+		if n := w.To.Sub(w.From)/w.Step + 1; n > history.MaxSteps || n < 1 {
+			t.Errorf("from %s: %d steps of %v", from, n, w.Step)
+		}
+	}
+	for _, from := range []string{"0001-01-01T00:00:00Z", "2026-12-01"} {
+		o := reportOptions{from: from, to: "2027-12-01", cloud: "aws"}
+		if w, _, err := o.read(now); err == nil {
+			t.Errorf("from %s: %+v", from, w)
+		}
+	}
+}

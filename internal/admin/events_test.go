@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// listening is a server whose requests may take so long, whose events come quickly, and where it answers.
+func listening(t *testing.T, timeout time.Duration) (*Server, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(sampleOptions(t))
+	s.events.interval = 10 * time.Millisecond
+	s.http.ReadTimeout, s.http.WriteTimeout = timeout, timeout
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		_ = s.Shutdown(context.Background())
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, "http://" + l.Addr().String()
+}
+
+func listen(t *testing.T, url string) *http.Response {
+	t.Helper()
+	resp, err := http.Get(url + "/api/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// nextEvent reads one event and what it says.
+func nextEvent(t *testing.T, r *bufio.Reader) (st Status) {
+	t.Helper()
+	var lines [3]string
+	for i := range lines {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[i] = line
+	}
+	doc, ok := strings.CutPrefix(lines[1], "data: ")
+	if lines[0] != "event: status\n" || !ok || lines[2] != "\n" {
+		t.Fatalf("not an event: %q", lines)
+	}
+	if err := json.Unmarshal([]byte(doc), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func TestEvents(t *testing.T) {
+	s, url := listening(t, readTimeout)
+	resp := listen(t, url)
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Error(kind)
+	}
+	r := bufio.NewReader(resp.Body)
+	last := nextEvent(t, r)
+	if last.Gateways[0].Name != "cache" {
+		t.Errorf("%+v", last.Gateways)
+	}
+	for range 3 {
+		next := nextEvent(t, r)
+		if next.UptimeSeconds <= last.UptimeSeconds {
+			t.Errorf("%v after %v", next.UptimeSeconds, last.UptimeSeconds)
+		}
+		last = next
+	}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		t.Error("cut off, not ended:", err)
+	}
+}
+
+// A listener stays for longer than requests may take.
+func TestEventsOutlastTimeouts(t *testing.T) {
+	const timeout = 500 * time.Millisecond // in which a busy machine gets as far as the first event
+	_, url := listening(t, timeout)
+	r := bufio.NewReader(listen(t, url).Body)
+	for began := time.Now(); time.Since(began) < 2*timeout; {
+		nextEvent(t, r)
+	}
+}
+
+func TestListenersAreBounded(t *testing.T) {
+	s, url := listening(t, readTimeout)
+	var all []*http.Response
+	for range maxListeners {
+		resp := listen(t, url)
+		nextEvent(t, bufio.NewReader(resp.Body))
+		all = append(all, resp)
+	}
+	if resp := listen(t, url); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Error(resp.Status, resp.Header)
+	}
+	_ = all[0].Body.Close()
+	testenv.Eventually(t, "one that goes leaves room", func() bool {
+		s.events.mu.Lock()
+		defer s.events.mu.Unlock()
+		return s.events.listeners < maxListeners
+	})
+	nextEvent(t, bufio.NewReader(listen(t, url).Body))
+}
+
+// What pages are told is put together once for all.
+func TestEventsAreShared(t *testing.T) {
+	made := 0
+	e := newEvents(func(time.Time) Status { made++; return Status{} })
+	now := time.Now()
+	for i, want := range []int{1, 1, 2} {
+		if _, err := e.event(now.Add(time.Duration(i) * e.interval * 2 / 5)); err != nil || made != want {
+			t.Error(i, made, err)
+		}
+	}
+}
+
+// Actions are named where somebody can prove that they may ask for them.
+func TestActionsAreNamed(t *testing.T) {
+	opts := sampleOptions(t)
+	opts.Actions = []Action{{Name: "pack-pause", Run: func() error { return nil }}}
+	for _, credentials := range []bool{false, true} {
+		opts.Access.Credentials = credentials
+		if got := New(opts).status(time.Now()).Actions; (len(got) == 1) != credentials || got == nil {
+			t.Errorf("with credentials %v: %q", credentials, got)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// Money is what compression has saved in US dollars: traffic less CPU time, at the prices of now. Negative: it costs more than it saves.
+type Money struct {
+	SoFar        float64 `json:"so_far"` // since the process began
+	Month        float64 `json:"month"`  // at the rate of OverSeconds
+	OverSeconds  float64 `json:"over_seconds"`
+	TrafficSoFar float64 `json:"traffic_so_far"` // saved
+	CPUSoFar     float64 `json:"cpu_so_far"`     // spent
+	TrafficMonth float64 `json:"traffic_month"`
+	CPUMonth     float64 `json:"cpu_month"`
+
+	Zones   int            `json:"zones"`
+	Cloud   string         `json:"cloud"`
+	Assumed bool           `json:"assumed"` // the configuration says neither
+	Prices  []price.Priced `json:"prices"`
+}
+
+// GatewayMoney is a gateway's part of it.
+type GatewayMoney struct {
+	SoFar float64 `json:"so_far"`
+	Month float64 `json:"month"`
+}
+
+// doneBy is what a gateway has done since the process began.
+func doneBy(snap *gateway.Snapshot) price.Done {
+	saved := snap.Total.SavedBytes
+	if price.ReadsSave(snap.Protocol) {
+		for _, c := range snap.Opened {
+			saved += int64(c.RawBytes) - int64(c.StoredBytes)
+		}
+	}
+	return price.Done{SavedBytes: float64(saved), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
+}
+
+// addMoney prices what the gateways of a status have done.
+func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
+	seconds := now.Sub(before.at).Seconds()
+	var soFar, lately price.Done
+	for i := range st.Gateways {
+		g := &st.Gateways[i]
+		all := doneBy(&g.Snapshot)
+		since := all.Since(before.done[g.Name])
+		soFar, lately = soFar.Add(all), lately.Add(since)
+		g.Money = &GatewayMoney{SoFar: r.Saving(all).Net(), Month: r.Month(since, seconds).Net()}
+	}
+	total, month := r.Saving(soFar), r.Month(lately, seconds)
+	st.Money = &Money{
+		SoFar: total.Net(), TrafficSoFar: total.Traffic, CPUSoFar: total.CPU,
+		Month: month.Net(), TrafficMonth: month.Traffic, CPUMonth: month.CPU, OverSeconds: max(seconds, 0),
+		Zones: r.Zones, Cloud: r.Cloud, Assumed: r.Assumed, Prices: r.Used(),
+	}
+}
+
+// Ledger remembers for an hour what gateways had done. A nil one knows the start of the process only.
+type Ledger struct {
+	mu    sync.Mutex
+	marks []mark // by time
+}
+
+// mark is what gateways had done at a time, by name.
+type mark struct {
+	at   time.Time
+	done map[string]price.Done
+}
+
+// reach is how far back it is asked.
+const reach = time.Hour
+
+// Note remembers what gateways have done up to now. It is called every few seconds, in the order of time.
+func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
+	m := mark{now, make(map[string]price.Done, len(gateways))}
+	for i := range gateways {
+		m.done[gateways[i].Name] = doneBy(&gateways[i])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.marks[:0]
+	for _, old := range l.marks {
+		if now.Sub(old.at) <= reach {
+			kept = append(kept, old)
+		}
+	}
+	clear(l.marks[len(kept):])
+	l.marks = append(kept, m)
+}
+
+// before is the first mark of the hour before now. Until an hour has gone by it is the start.
+func (l *Ledger) before(now, started time.Time) mark {
+	if now.Sub(started) <= reach || l == nil {
+		return mark{at: started}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.marks {
+		if now.Sub(m.at) <= reach {
+			return m
+		}
+	}
+	return mark{at: started}
+}

@@ -1,0 +1,49 @@
+// Buttons that change something: POST /api/actions/NAME. What comes of it is said beside the button.
+
+const refusals = {
+  401: "Refused: actions need the token of admin.token_file, or a client certificate. Press again, and give the browser any name, and the token as password. Without admin.token_file in the configuration there are no actions.",
+  403: "Refused: the request did not come from this page's own address.",
+  404: "This gateway knows no such action: it may be an older version.",
+};
+
+const patienceMs = 300000; // the browser may ask for a password meanwhile
+const hintMs = 1500;
+
+// act asks for an action, and returns a text that says why it failed; "": it did not.
+export async function act(name, body) {
+  let answer;
+  try {
+    answer = await fetch("api/actions/" + name, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: AbortSignal.timeout(patienceMs) });
+  } catch {
+    return "No answer. Is the gateway running?";
+  }
+  if (answer.ok) return "";
+  if (refusals[answer.status]) return refusals[answer.status];
+  const text = (await answer.text()).trim();
+  try {
+    const { error, hint } = JSON.parse(text);
+    return "Failed: " + [error, hint].filter(Boolean).join(": ");
+  } catch {
+    return "Failed: " + text;
+  }
+}
+
+const busy = new WeakSet();
+
+// once runs one thing at a time for a button, however often it is pressed, and has the region beside it say what came of it.
+export async function once(button, run) {
+  if (busy.has(button)) return;
+  busy.add(button);
+  const region = button.closest("[data-acts]")?.querySelector("[data-said]");
+  const say = (text) => { if (region) region.textContent = text; };
+  say("");
+  const slow = setTimeout(() => say("Waiting for the answer. If the browser asks for a password: any name, and the token of admin.token_file."), hintMs);
+  let said = "No answer that this page understands.";
+  try {
+    said = await run();
+  } finally {
+    clearTimeout(slow);
+    say(said);
+    busy.delete(button);
+  }
+}

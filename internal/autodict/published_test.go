@@ -1,0 +1,116 @@
+package autodict
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// policyOf has a rule with a managed dictionary, and one before it.
+func policyOf(t *testing.T, first policy.Rule) *policy.Policy {
+	t.Helper()
+	p, err := policy.New(policy.Options{Exclude: []string{"lock:*"}, Rules: []policy.Rule{
+		first, {Name: "docs", Key: "doc:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPolicyIsPublished(t *testing.T) {
+	store := newShared()
+	raw := policy.Rule{Name: "notes", Key: "note:*", Types: policy.Hash}
+	rules := policyOf(t, raw)
+	p := publisher{o: optionsForTest(Options{Store: store, By: "a"})}
+	p.step(t.Context(), rules)
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(store.published), &doc); err != nil {
+		t.Fatal(err)
+	}
+	delete(doc, "at")
+	auto := rules.Rules()[1]
+	want := `{"by":"a","exclude":["lock:*"],"format":1,"rules":[` +
+		`{"codec":"raw","key":"note:*","min_gain":0.1,"min_size":0,"name":"notes","types":["hash"]},` +
+		`{"codec":"zstd","key":"doc:*","level":3,"min_gain":0.1,"min_size":64,"name":"docs","record":"` + Fingerprint(auto) + `","types":["string","hash"]}]}`
+	if got, _ := json.Marshal(doc); string(got) != want {
+		t.Errorf("published:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// The gateway that was given rules last says what holds; nobody quarrels about it.
+func TestLastPolicyHolds(t *testing.T) {
+	store := newShared()
+	one, two := policyOf(t, policy.Rule{Name: "one"}), policyOf(t, policy.Rule{Name: "two"})
+	a, b := publisher{o: optionsForTest(Options{Store: store, By: "a"})}, publisher{o: optionsForTest(Options{Store: store, By: "b"})}
+	for i, step := range []struct {
+		p     *publisher
+		rules *policy.Policy
+		says  *policy.Policy
+		more  uint64 // versions
+	}{
+		{&a, one, one, 1},
+		{&a, one, one, 0},
+		{&b, two, two, 1}, // b starts
+		{&a, one, two, 0},
+		{&b, two, two, 0},
+		{&a, two, two, 0}, // a is reloaded, with what holds already
+		{&a, one, one, 1}, // and with something else
+		{&b, two, one, 0},
+	} {
+		before := store.publishedVersion
+		step.p.step(t.Context(), step.rules)
+		if saidBy(store.published) != publish(step.says).says() || store.publishedVersion != before+step.more {
+			t.Fatalf("step %d: version %d after %d: %s", i, store.publishedVersion, before, store.published)
+		}
+	}
+	store.published, store.publishedVersion = "", 0 // as by FUNCTION FLUSH
+	b.step(t.Context(), two)
+	if saidBy(store.published) != publish(two).says() {
+		t.Error("not put back:", store.published)
+	}
+}
+
+// Who has published a policy takes it back when a reload leaves no rule with a managed dictionary: libraries would go by the old rules for ever.
+func TestPolicyIsTakenBack(t *testing.T) {
+	store := newShared()
+	auto := policyOf(t, policy.Rule{Name: "one"})
+	plain, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := publisher{o: optionsForTest(Options{Store: store})}
+	p.step(t.Context(), auto)
+	for range 2 {
+		p.step(t.Context(), plain)
+		if saidBy(store.published) != publish(plain).says() || store.publishedVersion != 2 {
+			t.Fatal(store.publishedVersion, store.published)
+		}
+	}
+	store.published, store.publishedVersion = "", 0
+	p.step(t.Context(), plain)
+	if store.published != "" {
+		t.Error("put back:", store.published)
+	}
+}
+
+// Where no dictionary is managed nothing is kept in the store, and trouble with it is no reason to stop.
+func TestPolicyThatIsNotPublished(t *testing.T) {
+	store := newShared()
+	plain, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := publisher{o: optionsForTest(Options{Store: store})}
+	p.step(t.Context(), nil)
+	p.step(t.Context(), plain)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.step(gone, plain)
+	if store.published != "" {
+		t.Error(store.published)
+	}
+}

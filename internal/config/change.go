@@ -1,0 +1,86 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// RuleChange is another setting for a rule; what else the rule says stays.
+type RuleChange struct {
+	Setting    codec.Setting // without a dictionary
+	Dictionary bool          // the one that the rule has
+	MinSize    int           // bytes
+}
+
+// DictionaryOf is how a rule's dictionary is named: auto, a name of the configuration, or its number in hexadecimal
+// digits. "": it has none.
+func (r *Rule) DictionaryOf() string {
+	if r.Dictionary == "" && r.Setting != nil && r.Setting.Dict != 0 {
+		return fmt.Sprintf("%08x", r.Setting.Dict)
+	}
+	return r.Dictionary
+}
+
+// changed is the rule with another setting.
+func (r Rule) changed(c RuleChange) Rule {
+	to := Setting{Setting: c.Setting}
+	switch {
+	case c.Dictionary && r.Dictionary == "":
+		to.Dict = r.Setting.Dict
+	case !c.Dictionary:
+		r.Dictionary = ""
+	}
+	if r.Dictionary != autoDictionary { // nothing is sampled
+		r.NoSample, r.ShareSamples = nil, false
+	}
+	size := Bytes(c.MinSize)
+	r.Setting, r.MinSize = &to, &size
+	return r
+}
+
+// WithRule is the configuration with another setting for one rule of a gateway. Its errors are those that a file with
+// such a rule has.
+func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) {
+	changed := *c
+	changed.Gateways = slices.Clone(c.Gateways)
+	for i := range changed.Gateways {
+		g := &changed.Gateways[i]
+		if g.Name != gateway {
+			continue
+		}
+		g.Rules = slices.Clone(g.Rules)
+		for j := range g.Rules {
+			if g.Rules[j].Name == rule {
+				g.Rules[j] = g.Rules[j].changed(to)
+				return &changed, changed.validate()
+			}
+		}
+	}
+	return nil, fmt.Errorf("there is no rule %q of gateway %q", rule, gateway)
+}
+
+// RuleYAML prints a rule with another setting, as an element of a gateway's rules; "": there is no such rule.
+func (g *Gateway) RuleYAML(rule string, to RuleChange) string {
+	for i := range g.Rules {
+		if g.Rules[i].Name != rule {
+			continue
+		}
+		list := []Rule{g.Rules[i].changed(to)}
+		if g.Protocol != Redis {
+			list = withoutStoreKeys(list)
+		}
+		var b strings.Builder
+		enc := yaml.NewEncoder(&b)
+		enc.SetIndent(2)
+		if enc.Encode(list) != nil || enc.Close() != nil {
+			return ""
+		}
+		return b.String()
+	}
+	return ""
+}

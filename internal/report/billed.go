@@ -1,0 +1,54 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/price/bill"
+)
+
+// ErrBill: the bill has nothing that could stand beside the report.
+var ErrBill = errors.New("the bill has no traffic between zones in that time")
+
+// Billed is what the cloud says, beside what was saved.
+type Billed struct {
+	Amount  float64     `json:"amount"`  // billed
+	Without float64     `json:"without"` // about what it would have been
+	Saved   float64     `json:"saved"`
+	Source  string      `json:"source,omitempty"` // a file; missing: an amount was given
+	From    *time.Time  `json:"from,omitempty"`   // what the lines of the file cover of the report's time; missing: they have no dates
+	To      *time.Time  `json:"to,omitempty"`
+	Lines   []bill.Type `json:"lines,omitempty"` // of traffic between zones
+}
+
+// addAmount is for a bill of this traffic and no other: it would have been more by as much as the bytes would have been.
+func (r *Report) addAmount(dollars float64) {
+	without := dollars / max(1-r.Total.Saving.Value, 1e-6)
+	r.Bill = &Billed{Amount: dollars, Without: without, Saved: without - dollars}
+}
+
+// AddBill sets lines of a cloud's bill beside the report. They may have other traffic too, so what was saved is the report's own sum, for
+// as much of the time as the bill covers.
+func (r *Report) AddBill(source string, b *bill.Report) error {
+	zones := b.Of(bill.BetweenZones)
+	if zones.Cost <= 0 {
+		return fmt.Errorf("%s: %w", source, ErrBill)
+	}
+	saved := r.Total.Traffic
+	if all := r.To.Sub(r.After.From); b.From != nil && all > 0 {
+		saved *= min(float64(b.To.Sub(*b.From))/float64(all), 1)
+	}
+	r.Bill = &Billed{Amount: zones.Cost, Without: zones.Cost + saved, Saved: saved, Source: source, From: b.From, To: b.To, Lines: zones.Types}
+	return nil
+}
+
+func (b *Billed) text() string {
+	switch {
+	case b.Source == "":
+		return fmt.Sprintf("The bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.", dollars(b.Amount), dollars(b.Without), dollars(b.Saved))
+	case b.From == nil:
+		return fmt.Sprintf("The bill in %s: %s for traffic between zones, of all its lines, as they have no dates. Without compression it would have been about %s, %s more.", b.Source, dollars(b.Amount), dollars(b.Without), dollars(b.Saved))
+	}
+	return fmt.Sprintf("The bill in %s: %s for traffic between zones from %s to %s. Without compression it would have been about %s, %s more.", b.Source, dollars(b.Amount), day(*b.From), day(*b.To), dollars(b.Without), dollars(b.Saved))
+}

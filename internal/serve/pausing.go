@@ -1,0 +1,107 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+)
+
+// packActions are how an operator pauses packing in the background.
+func (p *Process) packActions() []admin.Action {
+	return []admin.Action{
+		{Name: "pack-pause", Do: func(ctx context.Context, posted []byte) (any, error) {
+			return p.atPacker(ctx, posted, (*packer).pauseNow)
+		}},
+		{Name: "pack-resume", Do: func(ctx context.Context, posted []byte) (any, error) {
+			return p.atPacker(ctx, posted, (*packer).resumeNow)
+		}},
+	}
+}
+
+// pausing is the answer of both: how it is now.
+type pausing struct {
+	Gateway  string     `json:"gateway"`
+	Paused   bool       `json:"paused"`
+	PausedAt *time.Time `json:"paused_at,omitempty"`
+}
+
+// pauseTime bounds an action: the store answers, or it is away.
+const pauseTime = 10 * time.Second
+
+// atPacker does something at the gateway that was posted.
+func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, context.Context) (pausing, error)) (any, error) {
+	k, err := p.packerOf(posted)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pauseTime)
+	defer cancel()
+	now, err := do(k, ctx)
+	switch {
+	case err == nil:
+		return now, nil
+	case k.of.keeper.store.unavailable(err):
+		return nil, fmt.Errorf("gateway %s: its upstream does not answer, so nothing was changed: ask again when it is back (%w)", k.of.name, err)
+	}
+	return nil, fmt.Errorf("gateway %s: its upstream refuses, so nothing was changed (%w); docs/PACK.md has the rights that it takes", k.of.name, err)
+}
+
+// Why there is nothing to pause.
+var (
+	errWhichGateway = errors.New(`which gateway? post {"gateway": "NAME"}`)
+	errNoSuch       = errors.New("there is no gateway of that name")
+	errNoPacking    = errors.New("it does not pack in the background: give it pack: {background: true}, which gateways for Redis and Tarantool can have")
+)
+
+// packerOf is the packer of the gateway that was posted.
+func (p *Process) packerOf(posted []byte) (*packer, error) {
+	var asked struct {
+		Gateway string `json:"gateway"`
+	}
+	d := json.NewDecoder(bytes.NewReader(posted))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&asked); err != nil || asked.Gateway == "" {
+		return nil, errWhichGateway
+	}
+	var names []string
+	for _, r := range p.gateways {
+		if r.name != asked.Gateway {
+			names = append(names, r.name)
+			continue
+		}
+		if r.packer == nil || !r.packer.packing().Background {
+			return nil, fmt.Errorf("gateway %s: %w", r.name, errNoPacking)
+		}
+		return r.packer, nil
+	}
+	return nil, fmt.Errorf("gateway %.80q: %w; there are: %s", asked.Gateway, errNoSuch, strings.Join(names, ", "))
+}
+
+// pauseNow pauses all who pack the gateway's store.
+func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
+	since, err := k.Pause(ctx)
+	if err != nil {
+		return pausing{}, err
+	}
+	k.of.log.Info("an operator has paused packing in the background, by all gateways of the store, until somebody resumes it", "client", admin.Client(ctx), "since", since)
+	now := pausing{Gateway: k.of.name, Paused: true}
+	if !since.IsZero() {
+		now.PausedAt = &since
+	}
+	return now, nil
+}
+
+// resumeNow lets them go on.
+func (k *packer) resumeNow(ctx context.Context) (pausing, error) {
+	if err := k.Resume(ctx); err != nil {
+		return pausing{}, err
+	}
+	k.of.log.Info("an operator has packing in the background resumed, by all gateways of the store", "client", admin.Client(ctx))
+	return pausing{Gateway: k.of.name}, nil
+}

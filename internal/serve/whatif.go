@@ -1,0 +1,181 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/whatif"
+)
+
+// whatIf is what other settings would make of a gateway's values, and those that took the place of a rule's. It is nil for
+// gateways that have none.
+type whatIf struct {
+	gateway, protocol string
+	watch             *whatif.Watch
+	overrides         *whatif.Overrides
+	stats             *gateway.Stats
+	log               *slog.Logger
+}
+
+type whatIfGateway struct {
+	Gateway     string       `json:"gateway"`
+	Protocol    string       `json:"protocol"`
+	Unavailable string       `json:"unavailable,omitempty"` // why there is nothing
+	Rules       []whatIfRule `json:"rules"`
+}
+
+type whatIfRule struct {
+	whatif.Rule
+	Applied *appliedSetting `json:"applied,omitempty"`
+}
+
+// appliedSetting sets what was forecast against what the gateway has counted since.
+type appliedSetting struct {
+	Setting   string    `json:"setting"`
+	At        time.Time `json:"at"`
+	Forecast  float64   `json:"forecast_ratio"`
+	Observed  float64   `json:"observed_ratio"` // 0: nothing was counted yet
+	Values    uint64    `json:"values"`
+	AppliedBy string    `json:"applied_by"`
+	Ends      string    `json:"ends"`
+}
+
+func (w *whatIf) close() {
+	if w != nil {
+		w.watch.Close()
+	}
+}
+
+// ended has the rules be as the configuration says, since there is another one.
+func (w *whatIf) ended() {
+	if w == nil {
+		return
+	}
+	if n := w.overrides.Clear(); n > 0 {
+		w.log.Info("rules are as the configuration says again, as it was reloaded", "rules", n)
+	}
+}
+
+// document has values sampled, and tells what is known of them.
+func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
+	w.watch.Ask()
+	d := whatIfGateway{Gateway: w.gateway, Protocol: w.protocol, Rules: []whatIfRule{}}
+	if cfg == nil {
+		d.Unavailable = "the configuration lists the gateway no more"
+		return d
+	}
+	applied, counted := w.overrides.Applied(), w.counted()
+	for _, r := range w.rules(cfg) {
+		rule := whatIfRule{Rule: r}
+		for i := range rule.Choices {
+			c := &rule.Choices[i]
+			c.YAML = cfg.RuleYAML(r.Rule, config.RuleChange(c.Replacement))
+		}
+		if a, ok := applied[r.Rule]; ok {
+			rule.Applied = w.fact(a, counted[r.Rule], r.Sampled)
+		}
+		d.Rules = append(d.Rules, rule)
+	}
+	return d
+}
+
+func (w *whatIf) rules(cfg *config.Gateway) []whatif.Rule {
+	names := map[string]string{}
+	for i := range cfg.Rules {
+		names[cfg.Rules[i].Name] = cfg.Rules[i].DictionaryOf()
+	}
+	q := whatif.Question{Dictionary: func(rule string) string { return names[rule] }}
+	if total := w.stats.Snapshot().Total; total.Sealed > 0 {
+		q.Opens = float64(total.Opened) / float64(total.Sealed)
+	}
+	return w.watch.Rules(q)
+}
+
+// counted is what the gateway has counted, by rule. What a rule that observes would have stored counts as stored.
+func (w *whatIf) counted() map[string]whatif.Counted {
+	all := map[string]whatif.Counted{}
+	for _, r := range w.stats.Snapshot().Rules {
+		c := whatif.Counted{Values: r.Sealed + r.Left, Raw: r.RawBytes, Stored: r.StoredBytes}
+		if o := r.Observed; o != nil {
+			c.Stored += o.StoredBytes - o.RawBytes // unsigned, and right after all: its raw bytes were left, and so are in there
+		}
+		all[r.Rule] = c
+	}
+	return all
+}
+
+// fact is what has become of a setting that was applied. A rule that leaves values alone counts none; then those that were sampled tell.
+func (w *whatIf) fact(a whatif.Applied, now whatif.Counted, sampled uint64) *appliedSetting {
+	s := &appliedSetting{
+		Setting: a.Setting, At: a.At.UTC(), Forecast: a.Forecast, AppliedBy: "page", Ends: "at the next reload",
+		Values: now.Values - a.Before.Values,
+	}
+	if stored := now.Stored - a.Before.Stored; stored > 0 {
+		s.Observed = float64(now.Raw-a.Before.Raw) / float64(stored)
+	}
+	if a.Replacement.Setting.Codec == codec.Raw && sampled > 0 {
+		s.Observed = 1
+	}
+	return s
+}
+
+// whatIfRefusal is why a setting is not applied.
+type whatIfRefusal struct {
+	Text string `json:"error"`
+	Hint string `json:"hint,omitempty"`
+}
+
+func (r *whatIfRefusal) Error() string { return r.Text }
+
+// MarshalJSON has the page show the hint, too.
+func (r *whatIfRefusal) MarshalJSON() ([]byte, error) {
+	type plain whatIfRefusal
+	return json.Marshal((*plain)(r))
+}
+
+func refuse(hint, format string, args ...any) error {
+	return &whatIfRefusal{fmt.Sprintf(format, args...), hint}
+}
+
+// whatIfPosted is what a page posts.
+type whatIfPosted struct {
+	Gateway    string `json:"gateway"`
+	Rule       string `json:"rule"`
+	Codec      string `json:"codec"`
+	Level      int    `json:"level"`
+	Dictionary string `json:"dictionary"`
+	MinSize    int    `json:"min_size"`
+}
+
+func readPosted(text []byte) (p whatIfPosted, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil || d.More() {
+		return p, refuse(`post {"gateway", "rule", "codec", "level", "dictionary", "min_size"} as /api/whatif lists them`, "this is not what can be applied")
+	}
+	return p, nil
+}
+
+// chosen is the choice that was posted.
+func (w *whatIf) chosen(g *config.Gateway, posted whatIfPosted) (*whatif.Choice, error) {
+	for _, r := range w.rules(g) {
+		if r.Rule != posted.Rule {
+			continue
+		}
+		for i := range r.Choices {
+			c := &r.Choices[i]
+			if c.Codec == posted.Codec && c.Level == posted.Level && c.Dictionary == posted.Dictionary && (c.Leave || c.MinSize == posted.MinSize) {
+				return c, nil
+			}
+		}
+		return nil, refuse("GET /api/whatif lists them: other ones go into the configuration",
+			"rule %.80q has no choice of codec %.40q, level %d, dictionary %.40q, from %d bytes", posted.Rule, posted.Codec, posted.Level, posted.Dictionary, posted.MinSize)
+	}
+	return nil, refuse("GET /api/whatif lists them", "gateway %.80q has no rule %.80q", posted.Gateway, posted.Rule)
+}

@@ -1,0 +1,35 @@
+package serve
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// whatIfMetrics shows Prometheus which rules are not as the configuration says, and what sampling for /api/whatif takes.
+type whatIfMetrics struct{ gateways []*running }
+
+var (
+	descOverrides   = prometheus.NewDesc("cinch_serve_rule_overrides", "Rules that have another setting until the next reload.", []string{"gateway"}, nil)
+	descWhatIf      = prometheus.NewDesc("cinch_serve_whatif_values_total", "Values that were taken to measure other settings on them, by what became of them.", []string{"gateway", "result"}, nil)
+	descWhatIfSpent = prometheus.NewDesc("cinch_serve_whatif_cpu_seconds_total", "CPU time of that.", []string{"gateway"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m whatIfMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descOverrides, descWhatIf, descWhatIfSpent} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m whatIfMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, r := range m.gateways {
+		if r.whatIf == nil {
+			continue
+		}
+		c := r.whatIf.watch.Counts()
+		ch <- prometheus.MustNewConstMetric(descOverrides, prometheus.GaugeValue, float64(len(r.whatIf.overrides.Applied())), r.name)
+		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Measured), r.name, "measured")
+		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Dropped), r.name, "dropped")
+		ch <- prometheus.MustNewConstMetric(descWhatIfSpent, prometheus.CounterValue, c.Spent.Seconds(), r.name)
+	}
+}

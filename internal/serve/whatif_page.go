@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/whatif"
+)
+
+// whatIfDocument answers /api/whatif. docs/METRICS.md documents the fields.
+type whatIfDocument struct {
+	Actions  bool            `json:"actions"` // there are credentials with which a setting may be applied
+	Gateways []whatIfGateway `json:"gateways"`
+}
+
+// whatIfPage answers what the admin page asks about other settings, of all gateways.
+type whatIfPage struct{ *Process }
+
+// document has values sampled, and tells what is known of them.
+func (p whatIfPage) document() any {
+	d := whatIfDocument{Actions: p.mayAct, Gateways: []whatIfGateway{}}
+	l := p.current.Load()
+	for _, r := range p.gateways {
+		if r.whatIf != nil {
+			d.Gateways = append(d.Gateways, r.whatIf.document(l.cfg.Gateway(r.name)))
+			continue
+		}
+		d.Gateways = append(d.Gateways, whatIfGateway{
+			Gateway: r.name, Protocol: p.started.Gateway(r.name).Protocol, Rules: []whatIfRule{},
+			Unavailable: "not available for this protocol",
+		})
+	}
+	return d
+}
+
+func (p whatIfPage) actions() []admin.Action {
+	return []admin.Action{
+		{Name: "whatif-apply", Do: func(_ context.Context, posted []byte) (any, error) { return p.apply(posted) }},
+		{Name: "whatif-undo", Do: func(_ context.Context, posted []byte) (any, error) { return p.undo(posted) }},
+	}
+}
+
+// found is the gateway that was posted.
+func (p whatIfPage) found(name string) (*whatIf, error) {
+	for _, r := range p.gateways {
+		if r.name != name {
+			continue
+		}
+		if r.whatIf == nil {
+			return nil, refuse("change its rules in the configuration, and reload", "gateway %.80q has no rules that could be replaced here", name)
+		}
+		return r.whatIf, nil
+	}
+	return nil, refuse("GET /api/whatif lists them", "there is no gateway %.80q", name)
+}
+
+// apply has a rule seal as one of the choices says.
+func (p whatIfPage) apply(text []byte) (any, error) {
+	posted, err := readPosted(text)
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.found(posted.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	p.overriding.Lock() // no reload meanwhile
+	defer p.overriding.Unlock()
+	cfg := p.current.Load().cfg
+	g := cfg.Gateway(w.gateway)
+	if g == nil {
+		return nil, refuse("", "the configuration lists gateway %.80q no more", posted.Gateway)
+	}
+	choice, err := w.chosen(g, posted)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cfg.WithRule(w.gateway, posted.Rule, config.RuleChange(choice.Replacement)); err != nil {
+		return nil, refuse(hintOf(err), "the rule can't be so: %v", err)
+	}
+	a := whatif.Applied{
+		Replacement: choice.Replacement, Setting: choice.Setting, At: time.Now(), Before: w.counted()[posted.Rule],
+	}
+	if choice.Ratio > 0 {
+		a.Forecast = choice.Ratio
+	}
+	w.overrides.Replace(posted.Rule, a)
+	w.log.Info("a rule has another setting until the next reload", "rule", posted.Rule, "setting", choice.Setting, "forecast", a.Forecast)
+	return w.fact(a, a.Before, 0), nil
+}
+
+// hintOf is what a mistake's finder says of it.
+func hintOf(err error) string {
+	var invalid *config.Error
+	if errors.As(err, &invalid) && len(invalid.Problems) > 0 {
+		return invalid.Problems[0].Hint
+	}
+	return ""
+}
+
+// undo has a rule seal as the configuration says.
+func (p whatIfPage) undo(text []byte) (any, error) {
+	posted, err := readPosted(text)
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.found(posted.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	if !w.overrides.Undo(posted.Rule) {
+		return nil, refuse("", "rule %.80q is as the configuration says", posted.Rule)
+	}
+	w.log.Info("a rule is as the configuration says again", "rule", posted.Rule)
+	return map[string]string{"rule": posted.Rule}, nil
+}

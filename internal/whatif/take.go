@@ -1,0 +1,255 @@
+package whatif
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+const (
+	maxQueued      = 256     // values
+	maxQueuedBytes = 4 << 20 // when a value is taken: one more may come on top
+	maxTaken       = 1 << 20 // bytes of a value; what comes behind counts as if it were alike
+	maxName        = 4 << 10 // bytes of a key or a field; values with longer ones are not sampled
+	valueUnits     = 64      // what a value counts for beside its bytes, since each has a cost of its own
+
+	maxBatch      = 32        // values
+	maxBatchBytes = 128 << 10 // when a value is added
+
+	// idleLook is how long nothing may come before somebody looks whether anybody still asks.
+	idleLook = time.Second
+)
+
+// sampling is one time of sampling: from when somebody asks until nobody has for long.
+type sampling struct {
+	of      *Watch
+	measure *measure
+	sums    *sums
+	queue   chan *taken
+	queued  atomic.Int64 // bytes
+	ended   atomic.Bool  // nobody takes from the queue any more
+
+	passed atomic.Int64 // bytes that have passed, and
+	units  atomic.Int64 // the same with valueUnits a value
+
+	skip     atomic.Int64 // units that pass before a value is taken
+	mu       sync.Mutex   // guards interval, and writes to skip below zero
+	interval float64      // mean of skip; 0: each value is taken
+
+	cost pace // of measuring
+}
+
+// taken is the copy of a value that is to be measured.
+type taken struct {
+	at     policy.Address // its own copy; Size is of the whole value
+	login  string
+	value  []byte  // its beginning
+	weight float64 // values that it stands for
+	locked bool
+}
+
+func newSampling(w *Watch) *sampling {
+	s := &sampling{of: w, queue: make(chan *taken, maxQueued), sums: newSums(w.o.now())}
+	s.measure = newMeasure(w)
+	return s
+}
+
+func (s *sampling) saw(a policy.Address, login string, value []byte, locked bool) {
+	n := int64(len(value)) + valueUnits
+	s.passed.Add(int64(len(value)))
+	s.units.Add(n)
+	if s.skip.Add(-n) >= 0 {
+		return
+	}
+	weight := s.draw(n)
+	switch {
+	case weight == 0:
+		return
+	case len(a.Key) > maxName || len(a.Field) > maxName || len(s.queue) == cap(s.queue) || !s.reserve(value):
+		s.of.counts.dropped.Add(1)
+		return
+	}
+	a.Key, a.Field = bytes.Clone(a.Key), bytes.Clone(a.Field)
+	t := &taken{at: a, login: login, value: bytes.Clone(beginning(value)), weight: weight, locked: locked}
+	select {
+	case s.queue <- t:
+	default:
+		s.done(t)
+		s.of.counts.dropped.Add(1)
+	}
+	if s.ended.Load() { // meanwhile: this one may have come behind the wipe
+		s.wipe()
+	}
+}
+
+// beginning is what is taken of a value.
+func beginning(value []byte) []byte { return value[:min(len(value), maxTaken)] }
+
+// reserve takes room in the queue for a value before it is copied: clients that send at the same time don't get more than there is.
+func (s *sampling) reserve(value []byte) bool {
+	n := int64(len(beginning(value)))
+	if s.queued.Add(n)-n < maxQueuedBytes {
+		return true
+	}
+	s.queued.Add(-n)
+	return false
+}
+
+// draw says how many values one of n units stands for that is taken, and how many units pass until the next. It is 0 if
+// another goroutine has just taken one in its place.
+func (s *sampling) draw(n int64) (weight float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.skip.Load() >= 0 {
+		return 0
+	}
+	if s.interval <= 0 {
+		s.skip.Store(0)
+		return 1
+	}
+	s.skip.Store(int64(min(rand.ExpFloat64()*s.interval, math.MaxInt64/4)))
+	return -1 / math.Expm1(-float64(n)/s.interval)
+}
+
+// done wipes the copy of a value.
+func (s *sampling) done(t *taken) {
+	s.queued.Add(-int64(len(t.value)))
+	clear(t.value)
+	clear(t.at.Key)
+	clear(t.at.Field)
+}
+
+// run measures until nobody asks, or ctx ends.
+func (s *sampling) run(ctx context.Context) {
+	s.of.o.Budget.join(1)
+	defer s.of.o.Budget.join(-1)
+	defer s.end()
+	s.cost.look(s.of.o.now(), 0)
+	for {
+		if over, _ := s.of.isOver(s); over {
+			return
+		}
+		batch := s.next(ctx)
+		if len(batch) == 0 {
+			continue
+		}
+		units := 0.0
+		for _, t := range batch {
+			units += float64(len(t.value)) + valueUnits
+		}
+		cpu := s.measureAll(batch)
+		s.cost.add(cpu, units, float64(len(batch)))
+		s.pay(ctx, cpu)
+	}
+}
+
+// end wipes what is queued, and has what comes late be wiped at once.
+func (s *sampling) end() {
+	s.ended.Store(true)
+	s.wipe()
+}
+
+// wipe lets go of what is queued still.
+func (s *sampling) wipe() {
+	for {
+		select {
+		case t := <-s.queue:
+			s.done(t)
+		default:
+			return
+		}
+	}
+}
+
+// next waits for a value, and takes those that are there. It returns none after a while, or when ctx ends.
+func (s *sampling) next(ctx context.Context) (batch []*taken) {
+	look := time.NewTimer(idleLook)
+	defer look.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-look.C:
+		return nil
+	case t := <-s.queue:
+		batch = append(batch, t)
+	}
+	for size := len(batch[0].value); len(batch) < maxBatch && size < maxBatchBytes; {
+		select {
+		case t := <-s.queue:
+			batch = append(batch, t)
+			size += len(t.value)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// pay takes what a batch has cost, has values taken as often as they can be measured, and waits until more may be spent.
+func (s *sampling) pay(ctx context.Context, cpu time.Duration) {
+	s.of.counts.spent.Add(int64(cpu))
+	now := s.of.o.now()
+	s.cost.look(now, s.units.Load())
+	s.mu.Lock()
+	s.interval = s.cost.interval(s.of.o.Budget.share(now))
+	s.mu.Unlock()
+	if wait := s.of.o.Budget.spend(cpu, now); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+}
+
+// pace is what a unit costs, and how many pass a second, lately. One goroutine uses it.
+type pace struct {
+	nanos, units, values float64 // measured
+	at                   time.Time
+	seen                 int64
+	rate                 float64 // units a second
+}
+
+func (p *pace) add(cpu time.Duration, units, values float64) {
+	const keep = 0.9 // of what was before, for each batch
+	p.nanos, p.units, p.values = p.nanos*keep+float64(cpu), p.units*keep+units, p.values*keep+values
+}
+
+// look takes how many units have passed until now.
+func (p *pace) look(now time.Time, seen int64) {
+	const shortest = 50 * time.Millisecond
+	since := now.Sub(p.at)
+	if p.at.IsZero() {
+		p.at, p.seen = now, seen
+		return
+	}
+	if since < shortest {
+		return
+	}
+	rate, keep := float64(seen-p.seen)/since.Seconds(), math.Exp(-since.Seconds())
+	if p.rate == 0 {
+		keep = 0
+	}
+	p.rate = p.rate*keep + rate*(1-keep)
+	p.at, p.seen = now, seen
+}
+
+// interval is how many units have to pass, on average, between two that are taken, if measuring may take so much of a core.
+func (p *pace) interval(cores float64) float64 {
+	if p.units == 0 {
+		return 0
+	}
+	cost := p.nanos / p.units / 1e9 // seconds a unit
+	affordable := cores / max(cost, 1e-12)
+	if p.rate <= affordable {
+		return 0
+	}
+	return p.rate / affordable * p.units / p.values // those taken are long ones more often, and so are those measured
+}
