@@ -1,6 +1,6 @@
 """Opens every vector of testdata/vectors, and refuses those that must be refused.
 
-    python3 -m unittest discover readers/python
+    python3 -m unittest discover -t python -s python/tests
 """
 
 import base64
@@ -8,7 +8,8 @@ import json
 import pathlib
 import unittest
 
-import cinch_reader as cinch
+import cinch
+from cinch import envelope, store
 
 VECTORS = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "vectors"
 CLASSES = {
@@ -38,7 +39,7 @@ class Vectors(unittest.TestCase):
         stored = (VECTORS / v["stored"]).read_bytes()
         dictionaries = given(v)
         max_raw = v.get("max_raw", cinch.DEFAULT_MAX_RAW)
-        if v.get("error") == "unknown codec" and stored[3] & 0x0F < len(cinch.CODECS):
+        if v.get("error") == "unknown codec" and stored[3] & 0x0F < len(envelope.CODECS):
             self.skipTest("frozen for readers from before the codec had its number")
         if "error" in v:
             with self.assertRaises(CLASSES.get(v["error"], cinch.Damaged)):
@@ -70,15 +71,15 @@ class Damage(unittest.TestCase):
 
     def test_forged_is_not_decoded(self):
         """What has a wrong tag never reaches a decoder."""
-        calls, decode = [], cinch._decode
-        cinch._decode = lambda *args: calls.append(args) or decode(*args)
+        calls, decode = [], envelope._decode
+        envelope._decode = lambda *args: calls.append(args) or decode(*args)
         try:
             for v in json.loads((VECTORS / "index.json").read_text()):
                 if v.get("error") == "tag":
                     with self.subTest(v["name"]), self.assertRaisesRegex(cinch.Damaged, "tag"):
                         cinch.open_value((VECTORS / v["stored"]).read_bytes(), given(v))
         finally:
-            cinch._decode = decode
+            envelope._decode = decode
         self.assertEqual(calls, [])
 
 
@@ -102,7 +103,7 @@ class FetchDictionary(unittest.TestCase):
     get = ("GET", f"cinch:dict:{number:08x}")
 
     def fetch(self, called, got=None):
-        return cinch.fetch_dictionary(FakeRedis({self.call: called, self.get: got}), self.number)
+        return store.fetch_dictionary(FakeRedis({self.call: called, self.get: got}), self.number)
 
     def test_found(self):
         self.assertEqual(self.fetch(base64.b64encode(self.content)), self.content)
@@ -116,7 +117,7 @@ class FetchDictionary(unittest.TestCase):
             {self.call: gone, archived: base64.b64encode(self.content)},
             {self.call: gone, archived: gone, ("GET", f"cinch:dict:archive:{self.number:08x}"): self.content},
         ):
-            self.assertEqual(cinch.fetch_dictionary(FakeRedis(answers), self.number), self.content)
+            self.assertEqual(store.fetch_dictionary(FakeRedis(answers), self.number), self.content)
 
     def test_missing(self):
         for called, got in [

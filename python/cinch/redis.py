@@ -1,0 +1,308 @@
+"""Cinch for redis-py, with and without asyncio, without a gateway.
+
+>>> r = attach(redis.Redis(host="cache"))
+>>> r.set("menu:7", menu)        # sealed as the gateways' policy says
+>>> r.get("menu:7")              # what a gateway or another library sealed opens
+
+Every way of the client works: pipelines, transactions, decode_responses, RESP2 and RESP3. What the gateways in front of the server
+have agreed on is asked for every half a minute, over connections of its own.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+
+from . import commands, store
+from .dictionary import Dictionary
+from .envelope import DEFAULT_MAX_RAW, escape, is_sealed, open_value, parse_header, seal_value
+from .errors import DictionaryUnavailable, EnvelopeError
+from .policy import Policy, never_sealed
+
+log = logging.getLogger("cinch")
+
+REFRESH = 30.0  # seconds
+LEASE = 120.0  # how long a dictionary may be named after the store was seen to have it, docs/DICTIONARIES.md
+MAX_DICTIONARIES = 256  # kept at a time
+
+
+def attach(client, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW):
+    """Has a client seal and open values from now on, and returns it.
+
+    client is a redis.Redis or redis.asyncio.Redis, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
+    """
+    pool = getattr(client, "connection_pool", None)
+    if pool is None or isinstance(pool, (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)):
+        raise TypeError(f"{type(client).__name__} with Cluster or Sentinel is not supported yet: use a redis.Redis of one server, or a Cinch gateway")
+    blocking = isinstance(pool, redis.ConnectionPool)
+    keeper = (_BlockingKeeper if blocking else _AsyncKeeper)(pool, refresh, max_raw)
+    bases = (_Connection if blocking else _AsyncConnection, pool.connection_class)
+    pool.connection_class = type("Cinch" + pool.connection_class.__name__, bases, {"keeper": keeper})
+    return client
+
+
+class Keeper:
+    """What is known of a store: its policy and its dictionaries. Shared by all connections of a pool."""
+
+    def __init__(self, pool, refresh: float, max_raw: int):
+        kwargs = {**pool.connection_kwargs, "db": 0, "decode_responses": False}
+        self._pool, self._class, self._kwargs = type(pool), pool.connection_class, kwargs
+        self._space, self.login = str(pool.connection_kwargs.get("db") or 0), _login(pool.connection_kwargs)
+        self._refresh, self._max_raw = refresh, max_raw
+        self._lock = threading.Lock()
+        self._policy, self._read, self._next = Policy(), float("-inf"), float("-inf")
+        self._dictionaries: "OrderedDict[int, Dictionary]" = OrderedDict()
+
+    def client(self):
+        """One for questions of our own, with connections that don't seal."""
+        module = redis if issubclass(self._pool, redis.ConnectionPool) else redis.asyncio
+        pool = module.ConnectionPool(connection_class=self._class, **self._kwargs)
+        return module.Redis.from_pool(pool)
+
+    def is_new(self) -> bool:
+        """Whether nobody has asked yet."""
+        return self._next == float("-inf")
+
+    def is_stale(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def found(self, answer) -> None:
+        """Takes a policy, or the error that came instead: then the old one holds, for as long as it may."""
+        now = time.monotonic()
+        if isinstance(answer, Exception):
+            log.warning("cinch: the policy can't be read, next try in %.0f s: %s", self._refresh, answer)
+        else:
+            self._policy, self._read = answer, now
+        self._next = now + self._refresh
+
+    def dictionary(self, number: int):
+        with self._lock:
+            return self._dictionaries.get(number)
+
+    def keep(self, dictionary: Dictionary) -> None:
+        with self._lock:
+            self._dictionaries[dictionary.number] = dictionary
+            while len(self._dictionaries) > MAX_DICTIONARIES:
+                self._dictionaries.popitem(last=False)
+
+    def lacking(self, policy: Policy):
+        """The dictionaries in force that are not here yet."""
+        wanted = {policy.setting(rule).dictionary for rule in policy.rules} - {0}
+        with self._lock:
+            return [n for n in wanted if n not in self._dictionaries]
+
+    def seal(self, args):
+        """The command with its values sealed."""
+        policy = self._policy
+        for kind, key in commands.computed_keys(args):
+            if policy.may_seal(self._space, key, kind):
+                commands.refuse(args, key)
+        places = commands.values(args)
+        if not places:
+            return args
+        args = list(args)
+        for at, key, field, kind in places:
+            if isinstance(args[at], memoryview):
+                args[at] = bytes(args[at])
+            args[at] = self._sealed(policy, args[key], None if field is None else args[field], kind, args[at])
+        return args
+
+    def _sealed(self, policy: Policy, key, field, kind: str, value: bytes) -> bytes:
+        if policy.excluded(key):
+            return value
+        rule = None if never_sealed(value) else policy.rule(self._space, key, field, kind, len(value))
+        if rule is None or not rule.seals:
+            return escape(value) if is_sealed(value) else value
+        level, number = policy.setting(rule)
+        dictionary = self.dictionary(number) if number and time.monotonic() - self._read < LEASE else None
+        return seal_value(value, level, dictionary, rule.worth(kind), self._max_raw)
+
+    def missing(self, answer, found=None):
+        """The numbers that envelopes in an answer name and that are not here."""
+        found = set() if found is None else found
+        if isinstance(answer, bytes):
+            if is_sealed(answer):
+                number = _number(answer)
+                if number and self.dictionary(number) is None:
+                    found.add(number)
+        elif isinstance(answer, dict):
+            for pair in answer.items():
+                self.missing(pair, found)
+        elif isinstance(answer, (list, tuple, set)):
+            for element in answer:
+                self.missing(element, found)
+        return found
+
+    def open(self, answer, decode):
+        """An answer with its envelopes opened; decode is called for all bytes."""
+        if isinstance(answer, bytes):
+            return decode(self._opened(answer) if is_sealed(answer) else answer)
+        if isinstance(answer, dict):
+            return {self.open(k, decode): self.open(v, decode) for k, v in answer.items()}
+        if isinstance(answer, (list, tuple, set)):
+            return type(answer)(self.open(element, decode) for element in answer)
+        return answer
+
+    def _opened(self, stored: bytes) -> bytes:
+        try:
+            return open_value(stored, self._dictionaries, self._max_raw)
+        except EnvelopeError as e:
+            e.stored = stored
+            raise
+
+
+def _login(kwargs) -> str:
+    name = kwargs.get("username") or ""
+    return "" if name == "default" else name
+
+
+def _number(stored: bytes) -> int:
+    try:
+        return parse_header(stored).dictionary
+    except Exception:  # open_value says what is wrong
+        return 0
+
+
+def _bytes(encoder, args):
+    """Arguments as they go to the server, the words of `CONFIG GET` apart."""
+    first = args[0].encode() if isinstance(args[0], str) else args[0]
+    return (*first.split(), *map(encoder.encode, args[1:]))
+
+
+def _decoder(connection, wanted: bool):
+    decoding = wanted and connection.encoder.decode_responses
+    return connection.encoder.decode if decoding else lambda value: value
+
+
+def _of_one_answer(error: EnvelopeError):
+    """The error as one that the server could have answered: the connection is as good as before, and what follows is read."""
+    kind = type(error)
+    answered = type(kind.__name__, (kind, redis.ResponseError), {})(*error.args)
+    answered.stored = error.stored
+    return answered
+
+
+class _Packer:
+    """Seals before a connection's own packer packs."""
+
+    def __init__(self, connection, packer):
+        self._connection, self._packer = connection, packer
+
+    def pack(self, *args):
+        keeper = self._connection.keeper
+        keeper.refresh_policy()
+        return self._packer.pack(*keeper.seal(_bytes(self._connection.encoder, args)))
+
+
+class _Connection:
+    """Mixed into a connection class of redis-py."""
+
+    keeper: "_BlockingKeeper"
+
+    def _construct_command_packer(self, packer):
+        return _Packer(self, super()._construct_command_packer(packer))
+
+    def read_response(self, disable_decoding=False, **kwargs):
+        answer = super().read_response(disable_decoding=True, **kwargs)
+        try:
+            self.keeper.fetch(self.keeper.missing(answer))
+            return self.keeper.open(answer, _decoder(self, not disable_decoding))
+        except EnvelopeError as e:
+            raise _of_one_answer(e) from e
+
+
+class _AsyncConnection:
+    """Mixed into a connection class of redis.asyncio. Commands are packed without waiting, so the policy is read before the first and after answers."""
+
+    keeper: "_AsyncKeeper"
+
+    async def connect(self):
+        await self.keeper.refresh_policy()
+        return await super().connect()
+
+    def pack_command(self, *args):
+        return super().pack_command(*self.keeper.seal(_bytes(self.encoder, args)))
+
+    async def read_response(self, disable_decoding=False, *args, **kwargs):
+        answer = await super().read_response(True, *args, **kwargs)
+        await self.keeper.refresh_policy()
+        try:
+            await self.keeper.fetch(self.keeper.missing(answer))
+            return self.keeper.open(answer, _decoder(self, not disable_decoding))
+        except EnvelopeError as e:
+            raise _of_one_answer(e) from e
+
+
+class _BlockingKeeper(Keeper):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._asking = threading.Lock()
+
+    def refresh_policy(self) -> None:
+        """Asks where it is time to. One thread does; others go on with what is known, if anything is."""
+        if not self.is_stale() or not self._asking.acquire(blocking=self.is_new()):
+            return
+        try:
+            if self.is_stale():
+                self.found(self._agreed())
+        finally:
+            self._asking.release()
+
+    def _agreed(self):
+        try:
+            with self.client() as client:
+                policy = store.ask(client, store.agreement(self.login))
+                for number in self.lacking(policy):
+                    self.keep(store.ask(client, store.dictionary_of(number)))
+                return policy
+        except Exception as e:  # writing goes on, with plain values in the end
+            return e
+
+    def fetch(self, numbers) -> None:
+        if not numbers:
+            return
+        try:
+            with self.client() as client:
+                for number in numbers:
+                    self.keep(store.ask(client, store.dictionary_of(number)))
+        except redis.RedisError as e:
+            raise DictionaryUnavailable(str(e)) from e
+
+
+class _AsyncKeeper(Keeper):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._asking = asyncio.Lock()
+
+    async def refresh_policy(self) -> None:
+        if not self.is_stale() or self._asking.locked() and not self.is_new():
+            return
+        async with self._asking:
+            if self.is_stale():
+                self.found(await self._agreed())
+
+    async def _agreed(self):
+        try:
+            async with self.client() as client:
+                policy = await store.ask_async(client, store.agreement(self.login))
+                for number in self.lacking(policy):
+                    self.keep(await store.ask_async(client, store.dictionary_of(number)))
+                return policy
+        except Exception as e:
+            return e
+
+    async def fetch(self, numbers) -> None:
+        if not numbers:
+            return
+        try:
+            async with self.client() as client:
+                for number in numbers:
+                    self.keep(await store.ask_async(client, store.dictionary_of(number)))
+        except redis.RedisError as e:
+            raise DictionaryUnavailable(str(e)) from e

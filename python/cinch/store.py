@@ -1,0 +1,133 @@
+"""What Redis servers hold beside the values: dictionaries, and what gateways agreed on (docs/FORMAT.md and docs/LIBRARIES.md).
+
+Questions are generators, which yield a command and are sent its answer, or the error that came instead. So they serve
+clients that block and clients that don't: see ask and ask_async.
+"""
+
+import base64
+from typing import Generator, Tuple
+
+from .dictionary import Dictionary, dictionary_number
+from .errors import DictionaryMissing
+from .policy import POLICY_RECORD, read_policy
+
+_PLACES = (("cinch_dict_", "cinch:dict:"), ("cinch_archive_", "cinch:dict:archive:"))
+_OURS, RECORD_PREFIX, RECORD_KEY_PREFIX = "cinch_", "cinch_rule_", "cinch:dict:rule:"
+
+Question = Generator[Tuple, object, object]
+
+
+def ask(client, question: Question):
+    """Runs a question by a client that blocks and answers bytes: redis.Redis of database 0, without decode_responses."""
+    answer = None
+    try:
+        while True:
+            command = question.send(answer)
+            try:
+                answer = client.execute_command(*command)
+            except Exception as e:  # each client has classes of its own
+                answer = e
+    except StopIteration as end:
+        return end.value
+
+
+async def ask_async(client, question: Question):
+    """The same by a client of redis.asyncio."""
+    answer = None
+    try:
+        while True:
+            command = question.send(answer)
+            try:
+                answer = await client.execute_command(*command)
+            except Exception as e:
+                answer = e
+    except StopIteration as end:
+        return end.value
+
+
+def fetch_dictionary(client, number: int) -> bytes:
+    """The content of a dictionary in the server whose values name it; DictionaryMissing where it is not."""
+    return ask(client, dictionary_of(number)).content
+
+
+def dictionary_of(number: int) -> Question:
+    """Looks into all places, in their order."""
+    name = f"{number:08x}"
+    for library, key in _PLACES:
+        content = yield "FCALL_RO", library + name, 0
+        if isinstance(content, Exception):
+            _must_be_unknown(content)
+            content = yield "GET", key + name
+            if isinstance(content, Exception):
+                raise content
+        else:
+            content = base64.b64decode(content)
+        if content is None:
+            continue
+        if dictionary_number(content) == number:
+            return Dictionary(content)
+        break
+    raise DictionaryMissing(name)
+
+
+def agreement(login: str) -> Question:
+    """The policy that gateways have published, with the dictionaries that may be named in new values now.
+
+    One question where the server has functions. login is "" for the server's default user.
+    """
+    libraries = yield "FUNCTION", "LIST", "LIBRARYNAME", _OURS + "*"
+    if isinstance(libraries, Exception):
+        _must_be_unknown(libraries)
+        return (yield from _agreed_by_keys(login))
+    names, records = set(), {}
+    for library in map(_pairs, libraries):
+        name = library[b"library_name"].decode()
+        names.add(name)
+        record, _, version = name[len(RECORD_PREFIX) :].rpartition("_")
+        if name.startswith(RECORD_PREFIX) and record and len(version) == 16:
+            text = _pairs(library[b"functions"][0])[b"description"].decode()
+            records[record] = max(records.get(record, (0, "")), (int(version, 16), text))
+    policy = read_policy({name: text for name, (_, text) in records.items()}, login)
+    policy.keep(lambda n: f"cinch_dict_{n:08x}" in names and f"cinch_retired_{n:08x}" not in names)
+    return policy
+
+
+def _agreed_by_keys(login: str) -> Question:
+    records = {POLICY_RECORD: (yield from _record_key(POLICY_RECORD))}
+    for name in read_policy(records, login).records():
+        records[name] = yield from _record_key(name)
+    policy = read_policy(records, login)
+    live = set()
+    for number in policy.dictionaries():
+        there = yield from _exists(f"{number:08x}")
+        retired = yield from _exists(f"retired:{number:08x}")
+        if there and not retired:
+            live.add(number)
+    policy.keep(live.__contains__)
+    return policy
+
+
+def _record_key(name: str) -> Question:
+    text = yield "GET", RECORD_KEY_PREFIX + name
+    if isinstance(text, Exception):
+        raise text
+    return (text or b"").decode().partition(" ")[2]
+
+
+def _exists(name: str) -> Question:
+    answer = yield "EXISTS", "cinch:dict:" + name
+    if isinstance(answer, Exception):
+        raise answer
+    return bool(answer)
+
+
+def _pairs(fields) -> dict:
+    """A map of RESP3, or the list of names and values that RESP2 has for it."""
+    if isinstance(fields, dict):
+        return fields
+    return dict(zip(fields[::2], fields[1::2]))
+
+
+def _must_be_unknown(error: Exception):
+    if not any(text in str(error).lower() for text in ("function not found", "unknown command", "unknown subcommand")):
+        raise error
