@@ -1,0 +1,297 @@
+package page
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// browser is a Chromium of a test's own, driven by node/driver.cjs. Its methods end the test when they fail.
+type browser struct {
+	t *testing.T
+	*driver
+}
+
+type driver struct {
+	mu   sync.Mutex // one command at a time
+	to   io.Writer
+	from *bufio.Reader
+	tabs int
+}
+
+const (
+	driverTime = 3 * time.Minute // for a command, on a busy machine
+	maxAnswer  = 16 << 20        // bytes
+)
+
+// chromium starts one. Without Chromium or Node.js the test is skipped, or fails when CI=true.
+func chromium(t *testing.T) *browser {
+	t.Helper()
+	program, node := testenv.Program(t, "chromium"), testenv.Program(t, "node")
+	cmd := exec.Command(node, "node/driver.cjs", program)
+	cmd.Env = append(os.Environ(), "NODE_PATH="+testenv.NodeModules(t, "node/package.json"))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { end(cmd, in) })
+	b := &browser{t, &driver{to: in, from: bufio.NewReaderSize(out, 1<<20)}}
+	var version string
+	if err := b.answer(&version); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Chromium %s", version)
+	return b
+}
+
+// end lets the driver close Chromium.
+func end(cmd *exec.Cmd, in io.Closer) {
+	_ = in.Close()
+	kill := time.AfterFunc(driverTime/6, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	kill.Stop()
+}
+
+type command map[string]any
+
+func (b *browser) do(c command, result any) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	line, err := json.Marshal(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.to.Write(append(line, '\n')); err != nil {
+		b.t.Fatalf("driver: %v", err)
+	}
+	if err := b.answer(result); err != nil {
+		b.t.Fatalf("%s: %v", c["do"], err)
+	}
+}
+
+// answer reads a line of the driver.
+func (b *browser) answer(result any) error {
+	b.t.Helper()
+	type read struct {
+		line []byte
+		err  error
+	}
+	got := make(chan read, 1)
+	go func() {
+		line, err := b.from.ReadBytes('\n')
+		got <- read{line, err}
+	}()
+	var r read
+	select {
+	case r = <-got:
+	case <-time.After(driverTime):
+		b.t.Fatalf("the driver has not answered in %v", driverTime)
+	}
+	if r.err != nil || len(r.line) > maxAnswer {
+		b.t.Fatalf("driver: %v, %d bytes", r.err, len(r.line))
+	}
+	a := struct {
+		Result json.RawMessage
+		Error  string
+	}{}
+	if err := json.Unmarshal(r.line, &a); err != nil {
+		b.t.Fatalf("driver: %v\n%s", err, r.line)
+	}
+	if a.Error != "" {
+		return errors.New(a.Error)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(a.Result, result)
+}
+
+// tab is a window with a profile of its own.
+type tab struct {
+	*browser
+	name string
+	url  string
+}
+
+// view is how a tab is shown.
+type view struct {
+	url           string
+	width, height int
+	dark          bool
+	password      string // that a user would type when asked for one
+}
+
+func scheme(dark bool) string {
+	if dark {
+		return "dark"
+	}
+	return "light"
+}
+
+func (b *browser) open(t *testing.T, v view) *tab {
+	t.Helper()
+	b.tabs++
+	w := &tab{&browser{t, b.driver}, fmt.Sprint("tab", b.tabs), v.url}
+	w.do(command{"do": "open", "tab": w.name, "url": v.url, "width": v.width, "height": v.height, "scheme": scheme(v.dark), "password": v.password}, nil)
+	t.Cleanup(func() { w.do(command{"do": "close", "tab": w.name}, nil) })
+	return w
+}
+
+// eval is what a JavaScript expression gives, into result.
+func (w *tab) eval(js string, result any) {
+	w.t.Helper()
+	w.do(command{"do": "eval", "tab": w.name, "js": js}, result)
+}
+
+func (w *tab) text(js string) (s string) {
+	w.t.Helper()
+	w.eval(js, &s)
+	return s
+}
+
+func (w *tab) is(js string) (yes bool) {
+	w.t.Helper()
+	w.eval("Boolean("+js+")", &yes)
+	return yes
+}
+
+// becomes waits until a condition of the page holds.
+func (w *tab) becomes(what, js string) {
+	w.t.Helper()
+	defer func() {
+		if w.t.Failed() {
+			s := w.seen()
+			w.t.Logf("waiting for %s; the page says\n%s\nconsole: %q\n%+v", what, w.text("document.body.innerText"), s.Messages, s.Requests[max(0, len(s.Requests)-40):])
+		}
+	}()
+	testenv.Eventually(w.t, what+" on the page", func() bool { return w.is(js) })
+}
+
+func (w *tab) press(keys ...string) {
+	w.t.Helper()
+	for _, key := range keys {
+		w.do(command{"do": "press", "tab": w.name, "key": key}, nil)
+	}
+}
+
+func (w *tab) click(selector string) {
+	w.t.Helper()
+	w.do(command{"do": "click", "tab": w.name, "selector": selector}, nil)
+}
+
+func (w *tab) resize(width, height int) {
+	w.t.Helper()
+	w.do(command{"do": "size", "tab": w.name, "width": width, "height": height}, nil)
+}
+
+func (w *tab) theme(dark bool) {
+	w.t.Helper()
+	w.do(command{"do": "scheme", "tab": w.name, "scheme": scheme(dark)}, nil)
+}
+
+// shot writes what the tab shows to a file, or all of the page.
+func (w *tab) shot(path string, full bool) {
+	w.t.Helper()
+	w.do(command{"do": "shot", "tab": w.name, "path": path, "full": full}, nil)
+}
+
+type request struct {
+	URL, Type, Method, Failed string
+	Status, Bytes             int
+}
+
+// seen is everything that a tab has asked for, printed and been refused since it was opened.
+type seen struct {
+	Requests             []request
+	Messages, Violations []string
+}
+
+func (w *tab) seen() (s seen) {
+	w.t.Helper()
+	w.do(command{"do": "seen", "tab": w.name}, &s)
+	return s
+}
+
+// nothingForeign fails the test when the tab has loaded something from elsewhere, or had something to complain about.
+func (w *tab) nothingForeign() {
+	w.t.Helper()
+	own, err := url.Parse(w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := w.seen()
+	if len(s.Requests) == 0 {
+		w.t.Error("no requests were seen")
+	}
+	for _, r := range s.Requests {
+		if u, err := url.Parse(r.URL); err != nil || u.Scheme != "data" && (u.Host != own.Host || u.Scheme != own.Scheme) {
+			w.t.Errorf("the page asked for %s %s", r.Method, r.URL)
+		}
+		if r.Status >= 400 {
+			w.t.Errorf("%s %s: %d", r.Method, r.URL, r.Status)
+		}
+	}
+	if len(s.Messages)+len(s.Violations) > 0 {
+		w.t.Errorf("console: %s\nContent-Security-Policy: %s", strings.Join(s.Messages, "\n"), strings.Join(s.Violations, "\n"))
+	}
+}
+
+// rules of axe-core that have to find nothing.
+var axeTags = []string{"wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"}
+
+type finding struct {
+	Rule, Impact, Help string
+	Nodes              []string
+}
+
+// accessible fails the test when axe-core finds something.
+func (w *tab) accessible(when string) {
+	w.t.Helper()
+	var found struct {
+		Violations, Incomplete []finding
+		Passes                 int
+	}
+	w.do(command{"do": "axe", "tab": w.name, "tags": axeTags}, &found)
+	if found.Passes < 10 {
+		w.t.Errorf("%s: axe-core has looked at %d rules only", when, found.Passes)
+	}
+	for _, f := range found.Violations {
+		w.t.Errorf("%s: axe-core: %s (%s): %s\n  %s", when, f.Rule, f.Impact, f.Help, strings.Join(f.Nodes, "\n  "))
+	}
+	for _, f := range found.Incomplete {
+		w.t.Logf("%s: axe-core could not decide on %s of %d elements, such as %.300s", when, f.Rule, len(f.Nodes), f.Nodes[0])
+	}
+}
+
+// cpu is the time that Chromium has taken, in seconds.
+type cpu struct {
+	Task      float64            // the main thread of the tab
+	Heap      float64            // bytes
+	Processes map[string]float64 // by type
+}
+
+func (w *tab) cpu() (c cpu) {
+	w.t.Helper()
+	w.do(command{"do": "cpu", "tab": w.name}, &c)
+	return c
+}

@@ -1,0 +1,152 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+const maxForecastError = 0.05
+
+// choice is what the page is told about a setting.
+type choice struct {
+	Setting, Codec string
+	Level          int
+	Ratio          float64
+	Current, Leave bool
+	MinSize        int `json:"min_size"`
+}
+
+type whatIfRule struct {
+	Rule    string
+	Sampled int
+	Choices []choice
+	Applied *struct {
+		Setting string
+		Values  int
+	}
+}
+
+func (a *acting) whatIf(t *testing.T) whatIfRule {
+	t.Helper()
+	var doc struct {
+		Gateways []struct{ Rules []whatIfRule }
+	}
+	testenv.AdminJSON(t, a.Admin, "/api/whatif", &doc)
+	if len(doc.Gateways) != 1 || len(doc.Gateways[0].Rules) != 1 {
+		t.Fatalf("%+v", doc)
+	}
+	return doc.Gateways[0].Rules[0]
+}
+
+// writing has a client write documents until it is told to stop.
+func (a *acting) writing(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := rand.New(rand.NewPCG(21, 21))
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := a.redis.Set(ctx, fmt.Sprint("menu:", i%5000), document(r), 0).Err(); err != nil && ctx.Err() == nil {
+				t.Errorf("a client: %v", err)
+				return
+			}
+			if i%10 == 9 {
+				time.Sleep(10 * time.Millisecond) // what is measured is the forecast
+			}
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// forecasts applies settings by their buttons, and compares what was forecast with what then comes of it: as the page says, and as /metrics does.
+func forecasts(t *testing.T, w, stranger *tab, a *acting) {
+	stop := a.writing(t)
+	defer stop()
+	for _, tab := range []*tab{w, stranger} {
+		tab.unfold(true)
+		tab.becomes("choices", `document.querySelectorAll(".whatif [data-key^='choice ']").length > 3`)
+	}
+	testenv.Eventually(t, "a thousand values are sampled", func() bool { return a.whatIf(t).Sampled >= 1000 })
+	w.becomes("buttons", `document.querySelector("[data-action='whatif-apply']")`)
+	w.accessible("what if")
+	w.picture("page-what-if")
+	leftAlone(t, w, a.whatIf(t))
+
+	settings := a.whatIf(t).Choices
+	lz4 := settings[slices.IndexFunc(settings, func(c choice) bool { return c.Codec == "lz4" })]
+	stranger.click(applies(lz4))
+	stranger.becomes("that it is refused", `document.querySelector(".whatif [data-said]").innerText.startsWith("Refused")`)
+	if a.whatIf(t).Applied != nil {
+		t.Fatal("a wrong token has applied a setting")
+	}
+	stranger.nothingStolen()
+	for _, c := range []choice{lz4, settings[slices.IndexFunc(settings, func(c choice) bool { return c.Codec == "zstd" && c.Level == 9 })]} {
+		forecast(t, w, a, c)
+	}
+	undone(t, w, a, lz4)
+}
+
+func applies(c choice) string {
+	return fmt.Sprintf(`[data-action="whatif-apply"][data-choice=%q]`, c.Setting)
+}
+
+// leftAlone: that a rule may do nothing is shown, with its ratio.
+func leftAlone(t *testing.T, w *tab, r whatIfRule) {
+	t.Helper()
+	i := slices.IndexFunc(r.Choices, func(c choice) bool { return c.Leave })
+	if i < 0 || r.Choices[i].Ratio != 1 {
+		t.Fatalf("nothing is not among the choices: %+v", r.Choices)
+	}
+	if row := w.text(fmt.Sprintf(`[...document.querySelectorAll(".whatif tr")].find((r) => r.innerText.includes(%q))?.innerText ?? ""`, r.Choices[i].Setting)); row == "" {
+		t.Error("nothing is not on the page")
+	}
+}
+
+// forecast applies one setting.
+func forecast(t *testing.T, w *tab, a *acting, c choice) {
+	t.Helper()
+	of := func() (raw, stored float64) {
+		return a.Metric(t, "cinch_value_raw_bytes_total") + a.Metric(t, "cinch_value_left_bytes_total"), a.Metric(t, "cinch_value_stored_bytes_total") + a.Metric(t, "cinch_value_left_bytes_total")
+	}
+	w.becomes("a button for "+c.Setting, fmt.Sprintf("document.querySelector(%q)", applies(c)))
+	w.click(applies(c))
+	w.becomes("that it is in use", fmt.Sprintf(`document.querySelector(".whatif [data-key='fact'] strong")?.innerText === %q`, c.Setting))
+	raw, stored := of()
+	testenv.Eventually(t, "a thousand values since", func() bool { r := a.whatIf(t); return r.Applied != nil && r.Applied.Values >= 1000 })
+	rawNow, storedNow := of()
+	counted := (rawNow - raw) / (storedNow - stored)
+	w.becomes("what came of a thousand values", `Number(/of ([\d,]+) values/.exec(document.querySelector(".whatif [data-key='fact']").innerText)?.[1].replace(",", "")) >= 1000`)
+	figures := w.figures()
+	told, came := figures["test forecast_ratio"].Value, figures["test observed_ratio"].Value
+	t.Logf("%s: forecast %.3f, in fact %.3f, by /metrics %.3f", c.Setting, told, came, counted)
+	for name, is := range map[string]float64{"the page": came, "/metrics": counted} {
+		if math.Abs(is/told-1) > maxForecastError {
+			t.Errorf("%s: forecast was %.3f, %s says %.3f", c.Setting, told, name, is)
+		}
+	}
+	w.picture("page-what-if-" + c.Codec)
+}
+
+// undone: the rule is as configured after a button, and after a reload.
+func undone(t *testing.T, w *tab, a *acting, c choice) {
+	t.Helper()
+	w.click(`[data-action="whatif-undo"]`)
+	w.becomes("nothing applied", `!document.querySelector(".whatif [data-key='fact']")`)
+	w.click(applies(c))
+	w.becomes("something applied", `document.querySelector(".whatif [data-key='fact']")`)
+	if err := a.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	w.becomes("nothing applied after a reload", `!document.querySelector(".whatif [data-key='fact']")`)
+	if a.whatIf(t).Applied != nil {
+		t.Error("the document knows better")
+	}
+}
