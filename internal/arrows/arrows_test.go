@@ -89,9 +89,9 @@ func TestListIsWhole(t *testing.T) {
 var layers = [][]string{
 	{"codec"},
 	{"."},
-	{"internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk", "internal/history", "internal/trace"},
+	{"internal/ask", "internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk", "internal/history", "internal/trace"},
 	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
-	{"internal/autodict"},
+	{"internal/autodict", "internal/whatif"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
@@ -165,7 +165,7 @@ var forbidden = []arrow{
 	},
 	{
 		name: "dictionaries are managed through a store's interface, whatever store it is",
-		from: []string{"internal/autodict"},
+		from: []string{"internal/autodict", "internal/whatif"},
 		to:   append([]string{"internal/store/", "internal/gateway"}, "net", "os", "io/fs", "syscall", "database"),
 	},
 	{

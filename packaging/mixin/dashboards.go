@@ -39,6 +39,16 @@ const (
 	opened = `rate(cinch_open_cpu_seconds_total{%s}[$__rate_interval])`
 )
 
+// Dollars a month at the present rate, by gateway and what they are for: traffic between zones that is saved, less CPU time. What is read back
+// saves where its price says so. Each part has a label of its own, so that one which counts nothing yet does not take the others with it.
+const (
+	pricedPer  = `cinch_serve_price_dollars{%s, per="`
+	ofGateway  = `"} * on (job, instance, gateway) group_left () sum by (job, instance, gateway) (`
+	traffic    = "(" + pricedPer + "saved_byte" + ofGateway + `rate(cinch_value_raw_bytes_total{%s}[$__rate_interval]) - rate(cinch_value_stored_bytes_total{%s}[$__rate_interval])) or ` + pricedPer + "opened_byte" + ofGateway + `rate(cinch_opened_raw_bytes_total{%s}[$__rate_interval]) - rate(cinch_opened_stored_bytes_total{%s}[$__rate_interval])))`
+	processing = "(" + pricedPer + "cpu_second" + ofGateway + cpu + " or " + opened + "))"
+	aMonth     = "2628000 * "
+)
+
 func overview() *dashboard {
 	return &dashboard{
 		name: "cinch-overview", title: "Cinch", gateways: true,
@@ -70,6 +80,12 @@ func overview() *dashboard {
 				graph("CPU budget", "short", "Cores that compressing takes, and may take (cpu_budget).",
 					query{`sum by (gateway) (rate(cinch_cpu_budget_spent_seconds_total{%s}[$__rate_interval]))`, "{{gateway}}"}, query{`sum by (gateway) (cinch_cpu_budget_cores{%s})`, "{{gateway}} budget"}),
 				stacked(graph("What values get", "percentunit", "Share of values that get the rule's setting, or a lower step.", query{`avg by (step) (cinch_effort_share{%s})`, "{{step}}"})),
+			}},
+			{"Money, at the prices of the configuration", 8, []panel{
+				stat("Saved a month", "currencyUSD", aMonth+"sum("+traffic+" or -"+processing+")", "At this rate: traffic between zones that is saved, less the CPU time for it. Below zero compression costs more than it saves."),
+				graph("Saved a month, by gateway", "currencyUSD", "At this rate, net of CPU.", query{aMonth + "sum by (gateway) (" + traffic + " or -" + processing + ")", "{{gateway}}"}),
+				graph("Traffic and CPU", "currencyUSD", "A month at this rate: what traffic would cost more without compression, and what its CPU time costs.",
+					query{aMonth + "sum(" + traffic + ")", "traffic saved"}, query{aMonth + "sum(" + processing + ")", "CPU spent"}),
 			}},
 			{"Clients", 8, []panel{
 				stacked(graph("Connections", "short", "Client connections open now.", query{`sum by (gateway) (cinch_connections{%s})`, "{{gateway}}"})),

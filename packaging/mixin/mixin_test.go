@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -26,7 +28,7 @@ func TestFilesAreCurrent(t *testing.T) {
 }
 
 // units are those of Grafana that are used here.
-var units = []string{"Bps", "bytes", "ops", "percentunit", "s", "short"}
+var units = []string{"Bps", "bytes", "currencyUSD", "ops", "percentunit", "s", "short"}
 
 var (
 	metric   = regexp.MustCompile(`\b(cinch|process|go)_[a-z_]+\b`)
@@ -85,23 +87,47 @@ func TestPrometheus(t *testing.T) {
 	}
 	testenv.Eventually(t, "two scrapes of a load", func() bool {
 		load()
-		return p.found(t, `sum(rate(cinch_values_sealed_total[30s])) > 0`) > 0
+		return p.Found(t, `sum(rate(cinch_values_sealed_total[30s])) > 0`) > 0
 	})
 	quiet := map[string]bool{"Errors": true, "CPU budget": true, "What values get": true} // there are none
 	for _, d := range dashboards() {
 		for _, panel := range panels(d) {
 			for _, target := range panel.targets(d.matchers()) {
-				n := p.found(t, expand(target["expr"].(string)))
+				n := p.Found(t, expand(target["expr"].(string)))
 				if n == 0 && d.name == "cinch-overview" && !quiet[panel.title] {
 					t.Errorf("%s: %s finds nothing", panel.title, target["expr"])
 				}
 			}
 		}
 	}
+	compareMoney(t, p, gateway.Admin)
 	redis.Kill()
 	p.await(t, "CinchNotReady")
 	gateway.Kill()
 	p.await(t, "CinchDown")
+}
+
+// compareMoney has Prometheus price the counters as docs/METRICS.md says: it comes to what the page says.
+func compareMoney(t *testing.T, p *prometheus, page string) {
+	t.Helper()
+	documented, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expr := regexp.MustCompile(`(?s)sum by \(gateway\) \(\s+cinch_serve_price_dollars.*?\n` + "```").FindString(string(documented))
+	expr = regexp.MustCompile(`increase\((\w+)\[30d\]\)`).ReplaceAllString(strings.TrimSuffix(expr, "```"), "$1")
+	testenv.Eventually(t, "a scrape after the load", func() bool {
+		var st struct {
+			Money struct {
+				SoFar float64 `json:"so_far"`
+			}
+		}
+		if err := json.Unmarshal([]byte(testenv.AdminPage(t, page, "/api/status")), &st); err != nil {
+			t.Fatal(err)
+		}
+		v := p.value(t, expr)
+		return st.Money.SoFar != 0 && math.Abs(v-st.Money.SoFar) <= 1e-9*math.Abs(st.Money.SoFar)
+	})
 }
 
 // expand puts in what Grafana would.
