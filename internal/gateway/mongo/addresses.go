@@ -44,9 +44,12 @@ func (a *addresses) noteMember(d described) {
 }
 
 // at gives the address of a member as a client must see it that is connected to local; false:
-// none but the member's own.
+// none but the member's own. It waits for gateways that begin.
 func (a *addresses) at(member []byte, local net.Addr) (string, bool) {
 	found, ok := a.find(member)
+	if !ok && a.settle() {
+		found, ok = a.find(member)
+	}
 	if !ok {
 		return "", false
 	}

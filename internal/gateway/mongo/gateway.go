@@ -27,6 +27,7 @@ type Gateway struct {
 	standby   *standby
 
 	met    chan struct{}   // closed when the server has said who it is
+	asked  func()          // tells the topology that the server was asked, or won't be
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
 }
@@ -49,8 +50,12 @@ func NewGateway(cfg Config) *Gateway {
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
 	}
-	if cfg.isStandby() {
+	g.asked = func() {}
+	switch {
+	case cfg.isStandby():
 		g.server.NewSession = g.newWatcher
+	case !g.balancer.on():
+		g.asked = cfg.Topology.expect()
 	}
 	return g
 }
@@ -66,6 +71,8 @@ func (g *Gateway) Serve(l net.Listener) error {
 			g.addresses.learn(g.cfg.Upstream.Address, own)
 		}
 		go g.meet()
+	} else {
+		g.asked()
 	}
 	go g.cfg.Kinds.Run(g.ctx)
 	return g.server.Serve(l)
@@ -79,6 +86,7 @@ func (g *Gateway) meet() {
 		if err == nil {
 			g.addresses.noteMember(d)
 		}
+		g.asked()
 		return err
 	})
 	if answered {
@@ -89,6 +97,7 @@ func (g *Gateway) meet() {
 // Shutdown lets the requests in flight finish and ends all sessions, by force when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.cancel()
+	g.asked()
 	return g.server.Shutdown(ctx)
 }
 

@@ -3,6 +3,7 @@ package mongo
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -15,6 +16,47 @@ type Topology struct {
 	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
 
 	standbys map[string][]string // of other gateways, by the replica set's name; see standby.go
+
+	strangers int           // gateways that have not asked their server yet who it is
+	settled   chan struct{} // closed when there are none left
+}
+
+// longestMeeting is how long clients wait at most for a gateway that begins.
+const longestMeeting = 5 * time.Second
+
+// expect says that a gateway is about to learn which member stands behind it. Until met is
+// called, for longestMeeting at most, clients that would hear of a member by its own name wait:
+// a driver that hears of it once goes there directly, for as long as it lives.
+func (t *Topology) expect() (met func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.strangers == 0 {
+		t.settled = make(chan struct{})
+	}
+	t.strangers++
+	once := sync.OnceFunc(t.meetOne)
+	late := time.AfterFunc(longestMeeting, once)
+	return func() { late.Stop(); once() }
+}
+
+// meetOne takes one off the gateways that are expected.
+func (t *Topology) meetOne() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.strangers--; t.strangers == 0 {
+		close(t.settled)
+	}
+}
+
+// settle waits for the gateways that are expected, and reports false when there were none.
+func (t *Topology) settle() bool {
+	t.mu.RLock()
+	settled, waits := t.settled, t.strangers > 0
+	t.mu.RUnlock()
+	if waits {
+		<-settled
+	}
+	return waits
 }
 
 // maxMembers bounds the names that servers may give. A replica set has 50 members at most.

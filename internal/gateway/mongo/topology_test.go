@@ -1,8 +1,10 @@
 package mongo
 
 import (
+	"log/slog"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -24,5 +26,46 @@ func TestMembersAreBounded(t *testing.T) {
 	s.cfg.Topology.learn("db0:27017", gateway.Advertised{Port: "5"})
 	if a, _ := s.cfg.Topology.find([]byte("DB0:27017")); a.Port != "5" {
 		t.Error("a member that is known moves no more")
+	}
+}
+
+// A client that comes while a process begins hears of no member by its own name because that
+// member's gateway has not asked yet: its driver would go there directly from then on.
+func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
+	shared := &Topology{}
+	a := addresses{Topology: shared, log: slog.New(slog.DiscardHandler)}
+	first, second := shared.expect(), shared.expect()
+	heard := make(chan string, 1)
+	go func() {
+		at, _ := a.at([]byte("db1:27017"), nil)
+		heard <- at
+	}()
+	shared.learn("db0:27017", gateway.Advertised{Host: "proxy", Port: "1"})
+	first()
+	first() // again counts once
+	select {
+	case at := <-heard:
+		t.Fatalf("a client heard %q before the second gateway had asked", at)
+	case <-time.After(50 * time.Millisecond):
+	}
+	shared.learn("db1:27017", gateway.Advertised{Host: "proxy", Port: "2"})
+	second()
+	if at := <-heard; at != "proxy:2" {
+		t.Errorf("a client heard %q", at)
+	}
+	if at, known := a.at([]byte("db2:27017"), nil); known {
+		t.Errorf("a member without a gateway is at %q", at)
+	}
+}
+
+// Whatever becomes of a gateway, clients of others wait for it no longer.
+func TestNobodyWaitsForAGatewayThatEnded(t *testing.T) {
+	shared := &Topology{}
+	g := NewGateway(Config{Name: "mongo", Upstream: gateway.Upstream{Network: "tcp", Address: "127.0.0.1:1"}, Topology: shared})
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if shared.settle() {
+		t.Error("it is still waited for")
 	}
 }
