@@ -10,8 +10,10 @@ have agreed on is asked for every half a minute, over connections of its own.
 
 import asyncio
 import logging
+import os
 import threading
 import time
+import weakref
 from collections import OrderedDict
 
 import redis
@@ -38,31 +40,73 @@ def attach(client, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW):
     client is a redis.Redis or redis.asyncio.Redis, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
     """
     pool = getattr(client, "connection_pool", None)
-    if pool is None or isinstance(pool, (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)):
-        raise TypeError(f"{type(client).__name__} with Cluster or Sentinel is not supported yet: use a redis.Redis of one server, or a Cinch gateway")
+    if pool is None:
+        raise TypeError(_NOT_YET.format(type(client).__name__))
+    _attach(pool, refresh, max_raw)
+    return client
+
+
+_NOT_YET = "{} with Cluster or Sentinel is not supported yet: use a redis.Redis of one server, or a Cinch gateway"
+
+
+def _attach(pool, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW) -> None:
+    if isinstance(pool, (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)):
+        raise TypeError(_NOT_YET.format(type(pool).__name__))
     blocking = isinstance(pool, redis.ConnectionPool)
     keeper = (_BlockingKeeper if blocking else _AsyncKeeper)(pool, refresh, max_raw)
     bases = (_Connection if blocking else _AsyncConnection, pool.connection_class)
     pool.connection_class = type("Cinch" + pool.connection_class.__name__, bases, {"keeper": keeper})
-    return client
+
+
+class ConnectionPool(redis.ConnectionPool):
+    """redis-py's, with connections that seal and open: for frameworks that take a class of pools by its name (Django, Celery)."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        _attach(self)
+
+
+class BlockingConnectionPool(redis.BlockingConnectionPool):
+    """The same for redis-py's pool that waits for a free connection."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        _attach(self)
+
+
+_keepers: "weakref.WeakSet[Keeper]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for keeper in list(_keepers):
+        keeper.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Keeper:
     """What is known of a store: its policy and its dictionaries. Shared by all connections of a pool."""
 
     def __init__(self, pool, refresh: float, max_raw: int):
-        kwargs = {**pool.connection_kwargs, "db": 0, "decode_responses": False}
-        self._pool, self._class, self._kwargs = type(pool), pool.connection_class, kwargs
+        self._pool, self._class, self._kwargs = type(pool), pool.connection_class, pool.connection_kwargs
         self._space, self.login = str(pool.connection_kwargs.get("db") or 0), _login(pool.connection_kwargs)
         self._refresh, self._max_raw = refresh, max_raw
-        self._lock = threading.Lock()
+        self.unlock()
+        _keepers.add(self)
         self._policy, self._read, self._next = Policy(), float("-inf"), float("-inf")
         self._dictionaries: "OrderedDict[int, Dictionary]" = OrderedDict()
+
+    def unlock(self) -> None:
+        """Makes the locks anew: in a process that was forked, nobody is left who would give them back."""
+        self._lock = threading.Lock()
 
     def client(self):
         """One for questions of our own, with connections that don't seal."""
         module = redis if issubclass(self._pool, redis.ConnectionPool) else redis.asyncio
-        pool = module.ConnectionPool(connection_class=self._class, **self._kwargs)
+        kwargs = {**self._kwargs, "db": 0, "decode_responses": False}  # a password may have come after the pool was made
+        pool = module.ConnectionPool(connection_class=self._class, **kwargs)
         return module.Redis.from_pool(pool)
 
     def is_new(self) -> bool:
@@ -240,8 +284,8 @@ class _AsyncConnection:
 
 
 class _BlockingKeeper(Keeper):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def unlock(self) -> None:
+        super().unlock()
         self._asking = threading.Lock()
 
     def refresh_policy(self) -> None:
