@@ -18,8 +18,6 @@ from collections import OrderedDict
 
 import redis
 import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
 
 from . import commands, store
 from .dictionary import Dictionary
@@ -37,25 +35,39 @@ MAX_DICTIONARIES = 256  # kept at a time
 def attach(client, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW):
     """Has a client seal and open values from now on, and returns it.
 
-    client is a redis.Redis or redis.asyncio.Redis, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
+    client is a redis.Redis, redis.RedisCluster or redis.asyncio.Redis, of a Sentinel too, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
     """
     pool = getattr(client, "connection_pool", None)
-    if pool is None:
-        raise TypeError(_NOT_YET.format(type(client).__name__))
-    _attach(pool, refresh, max_raw)
+    if isinstance(client, redis.RedisCluster):
+        _attach_nodes(client, refresh, max_raw)
+    elif pool is not None:
+        _attach(pool, refresh, max_raw)
+    else:
+        raise TypeError(f"{type(client).__name__} is not supported yet: use a redis.Redis, a redis.RedisCluster, or a Cinch gateway")
     return client
 
 
-_NOT_YET = "{} with Cluster or Sentinel is not supported yet: use a redis.Redis of one server, or a Cinch gateway"
-
-
 def _attach(pool, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW) -> None:
-    if isinstance(pool, (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)):
-        raise TypeError(_NOT_YET.format(type(pool).__name__))
     blocking = isinstance(pool, redis.ConnectionPool)
     keeper = (_BlockingKeeper if blocking else _AsyncKeeper)(pool, refresh, max_raw)
     bases = (_Connection if blocking else _AsyncConnection, pool.connection_class)
     pool.connection_class = type("Cinch" + pool.connection_class.__name__, bases, {"keeper": keeper})
+
+
+def _attach_nodes(client: redis.RedisCluster, refresh: float, max_raw: int) -> None:
+    """Each node is asked what it holds itself, as each has all dictionaries of its values."""
+    manager, create = client.nodes_manager, client.nodes_manager.create_redis_node
+
+    def create_redis_node(*args, **kwargs):
+        return attach(create(*args, **kwargs), refresh, max_raw)
+
+    manager.create_redis_node = create_redis_node
+    for node in client.get_nodes():
+        if node.redis_connection is not None:
+            pool = node.redis_connection.connection_pool
+            pool.disconnect()  # the constructor has asked for the slots already
+            _attach(pool, refresh, max_raw)
+            pool.reset()
 
 
 class ConnectionPool(redis.ConnectionPool):

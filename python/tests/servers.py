@@ -21,7 +21,7 @@ redis.register_function{{function_name = '{name}', description = {text}, flags =
 class RedisServer:
     """A Redis server of the machine, on a port of its own."""
 
-    def __init__(self):
+    def __init__(self, *arguments):
         program = shutil.which("redis-server")
         if not program:
             if os.environ.get("CI"):
@@ -32,7 +32,7 @@ class RedisServer:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.process = subprocess.Popen(
-            [program, "--port", str(self.port), "--save", "", "--dir", self.directory], stdout=subprocess.DEVNULL
+            [program, *arguments, "--port", str(self.port), "--save", "", "--dir", self.directory], stdout=subprocess.DEVNULL
         )
         while True:
             try:
