@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,19 @@ redis.register_function{{function_name = '{name}', description = {text}, flags =
 """
 
 
+def _free_port() -> int:
+    """One below those that the system gives to clients, with the one for a cluster's bus, which is 10000 higher."""
+    while True:
+        port = random.randrange(11000, 20000)
+        try:
+            with socket.socket() as s, socket.socket() as bus:
+                s.bind(("127.0.0.1", port))
+                bus.bind(("127.0.0.1", port + 10000))
+            return port
+        except OSError:
+            pass  # somebody has it
+
+
 class RedisServer:
     """A Redis server of the machine, on a port of its own."""
 
@@ -28,9 +42,7 @@ class RedisServer:
                 raise AssertionError("redis-server is missing: test/servers install")
             raise unittest.SkipTest("redis-server is not installed: test/servers install")
         self.directory = tempfile.mkdtemp()
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = _free_port()
         self.process = subprocess.Popen(
             [program, *arguments, "--port", str(self.port), "--save", "", "--dir", self.directory], stdout=subprocess.DEVNULL
         )
