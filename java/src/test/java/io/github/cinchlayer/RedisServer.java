@@ -1,0 +1,114 @@
+package io.github.cinchlayer;
+
+import com.google.gson.JsonParser;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Base64;
+import java.util.List;
+import org.junit.jupiter.api.Assertions;
+import org.junit.jupiter.api.Assumptions;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
+/** A Redis server of the machine, on a port of its own. */
+final class RedisServer implements AutoCloseable {
+  private static final String RECORD =
+      "#!lua name=%1$s\nredis.register_function{function_name = '%1$s', description = %2$s, flags = {'no-writes'}, callback = function() return %3$s end}\n";
+
+  final int port = freePort();
+  /** Sees what is stored. */
+  final UnifiedJedis plain = new UnifiedJedis(new HostAndPort("127.0.0.1", port));
+
+  private final Process process;
+
+  RedisServer() {
+    needed("redis-server", "--version");
+    try {
+      String directory = Files.createTempDirectory("cinch-redis").toString();
+      process = quiet("redis-server", "--port", Integer.toString(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory).start();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    answers(process, plain);
+  }
+
+  static int freePort() {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      return socket.getLocalPort();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  static ProcessBuilder quiet(String... command) {
+    return new ProcessBuilder(command).redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(ProcessBuilder.Redirect.DISCARD);
+  }
+
+  /** A machine without the program skips the test, but not CI. */
+  static void needed(String... command) {
+    try {
+      quiet(command).start().waitFor();
+    } catch (IOException e) {
+      Assertions.assertNull(System.getenv("CI"), command[0] + " is missing: test/servers install");
+      Assumptions.abort(command[0] + " is not installed: test/servers install");
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Waits until a process answers. */
+  static void answers(Process process, UnifiedJedis client) {
+    while (true) {
+      try {
+        client.ping();
+        return;
+      } catch (JedisConnectionException e) {
+        Assertions.assertTrue(process.isAlive(), "the server has ended");
+        Thread.onSpinWait();
+      }
+    }
+  }
+
+  byte[] stored(String key) {
+    return plain.get(key.getBytes(StandardCharsets.UTF_8));
+  }
+
+  /** Stores a dictionary as gateways do. */
+  Dictionary hold(byte[] content) {
+    Dictionary dictionary = new Dictionary(content);
+    load("cinch_dict_" + Dictionary.name(dictionary.number()), "''", "'" + Base64.getEncoder().encodeToString(content) + "'");
+    return dictionary;
+  }
+
+  /** Publishes a record as gateways do. */
+  void publish(String name, int version, String json) {
+    String text = JsonParser.parseString(json).toString();
+    load(String.format("cinch_rule_%s_%016x", name, version), "[==[" + text + "]==]", "0");
+  }
+
+  void load(String name, String text, String answer) {
+    plain.functionLoadReplace(String.format(RECORD, name, text, answer));
+  }
+
+  @Override
+  public void close() {
+    plain.close();
+    process.destroyForcibly().onExit().join();
+  }
+
+  /** The program of the gateway, built anew. */
+  static Path gateway() throws IOException, InterruptedException {
+    needed("go", "version");
+    Path program = Path.of("target", "cinch").toAbsolutePath();
+    List<String> build = List.of("go", "build", "-o", program.toString(), "./cmd/cinch");
+    int status = new ProcessBuilder(build).directory(Path.of("..").toFile()).inheritIO().start().waitFor();
+    Assertions.assertEquals(0, status, "go build");
+    return program;
+  }
+}
