@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 
 /**
  * Seals values as the gateways in front of a Redis server do, and opens what they or other libraries sealed.
@@ -33,9 +34,10 @@ public final class Cinch implements AutoCloseable {
   private final String space;
   private final int maxRaw;
   private final Duration refresh;
+  private final LongSupplier nanos;
   private final Map<Integer, Dictionary> dictionaries = new Newest();
   private final ScheduledExecutorService refresher = Executors.newSingleThreadScheduledExecutor(Cinch::daemon);
-  private volatile Agreed agreed = new Agreed(Policy.none(), System.nanoTime() - LEASE_NANOS);
+  private volatile Agreed agreed = new Agreed(Policy.none(), 0);
 
   /** What gateways have agreed on, and when the store was asked for it. */
   private static final class Agreed {
@@ -64,6 +66,7 @@ public final class Cinch implements AutoCloseable {
     private int database;
     private int maxRaw = Envelope.DEFAULT_MAX_RAW;
     private Duration refresh = REFRESH;
+    private LongSupplier nanos = System::nanoTime;
 
     private Builder(Commands commands) {
       this.commands = commands;
@@ -93,6 +96,11 @@ public final class Cinch implements AutoCloseable {
       return this;
     }
 
+    Builder clock(LongSupplier nanos) {
+      this.nanos = nanos;
+      return this;
+    }
+
     /** Reads the policy for the first time, so that the first value is sealed by it. */
     public Cinch build() {
       return new Cinch(this);
@@ -115,6 +123,7 @@ public final class Cinch implements AutoCloseable {
     space = Integer.toString(b.database);
     maxRaw = b.maxRaw;
     refresh = b.refresh;
+    nanos = b.nanos;
     refresh();
     refresher.scheduleWithFixedDelay(this::refresh, refresh.toNanos(), refresh.toNanos(), TimeUnit.NANOSECONDS);
   }
@@ -128,7 +137,7 @@ public final class Cinch implements AutoCloseable {
   /** Where the store does not answer the old policy holds, for as long as it may: writing goes on, with plain values in the end. */
   private void refresh() {
     try {
-      long asked = System.nanoTime();
+      long asked = nanos.getAsLong();
       Policy policy = policy();
       policy.inForce().forEach(this::dictionary);
       agreed = new Agreed(policy, asked);
@@ -158,7 +167,7 @@ public final class Cinch implements AutoCloseable {
     if (rule == null) {
       return Envelope.escape(value);
     }
-    Dictionary dictionary = System.nanoTime() - now.at < LEASE_NANOS ? known(now.policy.dictionary(rule)) : null;
+    Dictionary dictionary = nanos.getAsLong() - now.at < LEASE_NANOS ? known(now.policy.dictionary(rule)) : null;
     return Envelope.seal(value, rule.level, dictionary, (raw, sealed) -> rule.worth(address.kind, raw, sealed), maxRaw);
   }
 

@@ -9,10 +9,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.cinchlayer.EnvelopeException.DictionaryMissing;
 import io.github.cinchlayer.EnvelopeException.DictionaryUnavailable;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
@@ -125,6 +127,17 @@ class PolicyTest {
     }
     fake.answers.put("EXISTS cinch:dict:retired:" + NAME, 1L);
     try (Cinch cinch = Cinch.of(fake)) {
+      assertEquals(0, Header.parse(sealed(cinch)).dictionary);
+    }
+  }
+
+  @Test
+  void twoMinutesAfterTheStoreWasAskedNoDictionaryIsNamed() {
+    AtomicLong nanos = new AtomicLong();
+    try (Cinch cinch = Cinch.builder(old()).clock(nanos::get).build()) {
+      nanos.set(Duration.ofMinutes(2).toNanos() - 1);
+      assertEquals(NUMBER, Header.parse(sealed(cinch)).dictionary);
+      nanos.incrementAndGet();
       assertEquals(0, Header.parse(sealed(cinch)).dictionary);
     }
   }
