@@ -22,9 +22,13 @@ import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.protocol.ProtocolVersion;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -247,23 +251,26 @@ class ClientsTest {
   }
 
   @Test
-  void threads() throws InterruptedException {
-    int threads = 8;
-    CountDownLatch right = new CountDownLatch(threads);
+  void threads() throws Exception {
+    ExecutorService threads = Executors.newFixedThreadPool(8);
     try (Cinch cinch = cinch()) {
-      for (int i = 0; i < threads; i++) {
-        Random random = new Random(i);
-        new Thread(() -> sealsAndOpens(cinch, random, right)).start();
+      List<Future<?>> works = new ArrayList<>();
+      for (int seed = 0; seed < 8; seed++) {
+        Random random = new Random(seed);
+        works.add(threads.submit(() -> sealsAndOpens(cinch, random)));
       }
-      right.await();
+      for (Future<?> work : works) {
+        work.get();
+      }
+    } finally {
+      threads.shutdown();
     }
   }
 
-  private static void sealsAndOpens(Cinch cinch, Random random, CountDownLatch right) {
+  private static void sealsAndOpens(Cinch cinch, Random random) {
     for (int i = 0; i < 500; i++) {
       byte[] value = bytes(MENU.repeat(1 + random.nextInt(3)) + random.nextLong());
       assertArrayEquals(value, cinch.open(cinch.seal(bytes("menu:1"), value)));
     }
-    right.countDown();
   }
 }
