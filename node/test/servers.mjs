@@ -1,0 +1,64 @@
+// Real servers for tests.
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { once } from 'node:events';
+import { Redis } from 'ioredis';
+import { Dictionary } from '../lib/index.js';
+
+const hex = (n, digits) => n.toString(16).padStart(digits, '0');
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+function library(name, description, answer) {
+  return `#!lua name=${name}
+redis.register_function{function_name = '${name}', description = ${description}, flags = {'no-writes'}, callback = function() return ${answer} end}
+`;
+}
+
+/** A Redis server of the machine, on a port of its own. */
+export class RedisServer {
+  static async start() {
+    const server = new RedisServer();
+    server.directory = mkdtempSync(join(tmpdir(), 'cinch-node-'));
+    server.port = await freePort();
+    server.process = spawn('redis-server', ['--port', String(server.port), '--save', '', '--dir', server.directory], { stdio: 'ignore' });
+    server.plain = new Redis({ port: server.port, retryStrategy: () => 50 });
+    server.plain.on('error', () => {}); // until it listens
+    await server.plain.ping();
+    return server;
+  }
+
+  async stop() {
+    this.plain.disconnect();
+    this.process.kill();
+    await once(this.process, 'exit');
+    rmSync(this.directory, { recursive: true });
+  }
+
+  /** Stores a dictionary as gateways do. */
+  async holdDictionary(content) {
+    const dictionary = new Dictionary(content);
+    await this.load(library(`cinch_dict_${hex(dictionary.number, 8)}`, "''", `'${content.toString('base64')}'`));
+    return dictionary;
+  }
+
+  /** Publishes a record as gateways do. */
+  publish(name, version, document) {
+    return this.load(library(`cinch_rule_${name}_${hex(version, 16)}`, `[==[${JSON.stringify(document)}]==]`, '0'));
+  }
+
+  load(code) {
+    return this.plain.call('FUNCTION', 'LOAD', 'REPLACE', code);
+  }
+}
