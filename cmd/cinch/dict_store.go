@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
@@ -94,7 +95,7 @@ type storedRecord struct {
 func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err error) {
 	texts, err := s.Records(ctx)
 	for _, at := range texts {
-		if at.Name == autodict.PolicyRecord {
+		if at.Name == agreed.PolicyRecord {
 			continue // of all rules
 		}
 		if r, err := autodict.ParseRecord(at.Text); err == nil {

@@ -91,6 +91,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/ask", "internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/price", "internal/disk", "internal/history", "internal/trace"},
 	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
+	{"internal/agreed"},
 	{"internal/autodict", "internal/whatif"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},
@@ -98,7 +99,7 @@ var layers = [][]string{
 	{"internal/admin", "internal/handover", "internal/rollout", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
 	{"internal/store/open", "internal/plan/source", "internal/top", "internal/report"},
 	{"internal/serve"},
-	{"cmd", "test", "bench", "examples", "packaging", "internal/arrows"},
+	{"cmd", "cinchredis", "test", "bench", "examples", "packaging", "internal/arrows"},
 }
 
 // layerOf returns the layer of a path, -1 if it has none. The longest of the names that cover

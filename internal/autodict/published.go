@@ -8,49 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// PolicyRecord is the name of the record by which programs that seal values themselves learn the policy of the gateways in
-// front of a store. It is JSON as docs/LIBRARIES.md has it. The gateway that was started or reloaded last says what holds.
-const PolicyRecord = "policy"
-
-// PublishedFormat is the version of the record. Readers of another one seal nothing.
-const PublishedFormat = 1
-
-// Published is a policy as the record has it.
-type Published struct {
-	Format  int             `json:"format"`
-	At      time.Time       `json:"at"` // by the gateway's clock
-	By      string          `json:"by"`
-	Off     bool            `json:"off,omitempty"`
-	Exclude []string        `json:"exclude,omitempty"`
-	Rules   []PublishedRule `json:"rules"`
-}
-
-// PublishedRule is one of its rules. What is missing means any.
-type PublishedRule struct {
-	Name       string   `json:"name"`
-	Key        string   `json:"key,omitempty"`
-	Field      string   `json:"field,omitempty"`
-	Space      string   `json:"space,omitempty"`
-	Types      []string `json:"types"`
-	MinSize    int      `json:"min_size"`
-	MaxSize    int      `json:"max_size,omitempty"`
-	MinGain    float64  `json:"min_gain"`
-	Observe    bool     `json:"observe,omitempty"`
-	Codec      string   `json:"codec"`
-	Level      int      `json:"level,omitempty"`
-	Dictionary string   `json:"dictionary,omitempty"` // that the rule names, 8 hex digits
-	Record     string   `json:"record,omitempty"`     // that says which dictionary is in force, for the server's default user
-	Shared     bool     `json:"shared,omitempty"`     // other users have the same record
-}
-
 // publish makes a document of a policy, without the dictionaries that were chosen meanwhile.
-func publish(p *policy.Policy) Published {
-	doc := Published{Format: PublishedFormat, Off: p.Off, Exclude: p.Exclude(), Rules: []PublishedRule{}}
+func publish(p *policy.Policy) agreed.Document {
+	doc := agreed.Document{Format: agreed.Format, Off: p.Off, Exclude: p.Exclude(), Rules: []agreed.Rule{}}
 	for _, r := range p.Rules() {
-		one := PublishedRule{
+		one := agreed.Rule{
 			Name: r.Name, Key: r.Key, Field: r.Field, Space: r.Space, Types: strings.Split(r.Types.String(), "+"),
 			MinSize: r.MinSize, MaxSize: r.MaxSize, MinGain: r.MinGain, Observe: r.Observe,
 			Codec: r.Setting.Codec.String(), Level: r.Setting.Level,
@@ -66,10 +32,10 @@ func publish(p *policy.Policy) Published {
 	return doc
 }
 
-// says is what counts when two documents are compared.
-func (p Published) says() string {
-	p.At, p.By = time.Time{}, ""
-	text, err := json.Marshal(p)
+// saysOf is what counts when two documents are compared.
+func saysOf(d agreed.Document) string {
+	d.At, d.By = time.Time{}, ""
+	text, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // of our own types: a mistake of ours
 	}
@@ -95,8 +61,8 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	doc := publish(rules)
-	says := doc.says()
-	text, version, err := p.o.Store.Record(ctx, PolicyRecord)
+	says := saysOf(doc)
+	text, version, err := p.o.Store.Record(ctx, agreed.PolicyRecord)
 	switch {
 	case err != nil, text != "" && p.done == says, text == "" && !managed:
 		return // what is wrong with the store is told where it matters more
@@ -109,16 +75,16 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	if err != nil {
 		panic(err) // of our own types: a mistake of ours
 	}
-	if version, err = p.o.Store.ReplaceRecord(ctx, PolicyRecord, version, string(whole)); err == nil && version != 0 {
+	if version, err = p.o.Store.ReplaceRecord(ctx, agreed.PolicyRecord, version, string(whole)); err == nil && version != 0 {
 		p.done = says
 	}
 }
 
 // saidBy is what a record says; "" of one that can't be read.
 func saidBy(text string) string {
-	var p Published
-	if json.Unmarshal([]byte(text), &p) != nil {
+	var d agreed.Document
+	if json.Unmarshal([]byte(text), &d) != nil {
 		return ""
 	}
-	return p.says()
+	return saysOf(d)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -188,7 +189,7 @@ func fingerprintOf(r *policy.Rule, login string) string {
 	if login == "" {
 		return Fingerprint(r)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(Fingerprint(r)+" "+login)))[:16]
+	return agreed.RecordOfLogin(Fingerprint(r), login)
 }
 
 // FingerprintFor is that of what the values of one login, "" for the server's default user, are recorded under.

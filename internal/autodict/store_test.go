@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -77,7 +78,7 @@ func (s *shared) Held(context.Context) (bytes int64, servers int, err error) {
 
 func (s *shared) Record(_ context.Context, name string) (string, uint64, error) {
 	defer s.lock()()
-	if name == PolicyRecord {
+	if name == agreed.PolicyRecord {
 		return s.published, s.publishedVersion, nil
 	}
 	if s.refused["Record"] {
@@ -88,7 +89,7 @@ func (s *shared) Record(_ context.Context, name string) (string, uint64, error) 
 
 func (s *shared) ReplaceRecord(_ context.Context, name string, version uint64, text string) (uint64, error) {
 	defer s.lock()()
-	if name == PolicyRecord {
+	if name == agreed.PolicyRecord {
 		if version != s.publishedVersion {
 			return 0, nil
 		}

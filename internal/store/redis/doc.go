@@ -33,6 +33,7 @@
 //	collect.go, census.go                               archiving what no value names
 //	publish.go, reach.go, ensure.go, dicts.go           of one server: found, put there and looked after
 //	readiness.go                                        which of them new values may name
+//	reader.go                                           for those who only read
 //	list.go, archive.go, places.go                      where a server keeps them, and what becomes of them there
 //	troubles.go, home.go                                what the log has said; one place
 //	records.go, keys.go, functions.go, library.go       how they lie in the server

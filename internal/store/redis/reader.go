@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Reader asks one server for dictionaries, and for what gateways have agreed on by records. It writes nothing, and remembers nothing.
+type Reader struct {
+	client goredis.UniversalClient
+	places *places
+}
+
+// NewReader returns a Reader. The client uses database 0.
+func NewReader(client goredis.UniversalClient) Reader {
+	return Reader{client, newPlaces(client, nil)}
+}
+
+// Dictionary finds a dictionary in all places of the server. The error wraps cinch.ErrDictMissing when it has none.
+func (r Reader) Dictionary(ctx context.Context, number uint32) (*codec.Dict, error) {
+	return r.places.find(ctx, number)
+}
+
+// Numbers lists the dictionaries of a server that has functions.
+func (r Reader) Numbers(ctx context.Context) (map[uint32]struct{}, error) {
+	return r.places.numbers(ctx)
+}
+
+// Record returns a record's text and its version; "" and 0 when there is none.
+func (r Reader) Record(ctx context.Context, name string) (text string, version uint64, err error) {
+	return records{r.places.functions, r.places.keys}.Record(ctx, name)
+}
+
+// Live reports that the server has a dictionary and that it is not retired, so that new values may name it.
+func (r Reader) Live(ctx context.Context, number uint32) (bool, error) {
+	libraries, err := r.places.functions.list(ctx, fmt.Sprintf("%s*_%08x", everyPrefix, number), false)
+	if errors.Is(err, errNoFunctions) {
+		return r.liveKey(ctx, number)
+	}
+	there, retired := false, false
+	for _, l := range libraries {
+		there = there || l.Name == r.places.functions.name(number)
+		retired = retired || l.Name == fmt.Sprintf("%s%08x", markPrefix, number)
+	}
+	return there && !retired, err
+}
+
+func (r Reader) liveKey(ctx context.Context, number uint32) (bool, error) {
+	there, err := r.client.Exists(ctx, r.places.keys.name(number)).Result()
+	if err != nil || there == 0 {
+		return false, classify(err)
+	}
+	_, retired, err := r.places.keys.marked(ctx, number)
+	return !retired, err
+}
+
+// IsAnswer tells errors about what was asked for from those about the server.
+func IsAnswer(err error) bool { return isAnswer(err) }
