@@ -78,6 +78,15 @@ func (r *Rule) RecordFor(login string) string {
 	return RecordOfLogin(r.Record, login)
 }
 
+// Fixed is the dictionary that the rule names itself; none, if it names none.
+func (r *Rule) Fixed() (policy.Choice, error) {
+	if r.Dictionary == "" {
+		return policy.Choice{}, nil
+	}
+	number, err := strconv.ParseUint(r.Dictionary, 16, 32)
+	return policy.Choice{Dict: uint32(number)}, err
+}
+
 // RecordOfLogin is the name of a rule's record for the values of a login that is not the server's default user.
 func RecordOfLogin(record, login string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(record+" "+login)))[:16]

@@ -13,7 +13,7 @@ import (
 )
 
 // published are the directories of the modules that users import or install, dependencies first.
-var published = []string{"codec", "codec/libzstd", "."}
+var published = []string{"codec", "codec/libzstd", ".", "cinchredis"}
 
 // A tree is a checkout of the repository.
 type tree struct{ root string }

@@ -72,7 +72,9 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-const program = `package main
+// What users write, by what they get for it. Each prints true.
+var programs = map[string]string{
+	"/codec/grpccodec/all": `package main
 
 import (
 	"fmt"
@@ -82,21 +84,42 @@ import (
 )
 
 func main() { fmt.Println(encoding.GetCompressor("zstd") != nil) }
-`
+`,
+	"/cinchredis": `package main
 
-// The compressors for grpc-go are got into a new module.
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/cinchredis"
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	err := cinchredis.Attach(context.Background(), redis.NewRing(&redis.RingOptions{}), cinchredis.Options{})
+	fmt.Println(errors.Is(err, cinchredis.ErrUnsupported))
+}
+`,
+}
+
+// The compressors for grpc-go, and the hook for go-redis, are got into a new module each.
 func TestGet(t *testing.T) {
-	u := newUser(t)
-	version, err := (tree{"../.."}).version()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(u.home, "main.go"), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	u.run("go", "mod", "init", "example.com/user")
-	u.run("go", "get", home+"/codec/grpccodec/all@"+version)
-	if out := u.run("CGO_ENABLED=0", "go", "run", "-trimpath", "."); out != "true\n" {
-		t.Errorf("%q", out)
+	for path, program := range programs {
+		t.Run(path, func(t *testing.T) {
+			u := newUser(t)
+			version, err := (tree{"../.."}).version()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(u.home, "main.go"), []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			u.run("go", "mod", "init", "example.com/user")
+			u.run("go", "get", home+path+"@"+version)
+			if out := u.run("CGO_ENABLED=0", "go", "run", "-trimpath", "."); out != "true\n" {
+				t.Errorf("%q", out)
+			}
+		})
 	}
 }

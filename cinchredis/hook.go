@@ -1,0 +1,137 @@
+package cinchredis
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// Options of Attach. The zero value is what most need.
+type Options struct {
+	// MaxValue bounds what is opened, and what is sealed, in bytes. 0: cinch.DefaultMaxRaw, 32 MiB.
+	MaxValue int
+	// Refresh is how often the policy is asked for. 0: 30 seconds.
+	Refresh time.Duration
+	// Engine compresses. Nil: one in pure Go.
+	Engine *codec.Engine
+	Log    *slog.Logger // nil: slog.Default()
+}
+
+// Attach has a client seal and open values from now on, by the policy that gateways have published in its store. It reads that
+// before it returns, for five seconds at most: a server that can't be asked is no error, but told in the log, and asked again.
+//
+// The client is a *redis.Client, also one of NewFailoverClient, or a *redis.ClusterClient; for a Ring attach to the clients of its servers, which
+// RingOptions.NewClient makes. Attach once, before other goroutines use the client.
+func Attach(ctx context.Context, rdb redis.UniversalClient, o Options) error {
+	h, err := newHook(rdb, o)
+	if err != nil {
+		return err
+	}
+	h.keeper.begin(ctx)
+	rdb.AddHook(h)
+	return nil
+}
+
+// A hook seals the values of commands and opens those of replies.
+type hook struct {
+	keeper *keeper
+	sealer *cinch.Sealer
+}
+
+func newHook(rdb redis.UniversalClient, o Options) (*hook, error) {
+	s, space, err := newServers(rdb)
+	if err != nil {
+		return nil, err
+	}
+	k := newKeeper(s, space, o)
+	return &hook{k, cinch.NewSealer(cinch.SealerOptions{Engine: o.Engine, Dicts: k, MaxRaw: o.MaxValue, MaxOpen: o.MaxValue})}, nil
+}
+
+// DialHook implements redis.Hook: connections stay as they are.
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s, err := h.seal(cmd)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			err = next(ctx, cmd)
+		} else {
+			err = next(ctx, s.cmd)
+			s.answer(cmd)
+		}
+		if err != nil {
+			return err
+		}
+		return h.open(cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook. Where one command is refused none is sent.
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		sent, all, err := h.sealAll(cmds)
+		if err != nil {
+			return fail(cmds, err)
+		}
+		err = next(ctx, sent)
+		for i, s := range all {
+			if s != nil {
+				cmds[i].SetErr(s.cmd.Err())
+				s.answer(cmds[i])
+			}
+		}
+		return h.openAll(cmds, err)
+	}
+}
+
+// sealAll returns the commands to send, and for those of them that are not the client's what they are.
+func (h *hook) sealAll(cmds []redis.Cmder) (sent []redis.Cmder, all []*sealed, err error) {
+	sent = cmds
+	for i, cmd := range cmds {
+		s, err := h.seal(cmd)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s == nil {
+			continue
+		}
+		if all == nil {
+			sent, all = slices.Clone(cmds), make([]*sealed, len(cmds))
+		}
+		sent[i], all[i] = s.cmd, s
+	}
+	return sent, all, nil
+}
+
+// openAll opens the replies of a pipeline, whose error is that of the first command that failed.
+func (h *hook) openAll(cmds []redis.Cmder, err error) error {
+	for _, cmd := range cmds {
+		if cmd.Err() != nil {
+			continue
+		}
+		if failed := h.open(cmd); failed != nil {
+			cmd.SetErr(failed)
+			if err == nil {
+				err = failed
+			}
+		}
+	}
+	return err
+}
+
+func fail(cmds []redis.Cmder, err error) error {
+	for _, cmd := range cmds {
+		cmd.SetErr(err)
+	}
+	return err
+}

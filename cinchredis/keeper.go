@@ -1,0 +1,223 @@
+package cinchredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/agreed"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+const (
+	refreshEvery = 30 * time.Second
+	askTimeout   = 5 * time.Second
+	missTTL      = 2 * time.Second // for which a dictionary that is missing is not asked for again
+)
+
+// A keeper knows what gateways have agreed on in a store: the policy, and the dictionaries. All its methods may be called concurrently.
+type keeper struct {
+	servers servers
+	space   string // the number of the client's database
+	refresh time.Duration
+	log     *slog.Logger
+	now     func() time.Time
+
+	known   atomic.Pointer[agreement]
+	next    atomic.Int64 // when to ask again, in nanoseconds
+	asking  sync.Mutex
+	dicts   dict.Set
+	lookups store.Lookups
+}
+
+// An agreement is what was found when the store was asked last.
+type agreement struct {
+	policy *policy.Policy
+	at     time.Time
+}
+
+func newKeeper(s servers, space string, o Options) *keeper {
+	k := &keeper{servers: s, space: space, refresh: o.Refresh, log: o.Log, now: time.Now}
+	if k.refresh <= 0 {
+		k.refresh = refreshEvery
+	}
+	if k.log == nil {
+		k.log = slog.Default()
+	}
+	k.lookups = store.Lookups{TTL: missTTL, IsAnswer: isAnswer, Numbers: k.numbers}
+	k.known.Store(&agreement{policy: nothing()})
+	return k
+}
+
+// nothing is the policy as long as none could be read: it seals nothing.
+func nothing() *policy.Policy {
+	p, err := policy.New(policy.Options{Off: true})
+	if err != nil {
+		panic(err) // of no rules: a mistake of ours
+	}
+	return p
+}
+
+// current is the policy that holds, and whether its dictionaries may be named in new values. It has somebody ask again when it is time to.
+func (k *keeper) current() (p *policy.Policy, mayName bool) {
+	now := k.now()
+	if now.UnixNano() >= k.next.Load() && k.asking.TryLock() {
+		k.next.Store(now.Add(k.refresh).UnixNano())
+		go func() {
+			defer k.asking.Unlock()
+			k.ask(context.Background())
+		}()
+	}
+	known := k.known.Load()
+	return known.policy, now.Sub(known.at) < store.DefaultLease
+}
+
+// begin asks for the first time.
+func (k *keeper) begin(ctx context.Context) {
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	k.next.Store(k.now().Add(k.refresh).UnixNano())
+	k.ask(ctx)
+}
+
+// ask replaces what is known, unless the store can't be asked.
+func (k *keeper) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	at := k.now() // before the first question
+	p, err := k.agreed(ctx)
+	if err != nil {
+		k.log.Warn("cinchredis: the policy can't be read, what was read last holds", "next try", k.refresh, "error", err)
+		return
+	}
+	k.known.Store(&agreement{p, at})
+}
+
+func (k *keeper) agreed(ctx context.Context) (*policy.Policy, error) {
+	all, err := k.servers.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer all.close()
+	text, err := all.record(ctx, agreed.PolicyRecord)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := agreed.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := k.choose(ctx, all, doc)
+	if err != nil {
+		return nil, err
+	}
+	return doc.Policy(func(r *agreed.Rule) policy.Choice { return chosen[r] })
+}
+
+// choose finds the dictionaries that new values may name, and fetches them.
+func (k *keeper) choose(ctx context.Context, all connected, doc agreed.Document) (map[*agreed.Rule]policy.Choice, error) {
+	chosen := map[*agreed.Rule]policy.Choice{}
+	login := all.login(ctx)
+	for i := range doc.Rules {
+		r := &doc.Rules[i]
+		c, err := inForce(ctx, all, r, login)
+		if err != nil {
+			return nil, err
+		}
+		if c.Dict != 0 && !k.usable(ctx, all, c.Dict) {
+			c.Dict = 0
+		}
+		chosen[r] = c
+	}
+	return chosen, nil
+}
+
+func inForce(ctx context.Context, all connected, r *agreed.Rule, login string) (policy.Choice, error) {
+	if r.Record == "" {
+		return r.Fixed()
+	}
+	text, err := all.record(ctx, r.RecordFor(login))
+	if err != nil {
+		return policy.Choice{}, err
+	}
+	return agreed.Current(text)
+}
+
+// usable reports that a dictionary is in all servers, not retired, and here.
+func (k *keeper) usable(ctx context.Context, all connected, number uint32) bool {
+	live, err := all.live(ctx, number)
+	if err == nil && live {
+		_, err = k.fetch(ctx, all, number)
+	}
+	if err != nil {
+		k.log.Warn("cinchredis: a dictionary in force can't be had, values are sealed without", "dictionary", fmt.Sprintf("%08x", number), "error", err)
+	}
+	return live && err == nil
+}
+
+func (k *keeper) fetch(ctx context.Context, all connected, number uint32) (*codec.Dict, error) {
+	if d, ok := k.dicts.Get(number); ok {
+		return d, nil
+	}
+	d, err := all.dictionary(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	return d, k.dicts.Add(d)
+}
+
+// Dictionary implements cinch.Dictionaries: what is not here is asked for.
+func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
+	if d, ok := k.dicts.Get(number); ok {
+		return d, nil
+	}
+	d, err := k.lookups.Do(number, func() (*codec.Dict, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		defer cancel()
+		all, err := k.servers.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer all.close()
+		return k.fetch(ctx, all, number)
+	})
+	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+		err = fmt.Errorf("%w: %w", ErrDictionaryUnavailable, err)
+	}
+	return d, err
+}
+
+// holds reports that a dictionary is here.
+func (k *keeper) holds(number uint32) bool {
+	_, ok := k.dicts.Get(number)
+	return ok
+}
+
+// numbers are those of all dictionaries in the store.
+func (k *keeper) numbers() (map[uint32]struct{}, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	all, err := k.servers.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer all.close()
+	found := map[uint32]struct{}{}
+	for _, r := range all.readers {
+		some, err := r.Numbers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, some)
+	}
+	return found, nil
+}

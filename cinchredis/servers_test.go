@@ -1,0 +1,176 @@
+package cinchredis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// A server is a redis-server of a test's own.
+type server struct {
+	addr  string
+	plain *redis.Client // sees what is stored
+	dicts *storeredis.Dicts
+}
+
+func startRedis(t testing.TB, args ...string) *server {
+	t.Helper()
+	port := freePort(t)
+	start(t, "redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
+	s := &server{addr: "127.0.0.1:" + port}
+	s.plain = newClient(t, &redis.Options{Addr: s.addr})
+	answers(t, s.plain)
+	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.plain})
+	return s
+}
+
+// start starts a program until the end of the test, or skips the test where it is not installed.
+func start(t testing.TB, name string, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err, ": test/servers install")
+	}
+	cmd := exec.Command(path, args...)
+	log := filepath.Join(t.TempDir(), "log")
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if said, _ := os.ReadFile(log); t.Failed() {
+			t.Logf("%s said:\n%s", name, said)
+		}
+	})
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func newClient(t testing.TB, o *redis.Options) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// answers waits until a server does.
+func answers(t testing.TB, c redis.UniversalClient) {
+	t.Helper()
+	eventually(t, "the server answers", func() bool { return c.Ping(t.Context()).Err() == nil })
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 9000 {
+		if ok() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("never:", what)
+}
+
+// attached is a client with Cinch.
+func (s *server) attached(t testing.TB, o Options) *redis.Client {
+	t.Helper()
+	c := newClient(t, &redis.Options{Addr: s.addr})
+	if err := Attach(t.Context(), c, o); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// hold stores a dictionary as gateways do.
+func (s *server) hold(t testing.TB, content string) *codec.Dict {
+	t.Helper()
+	d, err := codec.NewDict([]byte(content))
+	if err == nil {
+		err = s.dicts.Publish(t.Context(), d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// publish replaces a record as gateways do.
+func (s *server) publish(t testing.TB, name string, document any) {
+	t.Helper()
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, err := s.dicts.Record(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err := s.dicts.ReplaceRecord(t.Context(), name, version, string(text)); err != nil || next == 0 {
+		t.Fatal(next, err)
+	}
+}
+
+// startCluster starts two primaries that share the slots.
+func startCluster(t testing.TB) (nodes []*server, addrs []string) {
+	t.Helper()
+	slots := []int{0, 8192, 16384}
+	for i := range 2 {
+		n := startRedis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+		must(t, n.plain.ClusterAddSlotsRange(t.Context(), slots[i], slots[i+1]-1).Err())
+		must(t, n.plain.Do(t.Context(), "cluster", "set-config-epoch", i+1).Err())
+		nodes, addrs = append(nodes, n), append(addrs, n.addr)
+	}
+	host, port, _ := net.SplitHostPort(addrs[1])
+	must(t, nodes[0].plain.ClusterMeet(t.Context(), host, port).Err())
+	for _, n := range nodes {
+		eventually(t, "the cluster is whole", func() bool {
+			all, err := n.plain.ClusterSlots(t.Context()).Result()
+			return err == nil && len(all) == 2
+		})
+	}
+	for _, n := range nodes {
+		eventually(t, "the cluster serves", func() bool { return n.plain.Get(t.Context(), "{06S}").Err() != nil && clusterOK(n) })
+	}
+	return nodes, addrs
+}
+
+func clusterOK(n *server) bool {
+	info, err := n.plain.ClusterInfo(context.Background()).Result()
+	return err == nil && len(info) > 0 && fmt.Sprintf("%.16s", info) == "cluster_state:ok"
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
