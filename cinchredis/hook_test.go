@@ -42,7 +42,7 @@ func withPolicy(t testing.TB) (*server, *codec.Dict) {
 }
 
 func (s *server) inForce(t testing.TB, d *codec.Dict) {
-	s.publish(t, record, object{"rule": "menus", "current": object{"dict": fmt.Sprintf("%08x", d.Number())}})
+	s.publish(t, record, object{"rule": "menus", "current": object{"dict": hex(d.Number())}})
 }
 
 // isStored fails unless bytes are an envelope of the menu with a dictionary.

@@ -174,3 +174,5 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+func hex(number uint32) string { return fmt.Sprintf("%08x", number) }

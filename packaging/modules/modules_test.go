@@ -106,7 +106,7 @@ func main() {
 // The compressors for grpc-go, and the hook for go-redis, are got into a new module each.
 func TestGet(t *testing.T) {
 	for path, program := range programs {
-		t.Run(path, func(t *testing.T) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			u := newUser(t)
 			version, err := (tree{"../.."}).version()
 			if err != nil {
