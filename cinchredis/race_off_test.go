@@ -1,0 +1,5 @@
+//go:build !race
+
+package cinchredis
+
+const raceDetector = false
