@@ -153,7 +153,7 @@ func startCluster(t testing.TB) (nodes []*server, addrs []string) {
 	must(t, nodes[0].plain.ClusterMeet(t.Context(), host, port).Err())
 	for _, n := range nodes {
 		eventually(t, "the cluster is whole", func() bool {
-			all, err := n.plain.ClusterSlots(t.Context()).Result()
+			all, err := n.plain.ClusterShards(t.Context()).Result()
 			return err == nil && len(all) == 2
 		})
 	}
