@@ -1,6 +1,7 @@
 // Real servers for tests.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -11,13 +12,33 @@ import { Dictionary } from '../lib/index.js';
 
 const hex = (n, digits) => n.toString(16).padStart(digits, '0');
 
+/** Why a test of real servers is skipped; undefined where all programs are there. In CI it is not skipped. */
+export function lacking(...programs) {
+  const missing = programs.find((program) => spawnSync(program, ['--version']).error);
+  if (!missing) return undefined;
+  const hint = missing === 'redis-server' ? ': test/servers install' : '';
+  if (process.env.CI) throw new Error(`${missing} is missing${hint}`);
+  return `${missing} is not installed${hint}`;
+}
+
+/** One below those that the system gives to clients, with the one for a cluster's bus, which is 10000 higher. */
 async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
+  for (;;) {
+    const port = randomInt(11000, 20000);
+    if ((await isFree(port)) && (await isFree(port + 10000))) return port;
+  }
+}
+
+async function isFree(port) {
+  const server = createServer().listen(port, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+  } catch {
+    return false;
+  }
   server.close();
   await once(server, 'close');
-  return port;
+  return true;
 }
 
 function library(name, description, answer) {
@@ -28,11 +49,11 @@ redis.register_function{function_name = '${name}', description = ${description},
 
 /** A Redis server of the machine, on a port of its own. */
 export class RedisServer {
-  static async start() {
+  static async start(...args) {
     const server = new RedisServer();
     server.directory = mkdtempSync(join(tmpdir(), 'cinch-node-'));
     server.port = await freePort();
-    server.process = spawn('redis-server', ['--port', String(server.port), '--save', '', '--dir', server.directory], { stdio: 'ignore' });
+    server.process = spawn('redis-server', [...args, '--port', String(server.port), '--save', '', '--dir', server.directory], { stdio: 'ignore' });
     server.plain = new Redis({ port: server.port, retryStrategy: () => 50 });
     server.plain.on('error', () => {}); // until it listens
     await server.plain.ping();
