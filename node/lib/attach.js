@@ -10,7 +10,7 @@ const warn = (message) => process.emitWarning(message, 'CinchWarning');
 
 /**
  * Has a client seal and open values from now on. Resolves to it when the policy is known, or could not be had: then
- * nothing is sealed until it can. The client's user needs FUNCTION|LIST, FCALL_RO and GET of cinch:* besides its own rights.
+ * nothing is sealed until it can. What the client's user needs besides its own rights, the README says.
  */
 export async function attach(client, { refresh = REFRESH, maxRaw = DEFAULT_MAX_RAW } = {}) {
   const options = { refresh, maxRaw, warn };

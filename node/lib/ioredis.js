@@ -8,7 +8,7 @@ const ELSEWHERE = ['host', 'port', 'path', 'username', 'password', 'sentinels', 
 /** One connection. */
 export function attachRedis(redis, options, parent) {
   const duplicate = redis.duplicate.bind(redis);
-  const keeper = new Keeper({ connect: () => connect(duplicate), login: login(redis.options) }, options);
+  const keeper = new Keeper({ connect: () => connect(duplicate), username: redis.options.username }, options);
   if (parent) keeper.inherit(parent);
   const send = redis.sendCommand;
   redis.sendCommand = function (command, stream) {
@@ -26,8 +26,6 @@ function attached(copy, options, override = {}, keeper) {
   attachRedis(copy, options, elsewhere ? undefined : keeper).start();
   return copy;
 }
-
-const login = ({ username }) => (!username || username === 'default' ? '' : username);
 
 /** A connection for questions: one try, and no words of ours to it. */
 async function connect(duplicate) {

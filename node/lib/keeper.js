@@ -21,7 +21,7 @@ export class Keeper {
   #timer;
 
   /**
-   * @param {{connect: () => Promise<{send: (args: string[]) => Promise<unknown>, close: () => void}>, login: string}} store
+   * @param {{connect: () => Promise<{send: (args: string[]) => Promise<unknown>, close: () => void}>, username?: string}} store
    *   connect opens a connection of its own for questions
    */
   constructor(store, options) {
@@ -68,7 +68,7 @@ export class Keeper {
   }
 
   async #policyAndDictionaries(send) {
-    const policy = await agreement(send, this.store.login);
+    const policy = await agreement(send, this.store.username);
     const wanted = new Set(policy.rules.map((rule) => policy.dictionaryOf(rule)));
     for (const number of wanted) if (number && !this.#dictionaries.has(number)) this.#keep(await fetchDictionary(send, number));
     return policy;

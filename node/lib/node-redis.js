@@ -7,7 +7,7 @@ const ELSEWHERE = ['url', 'socket', 'username', 'password', 'credentialsProvider
 
 export function attachClient(client, options, parent) {
   const duplicate = client.duplicate.bind(client);
-  const keeper = new Keeper({ connect: () => connect(client, duplicate), login: login(client.options) }, options);
+  const keeper = new Keeper({ connect: () => connect(client, duplicate), username: client.options?.username }, options);
   keeper.space = String(client.options?.database ?? 0);
   if (parent) keeper.inherit(parent);
   const queue = client._getQueue();
@@ -22,11 +22,6 @@ function attached(copy, options, overrides = {}, keeper) {
   const elsewhere = ELSEWHERE.some((name) => name in overrides);
   attachClient(copy, options, elsewhere ? undefined : keeper).start();
   return copy;
-}
-
-function login(options) {
-  const name = options?.username;
-  return !name || name === 'default' ? '' : name;
 }
 
 /** A connection for questions: one try, answers in buffers, and no words of ours to it. */
@@ -45,11 +40,23 @@ async function addSealed(keeper, add, args, given) {
   if (refusal) return refuse(add, args, given, refusal);
   const typeMapping = given?.typeMapping;
   const name = String(args[0]).toUpperCase();
-  if (name === 'SELECT') keeper.space = String(args[1]);
-  const answer = await add(keeper.seal(args), { ...given, typeMapping: inBuffers(typeMapping) });
+  const adding = add(keeper.seal(args), { ...given, typeMapping: inBuffers(typeMapping) });
+  const answer = await (name === 'SELECT' ? selected(keeper, String(args[1]), adding) : adding);
   const decode = typeMapping?.[BLOB_STRING] === Buffer ? (bytes) => bytes : String;
   const opened = await keeper.open(answer, decode, name === 'EXEC');
   return name === 'EXEC' ? unlessFailed(opened) : opened;
+}
+
+/** What is sent from now on is for that database, unless the server refuses it. */
+async function selected(keeper, space, answer) {
+  const before = keeper.space;
+  keeper.space = space;
+  try {
+    return await answer;
+  } catch (e) {
+    if (keeper.space === space) keeper.space = before;
+    throw e;
+  }
 }
 
 /** A transaction must fail as a whole: in one the server gets the command too, without its arguments, which it answers with an error. */

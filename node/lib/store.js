@@ -41,11 +41,18 @@ async function contentAt(send, library, key, name) {
 
 /**
  * The policy that gateways have published, with the dictionaries that may be named in new values now. One question
- * where the server has functions. login is '' for the server's default user.
+ * where the server has functions, besides who we are. username is the one that the client was given, if it was.
  */
-export async function agreement(send, login) {
+export async function agreement(send, username) {
+  const login = await loginOf(send, username);
   const libraries = await unlessUnknown(send(['FUNCTION', 'LIST', 'LIBRARYNAME', 'cinch_*']));
   return libraries ? agreedByFunctions(libraries.map(entries), login) : agreedByKeys(send, login);
+}
+
+/** '' for the server's default user. The server knows better than the client's options, unless the user may not ask. */
+async function loginOf(send, username = '') {
+  const name = await send(['ACL', 'WHOAMI']).then(String, () => username);
+  return name === 'default' ? '' : name;
 }
 
 function agreedByFunctions(libraries, login) {

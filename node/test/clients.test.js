@@ -21,6 +21,7 @@ describe('clients', { skip: lacking('redis-server') }, () => {
   after(() => server.stop());
   beforeEach(async () => {
     await server.plain.flushall();
+    await server.plain.call('FUNCTION', 'FLUSH');
     dictionary = await server.holdDictionary(CONTENT);
     await server.publish('policy', 1, { format: 1, rules: RULES });
     await server.publish('00112233aabbccdd', 1, { rule: 'menus', current: { dict: dictionary.number.toString(16).padStart(8, '0') } });
@@ -92,5 +93,126 @@ describe('clients', { skip: lacking('redis-server') }, () => {
       await assert.rejects(r.multi().get('menu:1').exec(), cinch.Damaged);
       assert.equal(await r.get('menu:3'), MENU);
     });
+  }
+
+  for (const [name, Client] of [['ioredis 5', Redis5], ['ioredis 6', Redis]]) {
+    const opened = async (t, options) => {
+      const r = await cinch.attach(new Client({ port: server.port, ...options }));
+      t.after(() => r.disconnect());
+      return r;
+    };
+
+    test(`${name}: streams`, async (t) => {
+      const r = await opened(t);
+      const id = await r.xadd('menu:s', 'MAXLEN', '~', 100, '*', 'm', MENU, 'n', 'short');
+      await assertStreamSealed('menu:s', id);
+      assert.deepEqual(await r.xrange('menu:s', '-', '+'), [[id, ['m', MENU, 'n', 'short']]]);
+      assert.deepEqual(await r.xread('COUNT', 1, 'STREAMS', 'menu:s', 0), [['menu:s', [[id, ['m', MENU, 'n', 'short']]]]]);
+    });
+
+    test(`${name}: callbacks`, async (t) => {
+      const r = await opened(t);
+      const called = (start) => new Promise((resolve) => start((error, answer) => resolve([error, answer])));
+      assert.deepEqual(await called((then) => r.set('menu:1', MENU, then)), [null, 'OK']);
+      await assertSealed('menu:1');
+      assert.deepEqual(await called((then) => r.get('menu:1', then)), [null, MENU]);
+      assert.ok((await called((then) => r.append('menu:1', 'x', then)))[0] instanceof cinch.Refused);
+      for (const chain of [() => r.pipeline(), () => r.multi()]) {
+        assert.deepEqual(await called((then) => chain().get('menu:1').exec(then)), [null, [[null, MENU]]]);
+      }
+      const one = called((then) => r.pipeline().get('menu:1', then).exec());
+      assert.deepEqual(await one, [null, MENU]);
+      await damage('menu:1');
+      assert.ok((await called((then) => r.get('menu:1', then)))[0] instanceof cinch.Damaged);
+    });
+
+    test(`${name}: rules of a database`, async (t) => {
+      await rulesOfDatabase(1);
+      const r = await opened(t);
+      await r.set('menu:0', MENU);
+      await r.select(1);
+      await r.set('menu:1', MENU);
+      await r.pipeline().select(0).set('menu:2', MENU).select(1).set('menu:3', MENU).exec();
+      const second = await opened(t, { db: 1 });
+      await second.set('menu:4', MENU);
+      await assertDatabases();
+      assert.equal(await r.get('menu:4'), MENU);
+    });
+
+    test(`${name}: fields that expire`, async (t) => {
+      if (!(await hasHsetex())) return t.skip('HSETEX is of Redis 8');
+      const r = await opened(t);
+      await r.call('HSETEX', 'menu:h', 'EX', '100', 'FIELDS', '2', 'a', MENU, 'b', 'short');
+      await assertFieldSealed('menu:h', 'a');
+      assert.deepEqual(await r.call('HGETEX', 'menu:h', 'EX', '100', 'FIELDS', '2', 'a', 'b'), [MENU, 'short']);
+    });
+  }
+
+  for (const [name, create, RESP] of [['redis 5', createClient5, 2], ['redis 6', createClient, 3]]) {
+    const opened = async (t, options) => {
+      const r = await cinch.attach(create({ socket: { port: server.port }, RESP, ...options }));
+      t.after(() => r.destroy());
+      return r.connect();
+    };
+
+    test(`${name}: streams`, async (t) => {
+      const r = await opened(t);
+      const id = await r.xAdd('menu:s', '*', { m: MENU, n: 'short' }, { TRIM: { strategy: 'MAXLEN', strategyModifier: '~', threshold: 100 } });
+      await assertStreamSealed('menu:s', id);
+      const [entry] = await r.xRange('menu:s', '-', '+');
+      assert.deepEqual({ ...entry.message }, { m: MENU, n: 'short' });
+      const [stream] = await r.xRead({ key: 'menu:s', id: '0' });
+      assert.deepEqual({ ...stream.messages[0].message }, { m: MENU, n: 'short' });
+    });
+
+    test(`${name}: rules of a database`, async (t) => {
+      await rulesOfDatabase(1);
+      const r = await opened(t);
+      await r.set('menu:0', MENU);
+      await r.select(1);
+      await r.set('menu:1', MENU);
+      await r.multi().select(0).set('menu:2', MENU).select(1).set('menu:3', MENU).exec();
+      const second = await opened(t, { database: 1 });
+      await second.set('menu:4', MENU);
+      await assertDatabases();
+      assert.equal(await r.get('menu:4'), MENU);
+    });
+
+    test(`${name}: a database that there is not`, async (t) => {
+      await rulesOfDatabase(0);
+      const r = await opened(t);
+      await assert.rejects(r.sendCommand(['SELECT', '4711']), /out of range/);
+      await r.set('menu:1', MENU);
+      await assertSealed('menu:1');
+    });
+
+    test(`${name}: fields that expire`, async (t) => {
+      if (!(await hasHsetex())) return t.skip('HSETEX is of Redis 8');
+      const r = await opened(t);
+      await r.hSetEx('menu:h', { a: MENU, b: 'short' }, { expiration: { type: 'EX', value: 100 } });
+      await assertFieldSealed('menu:h', 'a');
+      assert.deepEqual(await r.hGetEx('menu:h', ['a', 'b'], { expiration: { type: 'EX', value: 100 } }), [MENU, 'short']);
+    });
+  }
+
+  const hasHsetex = async () => (await server.plain.command('INFO', 'hsetex'))[0] !== null;
+  const rulesOfDatabase = (space) => server.publish('policy', 2, { format: 1, rules: [{ ...RULES[0], space: String(space) }] });
+
+  async function assertFieldSealed(key, field) {
+    assert.ok(cinch.isSealed(await server.plain.hgetBuffer(key, field)), field);
+  }
+
+  async function assertStreamSealed(key, id) {
+    const [[, [, m, , n]]] = await server.plain.xrangeBuffer(key, id, id);
+    assert.equal(cinch.parseHeader(m).dictionary, dictionary.number);
+    assert.equal(String(n), 'short');
+  }
+
+  /** Of menu:0 to menu:4, 1, 3 and 4 are sealed in database 1; 0 and 2 are in database 0 as they are. */
+  async function assertDatabases() {
+    for (const key of ['menu:0', 'menu:2']) assert.equal(await server.plain.get(key), MENU);
+    await server.plain.select(1);
+    for (const key of ['menu:1', 'menu:3', 'menu:4']) await assertSealed(key);
+    await server.plain.select(0);
   }
 });
