@@ -109,7 +109,7 @@ func pgxModule(t *testing.T) string {
 		if err := os.CopyFS(dir, os.DirFS(testenv.ModuleSource(t, "github.com/jackc/pgx/v5"))); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), goProgram, "vet", "./...") // fetches what the tests need
+		cmd := exec.CommandContext(t.Context(), goProgram, "list", "-deps", "-test", "./...") // fetches what the tests need
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Logf("%v\n%s", err, out)
