@@ -24,6 +24,7 @@ full:
 	go test ./test/postgres -run 'TestLines|TestHostileClients' -postgres.lines -postgres.crowd 500 -timeout 30m
 	go test ./internal/shadow -run "PlantedFaults|EqualTargets" -planted.runs 500 -timeout 20m
 	go test ./internal/rollout -run Cuts -rollout.cuts -v -timeout 180m
+	dir=$$(mktemp -d) && test/tcl/fetch $$dir && test/tcl/run --src $$dir --mode force
 	test/postgres/regress
 	test/postgres/suites pgx
 	test/postgres/suites asyncpg
