@@ -27,7 +27,7 @@ type server struct {
 func startRedis(t testing.TB, args ...string) *server {
 	t.Helper()
 	port := freePort(t)
-	start(t, "redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
+	start(t, installed(t, "redis-server", "test/servers install"), append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
 	s := &server{addr: "127.0.0.1:" + port}
 	s.plain = newClient(t, &redis.Options{Addr: s.addr})
 	answers(t, s.plain)
@@ -35,16 +35,22 @@ func startRedis(t testing.TB, args ...string) *server {
 	return s
 }
 
-// start starts a program until the end of the test, or skips the test where it is not installed.
-func start(t testing.TB, name string, args ...string) {
+// installed is the path of a program. Where it is not installed the test is skipped, in CI it fails.
+func installed(t testing.TB, name, hint string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil && os.Getenv("CI") == "" {
-		t.Skip(err)
+		t.Skipf("%s is not installed: %s", name, hint)
 	}
 	if err != nil {
-		t.Fatal(err, ": test/servers install")
+		t.Fatalf("%s is not installed: %s", name, hint)
 	}
+	return path
+}
+
+// start starts a program until the end of the test.
+func start(t testing.TB, path string, args ...string) {
+	t.Helper()
 	cmd := exec.Command(path, args...)
 	log := filepath.Join(t.TempDir(), "log")
 	out, err := os.Create(log)
@@ -60,7 +66,7 @@ func start(t testing.TB, name string, args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if said, _ := os.ReadFile(log); t.Failed() {
-			t.Logf("%s said:\n%s", name, said)
+			t.Logf("%s said:\n%s", filepath.Base(path), said)
 		}
 	})
 }
