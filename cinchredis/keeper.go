@@ -91,10 +91,12 @@ func (k *keeper) begin(ctx context.Context) {
 
 // ask replaces what is known, unless the store can't be asked.
 func (k *keeper) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	at := k.now() // before the first question
-	p, err := k.agreed(ctx)
+	var p *policy.Policy
+	err := k.over(ctx, func(ctx context.Context, all connected) (err error) {
+		p, err = k.agreed(ctx, all)
+		return err
+	})
 	if err != nil {
 		k.log.Warn("cinchredis: the policy can't be read, what was read last holds", "next try", k.refresh, "error", err)
 		return
@@ -102,12 +104,19 @@ func (k *keeper) ask(ctx context.Context) {
 	k.known.Store(&agreement{p, at})
 }
 
-func (k *keeper) agreed(ctx context.Context) (*policy.Policy, error) {
+// over asks over connections of its own, for askTimeout at most.
+func (k *keeper) over(ctx context.Context, ask func(context.Context, connected) error) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	all, err := k.servers.connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer all.close()
+	return ask(ctx, all)
+}
+
+func (k *keeper) agreed(ctx context.Context, all connected) (*policy.Policy, error) {
 	text, err := all.record(ctx, agreed.PolicyRecord)
 	if err != nil {
 		return nil, err
@@ -180,15 +189,12 @@ func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := k.dicts.Get(number); ok {
 		return d, nil
 	}
-	d, err := k.lookups.Do(number, func() (*codec.Dict, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-		defer cancel()
-		all, err := k.servers.connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer all.close()
-		return k.fetch(ctx, all, number)
+	d, err := k.lookups.Do(number, func() (d *codec.Dict, err error) {
+		err = k.over(context.Background(), func(ctx context.Context, all connected) (err error) {
+			d, err = k.fetch(ctx, all, number)
+			return err
+		})
+		return d, err
 	})
 	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
 		err = fmt.Errorf("%w: %w", ErrDictionaryUnavailable, err)
@@ -204,20 +210,16 @@ func (k *keeper) holds(number uint32) bool {
 
 // numbers are those of all dictionaries in the store.
 func (k *keeper) numbers() (map[uint32]struct{}, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	all, err := k.servers.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
 	found := map[uint32]struct{}{}
-	for _, r := range all.readers {
-		some, err := r.Numbers(ctx)
-		if err != nil {
-			return nil, err
+	err := k.over(context.Background(), func(ctx context.Context, all connected) error {
+		for _, r := range all.readers {
+			some, err := r.Numbers(ctx)
+			if err != nil {
+				return err
+			}
+			maps.Copy(found, some)
 		}
-		maps.Copy(found, some)
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
