@@ -172,7 +172,7 @@ var forbidden = []arrow{
 	{
 		name: "foreign formats are bytes to bytes",
 		from: []string{"internal/foreign"},
-		to:   append([]string{module, "codec", "internal"}, pure...),
+		to:   append([]string{module, "internal"}, pure...),
 	},
 	{
 		name: "the envelope does no I/O",

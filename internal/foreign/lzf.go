@@ -53,3 +53,69 @@ func lzfStep(src []byte) (n, back, used int) {
 	}
 	return n + 2, (c&0x1f)<<8 + int(src[used-1]) + 1, used
 }
+
+// What a back reference can say.
+const (
+	lzfShortest = 3
+	lzfLongest  = 264
+	lzfFarthest = 1 << 13
+)
+
+// lzfTable holds for a hash of three bytes where they last began, plus one.
+type lzfTable [1 << 12]int32
+
+func (t *lzfTable) swap(src []byte, at int) (before int) {
+	three := uint32(src[at])<<16 | uint32(src[at+1])<<8 | uint32(src[at+2])
+	slot := &t[three*0x9e3779b1>>20]
+	before, *slot = int(*slot)-1, int32(at+1)
+	return before
+}
+
+// appendLZF takes the first match that it sees.
+func appendLZF(dst, src []byte) []byte {
+	var table lzfTable
+	at, pending := 0, 0 // bytes of src from pending to at have yet to be written
+	for at+lzfShortest <= len(src) {
+		before := table.swap(src, at)
+		n := lzfMatch(src, before, at)
+		if n < lzfShortest {
+			at++
+			continue
+		}
+		dst = appendCopy(appendLiterals(dst, src[pending:at]), n, at-before)
+		for end := at + n; at < end; at++ {
+			if at > end-n && at+lzfShortest <= len(src) {
+				table.swap(src, at)
+			}
+		}
+		pending = at
+	}
+	return appendLiterals(dst, src[pending:])
+}
+
+// lzfMatch is how many bytes at src[at] are those at src[before], 0 where that can't be said.
+func lzfMatch(src []byte, before, at int) (n int) {
+	if before < 0 || at-before > lzfFarthest {
+		return 0
+	}
+	for most := min(len(src)-at, lzfLongest); n < most && src[before+n] == src[at+n]; n++ {
+	}
+	return n
+}
+
+func appendLiterals(dst, src []byte) []byte {
+	for len(src) > 0 {
+		n := min(len(src), lzfLiterals)
+		dst = append(append(dst, byte(n-1)), src[:n]...)
+		src = src[n:]
+	}
+	return dst
+}
+
+func appendCopy(dst []byte, n, back int) []byte {
+	n, back = n-2, back-1
+	if n < lzfLong {
+		return append(dst, byte(n<<5|back>>8), byte(back))
+	}
+	return append(dst, byte(lzfLong<<5|back>>8), byte(n-lzfLong), byte(back))
+}

@@ -1,0 +1,101 @@
+package foreign
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// maxLZ4Raw is what liblz4 takes at most, in bytes.
+const maxLZ4Raw = 0x7e000000
+
+// Append appends a value of format f that the format's own library opens to content, the same bytes
+// for the same content, level and engine. Level 0 is a fast default, others are those of the format's
+// algorithm; one above the highest means the highest. Content that doesn't get shorter becomes a value
+// too. On an error dst is returned as it was; the error wraps [ErrFormat] or [ErrTooLarge].
+func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	out, err := appendTo(dst, f, max(level, 0), content, e)
+	if err != nil {
+		return dst, fmt.Errorf("%s: %w", f, err)
+	}
+	return out, nil
+}
+
+func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	switch f {
+	case GlideZstd:
+		return appendGlideZstd(dst, level, content, e)
+	case GlideLZ4:
+		dst = append(append(dst, glideMagic...), backendLZ4)
+		return appendBlock(dst, level, content, e)
+	case Zlib:
+		return appendBy(dst, codec.Zlib, level, content, e)
+	case Gzip:
+		return appendBy(dst, codec.Gzip, level, content, e)
+	case Zstd:
+		return appendZstd(dst, level, content, e)
+	case LZ4:
+		return appendLZ4(dst, level, content, e)
+	case PHPRedisLZ4:
+		return appendPHPRedisLZ4(dst, level, content, e)
+	case LZF:
+		return appendLZF(dst, content), nil
+	}
+	return nil, ErrFormat
+}
+
+// appendBy appends what package codec makes of content.
+func appendBy(dst []byte, id codec.ID, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	return e.Compress(dst, content, codec.Setting{Codec: id, Level: min(level, id.MaxLevel())}, nil)
+}
+
+// appendBlock appends an LZ4 block behind its raw length.
+func appendBlock(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	if len(content) > maxLZ4Raw {
+		return nil, ErrTooLarge
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(content)))
+	return appendLZ4Block(dst, level, content, e)
+}
+
+// appendLZ4Block knows that a block of nothing is one token, of which the library makes none.
+func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	if len(content) == 0 {
+		return append(dst, 0), nil
+	}
+	return appendBy(dst, codec.LZ4, level, content, e)
+}
+
+func appendPHPRedisLZ4(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	at := len(dst)
+	dst, err := appendBlock(append(dst, 0), level, content, e)
+	if err == nil {
+		dst[at] = crc8(dst[at+1 : at+phpHeader])
+	}
+	return dst, err
+}
+
+// MaxLen is a length that no value of format f with n bytes of content exceeds, of those that [Append]
+// makes. It is 0 for formats that there are not.
+func MaxLen(f Format, n int) int {
+	switch f {
+	case GlideZstd:
+		return glideHeader + maxFrameHeader + zstdBound(n)
+	case Zstd:
+		return maxFrameHeader + zstdBound(n)
+	case GlideLZ4:
+		return glideHeader + lz4SizeBytes + codec.MaxEncodedLen(codec.LZ4, n)
+	case PHPRedisLZ4:
+		return phpHeader + codec.MaxEncodedLen(codec.LZ4, n)
+	case LZ4:
+		return lz4MaxHeader + lz4SizeBytes + n + lz4SizeBytes*(n/lz4LargestBlock+1)
+	case Zlib:
+		return codec.MaxEncodedLen(codec.Zlib, n)
+	case Gzip:
+		return codec.MaxEncodedLen(codec.Gzip, n)
+	case LZF:
+		return n + n/lzfLiterals + 1
+	}
+	return 0
+}

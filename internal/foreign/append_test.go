@@ -1,0 +1,205 @@
+package foreign
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+	native "github.com/cinch-layer/cinch/codec/libzstd"
+)
+
+const lastFormat = LZF
+
+// engines by the name of their zstd: pure Go, and libzstd where cgo is on.
+func engines() map[string]*codec.Engine {
+	all := map[string]*codec.Engine{"go": codec.New(codec.Options{})}
+	if z, ok := native.New(); ok {
+		all[z.Name()] = codec.New(codec.Options{Zstd: z})
+	}
+	return all
+}
+
+// contents are at and around what formats count in.
+func contents(t testing.TB) map[string][]byte {
+	all := map[string][]byte{"value.json": read(t, "value.json"), "text": []byte("héllo"), "zeros": make([]byte, 1<<20)}
+	for _, n := range []int{0, 1, 2, 3, 4, 13, 32, 33, 255, 256, 300, 8 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 128<<10 + 1, 256 << 10, 1 << 20} {
+		all[fmt.Sprintf("json of %d", n)] = codectest.JSON(n, 1)
+		all[fmt.Sprintf("noise of %d", n)] = codectest.Random(n, 1)
+	}
+	all["mixed"] = codectest.Mixed(600_000, 1)
+	return all
+}
+
+func TestAppendOpens(t *testing.T) {
+	for name, content := range contents(t) {
+		for zstd, e := range engines() {
+			for f := GlideZstd; f <= lastFormat; f++ {
+				for _, level := range []int{0, 1, 3, 9, 10} {
+					if level > 3 && len(content) > 300_000 {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%s/%s-%d", name, zstd, f, level), func(t *testing.T) { testAppend(t, f, level, content, e) })
+				}
+			}
+		}
+	}
+}
+
+func testAppend(t *testing.T, f Format, level int, content []byte, e *codec.Engine) {
+	stored, err := Append([]byte("before "), f, level, content, e)
+	if err != nil || !bytes.HasPrefix(stored, []byte("before ")) {
+		t.Fatalf("%v: %.20q", err, stored)
+	}
+	stored = stored[len("before "):]
+	if most := MaxLen(f, len(content)); len(stored) > most {
+		t.Errorf("%d bytes, not %d at most", len(stored), most)
+	}
+	if got, err := Open(nil, f, stored, len(content)); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("opens to %d of %d bytes: %v", len(got), len(content), err)
+	}
+	if again, err := Append(nil, f, level, content, e); err != nil || !bytes.Equal(again, stored) {
+		t.Errorf("other bytes the second time: %v", err)
+	}
+	if is, ok := Recognise(stored); f.hasHeader() && (!ok || is != f) {
+		t.Errorf("is taken for %v", is)
+	}
+}
+
+func TestAppendLargerThanAnyWindow(t *testing.T) {
+	content := codectest.Mixed(9<<20+5, 1)
+	for zstd, e := range engines() {
+		for f := GlideZstd; f <= lastFormat; f++ {
+			t.Run(zstd+"/"+f.String(), func(t *testing.T) { testAppend(t, f, 1, content, e) })
+		}
+	}
+}
+
+func TestAppendRefuses(t *testing.T) {
+	e := codec.New(codec.Options{})
+	for _, f := range []Format{0, lastFormat + 1, 255} {
+		out, err := Append([]byte("x"), f, 0, []byte("content"), e)
+		if !errors.Is(err, ErrFormat) || string(out) != "x" {
+			t.Errorf("%v: %q, %v", f, out, err)
+		}
+		if _, exact := LevelOf(f, nil, nil, e); exact || MaxLen(f, 10) != 0 {
+			t.Errorf("%v has levels or a length", f)
+		}
+	}
+}
+
+// What our encoders made is made again, and what libzstd made by libzstd.
+func TestLevelOf(t *testing.T) {
+	content := read(t, "value.json")
+	for zstd, e := range engines() {
+		for name, f := range vectors {
+			ours, err := Append(nil, f, 0, content, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if level, exact := LevelOf(f, ours, content, e); !exact {
+				t.Errorf("%s: %s finds no level of what it made, but %d", name, zstd, level)
+			}
+			_, exact := LevelOf(f, read(t, name+".bin"), content, e)
+			if wanted := zstd == libzstd && (f == Zstd || f == GlideZstd); exact != wanted {
+				t.Errorf("%s: %s finds its level: %v", name, zstd, exact)
+			}
+		}
+	}
+}
+
+// Appending into room that is there takes no more memory than the encoders' pools do.
+func TestAppendAllocates(t *testing.T) {
+	content := codectest.JSON(3000, 1)
+	for zstd, e := range engines() {
+		for f := GlideZstd; f <= lastFormat; f++ {
+			room := make([]byte, 0, MaxLen(f, len(content)))
+			n := testing.AllocsPerRun(100, func() {
+				if _, err := Append(room, f, 0, content, e); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if n > 3 {
+				t.Errorf("%s, %s: %v allocations", f, zstd, n)
+			}
+		}
+	}
+}
+
+func FuzzAppend(f *testing.F) {
+	for _, content := range []string{"", "a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", `{"id":1,"id":2,"id":3}`} {
+		for format := GlideZstd; format <= lastFormat; format++ {
+			f.Add(uint8(format), uint8(0), []byte(content))
+			f.Add(uint8(format), uint8(3), read(f, "value.json"))
+		}
+	}
+	e := engines()
+	f.Fuzz(func(t *testing.T, format, level uint8, content []byte) {
+		if f := Format(format); f >= GlideZstd && f <= lastFormat {
+			for _, e := range e {
+				testAppend(t, f, int(level), content, e)
+			}
+		}
+	})
+}
+
+// TestWriteForLibraries leaves values for testdata/read, which has the libraries open them.
+func TestWriteForLibraries(t *testing.T) {
+	dir := os.Getenv("FOREIGN_OUT")
+	if dir == "" {
+		t.Skip("FOREIGN_OUT is not set")
+	}
+	for name, content := range contents(t) {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for zstd, e := range engines() {
+			for f := GlideZstd; f <= lastFormat; f++ {
+				for _, level := range []int{0, 3} {
+					stored, err := Append(nil, f, level, content, e)
+					if err != nil {
+						t.Fatal(err)
+					}
+					file := fmt.Sprintf("%s.%s-%d.%s", name, zstd, level, f)
+					if err := os.WriteFile(filepath.Join(dir, file), stored, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	content := codectest.JSON(3000, 1)
+	for zstd, e := range engines() {
+		for f := GlideZstd; f <= lastFormat; f++ {
+			for _, level := range []int{0, 3} {
+				b.Run(fmt.Sprintf("%s/%s-%d", zstd, f, level), func(b *testing.B) {
+					room := make([]byte, 0, MaxLen(f, len(content)))
+					b.ReportAllocs()
+					for b.Loop() {
+						Append(room, f, level, content, e)
+					}
+				})
+			}
+		}
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	content := read(b, "value.json")
+	for name, f := range vectors {
+		b.Run(name, func(b *testing.B) {
+			stored, room := read(b, name+".bin"), make([]byte, 0, len(content)+1)
+			b.ReportAllocs()
+			for b.Loop() {
+				Open(room, f, stored, len(content))
+			}
+		})
+	}
+}

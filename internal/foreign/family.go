@@ -1,0 +1,51 @@
+package foreign
+
+import "errors"
+
+// families are what a library's values can be of, by the name that rules have for it.
+var families = map[string][]Format{
+	"glide":    {GlideZstd, GlideLZ4},
+	"phpredis": {PHPRedisLZ4, Zstd, LZF},
+	"django":   {Zlib, Gzip, Zstd, LZ4},
+}
+
+// Named are the formats that a rule's name means: a format's own name, or that of a library which
+// writes several.
+func Named(name string) ([]Format, error) {
+	if formats, ok := families[name]; ok {
+		return append([]Format(nil), formats...), nil
+	}
+	f, err := Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	return []Format{f}, nil
+}
+
+// Take opens stored by that of the formats which its header names, and appends its content to dst. Formats
+// without a header are asked last, and have to open all of it. It fails with [ErrNone] where stored is of none
+// of the formats, and with the errors of [Open] where a header names one and the rest is not of it; then
+// content is dst as it was.
+func Take(dst []byte, formats []Format, stored []byte, maxRaw int) (content []byte, f Format, err error) {
+	failed := ErrNone
+	for _, f := range formats {
+		if !f.heads(stored) {
+			continue
+		}
+		if content, err = Open(dst, f, stored, maxRaw); err == nil {
+			return content, f, nil
+		}
+		if errors.Is(failed, ErrNone) {
+			failed = err
+		}
+	}
+	for _, f := range formats {
+		if f.hasHeader() || len(stored) == 0 {
+			continue
+		}
+		if content, err = Open(dst, f, stored, maxRaw); err == nil {
+			return content, f, nil
+		}
+	}
+	return dst, 0, failed
+}

@@ -1,0 +1,76 @@
+package foreign
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+func TestNamed(t *testing.T) {
+	for f := GlideZstd; f <= lastFormat; f++ {
+		if got, err := Named(f.String()); err != nil || len(got) != 1 || got[0] != f {
+			t.Errorf("%v: %v, %v", f, got, err)
+		}
+	}
+	for name, n := range map[string]int{"glide": 2, "phpredis": 3, "django": 4} {
+		if got, err := Named(name); err != nil || len(got) != n {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := Named("memcached"); !errors.Is(err, ErrFormat) {
+		t.Error(err)
+	}
+}
+
+func TestTake(t *testing.T) {
+	want := read(t, "value.json")
+	for name, f := range vectors {
+		for family, formats := range families {
+			got, is, err := Take([]byte("before "), formats, read(t, name+".bin"), len(want))
+			switch {
+			case holds(formats, f) && (err != nil || is != f || string(got) != "before "+string(want)):
+				t.Errorf("%s: %s takes it for %v: %d bytes, %v", name, family, is, len(got), err)
+			case !holds(formats, f) && (!errors.Is(err, ErrNone) || string(got) != "before "):
+				t.Errorf("%s: %s takes it for %v: %v", name, family, is, err)
+			}
+		}
+	}
+}
+
+func holds(formats []Format, f Format) bool {
+	for _, one := range formats {
+		if one == f {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTakeLeavesOthersAlone(t *testing.T) {
+	for _, stored := range []string{"", "1", `{"id":1}`, "plain", "a:1:{i:0;i:1;}", "\x80\x04K\x01.", "\x00\x01\x02\x00\x03 of nobody"} {
+		for family, formats := range families {
+			if got, f, err := Take(nil, formats, []byte(stored), 1<<20); !errors.Is(err, ErrNone) || f != 0 || got != nil {
+				t.Errorf("%q: %s takes it for %v: %q, %v", stored, family, f, got, err)
+			}
+		}
+	}
+}
+
+// A value whose header names a format and whose rest is not of it is an error of its own, unless another opens it.
+func TestTakeSaysWhatIsDamaged(t *testing.T) {
+	stored := read(t, "glide-zstd.bin")
+	if _, _, err := Take(nil, families["glide"], stored[:len(stored)-1], 1<<20); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+	if _, _, err := Take(nil, families["glide"], stored, 100); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	literals, err := Append(nil, LZF, 0, []byte("\x00\x00\x00\x02, igbinary's"), codec.New(codec.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, f, err := Take(nil, families["phpredis"], literals, 1<<20); f != LZF || err != nil {
+		t.Error(f, err)
+	}
+}

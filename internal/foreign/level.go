@@ -1,0 +1,46 @@
+package foreign
+
+import (
+	"bytes"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// tries are the levels that [LevelOf] tries, the libraries' defaults first. Of algorithms whose
+// libraries make other bytes than ours, only those that we made are worth a try.
+var tries = [...][]int{
+	GlideZstd: {zstdDefault, 0, 1, 5, 6, 9}, Zstd: {zstdDefault, 1, 2, 5, 6, 9},
+	GlideLZ4: {0}, LZ4: {0}, PHPRedisLZ4: {0}, Zlib: {0}, Gzip: {0}, LZF: {0},
+}
+
+// LevelOf finds a level at which [Append] makes exactly stored of content; level 0, and exact false, where
+// that is none of the few that it tries.
+func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exact bool) {
+	if f == 0 || int(f) >= len(tries) {
+		return 0, false
+	}
+	var out []byte
+	for _, level := range tries[f] {
+		if !plausible(f, level, stored) {
+			continue
+		}
+		made, err := Append(out[:0], f, level, content, e)
+		if err == nil && bytes.Equal(made, stored) {
+			return level, true
+		}
+		out = made
+	}
+	return 0, false
+}
+
+// plausible spares those tries whose header would be another one.
+func plausible(f Format, level int, stored []byte) bool {
+	if f != GlideZstd {
+		return true
+	}
+	frame := stored[min(len(stored), glideHeader+len(zstdMagic)):]
+	if streamed := len(frame) > 1 && frame[0] == 0; !streamed {
+		return true
+	}
+	return level != 0 && int(frame[1]) == (zstdWindow(level)-zstdMinWindow)<<3
+}

@@ -1,0 +1,113 @@
+package foreign
+
+import "github.com/cinch-layer/cinch/codec"
+
+// GLIDE feeds its zstd as a stream, which is told no length before: so its frames declare a window, the
+// level's, and no content size, and the level's parameters are those for content of any length. Others
+// compress in one call, and their frames declare the content size.
+//
+//	whole     magic(4) descriptor(1) content size(1|2|4) blocks…             up to the level's window
+//	whole     magic(4) descriptor(1) window(1) content size(2|4) blocks…     above
+//	streamed  magic(4) 00 window(1) blocks…
+const (
+	zstdSingle     = 1 << 5 // in a descriptor: no window is declared, it is the content
+	zstdMinWindow  = 10     // log2 of what 0 means in a window's byte
+	zstdBlock      = 128 << 10
+	zstdBlockBytes = 3 // of a block's header
+	zstdRLE        = 1
+	maxFrameHeader = 4 + 1 + 1 + 4
+)
+
+// zstdWindows are libzstd's by level, log2 of bytes.
+var zstdWindows = [...]byte{
+	1: 19, 2: 20, 3: 21, 4: 21, 5: 21, 6: 21, 7: 21, 8: 21, 9: 22, 10: 22, 11: 22, 12: 22,
+	13: 22, 14: 22, 15: 22, 16: 22, 17: 23, 18: 23, 19: 23, 20: 25, 21: 26, 22: 27,
+}
+
+const (
+	zstdDefault = 3
+	libzstd     = "libzstd" // the name that an engine has for it
+)
+
+func zstdWindow(level int) int {
+	if level == 0 {
+		level = zstdDefault
+	}
+	return int(zstdWindows[min(level, len(zstdWindows)-1)])
+}
+
+// zstdBound is of the blocks: a stream's hold 128 KiB each, and may end with an empty one.
+func zstdBound(n int) int {
+	return max(codec.MaxEncodedLen(codec.Zstd, n), n+zstdBlockBytes*(n/zstdBlock+2))
+}
+
+// appendZstd appends a whole frame.
+func appendZstd(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	start := len(dst)
+	dst, err := appendBy(append(dst, zstdMagic...), codec.Zstd, level, content, e)
+	if err != nil {
+		return nil, err
+	}
+	if w := zstdWindow(level); len(content) > 1<<w && e.ZstdName() == libzstd {
+		dst = declareWindow(dst, start+len(zstdMagic), w)
+	}
+	return dst, nil
+}
+
+// declareWindow gives the frame whose descriptor is at dst[at] back the window that the library
+// declared and package codec left out. A reader then need not hold all of the content.
+func declareWindow(dst []byte, at, window int) []byte {
+	if dst[at]&zstdSingle == 0 {
+		return dst
+	}
+	dst[at] &^= zstdSingle
+	dst = append(dst, 0)
+	copy(dst[at+2:], dst[at+1:])
+	dst[at+1] = byte(window-zstdMinWindow) << 3
+	return dst
+}
+
+// appendGlideZstd makes streams as GLIDE does, where the engine is the library that GLIDE has. A stream's
+// state costs more than small content does, so that the default level makes a whole frame, which GLIDE
+// opens likewise.
+func appendGlideZstd(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	dst = append(append(dst, glideMagic...), backendZstd)
+	if level == 0 || level > codec.MaxStreamLevel || e.ZstdName() != libzstd {
+		return appendZstd(dst, level, content, e)
+	}
+	window := zstdWindow(level)
+	w, err := e.StreamWriter(level, window)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	dst = append(append(dst, zstdMagic...), 0, byte(window-zstdMinWindow)<<3)
+	start := len(dst)
+	if len(content) > 0 {
+		if dst, err = w.Append(dst, content); err != nil {
+			return nil, err
+		}
+	}
+	return endStream(dst, start, len(content)), nil
+}
+
+// endStream ends a frame of n bytes whose blocks begin at dst[start]: it marks the last block, or adds
+// an empty one where that was full, as libzstd does.
+func endStream(dst []byte, start, n int) []byte {
+	if n%zstdBlock == 0 {
+		return append(dst, 1, 0, 0)
+	}
+	last := start
+	for at := start; at < len(dst); {
+		last = at
+		header := int(dst[at]) | int(dst[at+1])<<8 | int(dst[at+2])<<16
+		at += zstdBlockBytes
+		if header>>1&3 == zstdRLE {
+			at++
+		} else {
+			at += header >> 3
+		}
+	}
+	dst[last] |= 1
+	return dst
+}
