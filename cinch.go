@@ -98,6 +98,9 @@ func NewSealer(o SealerOptions) *Sealer {
 	return s
 }
 
+// Engine is the one that it was made with.
+func (s *Sealer) Engine() *codec.Engine { return s.engine }
+
 // MaxRaw is the length in bytes of the longest value that this Sealer compresses.
 func (s *Sealer) MaxRaw() int { return s.maxRaw }
 

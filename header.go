@@ -43,8 +43,11 @@ const (
 	maxExtWords   = 15
 
 	flagDict     = 0x80
-	flagReserved = 0x70
+	flagForeign  = 0x40
+	flagReserved = 0x30
 	maskExtWords = 0x0F
+
+	wordForeign = 1 // type of the extension word that goes with flagForeign
 )
 
 // Header is what an envelope says of itself before the payload.
@@ -53,10 +56,11 @@ type Header struct {
 	Codec    codec.ID // may be one that this version doesn't know (8 to 15)
 	HasDict  bool
 	Dict     uint32       // number of the dictionary, 0 if there is none
-	RawLen   int          // bytes of the value
-	Checksum uint32       // CRC-32 (IEEE) of the value, if there is no dictionary
+	RawLen   int          // bytes of the value; of a foreign one, of its content
+	Checksum uint32       // CRC-32 (IEEE) of the same, and of Foreign's word behind it, if there is no dictionary
 	Tag      [TagLen]byte // of header and payload, if there is one: codec.Dict.Tag
-	Ext      []byte       // extension words, 4 bytes each, at most 15; ParseHeader lets it alias its input; nil if there are none
+	Foreign  Foreign      // how another library had compressed the value, zero if none had
+	Ext      []byte       // the other extension words, 4 bytes each, at most 15 with that of Foreign; ParseHeader lets it alias its input; nil if there are none
 	Len      int          // bytes of the header itself; set by ParseHeader, ignored by Append
 }
 
@@ -124,6 +128,21 @@ func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
 		at += n
 	}
 	h.Len = at
+	if flags&flagForeign != 0 {
+		return h.takeForeign()
+	}
+	return h, nil
+}
+
+// takeForeign moves the word that says what the value is made of out of the extension words, whose first it has to be.
+func (h Header) takeForeign() (Header, error) {
+	if len(h.Ext) < extWordLen || h.Ext[0] != wordForeign || h.Ext[1] == 0 || h.Ext[3] != 0 {
+		return Header{}, ErrReserved
+	}
+	h.Foreign = Foreign{Format: h.Ext[1], Level: h.Ext[2]}
+	if h.Ext = h.Ext[extWordLen:]; len(h.Ext) == 0 {
+		h.Ext = nil
+	}
 	return h, nil
 }
 
@@ -164,6 +183,9 @@ func (h Header) Append(dst []byte) []byte {
 	if h.HasDict {
 		flags |= flagDict
 	}
+	if h.IsForeign() {
+		flags = flags&flagDict | flagForeign | byte(len(h.Ext)/extWordLen+1)&maskExtWords
+	}
 	dst = append(dst, Magic...)
 	dst = append(dst, h.Version<<4|byte(h.Codec)&0x0F, flags)
 	dst = binary.AppendUvarint(dst, uint64(h.RawLen))
@@ -172,6 +194,9 @@ func (h Header) Append(dst []byte) []byte {
 		dst = binary.BigEndian.AppendUint32(dst, h.Dict)
 	} else {
 		dst = binary.LittleEndian.AppendUint32(dst, h.Checksum)
+	}
+	if h.IsForeign() {
+		dst = append(dst, h.Foreign.word()...)
 	}
 	return append(dst, h.Ext...)
 }

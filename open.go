@@ -3,7 +3,6 @@ package cinch
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -16,7 +15,8 @@ import (
 // ErrTooLarge, and whatever Dictionaries answered.
 //
 // No more is allocated than the length that the header declares (and only
-// after that was found to be within MaxOpen), plus what decoders hold in their pools.
+// after that was found to be within MaxOpen), plus what decoders hold in their pools; of a value that another
+// library had compressed, that and the value.
 func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if !IsSealed(stored) {
 		return append(dst, stored...), nil
@@ -25,6 +25,14 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	if h.IsForeign() {
+		return s.openForeign(dst, stored, h)
+	}
+	return s.open(dst, stored, h)
+}
+
+// open appends what is sealed: the value, or the content of a foreign one.
+func (s *Sealer) open(dst, stored []byte, h Header) ([]byte, error) {
 	if !h.Codec.Known() {
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(h.Codec))
 	}
@@ -32,7 +40,7 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	if !h.HasDict && crc32.ChecksumIEEE(out[len(dst):]) != h.Checksum {
+	if !h.HasDict && h.sum(out[len(dst):]) != h.Checksum {
 		return dst, ErrChecksum
 	}
 	return out, nil

@@ -22,7 +22,7 @@ import (
 // more sees no allocation.
 func (s *Sealer) Seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
 	start := len(dst)
-	if out, d, ok := s.compress(dst, value, st); ok {
+	if out, d, ok := s.compress(dst, value, st, Foreign{}); ok {
 		if isWorth(worth, len(value), len(out)-start) {
 			putTag(d, out[start:])
 			return out
@@ -64,11 +64,11 @@ func isWorth(worth func(raw, sealed int) bool, raw, sealed int) bool {
 
 // compress appends header, still without its tag, and payload to dst, and returns the dictionary
 // that it took. When it reports false, dst is to be used as it was.
-func (s *Sealer) compress(dst, value []byte, st codec.Setting) ([]byte, *codec.Dict, bool) {
+func (s *Sealer) compress(dst, value []byte, st codec.Setting, of Foreign) ([]byte, *codec.Dict, bool) {
 	if st.Codec == codec.Raw || !st.Codec.Known() || len(value) == 0 || len(value) > s.maxRaw {
 		return dst, nil, false
 	}
-	h := Header{Version: Version, Codec: st.Codec, RawLen: len(value)}
+	h := Header{Version: Version, Codec: st.Codec, RawLen: len(value), Foreign: of}
 	var d *codec.Dict
 	if st.Dict != 0 {
 		var err error
@@ -79,7 +79,7 @@ func (s *Sealer) compress(dst, value []byte, st codec.Setting) ([]byte, *codec.D
 	} else if codec.Incompressible(value) {
 		return dst, nil, false // with a dictionary even noise may be known
 	} else {
-		h.Checksum = crc32.ChecksumIEEE(value)
+		h.Checksum = h.sum(value)
 	}
 	out, err := s.engine.Compress(h.Append(dst), value, st, d)
 	if err != nil {

@@ -16,7 +16,13 @@ func (h Header) tag(d *codec.Dict, sealed []byte) [TagLen]byte {
 }
 
 // tagAt is where in the envelope the tag begins.
-func (h Header) tagAt() int { return h.Len - len(h.Ext) - dictLen - TagLen }
+func (h Header) tagAt() int {
+	at := h.Len - len(h.Ext) - dictLen - TagLen
+	if h.IsForeign() {
+		at -= extWordLen
+	}
+	return at
+}
 
 // checkTag refuses an envelope whose tag is not that of its dictionary.
 func (h Header) checkTag(d *codec.Dict, sealed []byte) error {

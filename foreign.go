@@ -1,0 +1,99 @@
+package cinch
+
+import (
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+)
+
+// Foreign says how another library had compressed a value whose content an envelope holds: such a value opens
+// to the content as that library would store it, for clients that still open it themselves. The zero value is a value
+// that is sealed as it is. docs/FORMAT.md lists the numbers.
+type Foreign struct {
+	Format uint8 // 0: none
+	Level  uint8 // of the format's algorithm; 0: whatever the reader finds good
+}
+
+// word is the extension word that says so.
+func (f Foreign) word() []byte { return []byte{wordForeign, f.Format, f.Level, 0} }
+
+// sum is the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
+func (h Header) sum(raw []byte) uint32 {
+	sum := crc32.ChecksumIEEE(raw)
+	if h.IsForeign() {
+		sum = crc32.Update(sum, crc32.IEEETable, h.Foreign.word())
+	}
+	return sum
+}
+
+// IsForeign reports that the envelope holds the content of a value that another library had compressed.
+func (h Header) IsForeign() bool { return h.Foreign.Format != 0 }
+
+// MaxValueLen is the length in bytes of the longest value that the envelope may open to.
+func (h Header) MaxValueLen() int {
+	if h.IsForeign() {
+		return foreign.MaxLen(foreign.Format(h.Foreign.Format), h.RawLen)
+	}
+	return h.RawLen
+}
+
+// SealForeign appends an envelope of content to dst that opens to content as the format of says, and reports
+// true; or it returns dst as it was: there is no room between a compressed value and the value itself. n is the length of
+// the value that the envelope takes the place of, the raw length that worth is asked with.
+func (s *Sealer) SealForeign(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, bool) {
+	out, d, ok := s.compress(dst, content, st, of)
+	if !ok || !isWorth(worth, n, len(out)-len(dst)) {
+		return dst, false
+	}
+	putTag(d, out[len(dst):])
+	return out, true
+}
+
+// OpenContent is Open but for values that another library had compressed: of them it appends the content.
+func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
+	h, err := ParseHeader(stored)
+	if err != nil || !h.IsForeign() {
+		return s.Open(dst, stored)
+	}
+	return s.open(dst, stored, h)
+}
+
+var contents = sync.Pool{New: func() any { return new([]byte) }}
+
+// mostPooled is the longest content, in bytes, whose memory is kept for the next one.
+const mostPooled = 1 << 20
+
+func (s *Sealer) openForeign(dst, stored []byte, h Header) ([]byte, error) {
+	buf := contents.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= mostPooled {
+			contents.Put(buf)
+		}
+	}()
+	content, err := s.open((*buf)[:0], stored, h)
+	*buf = content[:0]
+	if err != nil {
+		return dst, err
+	}
+	out, err := s.AppendForeign(dst, content, h.Foreign)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// AppendForeign appends content to dst as the library of a format would store it.
+func (s *Sealer) AppendForeign(dst, content []byte, of Foreign) ([]byte, error) {
+	f := foreign.Format(of.Format)
+	if !f.Known() {
+		return dst, fmt.Errorf("%w: foreign format %d", ErrUnknownCodec, of.Format)
+	}
+	out, err := foreign.Append(dst, f, int(of.Level), content, s.engine)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	return out, nil
+}

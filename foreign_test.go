@@ -1,0 +1,195 @@
+package cinch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+)
+
+// sealForeign seals content as a value of a format, with and without a dictionary.
+func sealForeign(t testing.TB, s *Sealer, dict uint32, of Foreign, content []byte) (all [][]byte) {
+	t.Helper()
+	for _, st := range []codec.Setting{{Codec: codec.Zstd, Level: 3}, {Codec: codec.LZ4, Level: 1}, {Codec: codec.Zstd, Dict: dict}} {
+		sealed, ok := s.SealForeign([]byte("front"), content, of, len(content), st, always)
+		if !ok || !bytes.HasPrefix(sealed, []byte("front")) {
+			t.Fatalf("%s: %v, %d bytes", st, ok, len(sealed))
+		}
+		all = append(all, sealed[len("front"):])
+	}
+	return all
+}
+
+func TestForeignOpens(t *testing.T) {
+	s, dict := testSealer(t)
+	content := orders(3000)
+	for f := foreign.GlideZstd; f.Known(); f++ {
+		of := Foreign{Format: uint8(f), Level: 1}
+		for _, sealed := range sealForeign(t, s, dict, of, content) {
+			h, err := ParseHeader(sealed)
+			if err != nil || h.Foreign != of || h.RawLen != len(content) || h.Ext != nil {
+				t.Fatalf("%v: %+v, %v", f, h, err)
+			}
+			if again := append(h.Append(nil), sealed[h.Len:]...); !bytes.Equal(again, sealed) {
+				t.Fatalf("%v: its header is % x", f, again[:h.Len])
+			}
+			value, err := s.Open([]byte("front"), sealed)
+			if err != nil || !bytes.HasPrefix(value, []byte("front")) || len(value)-len("front") > h.MaxValueLen() {
+				t.Fatalf("%v: %v, %d bytes", f, err, len(value))
+			}
+			if got, err := foreign.Open(nil, f, value[len("front"):], len(content)); err != nil || !bytes.Equal(got, content) {
+				t.Fatalf("%v: its library finds %d bytes, %v", f, len(got), err)
+			}
+			if got, err := s.OpenContent([]byte("front"), sealed); err != nil || string(got) != "front"+string(content) {
+				t.Fatalf("%v: the content has %d bytes, %v", f, len(got), err)
+			}
+		}
+	}
+}
+
+// Any other bit gives an error or the right content, never other bytes. Of the level alone, which only says how fast
+// or small the value is made, a tag or checksum knows too.
+func TestForeignBitFlips(t *testing.T) {
+	s, dict := testSealer(t)
+	content := orders(500)
+	for _, sealed := range sealForeign(t, s, dict, Foreign{Format: uint8(foreign.Zlib)}, content) {
+		for bit := 8 * len(Magic); bit < 8*len(sealed); bit++ {
+			damaged := bytes.Clone(sealed)
+			damaged[bit/8] ^= 1 << (bit % 8)
+			for name, open := range map[string]func(dst, stored []byte) ([]byte, error){"Open": s.Open, "OpenContent": s.OpenContent} {
+				got, err := open(nil, damaged)
+				if err == nil && name == "Open" {
+					got, err = foreign.Open(nil, foreign.Zlib, got, len(content))
+				}
+				if err == nil && !bytes.Equal(got, content) {
+					t.Fatalf("%s: bit %d gives other bytes", name, bit)
+				}
+			}
+		}
+	}
+}
+
+func TestForeignRefusals(t *testing.T) {
+	s, dict := testSealer(t)
+	sealed := sealForeign(t, s, dict, Foreign{Format: uint8(foreign.Zlib)}, orders(500))[0]
+	h, err := ParseHeader(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		word string
+		want error
+	}{
+		"no format": {"\x01\x00\x00\x00", ErrReserved}, "other type": {"\x02\x03\x00\x00", ErrReserved},
+		"reserved byte": {"\x01\x03\x00\x01", ErrReserved}, "unknown format": {"\x01\xff\x00\x00", ErrUnknownCodec},
+	} {
+		changed := bytes.Clone(sealed)
+		copy(changed[h.Len-extWordLen:], c.word)
+		if c.want == ErrUnknownCodec { // of a writer that knows it
+			h := h
+			h.Foreign.Format = 0xff
+			h.Checksum = h.sum(orders(500))
+			changed = append(h.Append(nil), sealed[h.Len:]...)
+		}
+		if got, err := s.Open([]byte("front"), changed); !errors.Is(err, c.want) || string(got) != "front" {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	sealed[4] &^= maskExtWords
+	if _, err := ParseHeader(sealed); !errors.Is(err, ErrReserved) {
+		t.Errorf("without its word: %v", err)
+	}
+	if out, ok := s.SealForeign([]byte("front"), noise(500), Foreign{Format: 1}, 500, codec.Setting{Codec: codec.Zstd}, nil); ok || string(out) != "front" {
+		t.Errorf("noise gains: %d bytes", len(out))
+	}
+}
+
+// foreignVector is a line of testdata/vectors/foreign.json.
+type foreignVector struct {
+	Name       string `json:"name"`
+	Stored     string `json:"stored"`
+	Content    string `json:"content"`
+	Format     string `json:"format"`
+	Level      int    `json:"level,omitempty"`
+	Dictionary string `json:"dictionary,omitempty"`
+}
+
+func readForeignIndex(t *testing.T) (all []foreignVector) {
+	t.Helper()
+	if err := json.Unmarshal(readVectorFile(t, "foreign.json"), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestForeignVectors(t *testing.T) {
+	if *update {
+		writeForeignVectors(t)
+	}
+	seen := map[string]bool{}
+	for _, v := range readForeignIndex(t) {
+		seen[v.Format] = true
+		f, err := foreign.Parse(v.Format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := SealerOptions{}
+		if v.Dictionary != "" {
+			o.Dicts = newDictSet(t, readVectorFile(t, v.Dictionary))
+		}
+		s, stored, content := NewSealer(o), readVectorFile(t, v.Stored), readVectorFile(t, v.Content)
+		value, err := s.Open(nil, stored)
+		if err != nil {
+			t.Fatalf("%s: %v", v.Name, err)
+		}
+		if got, err := foreign.Open(nil, f, value, len(content)); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: its library finds %d bytes, %v", v.Name, len(got), err)
+		}
+		if got, err := s.OpenContent(nil, stored); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: the content has %d bytes, %v", v.Name, len(got), err)
+		}
+	}
+	for f := foreign.GlideZstd; f.Known(); f++ {
+		if !seen[f.String()] {
+			t.Errorf("no vector of %v: go test -run TestForeignVectors -update .", f)
+		}
+	}
+}
+
+// writeForeignVectors adds what is missing.
+func writeForeignVectors(t *testing.T) {
+	t.Helper()
+	var lines []string
+	dict := readVectorFile(t, "dictionaries/raw.dict")
+	s := NewSealer(SealerOptions{Dicts: newDictSet(t, dict)})
+	for number := range newDictSet(t, dict) {
+		for f := foreign.GlideZstd; f.Known(); f++ {
+			for i, sealed := range sealForeign(t, s, number, Foreign{Format: uint8(f), Level: 1}, readVectorFile(t, "values/orders")) {
+				name := fmt.Sprintf("foreign-%v-%s", f, []string{"zstd", "lz4", "dictionary"}[i])
+				v := foreignVector{Name: name, Stored: "stored/" + name, Content: "values/orders", Format: f.String(), Level: 1}
+				if i == 2 {
+					v.Dictionary = "dictionaries/raw.dict"
+				}
+				if existingVectorFile(v.Stored) == nil {
+					writeNew(t, v.Stored, sealed)
+				}
+				b, err := json.Marshal(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines = append(lines, "  "+string(b))
+			}
+		}
+	}
+	text := fmt.Sprintf("[\n%s\n]\n", strings.Join(lines, ",\n"))
+	if err := os.WriteFile(filepath.Join(vectorDir, "foreign.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
