@@ -25,6 +25,7 @@ type packOptions struct {
 
 	to        string
 	always    bool
+	recode    bool
 	dryRun    bool
 	sample    int
 	idleBelow time.Duration
@@ -47,6 +48,10 @@ stops at once.
 Rules come from --config, or from --rule as for 'cinch serve'. Without either, strings and hash values of 64 bytes or
 more get zstd-3 and a dictionary, which is first trained from what is stored. --to replaces the setting of all rules,
 and seals values again that are sealed already, where that saves.
+
+Values that a client's library has compressed gain nothing as they are. Under a rule with a format (format: glide) their
+content is sealed, and clients get it in that format again. A value whose very bytes can't be made again is left alone unless
+--allow-recode is given.
 
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 
@@ -72,6 +77,7 @@ to its value, 10 the store can't be reached, 11 configuration invalid, 12 a dict
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,...`, where there is no configuration file (may be repeated, the first match decides)")
 	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
 	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values even where that saves nothing; those that gain nothing become plain")
+	f.BoolVar(&o.recode, "allow-recode", false, "under rules with a format: seal also values that clients will get back in other bytes with the same content")
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, and estimate from a sample what would be saved")
 	f.IntVar(&o.sample, "sample", 20000, "with --dry-run: look at about `N` keys, 0 for all")
 	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "pass over keys that were used less than `TIME` ago")
@@ -129,7 +135,7 @@ func (o *packOptions) packOptions(ctx context.Context, w *openedStore, to codec.
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always, Rule: sealing.Rule, Indexed: sealing.Indexed}
+	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always, AllowRecode: o.recode, Rule: sealing.Rule, Indexed: sealing.Indexed}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
@@ -242,7 +248,7 @@ func (o *packOptions) packState(w *openedStore) (*pack.State, error) {
 	if o.dryRun {
 		return nil, nil
 	}
-	more := append([]string{o.to, fmt.Sprint(o.always), fmt.Sprint(o.at.Databases)}, w.gateway.Exclude...)
+	more := append([]string{o.to, fmt.Sprint(o.always), fmt.Sprint(o.recode), fmt.Sprint(o.at.Databases)}, w.gateway.Exclude...)
 	return o.state(w, "pack", pack.Fingerprint(w.policy, more...))
 }
 

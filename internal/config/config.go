@@ -184,6 +184,9 @@ type Rule struct {
 	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
 	// ShareSamples makes one dictionary of the values of all logins, in place of one a login.
 	ShareSamples bool `yaml:"share_samples,omitempty"`
+	// Format is that in which the clients' own library compresses values, and To, if it is plain, has clients get them without.
+	Format string `yaml:"format,omitempty"`
+	To     string `yaml:"to,omitempty"`
 
 	// For grpc only, where they take the place of key, field, db and type.
 	Service   string          `yaml:"service,omitempty"`
@@ -215,6 +218,7 @@ const (
 
 	RuleSeal    = "seal"    // as a rule's mode
 	RuleObserve = "observe" // seal, open, count, and store as it came
+	ToPlain     = "plain"   // as a rule's to
 
 	ReadyAll = "all" // as admin.ready
 	ReadyAny = "any"

@@ -140,6 +140,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	not("no_sample", len(r.NoSample) > 0)
 	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
+	not("format", r.Format != "" || r.To != "")
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)

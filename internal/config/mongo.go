@@ -269,6 +269,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("no_sample", len(r.NoSample) > 0)
 	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
+	not("format", r.Format != "" || r.To != "")
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

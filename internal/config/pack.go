@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type Pack struct {
 	MaxLatency     Duration `yaml:"max_latency"`      // 0: by what is normal there
 	SkipIdleBelow  Duration `yaml:"skip_idle_below"`
 	SkipFreqAbove  int      `yaml:"skip_freq_above"`
+	AllowRecode    bool     `yaml:"allow_recode"`    // values of rules with a format may come out in other bytes
 	State          string   `yaml:"state,omitempty"` // file, relative to the config file's directory
 }
 
@@ -65,6 +67,9 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 	}
 	if g.Protocol == Tarantool && p.SkipFreqAbove != 0 {
 		v.add(path+".skip_freq_above", "leave it out", "is for Redis: Tarantool does not count the use of tuples")
+	}
+	if p.AllowRecode && !slices.ContainsFunc(g.Rules, func(r Rule) bool { return r.Format != "" }) {
+		v.add(path+".allow_recode", "leave it out", "no rule has a format")
 	}
 	v.oneOf(path+".mode", p.Mode, PackSeal, PackEstimate)
 	if p.Every <= 0 {

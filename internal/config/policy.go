@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -39,6 +40,13 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		Auto:    r.Dictionary == autoDictionary,
 		Shared:  r.ShareSamples,
 		Observe: r.Mode == RuleObserve,
+		ToPlain: r.To == ToPlain,
+	}
+	if r.Format != "" {
+		var err error
+		if out.Formats, err = foreign.Named(r.Format); err != nil {
+			return out, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
 	}
 	for _, t := range r.Type {
 		out.Types |= t.bit()

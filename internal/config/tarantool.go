@@ -120,6 +120,7 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	not("type", !slices.Equal(r.Type, other.Type))
 	not("no_sample", len(r.NoSample) > 0)
 	not("mode", r.Mode != "")
+	not("format", r.Format != "" || r.To != "")
 	v.glob(path+".space", r.TupleSpace)
 	v.glob(path+".function", r.Function)
 	switch {

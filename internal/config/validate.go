@@ -254,6 +254,7 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	}
 	v.setting(r, path)
 	v.mode(r, path)
+	checkForeign(v, r, path)
 	for i, glob := range r.NoSample {
 		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
 	}

@@ -18,6 +18,7 @@ const (
 	Plain         store.Reason = "plain"
 	Opened        store.Reason = "opens"
 	KeptChanging  store.Reason = "kept changing"
+	OtherBytes    store.Reason = "compressed by a library, comes out in other bytes (--allow-recode)"
 )
 
 // ErrDenied: the user has no right to read or replace a value.

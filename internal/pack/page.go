@@ -117,7 +117,7 @@ func (p *page) judge(v *store.Value) error {
 	case d.Problem != nil:
 		p.problem(v, d.Problem)
 	case d.Replace:
-		p.pending = append(p.pending, store.Change{Value: v, New: d.New})
+		p.pending = append(p.pending, store.Change{Value: v, New: d.New, Recoded: d.Recoded})
 		p.bytes += len(d.New) + len(v.Stored)
 		stored = d.New
 	default:

@@ -20,6 +20,7 @@ type Report struct {
 	BytesRead   int64
 
 	Replaced                  int64
+	Recoded                   int64 // of these: compressed by a library, and stand for other bytes with the same content
 	StoredBefore, StoredAfter int64 // lengths of what was replaced, and of what replaced it
 	CostBefore, CostAfter     int64 // what the server allocates for these
 
@@ -49,6 +50,9 @@ func newReport() Report {
 func (r *Report) replaced(c *store.Change) {
 	before, after := cost(c)
 	r.Replaced++
+	if c.Recoded {
+		r.Recoded++
+	}
 	r.StoredBefore += int64(len(c.Value.Stored))
 	r.StoredAfter += int64(len(c.New))
 	r.CostBefore += int64(before)
@@ -86,6 +90,7 @@ func (r *Report) add(o *Report) {
 		{&r.Values, &o.Values},
 		{&r.BytesRead, &o.BytesRead},
 		{&r.Replaced, &o.Replaced},
+		{&r.Recoded, &o.Recoded},
 		{&r.StoredBefore, &o.StoredBefore},
 		{&r.StoredAfter, &o.StoredAfter},
 		{&r.CostBefore, &o.CostBefore},

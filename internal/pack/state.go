@@ -171,6 +171,9 @@ func Fingerprint(p *policy.Policy, more ...string) string {
 	if p != nil {
 		for _, r := range p.Rules() {
 			fmt.Fprintf(h, "%q %q %q %d %d %d %v %s\n", r.Key, r.Field, r.Space, r.Types, r.MinSize, r.MaxSize, r.MinGain, r.Setting)
+			if r.Formats != nil {
+				fmt.Fprintln(h, r.Formats, r.ToPlain)
+			}
 		}
 	}
 	for _, m := range more {

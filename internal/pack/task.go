@@ -32,6 +32,7 @@ func unopened(err error) Verdict {
 type Verdict struct {
 	Replace bool
 	New     []byte       // with Replace
+	Recoded bool         // with Replace: clients will get another encoding of what they got
 	Left    store.Reason // otherwise: why it stays
 	Setting string       // of a sealed value that opens, for counting
 	Problem error        // it stays, and people should know of it

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -28,6 +29,9 @@ type Seal struct {
 	// Always seals anew whatever has another codec or dictionary, also when it grows, and
 	// puts back what is worth nothing against the plain value: to get rid of a dictionary.
 	Always bool
+	// AllowRecode has values sealed too that another library has compressed, in the format of their rule, and that come out
+	// in other bytes with the same content; or with the content alone, where the rule says to plain.
+	AllowRecode bool
 
 	scratch sync.Pool // *[]byte, for opening
 }
@@ -40,17 +44,13 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	if v.Type == store.Hash && t.Indexed != nil && t.Indexed(v.Key) {
 		return Verdict{Left: Indexed}
 	}
-	plain := v.Stored
 	var old cinch.Header
+	plain := v.Stored
 	if cinch.IsSealed(v.Stored) {
-		if t.To == (codec.Setting{}) {
-			return Verdict{Left: AlreadySealed}
+		var d Verdict
+		if old, plain, d = t.open(db, v); plain == nil {
+			return d
 		}
-		var err error
-		if plain, err = t.Sealer.Open(nil, v.Stored); err != nil {
-			return unopened(err)
-		}
-		old, _ = cinch.ParseHeader(v.Stored)
 	}
 	if policy.NeverSeal(plain) {
 		return Verdict{Left: Computed}
@@ -59,7 +59,25 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	if rule == nil || rule.Observe {
 		return Verdict{Left: NoRule}
 	}
-	return t.seal(v, plain, rule, old)
+	s := subject{value: v, raw: plain, content: plain, old: old}
+	if rule.Formats != nil {
+		if left := t.foreign(&s, rule); left != "" {
+			return Verdict{Left: left}
+		}
+	}
+	return t.seal(&s, rule)
+}
+
+// open opens an envelope that may be sealed anew; plain is nil if it is not, and d says why.
+func (t *Seal) open(db string, v *store.Value) (old cinch.Header, plain []byte, d Verdict) {
+	old, err := cinch.ParseHeader(v.Stored)
+	if t.To == (codec.Setting{}) && !(err == nil && old.IsForeign() && t.makesPlain(db, v, old)) {
+		return old, nil, Verdict{Left: AlreadySealed}
+	}
+	if plain, err = t.Sealer.Open([]byte{}, v.Stored); err != nil {
+		return old, nil, unopened(err)
+	}
+	return old, plain, Verdict{}
 }
 
 func (t *Seal) rule(db string, v *store.Value, size int) *policy.Rule {
@@ -69,28 +87,53 @@ func (t *Seal) rule(db string, v *store.Value, size int) *policy.Rule {
 	return t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: size})
 }
 
-func (t *Seal) seal(v *store.Value, plain []byte, rule *policy.Rule, old cinch.Header) Verdict {
-	st := rule.Setting
+// subject is a value that is to be sealed.
+type subject struct {
+	value   *store.Value
+	raw     []byte        // as clients get it
+	content []byte        // what is sealed: raw, or what a library had compressed into it
+	as      cinch.Foreign // that library's format, if clients go on to get it so
+	recoded bool          // clients will get other bytes than raw, with the same content
+	old     cinch.Header  // of the envelope that holds it already
+}
+
+func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
+	st, v := rule.Setting, s.value
 	if t.To != (codec.Setting{}) {
 		st = t.To
 	}
 	if st.Dict != 0 && !t.Ready(st.Dict) {
 		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
 	}
-	sealed := t.Sealer.Seal(nil, plain, st, rule.WorthFunc(v.Type))
+	sealed := t.envelope(s, st, rule.WorthFunc(v.Type))
 	if !cinch.IsSealed(sealed) {
-		if old.Len > 0 && t.Always && another(st, old) {
+		if s.old.Len > 0 && t.Always && another(st, s.old) {
 			return Verdict{Replace: true, New: sealed} // plain: a small value is worth sealing with its old dictionary only
 		}
 		return Verdict{Left: NoGain}
 	}
-	if old.Len > 0 && !t.better(v, sealed, rule, old) {
+	if s.old.Len > 0 && !s.recoded && !t.better(v, sealed, rule, s.old) {
 		return Verdict{Left: AlreadySealed}
 	}
-	if err := t.verify(sealed, plain); err != nil {
+	if err := t.verify(sealed, s); err != nil {
 		return Verdict{Stop: err}
 	}
-	return Verdict{Replace: true, New: sealed}
+	return Verdict{Replace: true, New: sealed, Recoded: s.recoded}
+}
+
+// envelope is the value sealed, or as it is if that is worth nothing.
+func (t *Seal) envelope(s *subject, st codec.Setting, worth func(raw, sealed int) bool) []byte {
+	if s.as.Format != 0 {
+		if sealed, ok := t.Sealer.SealForeign(nil, s.content, s.as, len(s.raw), st, worth); ok {
+			return sealed
+		}
+		return s.raw
+	}
+	sealed := t.Sealer.Seal(nil, s.content, st, func(_, sealed int) bool { return worth(len(s.raw), sealed) })
+	if !cinch.IsSealed(sealed) {
+		return s.raw
+	}
+	return sealed
 }
 
 // better reports whether one envelope should take the place of another. Levels are not
@@ -111,19 +154,22 @@ func another(st codec.Setting, old cinch.Header) bool {
 }
 
 // verify opens an envelope that is about to replace a value.
-func (t *Seal) verify(sealed, plain []byte) error {
+func (t *Seal) verify(sealed []byte, s *subject) error {
 	buf, _ := t.scratch.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
 	}
 	defer t.scratch.Put(buf)
-	opened, err := t.Sealer.Open((*buf)[:0], sealed)
+	opened, err := t.Sealer.OpenContent((*buf)[:0], sealed)
 	*buf = opened
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
-	if !bytes.Equal(opened, plain) {
+	if !bytes.Equal(opened, s.content) {
 		return ErrMismatch
+	}
+	if s.as.Format != 0 {
+		return t.verifyForeign(sealed, s)
 	}
 	return nil
 }
@@ -145,7 +191,7 @@ type Sampling struct {
 	See func(rule *policy.Rule, v *store.Value)
 }
 
-// Judge shows a value that a rule covers.
+// Judge shows a value that a rule covers, of one that a library has compressed in the rule's format its content.
 func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 	if cinch.IsSealed(v.Stored) {
 		return Verdict{Left: AlreadySealed}
@@ -156,6 +202,13 @@ func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 	rule := t.rule(db, v, len(v.Stored))
 	if rule == nil {
 		return Verdict{Left: NoRule}
+	}
+	if rule.Formats != nil {
+		if content, _, err := foreign.Take(nil, rule.Formats, v.Stored, t.Sealer.MaxRaw()); err == nil {
+			opened := *v
+			opened.Stored = content
+			v = &opened
+		}
 	}
 	t.See(rule, v)
 	return Verdict{Left: NoGain}

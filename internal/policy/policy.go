@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
 // Defaults that a rule gets for what it leaves out.
@@ -90,6 +91,10 @@ type Rule struct {
 	Observe bool
 	// Shared has the dictionary made of, and for, the values of all logins; otherwise each has its own.
 	Shared bool
+	// Formats are those in which the clients' library compresses values: of these the content is sealed.
+	Formats []foreign.Format
+	// ToPlain has clients get the content itself, where they would get it in the library's format again.
+	ToPlain bool
 
 	logins     map[string]Choice // see SettingFor; nil: all have Setting
 	alone      codec.Setting     // without the dictionary of any login
@@ -130,6 +135,7 @@ type Policy struct {
 	Force bool
 
 	rules   []Rule
+	toPlain bool // of some rule
 	exclude []Pattern
 	globs   []string // of exclude
 	force   []Rule   // the same rules in the same order, forced; then one that covers the rest
@@ -146,6 +152,7 @@ func New(o Options) (*Policy, error) {
 			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
 		}
 		p.rules = append(p.rules, r)
+		p.toPlain = p.toPlain || r.ToPlain
 	}
 	for _, x := range o.Exclude {
 		p.exclude = append(p.exclude, Compile(x))
@@ -190,6 +197,8 @@ func (r *Rule) check() error {
 		return fmt.Errorf("max size %d is below min size %d", r.MaxSize, r.MinSize)
 	case r.Auto && r.Setting.Codec != codec.Zstd:
 		return fmt.Errorf("%s takes no dictionary", r.Setting.Codec)
+	case r.ToPlain && len(r.Formats) == 0:
+		return fmt.Errorf("has no format that could be made plain")
 	case !(r.MinGain > 0 && r.MinGain < 1):
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	}

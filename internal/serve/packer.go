@@ -201,7 +201,7 @@ func (k *packer) tellMixed(rules *policy.Policy, mixed bool) {
 }
 
 func (k *packer) seal(rules *policy.Policy) *pack.Seal {
-	return &pack.Seal{Policy: rules, Ready: k.ready, Sealer: cinch.NewSealer(cinch.SealerOptions{
+	return &pack.Seal{Policy: rules, Ready: k.ready, AllowRecode: k.packing().AllowRecode, Sealer: cinch.NewSealer(cinch.SealerOptions{
 		Engine: k.engine, Dicts: k.dicts(), MaxRaw: k.maxSeal(), MaxOpen: k.maxSeal(),
 	})}
 }

@@ -62,6 +62,8 @@ type ReadOptions struct {
 type Change struct {
 	Value *Value
 	New   []byte
+
+	Recoded bool // New stands for other bytes than Value, with the same content
 }
 
 // Outcome is what became of a Change.

@@ -264,6 +264,11 @@ var pack = []Row{
 		Meaning: "pass over keys whose LFU counter is above that (Redis servers with an LFU policy)",
 	},
 	{
+		Keys: "`allow_recode`", Default: "`false`",
+		Meaning: "seal the content of values that a client's library has compressed even where clients will get it back in other " +
+			"bytes; for rules with a `format` (Redis)",
+	},
+	{
 		Keys: "`state`", Default: "none",
 		Meaning: "file for the position, so that a restart goes on from there; one for each gateway",
 	},

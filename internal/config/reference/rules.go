@@ -65,6 +65,16 @@ var rules = []Row{
 		Meaning: "`true`: one dictionary of the values of all logins that write under the rule, for `dictionary: auto`. " +
 			"Otherwise each of the first eight has [its own](DICTIONARIES.md#several-logins)",
 	},
+	{
+		Keys: "`format`", Default: "none",
+		Meaning: "values that the clients' own library has compressed in this format (`glide`, `django`, `phpredis`, `zlib`, …) are " +
+			"opened, and their content is sealed. Clients get it in the library's format again, by our encoder and not " +
+			"always in the same bytes; see [LIBRARIES.md](LIBRARIES.md#values-that-other-libraries-compressed)",
+	},
+	{
+		Keys: "`to`", Default: "the format",
+		Meaning: "`plain`: clients get the content of such values, sealed or not, without the format",
+	},
 }
 
 // grpcRules has those of gRPC.

@@ -92,36 +92,37 @@ func (x *answers) carryRefusal(o *op, line []byte) error {
 
 // computeOn answers a read on the bulk string of n bytes at hand.
 func (x *answers) computeOn(o *op, n int64) error {
-	if compute.IsLength(o.args) && !o.plain {
-		return x.lengthOf(n)
-	}
-	raw, err := x.rawLength(n)
+	h, err := x.headerOf(n)
 	if err != nil {
 		return x.opening.skipBroken(n, err)
 	}
-	stored, err := x.opening.stage(n, int64(raw))
+	if compute.IsLength(o.args) && !o.plain && !h.IsForeign() {
+		return x.lengthOf(n)
+	}
+	stored, err := x.opening.stage(n, int64(openBytes(h)))
 	if err != nil {
 		return err
 	}
 	defer stored.free()
-	value := gateway.GetBuffer(raw)
+	value := gateway.GetBuffer(h.MaxValueLen())
 	defer func() { gateway.PutBuffer(value) }()
 	start := time.Now()
 	if value, err = x.opening.vault.sealer.Open(value, stored.buf); err != nil {
 		return x.opening.broken(err)
 	}
-	x.opening.opened(stored.buf, raw, time.Since(start))
+	x.opening.opened(stored.buf, h.RawLen, time.Since(start))
 	return x.opening.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
 }
 
-// rawLength is the length of the value that the n bytes at hand stand for.
-func (x *answers) rawLength(n int64) (int, error) {
+// headerOf is the header of the n bytes at hand; of a value that is not sealed it has the length alone.
+func (x *answers) headerOf(n int64) (cinch.Header, error) {
+	plain := cinch.Header{RawLen: int(n)}
 	if n < int64(len(cinch.Magic)) {
-		return int(n), nil
+		return plain, nil
 	}
 	sealed, err := x.frames.beginsSealed(0)
 	if err != nil || !sealed {
-		return int(n), err
+		return plain, err
 	}
 	return x.opening.declared(n)
 }

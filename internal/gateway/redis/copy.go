@@ -44,9 +44,9 @@ func (c *copier) copyFor(e *entry) error {
 	if e.op == nil {
 		return c.copy(e.shape, nil)
 	}
-	c.opening.plain = e.op.plainBytes
+	c.opening.op = e.op
 	err := c.copy(e.shape, e.op.mask)
-	c.opening.plain = nil
+	c.opening.op = nil
 	return err
 }
 
@@ -114,9 +114,14 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 		if err != nil {
 			return h, err
 		}
+		formats := c.opening.formats(c.path)
 		if sealed {
 			c.frames.in.Discard(len(line))
-			return h, c.opening.openBulk(h.N, sh == shapeAny || len(c.opening.plain) > 0 || c.opening.excluded)
+			return h, c.opening.openBulk(h.N, sh == shapeAny || len(c.opening.plain()) > 0 || c.opening.excluded, formats != nil)
+		}
+		if formats != nil && h.N <= int64(c.opening.vault.maxOpen()) {
+			c.frames.in.Discard(len(line))
+			return h, c.opening.openForeign(h.N, formats)
 		}
 		line = c.frames.in.Buffered()[:len(line)] // Peek may have moved it
 	}

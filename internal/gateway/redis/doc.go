@@ -27,6 +27,8 @@
 // first can't be asked; vault, which seals and opens; stash, which holds what is opened for a request; and
 // prober, which looks at what keys hold.
 //
+// foreign.go is about values that the clients' own library has compressed, which rewrite.go seals and open.go opens.
+//
 // trace.go makes spans of one command at a time of a client that is traced.
 //
 // A reply pump hands over likewise: to answers (to what the gateway has asked itself), messages (that nobody

@@ -597,7 +597,7 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
 	begun := value[:codec.FrameBlock]
 	st, rule, left := l.seals.settingOf(*at, begun)
-	if rule == nil || left != "" || codec.Incompressible(begun) {
+	if rule == nil || left != "" || rule.Formats != nil || codec.Incompressible(begun) {
 		return false
 	}
 	wanted, effort := st, l.seals.vault.effort

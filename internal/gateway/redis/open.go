@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -19,8 +20,8 @@ type opening struct {
 	queue  *queue
 	trace  *tracing // nil: none
 
-	plain    [][]byte // in the reply at hand, parts of these look like envelopes and are none
-	excluded bool     // the reply at hand is of keys that hold no envelopes
+	op       *op  // of the reply at hand; nil: none
+	excluded bool // the reply at hand is of keys that hold no envelopes
 }
 
 // held is a staged piece of a reply: a pooled buffer and the budget that it takes.
@@ -41,16 +42,17 @@ func (h *held) free() {
 
 // openBulk opens the bulk string of n bytes at hand, whose first line has been consumed,
 // and sends the value, or an error in its place. What a script returns may be any bytes, and so may
-// what is in excluded keys (computed): there, what is no envelope goes as it is.
-func (o *opening) openBulk(n int64, computed bool) error {
-	raw, err := o.declared(n)
+// what is in excluded keys (computed): there, what is no envelope goes as it is. Of a value that another library
+// had compressed it sends the content, if bare.
+func (o *opening) openBulk(n int64, computed, bare bool) error {
+	h, err := o.declared(n)
 	if computed && isNoEnvelope(err) {
 		return o.passBulk(n)
 	}
 	if err != nil {
 		return o.skipBroken(n, err)
 	}
-	stored, err := o.stage(n, int64(raw))
+	stored, err := o.stage(n, int64(openBytes(h)))
 	if err != nil {
 		return err
 	}
@@ -58,20 +60,20 @@ func (o *opening) openBulk(n int64, computed bool) error {
 	if o.frames.mute {
 		return nil
 	}
-	out := gateway.GetBuffer(raw + 64)
+	out := gateway.GetBuffer(h.MaxValueLen() + 64)
 	defer func() { gateway.PutBuffer(out) }()
-	if compute.PartOfAny(o.plain, stored.buf) {
+	if compute.PartOfAny(o.plain(), stored.buf) {
 		return o.frames.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	start := time.Now()
-	out, err = o.vault.sealer.Open(resp.AppendBulkHeader(out, raw), stored.buf)
+	out, err = o.appendOpened(out, stored.buf, h, bare)
 	if computed && isNoEnvelope(err) {
 		return o.frames.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	if err != nil {
 		return o.broken(err)
 	}
-	o.opened(stored.buf, raw, time.Since(start))
+	o.opened(stored.buf, h.RawLen, time.Since(start))
 	if o.excluded {
 		o.vault.stats.Guarded("", "opened_excluded")
 	}
@@ -87,21 +89,21 @@ func (o *opening) passBulk(n int64) error {
 	return o.frames.in.CopyTo(n+2, o.frames.pass)
 }
 
-// declared reads the header of the envelope of n bytes at hand and returns the length of
-// the value, which is within the limit.
-func (o *opening) declared(n int64) (raw int, err error) {
+// declared reads the header of the envelope of n bytes at hand, in which the length of
+// the value is within the limit.
+func (o *opening) declared(n int64) (cinch.Header, error) {
 	head, err := o.frames.in.Peek(int(min(n, int64(cinch.MaxHeaderLen))))
 	if err != nil {
-		return 0, err
+		return cinch.Header{}, err
 	}
 	h, err := cinch.ParseHeader(head)
 	if err != nil {
-		return 0, err
+		return cinch.Header{}, err
 	}
 	if limit := o.vault.maxOpen(); h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
+		return cinch.Header{}, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
 	}
-	return h.RawLen, nil
+	return h, nil
 }
 
 // skipBroken answers for an envelope that cannot be opened and swallows its bytes.
@@ -209,4 +211,57 @@ func (o *opening) emitHeld(b []byte, holds bool) error {
 		return o.frames.emit(b)
 	}
 	return o.frames.to.writeHeld(b)
+}
+
+// plain are bytes whose parts, in the reply at hand, look like envelopes and are none.
+func (o *opening) plain() [][]byte {
+	if o.op == nil {
+		return nil
+	}
+	return o.op.plainBytes
+}
+
+// formats are those of other libraries in which the client gets the content of the element at hand.
+func (o *opening) formats(path []level) []foreign.Format {
+	if o.op == nil {
+		return nil
+	}
+	return o.op.contents.at(path)
+}
+
+// appendOpened appends the value of an envelope as a bulk string.
+func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
+	switch {
+	case !h.IsForeign():
+		return o.vault.sealer.Open(resp.AppendBulkHeader(dst, h.RawLen), stored)
+	case bare:
+		return o.vault.sealer.OpenContent(resp.AppendBulkHeader(dst, h.RawLen), stored)
+	}
+	value, err := o.vault.sealer.Open(gateway.GetBuffer(h.MaxValueLen()), stored)
+	defer gateway.PutBuffer(value)
+	if err != nil {
+		return dst, err
+	}
+	return append(resp.AppendBulkHeader(dst, len(value)), value...), nil
+}
+
+// openForeign sends the content of the bulk string of n bytes at hand if it is in one of the formats, and else the bytes as they are.
+func (o *opening) openForeign(n int64, formats []foreign.Format) error {
+	limit, _ := o.vault.contentRoom(int(n))
+	stored, err := o.stage(n, int64(limit))
+	if err != nil {
+		return err
+	}
+	defer stored.free()
+	if o.frames.mute {
+		return nil
+	}
+	content, _, err := foreign.Take(gateway.GetBuffer(min(limit, 4*int(n))), formats, stored.buf, limit)
+	defer gateway.PutBuffer(content)
+	if err != nil {
+		content = append(content[:0], stored.buf...)
+	}
+	out := append(resp.AppendBulkHeader(gateway.GetBuffer(len(content)+64), len(content)), content...)
+	defer gateway.PutBuffer(out)
+	return o.emitHeld(append(out, crlf...), stored.n > 0)
 }

@@ -136,7 +136,7 @@ func (q *probe) fetch(key, head []byte) {
 		return
 	}
 	n, _ := size.(int64)
-	if err := q.stash.hold(int(n) + h.RawLen); err != nil {
+	if err := q.stash.hold(int(n) + openBytes(h)); err != nil {
 		q.found.fail(err)
 		return
 	}

@@ -327,6 +327,7 @@ type op struct {
 	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
 	mask       []bool    // shapeSorted, kindLoaded
 	renames    [2]string // kindAsk: in errors, the name of the script that ran and of the client's
+	contents   contents  // kindReply: which values are opened in the formats of other libraries
 	plainBytes [][]byte  // shapeAny: parts of these that begin with the magic are no envelopes of ours
 	after      func(answer)
 	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -131,6 +132,11 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	if rule != nil {
 		worth = rule.WorthFunc(a.Type)
 	}
+	if rule != nil && rule.Formats != nil {
+		if out, done := v.sealForeign(dst, a, value, st, rule); done {
+			return out, len(out) > len(dst)
+		}
+	}
 	wanted := st
 	if rule != nil {
 		st = v.lowered(st, value)
@@ -252,4 +258,78 @@ func (v *seals) readsExcluded(r *request) bool {
 		return false
 	}
 	return v.vault.excluded(r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
+}
+
+// sealForeign seals the content of a value that is in a format of its rule. When it reports false the value is in none, or there
+// is no memory for it, and is treated like any other; when it leaves dst as it is, the value gains nothing.
+func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec.Setting, rule *policy.Rule) (out []byte, done bool) {
+	limit, free := v.vault.contentRoom(len(value))
+	if !free {
+		if !v.st.tx.account.TakeSpare(int64(limit)) {
+			v.vault.stats.Error("budget")
+			return dst, false
+		}
+		defer v.st.tx.account.Release(int64(limit))
+	}
+	start, stint := time.Now(), v.vault.effort.Begin(len(value))
+	content, f, err := foreign.Take(gateway.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
+	defer gateway.PutBuffer(content)
+	if err != nil {
+		stint.End()
+		return dst, false
+	}
+	wanted := st
+	st = v.vault.effort.Lower(st, len(content))
+	if dst == nil {
+		dst = gateway.GetBuffer(len(content) + cinch.MaxHeaderLen + 512)
+	}
+	out, ok := v.vault.sealContent(dst, content, f, len(value), st, rule.WorthFunc(a.Type), rule.ToPlain)
+	stint.End()
+	v.sealedContent(rule, st, len(value), out[len(dst):], time.Since(start))
+	if teaches(wanted, st) {
+		v.sample(rule, a.Key, content, len(out)-len(dst))
+	}
+	v.st.tx.brings = v.st.tx.brings || ok && v.st.tx.open
+	return out, ok || !cinch.IsSealed(value)
+}
+
+// sealedContent counts, and tells the trace.
+func (v *seals) sealedContent(rule *policy.Rule, st codec.Setting, raw int, stored []byte, took time.Duration) {
+	v.vault.effort.Took(took)
+	v.vault.stats.Latency(took)
+	v.trace.sealing(took)
+	if len(stored) == 0 {
+		v.vault.stats.SealTime(rule.Name, st.Codec, took)
+		v.vault.stats.Left(rule.Name, "no_gain", raw)
+		return
+	}
+	v.vault.stats.Sealed(rule.Name, codecOf(stored, st.Codec), raw, len(stored), took)
+}
+
+// contents says of which values in the reply to r the client gets the content.
+func (v *seals) contents(r *request, sh shape) contents {
+	if sh == shapeNone || sh >= shapeStreams || len(r.args) < 2 {
+		return nil
+	}
+	rules, space := v.vault.rules(), v.st.where()
+	if r.cmd.name != "mget" {
+		t := policy.String
+		if r.cmd.name[0] == 'h' {
+			t = policy.Hash
+		}
+		if f := rules.ToPlain(space, r.args[1], t); f != nil {
+			return contents{f}
+		}
+		return nil
+	}
+	var all contents
+	for i, key := range r.args[1:] {
+		if f := rules.ToPlain(space, key, policy.String); f != nil {
+			if all == nil {
+				all = make(contents, max(2, len(r.args)-1))
+			}
+			all[i] = f
+		}
+	}
+	return all
 }

@@ -302,6 +302,9 @@ func (s *session) handleValues(r *request) error {
 	if s.seals.readsExcluded(r) {
 		e.flags |= flagExcluded
 	}
+	if c := s.seals.contents(r, e.shape); c != nil {
+		e.op = &op{contents: c}
+	}
 	spec := &r.cmd.args
 	if spec.kind == noValues {
 		return s.talk.forward(r, e)

@@ -44,7 +44,7 @@ func (s *stash) openAll(sealed [][]byte) ([]lua.Known, error) {
 func (s *stash) open(env []byte) (lua.Known, error) {
 	h, err := cinch.ParseHeader(env)
 	if err == nil && h.RawLen <= s.vault.maxOpen() {
-		err = s.hold(len(env) + h.RawLen)
+		err = s.hold(len(env) + openBytes(h))
 	}
 	if err != nil {
 		return lua.Known{}, err

@@ -23,7 +23,7 @@ func reportJSON(r *pack.Report) map[string]any {
 	saved, margin := r.Estimate()
 	return map[string]any{
 		"estimated_saved_bytes": saved, "estimated_margin_bytes": margin,
-		"keys": r.Keys, "keys_total": r.Total, "values": r.Values, "replaced": r.Replaced,
+		"keys": r.Keys, "keys_total": r.Total, "values": r.Values, "replaced": r.Replaced, "recoded": r.Recoded,
 		"stored_bytes_before": r.StoredBefore, "stored_bytes_after": r.StoredAfter,
 		"allocated_bytes_before": r.CostBefore, "allocated_bytes_after": r.CostAfter, "left": r.Left,
 		"opens": r.Opens, "raced": r.Raced, "rebuilt": r.Rebuilt, "problems": r.Problems,

@@ -26,6 +26,9 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 	if done != "" {
 		add("values "+done, "%d", r.Replaced)
 	}
+	if r.Recoded > 0 {
+		add("of these, recoded: other bytes, same content", "%d", r.Recoded)
+	}
 	if r.Replaced > 0 {
 		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
 		add("allocated for them, computed", "%s -> %s (%s)", ui.Size(r.CostBefore), ui.Size(r.CostAfter), change(r.CostBefore, r.CostAfter))

@@ -1,0 +1,203 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// foreignRules: keys under app: are compressed by GLIDE, those under bare: are too, but clients get them plain.
+func foreignRules(t *testing.T) func(*Config) {
+	t.Helper()
+	glide, err := foreign.Named("glide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zstd := codec.Setting{Codec: codec.Zstd, Level: 19}
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Name: "app", Key: "app:*", Setting: zstd, MinGain: policy.AnyGain, Formats: glide},
+		{Name: "bare", Key: "bare:*", Setting: zstd, MinGain: policy.AnyGain, Formats: glide, ToPlain: true},
+		{Name: "rest", Setting: zstd},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(cfg *Config) { cfg.Policy = rules }
+}
+
+// menu is JSON of some kilobytes, of which level 19 makes clearly less than level 1.
+func menu(i int) []byte {
+	var b bytes.Buffer
+	r := rand.New(rand.NewPCG(uint64(i), 0))
+	words := strings.Fields("rice bean curry soup bread salad noodle pepper lime mango basil onion")
+	for n := range 150 {
+		fmt.Fprintf(&b, `{"id":%d,"name":"%s %s with %s","price":%d,"tags":["%s"]},`, n, words[r.IntN(12)], words[r.IntN(12)], words[r.IntN(12)], r.IntN(1000), words[r.IntN(4)])
+	}
+	return b.Bytes()
+}
+
+// byGlide is what GLIDE stores for a value: with LZ4, which seals to less.
+func byGlide(t *testing.T, content []byte, f foreign.Format) []byte {
+	t.Helper()
+	out, err := foreign.Append(nil, f, 1, content, codec.New(codec.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func contentOf(t *testing.T, f foreign.Format, stored []byte) []byte {
+	t.Helper()
+	out, err := foreign.Open(nil, f, stored, 1<<20)
+	if err != nil {
+		t.Fatalf("%v: %.40q", err, stored)
+	}
+	return out
+}
+
+func TestForeignValues(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	for _, f := range []foreign.Format{foreign.GlideZstd, foreign.GlideLZ4} {
+		content := menu(int(f))
+		value := byGlide(t, content, f)
+		key := "app:" + f.String()
+		must(t, through.Set(ctx, key, value, 0).Err())
+		must(t, through.HSet(ctx, key+":h", "field", value, "short", "x").Err())
+		stored := []byte(direct.Get(ctx, key).Val())
+		if h, err := cinch.ParseHeader(stored); err != nil || h.Foreign.Format != uint8(f) || h.RawLen != len(content) || len(stored) >= len(value) {
+			t.Fatalf("%v: %+v, %v: %d bytes of %d", f, h, err, len(stored), len(value))
+		}
+		got := []byte(through.Get(ctx, key).Val())
+		if !bytes.Equal(contentOf(t, f, got), content) {
+			t.Errorf("%v: the client's library does not open what it gets", f)
+		}
+		checkConsistent(t, through, key, got)
+		if fields := through.HGetAll(ctx, key+":h").Val(); fields["field"] != string(got) || fields["short"] != "x" {
+			t.Errorf("%v: HGETALL gives %.60q", f, fields)
+		}
+		if n, err := through.Do(ctx, "HSTRLEN", key+":h", "field").Int(); n != len(got) || err != nil {
+			t.Errorf("%v: HSTRLEN %d, %v, want %d", f, n, err, len(got))
+		}
+	}
+}
+
+// checkConsistent: what computes on a value agrees with what GET gives.
+func checkConsistent(t *testing.T, c *goredis.Client, key string, got []byte) {
+	t.Helper()
+	if n := c.StrLen(ctx, key).Val(); n != int64(len(got)) {
+		t.Errorf("STRLEN %d, GET gives %d bytes", n, len(got))
+	}
+	if part := c.GetRange(ctx, key, 3, 40).Val(); part != string(got[3:41]) {
+		t.Errorf("GETRANGE gives %q, want %q", part, got[3:41])
+	}
+	if all := c.MGet(ctx, key, "app:none").Val(); all[0] != string(got) || all[1] != nil {
+		t.Errorf("MGET gives %.60q", all)
+	}
+	if was := c.GetSet(ctx, key, got).Val(); was != string(got) {
+		t.Errorf("GETSET gives %.60q", was)
+	}
+	if bits := c.BitCount(ctx, key, nil).Val(); bits == 0 {
+		t.Error("BITCOUNT finds nothing")
+	}
+	must(t, c.Append(ctx, key, "tail").Err())
+	if whole := c.Get(ctx, key).Val(); whole != string(got)+"tail" {
+		t.Errorf("APPEND makes %d bytes of %d", len(whole), len(got))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is in no format of the rule is the client's own, and sealed like any value.
+func TestForeignRulesOnOtherValues(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	damaged := byGlide(t, menu(1), foreign.GlideZstd)
+	damaged[len(damaged)/2] ^= 0xff
+	bomb := byGlide(t, make([]byte, 8<<20), foreign.GlideLZ4)
+	bomb = append(bomb[:len(bomb):len(bomb)], 0) // one byte behind it
+	claim := binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31)
+	for name, value := range map[string][]byte{
+		"plain": menu(2), "short": []byte("x"), "empty": {}, "damaged": damaged, "bomb": bomb, "claim": append(claim, menu(1)...),
+		"header": {0, 1, 2, 0, 1}, "magic": append([]byte(cinch.Magic), menu(3)...), "zlib": byGlide(t, menu(4), foreign.Zlib),
+	} {
+		key := "app:" + name
+		must(t, through.Set(ctx, key, value, 0).Err())
+		if got := through.Get(ctx, key).Val(); got != string(value) {
+			t.Errorf("%s: %d bytes come back as %d", name, len(value), len(got))
+		}
+		if h, err := cinch.ParseHeader([]byte(direct.Get(ctx, key).Val())); err == nil && h.IsForeign() {
+			t.Errorf("%s is taken for a library's", name)
+		}
+	}
+}
+
+// Under a rule to plain, clients get the content of what a library stores past the gateway, of what it stores through it, and
+// nothing else is touched.
+func TestForeignToPlain(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	content := menu(5)
+	value := byGlide(t, content, foreign.GlideZstd)
+	must(t, direct.Set(ctx, "bare:past", value, 0).Err())
+	must(t, direct.HSet(ctx, "bare:hash", "a", value, "b", "own").Err())
+	must(t, direct.Set(ctx, "other", value, 0).Err())
+	must(t, through.Set(ctx, "bare:through", value, 0).Err())
+	must(t, through.Set(ctx, "app:through", value, 0).Err())
+	for _, key := range []string{"bare:past", "bare:through"} {
+		if got := through.Get(ctx, key).Val(); got != string(content) {
+			t.Errorf("%s: %.60q", key, got)
+		}
+	}
+	if stored := []byte(direct.Get(ctx, "bare:through").Val()); !cinch.IsSealed(stored) || len(stored) >= len(value) {
+		t.Errorf("%d bytes are stored for %d", len(stored), len(value))
+	}
+	got := through.MGet(ctx, "other", "bare:past", "app:through", "bare:none", "bare:through").Val()
+	if got[0] != string(value) || got[1] != string(content) || got[3] != nil || got[4] != string(content) {
+		t.Errorf("MGET gives %.40q", got)
+	}
+	if again := contentOf(t, foreign.GlideZstd, []byte(got[2].(string))); !bytes.Equal(again, content) {
+		t.Error("a value beside them is not in its format")
+	}
+	if fields := through.HGetAll(ctx, "bare:hash").Val(); fields["a"] != string(content) || fields["b"] != "own" {
+		t.Errorf("HGETALL gives %.60q", fields)
+	}
+	pipe := through.TxPipeline()
+	first, second := pipe.Get(ctx, "bare:past"), pipe.Get(ctx, "other")
+	_, err := pipe.Exec(ctx)
+	must(t, err)
+	if first.Val() != string(content) || second.Val() != string(value) {
+		t.Errorf("EXEC gives %.40q and %.40q", first.Val(), second.Val())
+	}
+}
+
+// Values that are sealed already open to the content, once the rule says so.
+func TestForeignEnvelopeToPlain(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	content := menu(6)
+	must(t, through.Set(ctx, "app:x", byGlide(t, content, foreign.GlideZstd), 0).Err())
+	must(t, direct.Rename(ctx, "app:x", "bare:x").Err())
+	if got := through.Get(ctx, "bare:x").Val(); got != string(content) {
+		t.Errorf("%.60q", got)
+	}
+}

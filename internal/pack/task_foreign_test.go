@@ -1,0 +1,140 @@
+package pack
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// oneDict is a store of one dictionary.
+type oneDict struct{ *codec.Dict }
+
+func (d oneDict) Dictionary(uint32) (*codec.Dict, error) { return d.Dict, nil }
+
+// foreignTask seals what is in the format, by a rule with a dictionary.
+func foreignTask(t *testing.T, format string, toPlain bool) *Seal {
+	t.Helper()
+	formats, err := foreign.Named(format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := codec.NewDict(foreignContent(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setting := codec.Setting{Codec: codec.Zstd, Level: 3, Dict: d.Number()}
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Setting: setting, Formats: formats, ToPlain: toPlain}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}}), Ready: func(uint32) bool { return true }}
+}
+
+// foreignContent is JSON of some kilobytes.
+func foreignContent(i int) []byte {
+	var b bytes.Buffer
+	r := rand.New(rand.NewPCG(uint64(i), 0))
+	words := strings.Fields("rice bean curry soup bread salad noodle pepper lime mango basil onion")
+	for n := range 150 {
+		fmt.Fprintf(&b, `{"id":%d,"name":"%s %s with %s","price":%d},`, n, words[r.IntN(12)], words[r.IntN(12)], words[r.IntN(12)], r.IntN(1000))
+	}
+	return b.Bytes()
+}
+
+// stored is content as a library has stored it.
+func stored(t *testing.T, f foreign.Format, level int) *store.Value {
+	t.Helper()
+	out, err := foreign.Append(nil, f, level, foreignContent(1), codec.New(codec.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &store.Value{Key: []byte("k"), Type: store.String, Stored: out}
+}
+
+// judged replaces v as the task says, and expects that it does.
+func judged(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value {
+	t.Helper()
+	d := task.Judge("0", v)
+	if !d.Replace || d.Recoded != recoded {
+		t.Fatalf("%+v, want a replacement, recoded %v", d, recoded)
+	}
+	next := *v
+	next.Stored = d.New
+	return &next
+}
+
+// Unpacking gives back the very bytes, whatever level they were made with.
+func TestForeignIsPutBack(t *testing.T) {
+	for _, level := range []int{1, 3} {
+		task, v := foreignTask(t, "glide", false), stored(t, foreign.GlideZstd, level)
+		sealed := judged(t, task, v, false)
+		if h, err := cinch.ParseHeader(sealed.Stored); err != nil || !h.IsForeign() || len(sealed.Stored) >= len(v.Stored) {
+			t.Fatalf("%+v, %v: %d bytes of %d", h, err, len(sealed.Stored), len(v.Stored))
+		}
+		if d := task.Judge("0", sealed); d.Replace || d.Left != AlreadySealed {
+			t.Errorf("a second time: %+v", d)
+		}
+		if back := judged(t, &Unpack{Sealer: task.Sealer}, sealed, false); !bytes.Equal(back.Stored, v.Stored) {
+			t.Errorf("level %d: other bytes come back", level)
+		}
+	}
+}
+
+// othersLevel is a stream that our encoder makes at no level: a header that names another one is as good.
+func othersLevel(t *testing.T) *store.Value {
+	t.Helper()
+	v := stored(t, foreign.Zlib, 6)
+	v.Stored[0], v.Stored[1] = 0x78, 0xda
+	return v
+}
+
+func TestForeignRecodes(t *testing.T) {
+	task, v := foreignTask(t, "zlib", false), othersLevel(t)
+	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+		t.Fatalf("%+v, want %q", d, OtherBytes)
+	}
+	task.AllowRecode = true
+	back := judged(t, &Unpack{Sealer: task.Sealer}, judged(t, task, v, true), false)
+	if content, err := foreign.Open(nil, foreign.Zlib, back.Stored, 1<<20); err != nil || !bytes.Equal(content, foreignContent(1)) {
+		t.Errorf("comes back as %d bytes, %v", len(content), err)
+	}
+}
+
+// To plain is another encoding too, of stored and of sealed values.
+func TestForeignToPlain(t *testing.T) {
+	task, v := foreignTask(t, "glide", true), stored(t, foreign.GlideLZ4, 1)
+	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+		t.Fatalf("%+v, want %q", d, OtherBytes)
+	}
+	kept := foreignTask(t, "glide", false)
+	kept.AllowRecode, task.AllowRecode = true, true
+	for _, v := range []*store.Value{v, judged(t, kept, stored(t, foreign.GlideZstd, 3), false)} {
+		sealed := judged(t, task, v, true)
+		if got, err := task.Sealer.Open(nil, sealed.Stored); err != nil || !bytes.Equal(got, foreignContent(1)) {
+			t.Errorf("opens to %.40q, %v", got, err)
+		}
+	}
+}
+
+// Sealing anew keeps the format, and values that are in none are sealed as they are.
+func TestForeignSealedAnew(t *testing.T) {
+	task := foreignTask(t, "glide", false)
+	task.To = codec.Setting{Codec: codec.Zlib, Level: 9}
+	sealed := judged(t, task, stored(t, foreign.GlideLZ4, 1), false)
+	task.To, task.Always = task.Policy.Rules()[0].Setting, true
+	if h, err := cinch.ParseHeader(judged(t, task, sealed, false).Stored); err != nil || h.Codec != codec.Zstd || !h.IsForeign() {
+		t.Errorf("%+v, %v", h, err)
+	}
+	plain := &store.Value{Key: []byte("k"), Type: store.String, Stored: foreignContent(1)}
+	if h, err := cinch.ParseHeader(judged(t, foreignTask(t, "glide", false), plain, false).Stored); err != nil || h.IsForeign() {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
