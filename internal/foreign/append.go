@@ -13,7 +13,8 @@ const maxLZ4Raw = 0x7e000000
 // Append appends a value of format f that the format's own library opens to content, the same bytes
 // for the same content, level and engine. Level 0 is a fast default, others are those of the format's
 // algorithm; one above the highest means the highest. Content that doesn't get shorter becomes a value
-// too. On an error dst is returned as it was; the error wraps [ErrFormat] or [ErrTooLarge].
+// too. On an error dst is returned as it was; the error wraps [ErrFormat],
+// [ErrTooLarge] or [ErrEmpty].
 func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := appendTo(dst, f, max(level, 0), content, e)
 	if err != nil {
@@ -68,6 +69,9 @@ func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]b
 }
 
 func appendPHPRedisLZ4(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	if len(content) == 0 {
+		return nil, ErrEmpty
+	}
 	at := len(dst)
 	dst, err := appendBlock(append(dst, 0), level, content, e)
 	if err == nil {

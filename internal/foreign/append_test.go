@@ -27,7 +27,7 @@ func engines() map[string]*codec.Engine {
 // contents are at and around what formats count in.
 func contents(t testing.TB) map[string][]byte {
 	all := map[string][]byte{"value.json": read(t, "value.json"), "text": []byte("héllo"), "zeros": make([]byte, 1<<20)}
-	for _, n := range []int{0, 1, 2, 3, 4, 13, 32, 33, 255, 256, 300, 8 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 128<<10 + 1, 256 << 10, 1 << 20} {
+	for _, n := range []int{0, 1, 2, 3, 4, 13, 32, 33, 255, 256, 300, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 128<<10 + 1, 1 << 20} {
 		all[fmt.Sprintf("json of %d", n)] = codectest.JSON(n, 1)
 		all[fmt.Sprintf("noise of %d", n)] = codectest.Random(n, 1)
 	}
@@ -39,8 +39,8 @@ func TestAppendOpens(t *testing.T) {
 	for name, content := range contents(t) {
 		for zstd, e := range engines() {
 			for f := GlideZstd; f <= lastFormat; f++ {
-				for _, level := range []int{0, 1, 3, 9, 10} {
-					if level > 3 && len(content) > 300_000 {
+				for _, level := range []int{0, 1, 3, 10} {
+					if level == 10 && len(content) > 10_000 {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s-%d", name, zstd, f, level), func(t *testing.T) { testAppend(t, f, level, content, e) })
@@ -52,6 +52,12 @@ func TestAppendOpens(t *testing.T) {
 
 func testAppend(t *testing.T, f Format, level int, content []byte, e *codec.Engine) {
 	stored, err := Append([]byte("before "), f, level, content, e)
+	if f == PHPRedisLZ4 && len(content) == 0 {
+		if !errors.Is(err, ErrEmpty) || string(stored) != "before " {
+			t.Errorf("empty: %q, %v", stored, err)
+		}
+		return
+	}
 	if err != nil || !bytes.HasPrefix(stored, []byte("before ")) {
 		t.Fatalf("%v: %.20q", err, stored)
 	}
@@ -161,10 +167,13 @@ func TestWriteForLibraries(t *testing.T) {
 			for f := GlideZstd; f <= lastFormat; f++ {
 				for _, level := range []int{0, 3} {
 					stored, err := Append(nil, f, level, content, e)
+					if errors.Is(err, ErrEmpty) {
+						continue
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					file := fmt.Sprintf("%s.%s-%d.%s", name, zstd, level, f)
+					file := fmt.Sprintf("%s.of.%s-%d.%s", name, zstd, level, f)
 					if err := os.WriteFile(filepath.Join(dir, file), stored, 0o600); err != nil {
 						t.Fatal(err)
 					}

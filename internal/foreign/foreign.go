@@ -10,6 +10,7 @@ var (
 	ErrCorrupt  = errors.New("damaged foreign value")
 	ErrTooLarge = errors.New("foreign value too large")
 	ErrFormat   = errors.New("unknown foreign format")
+	ErrEmpty    = errors.New("the foreign format holds no empty content")
 	ErrNone     = errors.New("a value of none of these foreign formats")
 )
 

@@ -2,12 +2,14 @@ package foreign
 
 import (
 	"bytes"
-	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+
+	"github.com/pierrec/lz4/v4"
 )
 
 // vectors are what libraries wrote, by file: testdata/README.md says which.
@@ -73,18 +75,47 @@ func TestDamagedVectors(t *testing.T) {
 	}
 }
 
-func TestBombsAreRefused(t *testing.T) {
+// bombs are short and open to a lot.
+func bombs(t *testing.T) map[string]bomb {
+	all := map[string]bomb{
+		"a claim": {GlideLZ4, append(binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31), 0)},
+		"lzf":     {LZF, append([]byte{0, 0}, bytes.Repeat([]byte{0xe0, 255, 0}, 1000)...)},
+	}
 	var b bytes.Buffer
-	w := zlib.NewWriter(&b)
+	w := lz4.NewWriter(&b)
+	w.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ConcurrencyOption(1))
 	w.Write(make([]byte, 16<<20))
 	w.Close()
-	claim := binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31)
-	for name, c := range map[string]struct {
-		f      Format
-		stored []byte
-	}{"zlib": {Zlib, b.Bytes()}, "glide": {GlideLZ4, append(claim, 0)}, "lzf": {LZF, append([]byte{0, 0}, bytes.Repeat([]byte{0xe0, 255, 0}, 1000)...)}} {
-		if _, err := Open(nil, c.f, c.stored, 64<<10); !errors.Is(err, ErrTooLarge) {
+	all["lz4 in blocks of 4 MiB"] = bomb{LZ4, b.Bytes()}
+	for name, e := range engines() {
+		for _, f := range []Format{GlideZstd, Zlib, Gzip, Zstd, LZ4, GlideLZ4, PHPRedisLZ4} {
+			stored, err := Append(nil, f, 3, make([]byte, 16<<20), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name+" "+f.String()] = bomb{f, stored}
+		}
+	}
+	return all
+}
+
+type bomb struct {
+	f      Format
+	stored []byte
+}
+
+// A reader of LZ4 frames takes two of their blocks, which are of 4 MiB at most. Nothing else takes as much.
+func TestBombsAreRefused(t *testing.T) {
+	for name, c := range bombs(t) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Open(nil, c.f, c.stored, 64<<10)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 9<<20 {
+			t.Errorf("%s: took %d KiB", name, took>>10)
 		}
 	}
 }

@@ -69,12 +69,14 @@ func isZlib(stored []byte) bool {
 	return len(stored) > 2 && stored[0] == 0x78 && stored[1]&0x20 == 0 && binary.BigEndian.Uint16(stored)%31 == 0
 }
 
-// isPHPRedisLZ4 asks for a length that is plausible too: eight bits of checksum say little.
+// isPHPRedisLZ4 asks for a length that is plausible too: eight bits of checksum say little. The library stores
+// what is empty as it is, and takes no length of 0.
 func isPHPRedisLZ4(stored []byte) bool {
 	if len(stored) <= phpHeader || stored[0] != crc8(stored[1:phpHeader]) {
 		return false
 	}
-	return canHold(stored[phpHeader:], int64(binary.LittleEndian.Uint32(stored[1:])))
+	raw := int64(binary.LittleEndian.Uint32(stored[1:]))
+	return raw > 0 && canHold(stored[phpHeader:], raw)
 }
 
 // crc8 has the polynomial x^8+x^5+x^4+1 and begins with all bits set.

@@ -13,12 +13,13 @@ import (
 //	block: length(4), with the top bit set where it is stored as it is, and its bytes
 //	end: 00 00 00 00
 //
-// The block size is 4 to 7 in the upper half of its byte: 64 KiB, 256 KiB, 1 MiB, 4 MiB.
+// The block size is 4 to 7 in the upper half of its byte: 64 KiB, 256 KiB, 1 MiB, 4 MiB. Readers take
+// that much memory, whatever comes, and matches reach 64 KiB, so that larger ones are worth little.
 const (
 	lz4Descriptor   = 0x68 // version 1, independent blocks, raw length
 	lz4MaxHeader    = 4 + 2 + 8 + 1
 	lz4Stored       = 1 << 31
-	lz4LargestBlock = 4 << 20
+	lz4LargestBlock = 256 << 10
 )
 
 // appendLZ4 takes the smallest block size that content fits into.

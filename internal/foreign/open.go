@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
 
 const (
 	streamRoom   = 4 << 10 // to begin with, of what doesn't tell its length
-	maxWindow    = 8 << 20 // of zstd: what its readers have to take
 	lz4MostRatio = 255     // bytes that one byte of a block can stand for
 )
 
@@ -44,18 +43,20 @@ func open(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 		return openBlock(dst, stored[1:], maxRaw)
 	case LZF:
 		return openLZF(dst, stored, maxRaw)
-	case Zlib, Gzip, Zstd, LZ4:
+	case Zstd:
+		return openZstd(dst, stored, maxRaw)
+	case Zlib, Gzip, LZ4:
 		return openStream(dst, f, stored, maxRaw)
 	}
 	return nil, ErrFormat
 }
 
 func openGlide(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
-	if is, ok := Recognise(stored); !ok || is != f {
+	if !f.heads(stored) {
 		return nil, ErrCorrupt
 	}
 	if f == GlideZstd {
-		return openStream(dst, Zstd, stored[glideHeader:], maxRaw)
+		return openZstd(dst, stored[glideHeader:], maxRaw)
 	}
 	return openBlock(dst, stored[glideHeader:], maxRaw)
 }
@@ -82,40 +83,59 @@ func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
 
 func canHold(block []byte, raw int64) bool { return raw <= lz4MostRatio*int64(len(block)) }
 
-// openStream reads a compressed stream to its end, which must be the value's.
-func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
-	if is, _ := Recognise(stored); is != f { // libraries take nothing at all for an empty stream
-		return nil, ErrCorrupt
-	}
-	src := bytes.NewReader(stored)
-	r, err := reader(f, src)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if c, ok := r.(io.Closer); ok {
-		defer c.Close()
-	}
-	out, err := readUpTo(dst, r, maxRaw)
-	if err == nil && src.Len() > 0 {
-		return nil, fmt.Errorf("%w: %d bytes behind the end", ErrCorrupt, src.Len())
-	}
-	return out, err
+// streams are readers that lie idle, by format. The collector takes them away.
+var streams [LZ4 + 1]sync.Pool
+
+// stream reads compressed bytes to their end.
+type stream struct {
+	src bytes.Reader
+	zip io.Reader
 }
 
-func reader(f Format, src *bytes.Reader) (io.Reader, error) {
-	switch f {
-	case Zlib:
-		return zlib.NewReader(src)
-	case Gzip:
-		return gzip.NewReader(src)
-	case LZ4:
-		return lz4.NewReader(src), nil
+// openStream reads a compressed stream to its end, which must be the value's.
+func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
+	if !f.heads(stored) { // libraries take nothing at all for an empty stream
+		return nil, ErrCorrupt
 	}
-	z, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	s, ok := streams[f].Get().(*stream)
+	if !ok {
+		s = &stream{}
+	}
+	s.src.Reset(stored)
+	if err := s.reset(f); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	out, err := readUpTo(dst, s.zip, maxRaw)
 	if err != nil {
 		return nil, err
 	}
-	return z.IOReadCloser(), nil
+	if s.src.Len() > 0 {
+		return nil, fmt.Errorf("%w: %d bytes behind the end", ErrCorrupt, s.src.Len())
+	}
+	s.src.Reset(nil)
+	streams[f].Put(s)
+	return out, nil
+}
+
+func (s *stream) reset(f Format) (err error) {
+	switch zip := s.zip.(type) {
+	case *gzip.Reader:
+		return zip.Reset(&s.src)
+	case zlib.Resetter:
+		return zip.Reset(&s.src, nil)
+	case *lz4.Reader:
+		zip.Reset(&s.src)
+		return nil
+	}
+	switch f {
+	case Zlib:
+		s.zip, err = zlib.NewReader(&s.src)
+	case Gzip:
+		s.zip, err = gzip.NewReader(&s.src)
+	default:
+		s.zip = lz4.NewReader(&s.src)
+	}
+	return err
 }
 
 // readUpTo doubles its room as bytes arrive, up to one more than there may be.

@@ -14,7 +14,9 @@ const (
 	zstdMinWindow  = 10     // log2 of what 0 means in a window's byte
 	zstdBlock      = 128 << 10
 	zstdBlockBytes = 3 // of a block's header
-	zstdRLE        = 1
+	zstdRLE        = 1 // types of blocks
+	zstdCompressed = 2
+	zstdChecksum   = 4
 	maxFrameHeader = 4 + 1 + 1 + 4
 )
 
@@ -99,14 +101,8 @@ func endStream(dst []byte, start, n int) []byte {
 	}
 	last := start
 	for at := start; at < len(dst); {
-		last = at
-		header := int(dst[at]) | int(dst[at+1])<<8 | int(dst[at+2])<<16
-		at += zstdBlockBytes
-		if header>>1&3 == zstdRLE {
-			at++
-		} else {
-			at += header >> 3
-		}
+		_, length, _ := zstdBlockOf(dst[at:])
+		last, at = at, at+length
 	}
 	dst[last] |= 1
 	return dst
