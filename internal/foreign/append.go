@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -14,7 +15,7 @@ const maxLZ4Raw = 0x7e000000
 // for the same content, level and engine. Level 0 is a fast default, others are those of the format's
 // algorithm; one above the highest means the highest. Content that doesn't get shorter becomes a value
 // too. On an error dst is returned as it was; the error wraps [ErrFormat],
-// [ErrTooLarge] or [ErrEmpty].
+// [ErrTooLarge] or [ErrContent].
 func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := appendTo(dst, f, max(level, 0), content, e)
 	if err != nil {
@@ -26,10 +27,9 @@ func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([
 func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	switch f {
 	case GlideZstd:
-		return appendGlideZstd(dst, level, content, e)
+		return appendZstdOf(append(append(dst, glideMagic...), backendZstd), f, level, content, e)
 	case GlideLZ4:
-		dst = append(append(dst, glideMagic...), backendLZ4)
-		return appendBlock(dst, level, content, e)
+		return appendBlock(append(append(dst, glideMagic...), backendLZ4), level, content, e)
 	case Zlib:
 		return appendBy(dst, codec.Zlib, level, content, e)
 	case Gzip:
@@ -42,13 +42,40 @@ func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) 
 		return appendPHPRedisLZ4(dst, level, content, e)
 	case LZF:
 		return appendLZF(dst, content), nil
+	case RedissonLZ4, RedissonZstd:
+		return appendRedisson(dst, f, level, content, e)
+	case Snappy:
+		return appendBy(dst, codec.Snappy, level, content, e)
+	case Rails70, Rails71:
+		return appendRails(dst, f, level, content, e)
+	case Deflate:
+		return appendDeflate(dst, level, content, e)
 	}
 	return nil, ErrFormat
 }
 
 // appendBy appends what package codec makes of content.
 func appendBy(dst []byte, id codec.ID, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	return e.Compress(dst, content, codec.Setting{Codec: id, Level: min(level, id.MaxLevel())}, nil)
+	out, err := e.Compress(dst, content, codec.Setting{Codec: id, Level: min(level, id.MaxLevel())}, nil)
+	if errors.Is(err, codec.ErrTooLarge) {
+		err = ErrTooLarge
+	}
+	return out, err
+}
+
+// What RFC 1950 puts around deflate, in bytes.
+const (
+	zlibHeader  = 2
+	zlibTrailer = 4
+)
+
+func appendDeflate(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	at := len(dst)
+	dst, err := appendBy(dst, codec.Zlib, level, content, e)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst[:at], dst[at+zlibHeader:len(dst)-zlibTrailer]...), nil
 }
 
 // appendBlock appends an LZ4 block behind its raw length.
@@ -70,7 +97,7 @@ func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]b
 
 func appendPHPRedisLZ4(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	if len(content) == 0 {
-		return nil, ErrEmpty
+		return nil, ErrContent
 	}
 	at := len(dst)
 	dst, err := appendBlock(append(dst, 0), level, content, e)
@@ -88,14 +115,18 @@ func MaxLen(f Format, n int) int {
 		return glideHeader + maxFrameHeader + zstdBound(n)
 	case Zstd:
 		return maxFrameHeader + zstdBound(n)
+	case RedissonZstd:
+		return redissonHeader + maxFrameHeader + zstdBound(n)
 	case GlideLZ4:
 		return glideHeader + lz4SizeBytes + codec.MaxEncodedLen(codec.LZ4, n)
-	case PHPRedisLZ4:
+	case PHPRedisLZ4, RedissonLZ4:
 		return phpHeader + codec.MaxEncodedLen(codec.LZ4, n)
 	case LZ4:
 		return lz4MaxHeader + lz4SizeBytes + n + lz4SizeBytes*(n/lz4LargestBlock+1)
-	case Zlib:
+	case Zlib, Deflate, Rails70, Rails71: // of these a part of content is not compressed
 		return codec.MaxEncodedLen(codec.Zlib, n)
+	case Snappy:
+		return codec.MaxEncodedLen(codec.Snappy, n)
 	case Gzip:
 		return codec.MaxEncodedLen(codec.Gzip, n)
 	case LZF:

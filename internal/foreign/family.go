@@ -7,6 +7,10 @@ var families = map[string][]Format{
 	"glide":    {GlideZstd, GlideLZ4},
 	"phpredis": {PHPRedisLZ4, Zstd, LZF},
 	"django":   {Zlib, Gzip, Zstd, LZ4},
+	"redisson": {RedissonZstd, RedissonLZ4, Snappy},
+	"rails":    {Rails71, Rails70},
+	"lettuce":  {Gzip, Zlib},
+	"symfony":  {Deflate},
 }
 
 // Named are the formats that a rule's name means: a format's own name, or that of a library which

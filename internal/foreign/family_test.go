@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -13,7 +14,7 @@ func TestNamed(t *testing.T) {
 			t.Errorf("%v: %v, %v", f, got, err)
 		}
 	}
-	for name, n := range map[string]int{"glide": 2, "phpredis": 3, "django": 4} {
+	for name, n := range map[string]int{"glide": 2, "phpredis": 3, "django": 4, "redisson": 3, "rails": 2, "lettuce": 2, "symfony": 1} {
 		if got, err := Named(name); err != nil || len(got) != n {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -24,27 +25,17 @@ func TestNamed(t *testing.T) {
 }
 
 func TestTake(t *testing.T) {
-	want := read(t, "value.json")
-	for name, f := range vectors {
+	for name, v := range vectors(t) {
 		for family, formats := range families {
-			got, is, err := Take([]byte("before "), formats, read(t, name+".bin"), len(want))
+			got, is, err := Take([]byte("before "), formats, v.stored, len(v.content))
 			switch {
-			case holds(formats, f) && (err != nil || is != f || string(got) != "before "+string(want)):
+			case slices.Contains(formats, v.f) && (err != nil || is != v.f || string(got) != "before "+string(v.content)):
 				t.Errorf("%s: %s takes it for %v: %d bytes, %v", name, family, is, len(got), err)
-			case !holds(formats, f) && (!errors.Is(err, ErrNone) || string(got) != "before "):
+			case !slices.Contains(formats, v.f) && (!errors.Is(err, ErrNone) || string(got) != "before "):
 				t.Errorf("%s: %s takes it for %v: %v", name, family, is, err)
 			}
 		}
 	}
-}
-
-func holds(formats []Format, f Format) bool {
-	for _, one := range formats {
-		if one == f {
-			return true
-		}
-	}
-	return false
 }
 
 func TestTakeLeavesOthersAlone(t *testing.T) {

@@ -10,7 +10,7 @@ var (
 	ErrCorrupt  = errors.New("damaged foreign value")
 	ErrTooLarge = errors.New("foreign value too large")
 	ErrFormat   = errors.New("unknown foreign format")
-	ErrEmpty    = errors.New("the foreign format holds no empty content")
+	ErrContent  = errors.New("content that the foreign format does not hold")
 	ErrNone     = errors.New("a value of none of these foreign formats")
 )
 
@@ -18,8 +18,8 @@ var (
 type Format uint8
 
 // The formats. Their numbers are part of the file format: envelopes hold them, so new ones are added
-// at the end and none is ever given to another. LZF has no header, so that only somebody who knows
-// the writer can name it.
+// at the end and none is ever given to another. LZF, RedissonLZ4, Snappy and Deflate have no header, so
+// that only somebody who knows the writer can name them.
 const (
 	GlideZstd Format = iota + 1
 	GlideLZ4
@@ -29,11 +29,19 @@ const (
 	LZ4
 	PHPRedisLZ4
 	LZF
+	RedissonLZ4
+	RedissonZstd
+	Snappy
+	Rails70
+	Rails71
+	Deflate
 )
 
 var names = [...]string{
 	GlideZstd: "glide-zstd", GlideLZ4: "glide-lz4", Zlib: "zlib", Gzip: "gzip",
 	Zstd: "zstd", LZ4: "lz4", PHPRedisLZ4: "phpredis-lz4", LZF: "lzf",
+	RedissonLZ4: "redisson-lz4", RedissonZstd: "redisson-zstd", Snappy: "snappy",
+	Rails70: "rails-7.0", Rails71: "rails-7.1", Deflate: "deflate",
 }
 
 // String is a name that [Parse] takes.

@@ -7,15 +7,53 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/cinch-layer/cinch/codec"
 )
 
-// vectors are what libraries wrote, by file: testdata/README.md says which.
-var vectors = map[string]Format{
+// files are value.json as libraries wrote it: testdata/README.md says which.
+var files = map[string]Format{
 	"glide-zstd": GlideZstd, "glide-lz4": GlideLZ4, "zlib": Zlib, "gzip": Gzip, "zstd": Zstd, "lz4": LZ4,
 	"phpredis-lz4": PHPRedisLZ4, "phpredis-zstd": Zstd, "lzf": LZF,
+	"redisson-lz4": RedissonLZ4, "redisson-lz4v2": RedissonLZ4, "redisson-zstd": RedissonZstd, "snappy": Snappy,
+	"lettuce-gzip": Gzip, "lettuce-zlib": Zlib, "deflate": Deflate,
+}
+
+// folders hold other content, in the file of that name, and what libraries made of it in files named by format.
+var folders = []string{"igbinary", "kryo5", "rails-7.0", "rails-7.0-object", "rails-7.1", "rails-7.1-object"}
+
+type vector struct {
+	f               Format
+	stored, content []byte
+}
+
+func vectors(t testing.TB) map[string]vector {
+	t.Helper()
+	all := map[string]vector{}
+	content := read(t, "value.json")
+	for name, f := range files {
+		all[name] = vector{f, read(t, name+".bin"), content}
+	}
+	for _, folder := range folders {
+		content := read(t, folder+"/content")
+		in, err := os.ReadDir(filepath.Join("testdata", folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range in {
+			if f, err := Parse(file.Name()); err == nil {
+				all[folder+"/"+file.Name()] = vector{f, read(t, folder+"/"+file.Name()), content}
+			}
+		}
+	}
+	if len(all) != len(files)+10 {
+		t.Fatalf("%d vectors", len(all))
+	}
+	return all
 }
 
 func read(t testing.TB, name string) []byte {
@@ -28,30 +66,48 @@ func read(t testing.TB, name string) []byte {
 }
 
 func TestVectorsOpen(t *testing.T) {
-	want := read(t, "value.json")
-	for name, f := range vectors {
-		stored := read(t, name+".bin")
-		got, err := Open([]byte("before "), f, stored, len(want))
-		if err != nil || string(got) != "before "+string(want) {
+	for name, v := range vectors(t) {
+		got, err := Open([]byte("before "), v.f, v.stored, len(v.content))
+		if err != nil || string(got) != "before "+string(v.content) {
 			t.Errorf("%s: %v, %d bytes", name, err, len(got))
 		}
-		if _, err := Open(nil, f, stored, len(want)-1); !errors.Is(err, ErrTooLarge) {
+		if _, err := Open(nil, v.f, v.stored, len(v.content)-1); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v with a limit one byte too low", name, err)
 		}
 	}
 }
 
-func TestVectorsAreRecognised(t *testing.T) {
-	for name, f := range vectors {
-		got, ok := Recognise(read(t, name+".bin"))
-		if f == LZF {
-			f = 0 // has no header
+// The header of phpredis-lz4 has a checksum of the length: the samples' lengths are their names.
+func TestPHPRedisLZ4OfManyLengths(t *testing.T) {
+	value := read(t, "value.json")
+	in, err := os.ReadDir("testdata/phpredis-lz4")
+	if err != nil || len(in) != 10 {
+		t.Fatal(len(in), err)
+	}
+	for _, file := range in {
+		n, err := strconv.Atoi(file.Name())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got != f || ok != (f != 0) {
+		stored, want := read(t, "phpredis-lz4/"+file.Name()), bytes.Repeat(value, n/len(value)+1)[:n]
+		if got, f, err := Take(nil, families["phpredis"], stored, n); f != PHPRedisLZ4 || err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: %v, %v, %d bytes", n, f, err, len(got))
+		}
+		ours, err := Append(nil, PHPRedisLZ4, 0, want, codec.New(codec.Options{}))
+		if err != nil || !bytes.Equal(ours[:phpHeader], stored[:phpHeader]) {
+			t.Errorf("%d bytes: our header is %x, %v", n, ours[:phpHeader], err)
+		}
+	}
+}
+
+func TestVectorsAreRecognised(t *testing.T) {
+	for name, v := range vectors(t) {
+		got, ok := Recognise(v.stored)
+		if want := v.f; want.hasHeader() && (got != want || !ok) || !want.hasHeader() && ok {
 			t.Errorf("%s is taken for %v", name, got)
 		}
 	}
-	for _, plain := range []string{"", "x", `{"id":1}`, "\x00\x01\x02\x00\x03 of nobody", "x\x9d no zlib"} {
+	for _, plain := range []string{"", "x", `{"id":1}`, "\x00\x01\x02\x00\x03 of nobody", "x\x9d no zlib", "\x00\x11\x81", "\x01x"} {
 		if f, ok := Recognise([]byte(plain)); ok {
 			t.Errorf("%q is taken for %v", plain, f)
 		}
@@ -60,16 +116,14 @@ func TestVectorsAreRecognised(t *testing.T) {
 
 // What is cut off anywhere, or has bytes behind it, is no value. LZF's has no end of its own, so only its length tells.
 func TestDamagedVectors(t *testing.T) {
-	want := read(t, "value.json")
-	for name, f := range vectors {
-		stored := read(t, name+".bin")
-		for n := range stored {
-			got, err := Open(nil, f, stored[:n], len(want))
-			if err == nil && (f != LZF || len(got) >= len(want)) {
-				t.Errorf("%s: opens when it is cut after %d of %d bytes", name, n, len(stored))
+	for name, v := range vectors(t) {
+		for n := range v.stored {
+			got, err := Open(nil, v.f, v.stored[:n], len(v.content))
+			if err == nil && (v.f != LZF || len(got) >= len(v.content)) {
+				t.Errorf("%s: opens when it is cut after %d of %d bytes", name, n, len(v.stored))
 			}
 		}
-		if _, err := Open(nil, f, append(bytes.Clone(stored), 0), len(want)); err == nil {
+		if _, err := Open(nil, v.f, append(bytes.Clone(v.stored), 0), len(v.content)); err == nil {
 			t.Errorf("%s: opens with a byte behind it", name)
 		}
 	}
@@ -88,8 +142,8 @@ func bombs(t *testing.T) map[string]bomb {
 	w.Close()
 	all["lz4 in blocks of 4 MiB"] = bomb{LZ4, b.Bytes()}
 	for name, e := range engines() {
-		for _, f := range []Format{GlideZstd, Zlib, Gzip, Zstd, LZ4, GlideLZ4, PHPRedisLZ4} {
-			stored, err := Append(nil, f, 3, make([]byte, 16<<20), e)
+		for f := GlideZstd; f <= lastFormat; f++ {
+			stored, err := Append(nil, f, 3, contentOf(f, make([]byte, 16<<20-1)), e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +175,7 @@ func TestBombsAreRefused(t *testing.T) {
 }
 
 func TestNamesParse(t *testing.T) {
-	for f := GlideZstd; f <= LZF; f++ {
+	for f := GlideZstd; f <= lastFormat; f++ {
 		if got, err := Parse(f.String()); got != f || err != nil {
 			t.Errorf("%v parses as %v: %v", f, got, err)
 		}
@@ -134,8 +188,8 @@ func TestNamesParse(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for name, format := range vectors {
-		f.Add(uint8(format), read(f, name+".bin"))
+	for _, v := range vectors(f) {
+		f.Add(uint8(v.f), v.stored)
 	}
 	f.Fuzz(func(t *testing.T, format uint8, stored []byte) {
 		const most = 64 << 10

@@ -3,6 +3,7 @@ package foreign
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // What values begin with.
@@ -22,8 +23,11 @@ const (
 	phpHeader    = 1 + lz4SizeBytes
 )
 
+// redissonHeader is the raw length, big endian.
+const redissonHeader = 4
+
 // recognised are the formats that have a header, those first that say most.
-var recognised = [...]Format{GlideZstd, GlideLZ4, Zstd, LZ4, Gzip, Zlib, PHPRedisLZ4}
+var recognised = [...]Format{GlideZstd, GlideLZ4, Zstd, LZ4, RedissonZstd, Rails71, Gzip, Rails70, Zlib, PHPRedisLZ4}
 
 // Recognise names the format that a value's header is of. The bytes may still be the client's own
 // by chance: only [Open] tells, and where it matters a person does.
@@ -37,7 +41,7 @@ func Recognise(stored []byte) (Format, bool) {
 }
 
 // hasHeader reports whether values of the format can be told from others by how they begin.
-func (f Format) hasHeader() bool { return f != LZF }
+func (f Format) hasHeader() bool { return slices.Contains(recognised[:], f) }
 
 // heads reports whether a value begins as those of the format do.
 func (f Format) heads(stored []byte) bool {
@@ -56,6 +60,13 @@ func (f Format) heads(stored []byte) bool {
 		return isZlib(stored)
 	case PHPRedisLZ4:
 		return isPHPRedisLZ4(stored)
+	case RedissonZstd:
+		return len(stored) > redissonHeader && bytes.HasPrefix(stored[redissonHeader:], zstdMagic)
+	case Rails70:
+		return len(stored) > 0 && stored[0] == rails70Deflated && isZlib(stored[1:])
+	case Rails71:
+		n := rails71Header(stored)
+		return n > 0 && stored[rails71Type]&rails71Deflated != 0 && isZlib(stored[n:])
 	}
 	return false
 }

@@ -10,7 +10,9 @@ import (
 // libraries make other bytes than ours, only those that we made are worth a try.
 var tries = [...][]int{
 	GlideZstd: {zstdDefault, 0, 1, 5, 6, 9}, Zstd: {zstdDefault, 1, 2, 5, 6, 9},
-	GlideLZ4: {0}, LZ4: {0}, PHPRedisLZ4: {0}, Zlib: {0}, Gzip: {0}, LZF: {0},
+	RedissonZstd: {zstdDefault, 0, 1, 5, 6, 9},
+	GlideLZ4:     {0}, LZ4: {0}, PHPRedisLZ4: {0}, Zlib: {0}, Gzip: {0}, LZF: {0},
+	RedissonLZ4: {0}, Snappy: {0}, Rails70: {0}, Rails71: {0}, Deflate: {0},
 }
 
 // LevelOf finds a level at which [Append] makes exactly stored of content; level 0, and exact false, where
@@ -33,12 +35,16 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 	return 0, false
 }
 
+// streamHeaders are what stands before the zstd magic in formats whose libraries stream, in bytes.
+var streamHeaders = map[Format]int{GlideZstd: glideHeader, RedissonZstd: redissonHeader}
+
 // plausible spares those tries whose header would be another one.
 func plausible(f Format, level int, stored []byte) bool {
-	if f != GlideZstd {
+	header, streams := streamHeaders[f]
+	if !streams {
 		return true
 	}
-	frame := stored[min(len(stored), glideHeader+len(zstdMagic)):]
+	frame := stored[min(len(stored), header+len(zstdMagic)):]
 	if streamed := len(frame) > 1 && frame[0] == 0; !streamed {
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/pierrec/lz4/v4"
@@ -43,9 +44,15 @@ func open(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 		return openBlock(dst, stored[1:], maxRaw)
 	case LZF:
 		return openLZF(dst, stored, maxRaw)
+	case RedissonLZ4, RedissonZstd:
+		return openRedisson(dst, f, stored, maxRaw)
+	case Snappy:
+		return openSnappy(dst, stored, maxRaw)
+	case Rails70, Rails71:
+		return openRails(dst, f, stored, maxRaw)
 	case Zstd:
 		return openZstd(dst, stored, maxRaw)
-	case Zlib, Gzip, LZ4:
+	case Zlib, Gzip, LZ4, Deflate:
 		return openStream(dst, f, stored, maxRaw)
 	}
 	return nil, ErrFormat
@@ -66,7 +73,10 @@ func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
 	if len(stored) < lz4SizeBytes {
 		return nil, ErrCorrupt
 	}
-	raw, block := int64(binary.LittleEndian.Uint32(stored)), stored[lz4SizeBytes:]
+	return openLZ4Block(dst, stored[lz4SizeBytes:], int64(binary.LittleEndian.Uint32(stored)), maxRaw)
+}
+
+func openLZ4Block(dst, block []byte, raw int64, maxRaw int) ([]byte, error) {
 	switch {
 	case raw > int64(maxRaw):
 		return nil, ErrTooLarge
@@ -84,7 +94,7 @@ func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
 func canHold(block []byte, raw int64) bool { return raw <= lz4MostRatio*int64(len(block)) }
 
 // streams are readers that lie idle, by format. The collector takes them away.
-var streams [LZ4 + 1]sync.Pool
+var streams [len(names)]sync.Pool
 
 // stream reads compressed bytes to their end.
 type stream struct {
@@ -94,7 +104,7 @@ type stream struct {
 
 // openStream reads a compressed stream to its end, which must be the value's.
 func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
-	if !f.heads(stored) { // libraries take nothing at all for an empty stream
+	if f.hasHeader() && !f.heads(stored) { // libraries take nothing at all for an empty stream
 		return nil, ErrCorrupt
 	}
 	s, ok := streams[f].Get().(*stream)
@@ -121,7 +131,7 @@ func (s *stream) reset(f Format) (err error) {
 	switch zip := s.zip.(type) {
 	case *gzip.Reader:
 		return zip.Reset(&s.src)
-	case zlib.Resetter:
+	case zlib.Resetter: // flate's too
 		return zip.Reset(&s.src, nil)
 	case *lz4.Reader:
 		zip.Reset(&s.src)
@@ -132,6 +142,8 @@ func (s *stream) reset(f Format) (err error) {
 		s.zip, err = zlib.NewReader(&s.src)
 	case Gzip:
 		s.zip, err = gzip.NewReader(&s.src)
+	case Deflate:
+		s.zip = flate.NewReader(&s.src)
 	default:
 		s.zip = lz4.NewReader(&s.src)
 	}

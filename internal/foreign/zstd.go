@@ -2,9 +2,10 @@ package foreign
 
 import "github.com/cinch-layer/cinch/codec"
 
-// GLIDE feeds its zstd as a stream, which is told no length before: so its frames declare a window, the
-// level's, and no content size, and the level's parameters are those for content of any length. Others
-// compress in one call, and their frames declare the content size.
+// GLIDE and Redisson feed their zstd as a stream, which is told no length before: so frames declare a window,
+// the level's, and no content size, and the level's parameters are those for content of any length. The last
+// block is marked, or where that was full an empty one follows; Redisson flushes first, so that it always
+// does. Others compress in one call, and their frames declare the content size.
 //
 //	whole     magic(4) descriptor(1) content size(1|2|4) blocks…             up to the level's window
 //	whole     magic(4) descriptor(1) window(1) content size(2|4) blocks…     above
@@ -69,11 +70,10 @@ func declareWindow(dst []byte, at, window int) []byte {
 	return dst
 }
 
-// appendGlideZstd makes streams as GLIDE does, where the engine is the library that GLIDE has. A stream's
-// state costs more than small content does, so that the default level makes a whole frame, which GLIDE
-// opens likewise.
-func appendGlideZstd(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	dst = append(append(dst, glideMagic...), backendZstd)
+// appendZstdOf is what f has behind its header. Libraries that stream are matched where the engine is the
+// library that they have. A stream's state costs more than small content does, so that the default level
+// makes a whole frame, which they open likewise.
+func appendZstdOf(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	if level == 0 || level > codec.MaxStreamLevel || e.ZstdName() != libzstd {
 		return appendZstd(dst, level, content, e)
 	}
@@ -90,15 +90,14 @@ func appendGlideZstd(dst []byte, level int, content []byte, e *codec.Engine) ([]
 			return nil, err
 		}
 	}
-	return endStream(dst, start, len(content)), nil
+	if f == RedissonZstd || len(content)%zstdBlock == 0 {
+		return append(dst, 1, 0, 0), nil
+	}
+	return endStream(dst, start), nil
 }
 
-// endStream ends a frame of n bytes whose blocks begin at dst[start]: it marks the last block, or adds
-// an empty one where that was full, as libzstd does.
-func endStream(dst []byte, start, n int) []byte {
-	if n%zstdBlock == 0 {
-		return append(dst, 1, 0, 0)
-	}
+// endStream marks the last block of a frame whose blocks begin at dst[start].
+func endStream(dst []byte, start int) []byte {
 	last := start
 	for at := start; at < len(dst); {
 		_, length, _ := zstdBlockOf(dst[at:])
