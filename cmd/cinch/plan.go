@@ -80,7 +80,8 @@ result. It recommends one setting for each group, or to leave the group alone, a
 
 Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
 tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no
-more than --share of a server's time, and remembers numbers, no values.
+more than --share of a server's time, and remembers numbers, no values. Of values that Valkey GLIDE, django-redis or phpredis
+has compressed it says so, and what sealing their content would save.
 
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
 --disk zfs or --disk btrfs computes what the filesystem would need for a directory, by its own arithmetic. With --exact it

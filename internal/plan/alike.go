@@ -22,15 +22,16 @@ const (
 // names have been offered.
 func (c *Collector) Settle(e *codec.Engine) {
 	for _, t := range c.trees {
-		s := &settler{tree: t, engine: e, known: make(map[*Group]*traits)}
+		s := &settler{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
 		s.settle(&t.root)
 	}
 }
 
 type settler struct {
-	tree   *tree
-	engine *codec.Engine
-	known  map[*Group]*traits
+	tree    *tree
+	engine  *codec.Engine
+	foreign bool // values are compared by what a library has compressed into them
+	known   map[*Group]*traits
 }
 
 func (s *settler) settle(n *node) {
@@ -162,6 +163,7 @@ type traits struct {
 const (
 	printValues = 8
 	printBytes  = 2 << 10 // of each
+	openedPrint = 1 << 20 // of what a library has compressed, at most
 	tried       = 3       // values that are compressed behind the other's
 	sizeApart   = 4.0     // times as long
 	ratioApart  = 0.2
@@ -177,6 +179,9 @@ func (s *settler) traits(g *Group) *traits {
 	step := max(len(g.sample.values)/printValues, 1)
 	for i := 0; i < len(g.sample.values) && len(p.some) < printValues; i += step {
 		v := g.sample.values[i]
+		if s.foreign {
+			v = openValue(v, openedPrint).content
+		}
 		p.some = append(p.some, v[:min(len(v), printBytes)])
 	}
 	p.text = slices.Concat(p.some...)

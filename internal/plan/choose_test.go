@@ -31,7 +31,7 @@ func TestWaitingIsNoCPU(t *testing.T) {
 	const wait = 2 * time.Millisecond
 	w := &measurement{sealer: slow{wait}, rules: &rules{cost: plainCost, minSize: 64, minGain: 0.1}}
 	value := make([]byte, 200)
-	m, err := w.measure(t.Context(), [][]byte{value, value, value, value}, 4)
+	m, err := w.measure(t.Context(), asHeld([][]byte{value, value, value, value}), 4)
 	if err != nil || m.Sealed != 4 {
 		t.Fatalf("%+v: %v", m, err)
 	}

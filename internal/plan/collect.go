@@ -17,6 +17,9 @@ type CollectOptions struct {
 	Seed        uint64
 
 	Cost Cost // of values as they are; nil: their length
+
+	// Foreign says that values may be those that client libraries have compressed: what these hold is compared and measured, too.
+	Foreign bool
 }
 
 // Cost says how many bytes a value of raw bytes takes where it is held, and one of stored

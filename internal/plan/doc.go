@@ -9,13 +9,13 @@
 //	choose.go, balance.go                                     the front, one recommendation
 //	train.go, memory.go, measure.go                           what each setting makes of a sample
 //	made.go, html.go, write.go, text.go, unmeasured.go        what comes out
-//	rates.go, report.go                                       how often what is done; all that is known of a group
+//	rates.go, report.go, foreign.go                           how often what is done; all that is known of a group; what libraries have compressed
 //	alike.go, collect.go                                      groups, found on the way: what of them is one
 //	planner.go, options.go, words.go                          what the files above share
 //	shape.go, candidate.go, exchange.go, link.go              documents by their keys; settings; messages; networks
-//	place.go, pattern.go, group.go                            names by their patterns; a group and its sample
+//	place.go, pattern.go, opened.go, group.go                 names by their patterns; a sample that was opened; a group and its sample
 //
-// Memory is bounded by Options.SampleBytes and the number of groups, whatever the source
-// holds. Values are forgotten when the plan is done; the report holds numbers and patterns
+// Memory is bounded by Options.SampleBytes, the number of groups and what is opened of one at a time, whatever
+// the source holds. Values are forgotten when the plan is done; the report holds numbers and patterns
 // of names only.
 package plan

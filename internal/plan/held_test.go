@@ -177,7 +177,7 @@ func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64
 	if j.p.CPU != nil {
 		w.model = func(raw, stored int) (in, out time.Duration) { return j.p.CPU(*c, raw, stored) }
 	}
-	m, err := w.measure(t.Context(), h.unseen, heldNames)
+	m, err := w.measure(t.Context(), asHeld(h.unseen), heldNames)
 	if err != nil {
 		t.Fatalf("%s on %s: %v", c, h.kind, err)
 	}

@@ -32,7 +32,7 @@ func (r *Report) page() *page.Page {
 	}
 	for i, g := range r.Groups {
 		if i < plotGroups && len(g.Options) > 0 {
-			p.Sections = append(p.Sections, r.groupSection(g))
+			p.Sections = append(p.Sections, r.sectionsOf(g)...)
 		}
 	}
 	p.Sections = append(p.Sections, r.reliability(), r.assumptions(), r.priceList())
@@ -41,7 +41,9 @@ func (r *Report) page() *page.Page {
 }
 
 func (r *Report) lead() string {
-	if r.After >= r.Now {
+	if more := r.resealingWords(); r.After >= r.Now && more != "" {
+		return fmt.Sprintf("All %s are best left alone as they are.", ui.Size(r.Now)) + more
+	} else if r.After >= r.Now {
 		return fmt.Sprintf("Compression would save nothing worth the trouble here: leave all %s alone.", ui.Size(r.Now))
 	}
 	s := fmt.Sprintf("%s %s would become %s: %s less", ui.Size(r.Now), r.held(), ui.Size(r.After), saves(r.Now, r.After))
@@ -50,7 +52,7 @@ func (r *Report) lead() string {
 	}
 	left := 0
 	for _, g := range r.Groups {
-		if g.Choice < 0 && g.Not == "" {
+		if g.Choice < 0 && g.Not == "" && g.Foreign.suggested() == nil {
 			left++
 		}
 	}
@@ -58,7 +60,16 @@ func (r *Report) lead() string {
 	if left > 0 {
 		s += fmt.Sprintf(" %s of %d should be left alone.", plural(left, "group", "groups"), len(r.Groups))
 	}
-	return s
+	return s + r.resealingWords()
+}
+
+// resealingWords say what client libraries have compressed that could be sealed anew, "" where there is none.
+func (r *Report) resealingWords() string {
+	n, groups := r.resealing()
+	if groups == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Re-sealing what client libraries have compressed would save %s in %s.", ui.Size(n), plural(groups, "group", "groups"))
 }
 
 func (r *Report) held() string {
@@ -102,6 +113,9 @@ func (r *Report) recommendations() page.Section {
 		if o := g.Chosen(); o != nil {
 			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
 			mark = "●"
+		}
+		if g.Foreign != nil && g.Not == "" {
+			row[6] += ". It " + g.libraryWords()
 		}
 		t.Rows = append(t.Rows, page.Row{Cells: row, Mark: mark})
 	}
@@ -169,6 +183,21 @@ func bill(when string, b price.Bill) page.Bar {
 		Label: fmt.Sprintf("$%s %s", dollars(b.Total()), when),
 		Parts: []page.Part{part("storage", "storage", b.Storage), part("traffic", "traffic", b.Traffic), part("cpu", "CPU", b.CPU)},
 	}
+}
+
+// sectionsOf are a group's own, and that of what a library has compressed into its values.
+func (r *Report) sectionsOf(g *GroupPlan) (all []page.Section) {
+	suggested := g.Foreign.suggested() != nil
+	if g.Choice >= 0 || !suggested {
+		all = append(all, r.groupSection(g))
+	}
+	if !suggested {
+		return all
+	}
+	s := r.groupSection(g.Foreign.Resealed)
+	s.Title += ", re-sealed"
+	s.Words = append(s.Words, "It "+g.libraryWords(), mayBeTheirs)
+	return append(all, s)
 }
 
 func (r *Report) groupSection(g *GroupPlan) page.Section {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/cputime"
+	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
 // Bounds of what is measured of a group, in bytes and values.
@@ -76,12 +77,12 @@ func (r *rules) leaves(value []byte) bool {
 // halve deals values out in turns in the order of their lengths, so that both halves have
 // small and large ones alike: one to learn from, one to measure on. Those whose side is given
 // go there.
-func halve(values [][]byte, sides []side) (learn, test [][]byte) {
+func halve(values []subject, sides []side) (learn, test []subject) {
 	order := make([]int, len(values))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return len(values[a]) - len(values[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return len(values[a].content) - len(values[b].content) })
 	for i, at := range order {
 		// 0110 0110 …: in pairs, so that neither half has the longer of every two
 		if of := sides[at]; of == toTest || of == eitherSide && (i%4 == 0 || i%4 == 3) {
@@ -94,10 +95,10 @@ func halve(values [][]byte, sides []side) (learn, test [][]byte) {
 }
 
 // enough takes every nth of the values, which are in the order of their lengths.
-func enough(values [][]byte) [][]byte {
+func enough(values []subject) []subject {
 	total := 0
 	for _, v := range values {
-		total += len(v)
+		total += len(v.content)
 	}
 	want := len(values)
 	if want > 0 && total > measureBytes {
@@ -109,7 +110,7 @@ func enough(values [][]byte) [][]byte {
 		return values
 	}
 	step := float64(len(values)) / float64(want)
-	picked := make([][]byte, 0, want)
+	picked := make([]subject, 0, want)
 	for i := range want {
 		picked = append(picked, values[int((float64(i)+0.5)*step)])
 	}
@@ -125,11 +126,12 @@ type measurement struct {
 	rules  *rules
 	model  func(raw, stored int) (compress, open time.Duration) // nil: CPU is measured
 	room   []byte                                               // for what is sealed; empty
+	opened []byte                                               // likewise for what another library has compressed
 }
 
 // measure seals and opens the values by the candidate. population is how many values they
 // stand for.
-func (w *measurement) measure(ctx context.Context, values [][]byte, population float64) (Measured, error) {
+func (w *measurement) measure(ctx context.Context, values []subject, population float64) (Measured, error) {
 	m := Measured{Values: len(values)}
 	stored := make([][]byte, len(values))
 	compress, err := w.best(ctx, func() error { w.sealAll(values, stored); return nil })
@@ -138,8 +140,9 @@ func (w *measurement) measure(ctx context.Context, values [][]byte, population f
 	}
 	var squares, products, beforeSquares float64 // of after, of after with before
 	for i, v := range values {
-		before, after := w.rules.cost(w.rules.kind, len(v), len(stored[i]))
-		m.count(len(v), len(stored[i]), before, after)
+		n := v.storedLen(stored[i])
+		before, after := w.rules.cost(w.rules.kind, len(v.held), n)
+		m.count(len(v.held), n, before, after)
 		squares += float64(after) * float64(after)
 		beforeSquares += float64(before) * float64(before)
 		products += float64(after) * float64(before)
@@ -177,22 +180,19 @@ func (w *measurement) best(ctx context.Context, f func() error) (time.Duration, 
 	return least, nil
 }
 
-func (w *measurement) modelled(values, stored [][]byte) (compress, open time.Duration) {
+func (w *measurement) modelled(values []subject, stored [][]byte) (compress, open time.Duration) {
 	for i, v := range values {
-		if w.rules.leaves(v) {
+		if w.rules.leaves(v.held) {
 			continue
 		}
-		in, out := w.model(len(v), len(stored[i]))
+		in, out := w.model(len(v.content), len(stored[i]))
 		compress += in
-		if !unchanged(v, stored[i]) {
+		if !v.unchanged(stored[i]) {
 			open += out
 		}
 	}
 	return compress, open
 }
-
-// unchanged reports that a value is stored as it is: in its own memory.
-func unchanged(value, stored []byte) bool { return len(value) == 0 || &stored[0] == &value[0] }
 
 func (m *Measured) count(raw, stored, before, after int) {
 	m.Raw += int64(raw)
@@ -205,35 +205,60 @@ func (m *Measured) count(raw, stored, before, after int) {
 }
 
 // sealAll fills stored.
-func (w *measurement) sealAll(values, stored [][]byte) {
+func (w *measurement) sealAll(values []subject, stored [][]byte) {
 	buf := w.room[:0]
 	for i, v := range values {
-		if w.rules.leaves(v) {
-			stored[i] = v
+		out, ok := w.seal(buf, v)
+		if !ok {
+			stored[i] = v.held
 			continue
 		}
-		at := len(buf)
-		buf = w.sealer.seal(buf, v, w.rules.worth)
-		stored[i] = buf[at:len(buf):len(buf)]
+		stored[i], buf = out[len(buf):len(out):len(out)], out
 	}
 }
 
+// seal reports false for a value that is left as it is.
+func (w *measurement) seal(dst []byte, v subject) (out []byte, ok bool) {
+	switch {
+	case w.rules.leaves(v.held):
+		return dst, false
+	case v.format != 0:
+		return w.sealForeign(dst, v)
+	}
+	return w.sealer.seal(dst, v.held, w.rules.worth), true
+}
+
+// sealForeign opens what another library has compressed, as a gateway would have to, and seals it where the envelope is worth it
+// against the value as it is held.
+func (w *measurement) sealForeign(dst []byte, v subject) (out []byte, ok bool) {
+	content, err := foreign.Open(w.opened[:0], v.format, v.held, len(v.content))
+	if err != nil {
+		return dst, false
+	}
+	w.opened = content
+	out = w.sealer.seal(dst, content, func(_, sealed int) bool {
+		ok = w.rules.worth(len(v.held), sealed+formatBytes)
+		return ok
+	})
+	return out, ok
+}
+
 // roomFor is enough for all of the values sealed, and for what codecs ask for meanwhile.
-func roomFor(values [][]byte) int {
+func roomFor(values []subject) int {
 	total, longest := 0, 0
 	for _, v := range values {
-		total, longest = total+len(v)+2*envelopeBytes, max(longest, len(v))
+		total, longest = total+len(v.content)+2*envelopeBytes, max(longest, len(v.content))
 	}
 	return total + longest/2 + 64<<10
 }
 
-func (w *measurement) openAll(values, stored [][]byte) (err error) {
+func (w *measurement) openAll(values []subject, stored [][]byte) (err error) {
 	var buf []byte
 	for i, v := range values {
-		if unchanged(v, stored[i]) {
+		if v.unchanged(stored[i]) {
 			continue
 		}
-		if buf, err = w.sealer.open(buf[:0], stored[i]); err != nil || !bytes.Equal(buf, v) {
+		if buf, err = w.sealer.open(buf[:0], stored[i]); err != nil || !bytes.Equal(buf, v.content) {
 			return errors.Join(ErrChanged, err)
 		}
 	}

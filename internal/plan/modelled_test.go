@@ -44,7 +44,8 @@ func TestModelledInsertsAreHeldOut(t *testing.T) {
 		}
 		m.model()
 		found := c.found()[0]
-		learn, test := halve(found.sample.values, found.sample.sides)
+		one, other := halve(asHeld(found.sample.values), found.sample.sides)
+		learn, test := contents(one), contents(other)
 		learned := markers(learn)
 		for mark := range markers(test) {
 			if learned[mark] > 0 {

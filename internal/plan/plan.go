@@ -20,7 +20,7 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 		o.Source.Notes = append(o.Source.Notes, warning)
 	}
 	c.Settle(o.Engine)
-	p := &planner{Options: o}
+	p := &planner{Options: o, foreign: c.o.Foreign}
 	all := c.found()
 	if len(all) == 0 {
 		return nil, ErrEmpty
@@ -90,14 +90,49 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		g.notMeasured(timeWasUp)
 		return g, nil
 	}
-	learn, test := halve(f.sample.values, f.sample.sides)
+	l := lot{asHeld(f.sample.values), f.sample.sides, f.sizes.bytes * f.scale}
+	if err := p.candidates(ctx, g, f, l, r); err != nil || g.Not != "" || !p.foreign {
+		return g, err
+	}
+	return g, p.reseal(ctx, g, f, r)
+}
+
+// reseal measures all candidates once more on what a library has compressed into the group's values, where it has.
+func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) error {
+	t := f.sample.open(ctx)
+	x, few := t.libraries(p.Source.Cost, f.kind, g.Now)
+	if g.Foreign = x; x == nil {
+		return nil
+	}
+	if x.explain(g, few); few {
+		return nil
+	}
+	x.Resealed = p.newGroup(f, r)
+	l := lot{t.values, t.sides, f.sizes.bytes * f.scale * t.longer()}
+	if err := p.candidates(ctx, x.Resealed, f, l, r); err != nil {
+		return err
+	}
+	x.judge(g)
+	return nil
+}
+
+// A lot is what is measured of a group.
+type lot struct {
+	values []subject
+	sides  []side
+	bytes  float64 // of what the whole group would have to be compressed
+}
+
+// candidates measures all of them on a lot of the group.
+func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, r *Report) error {
+	learn, test := halve(l.values, l.sides)
 	if test = enough(test); len(test) == 0 {
 		g.notMeasured("there are too few values to measure on")
-		return g, nil
+		return nil
 	}
 	g.Measured = len(test)
 	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
-	d := p.dictionary(ctx, learn, f)
+	d := p.dictionary(ctx, contents(learn), l.bytes)
 	g.Trained = d.values
 	p.room = slices.Grow(p.room[:0], roomFor(test))
 	for _, c := range p.Candidates {
@@ -110,10 +145,10 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		}
 		m, err := w.measure(ctx, test, f.sizes.values*f.scale)
 		if err != nil {
-			return nil, wrapCandidate(c, err)
+			return wrapCandidate(c, err)
 		}
 		m.Candidate = c
-		m.Memory = p.memory(c, d, test[len(test)/2])
+		m.Memory = p.memory(c, d, test[len(test)/2].content)
 		if c.Dictionary {
 			m.DictBytes = d.bytes()
 			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
@@ -121,19 +156,19 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		g.Options = append(g.Options, p.option(g, &m, r))
 	}
 	p.choose(g)
-	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.way == "" && len(f.sample.values) < fewValues {
-		g.Trained = p.fromAll(f.sample.values, test, d.values, o.candidate.Setting)
+	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.way == "" && len(l.values) < fewValues {
+		g.Trained = p.fromAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
 	}
-	return g, nil
+	return nil
 }
 
-// dictionary trains what candidates take: one of values, or of requests and of replies.
-func (p *planner) dictionary(ctx context.Context, learn [][]byte, f found) (d trained) {
+// dictionary trains what candidates take: one of values, or of requests and of replies. total is the bytes that the
+// group has.
+func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64) (d trained) {
 	i := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary })
 	if i < 0 || p.NoDictionaries {
 		return d
 	}
-	total := f.sizes.bytes * f.scale
 	if p.Candidates[i].way == "" {
 		d.values = p.train(ctx, learn, total)
 		return d

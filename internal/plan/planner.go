@@ -6,6 +6,7 @@ import (
 
 type planner struct {
 	Options
+	foreign  bool // values may be those that client libraries have compressed
 	memories map[memoryKey]Memory
 	room     []byte  // for what is sealed while it is measured
 	now      float64 // bytes of all groups

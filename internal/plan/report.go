@@ -88,6 +88,7 @@ type GroupPlan struct {
 	Why      string      `json:"why"`
 	Not      string      `json:"not_measured,omitempty"` // why; "": it was
 	Sizes    []SizeCount `json:"sizes"`
+	Foreign  *Foreign    `json:"foreign,omitempty"` // values that a client's library has compressed
 
 	Trained *codec.Dict `json:"-"` // for those candidates that have one
 
@@ -238,15 +239,20 @@ func (g *GroupPlan) todo() string {
 	switch {
 	case g.Not != "":
 		return notMeasured
+	case g.Choice < 0 && g.Foreign.suggested() != nil:
+		return "re-seal?"
 	case g.Choice < 0:
 		return "leave alone"
 	}
 	return g.Options[g.Choice].Name
 }
 
-// best is the candidate to look at: the chosen one, or what comes closest; nil when nothing was
-// measured.
+// best is the candidate to look at: the chosen one, what the content could be sealed with, or what comes closest; nil
+// when nothing was measured.
 func (g *GroupPlan) best() *Option {
+	if o := g.Foreign.suggested(); o != nil && g.Choice < 0 {
+		return o
+	}
 	if g.Best < 0 || g.Best >= len(g.Options) {
 		return nil
 	}

@@ -37,6 +37,7 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 		return err
 	}
 	t.totals()
+	t.foreign()
 	if err := t.candidates(); err != nil {
 		return err
 	}
@@ -151,6 +152,21 @@ func (t *text) totals() {
 	t.line("")
 }
 
+// foreign says which groups client libraries have compressed.
+func (t *text) foreign() {
+	found := false
+	for _, g := range t.r.Groups {
+		if g.Foreign != nil {
+			t.prose(shorten(g.label(), 60) + " " + g.libraryWords())
+			found = true
+		}
+	}
+	if found {
+		t.prose(mayBeTheirs)
+		t.line("")
+	}
+}
+
 func (t *text) candidates() error {
 	for i, g := range t.r.Groups {
 		switch {
@@ -160,6 +176,16 @@ func (t *text) candidates() error {
 			t.leftAlone(g)
 			continue
 		}
+		if err := t.ownCandidates(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownCandidates shows what was measured of a group: of its values, and of what a library has compressed into them.
+func (t *text) ownCandidates(g *GroupPlan) error {
+	if g.Choice >= 0 || g.Foreign.suggested() == nil {
 		t.prose(fmt.Sprintf("%s: %s on average, median at most %s, p99 at most %s; %s",
 			shorten(g.label(), 60), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), plural(g.Measured, "value measured", "values measured")))
 		if err := t.candidatesOf(g); err != nil {
@@ -172,6 +198,22 @@ func (t *text) candidates() error {
 		}
 		t.line("")
 	}
+	if g.Foreign.suggested() == nil {
+		return nil
+	}
+	return t.resealed(g)
+}
+
+// resealed shows what sealing the content of a group would do.
+func (t *text) resealed(g *GroupPlan) error {
+	x := g.Foreign
+	o := x.suggested()
+	t.prose(fmt.Sprintf("%s, re-sealed: what its values hold; %s", shorten(g.label(), 60), plural(x.Resealed.Measured, "value measured", "values measured")))
+	if err := t.candidatesOf(x.Resealed); err != nil {
+		return err
+	}
+	t.prose(fmt.Sprintf("-> %s where its rule has format: %s: %s%s", o.Name, x.Rule, x.Resealed.Why, o.Memory.words()))
+	t.line("")
 	return nil
 }
 
@@ -230,7 +272,7 @@ func (t *text) notes() {
 	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all of all groups.")
 	for _, g := range t.r.Groups {
 		if g.Choice < 0 && g.best() != nil {
-			t.prose("In brackets: what the best candidate would make of a group that is better left alone.")
+			t.prose("In brackets: what the best candidate would make of a group that is better left alone, or of what it holds.")
 			break
 		}
 	}

@@ -47,15 +47,17 @@ func (r *Report) Config(o WriteOptions) ([]byte, []DictionaryFile, error) {
 	if _, err := config.Parse(o.Base+".yaml", []byte(text), nil); err != nil {
 		return nil, nil, fmt.Errorf("the plan makes no valid configuration: %w", err)
 	}
-	return []byte(text), w.files, nil
+	return []byte(text), append(w.files, w.extra...), nil
 }
 
 type writer struct {
-	r     *Report
-	o     WriteOptions
-	names map[string]bool
-	list  []string
-	files []DictionaryFile
+	r      *Report
+	o      WriteOptions
+	names  map[string]bool
+	list   []string
+	active int // rules of the list that are no comments
+	files  []DictionaryFile
+	extra  []DictionaryFile // of rules that are comments
 }
 
 // rules are in the order in which they have to be asked: those with more literal text
@@ -66,6 +68,9 @@ func (w *writer) rules() {
 		return cmp.Compare(literal(b.Pattern), literal(a.Pattern))
 	})
 	for i, g := range groups {
+		if o := g.Foreign.suggested(); o != nil {
+			w.suggest(g, o)
+		}
 		if o := g.Chosen(); o != nil {
 			w.rule(g, o)
 		} else if w.r.Protocol == config.Tarantool || covered(g, groups[i+1:]) { // a space's format may ask for compression
@@ -92,28 +97,57 @@ func (w *writer) rule(g *GroupPlan, o *Option) {
 		full += "-" + g.Type
 	}
 	name := w.name(full)
-	var b strings.Builder
-	if o != nil {
-		fmt.Fprintf(&b, "      # %s of %s, about %s after (%s); %s\n", Count(g.Values), ui.Size(g.Now), ui.Size(o.After), saves(g.Now, o.After), g.Why)
-	} else {
-		fmt.Fprintf(&b, "      # %s: %s\n", map[bool]string{true: "left alone", false: notMeasured}[g.Not == ""], g.Why)
-	}
-	fmt.Fprintf(&b, "      - name: %s\n", name)
-	w.address(&b, g)
+	w.active++
 	if o == nil {
-		fmt.Fprintf(&b, "        setting: raw\n")
-		w.list = append(w.list, b.String())
+		why := fmt.Sprintf("      # %s: %s\n", map[bool]string{true: "left alone", false: notMeasured}[g.Not == ""], g.Why)
+		w.list = append(w.list, why+w.lines(name, g, "raw", ""))
 		return
 	}
-	fmt.Fprintf(&b, "        setting: %s\n", o.candidate.Setting)
-	switch {
-	case o.candidate.Dictionary && (w.o.Auto || w.r.Protocol == config.Mongo): // pairs train their own
-		fmt.Fprintf(&b, "        dictionary: auto\n")
-	case o.candidate.Dictionary:
-		fmt.Fprintf(&b, "        dictionary: %s\n", name)
-		w.files = append(w.files, DictionaryFile{name, g.Trained})
+	about := fmt.Sprintf("      # %s of %s, about %s after (%s); %s\n", Count(g.Values), ui.Size(g.Now), ui.Size(o.After), saves(g.Now, o.After), g.Why)
+	d, file := w.dictionary(name, g, o)
+	w.files = append(w.files, file...)
+	w.list = append(w.list, about+w.lines(name, g, o.candidate.Setting.String(), d))
+}
+
+// suggest writes the rule that would seal what a group's values hold, as a comment: it comes before the group's own.
+func (w *writer) suggest(g *GroupPlan, o *Option) {
+	x := g.Foreign
+	name := w.name(g.Pattern + "-" + x.Rule)
+	d, file := w.dictionary(name, x.Resealed, o)
+	w.extra = append(w.extra, file...)
+	rule := w.lines(name, g, o.candidate.Setting.String(), d) + "        format: " + x.Rule + "\n"
+	about := fmt.Sprintf("      # %s of %s, compressed %s: about %s when re-sealed (%s).\n", Count(g.Values), ui.Size(g.Now), x.writer(), ui.Size(o.After), saves(g.Now, o.After)) +
+		"      # If a client's library writes them so, take away the #, and then run cinch pack --allow-recode:\n"
+	w.list = append(w.list, about+comment(rule))
+}
+
+// comment puts a # before lines, behind their common indentation.
+func comment(lines string) string {
+	const indent = "      "
+	return indent + "# " + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(lines, indent), "\n"), "\n"+indent, "\n"+indent+"# ") + "\n"
+}
+
+// lines are a rule.
+func (w *writer) lines(name string, g *GroupPlan, setting, dictionary string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "      - name: %s\n", name)
+	w.address(&b, g)
+	fmt.Fprintf(&b, "        setting: %s\n", setting)
+	if dictionary != "" {
+		fmt.Fprintf(&b, "        dictionary: %s\n", dictionary)
 	}
-	w.list = append(w.list, b.String())
+	return b.String()
+}
+
+// dictionary is what a rule says of it, "" for none, and its file if there is one.
+func (w *writer) dictionary(name string, g *GroupPlan, o *Option) (string, []DictionaryFile) {
+	switch {
+	case !o.candidate.Dictionary:
+		return "", nil
+	case w.o.Auto || w.r.Protocol == config.Mongo: // pairs train their own
+		return "auto", nil
+	}
+	return name, []DictionaryFile{{name, g.Trained}}
 }
 
 func (w *writer) address(b *strings.Builder, g *GroupPlan) {
@@ -200,24 +234,22 @@ func (w *writer) text() string {
 	if w.o.Zstd == "go" || w.o.Zstd == "libzstd" {
 		fmt.Fprintf(&b, "zstd: %s\n", w.o.Zstd)
 	}
-	if len(w.files) > 0 {
-		fmt.Fprintf(&b, "# The dictionaries hold pieces of your values: keep their files as you keep those.\n")
-		fmt.Fprintf(&b, "dictionaries:\n")
-		for _, f := range w.files {
-			fmt.Fprintf(&b, "  - {name: %s, file: %q}\n", f.Name, f.FileName(w.o.Base))
-		}
-	}
+	w.dictionaries(&b)
 	if slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.way == wayPair }) {
 		fmt.Fprintf(&b, "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n")
 	}
 	protocol := cmp.Or(r.Protocol, config.Redis)
 	fmt.Fprintf(&b, "gateways:\n  - name: %s\n    protocol: %s\n    listen: %q\n    upstream: %q\n",
 		protocol, protocol, w.o.Listen, w.o.Upstream)
-	if len(w.list) == 0 {
+	switch {
+	case len(w.list) == 0:
 		fmt.Fprintf(&b, "    rules: [] # leave everything alone\n")
-	} else {
-		fmt.Fprintf(&b, "    rules:\n%s", strings.Join(w.list, ""))
+	case w.active == 0:
+		fmt.Fprintf(&b, "    rules: # none: leave everything alone\n")
+	default:
+		fmt.Fprintf(&b, "    rules:\n")
 	}
+	b.WriteString(strings.Join(w.list, ""))
 	for _, g := range r.Groups {
 		if g.Not != "" {
 			fmt.Fprintf(&b, "    # not measured: %s, %s of %s: %s\n", clip(g.label(), 200), Count(g.Values), ui.Size(g.Now), g.Why)
@@ -227,6 +259,25 @@ func (w *writer) text() string {
 		fmt.Fprintf(&b, "    # %s\n", clip(line, 300))
 	}
 	return b.String()
+}
+
+// dictionaries lists the files, those of rules that are comments as comments.
+func (w *writer) dictionaries(b *strings.Builder) {
+	if len(w.files)+len(w.extra) == 0 {
+		return
+	}
+	b.WriteString("# The dictionaries hold pieces of your values: keep their files as you keep those.\n")
+	if len(w.files) == 0 {
+		b.WriteString("# ")
+	}
+	b.WriteString("dictionaries:\n")
+	for i, f := range append(slices.Clone(w.files), w.extra...) {
+		mark := "- "
+		if i >= len(w.files) {
+			mark = "# - "
+		}
+		fmt.Fprintf(b, "  %s{name: %s, file: %q}\n", mark, f.Name, f.FileName(w.o.Base))
+	}
 }
 
 // FileName is what the dictionary's file is called, beside the configuration.

@@ -21,7 +21,7 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 			ko.Spaces = append(ko.Spaces, space)
 		}
 	}
-	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.Seed})
+	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.Seed, Foreign: true})
 	if p.Source, err = plan.Keys(ctx, c, ko); err != nil {
 		return nil, storeredis.ExplainPlan(s.Name(), err)
 	}
