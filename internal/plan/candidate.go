@@ -106,6 +106,13 @@ type sealer interface {
 	open(dst, stored []byte) ([]byte, error)
 }
 
+// contentSealer seals what another library has compressed. open gives it in the library's format again.
+type contentSealer interface {
+	sealer
+	sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool)
+	openContent(dst, stored []byte) ([]byte, error)
+}
+
 // production is the very code that a gateway runs.
 type production struct {
 	s  *cinch.Sealer
@@ -117,6 +124,14 @@ func (p production) seal(dst, value []byte, worth func(raw, sealed int) bool) []
 }
 
 func (p production) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
+
+func (p production) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+	return p.s.SealForeign(dst, content, cinch.Foreign{Format: uint8(v.format)}, len(v.held), p.st, worth)
+}
+
+func (p production) openContent(dst, stored []byte) ([]byte, error) {
+	return p.s.OpenContent(dst, stored)
+}
 
 // onlyDict is the only dictionary there is.
 type onlyDict struct{ d *codec.Dict }
@@ -153,29 +168,48 @@ type compared struct {
 	r       *brotli.Reader
 }
 
-const (
-	envelopeBytes = 11
-	comparedMark  = 0xff // a first byte that tells it from a value that was left as it was
+const envelopeBytes = 11
+
+// First bytes that tell it from a value that was left as it was. An envelope of a library's content names the format, too.
+var (
+	comparedMark = bytes.Repeat([]byte{0xff}, envelopeBytes)
+	contentMark  = bytes.Repeat([]byte{0xfe}, envelopeBytes+4)
 )
 
 func (b *compared) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
-	out := bytes.NewBuffer(append(dst, bytes.Repeat([]byte{comparedMark}, envelopeBytes)...))
+	if out, ok := b.compress(dst, comparedMark, value, len(value), worth); ok {
+		return out
+	}
+	return append(dst, value...)
+}
+
+func (b *compared) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+	return b.compress(dst, contentMark, content, len(v.held), worth)
+}
+
+// compress takes the place of a value of n bytes.
+func (b *compared) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
+	out := bytes.NewBuffer(append(dst, mark...))
 	if b.w == nil {
 		b.w = brotli.NewWriterLevel(out, b.quality)
 	}
 	b.w.Reset(out)
 	_, err := b.w.Write(value)
-	if err = errors.Join(err, b.w.Close()); err != nil || !worth(len(value), out.Len()-len(dst)) {
-		return append(dst, value...)
+	if err = errors.Join(err, b.w.Close()); err != nil || !worth(n, out.Len()-len(dst)) {
+		return dst, false
 	}
-	return out.Bytes()
+	return out.Bytes(), true
 }
 
 func (b *compared) open(dst, stored []byte) ([]byte, error) {
-	if !bytes.HasPrefix(stored, bytes.Repeat([]byte{comparedMark}, envelopeBytes)) {
+	compressed, ok := bytes.CutPrefix(stored, comparedMark)
+	if !ok {
+		compressed, ok = bytes.CutPrefix(stored, contentMark)
+	}
+	if !ok {
 		return append(dst, stored...), nil
 	}
-	src := bytes.NewReader(stored[envelopeBytes:])
+	src := bytes.NewReader(compressed)
 	if b.r == nil {
 		b.r = brotli.NewReader(src)
 	}
@@ -186,3 +220,6 @@ func (b *compared) open(dst, stored []byte) ([]byte, error) {
 	_, err := io.Copy(out, b.r)
 	return out.Bytes(), err
 }
+
+// openContent is open: nobody has to get it in the library's format.
+func (b *compared) openContent(dst, stored []byte) ([]byte, error) { return b.open(dst, stored) }

@@ -35,9 +35,11 @@ type Foreign struct {
 	ContentBytes int64          `json:"content_bytes"`  // that their content would take plain
 	RatioNow     float64        `json:"ratio_now"`      // of the whole group: what it would take plain by what it takes
 	RatioAfter   float64        `json:"ratio_resealed"` // likewise when it is re-sealed; 0: not measured, or not worth it
-	Saved        int64          `json:"bytes_saved"`    // by re-sealing, of what the group takes now; 0 likewise
-	Resealed     *GroupPlan     `json:"resealed"`       // candidates measured on the content; nil: too few values open
-	Why          string         `json:"why,omitempty"`  // re-sealing is not suggested
+	Exact        int            `json:"exact"`          // of those compared, come back byte for byte
+	Compared     int            `json:"compared"`
+	Saved        int64          `json:"bytes_saved"`   // by re-sealing, of what the group takes now; 0 likewise
+	Resealed     *GroupPlan     `json:"resealed"`      // candidates measured on the content; nil: too few values open
+	Why          string         `json:"why,omitempty"` // re-sealing is not suggested
 
 	short int // of Plain, those that GLIDE leaves alone
 }
@@ -186,8 +188,16 @@ func (g *GroupPlan) libraryWords() string {
 	if g.Choice >= 0 {
 		without = fmt.Sprintf(", where its rule without a format saves %s", ui.Size(g.Now-g.After()))
 	}
-	return fmt.Sprintf("holds values compressed %s: %.1fx today, %.1fx when re-sealed with %s: %s less%s. To do so: format: %s in its rule, then cinch pack --allow-recode. %s.",
-		x.writer(), x.RatioNow, x.RatioAfter, o.Name, ui.Size(x.Saved), without, x.Rule, x.counts())
+	return fmt.Sprintf("holds values compressed %s: %.1fx today, %.1fx when re-sealed with %s: %s less%s. To do so: format: %s in its rule, then %s. %s. %s.",
+		x.writer(), x.RatioNow, x.RatioAfter, o.Name, ui.Size(x.Saved), without, x.Rule, x.packing(), x.counts(), x.sameBytes())
+}
+
+// packing is what to run.
+func (x *Foreign) packing() string {
+	if x.Exact < x.Compared {
+		return "cinch pack --allow-recode"
+	}
+	return "cinch pack"
 }
 
 // counts say how many of the sample are what.
@@ -211,9 +221,21 @@ func (x *Foreign) counts() string {
 	return strings.Join(s, ", ")
 }
 
+// sameBytes says how many come back as they are.
+func (x *Foreign) sameBytes() string {
+	of := fmt.Sprintf("%d of %d", x.Exact, x.Compared)
+	switch x.Exact {
+	case x.Compared:
+		of = fmt.Sprintf("All of %d", x.Compared)
+	case 0:
+		of = fmt.Sprintf("None of %d", x.Compared)
+	}
+	return of + " tried come back byte for byte"
+}
+
 // mayBeTheirs is what to think of before a rule gets a format.
 const mayBeTheirs = "Bytes that look like a library's may be the application's own, so nothing of this is in the figures or the rules: give a rule its format only where you know who writes the values. " +
-	"Clients get them in the library's format again, but not always in the same bytes."
+	"Clients get them in the library's format again, with --allow-recode not in the same bytes."
 
 // resealing is what re-sealing would save beside what is recommended, and in how many groups.
 func (r *Report) resealing() (bytes int64, groups int) {

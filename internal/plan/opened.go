@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
@@ -39,20 +40,11 @@ func (v subject) unchanged(stored []byte) bool {
 	return len(v.held) == 0 || &stored[0] == &v.held[0]
 }
 
-// storedLen is how long what is stored is. An envelope says of a foreign value in which format it opens.
-func (v subject) storedLen(stored []byte) int {
-	if v.format == 0 || v.unchanged(stored) {
-		return len(stored)
-	}
-	return len(stored) + formatBytes
-}
-
-// formatBytes is what an envelope's header takes for the format.
-const formatBytes = 4
-
 // What is opened of a group.
 const (
 	openedBytes = 32 << 20 // of content that is held of a group, about
+	mostAgain   = 100      // values that are compressed again,
+	againBytes  = 2 << 20  // and of their contents
 	glideLeaves = 64       // bytes below which GLIDE compresses nothing, unless it was told otherwise
 )
 
@@ -101,6 +93,24 @@ func openValue(held []byte, most int) subject {
 		}
 	}
 	return subject{held: held, content: held}
+}
+
+// again counts of some values those that clients would get back byte for byte, which a packer seals without being told.
+func (t *openedSample) again(e *codec.Engine) (exact, of int) {
+	bytes := 0
+	for _, v := range t.values {
+		if v.format == 0 {
+			continue
+		}
+		if of == mostAgain || bytes > againBytes {
+			break
+		}
+		of, bytes = of+1, bytes+len(v.content)
+		if _, ok := foreign.LevelOf(v.format, v.held, v.content, e); ok {
+			exact++
+		}
+	}
+	return exact, of
 }
 
 // longer is how many times as long values are when they are opened.

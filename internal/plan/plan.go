@@ -112,6 +112,7 @@ func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) 
 	if err := p.candidates(ctx, x.Resealed, f, l, r); err != nil {
 		return err
 	}
+	x.Exact, x.Compared = t.again(p.Engine)
 	x.judge(g)
 	return nil
 }

@@ -117,7 +117,7 @@ func (w *writer) suggest(g *GroupPlan, o *Option) {
 	w.extra = append(w.extra, file...)
 	rule := w.lines(name, g, o.candidate.Setting.String(), d) + "        format: " + x.Rule + "\n"
 	about := fmt.Sprintf("      # %s of %s, compressed %s: about %s when re-sealed (%s).\n", Count(g.Values), ui.Size(g.Now), x.writer(), ui.Size(o.After), saves(g.Now, o.After)) +
-		"      # If a client's library writes them so, take away the #, and then run cinch pack --allow-recode:\n"
+		"      # If a client's library writes them so, take away the #, and then run " + x.packing() + ":\n"
 	w.list = append(w.list, about+comment(rule))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/plan"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/price"
@@ -131,9 +132,9 @@ func TestForeignValuesAgainstRedis(t *testing.T) {
 	before := h.set("held:%d", held)
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: p.Engine, Dicts: only{x.Resealed.Trained}})
 	rule := policy.Rule{MinGain: policy.DefaultMinGain}
+	worth := func(raw, sealed int) bool { return rule.Worth(policy.String, raw, sealed) }
 	for i, content := range others {
-		sealed := sealer.Seal(nil, content, setting, nil)
-		if sealed = append(sealed, 0, 0, 0, 0); rule.Worth(policy.String, len(held[i]), len(sealed)) { // the four bytes say what it is opened to
+		if sealed, ok := sealer.SealForeign(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd)}, len(held[i]), setting, worth); ok {
 			held[i] = sealed
 		}
 	}
