@@ -13,6 +13,7 @@ const CODECS = ['raw', 'snappy', 's2', 'minlz', 'lz4', 'zstd', 'zlib', 'gzip'];
 const [RAW, SNAPPY, S2, MINLZ, LZ4, ZSTD, ZLIB, GZIP] = CODECS.keys();
 
 export const DEFAULT_MAX_RAW = 32 << 20;
+const FOREIGN = 0x40; // added to the number of another library's format: a codec that we don't know
 const HIGHEST_MAX_RAW = 512 << 20; // as long as Redis's own values; what the decoders' memory is sure to hold
 
 /** Whether the bytes begin with the magic: then they are an envelope, or damaged. */
@@ -28,12 +29,19 @@ export function parseHeader(stored) {
   const first = input.byte();
   if (first >> 4 !== 1) throw new Damaged('unknown version');
   const flags = input.byte();
-  if (flags & 0x70) throw new Damaged('reserved flag is set');
+  if (flags & 0x30) throw new Damaged('reserved flag is set');
   const header = { codec: first & 15, rawLen: input.uvarint(), dictionary: 0, tagAt: input.at };
   if (flags & 0x80) readTag(input, header);
   else header.checksum = input.little(4);
-  input.skip(4 * (flags & 15));
+  const words = input.skip(4 * (flags & 15));
+  if (flags & 0x40) checkForeign(input.bytes.subarray(words, input.at), header);
   return { ...header, length: input.at };
+}
+
+/** What is sealed is the content of a value in another library's format, which we can't write: an unknown codec. */
+function checkForeign(words, header) {
+  if (words[0] !== 1 || words[1] === 0 || words[3] !== 0) throw new Damaged('no format of the value is named');
+  header.codec = FOREIGN + words[1];
 }
 
 function readTag(input, header) {

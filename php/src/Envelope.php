@@ -31,7 +31,7 @@ final class Envelope
     {
         $codec = Bytes::at($stored, 3);
         $flags = Bytes::at($stored, 4);
-        if ($codec >> 4 !== 1 || $flags & 0x70) {
+        if ($codec >> 4 !== 1 || $flags & 0x30) {
             throw new Damaged('unknown version, or a reserved flag is set');
         }
         $codec &= 15;
@@ -45,8 +45,21 @@ final class Envelope
             self::checkNumber($number, $codec);
             $end += 4;
         }
-        $end += strlen(Bytes::cut($stored, $end, 4 * ($flags & 15)));
+        $words = Bytes::cut($stored, $end, 4 * ($flags & 15));
+        $end += strlen($words);
+        if ($flags & 0x40) {
+            $codec = self::foreign($words);
+        }
         return new self($stored, $codec, $rawLength, $number, $check, $at, $end);
+    }
+
+    /** What is sealed is the content of a value in another library's format, which we can't write: an unknown codec. */
+    private static function foreign(string $words): int
+    {
+        if ($words === '' || $words[0] !== "\x01" || $words[1] === "\0" || $words[3] !== "\0") {
+            throw new Damaged('no format of the value is named');
+        }
+        return 0x40 + ord($words[1]);
     }
 
     private static function checkNumber(int $number, int $codec): void

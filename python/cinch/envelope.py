@@ -38,6 +38,7 @@ class Header(NamedTuple):
     tag: bytes  # of header and payload, if there is one
     tag_at: int
     length: int  # bytes of the header
+    foreign: bytes = b""  # the word that says in which format another library had compressed the value; empty: none had
 
 
 def is_sealed(stored: bytes) -> bool:
@@ -51,7 +52,7 @@ def parse_header(stored: bytes) -> Header:
         if stored[3] >> 4 != 1:
             raise Damaged("unknown version")
         codec, flags = stored[3] & 15, stored[4]
-        if flags & 0x70:
+        if flags & 0x30:
             raise Damaged("reserved flag is set")
         raw_len, at = blocks.uvarint(stored, 5)
         tag_at, tag, number, checksum = at, b"", 0, 0
@@ -65,21 +66,34 @@ def parse_header(stored: bytes) -> Header:
         else:
             (checksum,) = struct.unpack_from("<I", stored, at)
             at += 4
+        words = stored[at : at + 4 * (flags & 15)]
         at += 4 * (flags & 15)
         if at > len(stored):
             raise Damaged("header is cut off")
-        return Header(codec, number, raw_len, checksum, tag, tag_at, at)
+        foreign = words[:4] if flags & 0x40 else b""
+        if flags & 0x40 and (foreign[:1] != b"\x01" or foreign[1] == 0 or foreign[3] != 0):
+            raise Damaged("no format of the value is named")
+        return Header(codec, number, raw_len, checksum, tag, tag_at, at, foreign)
     except (IndexError, struct.error):
         raise Damaged("header is cut off") from None
 
 
 def open_value(
-    stored: bytes, dictionaries: Mapping[int, Union[bytes, Dictionary]] = {}, max_raw: int = DEFAULT_MAX_RAW
+    stored: bytes,
+    dictionaries: Mapping[int, Union[bytes, Dictionary]] = {},
+    max_raw: int = DEFAULT_MAX_RAW,
+    content: bool = False,
 ) -> bytes:
-    """Returns the value that stored stands for; bytes without the magic come back as they are."""
+    """Returns the value that stored stands for; bytes without the magic come back as they are.
+
+    Of a value that another library had compressed (FORMAT.md, 11) it returns the content, if content is true; otherwise
+    that is an UnknownCodec.
+    """
     if not is_sealed(stored):
         return stored
     h = parse_header(stored)
+    if h.foreign and not content:
+        raise UnknownCodec(f"the content of a value in another library's format, number {h.foreign[1]}: read it through a gateway")
     if h.codec >= len(CODECS):
         raise UnknownCodec(f"codec {h.codec}")
     if h.codec != RAW and h.raw_len > max_raw:
@@ -95,7 +109,7 @@ def open_value(
     value = _decode(h, stored[h.length :], dictionary)
     if len(value) != h.raw_len:
         raise Damaged(f"{len(value)} bytes, {h.raw_len} declared")
-    if not h.dictionary and zlib.crc32(value) != h.checksum:
+    if not h.dictionary and zlib.crc32(h.foreign, zlib.crc32(value)) != h.checksum:
         raise Damaged("checksum does not match")
     return bytes(value)
 

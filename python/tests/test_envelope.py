@@ -49,6 +49,16 @@ class Vectors(unittest.TestCase):
             self.assertEqual(cinch.open_value(stored, dictionaries, max_raw), value)
 
 
+    def test_content_of_foreign_values(self):
+        for v in json.loads((VECTORS / "foreign.json").read_text()):
+            stored = (VECTORS / v["stored"]).read_bytes()
+            with self.subTest(v["name"]):
+                got = cinch.open_value(stored, given(v), content=True)
+                self.assertEqual(got, (VECTORS / v["content"]).read_bytes())
+                with self.assertRaises(cinch.UnknownCodec):
+                    cinch.open_value(stored, given(v))
+
+
 class Damage(unittest.TestCase):
     def test_bit_flips(self):
         """A flipped bit behind the magic gives an error or the right value."""

@@ -103,7 +103,7 @@ local function header(s)
     local codec = bit.band(b, 15)
     if bit.rshift(b, 4) ~= 1 then damaged('version') end
     local flags = byte()
-    if bit.band(flags, 0x70) ~= 0 then damaged('reserved') end
+    if bit.band(flags, 0x30) ~= 0 then damaged('reserved') end
     local len, factor = 0, 1
     for i = 1, 5 do
         b = byte()
@@ -124,8 +124,13 @@ local function header(s)
         if dictionary == 0 then damaged('header') end
         if codec ~= ZSTD and codec < 8 then damaged('reserved') end
     end
+    local words = at
     at = at + 4 * bit.band(flags, 15)
     if at > #s + 1 then damaged('truncated') end
+    if bit.band(flags, 0x40) ~= 0 then -- the content of a value in a format of another library, which we can't write
+        if words == at or s:byte(words) ~= 1 or s:byte(words + 1) == 0 or s:byte(words + 3) ~= 0 then damaged('reserved') end
+        codec = 0x40 + s:byte(words + 1)
+    end
     return codec, len, sum, dictionary, at, tag_at
 end
 

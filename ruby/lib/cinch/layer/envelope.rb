@@ -22,13 +22,15 @@ module Cinch
         @stored = stored
         version, @codec = Bytes.at(stored, 3).divmod(16)
         flags = Bytes.at(stored, 4)
-        raise Damaged, "unknown version, or a reserved flag is set" if version != 1 || flags & 0x70 != 0
+        raise Damaged, "unknown version, or a reserved flag is set" if version != 1 || flags & 0x30 != 0
 
         @raw_length, @check_at = Bytes.uvarint(stored, 5)
         @tagged = flags & 0x80 != 0
         @check = Bytes.cut(stored, @check_at, @tagged ? 8 : 4)
         @dictionary, at = number_at(@check_at + @check.bytesize)
-        @length = at + Bytes.cut(stored, at, 4 * (flags & 15)).bytesize
+        words = Bytes.cut(stored, at, 4 * (flags & 15))
+        @length = at + words.bytesize
+        @codec = foreign(words.bytes) if flags & 0x40 != 0
       end
 
       def open(dictionaries, max_raw)
@@ -44,6 +46,13 @@ module Cinch
       end
 
       private
+
+      # What is sealed is the content of a value in another library's format, which we can't write: an unknown codec.
+      def foreign(words)
+        raise Damaged, "no format of the value is named" if words[0] != 1 || words[1].zero? || words[3] != 0
+
+        0x40 + words[1]
+      end
 
       def number_at(at)
         return 0, at unless @tagged

@@ -18,7 +18,8 @@ final class Header {
   static final int VERSION = 1;
   static final int TAG_BYTES = 8;
   static final int WITH_DICTIONARY = 0x80;
-  private static final int RESERVED = 0x70;
+  private static final int RESERVED = 0x30;
+  private static final int FOREIGN = 0x40; // also what is added to the format's number, as a codec that we don't know
   private static final int WORDS = 0x0f;
   private static final byte[] MAGIC = {(byte) 0xc1, (byte) 0xdd, (byte) 0xdc};
 
@@ -65,7 +66,18 @@ final class Header {
     if (h.length > stored.length) {
       throw new Damaged("header is cut off");
     }
+    if ((flags & FOREIGN) != 0) {
+      h.checkForeign(stored, in.at);
+    }
     return h;
+  }
+
+  /** What is sealed is the content of a value in another library's format, which we can't write: an unknown codec. */
+  private void checkForeign(byte[] stored, int at) {
+    if (length == at || stored[at] != 1 || stored[at + 1] == 0 || stored[at + 3] != 0) {
+      throw new Damaged("no format of the value is named");
+    }
+    codec = FOREIGN + (stored[at + 1] & 0xff);
   }
 
   private void readDictionary(Bytes in) {

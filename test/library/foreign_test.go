@@ -1,0 +1,50 @@
+package library
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+)
+
+// Envelopes of the content of values that other libraries had compressed: no language of ours writes their formats, so each says
+// that it does not know them, and what is damaged is damaged.
+func TestForeignEnvelopesAreUnknown(t *testing.T) {
+	var vectors []struct{ Name, Stored, Dictionary string }
+	if err := json.Unmarshal(vectorFile(t, "foreign.json"), &vectors); err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, _ language, w *worker) {
+		for _, v := range vectors {
+			q := question{Op: "open", Value: vectorFile(t, v.Stored)}
+			if v.Dictionary != "" {
+				q.Dictionaries = [][]byte{vectorFile(t, v.Dictionary)}
+			}
+			if a := w.ask(t, q); a.Error != "unknown codec" {
+				t.Errorf("%s: %d bytes, error %q", v.Name, len(a.Value), a.Error)
+			}
+			for name, stored := range withoutFormat(t, q.Value) {
+				q.Value = stored
+				if a := w.ask(t, q); a.Error != "damaged" {
+					t.Errorf("%s, %s: %d bytes, error %q", v.Name, name, len(a.Value), a.Error)
+				}
+			}
+		}
+	})
+}
+
+// withoutFormat are envelopes whose first word does not name a format.
+func withoutFormat(t *testing.T, stored []byte) map[string][]byte {
+	t.Helper()
+	h, err := cinch.ParseHeader(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for name, word := range map[string]string{"another word": "\x02\x01\x00\x00", "no format": "\x01\x00\x00\x00", "reserved": "\x01\x01\x00\x01"} {
+		all[name] = bytes.Clone(stored)
+		copy(all[name][h.Len-4:], word)
+	}
+	return all
+}
