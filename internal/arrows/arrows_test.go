@@ -144,7 +144,7 @@ var (
 	pure      = []string{"net", "os", "io/fs", "syscall", "log", "database"}
 	codecLibs = []string{
 		"github.com/klauspost/compress", "github.com/golang/snappy", "github.com/minio/minlz",
-		"github.com/pierrec/lz4", "github.com/valyala/gozstd", "compress",
+		"github.com/pierrec/lz4", "github.com/ulikunitz/xz", "github.com/valyala/gozstd", "compress",
 	}
 	everything = []string{".", "codec", "cmd", "internal", "test", "bench", "examples"}
 )

@@ -50,6 +50,8 @@ func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) 
 		return appendRails(dst, f, level, content, e)
 	case Deflate:
 		return appendDeflate(dst, level, content, e)
+	case XZ:
+		return appendXZ(dst, level, content, e)
 	}
 	return nil, ErrFormat
 }
@@ -125,6 +127,8 @@ func MaxLen(f Format, n int) int {
 		return lz4MaxHeader + lz4SizeBytes + n + lz4SizeBytes*(n/lz4LargestBlock+1)
 	case Zlib, Deflate, Rails70, Rails71: // of these a part of content is not compressed
 		return codec.MaxEncodedLen(codec.Zlib, n)
+	case XZ:
+		return xzBound(n)
 	case Snappy:
 		return codec.MaxEncodedLen(codec.Snappy, n)
 	case Gzip:

@@ -8,6 +8,7 @@
 //	deflate                RFC 1951, no header at all: Symfony's DeflateMarshaller
 //	zstd                   RFC 8878: django-redis, phpredis
 //	lz4                    LZ4 frames: django-redis
+//	xz                     one block with LZMA2: django-redis
 //	phpredis-lz4           CRC-8 of what follows, raw length (4, little endian) | LZ4 block
 //	lzf                    no header at all: phpredis
 //	redisson-lz4           raw length (4, big endian) | LZ4 block
@@ -28,10 +29,10 @@
 // library itself wrote where both have the same libzstd: measured with 1.5.7 through cgo, all of GLIDE 2.6's
 // and pyzstd's values of 1 byte to 1 MiB at levels 1 to 9, Redisson 4.7's vectors, and of phpredis with Debian
 // 12's libzstd 1.5.4 those up to 8 KiB. GLIDE's above level 9 are not, nor is anything without cgo but what doesn't
-// compress, nor the other formats: zlib, liblz4, LibLZF and Snappy find other matches than our encoders do.
-// [LevelOf] tells.
+// compress, nor the other formats: zlib, liblz4, liblzma, LibLZF and Snappy find other matches than our encoders
+// do. [LevelOf] tells.
 //
 // The file of formats is foreign.go, and header.go tells them apart; open.go and append.go are the two ways,
-// zstd.go, openzstd.go, lz4.go, lzf.go, redisson.go and rails.go what is particular to one; family.go is what
+// zstd.go, openzstd.go, lz4.go, lzf.go, xz.go, redisson.go and rails.go what is particular to one; family.go is what
 // rules name.
 package foreign

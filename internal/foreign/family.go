@@ -6,7 +6,7 @@ import "errors"
 var families = map[string][]Format{
 	"glide":    {GlideZstd, GlideLZ4},
 	"phpredis": {PHPRedisLZ4, Zstd, LZF},
-	"django":   {Zlib, Gzip, Zstd, LZ4},
+	"django":   {Zlib, Gzip, Zstd, LZ4, XZ},
 	"redisson": {RedissonZstd, RedissonLZ4, Snappy},
 	"rails":    {Rails71, Rails70},
 	"lettuce":  {Gzip, Zlib},

@@ -14,7 +14,7 @@ func TestNamed(t *testing.T) {
 			t.Errorf("%v: %v, %v", f, got, err)
 		}
 	}
-	for name, n := range map[string]int{"glide": 2, "phpredis": 3, "django": 4, "redisson": 3, "rails": 2, "lettuce": 2, "symfony": 1} {
+	for name, n := range map[string]int{"glide": 2, "phpredis": 3, "django": 5, "redisson": 3, "rails": 2, "lettuce": 2, "symfony": 1} {
 		if got, err := Named(name); err != nil || len(got) != n {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

@@ -35,13 +35,14 @@ const (
 	Rails70
 	Rails71
 	Deflate
+	XZ
 )
 
 var names = [...]string{
 	GlideZstd: "glide-zstd", GlideLZ4: "glide-lz4", Zlib: "zlib", Gzip: "gzip",
 	Zstd: "zstd", LZ4: "lz4", PHPRedisLZ4: "phpredis-lz4", LZF: "lzf",
 	RedissonLZ4: "redisson-lz4", RedissonZstd: "redisson-zstd", Snappy: "snappy",
-	Rails70: "rails-7.0", Rails71: "rails-7.1", Deflate: "deflate",
+	Rails70: "rails-7.0", Rails71: "rails-7.1", Deflate: "deflate", XZ: "xz",
 }
 
 // String is a name that [Parse] takes.

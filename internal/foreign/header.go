@@ -27,7 +27,7 @@ const (
 const redissonHeader = 4
 
 // recognised are the formats that have a header, those first that say most.
-var recognised = [...]Format{GlideZstd, GlideLZ4, Zstd, LZ4, RedissonZstd, Rails71, Gzip, Rails70, Zlib, PHPRedisLZ4}
+var recognised = [...]Format{GlideZstd, GlideLZ4, XZ, Zstd, LZ4, RedissonZstd, Rails71, Gzip, Rails70, Zlib, PHPRedisLZ4}
 
 // Recognise names the format that a value's header is of. The bytes may still be the client's own
 // by chance: only [Open] tells, and where it matters a person does.
@@ -60,6 +60,8 @@ func (f Format) heads(stored []byte) bool {
 		return isZlib(stored)
 	case PHPRedisLZ4:
 		return isPHPRedisLZ4(stored)
+	case XZ:
+		return isXZ(stored)
 	case RedissonZstd:
 		return len(stored) > redissonHeader && bytes.HasPrefix(stored[redissonHeader:], zstdMagic)
 	case Rails70:

@@ -12,7 +12,7 @@ var tries = [...][]int{
 	GlideZstd: {zstdDefault, 0, 1, 5, 6, 9}, Zstd: {zstdDefault, 1, 2, 5, 6, 9},
 	RedissonZstd: {zstdDefault, 0, 1, 5, 6, 9},
 	GlideLZ4:     {0}, LZ4: {0}, PHPRedisLZ4: {0}, Zlib: {0}, Gzip: {0}, LZF: {0},
-	RedissonLZ4: {0}, Snappy: {0}, Rails70: {0}, Rails71: {0}, Deflate: {0},
+	RedissonLZ4: {0}, Snappy: {0}, Rails70: {0}, Rails71: {0}, Deflate: {0}, XZ: {0},
 }
 
 // LevelOf finds a level at which [Append] makes exactly stored of content; level 0, and exact false, where

@@ -52,6 +52,8 @@ func open(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 		return openRails(dst, f, stored, maxRaw)
 	case Zstd:
 		return openZstd(dst, stored, maxRaw)
+	case XZ:
+		return openXZ(dst, stored, maxRaw)
 	case Zlib, Gzip, LZ4, Deflate:
 		return openStream(dst, f, stored, maxRaw)
 	}

@@ -10,6 +10,7 @@ settings.configure()
 
 from django_redis.compressors.gzip import GzipCompressor  # noqa: E402
 from django_redis.compressors.lz4 import Lz4Compressor  # noqa: E402
+from django_redis.compressors.lzma import LzmaCompressor  # noqa: E402
 from django_redis.compressors.zlib import ZlibCompressor  # noqa: E402
 from django_redis.compressors.zstd import ZStdCompressor  # noqa: E402
 from glide_sync import (  # noqa: E402
@@ -38,5 +39,6 @@ for name, compressor in (
     ("gzip", GzipCompressor),
     ("zstd", ZStdCompressor),
     ("lz4", Lz4Compressor),
+    ("xz", LzmaCompressor),
 ):
     Path(f"{name}.bin").write_bytes(compressor({}).compress(value))

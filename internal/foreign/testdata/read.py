@@ -10,6 +10,7 @@ settings.configure()
 
 from django_redis.compressors.gzip import GzipCompressor  # noqa: E402
 from django_redis.compressors.lz4 import Lz4Compressor  # noqa: E402
+from django_redis.compressors.lzma import LzmaCompressor  # noqa: E402
 from django_redis.compressors.zlib import ZlibCompressor  # noqa: E402
 from django_redis.compressors.zstd import ZStdCompressor  # noqa: E402
 from glide_sync import (  # noqa: E402
@@ -46,6 +47,7 @@ openers = {
     "gzip": GzipCompressor({}).decompress,
     "zstd": ZStdCompressor({}).decompress,
     "lz4": Lz4Compressor({}).decompress,
+    "xz": LzmaCompressor({}).decompress,
 }
 opened = 0
 for path in sorted(Path(os.environ["FOREIGN_OUT"]).iterdir()):
