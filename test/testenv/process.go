@@ -35,6 +35,7 @@ func startProcess(dir string, env []string, name string, args ...string) (*proce
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.WaitDelay = stopTimeout // what it has started may outlive it and hold on to its output, as a process of PostgreSQL does when its disk was full
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
