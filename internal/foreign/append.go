@@ -1,21 +1,15 @@
 package foreign
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// maxLZ4Raw is what liblz4 takes at most, in bytes.
-const maxLZ4Raw = 0x7e000000
-
 // Append appends a value of format f that the format's own library opens to content, the same bytes
 // for the same content, level and engine. Level 0 is a fast default, others are those of the format's
 // algorithm; one above the highest means the highest. Content that doesn't get shorter becomes a value
-// too. On an error dst is returned as it was; the error wraps [ErrFormat],
-// [ErrTooLarge] or [ErrContent].
+// too. On an error dst is returned as it was; the error wraps [ErrFormat], [ErrTooLarge] or [ErrContent].
 func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := appendTo(dst, f, max(level, 0), content, e)
 	if err != nil {
@@ -26,10 +20,8 @@ func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([
 
 func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	switch f {
-	case GlideZstd:
-		return appendZstdOf(append(append(dst, glideMagic...), backendZstd), f, level, content, e)
-	case GlideLZ4:
-		return appendBlock(append(append(dst, glideMagic...), backendLZ4), level, content, e)
+	case GlideZstd, GlideLZ4:
+		return appendGlide(dst, f, level, content, e)
 	case Zlib:
 		return appendBy(dst, codec.Zlib, level, content, e)
 	case Gzip:
@@ -54,59 +46,6 @@ func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) 
 		return appendXZ(dst, level, content, e)
 	}
 	return nil, ErrFormat
-}
-
-// appendBy appends what package codec makes of content.
-func appendBy(dst []byte, id codec.ID, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	out, err := e.Compress(dst, content, codec.Setting{Codec: id, Level: min(level, id.MaxLevel())}, nil)
-	if errors.Is(err, codec.ErrTooLarge) {
-		err = ErrTooLarge
-	}
-	return out, err
-}
-
-// What RFC 1950 puts around deflate, in bytes.
-const (
-	zlibHeader  = 2
-	zlibTrailer = 4
-)
-
-func appendDeflate(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	at := len(dst)
-	dst, err := appendBy(dst, codec.Zlib, level, content, e)
-	if err != nil {
-		return nil, err
-	}
-	return append(dst[:at], dst[at+zlibHeader:len(dst)-zlibTrailer]...), nil
-}
-
-// appendBlock appends an LZ4 block behind its raw length.
-func appendBlock(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	if len(content) > maxLZ4Raw {
-		return nil, ErrTooLarge
-	}
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(content)))
-	return appendLZ4Block(dst, level, content, e)
-}
-
-// appendLZ4Block knows that a block of nothing is one token, of which the library makes none.
-func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	if len(content) == 0 {
-		return append(dst, 0), nil
-	}
-	return appendBy(dst, codec.LZ4, level, content, e)
-}
-
-func appendPHPRedisLZ4(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	if len(content) == 0 {
-		return nil, ErrContent
-	}
-	at := len(dst)
-	dst, err := appendBlock(append(dst, 0), level, content, e)
-	if err == nil {
-		dst[at] = crc8(dst[at+1 : at+phpHeader])
-	}
-	return dst, err
 }
 
 // MaxLen is a length that no value of format f with n bytes of content exceeds, of those that [Append]

@@ -14,11 +14,10 @@
 //	redisson-lz4           raw length (4, big endian) | LZ4 block
 //	redisson-zstd          raw length (4, big endian) | zstd frame
 //	snappy                 Snappy block: Redisson
-//	rails-7.0, rails-7.1   headers of ActiveSupport::Cache (rails.go) | RFC 1950
+//	rails-7.0, rails-7.1   headers of ActiveSupport::Cache | RFC 1950
 //
-// That GLIDE has 3 bytes of magic and 1 of version, of which there is 0 only, is so by its source
-// (glide-core/src/compression.rs), and Rails' and Redisson's layouts too; everything is tested on values that
-// the libraries wrote. What they hold is kept as it is, whatever serialized it: igbinary, Kryo, Marshal.
+// The layouts of GLIDE, Rails and Redisson are so by their source, and everything is tested on values that the
+// libraries wrote. What those hold is kept as it is, whatever serialized it: igbinary, Kryo, Marshal.
 //
 // No formats of their own have Laravel, which uses phpredis' compression or none, and Spring Data Redis, whose
 // users wrap a serializer in Java's gzip or zlib. Not opened are keyv's values, which are base64 within JSON; those
@@ -32,7 +31,7 @@
 // compress, nor the other formats: zlib, liblz4, liblzma, LibLZF and Snappy find other matches than our encoders
 // do. [LevelOf] tells.
 //
-// The file of formats is foreign.go, and header.go tells them apart; open.go and append.go are the two ways,
-// zstd.go, openzstd.go, lz4.go, lzf.go, xz.go, redisson.go and rails.go what is particular to one; family.go is what
-// rules name.
+// Read family.go, what rules name, and level.go; append.go and open.go, the two ways, and header.go, which tells
+// formats apart; glide.go, phpredis.go, redisson.go, rails.go and xz.go, what is particular to a library; openzstd.go
+// and zstd.go, lz4.go, lzf.go, encode.go and stream.go, what several need; foreign.go, the formats.
 package foreign

@@ -1,6 +1,10 @@
 package foreign
 
-import "errors"
+import (
+	"errors"
+	"maps"
+	"slices"
+)
 
 // families are what a library's values can be of, by the name that rules have for it.
 var families = map[string][]Format{
@@ -13,11 +17,18 @@ var families = map[string][]Format{
 	"symfony":  {Deflate},
 }
 
+// Names are all that [Named] takes, in order.
+func Names() []string {
+	all := slices.AppendSeq(slices.Clone(names[1:]), maps.Keys(families))
+	slices.Sort(all)
+	return all
+}
+
 // Named are the formats that a rule's name means: a format's own name, or that of a library which
 // writes several.
 func Named(name string) ([]Format, error) {
 	if formats, ok := families[name]; ok {
-		return append([]Format(nil), formats...), nil
+		return slices.Clone(formats), nil
 	}
 	f, err := Parse(name)
 	if err != nil {
@@ -44,7 +55,7 @@ func Take(dst []byte, formats []Format, stored []byte, maxRaw int) (content []by
 		}
 	}
 	for _, f := range formats {
-		if f.hasHeader() || len(stored) == 0 {
+		if f.HasHeader() || len(stored) == 0 {
 			continue
 		}
 		if content, err = Open(dst, f, stored, maxRaw); err == nil {

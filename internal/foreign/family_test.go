@@ -19,6 +19,9 @@ func TestNamed(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
+	if all := Names(); len(all) != int(lastFormat)+len(families) || !slices.IsSorted(all) {
+		t.Error(all)
+	}
 	if _, err := Named("memcached"); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}

@@ -102,7 +102,7 @@ func TestPHPRedisLZ4OfManyLengths(t *testing.T) {
 func TestVectorsAreRecognised(t *testing.T) {
 	for name, v := range vectors(t) {
 		got, ok := Recognise(v.stored)
-		if want := v.f; want.hasHeader() && (got != want || !ok) || !want.hasHeader() && ok {
+		if want := v.f; want.HasHeader() && (got != want || !ok) || !want.HasHeader() && ok {
 			t.Errorf("%s is taken for %v", name, got)
 		}
 	}
@@ -168,6 +168,22 @@ func TestBombsAreRefused(t *testing.T) {
 		if took > 9<<20 {
 			t.Errorf("%s: took %d KiB", name, took>>10)
 		}
+	}
+}
+
+// Envelopes hold the numbers.
+func TestNumbersAreFrozen(t *testing.T) {
+	want := []string{
+		1: "glide-zstd", 2: "glide-lz4", 3: "zlib", 4: "gzip", 5: "zstd", 6: "lz4", 7: "phpredis-lz4", 8: "lzf",
+		9: "redisson-lz4", 10: "redisson-zstd", 11: "snappy", 12: "rails-7.0", 13: "rails-7.1", 14: "deflate", 15: "xz",
+	}
+	for n, name := range want {
+		if n > 0 && Format(n).String() != name {
+			t.Errorf("%d is %v, not %s", n, Format(n), name)
+		}
+	}
+	if len(names) != len(want) {
+		t.Errorf("%d names", len(names))
 	}
 }
 

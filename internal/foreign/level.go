@@ -12,19 +12,30 @@ var tries = [...][]int{
 	GlideZstd: {zstdDefault, 0, 1, 5, 6, 9}, Zstd: {zstdDefault, 1, 2, 5, 6, 9},
 	RedissonZstd: {zstdDefault, 0, 1, 5, 6, 9},
 	GlideLZ4:     {0}, LZ4: {0}, PHPRedisLZ4: {0}, Zlib: {0}, Gzip: {0}, LZF: {0},
-	RedissonLZ4: {0}, Snappy: {0}, Rails70: {0}, Rails71: {0}, Deflate: {0}, XZ: {0},
+	RedissonLZ4: {0}, Snappy: {0}, Rails70: {0}, Rails71: {0}, Deflate: {0},
+	XZ: {}, // takes too long
 }
 
+// Content longer than this many bytes gets fewer tries.
+const (
+	longContent = 256 << 10
+	triesOfLong = 2
+)
+
 // LevelOf finds a level at which [Append] makes exactly stored of content; level 0, and exact false, where
-// that is none of the few that it tries.
+// that is none of the few that it tries. It costs as many calls of Append, six at most.
 func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exact bool) {
 	if f == 0 || int(f) >= len(tries) {
 		return 0, false
 	}
 	var out []byte
+	tried := 0
 	for _, level := range tries[f] {
-		if !plausible(f, level, stored) {
+		if !plausible(f, level, stored, e) {
 			continue
+		}
+		if tried++; tried > triesOfLong && len(content) > longContent {
+			break
 		}
 		made, err := Append(out[:0], f, level, content, e)
 		if err == nil && bytes.Equal(made, stored) {
@@ -39,7 +50,7 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 var streamHeaders = map[Format]int{GlideZstd: glideHeader, RedissonZstd: redissonHeader}
 
 // plausible spares those tries whose header would be another one.
-func plausible(f Format, level int, stored []byte) bool {
+func plausible(f Format, level int, stored []byte, e *codec.Engine) bool {
 	header, streams := streamHeaders[f]
 	if !streams {
 		return true
@@ -48,5 +59,5 @@ func plausible(f Format, level int, stored []byte) bool {
 	if streamed := len(frame) > 1 && frame[0] == 0; !streamed {
 		return true
 	}
-	return level != 0 && int(frame[1]) == (zstdWindow(level)-zstdMinWindow)<<3
+	return level != 0 && e.ZstdName() == libzstd && int(frame[1]) == (zstdWindow(level)-zstdMinWindow)<<3
 }

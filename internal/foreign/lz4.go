@@ -2,7 +2,11 @@ package foreign
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
+	"slices"
+
+	"github.com/pierrec/lz4/v4"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -20,6 +24,15 @@ const (
 	lz4MaxHeader    = 4 + 2 + 8 + 1
 	lz4Stored       = 1 << 31
 	lz4LargestBlock = 256 << 10
+)
+
+var lz4Magic = []byte{0x04, 0x22, 0x4d, 0x18}
+
+// Of blocks, in bytes.
+const (
+	lz4SizeBytes = 4          // of a length before them
+	lz4MostRatio = 255        // that one byte can stand for
+	maxLZ4Raw    = 0x7e000000 // what liblz4 takes at most
 )
 
 // appendLZ4 takes the smallest block size that content fits into.
@@ -79,4 +92,46 @@ func xxh32(b []byte) uint32 {
 	h = (h ^ h>>15) * xxPrime2
 	h = (h ^ h>>13) * xxPrime3
 	return h ^ h>>16
+}
+
+// openBlock opens an LZ4 block behind its raw length.
+func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
+	if len(stored) < lz4SizeBytes {
+		return nil, ErrCorrupt
+	}
+	return openLZ4Block(dst, stored[lz4SizeBytes:], int64(binary.LittleEndian.Uint32(stored)), maxRaw)
+}
+
+func openLZ4Block(dst, block []byte, raw int64, maxRaw int) ([]byte, error) {
+	switch {
+	case raw > int64(maxRaw):
+		return nil, ErrTooLarge
+	case !canHold(block, raw):
+		return nil, ErrCorrupt
+	}
+	n := len(dst)
+	out := slices.Grow(dst, int(raw))[:n+int(raw)]
+	if got, err := lz4.UncompressBlock(block, out[n:]); err != nil || int64(got) != raw {
+		return nil, fmt.Errorf("%w: an LZ4 block of %d bytes is not of %d", ErrCorrupt, got, raw)
+	}
+	return out, nil
+}
+
+func canHold(block []byte, raw int64) bool { return raw <= lz4MostRatio*int64(len(block)) }
+
+// appendBlock appends an LZ4 block behind its raw length.
+func appendBlock(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	if len(content) > maxLZ4Raw {
+		return nil, ErrTooLarge
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(content)))
+	return appendLZ4Block(dst, level, content, e)
+}
+
+// appendLZ4Block knows that a block of nothing is one token, of which the library makes none.
+func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
+	if len(content) == 0 {
+		return append(dst, 0), nil
+	}
+	return appendBy(dst, codec.LZ4, level, content, e)
 }

@@ -49,13 +49,24 @@ func rails71Header(entry []byte) int {
 	return rails71Fixed + int(max(version, 0))
 }
 
+func isRails70(stored []byte) bool {
+	return len(stored) > 0 && stored[0] == rails70Deflated && isZlib(stored[1:])
+}
+
+func isRails71(stored []byte) bool {
+	n := rails71Header(stored)
+	return n > 0 && stored[rails71Type]&rails71Deflated != 0 && isZlib(stored[n:])
+}
+
 func openRails(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
-	if !f.heads(stored) {
-		return nil, ErrCorrupt
-	}
-	header := 1
-	if f == Rails71 {
+	header := 0
+	switch {
+	case f == Rails70 && isRails70(stored):
+		header = 1
+	case f == Rails71 && isRails71(stored):
 		header = rails71Header(stored)
+	default:
+		return nil, ErrCorrupt
 	}
 	if header > maxRaw {
 		return nil, ErrTooLarge

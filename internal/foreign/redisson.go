@@ -3,7 +3,6 @@ package foreign
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/golang/snappy"
@@ -18,6 +17,8 @@ import (
 //	SnappyCodecV2         Snappy block, which begins with its raw length
 //
 // What they hold is the inner codec's: that of Kryo 5 unless the application says otherwise.
+const redissonHeader = 4
+
 func openRedisson(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 	if len(stored) <= redissonHeader {
 		return nil, ErrCorrupt
@@ -37,7 +38,7 @@ func openRedisson(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, erro
 }
 
 func appendRedisson(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
-	if len(content) > maxLZ4Raw || len(content) > math.MaxInt32 {
+	if len(content) > maxLZ4Raw {
 		return nil, ErrTooLarge
 	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(content)))

@@ -21,6 +21,8 @@ const (
 	maxFrameHeader = 4 + 1 + 1 + 4
 )
 
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
 // zstdWindows are libzstd's by level, log2 of bytes.
 var zstdWindows = [...]byte{
 	1: 19, 2: 20, 3: 21, 4: 21, 5: 21, 6: 21, 7: 21, 8: 21, 9: 22, 10: 22, 11: 22, 12: 22,
