@@ -53,6 +53,9 @@ func (f Format) String() string {
 	return names[f]
 }
 
+// Known reports that this version reads and writes the format.
+func (f Format) Known() bool { return f > 0 && int(f) < len(names) }
+
 // Parse finds a format by its name.
 func Parse(name string) (Format, error) {
 	for f := GlideZstd; int(f) < len(names); f++ {

@@ -13,9 +13,6 @@ import (
 // foreign makes the content of a value that is in a format of its rule what is sealed. Of a value in none it changes nothing. left
 // says why the value must stay as it is.
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
-	if s.old.Len > 0 && !s.old.IsForeign() {
-		return ""
-	}
 	content, f, err := foreign.Take(nil, rule.Formats, s.raw, t.Sealer.MaxRaw())
 	if err != nil {
 		return ""

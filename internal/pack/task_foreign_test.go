@@ -133,6 +133,13 @@ func TestForeignSealedAnew(t *testing.T) {
 	if h, err := cinch.ParseHeader(judged(t, task, sealed, false).Stored); err != nil || h.Codec != codec.Zstd || !h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)
 	}
+	// Sealed before the rule had a format, as the library's bytes.
+	raw := stored(t, foreign.GlideLZ4, 1)
+	raw.Stored = task.Sealer.Seal(nil, raw.Stored, codec.Setting{Codec: codec.Zstd, Level: 3}, func(int, int) bool { return true })
+	task.AllowRecode = true
+	if h, err := cinch.ParseHeader(judged(t, task, raw, false).Stored); err != nil || !h.IsForeign() {
+		t.Errorf("%+v, %v", h, err)
+	}
 	plain := &store.Value{Key: []byte("k"), Type: store.String, Stored: foreignContent(1)}
 	if h, err := cinch.ParseHeader(judged(t, foreignTask(t, "glide", false), plain, false).Stored); err != nil || h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)

@@ -157,13 +157,17 @@ func (t *openedSample) costs(cost Cost, kind string) (held, content sums) {
 
 // writers say who compresses like that, behind "compressed".
 var writers = map[foreign.Format]string{
-	foreign.GlideZstd:   "by Valkey GLIDE (zstd)",
-	foreign.GlideLZ4:    "by Valkey GLIDE (lz4)",
-	foreign.Zlib:        "with zlib, as django-redis does",
-	foreign.Gzip:        "with gzip, as django-redis does",
-	foreign.Zstd:        "with zstd, as django-redis and phpredis do",
-	foreign.LZ4:         "with LZ4, as django-redis does",
-	foreign.PHPRedisLZ4: "by phpredis (lz4)",
+	foreign.GlideZstd:    "by Valkey GLIDE (zstd)",
+	foreign.GlideLZ4:     "by Valkey GLIDE (lz4)",
+	foreign.Zlib:         "with zlib, as django-redis does",
+	foreign.Gzip:         "with gzip, as django-redis does",
+	foreign.Zstd:         "with zstd, as django-redis and phpredis do",
+	foreign.LZ4:          "with LZ4, as django-redis does",
+	foreign.PHPRedisLZ4:  "by phpredis (lz4)",
+	foreign.RedissonZstd: "by Redisson (zstd)",
+	foreign.Rails70:      "by Rails",
+	foreign.Rails71:      "by Rails",
+	foreign.XZ:           "with xz, as django-redis does",
 }
 
 func (x *Foreign) writer() string {
