@@ -3,8 +3,12 @@
 package foreign
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -16,6 +20,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -23,20 +28,41 @@ import (
 type library struct {
 	name, format string // the rule's
 	exact        bool   // our encoder makes its very bytes
-	php          bool
+	program      string // "": libraries.py
 }
 
+var all = flag.Bool("foreign.all", false, "all libraries in all ways")
+
+// libraries: the first few in all ways, the rest with -foreign.all.
 var libraries = []library{
 	{name: "glide-zstd", format: "glide", exact: true},
-	{name: "glide-lz4", format: "glide"},
 	{name: "django-zlib", format: "django"},
+	{name: "phpredis-lz4", format: "phpredis", program: php},
+	{name: "redisson-zstd", format: "redisson", program: java},
+	{name: "glide-lz4", format: "glide"},
 	{name: "django-gzip", format: "gzip"},
 	{name: "django-zstd", format: "django", exact: true},
 	{name: "django-lz4", format: "lz4"},
-	{name: "phpredis-lzf", format: "phpredis", php: true},
-	{name: "phpredis-zstd", format: "phpredis", exact: true, php: true},
-	{name: "phpredis-lz4", format: "phpredis", php: true},
+	{name: "phpredis-lzf", format: "phpredis", program: php},
+	{name: "phpredis-zstd", format: "phpredis", exact: true, program: php},
+	{name: "redisson-lz4", format: "redisson", program: java},
+	{name: "redisson-snappy", format: "snappy", program: java},
 }
+
+const few = 4
+
+// chosen are the libraries of this run.
+func chosen() []library {
+	if *all {
+		return libraries
+	}
+	return libraries[:few]
+}
+
+const (
+	php  = "phpredis.php"
+	java = "RedissonValues"
+)
 
 // run has the library do something with the values of a file, at an address.
 func (l library) run(t *testing.T, addr string, what, file string) {
@@ -53,8 +79,12 @@ func (l library) command(t *testing.T, addr string, what, file string) *exec.Cmd
 		t.Fatal(err)
 	}
 	args := []string{"libraries.py", l.name, port, what, file}
-	if l.php {
-		args[0] = "phpredis.php"
+	switch l.program {
+	case java:
+		args = append([]string{"-cp", testenv.JavaClasses(t, "pom.xml", java+".java"), java}, args[1:]...)
+		return exec.CommandContext(t.Context(), testenv.Program(t, "java"), args...)
+	case php:
+		args[0] = php
 		return exec.CommandContext(t.Context(), testenv.Program(t, "php"), args...)
 	}
 	return exec.CommandContext(t.Context(), testenv.Python(t, "requirements.txt"), args...)
@@ -121,7 +151,7 @@ func sealed(stored map[string]string) (n int) {
 // back the very bytes, or, where our encoder differs, values that the library opens.
 func TestLibraries(t *testing.T) {
 	file, _ := documents(t)
-	for _, l := range libraries {
+	for _, l := range chosen() {
 		t.Run(l.name, func(t *testing.T) {
 			server := testenv.Redis(t)
 			l.run(t, server.Addr, "write", file)
@@ -156,8 +186,8 @@ func TestLibraries(t *testing.T) {
 
 // Written through a gateway, values are as small, and each library reads what it wrote.
 func TestThroughGateway(t *testing.T) {
-	file, all := documents(t)
-	for _, l := range libraries {
+	file, values := documents(t)
+	for _, l := range chosen() {
 		t.Run(l.name, func(t *testing.T) {
 			server := testenv.Redis(t)
 			l.run(t, server.Addr, "write", file)
@@ -167,12 +197,12 @@ func TestThroughGateway(t *testing.T) {
 			testenv.Eventually(t, "values are sealed as they are written", func() bool {
 				l.run(t, server.Addr, "write", file)
 				l.run(t, gateway.Addr, "write", file)
-				return sealed(dump(t, server.Addr)) > values*9/10
+				return sealed(dump(t, server.Addr)) > len(values)*9/10
 			})
 			l.run(t, gateway.Addr, "check", file)
 			for key, value := range dump(t, plain.Addr) {
-				if !l.php && value != all[key] && value != encoded(t, all[key]) { // PHP's serializer has the text in it
-					t.Fatalf("%s is %.80q to plain clients, want %.80q", key, value, all[key])
+				if l.program == "" && value != values[key] && value != encoded(t, values[key]) { // others' serializers have the text in them
+					t.Fatalf("%s is %.80q to plain clients, want %.80q", key, value, values[key])
 				}
 				if !strings.Contains(value, "thermo-") {
 					t.Fatalf("%s is %.80q to plain clients", key, value)
@@ -195,7 +225,7 @@ func encoded(t *testing.T, s string) string {
 // While values are re-sealed again and again their writers go on: no update is lost.
 func TestLiveWriters(t *testing.T) {
 	file, _ := documents(t)
-	for _, l := range []library{libraries[0], libraries[2], libraries[8]} {
+	for _, l := range libraries[:few] {
 		t.Run(l.name, func(t *testing.T) {
 			server := testenv.Redis(t)
 			gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: rules(l.format, "")})
@@ -238,4 +268,105 @@ func rules(format, more string) string {
 
 func packed(server *testenv.RedisServer, l library) []string {
 	return []string{"pack", server.URL(), "--rule", "key=doc:*,setting=zstd-3,dictionary=auto,format=" + l.format}
+}
+
+// What any library has written, those too that can't be run here: read through a gateway, plain, packed, and in its format again.
+func TestVectors(t *testing.T) {
+	server := testenv.Redis(t)
+	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
+	defer c.Close()
+	type vector struct {
+		format  foreign.Format
+		content []byte
+	}
+	vectors := map[string]vector{}
+	for f := foreign.GlideZstd; f.Known(); f++ {
+		files, err := filepath.Glob(filepath.Join(vectorDir, "*", f.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range append(files, filepath.Join(vectorDir, f.String()+".bin")) {
+			stored, err := os.ReadFile(file)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			content, err := foreign.Open(nil, f, stored, 1<<20)
+			if err != nil {
+				t.Fatal(file, err)
+			}
+			key := fmt.Sprintf("%v:%s", f, filepath.Base(filepath.Dir(file)))
+			vectors[key] = vector{f, content}
+			if err := c.Set(t.Context(), key, stored, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(vectors) < 20 {
+		t.Fatalf("%d vectors", len(vectors))
+	}
+	kept, plain := vectorRules(""), vectorRules(", to: plain")
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: kept})
+	bare := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: plain})
+	check := func(when string) {
+		for key, v := range vectors {
+			if got := get(t, gateway.Addr, key); !bytes.Equal(opened(t, v.format, got), v.content) {
+				t.Errorf("%s, %s: %d bytes of another content", key, when, len(got))
+			}
+			if got := get(t, bare.Addr, key); !bytes.Equal(got, v.content) {
+				t.Errorf("%s, %s: %.40q to plain clients", key, when, got)
+			}
+		}
+	}
+	check("before")
+	config := filepath.Join(t.TempDir(), "cinch.yaml")
+	text := fmt.Sprintf("gateways:\n- name: test\n  protocol: redis\n  listen: 127.0.0.1:0\n  upstream: %s\n  rules:\n%s\n", server.URL(), indented(kept))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Command(t, testenv.Cinch(t), "pack", "--config", config, "--to", "zstd-19", "--allow-recode")
+	sealed := 0
+	for key := range vectors {
+		if cinch.IsSealed(get(t, server.Addr, key)) {
+			sealed++
+		}
+	}
+	if sealed < len(vectors)/2 {
+		t.Errorf("%d of %d values are sealed", sealed, len(vectors))
+	}
+	check("packed")
+}
+
+var vectorDir = filepath.Join("..", "..", "internal", "foreign", "testdata")
+
+// vectorRules has one rule a format, for keys that begin with its name.
+func vectorRules(more string) string {
+	var lines []string
+	for f := foreign.GlideZstd; f.Known(); f++ {
+		lines = append(lines, fmt.Sprintf(`- {key: "%v:*", setting: zstd-19, min_gain: 0%%, format: %v%s}`, f, f, more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func indented(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+
+func get(t *testing.T, addr, key string) []byte {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	defer c.Close()
+	value, err := c.Get(t.Context(), key).Bytes()
+	if err != nil {
+		t.Fatal(key, err)
+	}
+	return value
+}
+
+func opened(t *testing.T, f foreign.Format, stored []byte) []byte {
+	t.Helper()
+	content, err := foreign.Open(nil, f, stored, 1<<20)
+	if err != nil {
+		t.Errorf("%v: %v", f, err)
+	}
+	return content
 }
