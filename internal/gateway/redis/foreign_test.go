@@ -105,8 +105,8 @@ func checkConsistent(t *testing.T, c *goredis.Client, key string, got []byte) {
 	if all := c.MGet(ctx, key, "app:none").Val(); all[0] != string(got) || all[1] != nil {
 		t.Errorf("MGET gives %.60q", all)
 	}
-	if was := c.GetSet(ctx, key, got).Val(); was != string(got) {
-		t.Errorf("GETSET gives %.60q", was)
+	if was := c.SetArgs(ctx, key, got, goredis.SetArgs{Get: true}).Val(); was != string(got) {
+		t.Errorf("SET with GET gives %.60q", was)
 	}
 	if bits := c.BitCount(ctx, key, nil).Val(); bits == 0 {
 		t.Error("BITCOUNT finds nothing")
