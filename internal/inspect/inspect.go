@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
 // Report is what can be said of one stored value. Its JSON is a contract:
@@ -40,6 +41,7 @@ type Header struct {
 	ChecksumResult string  `json:"checksum_result,omitempty"` // "ok", "differs", "not checked"
 	Tag            string  `json:"tag,omitempty"`             // where there is one
 	TagResult      string  `json:"tag_result,omitempty"`      // as of the checksum
+	Foreign        string  `json:"foreign,omitempty"`         // format of the value whose content is sealed, see docs/FORMAT.md, 11
 	ExtensionWords int     `json:"extension_words"`
 }
 
@@ -86,6 +88,9 @@ func describe(h cinch.Header, stored int) *Header {
 		PayloadBytes:   stored - h.Len,
 		Ratio:          float64(h.RawLen) / float64(stored),
 		ExtensionWords: len(h.Ext) / 4,
+	}
+	if h.IsForeign() {
+		d.Foreign = foreign.Format(h.Foreign.Format).String()
 	}
 	if h.HasDict {
 		d.Dictionary, d.Tag = fmt.Sprintf("%08x", h.Dict), fmt.Sprintf("%x", h.Tag)

@@ -80,6 +80,19 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 			t.Errorf("%s is not counted", class)
 		}
 	}
+	foreign, ok := owner.SealForeign(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	if !ok {
+		t.Fatal("not sealed")
+	}
+	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(foreign)}) // its length is not the value's
+	for name, a := range map[string]answer{
+		"select": c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1}),
+		"splice": c.do(wire.Update, 0x10, docs, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 0, 1, "x"}}),
+	} {
+		if a.code != wire.ErrorFlag|wire.ErrSystem || !strings.Contains(a.text, "unknown codec") {
+			t.Errorf("a foreign value, %s: %#x %s", name, a.code, a.text)
+		}
+	}
 	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(good)})
 	if got := c.selectOne(docs, 1); got[2] != document(1) {
 		t.Errorf("the owner's envelope: %.60q", got[2])

@@ -29,7 +29,9 @@ func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
 	if !cinch.IsSealed(content) {
 		return h, false, nil
 	}
-	h, err = cinch.ParseHeader(content)
+	if h, err = cinch.ParseHeader(content); err == nil && h.IsForeign() {
+		return h, true, errForeign
+	}
 	return h, err == nil || !r.computed(), err // what Lua makes is any bytes
 }
 

@@ -347,7 +347,7 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 	}
 	content := h.Content.Of(s.value)
 	if cinch.IsSealed(content) {
-		if content, err = o.u.vault.sealer.Open(nil, content); err != nil {
+		if content, err = o.u.vault.openStored(content); err != nil {
 			return nil, o.u.vault.broken(err, o.u.client)
 		}
 	}

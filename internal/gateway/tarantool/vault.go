@@ -2,6 +2,7 @@ package tarantool
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -90,6 +91,17 @@ func (v *vault) countSeal(rule *policy.Rule, id codec.ID, raw int, stored []byte
 		}
 		v.stats.Left(rule.Name, reason, raw)
 	}
+}
+
+// errForeign: nothing here seals the content of what other libraries have compressed, so what is opened has the declared length.
+var errForeign = fmt.Errorf("%w: the content of a value that a library for Redis had compressed", cinch.ErrUnknownCodec)
+
+// openStored is the value of something stored.
+func (v *vault) openStored(stored []byte) ([]byte, error) {
+	if h, err := cinch.ParseHeader(stored); err == nil && h.IsForeign() {
+		return nil, errForeign
+	}
+	return v.sealer.Open(nil, stored)
 }
 
 // open appends the value of an envelope whose header is h.
