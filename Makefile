@@ -19,6 +19,7 @@ full:
 	go test ./test/tarantool -run TestVshardRebalancing -v -timeout 10m
 	go test ./test/limits -run 'Metadata|PeakOf' -limits.long -timeout 20m
 	go test ./examples/shadow -run TestExample -example.long -timeout 20m
+	test/race all
 	go test ./test/foreign -foreign.all -timeout 20m
 	go test ./packaging/modules -install -timeout 30m
 	test/servers install postgreslines

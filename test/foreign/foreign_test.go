@@ -252,6 +252,7 @@ func TestLiveWriters(t *testing.T) {
 				default:
 				}
 			}
+			testenv.Command(t, testenv.Cinch(t), append(packed(server, l), "--allow-recode")...) // the last ones
 			l.run(t, gateway.Addr, "updated", file)
 			if n := sealed(dump(t, server.Addr)); n == 0 {
 				t.Error("nothing is sealed")
