@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -20,6 +21,9 @@ func publish(p *policy.Policy) agreed.Document {
 			Name: r.Name, Key: r.Key, Field: r.Field, Space: r.Space, Types: strings.Split(r.Types.String(), "+"),
 			MinSize: r.MinSize, MaxSize: r.MaxSize, MinGain: r.MinGain, Observe: r.Observe,
 			Codec: r.Setting.Codec.String(), Level: r.Setting.Level,
+		}
+		if r.ToPlain { // what such a library writes would be sealed as it is, and clients never get its content
+			one.Codec, one.Level = codec.Raw.String(), 0
 		}
 		switch {
 		case r.Auto:

@@ -37,6 +37,14 @@ func Named(name string) ([]Format, error) {
 	return []Format{f}, nil
 }
 
+// MayTake reports that a value may be of one of the formats, as far as its header tells.
+func MayTake(formats []Format, stored []byte) bool {
+	return slices.ContainsFunc(formats, func(f Format) bool { return !f.HasHeader() || f.heads(stored) })
+}
+
+// Room is how long a content of a value of n bytes may be for a gateway or packer to open it: 32 times as long, at least 32 KiB.
+func Room(n, most int) int { return min(max(32<<10, 32*n), most) }
+
 // Take opens stored by that of the formats which its header names, and appends its content to dst. Formats
 // without a header are asked last, and have to open all of it. It fails with [ErrNone] where stored is of none
 // of the formats, and with the errors of [Open] where a header names one and the rest is not of it; then

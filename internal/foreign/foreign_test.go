@@ -227,3 +227,35 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// A short frame that declares blocks of 4 MiB, as most tools do, takes no such memory, and opens.
+func TestLZ4FramesTakeLittle(t *testing.T) {
+	want := []byte("a short value, a short value, a short value")
+	var b bytes.Buffer
+	w := lz4.NewWriter(&b)
+	if err := w.Apply(lz4.BlockSizeOption(lz4.Block4Mb)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stored := bytes.Clone(b.Bytes())
+	cut := stored[:len(stored)-5]
+	took := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			if got, err := Open(nil, LZ4, stored, 1<<20); err != nil || !bytes.Equal(got, want) {
+				b.Fatalf("%q, %v", got, err)
+			}
+			if _, err := Open(nil, LZ4, cut, 1<<20); err == nil {
+				b.Fatal("opens when it is cut")
+			}
+		}
+	}).AllocedBytesPerOp()
+	if took > 512<<10 {
+		t.Errorf("%d bytes are allocated", took)
+	}
+}

@@ -94,6 +94,42 @@ func xxh32(b []byte) uint32 {
 	return h ^ h>>16
 }
 
+// Of the descriptor, as others write it.
+const (
+	lz4HasContentSize = 1 << 3
+	lz4HasDictionary  = 1 << 0
+)
+
+// withSmallBlocks is the frame with blocks declared no longer than they can be in so short a frame, for readers take memory
+// for what is declared. A frame whose descriptor is damaged stays as it is.
+func withSmallBlocks(stored []byte) []byte {
+	const at = 4 // of the descriptor
+	if len(stored) < at+3 {
+		return stored
+	}
+	end := at + 2
+	if stored[at]&lz4HasContentSize != 0 {
+		end += 8
+	}
+	if stored[at]&lz4HasDictionary != 0 {
+		end += 4
+	}
+	if len(stored) <= end || stored[end] != byte(xxh32(stored[at:end])>>8) {
+		return stored
+	}
+	id := byte(4)
+	for id < 7 && 1<<(8+2*id) < lz4MostRatio*len(stored) {
+		id++
+	}
+	if stored[at+1]>>4 <= id {
+		return stored
+	}
+	smaller := append([]byte(nil), stored...)
+	smaller[at+1] = id<<4 | stored[at+1]&0x0f
+	smaller[end] = byte(xxh32(smaller[at:end]) >> 8)
+	return smaller
+}
+
 // openBlock opens an LZ4 block behind its raw length.
 func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
 	if len(stored) < lz4SizeBytes {

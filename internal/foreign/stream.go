@@ -33,12 +33,16 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 	if !ok {
 		s = &stream{}
 	}
+	if f == LZ4 {
+		stored = withSmallBlocks(stored)
+	}
 	s.src.Reset(stored)
 	if err := s.reset(f); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	out, err := readUpTo(dst, s.zip, maxRaw)
 	if err != nil {
+		s.letGo()
 		return nil, err
 	}
 	if s.src.Len() > 0 {
@@ -47,6 +51,14 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 	s.src.Reset(nil)
 	streams[f].Put(s)
 	return out, nil
+}
+
+// letGo gives back what a reader holds that has not come to its end.
+func (s *stream) letGo() {
+	s.src.Reset(nil)
+	if zip, ok := s.zip.(*lz4.Reader); ok {
+		zip.Reset(&s.src)
+	}
 }
 
 func (s *stream) reset(f Format) (err error) {

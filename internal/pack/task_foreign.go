@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -13,8 +14,8 @@ import (
 // foreign makes the content of a value that is in a format of its rule what is sealed. Of a value in none it changes nothing. left
 // says why the value must stay as it is.
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
-	content, f, err := foreign.Take(nil, rule.Formats, s.raw, t.Sealer.MaxRaw())
-	if err != nil {
+	content, f, ok := t.contentOf(s, rule)
+	if !ok {
 		return ""
 	}
 	switch {
@@ -34,6 +35,41 @@ func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	}
 	s.content = content
 	return ""
+}
+
+// contentOf is what a library has compressed into a value. What is sealed as it is under a rule to plain is the client's own.
+func (t *Seal) contentOf(s *subject, rule *policy.Rule) (content []byte, f foreign.Format, ok bool) {
+	switch {
+	case s.old.IsForeign():
+		content, err := t.Sealer.OpenContent(nil, s.value.Stored)
+		return content, foreign.Format(s.old.Foreign.Format), err == nil
+	case s.old.Len > 0 && rule.ToPlain:
+		return nil, 0, false
+	}
+	content, f, err := foreign.Take(nil, rule.Formats, s.raw, foreign.Room(len(s.raw), t.Sealer.MaxRaw()))
+	return content, f, err == nil
+}
+
+// uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content clients get.
+func (t *Seal) uncovered(db string, s *subject) Verdict {
+	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
+	if formats == nil || s.old.Len > 0 {
+		return Verdict{Left: NoRule}
+	}
+	content, _, err := foreign.Take(nil, formats, s.raw, foreign.Room(len(s.raw), t.Sealer.MaxRaw()))
+	if err != nil {
+		return Verdict{Left: NoRule}
+	}
+	if !t.AllowRecode {
+		return Verdict{Left: OtherBytes}
+	}
+	s.content = content
+	return t.bare(s)
+}
+
+// bare puts the content in the place of a library's value, where sealing it is worth nothing.
+func (t *Seal) bare(s *subject) Verdict {
+	return Verdict{Replace: true, Recoded: true, New: t.Sealer.Seal(nil, s.content, codec.Setting{}, nil)}
 }
 
 // makesPlain reports that the content of a library's value that is sealed already is what clients are to get.

@@ -145,3 +145,26 @@ func TestForeignSealedAnew(t *testing.T) {
 		t.Errorf("%+v, %v", h, err)
 	}
 }
+
+// To plain reaches all values of a library's, those too that are too small to be sealed.
+func TestForeignToPlainIsWhole(t *testing.T) {
+	task := foreignTask(t, "glide", true)
+	v := &store.Value{Key: []byte("k"), Type: store.String}
+	var err error
+	if v.Stored, err = foreign.Append(nil, foreign.GlideZstd, 0, []byte("a short one"), codec.New(codec.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+		t.Errorf("%+v, want %q", d, OtherBytes)
+	}
+	task.AllowRecode = true
+	if got := judged(t, task, v, true); string(got.Stored) != "a short one" {
+		t.Errorf("becomes %q", got.Stored)
+	}
+	sealed := task.Sealer.Seal(nil, stored(t, foreign.GlideLZ4, 1).Stored, codec.Setting{Codec: codec.Zstd}, func(int, int) bool { return true })
+	task.To, task.Always = codec.Setting{Codec: codec.Zlib}, true
+	d := task.Judge("0", &store.Value{Key: []byte("k"), Type: store.String, Stored: sealed})
+	if got, err := task.Sealer.Open(nil, d.New); err != nil || !bytes.Equal(got, stored(t, foreign.GlideLZ4, 1).Stored) {
+		t.Errorf("what a client has stored sealed is opened as a library's: %+v, %v", d, err)
+	}
+}

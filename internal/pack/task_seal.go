@@ -56,10 +56,10 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 		return Verdict{Left: Computed}
 	}
 	rule := t.rule(db, v, len(plain))
-	if rule == nil || rule.Observe {
-		return Verdict{Left: NoRule}
-	}
 	s := subject{value: v, raw: plain, content: plain, old: old}
+	if rule == nil || rule.Observe {
+		return t.uncovered(db, &s)
+	}
 	if rule.Formats != nil {
 		if left := t.foreign(&s, rule); left != "" {
 			return Verdict{Left: left}
@@ -109,6 +109,9 @@ func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
 	if !cinch.IsSealed(sealed) {
 		if s.old.Len > 0 && t.Always && another(st, s.old) {
 			return Verdict{Replace: true, New: sealed} // plain: a small value is worth sealing with its old dictionary only
+		}
+		if s.recoded && s.as.Format == 0 {
+			return t.bare(s)
 		}
 		return Verdict{Left: NoGain}
 	}
@@ -204,7 +207,7 @@ func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 		return Verdict{Left: NoRule}
 	}
 	if rule.Formats != nil {
-		if content, _, err := foreign.Take(nil, rule.Formats, v.Stored, t.Sealer.MaxRaw()); err == nil {
+		if content, _, err := foreign.Take(nil, rule.Formats, v.Stored, foreign.Room(len(v.Stored), t.Sealer.MaxRaw())); err == nil {
 			opened := *v
 			opened.Stored = content
 			v = &opened

@@ -109,10 +109,12 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	if !h.IsString() || h.N < 0 {
 		return h, c.frames.emitLine(line)
 	}
-	if h.Kind == resp.Bulk && h.N >= int64(len(cinch.Magic)) && sh != shapeNone && sh.holdsValue(c.path, mask) {
-		sealed, err := c.frames.beginsSealed(len(line))
-		if err != nil {
-			return h, err
+	if h.Kind == resp.Bulk && h.N > 0 && sh != shapeNone && sh.holdsValue(c.path, mask) {
+		sealed := false
+		if h.N >= int64(len(cinch.Magic)) {
+			if sealed, err = c.frames.beginsSealed(len(line)); err != nil {
+				return h, err
+			}
 		}
 		formats := c.opening.formats(c.path)
 		if sealed {

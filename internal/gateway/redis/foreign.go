@@ -9,12 +9,9 @@ import (
 // Values that the clients' own library has compressed, under rules that name its format. Their content is sealed, and clients get it
 // in that format again, or bare, where the rule says to plain.
 
-// mostRatio is how many times as long as the value the content of a long one may be.
-const mostRatio = 32
-
 // contentRoom is how much of the content of a value of n bytes is opened, and whether that needs no budget.
 func (v *vault) contentRoom(n int) (limit int, free bool) {
-	limit = min(max(freeBytes, mostRatio*n), v.maxSeal)
+	limit = foreign.Room(n, v.maxSeal)
 	return limit, limit <= freeBytes
 }
 
@@ -47,10 +44,36 @@ func (c contents) at(path []level) []foreign.Format {
 	return nil
 }
 
-// openBytes is what opening an envelope may take.
+// openBytes is what opening an envelope may take: of a foreign value its content, the value, and the reply with it.
 func openBytes(h cinch.Header) int {
 	if h.IsForeign() {
-		return h.RawLen + h.MaxValueLen()
+		return h.RawLen + 2*h.MaxValueLen()
 	}
 	return h.RawLen
 }
+
+// standsFor is what a client gets for an envelope made of a value: another value of a library's, or its content.
+func (v *vault) standsFor(sealed, value []byte) []byte {
+	h, err := cinch.ParseHeader(sealed)
+	if err != nil || !h.IsForeign() && h.RawLen == len(value) {
+		return value
+	}
+	if opened, err := v.sealer.Open(nil, sealed); err == nil {
+		return opened
+	}
+	return value
+}
+
+// sharedOp is one op for all replies whose values are in the formats, so that entries in the queue are one.
+func (v *vault) sharedOp(formats []foreign.Format) *op {
+	if o := v.bare.Load(); o != nil && &o.contents[0][0] == &formats[0] {
+		return o
+	}
+	o := &op{shared: true, contents: contents{formats}}
+	v.bare.Store(o)
+	return o
+}
+
+// textToPlain refuses what works on a stored value: that may be in the library's format, sealed as that, or sealed plain.
+const textToPlain = "ERR cinch: a rule says to: plain of this key, so its value may still be in the format of a client's library, and only whole values can be read and written: " +
+	"finish with cinch pack --allow-recode, then take format and to out of the rule"

@@ -201,3 +201,95 @@ func TestForeignEnvelopeToPlain(t *testing.T) {
 		t.Errorf("%.60q", got)
 	}
 }
+
+// What works on a stored value is refused under a rule to plain, whatever the value is stored as: nothing is half one and half the other.
+func TestForeignToPlainRefuses(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	value := byGlide(t, menu(7), foreign.GlideZstd)
+	must(t, direct.Set(ctx, "bare:x", value, 0).Err())
+	for _, words := range []string{
+		"APPEND bare:x tail", "STRLEN bare:x", "GETRANGE bare:x 0 1", "SETRANGE bare:x 0 a", "SETBIT bare:x 0 1", "BITCOUNT bare:x",
+		"EVAL return(1) 1 bare:x", "LCS bare:x app:y", "BITOP NOT app:y bare:x", "HSTRLEN bare:x f", "SET bare:x v IFEQ w",
+	} {
+		if got := do(through, words); !strings.HasPrefix(got, "error: ERR cinch: a rule says to: plain") {
+			t.Errorf("%s: %.80s", words, got)
+		}
+	}
+	if got := direct.Get(ctx, "bare:x").Val(); got != string(value) {
+		t.Errorf("%d bytes are left of %d", len(got), len(value))
+	}
+	expect(t, through, "STRLEN app:none", "0", "APPEND other tail", "4")
+}
+
+// Requests and replies that are streamed, transactions, and values of streams.
+func TestForeignToPlainElsewhere(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	content := menu(8)
+	value := byGlide(t, content, foreign.GlideZstd)
+	must(t, direct.MSet(ctx, "bare:x", value, "bare:y", value, "bare:short", byGlide(t, []byte("ab"), foreign.GlideZstd)).Err())
+	must(t, direct.HSet(ctx, "bare:h", "f", value).Err())
+	keys, fields := []string{"bare:x", "other"}, []string{"f"}
+	for i := range 2500 {
+		keys, fields = append(keys, fmt.Sprintf("bare:none:%06d", i)), append(fields, fmt.Sprintf("none:%012d", i))
+	}
+	if got, err := through.MGet(ctx, keys...).Result(); err != nil || got[0] != string(content) || got[1] != nil {
+		t.Errorf("MGET of many: %v", err)
+	}
+	if got, err := through.HMGet(ctx, "bare:h", fields...).Result(); err != nil || got[0] != string(content) {
+		t.Errorf("HMGET of many: %v", err)
+	}
+	if got := through.Get(ctx, "bare:short").Val(); got != "ab" {
+		t.Errorf("a short value: %q", got)
+	}
+	big := strings.Repeat("x", 100_000)
+	if got := through.SetArgs(ctx, "bare:y", big, goredis.SetArgs{Get: true}).Val(); got != string(content) {
+		t.Errorf("SET with GET of a long value gives %.40q", got)
+	}
+	if got := through.Get(ctx, "bare:y").Val(); got != big {
+		t.Errorf("a long plain value comes back as %d bytes", len(got))
+	}
+	must(t, direct.XAdd(ctx, &goredis.XAddArgs{Stream: "bare:s", Values: []any{"f", value}}).Err())
+	if got := through.XRange(ctx, "bare:s", "-", "+").Val(); len(got) != 1 || got[0].Values["f"] != string(value) {
+		t.Error("XRANGE opens what is no string")
+	}
+	pipe := through.TxPipeline()
+	must(t, pipe.Set(ctx, "bare:z", value, 0).Err())
+	first := pipe.Get(ctx, "bare:z")
+	for range 20_000 { // their entries are one
+		pipe.Get(ctx, "bare:none")
+	}
+	_, err := pipe.Exec(ctx)
+	if err != nil && err != goredis.Nil || first.Val() != string(content) {
+		t.Errorf("EXEC gives %.40q, %v", first.Val(), err)
+	}
+}
+
+// The first rule for a key decides, as everywhere.
+func TestForeignToPlainBehindOtherRules(t *testing.T) {
+	sock := startServer(t)
+	zlib, err := foreign.Named("django")
+	must(t, err)
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Key: "web:file:*", Setting: codec.Setting{}},
+		{Key: "web:own:*", Setting: codec.Setting{Codec: codec.Zstd}, Formats: zlib},
+		{Key: "web:*", Setting: codec.Setting{Codec: codec.Zstd}, Formats: zlib, ToPlain: true},
+	}})
+	must(t, err)
+	path, _ := startGateway(t, sock, func(c *Config) { c.Policy = rules })
+	through := clientOf(t, path)
+	value := byGlide(t, menu(9), foreign.Gzip)
+	for key, want := range map[string]string{"web:file:1": string(value), "web:page": string(menu(9))} {
+		must(t, through.Set(ctx, key, value, 0).Err())
+		if got := through.Get(ctx, key).Val(); got != want {
+			t.Errorf("%s: %d bytes, want %d", key, len(got), len(want))
+		}
+	}
+	must(t, through.Set(ctx, "web:own:1", value, 0).Err())
+	if got := contentOf(t, foreign.Gzip, []byte(through.Get(ctx, "web:own:1").Val())); !bytes.Equal(got, menu(9)) {
+		t.Error("web:own:1 is another content")
+	}
+}

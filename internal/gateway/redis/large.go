@@ -104,6 +104,8 @@ func (l *largeRequest) run() error {
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		l.talk.subscribed() && l.cmd.strategy != controls:
 		return l.stream(entry{})
+	case l.cmd.strategy == values && l.cmd.args.kind == noValues && l.seals.vault.rules().HasToPlain():
+		return l.collect() // which of the values are opened depends on the keys
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues:
 		return l.stream(entry{shape: l.cmd.reply})
 	case l.cmd.strategy == values && !l.cmd.args.single:
@@ -449,7 +451,7 @@ const (
 
 // streamSingle sends SET and its kin with a value that is not sealed.
 func (l *largeRequest) streamSingle() error {
-	if err := l.begin(entry{shape: l.cmd.reply}); err != nil {
+	if err := l.begin(entry{shape: l.cmd.reply, op: l.seals.contents(l.cmd, l.args, l.cmd.reply)}); err != nil {
 		return err
 	}
 	for _, a := range l.args {

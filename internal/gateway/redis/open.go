@@ -247,14 +247,22 @@ func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([
 
 // openForeign sends the content of the bulk string of n bytes at hand if it is in one of the formats, and else the bytes as they are.
 func (o *opening) openForeign(n int64, formats []foreign.Format) error {
-	limit, _ := o.vault.contentRoom(int(n))
-	stored, err := o.stage(n, int64(limit))
+	stored, err := o.stage(n, 0)
 	if err != nil {
 		return err
 	}
 	defer stored.free()
 	if o.frames.mute {
 		return nil
+	}
+	if !foreign.MayTake(formats, stored.buf) {
+		return o.emitHeld(resp.AppendBulk(nil, stored.buf), stored.n > 0)
+	}
+	limit, free := o.vault.contentRoom(int(n))
+	if !free {
+		if err := stored.reserve(2*int64(limit), 2*int64(limit)); err != nil {
+			return err
+		}
 	}
 	content, _, err := foreign.Take(gateway.GetBuffer(min(limit, 4*int(n))), formats, stored.buf, limit)
 	defer gateway.PutBuffer(content)

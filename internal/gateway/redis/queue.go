@@ -74,8 +74,7 @@ func (e *entry) changesNothing() bool {
 
 // sameAs reports whether two entries can be one with a count.
 func (e *entry) sameAs(f *entry) bool {
-	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags &&
-		e.op == nil && f.op == nil
+	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags && e.op == f.op
 }
 
 // The queue is bounded in bytes. The first ones are free; beyond them it takes pieces of
@@ -126,7 +125,7 @@ func (q *queue) init(account room) {
 
 // weight is what an entry takes.
 func (e *entry) weight() int {
-	if e.op == nil {
+	if e.op == nil || e.op.shared {
 		return entryBytes
 	}
 	return entryBytes + opBytes + e.op.size
@@ -327,6 +326,7 @@ type op struct {
 	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
 	mask       []bool    // shapeSorted, kindLoaded
 	renames    [2]string // kindAsk: in errors, the name of the script that ran and of the client's
+	shared     bool      // it is of many entries, and has nothing of one
 	contents   contents  // kindReply: which values are opened in the formats of other libraries
 	plainBytes [][]byte  // shapeAny: parts of these that begin with the magic are no envelopes of ours
 	after      func(answer)

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -94,7 +95,7 @@ func (v *seals) sealArg(b *sealing, r *request, i int, asItIs bool) {
 	}
 	b.at = append(b.at, sealedArg{i, off, len(out)})
 	if v.st.tx.open {
-		v.st.tx.remember(out[off:], r.args[i])
+		v.st.tx.remember(out[off:], v.vault.standsFor(out[off:], r.args[i]))
 	}
 }
 
@@ -267,7 +268,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	if !free {
 		if !v.st.tx.account.TakeSpare(int64(limit)) {
 			v.vault.stats.Error("budget")
-			return dst, false
+			return dst, rule.ToPlain && !cinch.IsSealed(value) // as it is it can still be opened when it is read
 		}
 		defer v.st.tx.account.Release(int64(limit))
 	}
@@ -306,30 +307,48 @@ func (v *seals) sealedContent(rule *policy.Rule, st codec.Setting, raw int, stor
 	v.vault.stats.Sealed(rule.Name, codecOf(stored, st.Codec), raw, len(stored), took)
 }
 
-// contents says of which values in the reply to r the client gets the content.
-func (v *seals) contents(r *request, sh shape) contents {
-	if sh == shapeNone || sh >= shapeStreams || len(r.args) < 2 {
+// contents says of which values in the reply to a command the client gets the content; nil: of none.
+func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
+	rules, space := v.vault.rules(), v.st.where()
+	if !rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
 		return nil
 	}
-	rules, space := v.vault.rules(), v.st.where()
-	if r.cmd.name != "mget" {
+	if cmd.name != "mget" {
 		t := policy.String
-		if r.cmd.name[0] == 'h' {
+		if cmd.name[0] == 'h' {
 			t = policy.Hash
 		}
-		if f := rules.ToPlain(space, r.args[1], t); f != nil {
-			return contents{f}
+		if f := rules.ToPlain(space, args[1], t); f != nil {
+			return v.vault.sharedOp(f)
 		}
 		return nil
 	}
 	var all contents
-	for i, key := range r.args[1:] {
+	for i, key := range args[1:] {
 		if f := rules.ToPlain(space, key, policy.String); f != nil {
 			if all == nil {
-				all = make(contents, max(2, len(r.args)-1))
+				all = make(contents, max(2, len(args)-1))
 			}
 			all[i] = f
 		}
 	}
-	return all
+	if all == nil {
+		return nil
+	}
+	return &op{contents: all, size: sliceBytes * len(all)}
+}
+
+// sliceBytes is what an element of contents takes.
+const sliceBytes = 24
+
+// worksOnPlain reports that a command would work on values whose content alone clients know.
+func (v *seals) worksOnPlain(r *request) bool {
+	rules, space := v.vault.rules(), v.st.where()
+	if !rules.HasToPlain() || r.cmd.keys.first == 0 {
+		return false
+	}
+	keys, ok := r.cmd.keys.find(r.args)
+	return ok && slices.ContainsFunc(keys, func(key []byte) bool {
+		return rules.ToPlain(space, key, policy.String) != nil || rules.ToPlain(space, key, policy.Hash) != nil
+	})
 }

@@ -242,6 +242,9 @@ func (s *session) handle(r *request) error {
 	case controls:
 		return s.control.handle(r)
 	}
+	if s.seals.worksOnPlain(r) {
+		return s.talk.refuse(textToPlain)
+	}
 	return s.onStored().run(r)
 }
 
@@ -302,9 +305,7 @@ func (s *session) handleValues(r *request) error {
 	if s.seals.readsExcluded(r) {
 		e.flags |= flagExcluded
 	}
-	if c := s.seals.contents(r, e.shape); c != nil {
-		e.op = &op{contents: c}
-	}
+	e.op = s.seals.contents(r.cmd, r.args, e.shape)
 	spec := &r.cmd.args
 	if spec.kind == noValues {
 		return s.talk.forward(r, e)
@@ -327,6 +328,9 @@ func (s *session) handleValues(r *request) error {
 	defer b.free()
 	for i := at.first; i < at.end; i += at.step {
 		s.seals.sealArg(&b, r, i, at.computed)
+	}
+	if compares && e.op != nil {
+		return s.talk.refuse(textToPlain)
 	}
 	if compares {
 		return s.onStored().compare(r, b.in(r.args))

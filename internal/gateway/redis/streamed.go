@@ -32,13 +32,18 @@ func (b *large) streamValue() error {
 	defer b.intake.leave()
 	n, _ := b.intake.parser.Bulk()
 	head := b.intake.in.Buffered()[:b.intake.parser.Pos()]
-	shape := b.intake.rows.lookup(head[b.intake.parser.Args[0].Off:][:b.intake.parser.Args[0].Len]).reply
+	var args [2][]byte
+	for i := range args {
+		args[i] = head[b.intake.parser.Args[i].Off:][:b.intake.parser.Args[i].Len]
+	}
+	cmd := b.intake.rows.lookup(args[0])
+	shape := cmd.reply
 	b.intake.parser.Reset()
 	b.intake.frame = 0
 	if b.talk.subscribed() { // the server refuses it
 		shape = shapeNone
 	}
-	if err := b.talk.expect(entry{shape: shape}); err != nil {
+	if err := b.talk.expect(entry{shape: shape, op: b.seals.contents(cmd, args[:], shape)}); err != nil {
 		return err
 	}
 	if err := b.talk.up.lend(head); err != nil {

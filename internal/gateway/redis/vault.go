@@ -24,6 +24,7 @@ type vault struct {
 	dicts   *storeredis.NodeDicts // nil: none
 	sampler Sampler               // nil: none
 	whatIf  *whatif.Watch         // nil: none
+	bare    atomic.Pointer[op]    // of replies whose values clients get without a library's format
 	maxSeal int
 	effort  *gateway.Effort
 	stats   *gateway.Stats
