@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"strconv"
 
@@ -31,8 +30,6 @@ type documents struct {
 	sources        [2]int // on each side
 }
 
-// loadDocuments puts each source on one side, by its hash. A value that occurs twice
-// counts once, so nothing that is measured is on the other side.
 func loadDocuments(cache string) ([]documents, error) {
 	var all []documents
 	for _, k := range documentKinds {
@@ -40,21 +37,11 @@ func loadDocuments(cache string) ([]documents, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.name, err)
 		}
-		seen, sources := map[string]bool{}, [2]map[string]bool{{}, {}}
-		var sides [2][][]byte
-		for _, r := range records {
-			if n := len(r.Value); n < minDocument || n > maxDocument || seen[string(r.Value)] {
-				continue
-			}
-			seen[string(r.Value)] = true
-			side := sha256.Sum256([]byte(k.name + "/" + r.Source))[0] & 1
-			sides[side] = append(sides[side], r.Value)
-			sources[side][r.Source] = true
+		sides := corpora.Split(k.name, records, minDocument, maxDocument)
+		if len(sides.Learn) < 50 || len(sides.Measure) < 50 {
+			return nil, fmt.Errorf("%s: %d and %d documents are too few", k.name, len(sides.Learn), len(sides.Measure))
 		}
-		if len(sides[0]) < 50 || len(sides[1]) < 50 {
-			return nil, fmt.Errorf("%s: %d and %d documents are too few", k.name, len(sides[0]), len(sides[1]))
-		}
-		all = append(all, documents{k.name, k.about, sides[0], sides[1], [2]int{len(sources[0]), len(sources[1])}})
+		all = append(all, documents{k.name, k.about, sides.Learn, sides.Measure, sides.Sources})
 	}
 	return all, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
@@ -52,54 +51,13 @@ func loadCorpora(cache string) ([]corpus, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.name, err)
 		}
-		c := corpus{name: k.name, class: k.class, about: k.about}
-		c.split(records)
+		sides := corpora.Split(k.name, records, bounds[k.class][0], bounds[k.class][1])
+		c := corpus{name: k.name, class: k.class, about: k.about, sources: sides.Sources}
+		c.train, c.measured = corpora.Spread(sides.Learn, maxRecords, maxBytes), corpora.Spread(sides.Measure, maxRecords, maxBytes)
 		if len(c.train) < 20 || len(c.measured) < 20 {
 			return nil, fmt.Errorf("%s: %d records to train on and %d to measure are too few", k.name, len(c.train), len(c.measured))
 		}
 		all = append(all, c)
 	}
 	return all, nil
-}
-
-// split puts each source on one side, by its hash. A value that occurs twice counts once,
-// or a dictionary might hold what is measured.
-func (c *corpus) split(records []corpora.Record) {
-	limits := bounds[c.class]
-	seen := map[[32]byte]bool{}
-	sources := [2]map[string]bool{{}, {}}
-	var sides [2][][]byte
-	for _, r := range records {
-		sum := sha256.Sum256(r.Value)
-		if n := len(r.Value); n < limits[0] || n > limits[1] || seen[sum] {
-			continue
-		}
-		seen[sum] = true
-		side := sha256.Sum256([]byte(c.name + "/" + r.Source))[0] & 1
-		sides[side] = append(sides[side], r.Value)
-		sources[side][r.Source] = true
-	}
-	c.train, c.measured = thin(sides[0]), thin(sides[1])
-	c.sources = [2]int{len(sources[0]), len(sources[1])}
-}
-
-// thin takes every n-th record, so that neither count nor bytes pass the limits.
-func thin(values [][]byte) [][]byte {
-	total := 0
-	for _, v := range values {
-		total += len(v)
-	}
-	step := max(1, (len(values)+maxRecords-1)/maxRecords, (total+maxBytes-1)/maxBytes)
-	var out [][]byte
-	for i := 0; i < len(values); i += step {
-		out = append(out, values[i])
-	}
-	return out
-}
-
-func totalBytes(values [][]byte) (n int) {
-	for _, v := range values {
-		n += len(v)
-	}
-	return n
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
@@ -132,21 +132,13 @@ func bothCPU(g, server *rig.Process) (c [2]time.Duration, err error) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	if n := len(sorted); n%2 == 0 {
-		return (sorted[n/2-1] + sorted[n/2]) / 2
-	}
-	return sorted[len(sorted)/2]
-}
-
 // medians are of gateway and server, each by itself.
 func medians(runs []cost) cost {
 	var g, s []float64
 	for _, r := range runs {
 		g, s = append(g, r.gateway), append(s, r.server)
 	}
-	return cost{median(g), median(s)}
+	return cost{rig.Median(g), rig.Median(s)}
 }
 
 func cpuTable(rows []cpuRow) string {
@@ -155,7 +147,7 @@ func cpuTable(rows []cpuRow) string {
 	b.Rule(7)
 	for _, r := range rows {
 		set, get := medians(r.set), medians(r.get)
-		b.Row(r.corpus.name, fmt.Sprint(totalBytes(r.corpus.measured)/len(r.corpus.measured)), r.storing,
+		b.Row(r.corpus.name, fmt.Sprint(corpora.TotalBytes(r.corpus.measured)/len(r.corpus.measured)), r.storing,
 			oneDigit(set.gateway), oneDigit(set.server), oneDigit(get.gateway), oneDigit(get.server))
 	}
 	return b.String()

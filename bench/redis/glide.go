@@ -1,29 +1,17 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	_ "embed"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/client"
 )
 
 // Valkey GLIDE compresses in the client. It is measured beside itself with that off, through a
 // gateway: the same values by the same client, so that what differs is the codec and where it runs.
-
-//go:embed glide.py
-var glideScript []byte
 
 // glideCorpora are those of the corpora that are measured.
 var glideCorpora = []string{"movies", "schemas", "features"}
@@ -71,9 +59,7 @@ type glideLane struct {
 	row             *glideRow
 	server, gateway *rig.Process // gateway nil: none
 	idle            int64        // bytes that the empty server used
-	cmd             *exec.Cmd
-	in              io.WriteCloser
-	out             *bufio.Reader
+	client          *client.Process
 }
 
 func (o *options) measureGlide(all []corpus) error {
@@ -142,7 +128,7 @@ func (o *options) startGlide(l *glideLane) (err error) {
 	}
 	direct := l.server.Client()
 	defer direct.Close()
-	if l.idle, err = infoNumber(direct, "memory", "used_memory"); err != nil {
+	if l.idle, err = rig.InfoNumber(direct, "memory", "used_memory"); err != nil {
 		return err
 	}
 	target := l.server
@@ -160,50 +146,29 @@ func (o *options) startGlide(l *glideLane) (err error) {
 	return o.startGlideClient(l, target)
 }
 
-// startGlideClient runs the script, which waits for a line before each step.
-func (o *options) startGlideClient(l *glideLane, target *rig.Process) (err error) {
-	script, file := filepath.Join(o.work, "glide.py"), filepath.Join(o.work, l.row.corpus.name+".values")
-	if err := os.WriteFile(script, glideScript, 0o600); err != nil {
+// startGlideClient starts GLIDE, which then waits for steps.
+func (o *options) startGlideClient(l *glideLane, target *rig.Process) error {
+	file := filepath.Join(o.work, l.row.corpus.name+".values")
+	if err := client.WriteValues(file, l.row.corpus.measured); err != nil {
 		return err
 	}
-	if err := writeValues(file, l.row.corpus.measured); err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(target.Addr)
-	cmd := exec.Command(o.python, script, port, l.row.way.mode, file)
-	cmd.Stderr = os.Stderr
-	if l.in, err = cmd.StdinPipe(); err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
+	command, err := client.Python(o.python, o.work)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	l.cmd, l.out = cmd, bufio.NewReader(out)
-	if _, err := glideLine(l.out); err != nil {
-		return fmt.Errorf("glide.py says nothing (pip install valkey-glide-sync==2.6.0, --python): %w", err)
+	if l.client, err = client.Start(append(command, target.Port(), "glide-"+l.row.way.mode, file)...); err != nil {
+		return fmt.Errorf("%w: test/servers install bench, or --python", err)
 	}
 	return nil
 }
 
 func (l *glideLane) stop() {
-	l.stopClient()
+	l.client.Stop()
 	if l.gateway != nil {
 		l.gateway.Stop()
 	}
 	if l.server != nil {
 		l.server.Stop()
-	}
-}
-
-func (l *glideLane) stopClient() {
-	if l.cmd != nil {
-		_ = l.in.Close()
-		_ = l.cmd.Wait()
-		l.cmd = nil
 	}
 }
 
@@ -223,64 +188,25 @@ func (l *glideLane) step(name string) (c glideCost, err error) {
 	if err != nil {
 		return c, err
 	}
-	if _, err := fmt.Fprintln(l.in, name, glideOperations); err != nil {
-		return c, err
-	}
-	line, err := glideLine(l.out)
-	if err != nil {
+	var said struct{ Us float64 }
+	if err := l.client.Ask(&said, name, glideOperations); err != nil {
 		return c, err
 	}
 	after, err := cpuMicros(l.gateway)
 	if err != nil {
 		return c, err
 	}
-	var said struct{ Us float64 }
-	err = json.Unmarshal(line, &said)
-	return glideCost{said.Us, (after - before) / glideOperations}, err
+	return glideCost{said.Us, (after - before) / glideOperations}, nil
 }
 
 // weigh asks the server what all values take. The client's connection does not count.
 func (l *glideLane) weigh() error {
-	l.stopClient()
+	l.client.Stop()
 	direct := l.server.Client()
 	defer direct.Close()
-	used, err := infoNumber(direct, "memory", "used_memory")
+	used, err := rig.InfoNumber(direct, "memory", "used_memory")
 	l.row.memory = used - l.idle
 	return err
-}
-
-// glideLine reads a line of the script's: GLIDE prints some of its own.
-func glideLine(out *bufio.Reader) ([]byte, error) {
-	for {
-		line, err := out.ReadBytes('\n')
-		if err != nil || bytes.HasPrefix(line, []byte(`{"`)) {
-			return line, err
-		}
-	}
-}
-
-func writeValues(path string, values [][]byte) error {
-	var b []byte
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)))
-		b = append(b, v...)
-	}
-	return os.WriteFile(path, b, 0o600)
-}
-
-// estimate is a median and the interval in which it lies with a probability of 95 %.
-type estimate struct{ low, median, high float64 }
-
-// estimateOf takes the interval from the order of the values, whatever their distribution.
-func estimateOf(values []float64) estimate {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // 1.96 standard deviations of a binomial of n halves
-	return estimate{sorted[max(0, n/2-off)], median(values), sorted[min(n-1, (n-1)/2+off)]}
-}
-
-func (e estimate) String() string {
-	return fmt.Sprintf("%.1f (%.1f to %.1f)", e.median, e.low, e.high)
 }
 
 // of are the turns' costs as get sees them.
@@ -293,12 +219,12 @@ func (r *glideRow) of(get func(t *glideTurn) float64) []float64 {
 }
 
 // beyond is what each turn cost more than that of base in the same round.
-func (r *glideRow) beyond(base *glideRow, get func(t *glideTurn) float64) estimate {
+func (r *glideRow) beyond(base *glideRow, get func(t *glideTurn) float64) rig.Estimate {
 	ours, theirs := r.of(get), base.of(get)
 	for i := range ours {
 		ours[i] -= theirs[i]
 	}
-	return estimateOf(ours)
+	return rig.EstimateOf(ours)
 }
 
 var (
@@ -310,7 +236,7 @@ var (
 
 // codec is what compression adds where it runs: in the client, or in the gateway. rows are those
 // of r's corpus, in the order of glideWays.
-func (r *glideRow) codec(rows []*glideRow) (set, get estimate) {
+func (r *glideRow) codec(rows []*glideRow) (set, get rig.Estimate) {
 	if r.way.gateway {
 		return r.beyond(rows[3], setGateway), r.beyond(rows[3], getGateway)
 	}
@@ -325,7 +251,7 @@ func glideTable(rows []*glideRow) string {
 		same := rows[i-i%len(glideWays):][:len(glideWays)]
 		set, get := r.codec(same)
 		b.Row(r.corpus.name, r.way.name, strconv.FormatInt(r.memory/1024, 10), fmt.Sprintf("%.2fx", float64(same[0].memory)/float64(r.memory)), set.String(), get.String(),
-			oneDigit(median(r.of(setClient))), oneDigit(median(r.of(getClient))), oneDigit(median(r.of(setGateway))), oneDigit(median(r.of(getGateway))))
+			oneDigit(rig.Median(r.of(setClient))), oneDigit(rig.Median(r.of(getClient))), oneDigit(rig.Median(r.of(setGateway))), oneDigit(rig.Median(r.of(getGateway))))
 	}
 	return b.String()
 }
@@ -339,22 +265,12 @@ func glideRows(rows []*glideRow) [][]string {
 		set, get := r.codec(rows[i-i%len(glideWays):][:len(glideWays)])
 		row := []string{r.corpus.name, r.way.name, strconv.Itoa(len(r.turns)), strconv.FormatInt(r.memory, 10)}
 		for _, v := range []float64{
-			set.median, set.low, set.high, get.median, get.low, get.high,
-			median(r.of(setClient)), median(r.of(getClient)), median(r.of(setGateway)), median(r.of(getGateway)),
+			set.Median, set.Low, set.High, get.Median, get.Low, get.High,
+			rig.Median(r.of(setClient)), rig.Median(r.of(getClient)), rig.Median(r.of(setGateway)), rig.Median(r.of(getGateway)),
 		} {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		out = append(out, row)
 	}
 	return out
-}
-
-// glidePython is what test/servers install bench has made, or any.
-func glidePython() string {
-	cache, err := os.UserCacheDir()
-	path := filepath.Join(cache, "cinch-test", "bench-python", "bin", "python")
-	if _, missing := os.Stat(path); err != nil || missing != nil {
-		return "python3"
-	}
-	return path
 }

@@ -234,6 +234,6 @@ func middle(runs []rate) (r rate) {
 			fields[i] = append(fields[i], f)
 		}
 	}
-	r.perSecond, r.p50, r.p99, r.hopCPU = median(fields[0]), median(fields[1]), median(fields[2]), median(fields[3])
+	r.perSecond, r.p50, r.p99, r.hopCPU = rig.Median(fields[0]), rig.Median(fields[1]), rig.Median(fields[2]), rig.Median(fields[3])
 	return r
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/client"
 	"github.com/cinch-layer/cinch/bench/rig/link"
 )
 
@@ -39,7 +40,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
 	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
-	flag.StringVar(&o.python, "python", glidePython(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
+	flag.StringVar(&o.python, "python", client.Interpreter(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
 	flag.StringVar(&o.before, "before", "", "a cinch built from another commit, which --part large measures too")
 	flag.Parse()
 	if err := run(&o); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/menus"
 	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/bench/rig/link"
@@ -98,7 +99,7 @@ func (o *options) measureMenus() error {
 
 // calibrate finds the rate, in Mbit/s, at which a plain GET takes as long as it should.
 func (o *options) calibrate(values [][]byte) (float64, error) {
-	total := totalBytes(values)
+	total := corpora.TotalBytes(values)
 	mbit := float64(total) / float64(len(values)) * 8 / (menuGet - menuRoundTrip).Seconds() / 1e6
 	for range 5 {
 		l, err := o.startMenuLane(menuWays()[0], mbit)
@@ -162,7 +163,7 @@ func (l *menuLane) begin(o *options, mbit float64, dict string) (err error) {
 	}
 	direct := l.server.Client()
 	defer direct.Close()
-	if l.idle, err = infoNumber(direct, "memory", "used_memory"); err != nil {
+	if l.idle, err = rig.InfoNumber(direct, "memory", "used_memory"); err != nil {
 		return err
 	}
 	far := &rig.Process{Addr: l.links.Addrs[0]}
@@ -263,7 +264,7 @@ func (l *menuLane) take() (err error) {
 		l.up = up
 		direct := l.server.Client()
 		defer direct.Close()
-		used, err := infoNumber(direct, "memory", "used_memory")
+		used, err := rig.InfoNumber(direct, "memory", "used_memory")
 		l.memory, l.down = used-l.idle, down
 		return err
 	}
@@ -273,7 +274,7 @@ func (l *menuLane) take() (err error) {
 
 func (o *options) reportMenus(lanes []*menuLane, values [][]byte, mbit float64) error {
 	var t rig.Table
-	total := totalBytes(values)
+	total := corpora.TotalBytes(values)
 	fmt.Fprintf(&t, "%d menus, %d bytes on average, over a link of %v and %.0f Mbit/s.\n\n", len(values), total/len(values), menuRoundTrip, mbit)
 	t.Row("way", "SETs, s", "mean ms", "p99 ms", "GETs, s", "mean ms", "p99 ms", "MB up", "MB down", "used_memory MB", "left, over all", "left, mean of values")
 	t.Rule(12)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
@@ -23,7 +24,7 @@ const (
 )
 
 func (o *options) measurePeak(lanes []*menuLane, values [][]byte, mbit float64) error {
-	perSecond := peakShare * mbit * 1e6 / 8 * float64(len(values)) / float64(totalBytes(values))
+	perSecond := peakShare * mbit * 1e6 / 8 * float64(len(values)) / float64(corpora.TotalBytes(values))
 	times := make([][]time.Duration, len(lanes))
 	late := make([]int, len(lanes))
 	for range peakRounds {

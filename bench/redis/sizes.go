@@ -8,11 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
@@ -48,7 +47,7 @@ func (o *options) measureSizes(all []corpus) error {
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.name, st.name, err)
 			}
-			fmt.Printf("%-10s %-12s raw %9d stored %9d used_memory %9d\n", c.name, st.name, totalBytes(c.measured), f.stored, f.usedMemory)
+			fmt.Printf("%-10s %-12s raw %9d stored %9d used_memory %9d\n", c.name, st.name, corpora.TotalBytes(c.measured), f.stored, f.usedMemory)
 			results = append(results, f)
 		}
 	}
@@ -76,14 +75,14 @@ func (o *options) footprint(c *corpus, st storing) (f footprint, err error) {
 	defer server.Stop()
 	client := server.Client()
 	defer client.Close()
-	before, err := usedMemory(client)
+	before, err := rig.UsedMemory(client)
 	if err != nil {
 		return f, err
 	}
 	if err := o.storeAll(server, c, st, dict); err != nil {
 		return f, err
 	}
-	after, err := usedMemory(client)
+	after, err := rig.UsedMemory(client)
 	if err != nil {
 		return f, err
 	}
@@ -120,29 +119,12 @@ func (o *options) storeAll(server *rig.Process, c *corpus, st storing, dict stri
 	return nil
 }
 
-// awaitDictionary writes until a value is sealed with the dictionary: the gateway stores
-// it in the server first, and until then seals without.
+// awaitDictionary waits until the gateway seals with the dictionary, where there is one.
 func awaitDictionary(client *redis.Client, server *rig.Process, st storing) error {
 	if !st.trained {
 		return nil
 	}
-	direct := server.Client()
-	defer direct.Close()
-	ctx := context.Background()
-	probe := bytes.Repeat([]byte("a value to be sealed, "), 40)
-	for range 1000 {
-		if err := client.Set(ctx, "probe", probe, 0).Err(); err != nil {
-			return err
-		}
-		stored, err := direct.Get(ctx, "probe").Bytes()
-		if err != nil {
-			return err
-		}
-		if len(stored) > 4 && stored[4]&0x80 != 0 { // docs/FORMAT.md: a dictionary is named
-			return direct.Del(ctx, "probe").Err()
-		}
-	}
-	return fmt.Errorf("the gateway does not use the dictionary")
+	return rig.AwaitDictionary(client, server)
 }
 
 func key(i int) string { return "record:" + strconv.Itoa(i) }
@@ -162,44 +144,6 @@ func (f *footprint) addKeys(client *redis.Client) error {
 		f.keys += m
 	}
 	return nil
-}
-
-// usedMemory is the server's own count when one connection is open, ours, and what
-// others held has been given back. It is the same in each run but for some hundred bytes.
-func usedMemory(client *redis.Client) (int64, error) {
-	last, same := int64(0), 0
-	for range 200 {
-		open, err := infoNumber(client, "clients", "connected_clients")
-		if err != nil {
-			return 0, err
-		}
-		used, err := infoNumber(client, "memory", "used_memory")
-		if err != nil {
-			return 0, err
-		}
-		if same++; open > 1 || used != last {
-			same = 0
-		}
-		if same == 5 {
-			return used, nil
-		}
-		last = used
-		time.Sleep(50 * time.Millisecond)
-	}
-	return 0, fmt.Errorf("used_memory does not come to rest")
-}
-
-func infoNumber(client *redis.Client, section, name string) (int64, error) {
-	text, err := client.Info(context.Background(), section).Result()
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("INFO %s has no %s", section, name)
 }
 
 // dictionary trains one from the corpus's other side and returns its file, "" for none.
@@ -245,7 +189,7 @@ func writeSizes(path string, results []footprint) error {
 		if f.storing == "plain" {
 			plain = f.usedMemory
 		}
-		raw := int64(totalBytes(f.corpus.measured))
+		raw := int64(corpora.TotalBytes(f.corpus.measured))
 		row := []string{f.corpus.name, f.corpus.class, f.storing}
 		for _, n := range []int64{int64(len(f.corpus.measured)), raw, f.stored, f.keys, f.usedMemory, f.dictionary} {
 			row = append(row, strconv.FormatInt(n, 10))
@@ -270,7 +214,7 @@ func sizesTable(results []footprint) string {
 			plain = f
 		}
 		n := len(f.corpus.measured)
-		raw := int64(totalBytes(f.corpus.measured))
+		raw := int64(corpora.TotalBytes(f.corpus.measured))
 		b.Row(f.corpus.name, strconv.Itoa(n), strconv.FormatInt(raw/int64(n), 10), f.storing,
 			ratio(raw, f.stored)+"x", ratio(plain.keys, f.keys)+"x", ratio(plain.usedMemory, f.usedMemory)+"x", fmt.Sprintf("%.0f", float64(f.dictionary)/1024))
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -45,42 +44,20 @@ type corpus struct {
 	learn, measure [][]byte
 }
 
-// load puts each source on one side, by its hash. A value that occurs twice counts once, so nothing that is measured is
-// on the other side.
 func load(cache string, k *kind) (*corpus, error) {
 	records, err := k.load(cache)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	var sides [2][][]byte
-	for _, r := range records {
-		v := r.Value[:min(len(r.Value), maxValue)]
-		if len(v) < minValue || seen[string(v)] {
-			continue
-		}
-		seen[string(v)] = true
-		side := sha256.Sum256([]byte(k.name + "/" + r.Source))[0] & 1
-		sides[side] = append(sides[side], v)
+	for i, r := range records {
+		records[i].Value = r.Value[:min(len(r.Value), maxValue)]
 	}
-	c := &corpus{k, spread(sides[0], maxLearn), spread(sides[1], maxMeasure)}
+	sides := corpora.Split(k.name, records, minValue, maxValue)
+	c := &corpus{k, corpora.Spread(sides.Learn, maxLearn, maxBytes), corpora.Spread(sides.Measure, maxMeasure, maxBytes)}
 	if len(c.learn) < 50 || len(c.measure) < 50 {
 		return nil, fmt.Errorf("%d and %d values are too few", len(c.learn), len(c.measure))
 	}
 	return c, nil
-}
-
-// spread takes every nth value, so that most of them and maxBytes are not exceeded.
-func spread(all [][]byte, most int) (some [][]byte) {
-	bytes := 0
-	for _, v := range all {
-		bytes += len(v)
-	}
-	nth := max((len(all)+most-1)/most, (bytes+maxBytes-1)/maxBytes)
-	for i := 0; i < len(all); i += nth {
-		some = append(some, all[i])
-	}
-	return some
 }
 
 // pages are the files of PostgreSQL's manual.

@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"math/rand/v2"
@@ -7,7 +7,7 @@ import (
 
 // The interval holds the median of what the values were drawn from, nearly always.
 func TestEstimate(t *testing.T) {
-	if e := estimateOf([]float64{3}); e != (estimate{3, 3, 3}) {
+	if e := EstimateOf([]float64{3}); e != (Estimate{3, 3, 3}) {
 		t.Errorf("of one value: %v", e)
 	}
 	const trials = 2000
@@ -19,11 +19,11 @@ func TestEstimate(t *testing.T) {
 			for i := range values {
 				values[i] = r.NormFloat64()
 			}
-			e := estimateOf(values)
-			if e.low > e.median || e.median > e.high {
+			e := EstimateOf(values)
+			if e.Low > e.Median || e.Median > e.High {
 				t.Fatalf("of %d: %v", n, e)
 			}
-			if e.low <= 0 && 0 <= e.high {
+			if e.Low <= 0 && 0 <= e.High {
 				held++
 			}
 		}

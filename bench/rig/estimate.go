@@ -1,0 +1,31 @@
+package rig
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Median is the middle of the values, in their order.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// Estimate is a median and the interval in which it lies with a probability of 95 %.
+type Estimate struct{ Low, Median, High float64 }
+
+// EstimateOf takes the interval from the order of the values, whatever their distribution.
+func EstimateOf(values []float64) Estimate {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // 1.96 standard deviations of a binomial of n halves
+	return Estimate{sorted[max(0, n/2-off)], Median(values), sorted[min(n-1, (n-1)/2+off)]}
+}
+
+func (e Estimate) String() string {
+	return fmt.Sprintf("%.1f (%.1f to %.1f)", e.Median, e.Low, e.High)
+}
