@@ -16,7 +16,11 @@ func Median(values []float64) float64 {
 }
 
 // Estimate is a median and the interval in which it lies with a probability of 95 %.
-type Estimate struct{ Low, Median, High float64 }
+type Estimate struct {
+	Low    float64 `json:"low"`
+	Median float64 `json:"median"`
+	High   float64 `json:"high"`
+}
 
 // EstimateOf takes the interval from the order of the values, whatever their distribution.
 func EstimateOf(values []float64) Estimate {

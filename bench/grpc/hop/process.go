@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -186,20 +184,5 @@ func (s *stage) client(ctx context.Context, addr string, rate float64, seed int)
 
 // machine describes where this runs.
 func machine() string {
-	model := "unknown CPU"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	load := "?"
-	if f, err := os.Open("/proc/loadavg"); err == nil {
-		text, _ := io.ReadAll(f)
-		load, _, _ = strings.Cut(string(text), " ")
-		_ = f.Close()
-	}
-	return fmt.Sprintf("%s, %d CPUs, %s, load average %s at the start", model, runtime.NumCPU(), runtime.Version(), load)
+	return fmt.Sprintf("%s, load average %s at the start", rig.Machine(), rig.LoadAverage())
 }
