@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -14,6 +15,9 @@ import (
 
 // published are the directories of the modules that users import or install, dependencies first.
 var published = []string{"codec", "codec/libzstd", ".", "cinchredis"}
+
+// unpublished are the others.
+var unpublished = []string{"bench/grpc", "bench/library"}
 
 // A tree is a checkout of the repository.
 type tree struct{ root string }
@@ -66,7 +70,7 @@ func (t tree) check() error {
 		}
 		all = append(all, refused(f, version)...)
 	}
-	for _, dir := range append([]string{"bench/grpc"}, published...) {
+	for _, dir := range slices.Concat(unpublished, published) {
 		if _, err := zip.CheckDir(filepath.Join(t.root, dir)); err != nil {
 			all = append(all, fmt.Errorf("%s: %w", dir, err))
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -20,7 +21,7 @@ func (t tree) set(version string) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range append([]string{"bench/grpc"}, published...) {
+	for _, dir := range slices.Concat(unpublished, published) {
 		if err := t.require(dir, version); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (t tree) tidy() error {
 		return err
 	}
 	defer os.RemoveAll(proxy)
-	for _, dir := range append(published, "bench/grpc") {
+	for _, dir := range slices.Concat(published, unpublished) {
 		// Anew each time: what was tidied before is part of what others get.
 		if err := t.serve(proxy, version); err != nil {
 			return err

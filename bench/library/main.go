@@ -1,0 +1,144 @@
+// Command library measures what compression costs and saves where it runs: in a gateway, in cinchredis, in Valkey GLIDE and in
+// django-redis, on the same records in one run. It starts servers of its own and writes to bench/results/library.md;
+// bench/README.md tells what is measured on what.
+//
+//	go run ./bench/library [--records N] [--rounds N] [--latencies N] [--json]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinch-layer/cinch/bench/corpora"
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/client"
+)
+
+type options struct {
+	cache, results, python        string
+	records, rounds, turn, timing int
+	json                          bool
+
+	ways     []way
+	training string // YAML
+	fill     int    // bytes that a store holds before its gateway comes
+
+	work  string // temporary
+	cinch string // built from this tree
+	self  string // this program, for clients in Go
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == clientRole {
+		exit(runClient(os.Args[2:]))
+	}
+	o := defaults()
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the records are kept")
+	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
+	flag.StringVar(&o.python, "python", client.Interpreter(), "an interpreter with what test/servers install bench gets from PyPI")
+	flag.IntVar(&o.records, "records", 1000, "of each kind, at most")
+	flag.IntVar(&o.rounds, "rounds", 60, "turns of each way with each kind of records")
+	flag.IntVar(&o.turn, "turn", 500, "SETs, and GETs, of a turn")
+	flag.IntVar(&o.timing, "latencies", 10_000, "GETs of 10 KB by each way that are timed")
+	flag.BoolVar(&o.json, "json", false, "print the results as JSON, and write nothing")
+	flag.Parse()
+	exit(o.run())
+}
+
+// defaults are those of `cinch serve`, but that nothing is trained anew meanwhile: a dictionary would learn from what is measured.
+func defaults() *options {
+	return &options{ways: ways, training: "{interval: 24h}", fill: 32 << 20}
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/library:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (o *options) run() error {
+	if err := hasClients(o.python); err != nil {
+		return err
+	}
+	if err := fetch(o.cache); err != nil {
+		return err
+	}
+	all, err := load(o.cache, o.records)
+	if err != nil {
+		return err
+	}
+	if o.work, err = os.MkdirTemp("", "cinch-library-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(o.work)
+	o.cinch = filepath.Join(o.work, "cinch")
+	if err := rig.Build(o.cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
+		return err
+	}
+	r, err := o.measure(all)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	return r.write(filepath.Join(o.results, "library.md"))
+}
+
+func fetch(cache string) error {
+	if err := corpora.Fetch(cache); err != nil {
+		return err
+	}
+	more := exec.Command("bench/library/fetch", cache)
+	more.Stderr = os.Stderr
+	if err := more.Run(); err != nil {
+		return fmt.Errorf("bench/library/fetch: %w", err)
+	}
+	return nil
+}
+
+// hasClients says whether the clients for Python are there.
+func hasClients(python string) error {
+	if err := exec.Command(python, "-c", "import glide_sync, django_redis, pyzstd").Run(); err != nil {
+		return fmt.Errorf("%s has no Valkey GLIDE or django-redis: test/servers install bench, or --python", python)
+	}
+	return nil
+}
+
+// command is how this program was asked to do this.
+func command() string {
+	return strings.Join(append([]string{"go run ./bench/library"}, os.Args[1:]...), " ")
+}
+
+// measure does all of it.
+func (o *options) measure(all []*data) (r *result, err error) {
+	if o.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	watch := rig.StartWatch()
+	r = &result{Command: command(), Machine: rig.Machine(), Rounds: o.rounds, Turn: o.turn}
+	for _, d := range all {
+		if err := o.train(d); err != nil {
+			return nil, fmt.Errorf("%s: dictionary: %w", d.Name, err)
+		}
+		rows, err := o.measureAll(d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Name, err)
+		}
+		r.Data, r.Rows = append(r.Data, d), append(r.Rows, rows...)
+	}
+	r.Load = [2]string{watch.End().LoadBefore, rig.LoadAverage()}
+	if r.Latency, err = o.measureLatency(all[0]); err != nil {
+		return nil, fmt.Errorf("latency: %w", err)
+	}
+	return r, nil
+}

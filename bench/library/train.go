@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/bench/corpora"
+	"github.com/cinch-layer/cinch/bench/rig"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// dictionary is what a gateway has made.
+type dictionary struct {
+	Number uint32 `json:"number"`
+	Bytes  int    `json:"bytes"`
+}
+
+// rules are what `cinch serve` has without a configuration file.
+const rules = "rules: [{name: all, setting: zstd-3, dictionary: auto}]"
+
+func (o *options) gateway(upstream *rig.Process) (*rig.Process, error) {
+	return rig.Gateway(o.cinch, o.work, upstream, "training: "+o.training, rules)
+}
+
+// train has a gateway make a dictionary, in front of a store that holds records before it comes: what a dictionary may
+// cost depends on that. What is left in the store then, dictionary and policy, is where the trained servers begin.
+func (o *options) train(d *data) error {
+	server, err := rig.Redis(o.work)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	direct := server.Client()
+	defer direct.Close()
+	copies := max(1, o.fill/corpora.TotalBytes(d.learn))
+	for i := range copies {
+		if err := setAll(direct, fmt.Sprintf("before:%d", i), d.learn); err != nil {
+			return err
+		}
+	}
+	if err := o.learn(server, d.learn); err != nil {
+		return err
+	}
+	if d.Dictionary, err = onlyDictionary(direct); err != nil {
+		return err
+	}
+	if d.dump, err = dump(direct, filepath.Join(o.work, d.Name+".rdb")); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s: dictionary %08x of %d bytes\n", d.Name, d.Dictionary.Number, d.Dictionary.Bytes)
+	return nil
+}
+
+// learn writes values through a gateway, as an application writes its records again and again, until there is a dictionary.
+func (o *options) learn(server *rig.Process, values [][]byte) error {
+	g, err := o.gateway(server)
+	if err != nil {
+		return err
+	}
+	defer g.Stop()
+	through := g.Client()
+	defer through.Close()
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(g.Output(), "dictionary rolled out"); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("there is none:\n%s", g.Output())
+		}
+		if err := setAll(through, "learn", values); err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
+}
+
+func setAll(client *redis.Client, prefix string, values [][]byte) error {
+	_, err := client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+		for i, v := range values {
+			p.Set(context.Background(), fmt.Sprintf("%s:%d", prefix, i), v, 0)
+		}
+		return nil
+	})
+	return err
+}
+
+func onlyDictionary(direct *redis.Client) (dictionary, error) {
+	all, err := storeredis.NewDicts(storeredis.DictsOptions{Client: direct}).List(context.Background())
+	if err != nil {
+		return dictionary{}, err
+	}
+	if len(all) != 1 {
+		return dictionary{}, fmt.Errorf("one is expected, not %d", len(all))
+	}
+	return dictionary{all[0].Number, all[0].Bytes}, nil
+}
+
+// dump takes all keys out of a server and saves what is left: functions.
+func dump(direct *redis.Client, to string) (string, error) {
+	ctx := context.Background()
+	if err := direct.FlushAll(ctx).Err(); err != nil {
+		return "", err
+	}
+	if err := direct.Save(ctx).Err(); err != nil {
+		return "", err
+	}
+	dir, err := direct.ConfigGet(ctx, "dir").Result()
+	if err != nil {
+		return "", err
+	}
+	return to, os.Rename(filepath.Join(dir["dir"], "dump.rdb"), to)
+}
+
+// trainedServer starts a server that has a kind's dictionary and policy.
+func (o *options) trainedServer(d *data) (*rig.Process, error) {
+	dir, err := os.MkdirTemp(o.work, "trained-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Link(d.dump, filepath.Join(dir, "dump.rdb")); err != nil {
+		return nil, err
+	}
+	return rig.Redis(o.work, "--dir", dir)
+}
