@@ -150,6 +150,14 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%s: %+v", pattern, x)
 		}
 	}
+	foreignChoices(t, rep)
+	foreignInWords(t, rep)
+	foreignRules(t, rep)
+}
+
+// foreignChoices looks at what is recommended.
+func foreignChoices(t *testing.T, rep *Report) {
+	t.Helper()
 	for _, pattern := range []string{"user:*", "page:*", "mixed:*"} {
 		g := group(t, rep, pattern)
 		x := g.Foreign
@@ -172,8 +180,6 @@ func TestForeign(t *testing.T) {
 	if g := group(t, rep, "noise:*"); g.Choice >= 0 || g.Foreign.suggested() != nil || g.Foreign.Why == "" {
 		t.Errorf("noise: %s, %+v", g.todo(), g.Foreign)
 	}
-	foreignInWords(t, rep)
-	foreignRules(t, rep)
 }
 
 // foreignInWords looks at what people see.
@@ -229,18 +235,7 @@ func foreignRules(t *testing.T, rep *Report) {
 
 func lookup(t *testing.T, text []byte, files []DictionaryFile, at policy.Address) *policy.Rule {
 	t.Helper()
-	cfg, err := config.Parse("x.yaml", text, nil)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	dicts := map[string]*codec.Dict{}
-	for _, f := range files {
-		dicts[f.Name] = f.Dict
-	}
-	p, err := cfg.Gateways[0].Policy(config.Numbers(dicts))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, _ := policyOf(t, text, files)
 	return p.Lookup(at)
 }
 

@@ -229,12 +229,9 @@ func (j *judge) exhaustive(t *testing.T, h held) (least float64, best string) {
 	return least, best
 }
 
-// configured is what the plan's configuration gives, by its rules and dictionaries.
-func (j *judge) configured(t *testing.T, rep *Report, all []held) (scores []float64, does []string) {
-	text, files, err := rep.Config(WriteOptions{Listen: "127.0.0.1:0", Upstream: "redis://localhost", Base: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+// policyOf is the policy of a written configuration, with its dictionaries by name.
+func policyOf(t *testing.T, text []byte, files []DictionaryFile) (*policy.Policy, map[string]*codec.Dict) {
+	t.Helper()
 	cfg, err := config.Parse("x.yaml", text, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -243,10 +240,20 @@ func (j *judge) configured(t *testing.T, rep *Report, all []held) (scores []floa
 	for _, f := range files {
 		dicts[f.Name] = f.Dict
 	}
-	pol, err := cfg.Gateways[0].Policy(config.Numbers(dicts))
+	p, err := cfg.Gateways[0].Policy(config.Numbers(dicts))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p, dicts
+}
+
+// configured is what the plan's configuration gives, by its rules and dictionaries.
+func (j *judge) configured(t *testing.T, rep *Report, all []held) (scores []float64, does []string) {
+	text, files, err := rep.Config(WriteOptions{Listen: "127.0.0.1:0", Upstream: "redis://localhost", Base: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pol, dicts := policyOf(t, text, files)
 	for _, h := range all {
 		rule := pol.Lookup(policy.Address{Space: "0", Key: fmt.Appendf(nil, h.pattern, 77), Type: policy.String, Size: 1000})
 		if rule == nil || rule.Raw() {
