@@ -40,10 +40,17 @@ func (h Header) MaxValueLen() int {
 	return h.RawLen
 }
 
-// SealForeign appends an envelope of content to dst that opens to content as the format of says, and reports
-// true; or it returns dst as it was: there is no room between a compressed value and the value itself. n is the length of
-// the value that the envelope takes the place of, the raw length that worth is asked with.
-func (s *Sealer) SealForeign(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, bool) {
+// SealContent appends an envelope of content to dst, in the place of a value of n bytes that a library has made of it, and
+// reports true; or it returns dst as it was, since nothing is gained. n is the raw length that worth is asked with. The
+// envelope opens to content as the format of says, or, if of is zero, to content itself.
+func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, bool) {
+	if of.Format == 0 {
+		out := s.Seal(dst, content, st, func(_, sealed int) bool { return isWorth(worth, n, sealed) })
+		if !IsSealed(out[len(dst):]) {
+			return dst, false
+		}
+		return out, true
+	}
 	out, d, ok := s.compress(dst, content, st, of)
 	if !ok || !isWorth(worth, n, len(out)-len(dst)) {
 		return dst, false
@@ -78,15 +85,11 @@ func (s *Sealer) openForeign(dst, stored []byte, h Header) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	out, err := s.AppendForeign(dst, content, h.Foreign)
-	if err != nil {
-		return dst, err
-	}
-	return out, nil
+	return s.appendForeign(dst, content, h.Foreign)
 }
 
-// AppendForeign appends content to dst as the library of a format would store it.
-func (s *Sealer) AppendForeign(dst, content []byte, of Foreign) ([]byte, error) {
+// appendForeign appends content to dst as the library of a format would store it.
+func (s *Sealer) appendForeign(dst, content []byte, of Foreign) ([]byte, error) {
 	f := foreign.Format(of.Format)
 	if !f.Known() {
 		return dst, fmt.Errorf("%w: foreign format %d", ErrUnknownCodec, of.Format)

@@ -18,7 +18,7 @@ import (
 func sealForeign(t testing.TB, s *Sealer, dict uint32, of Foreign, content []byte) (all [][]byte) {
 	t.Helper()
 	for _, st := range []codec.Setting{{Codec: codec.Zstd, Level: 3}, {Codec: codec.LZ4, Level: 1}, {Codec: codec.Zstd, Dict: dict}} {
-		sealed, ok := s.SealForeign([]byte("front"), content, of, len(content), st, always)
+		sealed, ok := s.SealContent([]byte("front"), content, of, len(content), st, always)
 		if !ok || !bytes.HasPrefix(sealed, []byte("front")) {
 			t.Fatalf("%s: %v, %d bytes", st, ok, len(sealed))
 		}
@@ -119,7 +119,7 @@ func TestForeignRefusals(t *testing.T) {
 	if _, err := ParseHeader(sealed); !errors.Is(err, ErrReserved) {
 		t.Errorf("without its word: %v", err)
 	}
-	if out, ok := s.SealForeign([]byte("front"), noise(500), Foreign{Format: 1}, 500, codec.Setting{Codec: codec.Zstd}, nil); ok || string(out) != "front" {
+	if out, ok := s.SealContent([]byte("front"), noise(500), Foreign{Format: 1}, 500, codec.Setting{Codec: codec.Zstd}, nil); ok || string(out) != "front" {
 		t.Errorf("noise gains: %d bytes", len(out))
 	}
 }

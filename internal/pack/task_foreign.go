@@ -46,8 +46,13 @@ func (t *Seal) contentOf(s *subject, rule *policy.Rule) (content []byte, f forei
 	case s.old.Len > 0 && rule.ToPlain:
 		return nil, 0, false
 	}
-	content, f, err := foreign.Take(nil, rule.Formats, s.raw, foreign.Room(len(s.raw), t.Sealer.MaxRaw()))
+	content, f, err := t.take(rule.Formats, s.raw)
 	return content, f, err == nil
+}
+
+// take opens a value that is in one of the formats, as far as a gateway would.
+func (t *Seal) take(formats []foreign.Format, value []byte) (content []byte, f foreign.Format, err error) {
+	return foreign.Take(nil, formats, value, foreign.Room(len(value), t.Sealer.MaxRaw()))
 }
 
 // uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content clients get.
@@ -56,7 +61,7 @@ func (t *Seal) uncovered(db string, s *subject) Verdict {
 	if formats == nil || s.old.Len > 0 {
 		return Verdict{Left: NoRule}
 	}
-	content, _, err := foreign.Take(nil, formats, s.raw, foreign.Room(len(s.raw), t.Sealer.MaxRaw()))
+	content, _, err := t.take(formats, s.raw)
 	if err != nil {
 		return Verdict{Left: NoRule}
 	}

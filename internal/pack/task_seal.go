@@ -7,7 +7,6 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -126,17 +125,10 @@ func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
 
 // envelope is the value sealed, or as it is if that is worth nothing.
 func (t *Seal) envelope(s *subject, st codec.Setting, worth func(raw, sealed int) bool) []byte {
-	if s.as.Format != 0 {
-		if sealed, ok := t.Sealer.SealForeign(nil, s.content, s.as, len(s.raw), st, worth); ok {
-			return sealed
-		}
-		return s.raw
+	if sealed, ok := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, worth); ok {
+		return sealed
 	}
-	sealed := t.Sealer.Seal(nil, s.content, st, func(_, sealed int) bool { return worth(len(s.raw), sealed) })
-	if !cinch.IsSealed(sealed) {
-		return s.raw
-	}
-	return sealed
+	return s.raw
 }
 
 // better reports whether one envelope should take the place of another. Levels are not
@@ -207,7 +199,7 @@ func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 		return Verdict{Left: NoRule}
 	}
 	if rule.Formats != nil {
-		if content, _, err := foreign.Take(nil, rule.Formats, v.Stored, foreign.Room(len(v.Stored), t.Sealer.MaxRaw())); err == nil {
+		if content, _, err := t.take(rule.Formats, v.Stored); err == nil {
 			opened := *v
 			opened.Stored = content
 			v = &opened

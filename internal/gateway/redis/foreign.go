@@ -2,7 +2,6 @@ package redis
 
 import (
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
@@ -13,18 +12,6 @@ import (
 func (v *vault) contentRoom(n int) (limit int, free bool) {
 	limit = foreign.Room(n, v.maxSeal)
 	return limit, limit <= freeBytes
-}
-
-// sealContent appends an envelope of the content of a foreign value of n bytes, if that is worth it.
-func (v *vault) sealContent(dst, content []byte, f foreign.Format, n int, st codec.Setting, worth func(raw, sealed int) bool, bare bool) ([]byte, bool) {
-	if !bare {
-		return v.sealer.SealForeign(dst, content, cinch.Foreign{Format: uint8(f)}, n, st, worth)
-	}
-	out := v.sealer.Seal(dst, content, st, func(_, sealed int) bool { return worth(n, sealed) })
-	if !cinch.IsSealed(out[len(dst):]) {
-		return dst, false
-	}
-	return out, true
 }
 
 // contents are the formats of the values in a reply that clients get the content of: those of all, or of one element after the

@@ -284,27 +284,22 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	if dst == nil {
 		dst = gateway.GetBuffer(len(content) + cinch.MaxHeaderLen + 512)
 	}
-	out, ok := v.vault.sealContent(dst, content, f, len(value), st, rule.WorthFunc(a.Type), rule.ToPlain)
+	of := cinch.Foreign{Format: uint8(f)}
+	if rule.ToPlain {
+		of = cinch.Foreign{}
+	}
+	out, ok := v.vault.sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
 	stint.End()
-	v.sealedContent(rule, st, len(value), out[len(dst):], time.Since(start))
+	took := time.Since(start)
+	v.vault.effort.Took(took)
+	v.vault.stats.Latency(took)
+	v.trace.sealing(took)
+	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took)
 	if teaches(wanted, st) {
 		v.sample(rule, a.Key, content, len(out)-len(dst))
 	}
 	v.st.tx.brings = v.st.tx.brings || ok && v.st.tx.open
 	return out, ok || !cinch.IsSealed(value)
-}
-
-// sealedContent counts, and tells the trace.
-func (v *seals) sealedContent(rule *policy.Rule, st codec.Setting, raw int, stored []byte, took time.Duration) {
-	v.vault.effort.Took(took)
-	v.vault.stats.Latency(took)
-	v.trace.sealing(took)
-	if len(stored) == 0 {
-		v.vault.stats.SealTime(rule.Name, st.Codec, took)
-		v.vault.stats.Left(rule.Name, "no_gain", raw)
-		return
-	}
-	v.vault.stats.Sealed(rule.Name, codecOf(stored, st.Codec), raw, len(stored), took)
 }
 
 // contents says of which values in the reply to a command the client gets the content; nil: of none.

@@ -80,7 +80,7 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 			t.Errorf("%s is not counted", class)
 		}
 	}
-	foreign, ok := owner.SealForeign(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	foreign, ok := owner.SealContent(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	if !ok {
 		t.Fatal("not sealed")
 	}
