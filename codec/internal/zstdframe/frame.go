@@ -259,6 +259,9 @@ func AppendEmpty(dst []byte) []byte {
 	return append(dst, flagSingleSegment, 0, 1, 0, 0)
 }
 
+// AppendEnd appends the last block of a frame, which is empty.
+func AppendEnd(dst []byte) []byte { return append(dst, 1, 0, 0) }
+
 // StreamHeaderLen is the length in bytes of what StreamHeader appends.
 const StreamHeaderLen = len(Magic) + 2
 

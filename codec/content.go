@@ -1,0 +1,108 @@
+package codec
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
+)
+
+// A ContentWriter compresses bytes of which nobody knows how many will come, as bodies of HTTP without a length: into one
+// zstd frame or one gzip member. Append compresses a piece and appends all it takes to get it back; End appends what ends the
+// content, once. It is not safe for concurrent use, keeps its memory until Close, and after an error can only be closed.
+type ContentWriter interface {
+	Append(dst, piece []byte) ([]byte, error)
+	End(dst []byte) ([]byte, error)
+	Close()
+}
+
+// contentWindow is log2 of what zstd remembers of a content, in bytes.
+const contentWindow = 19
+
+// ContentWriter makes one for zstd or gzip, at a level from 1 to [MaxStreamLevel]; higher ones count as that, and 0 is the codec's default.
+func (e *Engine) ContentWriter(s Setting) (ContentWriter, error) {
+	s.Level = min(s.Level, MaxStreamLevel)
+	switch s.Codec {
+	case Zstd:
+		w, err := e.StreamWriter(zstdLevel(s.Level), contentWindow)
+		return &zstdContent{blocks: w}, err
+	case Gzip:
+		return newGzipContent(s.Level)
+	}
+	return nil, fmt.Errorf("%w: %s compresses no stream", ErrSetting, s)
+}
+
+// ContentBytes estimates from above what a ContentWriter keeps alive.
+func (e *Engine) ContentBytes(s Setting) int {
+	if s.Codec != Zstd {
+		return flateWriterBytes
+	}
+	w, _ := e.StreamBytes(zstdLevel(min(s.Level, MaxStreamLevel)), contentWindow)
+	return w
+}
+
+// zstdContent puts the blocks of a stream into a frame.
+type zstdContent struct {
+	blocks StreamWriter
+	begun  bool
+}
+
+func (c *zstdContent) begin(dst []byte) []byte {
+	if c.begun {
+		return dst
+	}
+	c.begun = true
+	return zstdframe.StreamHeader(dst, contentWindow)
+}
+
+func (c *zstdContent) Append(dst, piece []byte) ([]byte, error) {
+	if len(piece) == 0 {
+		return dst, nil
+	}
+	return c.blocks.Append(c.begin(dst), piece)
+}
+
+func (c *zstdContent) End(dst []byte) ([]byte, error) {
+	return zstdframe.AppendEnd(c.begin(dst)), nil
+}
+
+func (c *zstdContent) Close() { c.blocks.Close() }
+
+// gzipContent flushes a gzip writer after each piece.
+type gzipContent struct {
+	out appender
+	zip *gzip.Writer
+}
+
+func newGzipContent(level int) (*gzipContent, error) {
+	if level == 0 {
+		level = defaultFlateLevel
+	}
+	c := &gzipContent{}
+	var err error
+	c.zip, err = gzip.NewWriterLevel(&c.out, level)
+	return c, err
+}
+
+func (c *gzipContent) Append(dst, piece []byte) ([]byte, error) {
+	return c.write(dst, func() error {
+		if _, err := c.zip.Write(piece); err != nil {
+			return err
+		}
+		return c.zip.Flush()
+	})
+}
+
+func (c *gzipContent) End(dst []byte) ([]byte, error) { return c.write(dst, c.zip.Close) }
+
+func (c *gzipContent) write(dst []byte, do func() error) ([]byte, error) {
+	c.out.b = dst
+	err := do()
+	out := c.out.b
+	c.out.b = nil
+	return out, err
+}
+
+func (c *gzipContent) Close() { c.zip.Reset(io.Discard) }
