@@ -286,7 +286,7 @@ func gatewayOf(path string) string {
 	if !ok {
 		return ""
 	}
-	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" {
+	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" && protocol != "held" {
 		return protocol
 	}
 	return ""

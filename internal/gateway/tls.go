@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -198,4 +199,34 @@ func equalStamps(a, b []stamp) bool {
 		}
 	}
 	return true
+}
+
+// WithProtocols returns a configuration that offers protocols by ALPN, whichever configuration cfg
+// chooses for a client. Those are kept, because each owns the keys of its tickets. Of nil it is nil.
+func WithProtocols(cfg *tls.Config, protocols ...string) *tls.Config {
+	if cfg == nil {
+		return nil
+	}
+	out := cfg.Clone()
+	out.NextProtos = protocols
+	choose := cfg.GetConfigForClient
+	if choose == nil {
+		return out
+	}
+	type made struct{ from, to *tls.Config }
+	var last atomic.Pointer[made]
+	out.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		chosen, err := choose(hello)
+		if chosen == nil || err != nil {
+			return nil, err
+		}
+		if m := last.Load(); m != nil && m.from == chosen {
+			return m.to, nil
+		}
+		m := &made{from: chosen, to: chosen.Clone()}
+		m.to.NextProtos = protocols
+		last.Store(m)
+		return m.to, nil
+	}
+	return out
 }

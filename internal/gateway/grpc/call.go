@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -299,18 +301,18 @@ func (c *call) fail(err error) {
 
 // flow is how the messages of a call move in one direction.
 type flow struct {
-	grant  *grant
+	grant  *held.Grant
 	call   *call
 	cancel context.CancelFunc // of the attempt
 }
 
-func (f *flow) Progress() int64 { return f.grant.moved.Load() }
+func (f *flow) Progress() int64 { return f.grant.Moved.Load() }
 
 func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
 // Cut ends the call.
 func (f *flow) Cut(v gateway.Verdict) {
-	gateway.LogCut(f.call.log, f.call.stats, f.call.memory.addr, v)
+	gateway.LogCut(f.call.log, f.call.stats, f.call.memory.Addr, v)
 	f.call.slow.Store(true)
 	f.cancel()
 	f.call.interrupt()

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
@@ -56,7 +58,7 @@ func NewGateway(c Config) *Gateway {
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
-		TLS:        withHTTP2(c.TLS),
+		TLS:        gateway.WithProtocols(c.TLS, http2.NextProtoTLS),
 		MaxConns:   c.MaxConns,
 		Log:        c.Log,
 		Stats:      c.Stats,

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
@@ -31,7 +33,7 @@ type shared struct {
 type handler struct {
 	*shared
 	calls   *underway
-	memory  *memory
+	memory  *held.Allowance
 	peer    *peer // the client as a gateway; nil: it is none
 	pool    *pool
 	carried bool // over a link
@@ -53,12 +55,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.peer.serve(w, r)
 		return
 	}
-	metadata, fits := h.memory.takeMetadata(r)
+	metadata, fits := h.memory.TakeMetadata(r)
 	if !fits {
 		h.refuse(w, r)
 		return
 	}
-	defer h.memory.metadata.Release(metadata)
+	defer h.memory.Metadata.Release(metadata)
 	c := call{handler: h, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 	c.trace = traceCall(h.tracer, h.name, r, c.grpc)
 	defer c.trace.of.End()

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"sync/atomic"
 
 	"golang.org/x/net/http2"
 
@@ -58,36 +57,6 @@ func newTransport(window, streams, headerBytes int) *http2.Transport {
 	t.MaxReadFrameSize = frameBytes
 	t.MaxHeaderListSize = uint32(headerBytes)
 	return t
-}
-
-// withHTTP2 returns a configuration that offers HTTP/2, whichever configuration cfg
-// chooses for a client. Those are kept, because each owns the keys of its tickets.
-func withHTTP2(cfg *tls.Config) *tls.Config {
-	if cfg == nil {
-		return nil
-	}
-	out := cfg.Clone()
-	out.NextProtos = []string{http2.NextProtoTLS}
-	choose := cfg.GetConfigForClient
-	if choose == nil {
-		return out
-	}
-	type made struct{ from, to *tls.Config }
-	var last atomic.Pointer[made]
-	out.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		chosen, err := choose(hello)
-		if chosen == nil || err != nil {
-			return nil, err
-		}
-		if m := last.Load(); m != nil && m.from == chosen {
-			return m.to, nil
-		}
-		m := &made{from: chosen, to: chosen.Clone()}
-		m.to.NextProtos = out.NextProtos
-		last.Store(m)
-		return m.to, nil
-	}
-	return out
 }
 
 var errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TLS)")

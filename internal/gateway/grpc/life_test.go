@@ -296,7 +296,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	forServer := serverTLS.Clone()
 	forServer.NextProtos = []string{"h2"}
-	server := startServer(t, echo, grpc.Creds(credentials.NewTLS(withHTTP2(forServer))))
+	server := startServer(t, echo, grpc.Creds(credentials.NewTLS(gateway.WithProtocols(forServer, "h2"))))
 	g := startGateway(t, "grpcs://"+server, func(c *Config) {
 		c.TLS = serverTLS
 		c.Upstream.TLS = clientTLS

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
@@ -19,6 +21,7 @@ import (
 var (
 	errTooLarge = errors.New("a compressed message is larger than max_open")
 	errCorrupt  = errors.New("a message can't be decompressed")
+	errFormat   = errors.New("the messages can't be told apart")
 )
 
 // missingError says that a message names a dictionary that its sender never gave us.
@@ -64,12 +67,12 @@ func (o *opener) limit(n int, paired bool) int {
 
 // open opens a message, with room for a header before it. It may become limit bytes, or
 // as many as are allowed at all if the grant can exceed that.
-func (o *opener) open(in []byte, limit int, p *plan, g *grant) ([]byte, error) {
+func (o *opener) open(in []byte, limit int, p *plan, g *held.Grant) ([]byte, error) {
 	start := time.Now()
 	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
 	out, err := o.decompress(dst, in, limit, p, g)
 	if err != nil {
-		return nil, o.explain(g.ctx, err)
+		return nil, o.explain(g.Ctx, err)
 	}
 	o.ratio.saw(len(in), len(out))
 	id, err := codec.ParseID(p.from)
@@ -95,7 +98,7 @@ func (o *opener) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *grant) ([]byte, error) {
+func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *held.Grant) ([]byte, error) {
 	if p.from == pairEncoding {
 		return o.openPaired(dst, in, limit, p.pair.prev, g)
 	}
@@ -103,7 +106,7 @@ func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *grant) ([]byt
 }
 
 // openPlain opens a message without a dictionary behind dst.
-func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *grant) ([]byte, error) {
+func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
 	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.most {
 		return out, err
@@ -115,10 +118,10 @@ func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *grant)
 }
 
 // exceed gets leave to open a message to whatever is allowed, beyond limit.
-func (o *opener) exceed(limit int, g *grant) error { return g.exceed(2 * int64(o.most-limit)) }
+func (o *opener) exceed(limit int, g *held.Grant) error { return g.Exceed(2 * int64(o.most-limit)) }
 
 // openPaired opens a message of the private encoding behind dst.
-func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *grant) ([]byte, error) {
+func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *held.Grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
 	case err != nil:

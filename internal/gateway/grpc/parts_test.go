@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
@@ -53,7 +55,7 @@ func (patient) Cut(gateway.Verdict)     {}
 // rewriter returns one of a call of its own.
 func (p *partsOf) rewriter(ctx context.Context, body []byte, plan plan) *rewriter {
 	w := newRewriter(ctx, bytes.NewReader(body), plan, false, p.open, p.comp)
-	w.grant.account.Open(p.budget.Share("test").Client(nil), patient{})
+	w.grant.Account.Open(p.budget.Share("test").Client(nil), patient{})
 	p.t.Cleanup(w.close)
 	return w
 }
@@ -91,20 +93,20 @@ func TestOneMessageGoesAhead(t *testing.T) {
 	p := newParts(t, 32<<10)
 	packed := frame(true, pack(t, "zstd", make([]byte, 500_000)))
 	first := p.rewriter(t.Context(), packed, planFor("zstd", "", nil))
-	if _, err := first.Read(make([]byte, 10)); err != nil || !first.grant.isAhead {
+	if _, err := first.Read(make([]byte, 10)); err != nil || !first.grant.IsAhead() {
 		t.Fatal("not ahead", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	second := p.rewriter(ctx, packed, plan{})
-	if err := second.grant.exceed(1 << 20); !errors.Is(err, context.Canceled) {
+	if err := second.grant.Exceed(1 << 20); !errors.Is(err, context.Canceled) {
 		t.Error("two are ahead", err)
 	}
 	if rest, err := io.ReadAll(first); err != nil || len(rest) != 500_000-5 {
 		t.Error(len(rest), err)
 	}
 	next := p.rewriter(t.Context(), packed, plan{})
-	if err := next.grant.exceed(1 << 20); err != nil || !next.grant.isAhead {
+	if err := next.grant.Exceed(1 << 20); err != nil || !next.grant.IsAhead() {
 		t.Error("the next did not get its turn", err)
 	}
 	next.free()
@@ -250,7 +252,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	var in atomic.Pointer[policy.Messages]
 	in.Store(rules)
 	dicts := newDictionaries(&in, autodict.NewMessages(autodict.MessagesOptions{}), &total)
-	m := newMemory(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	m := held.NewAllowance(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
 	p := newPeer(dicts, m, false)
 	terms := func(p *peer, headers ...string) (*negotiation, bool) {
 		n := negotiate(rules, callFrom(headers...), false)
@@ -289,7 +291,7 @@ func TestPeerWithoutServer(t *testing.T) {
 	var none atomic.Pointer[policy.Messages]
 	dicts := newDictionaries(&none, autodict.NewMessages(autodict.MessagesOptions{}), &total)
 	budget := gateway.NewBudget(1 << 20)
-	m := newMemory(nil, budget.Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	m := held.NewAllowance(nil, budget.Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
 	p := newPeer(dicts, m, false)
 	put := func(p *peer, d *codec.Dict) string {
 		r := httptest.NewRequest(http.MethodPost, putPath, bytes.NewReader(carried(d)))

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -20,9 +22,9 @@ const maxPeerDicts = 24
 // peer is the far gateway's view of the near one: the dictionaries that came over one
 // client's connection. It lives as long as the connection; nil where clients are no gateways.
 type peer struct {
-	dicts  *dictionaries // of the gateway
-	memory *memory       // of the connection
-	links  bool          // we take links
+	dicts  *dictionaries   // of the gateway
+	memory *held.Allowance // of the connection
+	links  bool            // we take links
 
 	mu     sync.Mutex
 	closed bool
@@ -31,7 +33,7 @@ type peer struct {
 	gave   map[[wire.HashLen]byte]bool
 }
 
-func newPeer(dicts *dictionaries, m *memory, links bool) *peer {
+func newPeer(dicts *dictionaries, m *held.Allowance, links bool) *peer {
 	return &peer{dicts: dicts, memory: m, links: links, gave: map[[wire.HashLen]byte]bool{}}
 }
 
@@ -140,10 +142,10 @@ func readMessage(r *http.Request, least, most int) ([]byte, error) {
 // put takes a dictionary.
 func (p *peer) put(r *http.Request) error {
 	const most = wire.HashLen + maxPairDict
-	if !p.memory.metadata.TryAcquire(most) {
+	if !p.memory.Metadata.TryAcquire(most) {
 		return refusal{codeResourceExhausted, "no memory for a dictionary"}
 	}
-	defer p.memory.metadata.Release(most)
+	defer p.memory.Metadata.Release(most)
 	message, err := readMessage(r, wire.HashLen+codec.MinDictLen, most)
 	if err != nil {
 		return err

@@ -272,7 +272,7 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Fuzz(func(t *testing.T, m []byte) {
 		p := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
 		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.shared.opener, g.shared.compressor)
-		w.grant.account.Open(g.requests.Client(nil), nil)
+		w.grant.Account.Open(g.requests.Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()
 		var missing *missingError

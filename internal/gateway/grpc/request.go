@@ -19,7 +19,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 		return &requestBody{src: a.single, tape: from, moved: &c.moved}
 	}
 	w := newRewriter(ctx, from, a.plan, false, c.opener, c.compressor)
-	w.grant.account.Open(c.memory.requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
+	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
 	return &requestBody{src: w, tape: from, moved: &c.moved, rewriter: w}
 }
 

@@ -22,7 +22,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		if !p.untouched() {
 			delete(resp.Header, "Content-Length")
 			w := newRewriter(c.r.Context(), body, p, true, c.opener, c.compressor)
-			w.grant.account.Open(c.memory.replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
+			w.grant.Account.Open(c.memory.Replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
 			begun := c.trace.now()
 			defer func() {
 				w.close()

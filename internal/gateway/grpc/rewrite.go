@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -22,8 +24,8 @@ type rewriter struct {
 	opener     *opener
 	compressor *compressor
 
-	grant  grant
-	gather gatherer
+	grant  held.Grant
+	gather held.Gatherer
 	meter  meter
 
 	header  [wire.HeaderLen]byte
@@ -46,8 +48,8 @@ func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *op
 	if replies {
 		from, w.to = w.to, from
 	}
-	w.grant.ctx, w.grant.ahead = ctx, o.ahead
-	w.gather = gatherer{src: src, from: from, grant: &w.grant}
+	w.grant.Ctx, w.grant.Ahead = ctx, o.ahead
+	w.gather = held.Gatherer{Src: src, From: from, Grant: &w.grant}
 	w.meter = meter{kinds: c.kinds, pair: p.pair, restores: p.restore != nil}
 	return w
 }
@@ -76,7 +78,7 @@ func (w *rewriter) Read(p []byte) (int, error) {
 func (w *rewriter) give(p []byte) (int, error) {
 	n := copy(p, w.out[w.at:])
 	w.at += n
-	w.grant.moved.Add(int64(n))
+	w.grant.Moved.Add(int64(n))
 	if w.at < len(w.out) || w.passing == 0 || n == len(p) {
 		return n, nil
 	}
@@ -89,7 +91,7 @@ func (w *rewriter) give(p []byte) (int, error) {
 
 // pass moves a piece of a message that stays as it is.
 func (w *rewriter) pass(p []byte) (int, error) {
-	n, err := w.gather.src.Read(p[:min(len(p), int(w.passing))])
+	n, err := w.gather.Src.Read(p[:min(len(p), int(w.passing))])
 	w.passing -= uint32(n)
 	if err != nil && (w.passing > 0 || !errors.Is(err, io.EOF)) {
 		w.passing, w.err = 0, err // a body that ends within a message ends so for the next hop too
@@ -102,7 +104,7 @@ func (w *rewriter) pass(p []byte) (int, error) {
 
 // next decides about the next message. It returns io.EOF at the end of the body.
 func (w *rewriter) next() error {
-	n, err := fill(w.gather.src, w.header[:])
+	n, err := fill(w.gather.Src, w.header[:])
 	if err == io.EOF && n > 0 {
 		w.set(append(gateway.GetBuffer(n), w.header[:n]...))
 		return io.EOF
@@ -153,7 +155,7 @@ func (w *rewriter) passPlain(h wire.Header) error {
 		w.meter.passed(nil, n)
 		return w.letPass(h)
 	}
-	in, err := w.gather.some(n)
+	in, err := w.some(n)
 	if err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 		w.meter.passed(rule, n)
 		return w.letPass(wire.Header{Len: uint32(n)})
 	}
-	in, err := w.gather.some(n)
+	in, err := w.some(n)
 	if err != nil {
 		return err
 	}
@@ -195,7 +197,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
-	packed, settled, err := w.compressor.compress(w.grant.ctx, in, rule, &w.meter)
+	packed, settled, err := w.compressor.compress(w.grant.Ctx, in, rule, &w.meter)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	if err == nil {
@@ -203,7 +205,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	}
 	raw := len(in)
 	switch {
-	case err != nil && errors.Is(err, w.grant.ctx.Err()): // the call is over, and nobody reads this
+	case err != nil && errors.Is(err, w.grant.Ctx.Err()): // the call is over, and nobody reads this
 	case errors.Is(err, errSteppedDown):
 		w.opener.stats.Left(rule.Name, gateway.SteppedDown, raw)
 	case err != nil:
@@ -238,7 +240,8 @@ func (w *rewriter) open(n int) error {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
 	limit := w.opener.limit(n, w.plan.paired())
-	in, err := w.gather.all(n, int64(n)+2*int64(limit))
+	in, err := w.gather.All(n, int64(n)+2*int64(limit))
+	err = cutOff(err)
 	if err != nil {
 		return err
 	}
@@ -294,6 +297,20 @@ func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
 	return dst
 }
 
+// some reads a plain message, or its beginning.
+func (w *rewriter) some(n int) ([]byte, error) {
+	in, err := w.gather.Some(n)
+	return in, cutOff(err)
+}
+
+// cutOff is what it means that a body ended within a message.
+func cutOff(err error) error {
+	if errors.Is(err, held.ErrCut) {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	return err
+}
+
 // putLength corrects the header of a message of which only the beginning is in out.
 func (w *rewriter) putLength(n int) {
 	w.passing = uint32(n - (len(w.out) - wire.HeaderLen))
@@ -306,9 +323,9 @@ func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }
 // if it still holds some, it is the reader that others wait for.
 func (w *rewriter) hold(out []byte) {
 	w.set(out)
-	w.grant.shrink(int64(cap(out)))
-	if w.grant.held > 0 {
-		w.grant.account.Await(w.to)
+	w.grant.Shrink(int64(cap(out)))
+	if w.grant.Held() > 0 {
+		w.grant.Account.Await(w.to)
 	}
 }
 
@@ -316,12 +333,12 @@ func (w *rewriter) hold(out []byte) {
 func (w *rewriter) free() {
 	gateway.PutBuffer(w.out)
 	w.set(nil)
-	w.grant.account.Awaited(w.to)
-	w.grant.release()
+	w.grant.Account.Awaited(w.to)
+	w.grant.Release()
 }
 
 // close ends it, when nobody reads it any more.
 func (w *rewriter) close() {
 	w.free()
-	w.grant.account.Close()
+	w.grant.Account.Close()
 }

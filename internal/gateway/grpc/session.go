@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -23,9 +25,9 @@ type session struct {
 	own    bool  // no other session uses pool
 	base   *http.Server
 	server *http2.Server
-	peer   *peer         // what the client says as a gateway; nil: it is none
-	memory *memory       // the client's
-	done   chan struct{} // closed when Run returns
+	peer   *peer           // what the client says as a gateway; nil: it is none
+	memory *held.Allowance // the client's
+	done   chan struct{}   // closed when Run returns
 
 	calls underway
 	grace time.Duration   // of a drain, for streams that are quiet
@@ -45,7 +47,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	batched, batch := newBatchConn(client)
 	batch.ahead = ahead
 	s := &session{client: batched, pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last}
-	s.memory = newMemory(addr, g.requests.Client(payer), g.replies.Client(payer))
+	s.memory = held.NewAllowance(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
 	}
@@ -64,7 +66,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 // Run serves the connection's streams until one side closes it or Drain ends it.
 func (s *session) Run() {
 	defer close(s.done)
-	defer s.memory.close()
+	defer s.memory.Close()
 	defer s.client.Close()
 	defer s.peer.close()
 	if s.own {

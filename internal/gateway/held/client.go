@@ -1,4 +1,4 @@
-package grpc
+package held
 
 import (
 	"net"
@@ -7,24 +7,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// memory is that of a client's connection: of its calls, whose messages have an account each,
-// and of their metadata.
-type memory struct {
-	addr              net.Addr // of the client, in logs
-	requests, replies *gateway.Client
-	metadata          gateway.Account
+// Allowance is what a client's connection holds: its calls, whose messages have an account each,
+// and their metadata.
+type Allowance struct {
+	Addr              net.Addr // in logs
+	Requests, Replies *gateway.Client
+	Metadata          gateway.Account
 }
 
-func newMemory(addr net.Addr, requests, replies *gateway.Client) *memory {
-	m := &memory{addr: addr, requests: requests, replies: replies}
-	m.metadata.Open(requests, nil) // never waited for, so never judged
+// NewAllowance opens what a client's connection holds, until Close.
+func NewAllowance(addr net.Addr, requests, replies *gateway.Client) *Allowance {
+	m := &Allowance{Addr: addr, Requests: requests, Replies: replies}
+	m.Metadata.Open(requests, nil) // never waited for, so never judged
 	return m
 }
 
-func (m *memory) close() {
-	m.metadata.Close()
-	m.requests.Leave()
-	m.replies.Leave()
+// Close gives everything back.
+func (m *Allowance) Close() {
+	m.Metadata.Close()
+	m.Requests.Leave()
+	m.Replies.Leave()
 }
 
 // What metadata is held: its bytes stand in HTTP/2's table, in the client's request and in ours.
@@ -34,8 +36,8 @@ const (
 	metadataEntry  = 64 // bytes of bookkeeping for each
 )
 
-// takeMetadata takes what a call's metadata takes as long as the call lasts. Little is free.
-func (m *memory) takeMetadata(r *http.Request) (n int64, fits bool) {
+// TakeMetadata takes what a call's metadata takes as long as the call lasts. Little is free.
+func (m *Allowance) TakeMetadata(r *http.Request) (n int64, fits bool) {
 	for name, values := range r.Header {
 		for _, v := range values {
 			n += int64(len(name) + len(v) + metadataEntry)
@@ -44,5 +46,5 @@ func (m *memory) takeMetadata(r *http.Request) (n int64, fits bool) {
 	if n *= metadataCopies; n <= freeMetadata {
 		return 0, true
 	}
-	return n, m.metadata.TryAcquire(n)
+	return n, m.Metadata.TryAcquire(n)
 }

@@ -1,4 +1,4 @@
-package grpc
+package held
 
 import (
 	"errors"
@@ -6,28 +6,29 @@ import (
 	"io"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-var errFormat = errors.New("the messages can't be told apart")
+// ErrCut says that a body ended within a message.
+var ErrCut = errors.New("cut off")
 
-// gatherer reads the messages of a body into memory. It asks for memory only as their bytes come:
+// Gatherer reads the messages of a body into memory. It asks for memory only as their bytes come:
 // a peer that announces much and sends nothing holds nothing.
-type gatherer struct {
-	src   io.Reader
-	from  gateway.Peer // that src comes from
-	grant *grant
+type Gatherer struct {
+	Src   io.Reader
+	From  gateway.Peer // that Src comes from
+	Grant *Grant
 }
 
 // firstGather is how much of a message is asked memory for before any of it is there.
 const firstGather = 64 << 10
 
-// some reads a plain message of n bytes. When there is no memory it returns the beginning.
-func (g *gatherer) some(n int) ([]byte, error) {
+// Some reads a message of n bytes, of whom twice as many are taken of the budget. When there is no memory it returns the
+// beginning. What it returns is a pooled buffer.
+func (g *Gatherer) Some(n int) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if !g.grant.try(2*int64(size) - g.grant.held) {
+		if !g.Grant.Try(2*int64(size) - g.Grant.held) {
 			return in, nil
 		}
 		var err error
@@ -38,13 +39,13 @@ func (g *gatherer) some(n int) ([]byte, error) {
 	return in, nil
 }
 
-// all reads a message of n bytes, and then takes what else is needed to open it: cost bytes in
+// All reads a message of n bytes, and then takes what else is needed to open it: cost bytes in
 // all.
-func (g *gatherer) all(n int, cost int64) ([]byte, error) {
+func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if err := g.grant.wait(int64(size)-g.grant.held, cost-g.grant.held); err != nil {
+		if err := g.Grant.Wait(int64(size)-g.Grant.held, cost-g.Grant.held); err != nil {
 			gateway.PutBuffer(in)
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (g *gatherer) all(n int, cost int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := g.grant.wait(cost-g.grant.held, cost-g.grant.held); err != nil {
+	if err := g.Grant.Wait(cost-g.Grant.held, cost-g.Grant.held); err != nil {
 		gateway.PutBuffer(in)
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (g *gatherer) all(n int, cost int64) ([]byte, error) {
 
 // grow brings what is there of a message of n bytes to size, in a larger buffer. It takes over the
 // one in which it lies.
-func (g *gatherer) grow(in []byte, size, n int) ([]byte, error) {
+func (g *Gatherer) grow(in []byte, size, n int) ([]byte, error) {
 	grown := append(gateway.GetBuffer(size), in...)
 	gateway.PutBuffer(in)
 	have := len(grown)
@@ -75,14 +76,14 @@ func (g *gatherer) grow(in []byte, size, n int) ([]byte, error) {
 }
 
 // fill reads a piece of a message that holds memory.
-func (g *gatherer) fill(p []byte) (n int, err error) {
-	g.grant.account.Await(g.from)
-	defer g.grant.account.Awaited(g.from)
+func (g *Gatherer) fill(p []byte) (n int, err error) {
+	g.Grant.Account.Await(g.From)
+	defer g.Grant.Account.Awaited(g.From)
 	for n < len(p) && err == nil {
 		var more int
-		more, err = g.src.Read(p[n:])
+		more, err = g.Src.Read(p[n:])
 		n += more
-		g.grant.moved.Add(int64(more))
+		g.Grant.Moved.Add(int64(more))
 	}
 	if n == len(p) {
 		err = nil
@@ -93,7 +94,7 @@ func (g *gatherer) fill(p []byte) (n int, err error) {
 // cutOff is the error of a body that ended within a message.
 func cutOff(err error, got, n int) error {
 	if err == io.EOF {
-		return fmt.Errorf("%w: %w after %d of %d bytes", errFormat, wire.ErrTruncated, got, n)
+		return fmt.Errorf("%w after %d of %d bytes", ErrCut, got, n)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package grpc
+package held
 
 import (
 	"context"
@@ -11,38 +11,44 @@ import (
 // aheadAfter is how long a message that has to be opened waits for the budget alone.
 const aheadAfter = 250 * time.Millisecond
 
-// grant is what the messages of one body hold of the budget. There is one of them at a time.
-type grant struct {
-	ctx     context.Context // of the call
-	account gateway.Account
-	moved   atomic.Int64 // bytes of messages that hold memory
+// Grant is what the messages of one body hold of the budget. There is one of them at a time.
+type Grant struct {
+	Ctx     context.Context // of the call
+	Account gateway.Account
+	Moved   atomic.Int64  // bytes of messages that hold memory
+	Ahead   chan struct{} // of the gateway, with room for one token: a message without budget puts it in
 
 	held    int64
-	ahead   chan struct{} // of the gateway: a message without budget puts a token in
-	isAhead bool          // that token is ours
+	isAhead bool // the token is ours
 }
 
-// try takes n bytes more if they are there.
-func (g *grant) try(n int64) bool {
-	if !g.account.TryAcquire(n) {
+// Held is how many bytes the message at hand holds of the budget.
+func (g *Grant) Held() int64 { return g.held }
+
+// IsAhead reports whether the message at hand goes without budget.
+func (g *Grant) IsAhead() bool { return g.isAhead }
+
+// Try takes n bytes more if they are there.
+func (g *Grant) Try(n int64) bool {
+	if !g.Account.TryAcquire(n) {
 		return false
 	}
 	g.held += n
 	return true
 }
 
-// wait gets leave to hold n bytes more, of claim that the message at hand will need. Calls that
+// Wait gets leave to hold n bytes more, of claim that the message at hand will need. Calls that
 // hold the budget may be waiting for this very message to go on: another gateway of the process, in
 // front of this one, gives back nothing before we read its messages. So after a while one message at a time
 // goes ahead without, and the others go on waiting in their turn.
-func (g *grant) wait(n, claim int64) error {
-	if g.isAhead || g.try(n) {
+func (g *Grant) Wait(n, claim int64) error {
+	if g.isAhead || g.Try(n) {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(g.ctx)
+	ctx, cancel := context.WithCancel(g.Ctx)
 	defer cancel()
 	got := make(chan error, 1)
-	go func() { got <- g.account.Grow(ctx, n, claim) }()
+	go func() { got <- g.Account.Grow(ctx, n, claim) }()
 	impatient := time.NewTimer(aheadAfter)
 	defer impatient.Stop()
 	var ahead chan struct{} // nobody goes ahead yet
@@ -54,7 +60,7 @@ func (g *grant) wait(n, claim int64) error {
 			}
 			return err
 		case <-impatient.C:
-			ahead = g.ahead
+			ahead = g.Ahead
 		case ahead <- struct{}{}:
 			g.isAhead = true
 			cancel()
@@ -66,36 +72,36 @@ func (g *grant) wait(n, claim int64) error {
 	}
 }
 
-// exceed gets leave to hold n bytes more than was expected of the message at hand: when there is
+// Exceed gets leave to hold n bytes more than was expected of the message at hand: when there is
 // budget for them, or when no other message has gone ahead without. One that has waits for no
 // budget, so the others get their turn.
-func (g *grant) exceed(n int64) error {
-	if g.isAhead || g.try(n) {
+func (g *Grant) Exceed(n int64) error {
+	if g.isAhead || g.Try(n) {
 		return nil
 	}
 	select {
-	case g.ahead <- struct{}{}:
+	case g.Ahead <- struct{}{}:
 		g.isAhead = true
 		return nil
-	case <-g.ctx.Done():
-		return g.ctx.Err()
+	case <-g.Ctx.Done():
+		return g.Ctx.Err()
 	}
 }
 
-// shrink gives back all but n bytes.
-func (g *grant) shrink(n int64) {
+// Shrink gives back all but n bytes.
+func (g *Grant) Shrink(n int64) {
 	if g.held > n {
-		g.account.Release(g.held - n)
+		g.Account.Release(g.held - n)
 		g.held = n
 	}
 }
 
-// release gives back what the message at hand has taken.
-func (g *grant) release() {
-	g.account.Release(g.held)
+// Release gives back what the message at hand has taken.
+func (g *Grant) Release() {
+	g.Account.Release(g.held)
 	g.held = 0
 	if g.isAhead {
-		<-g.ahead
+		<-g.Ahead
 		g.isAhead = false
 	}
 }
