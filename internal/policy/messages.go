@@ -34,8 +34,10 @@ func (d Direction) String() string {
 // MessageAddress is what a message on a wire is about: a collection and a command. Lookup
 // reads it and keeps nothing of it.
 type MessageAddress struct {
-	Space     []byte // MongoDB: the namespace, "database.collection"
-	Command   []byte
+	Space     []byte    // MongoDB: the namespace, "database.collection"; HTTP: the path
+	Command   []byte    // HTTP: the method
+	Host      []byte    // HTTP only, without a port
+	Type      []byte    // HTTP only: the content type without parameters
 	Direction Direction // exactly one bit
 	Size      int       // bytes of the message as it would be without compression
 }
@@ -46,6 +48,8 @@ type MessageRule struct {
 	Name      string   // label in metrics; default "rule-N", N counts from 1
 	Space     string   // glob, see Pattern
 	Commands  []string // globs
+	Host      string   // glob
+	Types     []string // globs
 	Direction Direction
 	MinSize   int     // bytes, inclusive; a message outside goes on to the next rule
 	MaxSize   int     // bytes, inclusive
@@ -57,9 +61,9 @@ type MessageRule struct {
 	Dict     *codec.Dict // nil: none
 	AutoDict bool        // the gateway trains them
 
-	space    Pattern
-	commands []Pattern
-	carried  *MessageRule // see Carried
+	space, host     Pattern
+	commands, types []Pattern
+	carried         *MessageRule // see Carried
 }
 
 // Raw reports whether the rule says to leave messages alone.
@@ -121,11 +125,8 @@ func (r *MessageRule) prepare(i int) error {
 	case r.Dict != nil && r.AutoDict:
 		return errors.New("names a dictionary and leaves the choice to the gateway")
 	}
-	r.space = compileOrAny(r.Space)
-	r.commands = nil
-	for _, c := range r.Commands {
-		r.commands = append(r.commands, Compile(c))
-	}
+	r.space, r.host = compileOrAny(r.Space), compileOrAny(r.Host)
+	r.commands, r.types = compileAll(r.Commands), compileAll(r.Types)
 	if r.Setting.IsProto() {
 		return nil
 	}
@@ -153,8 +154,20 @@ func (r *MessageRule) covers(a *MessageAddress) bool {
 	return r.Direction&a.Direction != 0 &&
 		a.Size >= r.MinSize &&
 		(r.MaxSize == 0 || a.Size <= r.MaxSize) &&
-		r.space.Match(a.Space) &&
-		(len(r.commands) == 0 || slices.ContainsFunc(r.commands, func(p Pattern) bool { return p.Match(a.Command) }))
+		r.space.Match(a.Space) && r.host.Match(a.Host) &&
+		anyMatches(r.commands, a.Command) && anyMatches(r.types, a.Type)
+}
+
+func compileAll(globs []string) (list []Pattern) {
+	for _, g := range globs {
+		list = append(list, Compile(g))
+	}
+	return list
+}
+
+// anyMatches reports whether one of the patterns matches, or there is none.
+func anyMatches(list []Pattern, b []byte) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(p Pattern) bool { return p.Match(b) })
 }
 
 // Rules returns the rules with their defaults filled in, in order. They belong to the policy.

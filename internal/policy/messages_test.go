@@ -33,7 +33,7 @@ func TestMessages(t *testing.T) {
 		{"other.users", "find", Reply, 150, "rule-3"},
 	} {
 		got := ""
-		if r := p.Lookup(MessageAddress{[]byte(c.space), []byte(c.command), c.d, c.size}); r != nil {
+		if r := p.Lookup(MessageAddress{Space: []byte(c.space), Command: []byte(c.command), Direction: c.d, Size: c.size}); r != nil {
 			got = r.Name
 		}
 		if got != c.want {
@@ -45,9 +45,35 @@ func TestMessages(t *testing.T) {
 		t.Error("off, and covers something")
 	}
 	if allocs := testing.AllocsPerRun(100, func() {
-		(&Messages{rules: p.rules}).Lookup(MessageAddress{[]byte("app.users"), []byte("find"), Reply, 150})
+		(&Messages{rules: p.rules}).Lookup(MessageAddress{Space: []byte("app.users"), Command: []byte("find"), Direction: Reply, Size: 150})
 	}); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// Host and content type narrow a rule as the others do.
+func TestMessagesOfHTTP(t *testing.T) {
+	p, err := NewMessages([]MessageRule{
+		{Name: "logs", Host: "logs.*", Types: []string{"application/json", "text/*"}, Setting: zstd3},
+		{Name: "all", Space: "/api/*", Setting: zstd3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ host, kind, path, want string }{
+		{"logs.example", "application/json", "/", "logs"},
+		{"logs.example", "text/plain", "/", "logs"},
+		{"logs.example", "image/png", "/", ""},
+		{"other", "text/plain", "/", ""},
+		{"other", "text/plain", "/api/v1", "all"},
+	} {
+		got := ""
+		if r := p.Lookup(MessageAddress{Space: []byte(c.path), Host: []byte(c.host), Type: []byte(c.kind), Direction: Request}); r != nil {
+			got = r.Name
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %q", c, got)
+		}
 	}
 }
 
