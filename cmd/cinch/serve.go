@@ -24,6 +24,7 @@ type serveOptions struct {
 	configFile string
 	redis      []string // LISTEN=URL
 	grpc       []string // LISTEN=URL
+	http       []string // LISTEN=URL
 	mongo      []string // LISTEN=URI
 	tarantool  []string // LISTEN=URL
 	postgres   []string // LISTEN=URL
@@ -46,6 +47,7 @@ func newServeCommand() *cobra.Command {
 		Short: "Run gateways to stores and services",
 		Long: `Run gateways to stores and services.
   Redis, Tarantool   rules choose which values to compress ("seal"), and how; clients get them decompressed
+  HTTP               bodies of requests get another content coding, and replies where a rule says so: docs/HTTP.md
   gRPC, MongoDB      messages are compressed on the wire, if the next hop supports it
   PostgreSQL         connections pass unchanged, and can move to another server without being dropped: docs/POSTGRES.md
   any TCP protocol   --tunnel and --tunnel-exit compress what travels between them: docs/TUNNEL.md
@@ -55,8 +57,9 @@ Without --config and any gateway it starts an embedded in-memory store to play w
   Redis              strings and hash values of 64 bytes or more, zstd-3
   Tarantool          fields of 64 bytes or more that nothing in the server computes on, zstd-3
   gRPC               messages of 64 bytes or more, zstd
+  HTTP               requests of 256 bytes or more, in the best coding that the upstream is known to read
   MongoDB            all messages, zstd-3
-Each has dictionary: auto: dictionaries are trained from what passes. They are kept in the server, if the gateway's user
+All but HTTP's have dictionary: auto: dictionaries are trained from what passes. They are kept in the server, if the gateway's user
 may do so. Those for messages are used between two gateways, and kept in both (docs/DICTIONARIES.md).
 
 Signals (docs/UPGRADE.md):
@@ -78,6 +81,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:7000=redis+cluster://node1.internal,node2.internal,node3.internal
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
   cinch serve --grpc '0.0.0.0:9096=grpc://127.0.0.1:9095?peers=true'       # beside the server, for another gateway
+  cinch serve --http '127.0.0.1:9009=https://mimir.zone-b?upstream_encodings=zstd'
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too

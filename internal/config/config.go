@@ -125,6 +125,9 @@ type Gateway struct {
 	Peers               bool     `yaml:"peers,omitempty"`  // clients are gateways; see pair.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
+	// For http only; see http.go.
+	UpstreamHost bool `yaml:"upstream_host,omitempty"` // the upstream is told its own name
+
 	// For mongo, and for redis with several servers; see mongo.go and redis.go.
 	Advertise string `yaml:"advertise,omitempty"`
 
@@ -193,6 +196,11 @@ type Rule struct {
 	Method    []string        `yaml:"method,omitempty,flow"`
 	Direction []DirectionName `yaml:"direction,omitempty,flow"` // mongo too
 
+	// For http only, beside method and direction; see http.go.
+	Host        string   `yaml:"host,omitempty"`
+	Path        string   `yaml:"path,omitempty"`
+	ContentType []string `yaml:"content_type,omitempty,flow"`
+
 	// For mongo only, likewise.
 	Namespace string   `yaml:"namespace,omitempty"`
 	Command   []string `yaml:"command,omitempty,flow"`
@@ -226,6 +234,7 @@ const (
 	Off   = "off" // as admin.listen
 	Redis = "redis"
 	GRPC  = "grpc"
+	HTTP  = "http"
 	Mongo = "mongo"
 
 	Tarantool  = "tarantool"
@@ -236,7 +245,7 @@ const (
 
 // Protocols are what gateways speak.
 func Protocols() []string {
-	return []string{Redis, GRPC, Mongo, Tarantool, Postgres, Tunnel, TunnelExit}
+	return []string{Redis, GRPC, HTTP, Mongo, Tarantool, Postgres, Tunnel, TunnelExit}
 }
 
 // Default is what an empty file means.

@@ -103,21 +103,22 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 			v.add(path+"."+key, "", "is for protocol: grpc")
 		}
 	}
-	only("max_streams", g.MaxStreams != 0)
+	isHTTP := g.Protocol == HTTP
+	only("max_streams", g.MaxStreams != 0 && !isHTTP)
 	only("upstream_connections", g.UpstreamConnections != 0)
-	only("upstream_encodings", len(g.UpstreamEncodings) > 0)
+	only("upstream_encodings", len(g.UpstreamEncodings) > 0 && !isHTTP)
 	only("window", g.Window != 0 && !g.IsTunnel())
-	only("max_header", g.MaxHeader != 0)
+	only("max_header", g.MaxHeader != 0 && !isHTTP)
 	only("link", g.Link != nil)
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
-		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0)
+		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0 && !isHTTP)
 		if r.Setting != nil && r.Setting.Codec == codec.Proto {
 			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is for protocol: grpc", r.Setting)
 		}
 		if g.Protocol != Mongo {
-			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0)
+			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0 && !isHTTP)
 		}
 	}
 }
@@ -126,21 +127,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
 
 func (v *validator) grpcRule(r *Rule, path string) {
-	var other Rule
-	other.setDefaults()
-	not := func(key string, given bool) {
-		if given {
-			v.add(path+"."+key, "write service, method and direction", "is for stores")
-		}
-	}
-	not("key", r.Key != other.Key)
-	not("type", !slices.Equal(r.Type, other.Type))
-	not("field", r.Field != "")
-	not("db", r.DB != nil)
-	not("no_sample", len(r.NoSample) > 0)
-	not("mode", r.Mode != "")
-	not("share_samples", r.ShareSamples)
-	not("format", r.Format != "" || r.To != "")
+	notOfStores(v, r, path, "write service, method and direction")
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)
@@ -157,6 +144,25 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	}
 }
 
+// notOfStores refuses the keys of a rule that are for values in stores.
+func notOfStores(v *validator, r *Rule, path, hint string) {
+	var other Rule
+	other.setDefaults()
+	not := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, hint, "is for stores")
+		}
+	}
+	not("key", r.Key != other.Key)
+	not("type", !slices.Equal(r.Type, other.Type))
+	not("field", r.Field != "")
+	not("db", r.DB != nil)
+	not("no_sample", len(r.NoSample) > 0)
+	not("mode", r.Mode != "")
+	not("share_samples", r.ShareSamples)
+	not("format", r.Format != "" || r.To != "")
+}
+
 // Messages builds the policy of a gateway whose rules are for messages, with the
 // dictionaries of files by name.
 func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, error) {
@@ -164,12 +170,16 @@ func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, erro
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		m := policy.MessageRule{
-			Name: r.Name, Space: cmp.Or(r.Service, r.Namespace), Commands: slices.Concat(r.Method, r.Command),
+			Name: r.Name, Space: cmp.Or(r.Service, r.Namespace, r.Path), Commands: slices.Concat(r.Method, r.Command),
+			Host: r.Host, Types: r.ContentType,
 			MinSize: int(r.minSize()), MaxSize: int(r.MaxSize), MinGain: float64(r.MinGain) / 100,
 			Setting: r.Setting.Setting, Auto: r.Setting.Auto,
 		}
 		for _, d := range r.Direction {
 			m.Direction |= d.bit()
+		}
+		if m.Direction == 0 && g.Protocol == HTTP {
+			m.Direction = policy.Request // replies only where a rule says so
 		}
 		if err := r.setDictionary(&m, dicts); err != nil {
 			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)

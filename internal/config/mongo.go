@@ -249,8 +249,8 @@ func (v *validator) onlyMongo(g *Gateway, path string) {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].namespace", i), r.Namespace != "")
 		only(fmt.Sprintf("rules[%d].command", i), len(r.Command) > 0)
-		if r.Setting != nil && r.Setting.Auto {
-			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "name a codec, as in zstd-3", "auto is for protocol: mongo")
+		if r.Setting != nil && r.Setting.Auto && g.Protocol != HTTP {
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "name a codec, as in zstd-3", "auto is for protocol: mongo and http")
 		}
 	}
 }

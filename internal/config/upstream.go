@@ -12,6 +12,7 @@ import (
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
+	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
 	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
@@ -26,6 +27,8 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 	switch g.Protocol {
 	case GRPC, Tunnel, TunnelExit:
 		return gateway.ParseUpstream(g.Upstream, "")
+	case HTTP:
+		return gateway.ParseUpstream(g.Upstream, httpPort(g.Upstream))
 	case Mongo:
 		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
 	case Postgres:
@@ -43,7 +46,7 @@ func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
 // checkScheme refuses the URL of another protocol's server.
 func (g *Gateway) checkScheme() error {
 	scheme, _, _ := strings.Cut(g.Upstream, "://")
-	for _, other := range [...]string{Redis, GRPC, Tarantool, Postgres} {
+	for _, other := range [...]string{Redis, GRPC, HTTP, Tarantool, Postgres} {
 		base, _, _ := strings.Cut(scheme, "+")
 		if other != g.Protocol && (base == other || base == other+"s") {
 			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)

@@ -147,6 +147,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	v.limits(g, path)
 	v.effort(g, path)
 	v.grpc(g, path)
+	checkHTTP(v, g, path)
 	v.pair(g, path)
 	v.mongo(g, path)
 	v.tunnel(g, path)
@@ -197,7 +198,7 @@ func (v *validator) upstream(g *Gateway, path string) {
 		v.add(path, hint, "%v", err)
 		return
 	}
-	if g.Protocol == GRPC {
+	if g.Protocol == GRPC || g.Protocol == HTTP {
 		v.grpcUpstream(up, path, hint)
 	} else if g.Protocol != Postgres && up.Database != "" && up.Database != "0" {
 		v.add(path, "leave it out of the URL", "names a database, but clients select their own")

@@ -44,11 +44,12 @@ var secureSchemes = map[string]bool{
 	"redis": false, "rediss": true,
 	"grpc": false, "grpcs": true,
 	"tarantool": false, "tarantools": true,
+	"http": false, "https": true, "h2c": false,
 	"unix": false,
 }
 
 // ParseUpstream reads "scheme://[user[:password]@]host[:port][/database]" with
-// the schemes redis, grpc and tarantool, rediss, grpcs and tarantools (TLS), tcp and tls, or "unix://[user:password@]/path",
+// the schemes redis, grpc, http, h2c and tarantool, rediss, grpcs, https and tarantools (TLS), tcp and tls, or "unix://[user:password@]/path",
 // or a bare "host:port". The database may also be given as ?db=. An IPv6 host
 // stands in brackets. Errors wrap ErrUpstreamURL and never show a password.
 func ParseUpstream(raw, defaultPort string) (Upstream, error) {

@@ -4,26 +4,11 @@ import (
 	"crypto/tls"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/link"
 )
-
-// grpcCodecs returns the compressors that the gateways for gRPC share. It makes them, and
-// the cache, with the first gateway.
-func (s *shared) grpcCodecs() *grpccodec.Set {
-	if s.grpcSet == nil {
-		var o grpccodec.Options
-		if native(s.engine) {
-			o.Zstd = s.options.Zstd.Native()
-		}
-		s.grpcSet = grpccodec.NewSet(o)
-		s.grpcCache = grpc.NewCache(s.grpcSet)
-	}
-	return s.grpcSet
-}
 
 var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
 
@@ -55,7 +40,6 @@ func grpcLinks(g *config.Gateway) *link.Config {
 
 // addGRPC makes r a gateway for gRPC.
 func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	codecs := s.grpcCodecs()
 	r.kinds = s.newKinds(l, g, r)
 	made := grpc.NewGateway(grpc.Config{
 		Name:          g.Name,
@@ -69,14 +53,14 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		MaxHeader:     int(g.MaxHeader),
 		MaxCompress:   int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
-		Codecs:        codecs,
+		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
 		Peers:         g.Peers,
 		Links:         grpcLinks(g),
 		Link:          linkModes[historyOf(g)],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,
-		Cache:         s.grpcCache,
+		Cache:         s.cache(),
 		UpstreamReads: g.UpstreamEncodings,
 		Requests:      s.requests,
 		Replies:       s.replies,

@@ -8,7 +8,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`protocol`", Default: "needed",
-		Meaning: "`redis`, `grpc`, `mongo`, `tarantool`, `postgres`, `tunnel` or `tunnel-exit`",
+		Meaning: "`redis`, `grpc`, `http`, `mongo`, `tarantool`, `postgres`, `tunnel` or `tunnel-exit`",
 	},
 	{
 		Keys: "`listen`", Default: "needed",
@@ -16,7 +16,8 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream`", Default: "needed",
-		Meaning: "for gRPC `grpc://host:port`, `grpcs://…` for TLS, `unix:///path`; for MongoDB `mongodb://host[:port]`, with " +
+		Meaning: "for gRPC `grpc://host:port`, `grpcs://…` for TLS, `unix:///path`; for HTTP `http://host[:port]`, `https://…`, " +
+			"`h2c://host:port` for HTTP/2 without TLS; for MongoDB `mongodb://host[:port]`, with " +
 			"`/?tls=true` for TLS; for Tarantool `tarantool://[user:password@]host[:port]` (port 3301 if not given); for " +
 			"PostgreSQL `postgres://[user:password@]host[:port][/database]`, with `?sslmode=require`, `verify-ca` or " +
 			"`verify-full` for TLS; for a tunnel `host:port` of the other end, for its exit `host:port` or `unix:///path` " +
@@ -94,7 +95,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`max_streams`", Default: "`1000`",
-		Meaning: "gRPC: calls at a time on one client's connection; the client keeps further ones waiting",
+		Meaning: "gRPC, HTTP/2: calls at a time on one client's connection; the client keeps further ones waiting",
 	},
 	{
 		Keys: "`upstream_connections`", Default: "`8`",
@@ -103,7 +104,11 @@ var gateways = []Row{
 	{
 		Keys: "`upstream_encodings`", Default: "none",
 		Meaning: "gRPC: encodings that the upstream reads for sure, such as `[gzip, zstd]`, or `cinch-proto`; others are " +
-			"learnt, see [GRPC.md](GRPC.md)",
+			"learnt, see [GRPC.md](GRPC.md). HTTP: content codings that it reads in requests, `[zstd, gzip, snappy]`, see [HTTP.md](HTTP.md)",
+	},
+	{
+		Keys: "`upstream_host`", Default: "`false`",
+		Meaning: "HTTP: `true` tells the upstream its own name as `Host`, in place of what the client wrote",
 	},
 	{
 		Keys: "`window`", Default: "`128KiB`",
@@ -114,7 +119,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`max_header`", Default: "`64KiB`",
-		Meaning: "gRPC: bytes of the headers of one request or response; 4KiB to 16MiB",
+		Meaning: "gRPC, HTTP: bytes of the headers of one request or response; 4KiB to 16MiB",
 	},
 	{
 		Keys: "`peers`", Default: "`false`",

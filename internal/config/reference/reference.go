@@ -31,6 +31,7 @@ func tables() []table {
 		{name: "pack", below: "gateways.pack", rows: pack},
 		{name: "rules", below: "gateways.rules", of: "Redis", rows: rules},
 		{name: "grpc rules", below: "gateways.rules", of: "gRPC", rows: grpcRules},
+		{name: "http rules", below: "gateways.rules", of: "HTTP", rows: httpRules},
 		{name: "mongo rules", below: "gateways.rules", of: "MongoDB", rows: mongoRules},
 		{name: "tarantool rules", below: "gateways.rules", of: "Tarantool", rows: tarantoolRules},
 	}

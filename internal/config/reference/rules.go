@@ -111,6 +111,42 @@ var grpcRules = []Row{
 	},
 }
 
+// httpRules has those of HTTP.
+var httpRules = []Row{
+	{
+		Keys: "`host`", Default: "any",
+		Meaning: "pattern for the `Host` that the client asks for, without a port: `mimir.*`",
+	},
+	{
+		Keys: "`path`", Default: "any",
+		Meaning: "pattern for the path, without the query: `/api/v1/push`, `/v1/*`",
+	},
+	{
+		Keys: "`method`", Default: "any",
+		Meaning: "pattern or list of patterns: `POST`, `[POST, PUT]`",
+	},
+	{
+		Keys: "`content_type`", Default: "any",
+		Meaning: "pattern or list of patterns for the content type of the body, without parameters: `application/json`, `text/*`",
+	},
+	{
+		Keys: "`direction`", Default: "`request`",
+		Meaning: "`request`, `reply` or a list. Replies are compressed only where a rule says so, see [HTTP.md](HTTP.md#replies)",
+	},
+	{
+		Keys: "`min_size`, `max_size`", Default: "as above",
+		Meaning: "bytes of the body as it comes; bodies of unknown length are covered whatever their size",
+	},
+	{
+		Keys: "`min_gain`", Default: "`10%`",
+		Meaning: "share of its bytes that another coding must save, else a body goes as it came",
+	},
+	{
+		Keys: "`setting`", Default: "needed",
+		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to read; `raw` leaves bodies alone",
+	},
+}
+
 // mongoRules has those of MongoDB.
 var mongoRules = []Row{
 	{

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// HTTPGateway is a gateway for HTTP with the defaults of everything but its addresses and its rules. Two options may stand
+// behind the upstream's URL: upstream_encodings=zstd,gzip are codings that it reads for sure, and upstream_host=true has it
+// told its own name as Host.
+func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
+	url, options, _ := strings.Cut(upstream, "?")
+	g := RedisGateway(name, listen, strings.TrimSuffix(url, "/"), rules)
+	g.Protocol = HTTP
+	for o := range strings.SplitSeq(options, "&") {
+		switch key, value, _ := strings.Cut(o, "="); {
+		case key == "upstream_encodings":
+			g.UpstreamEncodings = strings.Split(value, ",")
+		case o == "upstream_host=true":
+			g.UpstreamHost = true
+		case o != "":
+			g.Upstream = upstream // whose parser says what is wrong
+		}
+	}
+	return g
+}
+
+// DefaultHTTPRule is what gateways for HTTP get that no file describes: the bodies of requests from 256 bytes on, in the best
+// coding that the upstream is known to read.
+func DefaultHTTPRule() Rule {
+	r := DefaultRule()
+	least := Bytes(256)
+	r.MinSize, r.Dictionary = &least, ""
+	r.Setting = &Setting{Auto: true}
+	return r
+}
+
+// httpPort is the port of a URL that names none.
+func httpPort(url string) string {
+	if strings.HasPrefix(url, "https:") {
+		return "443"
+	}
+	return "80"
+}
+
+// isContentCoding reports whether bodies of HTTP come in that codec: see internal/gateway/http.
+func isContentCoding(id codec.ID) bool {
+	return id == codec.Zstd || id == codec.Gzip || id == codec.Snappy
+}
+
+// checkHTTP checks the keys that only gateways for HTTP have, and what they have in common with those for gRPC.
+func checkHTTP(v *validator, g *Gateway, path string) {
+	if g.Protocol != HTTP {
+		onlyHTTP(v, g, path)
+		return
+	}
+	if len(g.Exclude) > 0 {
+		v.add(path+".exclude", "give a rule for the path the setting raw", "is for stores")
+	}
+	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
+	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
+	for i, name := range g.UpstreamEncodings {
+		if id, err := codec.ParseID(name); err != nil || !isContentCoding(id) {
+			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "content codings are zstd, gzip, snappy", "unknown coding %q", name)
+		}
+	}
+	for i := range g.Rules {
+		checkHTTPRule(v, &g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
+	}
+}
+
+func onlyHTTP(v *validator, g *Gateway, path string) {
+	only := func(key string, given bool) {
+		if given {
+			v.add(path+"."+key, "", "is for protocol: http")
+		}
+	}
+	only("upstream_host", g.UpstreamHost)
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		only(fmt.Sprintf("rules[%d].host", i), r.Host != "")
+		only(fmt.Sprintf("rules[%d].path", i), r.Path != "")
+		only(fmt.Sprintf("rules[%d].content_type", i), len(r.ContentType) > 0)
+	}
+}
+
+func checkHTTPRule(v *validator, r *Rule, path string) {
+	notOfStores(v, r, path, "write host, path, method, content_type and direction")
+	v.glob(path+".host", r.Host)
+	v.glob(path+".path", r.Path)
+	if r.Path != "" && !strings.HasPrefix(r.Path, "/") && !strings.HasPrefix(r.Path, "*") {
+		v.add(path+".path", "for example /api/v1/*", "%q would match nothing, paths begin with a slash", r.Path)
+	}
+	for i, m := range r.Method {
+		v.glob(fmt.Sprintf("%s.method[%d]", path, i), m)
+	}
+	for i, t := range r.ContentType {
+		v.glob(fmt.Sprintf("%s.content_type[%d]", path, i), t)
+	}
+	if r.Dictionary != "" {
+		v.add(path+".dictionary", "leave it out", "HTTP has no dictionaries yet")
+	}
+	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && !isContentCoding(s.Codec) || s.Dict != 0) {
+		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy or raw", "HTTP has no %s", s)
+	}
+}

@@ -1,0 +1,45 @@
+package http
+
+import (
+	"io"
+	"net/http"
+)
+
+// resender sends requests to the upstream. What is answered with 415 (Unsupported Media Type) because of the coding that we
+// gave it is sent once more as it came: the upstream has done nothing with it.
+type resender struct{ transport http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
+	x := tripOf(out)
+	resp, err := s.transport.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	path := pathOf(x.in)
+	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
+		x.knows.learn(path, accepted(resp.Header))
+	}
+	if x.again == nil || resp.StatusCode != http.StatusUnsupportedMediaType {
+		return resp, nil
+	}
+	x.knows.refuse(path, x.again.coding)
+	x.cfg.Stats.Error("coding_refused")
+	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", x.again.coding, "path", x.in.URL.Path)
+	_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
+	_ = resp.Body.Close()
+	return s.transport.RoundTrip(x.asItCame(out))
+}
+
+// asItCame is the request with its body as the client sent it.
+func (x *trip) asItCame(out *http.Request) *http.Request {
+	again := out.Clone(out.Context())
+	if x.again.encoding == nil {
+		delete(again.Header, "Content-Encoding")
+	} else {
+		again.Header["Content-Encoding"] = x.again.encoding
+	}
+	x.setBody(again, x.again.body)
+	x.again = nil
+	return again
+}

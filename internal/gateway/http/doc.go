@@ -1,0 +1,29 @@
+// Package http is the gateway for HTTP/1.1 and HTTP/2: a reverse proxy that gives the bodies of requests another content
+// coding, as policy wants and the upstream can read, and those of replies one that the client accepts. What it must not touch
+// passes as it came; docs/HTTP.md says what that is.
+//
+// In reading order:
+//
+//	gateway.go    what a gateway is made of, and the seam: Serve and Shutdown
+//	session.go    a client's connection: net/http's server
+//	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
+//	rewrite.go    the bodies of requests
+//	again.go      what is sent once more, when the upstream did not take what we made of it
+//	replies.go    the bodies of replies
+//	choose.go     which rule, and to which coding
+//	trip.go       what an exchange holds, what all have in common, and how one fails
+//
+// Bodies:
+//
+//	stream.go     as they come; whole.go, in memory
+//	coder.go      from one coding to another
+//
+// What is decided by:
+//
+//	untouched.go  what stays as it is
+//	knowledge.go  what the upstream reads; accept.go, what headers say of that
+//	transport.go  connections to the upstream
+//	config.go     what a gateway is told
+//
+// HTTP itself is net/http's, on both sides: parsing, framing, HTTP/2, and the rules of proxies are httputil.ReverseProxy's.
+package http

@@ -1,0 +1,51 @@
+package http
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Gateway serves clients of one upstream.
+type Gateway struct {
+	cfg    Config
+	server gateway.Server
+	policy atomic.Pointer[policy.Messages]
+
+	requests, replies *gateway.Share
+	common            common
+}
+
+// NewGateway makes a gateway that passes everything through until SetPolicy.
+func NewGateway(c Config) *Gateway {
+	c.setDefaults()
+	g := &Gateway{cfg: c}
+	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
+	g.common = newCommon(&g.cfg, &g.policy)
+	g.server = gateway.Server{
+		Name:       c.Name,
+		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
+		TLS:        gateway.WithProtocols(c.TLS, "h2", "http/1.1"),
+		MaxConns:   c.MaxConns,
+		Refusal:    []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 50\r\n\r\ncinch: as many clients as allowed are connected\r\n\r\n"[:]),
+		Log:        c.Log,
+		Stats:      c.Stats,
+	}
+	return g
+}
+
+// SetPolicy puts rules into force for exchanges that begin from now on.
+func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
+
+// Serve accepts on l until Shutdown; see [gateway.Server].
+func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
+
+// Shutdown lets exchanges in flight end, and cuts off what is left when ctx ends.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	err := g.server.Shutdown(ctx)
+	g.common.transport.CloseIdleConnections()
+	return err
+}

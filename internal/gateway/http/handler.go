@@ -1,0 +1,77 @@
+package http
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
+	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c)}
+	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
+	if c.Upstream.TLS != nil {
+		e.upstream.Scheme = "https"
+	}
+	if c.Upstream.Network == "unix" {
+		e.upstream.Host = "localhost" // a name that nobody looks up
+	}
+	e.proxy = &httputil.ReverseProxy{
+		Rewrite:        func(pr *httputil.ProxyRequest) { tripOf(pr.In).rewrite(pr) },
+		Transport:      resender{e.transport},
+		ModifyResponse: func(r *http.Response) error { tripOf(r.Request).reply(r); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r).fail(w, err) },
+		BufferPool:     buffers{},
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}
+	return e
+}
+
+// buffers are those of copying.
+type buffers struct{}
+
+const copyBytes = 32 << 10
+
+func (buffers) Get() []byte  { return gateway.GetBuffer(copyBytes)[:copyBytes] }
+func (buffers) Put(b []byte) { gateway.PutBuffer(b) }
+
+// handler serves the exchanges of one client's connection.
+type handler struct {
+	*common
+	session *session
+}
+
+// ServeHTTP serves one exchange.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer h.ended()
+	metadata, fits := h.session.held.TakeMetadata(r)
+	if !fits {
+		h.cfg.Stats.Error("metadata")
+		http.Error(w, "cinch: no memory is free for the headers of this request (memory.budget)", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.session.held.Metadata.Release(metadata)
+	if r.Method == http.MethodConnect {
+		http.Error(w, "cinch: CONNECT is for forward proxies, and this gateway has one upstream", http.StatusNotImplemented)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	x := &trip{common: h.common, session: h.session, in: r, cancel: cancel}
+	defer x.close()
+	w.Header()["Content-Type"] = nil // where the upstream names none the server would guess
+	h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, tripKey{}, x)))
+}
+
+// ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.
+func (h *handler) ended() {
+	if h.session.taken.Load() {
+		h.session.end()
+	}
+}

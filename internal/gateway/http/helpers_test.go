@@ -1,0 +1,191 @@
+package http
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// rig is a gateway before a server of ours.
+type rig struct {
+	*Gateway
+	t               *testing.T
+	stats           *gateway.Stats
+	requests, reply *gateway.Budget
+	url             string
+}
+
+func setting(t *testing.T, text string) codec.Setting {
+	t.Helper()
+	s, err := codec.ParseSetting(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// requestsTo is the rule for the bodies of requests, replies the one for those of replies.
+func requestsTo(t *testing.T, s string) policy.MessageRule {
+	return policy.MessageRule{Name: "requests", Setting: setting(t, s), MinSize: 64, Direction: policy.Request}
+}
+
+func repliesTo(t *testing.T, s string) policy.MessageRule {
+	return policy.MessageRule{Name: "replies", Setting: setting(t, s), MinSize: 64, Direction: policy.Reply}
+}
+
+// startUpstream serves handler on a server of the standard library.
+func startUpstream(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// start serves before an upstream; change may be nil.
+func start(t *testing.T, upstream string, change func(*Config), rules ...policy.MessageRule) *rig {
+	t.Helper()
+	up, err := gateway.ParseUpstream("http://"+upstream, "80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, stats: gateway.NewStats("test", "http"), requests: gateway.NewBudget(64 << 20), reply: gateway.NewBudget(64 << 20)}
+	up.Stats = r.stats
+	c := Config{
+		Name: "test", Upstream: up, UpstreamReads: []string{"zstd", "gzip"}, MaxCompress: 32 << 20, MaxOpen: 32 << 20,
+		Requests: r.requests, Replies: r.reply, Stats: r.stats, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if change != nil {
+		change(&c)
+	}
+	r.Gateway = NewGateway(c)
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetPolicy(p)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.url = "http://" + l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(l) }()
+	t.Cleanup(func() { r.stop(served) })
+	return r
+}
+
+// stop drains the gateway, and checks that no memory is held.
+func (r *rig) stop(served <-chan error) {
+	http.DefaultClient.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		r.t.Error(err)
+	}
+	if err := <-served; err != nil {
+		r.t.Error(err)
+	}
+	if r.requests.InUse() != 0 || r.reply.InUse() != 0 {
+		r.t.Errorf("held: %d, %d bytes", r.requests.InUse(), r.reply.InUse())
+	}
+}
+
+// seen is a request as it reached a server.
+type seen struct {
+	*http.Request
+	body []byte // with its coding
+}
+
+// plain is the body without its coding.
+func (s seen) plain(t *testing.T) []byte {
+	t.Helper()
+	return decoded(t, s.Header.Get("Content-Encoding"), s.body)
+}
+
+func decoded(t *testing.T, coding string, b []byte) []byte {
+	t.Helper()
+	var r io.Reader = bytes.NewReader(b)
+	var err error
+	switch coding {
+	case "zstd":
+		r, err = zstd.NewReader(r)
+	case "gzip":
+		r, err = gzip.NewReader(r)
+	case "snappy":
+		out, err := snappy.Decode(nil, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if err != nil {
+		t.Fatal(coding, err)
+	}
+	out, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(coding, err)
+	}
+	return out
+}
+
+// recorder answers with a handler, and tells what it saw.
+func recorder(answer http.HandlerFunc) (http.Handler, <-chan seen) {
+	got := make(chan seen, 100)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		got <- seen{r, body}
+		if answer != nil {
+			answer(w, r)
+		}
+	}), got
+}
+
+func post(t *testing.T, to string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return do(t, r)
+}
+
+func do(t *testing.T, r *http.Request) *http.Response {
+	t.Helper()
+	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func gzipped(b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+var text = []byte(strings.Repeat("What goes over the wire costs money. ", 400))

@@ -1,0 +1,89 @@
+package http
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+	"testing"
+)
+
+// Replies are compressed where a rule says so, for clients that accept it.
+func TestReplies(t *testing.T) {
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		}
+		_, _ = w.Write(text)
+	}))
+	g := start(t, upstream, nil, repliesTo(t, "zstd-3"))
+	quiet := start(t, upstream, nil, requestsTo(t, "zstd-3"))
+	for _, c := range []struct{ to, accepts, want string }{
+		{g.url + "/long", "gzip, zstd", "zstd"},
+		{g.url + "/stream", "gzip, zstd", "zstd"},
+		{g.url + "/long", "gzip", ""},
+		{g.url + "/long", "zstd;q=0", ""},
+		{g.url + "/long", "", ""},
+		{quiet.url + "/long", "zstd", ""},
+	} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.to, nil)
+		r.Header.Set("Accept-Encoding", c.accepts)
+		resp := do(t, r)
+		body, err := io.ReadAll(resp.Body)
+		coding := resp.Header.Get("Content-Encoding")
+		if err != nil || coding != c.want || !bytes.Equal(decoded(t, coding, body), text) {
+			t.Errorf("%+v: %q, %v", c, coding, err)
+		}
+		if coding != "" && resp.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%+v: %v", c, resp.Header)
+		}
+	}
+}
+
+// Replies that stand for their bytes as they are stay so.
+func TestRepliesThatStay(t *testing.T) {
+	var header, value string
+	status := 200
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(header, value)
+		w.WriteHeader(status)
+		if status != http.StatusNotModified {
+			_, _ = w.Write(text)
+		}
+	}))
+	g := start(t, upstream, nil, repliesTo(t, "zstd-3"))
+	get := func(method string, headers ...string) *http.Response {
+		r, _ := http.NewRequestWithContext(t.Context(), method, g.url, nil)
+		r.Header.Set("Accept-Encoding", "zstd")
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return do(t, r)
+	}
+	for header, value = range map[string]string{
+		"Etag": `"strong"`, "Cache-Control": "no-transform", "Content-Encoding": "br", "Content-Type": "text/event-stream", "Content-Digest": "x",
+	} {
+		resp := get(http.MethodGet)
+		if body, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(body, text) || resp.Header.Get(header) != value {
+			t.Errorf("%s: %d bytes, %v", header, len(body), err)
+		}
+	}
+	header, value = "Etag", `W/"weak"`
+	if resp := get(http.MethodGet); resp.Header.Get("Content-Encoding") != "zstd" || resp.Header.Get("Etag") != value {
+		t.Error(resp.Header)
+	}
+	if resp := get(http.MethodGet, "Range", "bytes=0-1"); resp.Header.Get("Content-Encoding") != "" {
+		t.Error(resp.Header)
+	}
+	if resp := get(http.MethodHead); resp.Header.Get("Content-Encoding") != "" {
+		t.Error(resp.Header)
+	}
+	status = http.StatusNotModified
+	if resp := get(http.MethodGet); resp.StatusCode != status || resp.Header.Get("Content-Encoding") != "" || resp.Header.Get("Etag") != value {
+		t.Error(resp.Status, resp.Header)
+	}
+	status = http.StatusInternalServerError
+	if resp := get(http.MethodGet); resp.StatusCode != status || resp.Header.Get("Content-Encoding") != "" {
+		t.Error(resp.Status, resp.Header)
+	}
+}

@@ -1,0 +1,144 @@
+package http
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// rewrite makes the request that goes to the upstream.
+func (x *trip) rewrite(pr *httputil.ProxyRequest) {
+	in, out := pr.In, pr.Out
+	out.URL.Scheme, out.URL.Host = x.upstream.Scheme, x.upstream.Host
+	out.URL.RawQuery, out.Host = in.URL.RawQuery, in.Host
+	if x.cfg.OwnHost {
+		out.Host = x.cfg.Upstream.Address
+	}
+	keepTarget(out, in.RequestURI)
+	for _, name := range forwarded {
+		if values := in.Header[name]; len(values) > 0 {
+			out.Header[name] = values
+		}
+	}
+	if _, given := in.Header["User-Agent"]; !given {
+		out.Header["User-Agent"] = nil // the transport would write its own
+	}
+	if out.Body == nil || out.Body == http.NoBody {
+		return
+	}
+	x.changeBody(out)
+	if len(in.Trailer) > 0 {
+		x.keepTrailers(out)
+	}
+}
+
+// forwarded are the fields that the reverse proxy takes for its own.
+var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+// keepTarget has the request's target written as the client wrote it, where the library would spell it otherwise.
+func keepTarget(out *http.Request, target string) {
+	if out.URL.RequestURI() == target || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") {
+		return
+	}
+	out.URL.Opaque, _, _ = strings.Cut(target, "?")
+}
+
+// changeBody gives the body another coding where a rule wants that.
+func (x *trip) changeBody(out *http.Request) {
+	a := addressOf(x.in, policy.Request, out.Header)
+	ch, ok := x.choose(a, out.Header, out.ContentLength, x.knows.of(pathOf(x.in)))
+	switch {
+	case !ok:
+	case out.ContentLength > 0:
+		x.sendWhole(out, ch)
+	case ch.from == "" && !isStream(x.in.Header.Get("Content-Type")):
+		x.sendStream(out, ch)
+	}
+}
+
+// pathOf is what knowledge of the upstream is about.
+func pathOf(in *http.Request) string { return in.Host + in.URL.Path }
+
+// sendWhole reads a body of known length into memory, and sends what becomes of it.
+func (x *trip) sendWhole(out *http.Request, ch recoding) {
+	n := int(out.ContentLength)
+	b := newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.session.held.Requests, x.cut)
+	x.request = b
+	complete, err := b.read(n)
+	switch {
+	case err != nil:
+		out.Body = io.NopCloser(failing{fmt.Errorf("%w: %w", errRequest, err)})
+		return
+	case !complete:
+		x.leave(ch, leftBudget, int64(n))
+		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
+		return
+	}
+	var reason string
+	if b.out, reason = x.coder.recode(b.in, ch, &b.grant); b.out == nil {
+		x.leave(ch, reason, int64(n))
+		x.setBody(out, b.in)
+		return
+	}
+	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"], coding: ch.to}
+	x.setBody(out, b.out)
+	out.Header["Content-Encoding"] = []string{ch.to}
+}
+
+// setBody sends bytes in memory, from the beginning again if a connection turns out to be dead.
+func (x *trip) setBody(out *http.Request, b []byte) {
+	open := func() (io.ReadCloser, error) { return x.request.give(b, nil, gateway.FromUpstream), nil }
+	out.Body, _ = open()
+	out.GetBody = open
+	out.ContentLength = int64(len(b))
+	out.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
+}
+
+// sendStream compresses a body of unknown length as it comes.
+func (x *trip) sendStream(out *http.Request, ch recoding) {
+	account := &gateway.Account{}
+	account.Open(x.session.held.Requests, nil)
+	x.accounts = append(x.accounts, account)
+	s := x.newStream(out.Body, ch, account)
+	if s == nil {
+		x.leave(ch, leftBudget, 0)
+		return
+	}
+	out.Body = s
+	out.Header["Content-Encoding"] = []string{ch.to}
+}
+
+// keepTrailers lets the client's trailers follow the body.
+func (x *trip) keepTrailers(out *http.Request) {
+	in := x.in
+	out.Trailer = make(http.Header, len(in.Trailer))
+	for name := range in.Trailer {
+		out.Trailer[name] = nil
+	}
+	out.ContentLength = -1 // trailers need chunks
+	out.Body = &withEnd{ReadCloser: out.Body, end: func() {
+		for name := range out.Trailer {
+			out.Trailer[name] = in.Trailer[name]
+		}
+	}}
+}
+
+// withEnd calls end before it tells of the end of a body.
+type withEnd struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *withEnd) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.end()
+	}
+	return n, err
+}

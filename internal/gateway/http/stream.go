@@ -1,0 +1,131 @@
+package http
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// streamPiece is how much of a body of unknown length is compressed at a time, in bytes: what is there of it, at most.
+const streamPiece = 32 << 10
+
+// streamBody compresses a body as it comes: what one Read of its source has given can be read at the other end before more
+// comes.
+type streamBody struct {
+	src    io.ReadCloser
+	to     codec.ContentWriter
+	ch     recoding
+	stats  *gateway.Stats
+	effort *gateway.Effort
+	free   func() // gives its memory back
+
+	piece, out []byte
+	at         int // in out
+	raw, sent  int
+	took       time.Duration
+	err        error
+
+	mu              sync.Mutex
+	reading, closed bool
+}
+
+// newStream returns one, nil if there is no memory for it.
+func (e *common) newStream(src io.ReadCloser, ch recoding, account *gateway.Account) *streamBody {
+	cost := int64(e.cfg.Engine.ContentBytes(ch.setting)) + 2*streamPiece
+	if !account.TakeSpare(cost) {
+		return nil
+	}
+	w, err := e.cfg.Engine.ContentWriter(ch.setting)
+	if err != nil {
+		account.Release(cost)
+		return nil
+	}
+	return &streamBody{
+		src: src, to: w, ch: ch, stats: e.cfg.Stats, effort: e.cfg.Effort, free: func() { account.Release(cost) },
+		piece: gateway.GetBuffer(streamPiece)[:streamPiece],
+	}
+}
+
+func (s *streamBody) Read(p []byte) (int, error) {
+	if !s.begin() {
+		return 0, errClosed
+	}
+	defer s.finish()
+	for s.at == len(s.out) {
+		if s.err != nil {
+			return 0, s.err
+		}
+		s.next()
+	}
+	n := copy(p, s.out[s.at:])
+	s.at += n
+	s.sent += n
+	return n, nil
+}
+
+// begin begins a Read, unless there was a Close.
+func (s *streamBody) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = !s.closed
+	return s.reading
+}
+
+// finish ends a Read, and does what a Close meanwhile has left to it.
+func (s *streamBody) finish() {
+	s.mu.Lock()
+	s.reading = false
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		s.release()
+	}
+}
+
+// next compresses what comes next. The end of the source is the end of the content.
+func (s *streamBody) next() {
+	n, err := s.src.Read(s.piece)
+	s.raw += n
+	s.out, s.at = s.out[:0], 0
+	start := time.Now()
+	stint := s.effort.Begin(n)
+	defer func() {
+		stint.End()
+		s.took += time.Since(start)
+	}()
+	var failed error
+	if s.out, failed = s.to.Append(s.out, s.piece[:n]); failed != nil {
+		s.err = failed
+		return
+	}
+	if err == io.EOF {
+		if s.out, failed = s.to.End(s.out); failed != nil {
+			err = failed
+		}
+	}
+	s.err = err
+}
+
+// Close ends it, and its source. It may come during a Read.
+func (s *streamBody) Close() error {
+	s.mu.Lock()
+	first, reading := !s.closed, s.reading
+	s.closed = true
+	s.mu.Unlock()
+	if first && !reading {
+		s.release()
+	}
+	return s.src.Close()
+}
+
+// release counts the body, and gives back what it holds.
+func (s *streamBody) release() {
+	s.stats.Sealed(s.ch.rule.Name, s.ch.setting.Codec, s.raw, s.sent, s.took)
+	s.stats.Latency(s.took)
+	s.to.Close()
+	gateway.PutBuffer(s.piece)
+	s.free()
+}

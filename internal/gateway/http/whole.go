@@ -1,0 +1,128 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+)
+
+// wholeBody is a body in memory, of requests or replies, and who pays for it.
+type wholeBody struct {
+	grant  held.Grant
+	gather held.Gatherer
+	in     []byte // as it came
+	out    []byte // as it goes on; nil: as it came
+
+	readers []*bytesBody
+}
+
+// newWholeBody opens one in an account of a client's, for a body from a peer. Whoever moves too little of it while others
+// wait for memory is cut off by cancel.
+func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gateway.Client, cut func(gateway.Verdict)) *wholeBody {
+	b := &wholeBody{}
+	b.grant.Ctx = ctx
+	b.gather = held.Gatherer{Src: src, From: from, Grant: &b.grant}
+	b.grant.Account.Open(of, &flow{grant: &b.grant, cut: cut})
+	return b
+}
+
+// read gets n bytes into memory. It reports false if there is no memory for all of them: then it has the beginning.
+func (b *wholeBody) read(n int) (complete bool, err error) {
+	b.in, err = b.gather.Some(n)
+	return len(b.in) == n, err
+}
+
+// give returns what gives bytes of the body to a peer, and then what else there is.
+func (b *wholeBody) give(p []byte, rest io.Reader, to gateway.Peer) *bytesBody {
+	r := &bytesBody{b: p, rest: rest, grant: &b.grant, to: to}
+	b.grant.Account.Await(to)
+	b.readers = append(b.readers, r)
+	return r
+}
+
+// close gives the memory back. Who still reads the body gets no more of it.
+func (b *wholeBody) close() {
+	for _, r := range b.readers {
+		_ = r.Close()
+	}
+	gateway.PutBuffer(b.in)
+	b.in, b.out = nil, nil
+	b.grant.Account.Close()
+}
+
+// flow is how a body that holds memory moves.
+type flow struct {
+	grant *held.Grant
+	cut   func(gateway.Verdict)
+}
+
+func (f *flow) Progress() int64         { return f.grant.Moved.Load() }
+func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
+func (f *flow) Cut(v gateway.Verdict)   { f.cut(v) }
+
+var errClosed = errors.New("the body is closed")
+
+// bytesBody gives bytes that may be taken away from it: who reads a request's body may do so after all is over.
+type bytesBody struct {
+	mu    sync.Mutex
+	b     []byte
+	rest  io.Reader // what follows the bytes; nil: nothing
+	grant *held.Grant
+	to    gateway.Peer
+	gone  bool
+}
+
+func (r *bytesBody) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	if r.gone {
+		r.mu.Unlock()
+		return 0, errClosed
+	}
+	if len(r.b) > 0 {
+		defer r.mu.Unlock()
+		n := copy(p, r.b)
+		r.b = r.b[n:]
+		r.grant.Moved.Add(int64(n))
+		return n, nil
+	}
+	rest := r.rest
+	r.mu.Unlock()
+	if rest == nil {
+		return 0, io.EOF
+	}
+	return rest.Read(p)
+}
+
+// Close lets go of the bytes.
+func (r *bytesBody) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.gone {
+		r.gone, r.b = true, nil
+		r.grant.Account.Awaited(r.to)
+	}
+	return nil
+}
+
+// readCloser reads one thing and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// failing gives an error in place of a body.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// original is a body as the client sent it, for another try.
+type original struct {
+	body     []byte
+	encoding []string // the Content-Encoding field
+	coding   string   // that it was given instead
+}

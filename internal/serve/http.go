@@ -1,0 +1,36 @@
+package serve
+
+import (
+	"crypto/tls"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/http"
+)
+
+// addHTTP makes r a gateway for HTTP.
+func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
+	made := http.NewGateway(http.Config{
+		Name:          g.Name,
+		Upstream:      r.upstream,
+		H2C:           strings.HasPrefix(g.Upstream, "h2c:"),
+		OwnHost:       g.UpstreamHost,
+		TLS:           secure,
+		MaxConns:      g.MaxConnections,
+		MaxStreams:    g.MaxStreams,
+		MaxHeader:     int(g.MaxHeader),
+		MaxCompress:   int(g.MaxSeal),
+		MaxOpen:       int(*g.MaxOpen),
+		UpstreamReads: g.UpstreamEncodings,
+		Codecs:        s.grpcCodecs(),
+		Engine:        s.engine,
+		Requests:      s.requests,
+		Replies:       s.replies,
+		Effort:        r.effort,
+		Stats:         r.stats,
+		Log:           r.log,
+	})
+	made.SetPolicy(l.messages[g.Name])
+	r.gateway, r.messages = made, made
+	r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
+}
