@@ -35,7 +35,7 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
 	},
 	{
-		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that it reads",
+		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that it reads; ?history=client is for before a gateway with ?peers=true",
 		"LISTEN=URL, as in 127.0.0.1:8080=https://host",
 		func(o *serveOptions) *[]string { return &o.http }, config.DefaultHTTPRule, one(config.HTTPGateway),
 	},

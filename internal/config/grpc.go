@@ -109,13 +109,13 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only("upstream_encodings", len(g.UpstreamEncodings) > 0 && !isHTTP)
 	only("window", g.Window != 0 && !g.IsTunnel())
 	only("max_header", g.MaxHeader != 0 && !isHTTP)
-	only("link", g.Link != nil)
+	only("link", g.Link != nil && !isHTTP)
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
 		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0 && !isHTTP)
-		if r.Setting != nil && r.Setting.Codec == codec.Proto {
-			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is for protocol: grpc", r.Setting)
+		if r.Setting != nil && r.Setting.Codec == codec.Proto && !isHTTP {
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is for protocol: grpc and http", r.Setting)
 		}
 		if g.Protocol != Mongo {
 			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0 && !isHTTP)

@@ -87,7 +87,7 @@ func TestProtoSetting(t *testing.T) {
 	}
 	redis := strings.NewReplacer("protocol: grpc", "protocol: redis", "grpc://", "redis://", "    upstream_encodings: [cinch-proto]\n", "").Replace(grpc)
 	for bad, want := range map[string]string{
-		redis: "cinch-proto is for protocol: grpc: write zstd-3",
+		redis: "cinch-proto is for protocol: grpc and http: write zstd-3",
 		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "no cinch-proto",
 		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is for protocol: grpc",
 		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-1", 1):                               "unknown codec",
@@ -155,7 +155,7 @@ gateways:
 		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 takes no dictionary",
 		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `no dictionary "others"`,
 		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is for stores",
-		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc and mongo",
+		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc, http and mongo",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -7,9 +7,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// HTTPGateway is a gateway for HTTP with the defaults of everything but its addresses and its rules. Two options may stand
-// behind the upstream's URL: upstream_encodings=zstd,gzip are codings that it reads for sure, and upstream_host=true has it
-// told its own name as Host.
+// HTTPGateway is a gateway for HTTP with the defaults of everything but its addresses and its rules. Options may stand
+// behind the upstream's URL: upstream_encodings=zstd,gzip are codings that it reads for sure, upstream_host=true has it
+// told its own name as Host, peers=true says that clients may be gateways, and history=client that the upstream is one.
 func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, options, _ := strings.Cut(upstream, "?")
 	g := RedisGateway(name, listen, strings.TrimSuffix(url, "/"), rules)
@@ -20,6 +20,10 @@ func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 			g.UpstreamEncodings = strings.Split(value, ",")
 		case o == "upstream_host=true":
 			g.UpstreamHost = true
+		case o == "peers=true":
+			g.Peers = true
+		case key == "history":
+			g.Link = &Link{History: value}
 		case o != "":
 			g.Upstream = upstream // whose parser says what is wrong
 		}
@@ -61,6 +65,7 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 	}
 	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
 	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
+	checkHTTPLink(v, g, path+".link")
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isContentCoding(id) {
 			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "content codings are zstd, gzip, snappy", "unknown coding %q", name)
@@ -68,6 +73,17 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 	}
 	for i := range g.Rules {
 		checkHTTPRule(v, &g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
+	}
+}
+
+// checkHTTPLink checks what is about histories, which only zstd has here.
+func checkHTTPLink(v *validator, g *Gateway, path string) {
+	v.link(g, path)
+	if g.Link == nil || g.Link.Setting == nil {
+		return
+	}
+	if s := g.Link.Setting; s.Auto || s.Codec != codec.Zstd {
+		v.add(path+".setting", "write zstd-1 to zstd-9", "bodies with history have no %s", s)
 	}
 }
 
@@ -102,7 +118,7 @@ func checkHTTPRule(v *validator, r *Rule, path string) {
 	if r.Dictionary != "" {
 		v.add(path+".dictionary", "leave it out", "HTTP has no dictionaries yet")
 	}
-	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && !isContentCoding(s.Codec) || s.Dict != 0) {
-		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy or raw", "HTTP has no %s", s)
+	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && s.Codec != codec.Proto && !isContentCoding(s.Codec) || s.Dict != 0) {
+		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy, cinch-proto or raw", "HTTP has no %s", s)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Link is how connections between two gateways for gRPC are compressed as a whole.
+// Link is how connections between two gateways for gRPC are compressed as a whole, and the bodies on those between two for HTTP.
 type Link struct {
 	History string   `yaml:"history,omitempty"` // client or shared, towards an upstream; "": none is asked for
 	Setting *Setting `yaml:"setting,omitempty"` // of what we send; nil: zstd-3

@@ -15,10 +15,11 @@ func (v *validator) pair(g *Gateway, path string) {
 	if g.Protocol == GRPC || g.Protocol == Mongo {
 		return
 	}
-	for key, given := range map[string]bool{"peers": g.Peers, "sample": g.Sample} {
-		if given {
-			v.add(path+"."+key, "", "is for protocol: grpc and mongo")
-		}
+	if g.Peers && g.Protocol != HTTP {
+		v.add(path+".peers", "", "is for protocol: grpc, http and mongo")
+	}
+	if g.Sample {
+		v.add(path+".sample", "", "is for protocol: grpc and mongo")
 	}
 }
 

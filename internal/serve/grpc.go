@@ -12,6 +12,13 @@ import (
 
 var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
 
+// warnOfSharing tells an operator what it means that clients share a history.
+func warnOfSharing(g *config.Gateway, r *running) {
+	if historyOf(g) == config.SharedHistory {
+		r.log.Warn("link.history is shared: who sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); write client unless all clients are of one trust")
+	}
+}
+
 func historyOf(g *config.Gateway) string {
 	if g.Link == nil {
 		return ""
@@ -70,9 +77,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Log:           r.log,
 	})
 	made.SetPolicy(l.messages[g.Name])
-	if historyOf(g) == config.SharedHistory {
-		r.log.Warn("link.history is shared: who sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); write client unless all clients are of one trust")
-	}
+	warnOfSharing(g, r)
 	r.gateway, r.messages = made, made
 	s.grpc = append(s.grpc, made)
 	if e := made.Links(); e != nil {

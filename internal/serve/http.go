@@ -3,13 +3,17 @@ package serve
 import (
 	"crypto/tls"
 	"strings"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/http"
 )
 
+var httpLinks = map[string]http.Sharing{config.ClientHistory: http.PerClient, config.SharedHistory: http.Shared}
+
 // addHTTP makes r a gateway for HTTP.
 func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
+	o, setting, window := g.LinkOptions()
 	made := http.NewGateway(http.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,
@@ -18,9 +22,15 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		TLS:           secure,
 		MaxConns:      g.MaxConnections,
 		MaxStreams:    g.MaxStreams,
+		Grace:         time.Duration(s.started.DrainGrace),
 		MaxHeader:     int(g.MaxHeader),
 		MaxCompress:   int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
+		Peers:         g.Peers,
+		Link:          httpLinks[historyOf(g)],
+		LinkLevel:     setting.Level,
+		LinkWindow:    window,
+		LinkMemory:    int64(o.Memory),
 		UpstreamReads: g.UpstreamEncodings,
 		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
@@ -32,5 +42,9 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	})
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages = made, made
+	warnOfSharing(g, r)
+	if g.Peers && anyClient(g) {
+		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may have it keep histories, up to link.memory")
+	}
 	r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 }

@@ -123,28 +123,28 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC and MongoDB: clients are gateways of yours, and may exchange dictionaries and make links, see " +
+		Meaning: "gRPC, HTTP and MongoDB: clients are gateways of yours, and may exchange dictionaries and make links, see " +
 			"[GRPC.md](GRPC.md#dictionaries-between-two-gateways) and [MONGODB.md](MONGODB.md#a-gateway-at-each-end). " +
 			"Give such a listener a `tls.client_ca`",
 	},
 	{
 		Keys: "`link.history`", Default: "none",
-		Meaning: "gRPC: the upstream is a gateway with `peers`, and connections to it are compressed as a whole, with a " +
-			"history: `client`, each client's connection has one of its own, or `shared`, clients have one together; see " +
+		Meaning: "gRPC, HTTP: the upstream is a gateway with `peers`, and connections to it are compressed as a whole (of HTTP " +
+			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, each client's connection has one of its own, or `shared`, clients have one together; see " +
 			"[GRPC.md](GRPC.md#a-link-between-two-gateways) before you share",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",
-		Meaning: "gRPC: of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
+		Meaning: "gRPC, HTTP (`zstd` only): of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
 			"`snappy`, `raw` or `auto`",
 	},
 	{
 		Keys: "`link.window`", Default: "`8MiB`",
-		Meaning: "gRPC: what a link remembers at most, each way; a power of two from 64KiB to 8MiB",
+		Meaning: "gRPC, HTTP: what a link remembers at most, each way; a power of two from 64KiB to 8MiB",
 	},
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
-		Meaning: "gRPC: memory for what all links of the gateway remember, 1MiB and more. Links that find none go without " +
+		Meaning: "gRPC, HTTP: memory for what all links of the gateway remember, 1MiB and more. Links that find none go without " +
 			"history",
 	},
 	{

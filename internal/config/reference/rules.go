@@ -143,7 +143,9 @@ var httpRules = []Row{
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to read; `raw` leaves bodies alone",
+		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to read; `cinch-proto` as in " +
+			"[gRPC](GRPC.md#messages-of-protocol-buffers), between gateways only, where `auto` takes it for content types with " +
+			"`protobuf` in them; `raw` leaves bodies alone",
 	},
 }
 

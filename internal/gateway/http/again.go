@@ -12,7 +12,13 @@ type resender struct{ transport http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	x := tripOf(out)
-	resp, err := s.transport.RoundTrip(out)
+	switch {
+	case x.broken != nil:
+		return nil, x.broken
+	case x.carrier != nil:
+		return x.sendCarried(s, out)
+	}
+	resp, err := s.plain(x, out)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +26,7 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
 		x.knows.learn(path, accepted(resp.Header))
 	}
-	if x.again == nil || resp.StatusCode != http.StatusUnsupportedMediaType {
+	if x.again == nil || x.again.coding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
 		return resp, nil
 	}
 	x.knows.refuse(path, x.again.coding)
@@ -28,12 +34,26 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", x.again.coding, "path", x.in.URL.Path)
 	_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
 	_ = resp.Body.Close()
-	return s.transport.RoundTrip(x.asItCame(out))
+	return s.plain(x, x.asItCame(out))
+}
+
+// plain sends a request over a connection without history, and finds out who answers it.
+func (s resender) plain(x *trip, out *http.Request) (*http.Response, error) {
+	resp, err := s.transport.RoundTrip(out)
+	if err == nil && x.farSide != nil {
+		x.farSide.saw(resp.Header.Get(pairHeader) == pairVersion)
+		delete(resp.Header, pairHeader)
+	}
+	return resp, err
 }
 
 // asItCame is the request with its body as the client sent it.
 func (x *trip) asItCame(out *http.Request) *http.Request {
 	again := out.Clone(out.Context())
+	delete(again.Header, codingHeader)
+	if x.again == nil {
+		return again // there is no body
+	}
 	if x.again.encoding == nil {
 		delete(again.Header, "Content-Encoding")
 	} else {

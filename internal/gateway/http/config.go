@@ -35,6 +35,14 @@ type Config struct {
 	MaxCompress int // bodies that are longer, and say so, stay as they are
 	MaxOpen     int // nothing longer comes out of a compressed body
 
+	Grace time.Duration // after the beginning of a drain, for connections between two requests
+
+	Peers      bool    // clients are gateways, which may have histories
+	Link       Sharing // with the upstream, should it turn out to be a gateway
+	LinkLevel  int     // of zstd, for what we send; 0: 3
+	LinkWindow int     // log2 of what a history remembers at most, in bytes; 0: 8 MiB
+	LinkMemory int64   // bytes, for all histories; 0: 256 MiB
+
 	UpstreamReads     []string // content codings that the upstream is known to read in requests
 	Codecs            *grpccodec.Set
 	Engine            *codec.Engine   // nil: in pure Go
@@ -44,7 +52,31 @@ type Config struct {
 	Log               *slog.Logger
 }
 
+// Sharing says whose bodies share a history: see docs/HTTP.md.
+type Sharing uint8
+
+// What a Sharing may be.
+const (
+	NoHistory Sharing = iota
+	PerClient         // each client's connection has histories of its own
+	Shared            // clients have them together
+)
+
+const (
+	defaultLinkLevel  = 3
+	defaultLinkMemory = 256 << 20
+)
+
 func (c *Config) setDefaults() {
+	if c.LinkLevel <= 0 {
+		c.LinkLevel = defaultLinkLevel
+	}
+	if c.LinkWindow <= 0 {
+		c.LinkWindow = mostWindow
+	}
+	if c.LinkMemory <= 0 {
+		c.LinkMemory = defaultLinkMemory
+	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = DefaultMaxStreams
 	}

@@ -8,10 +8,17 @@
 //	session.go    a client's connection: net/http's server
 //	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
 //	rewrite.go    the bodies of requests
+//	far.go        what the far one of two gateways does with what the near one sends
+//	near.go       what the near one sends, and receives
 //	again.go      what is sent once more, when the upstream did not take what we made of it
 //	replies.go    the bodies of replies
 //	choose.go     which rule, and to which coding
 //	trip.go       what an exchange holds, what all have in common, and how one fails
+//
+// Two gateways:
+//
+//	farside.go    the connections that the near one has; carrier.go, one of them
+//	histories.go  what both ends of one remember
 //
 // Bodies:
 //
@@ -24,6 +31,7 @@
 //	knowledge.go  what the upstream reads; accept.go, what headers say of that
 //	transport.go  connections to the upstream
 //	config.go     what a gateway is told
+//	agreed.go     the words between two gateways
 //
 // HTTP itself is net/http's, on both sides: parsing, framing, HTTP/2, and the rules of proxies are httputil.ReverseProxy's.
 package http

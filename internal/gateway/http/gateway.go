@@ -46,6 +46,7 @@ func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 // Shutdown lets exchanges in flight end, and cuts off what is left when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
+	g.common.carriers.close()
 	g.common.transport.CloseIdleConnections()
 	return err
 }

@@ -14,7 +14,16 @@ import (
 )
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
-	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c)}
+	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
+	if c.Peers || c.Link != NoHistory {
+		e.histories = newHistories(c)
+	}
+	if c.Link != NoHistory {
+		e.farSide = newFarSide(c, e.histories)
+	}
+	if c.Link == Shared {
+		e.carriers = newCarriers(e.farSide)
+	}
 	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
 	if c.Upstream.TLS != nil {
 		e.upstream.Scheme = "https"
@@ -36,8 +45,6 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 // buffers are those of copying.
 type buffers struct{}
 
-const copyBytes = 32 << 10
-
 func (buffers) Get() []byte  { return gateway.GetBuffer(copyBytes)[:copyBytes] }
 func (buffers) Put(b []byte) { gateway.PutBuffer(b) }
 
@@ -45,11 +52,16 @@ func (buffers) Put(b []byte) { gateway.PutBuffer(b) }
 type handler struct {
 	*common
 	session *session
+	carried *history // of the connection, if that is of a pair
 }
 
 // ServeHTTP serves one exchange.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.ended()
+	if h.wantsPair(r) {
+		h.enter(w, r)
+		return
+	}
 	metadata, fits := h.session.held.TakeMetadata(r)
 	if !fits {
 		h.cfg.Stats.Error("metadata")
@@ -63,15 +75,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	x := &trip{common: h.common, session: h.session, in: r, cancel: cancel}
+	x := &trip{common: h.common, session: h.session, carried: h.carried, in: r, cancel: cancel, carriers: h.session.carriers}
 	defer x.close()
 	w.Header()["Content-Type"] = nil // where the upstream names none the server would guess
+	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
+		w.Header()["Connection"] = []string{"close"} // HTTP/2's server says GOAWAY for it
+	}
+	if h.cfg.Peers {
+		w.Header()[pairHeader] = []string{pairVersion}
+	}
 	h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, tripKey{}, x)))
 }
 
 // ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.
 func (h *handler) ended() {
-	if h.session.taken.Load() {
+	if h.carried == nil && h.session.taken.Load() {
 		h.session.end()
 	}
 }

@@ -12,6 +12,10 @@ import (
 
 // reply gives the body of a reply a coding that the client accepts, where a rule wants that.
 func (x *trip) reply(resp *http.Response) {
+	if x.carried != nil {
+		x.carryReply(resp)
+		return
+	}
 	if replyMustStay(x.in, resp) || resp.ContentLength == 0 {
 		return
 	}
@@ -29,8 +33,7 @@ func (x *trip) reply(resp *http.Response) {
 // replyWhole reads a body of known length into memory. One that ends early does so for the client too.
 func (x *trip) replyWhole(resp *http.Response, ch recoding) {
 	n := int(resp.ContentLength)
-	b := newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.session.held.Replies, x.cut)
-	x.response = b
+	b := x.holdReply(resp)
 	complete, err := b.read(n)
 	if err != nil {
 		resp.Body = readCloser{failing{err}, resp.Body}

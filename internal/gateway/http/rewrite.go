@@ -29,10 +29,13 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 	if _, given := in.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // the transport would write its own
 	}
-	if out.Body == nil || out.Body == http.NoBody {
-		return
+	switch {
+	case x.carried != nil && out.Header.Get("Content-Encoding") == carriedCoding:
+		x.uncarry(out)
+	case x.carry(out):
+	case out.Body != nil && out.Body != http.NoBody:
+		x.changeBody(out)
 	}
-	x.changeBody(out)
 	if len(in.Trailer) > 0 {
 		x.keepTrailers(out)
 	}
@@ -68,12 +71,11 @@ func pathOf(in *http.Request) string { return in.Host + in.URL.Path }
 // sendWhole reads a body of known length into memory, and sends what becomes of it.
 func (x *trip) sendWhole(out *http.Request, ch recoding) {
 	n := int(out.ContentLength)
-	b := newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.session.held.Requests, x.cut)
-	x.request = b
+	b := x.holdRequest(out)
 	complete, err := b.read(n)
 	switch {
 	case err != nil:
-		out.Body = io.NopCloser(failing{fmt.Errorf("%w: %w", errRequest, err)})
+		x.broken = fmt.Errorf("%w: %w", errRequest, err)
 		return
 	case !complete:
 		x.leave(ch, leftBudget, int64(n))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
@@ -18,28 +19,45 @@ type session struct {
 	client net.Conn
 	held   *held.Allowance
 	server *http.Server
+	grace  time.Duration // see Config
 
-	taken atomic.Bool // the connection was taken over from the server
-	over  sync.Once
-	done  chan struct{} // closed when the server has closed the connection, or who took it over has
+	taken    atomic.Bool // the connection was taken over from the server
+	carriers *carriers   // to a far gateway; nil: there is none
+	shared   bool        // they are of all clients
+
+	mu      sync.Mutex
+	inner   *http.Server // of what comes over the connection, if that was upgraded to a pair's
+	drained bool
+	over    bool // no more servers begin
+
+	ending sync.Once
+	done   chan struct{} // closed when the server has closed the connection, or who took it over has
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	payer := gateway.PayerOf(client)
 	s := &session{
-		client: client, done: make(chan struct{}),
+		client: client, done: make(chan struct{}), grace: g.cfg.Grace,
 		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
 	}
-	h := &handler{common: &g.common, session: s}
-	s.server = &http.Server{
-		Handler: h, ConnState: s.changed,
-		MaxHeaderBytes: g.cfg.MaxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: g.cfg.MaxStreams},
+	s.carriers, s.shared = g.common.carriers, true
+	if g.cfg.Link == PerClient {
+		s.carriers, s.shared = newCarriers(g.common.farSide), false
+	}
+	s.server = newServer(&g.cfg, &handler{common: &g.common, session: s}, s.changed)
+	return s
+}
+
+// newServer makes what speaks HTTP with a client.
+func newServer(c *Config, h http.Handler, changed func(net.Conn, http.ConnState)) *http.Server {
+	return &http.Server{
+		Handler: h, ConnState: changed,
+		MaxHeaderBytes: c.MaxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: c.MaxStreams},
 		Protocols:                    allProtocols(),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's
 		ErrorLog:                     log.New(io.Discard, "", 0),
 	}
-	return s
 }
 
 func allProtocols() *http.Protocols {
@@ -54,14 +72,61 @@ func allProtocols() *http.Protocols {
 func (s *session) Run() {
 	defer s.held.Close()
 	defer s.client.Close()
+	if !s.shared {
+		defer s.carriers.close()
+	}
 	_ = s.server.Serve(&oneConn{conn: s.client, done: s.done})
 	<-s.done
 }
 
-// Drain lets the server finish what is in flight.
-func (s *session) Drain() { go func() { _ = s.server.Shutdown(context.Background()) }() }
+// Drain ends the connection after the next reply, which says so. When there is none for a while the server ends it as well,
+// after what is in flight.
+func (s *session) Drain() {
+	s.mu.Lock()
+	s.drained = true
+	s.mu.Unlock()
+	time.AfterFunc(s.grace, s.shutDown)
+}
 
-func (s *session) end() { s.over.Do(func() { close(s.done) }) }
+func (s *session) isDrained() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drained
+}
+
+func (s *session) shutDown() {
+	s.mu.Lock()
+	inner := s.inner
+	s.over = true
+	s.mu.Unlock()
+	go func() { _ = s.server.Shutdown(context.Background()) }()
+	if inner != nil {
+		go func() { _ = inner.Shutdown(context.Background()) }()
+	}
+}
+
+// serveCarried serves what comes over the connection, once that has been upgraded to a pair's, until it ends.
+func (s *session) serveCarried(conn net.Conn, h *handler) {
+	done := make(chan struct{})
+	var once sync.Once
+	server := newServer(h.cfg, h, func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed || state == http.StateHijacked {
+			once.Do(func() { close(done) })
+		}
+	})
+	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends it
+	s.mu.Lock()
+	s.inner = server
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	_ = server.Serve(&oneConn{conn: conn, done: done})
+	<-done
+}
+
+func (s *session) end() { s.ending.Do(func() { close(s.done) }) }
 
 func (s *session) changed(_ net.Conn, state http.ConnState) {
 	switch state {

@@ -22,6 +22,11 @@ type common struct {
 	transport *http.Transport
 	upstream  url.URL // scheme and host
 	proxy     *httputil.ReverseProxy
+	ahead     chan struct{} // see held.Grant
+
+	histories *histories // of connections with other gateways; nil: there are none
+	farSide   *farSide   // the upstream as a gateway; nil: it is none
+	carriers  *carriers  // to it, of all clients; nil: they have their own, or none
 }
 
 // trip is one request and its reply.
@@ -32,8 +37,14 @@ type trip struct {
 	cancel  context.CancelCauseFunc
 
 	request, response *wholeBody // nil: not in memory
+	opened            *wholeBody // what response was made of, if that is changed once more
 	again             *original  // what was sent otherwise than it came; nil: nothing
-	accounts          []*gateway.Account
+	broken            error      // why nothing can be sent
+
+	carried  *history  // of the client's connection, if the client is a gateway
+	carriers *carriers // to the far gateway; nil: there is none
+	carrier  *carrier  // that the exchange uses; nil: none
+	accounts []*gateway.Account
 }
 
 type tripKey struct{}
@@ -42,7 +53,8 @@ func tripOf(r *http.Request) *trip { return r.Context().Value(tripKey{}).(*trip)
 
 // close gives back what is held.
 func (x *trip) close() {
-	for _, b := range []*wholeBody{x.request, x.response} {
+	x.giveBack(false)
+	for _, b := range []*wholeBody{x.request, x.response, x.opened} {
 		if b != nil {
 			b.close()
 		}
@@ -52,8 +64,40 @@ func (x *trip) close() {
 	}
 }
 
+// errCarried says that a body does not fit the history; what follows on the connection would not either.
+var errCarried = errors.New("the body of the near gateway can't be opened")
+
 // errRequest says that a client's body didn't come as it had said.
 var errRequest = errors.New("the body of the request ended early")
+
+// giveBack ends the use of a carrier. Only after a complete exchange others may use it.
+func (x *trip) giveBack(complete bool) {
+	c := x.carrier
+	x.carrier = nil
+	switch {
+	case c == nil:
+	case complete:
+		x.carriers.put(c)
+	default:
+		x.carriers.drop(c)
+	}
+}
+
+func (x *trip) dropCarrier() { x.giveBack(false) }
+
+// holdRequest is the request's body in memory, holdReply the reply's, as soon as it has been read.
+func (x *trip) holdRequest(out *http.Request) *wholeBody {
+	x.request = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.session.held.Requests, x.ahead, x.cut)
+	return x.request
+}
+
+func (x *trip) holdReply(resp *http.Response) *wholeBody {
+	if x.response != nil { // a far gateway's, which was opened
+		x.opened, x.response = x.response, nil
+	}
+	x.response = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.session.held.Replies, x.ahead, x.cut)
+	return x.response
+}
 
 var errSlow = errors.New("it moved too little while others waited for the memory that its body holds")
 
@@ -73,6 +117,9 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(context.Cause(x.in.Context()), errSlow), errors.Is(err, errSlow):
 		status, class = http.StatusRequestTimeout, "stalled"
+	case errors.Is(err, errCarried):
+		w.Header().Set("Connection", "close") // the histories differ
+		class = ""
 	case errors.Is(err, errRequest):
 		status, class = http.StatusBadRequest, "request"
 	case errors.Is(err, gateway.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":

@@ -3,12 +3,14 @@ package http
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 )
 
 // wholeBody is a body in memory, of requests or replies, and who pays for it.
@@ -22,10 +24,10 @@ type wholeBody struct {
 }
 
 // newWholeBody opens one in an account of a client's, for a body from a peer. Whoever moves too little of it while others
-// wait for memory is cut off by cancel.
-func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gateway.Client, cut func(gateway.Verdict)) *wholeBody {
+// wait for memory is cut off.
+func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gateway.Client, ahead chan struct{}, cut func(gateway.Verdict)) *wholeBody {
 	b := &wholeBody{}
-	b.grant.Ctx = ctx
+	b.grant.Ctx, b.grant.Ahead = ctx, ahead
 	b.gather = held.Gatherer{Src: src, From: from, Grant: &b.grant}
 	b.grant.Account.Open(of, &flow{grant: &b.grant, cut: cut})
 	return b
@@ -35,6 +37,28 @@ func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gat
 func (b *wholeBody) read(n int) (complete bool, err error) {
 	b.in, err = b.gather.Some(n)
 	return len(b.in) == n, err
+}
+
+// uncarry reads a body of n bytes that came with history, however long it waits for memory, and opens it.
+func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error) {
+	if n <= 0 || n > int64(most) {
+		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
+	}
+	var err error
+	if b.in, err = b.gather.All(int(n), n); err != nil {
+		return nil, err
+	}
+	raw, err := bodies.Len(b.in)
+	switch {
+	case err != nil:
+		return nil, err
+	case raw > uint64(most):
+		return nil, bodies.ErrTooLarge
+	}
+	if err := b.grant.Exceed(2 * int64(raw)); err != nil {
+		return nil, err
+	}
+	return r.Open(b.in, most)
 }
 
 // give returns what gives bytes of the body to a peer, and then what else there is.
@@ -52,6 +76,7 @@ func (b *wholeBody) close() {
 	}
 	gateway.PutBuffer(b.in)
 	b.in, b.out = nil, nil
+	b.grant.Release()
 	b.grant.Account.Close()
 }
 
@@ -108,6 +133,9 @@ func (r *bytesBody) Close() error {
 	}
 	return nil
 }
+
+// copyBytes is how much of a body is copied at a time.
+const copyBytes = 32 << 10
 
 // readCloser reads one thing and closes another.
 type readCloser struct {

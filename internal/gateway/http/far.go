@@ -1,0 +1,192 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// wantsPair reports whether a client asks for a connection with history.
+func (h *handler) wantsPair(r *http.Request) bool {
+	return h.histories != nil && h.cfg.Peers && h.carried == nil && r.ProtoMajor == 1 && r.Header.Get("Upgrade") == pairProtocol
+}
+
+// enter upgrades a connection, and serves what comes over it until it ends.
+func (h *handler) enter(w http.ResponseWriter, r *http.Request) {
+	window, ok := parseTerms(r.Header)
+	if !ok {
+		http.Error(w, "cinch: unknown "+pairHeader+": this gateway knows version "+pairVersion, http.StatusBadRequest)
+		return
+	}
+	carried, err := h.newHistory(window)
+	if err != nil {
+		h.cfg.Log.Warn("a near gateway gets no history", "client", h.session.held.Addr, "err", err)
+		http.Error(w, "cinch: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer carried.close()
+	conn, err := takeOver(w, carried.window)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	h.session.serveCarried(conn, &handler{common: h.common, session: h.session, carried: carried})
+}
+
+func (h *handler) newHistory(window int) (*history, error) {
+	window, cost, err := h.histories.take(window)
+	if err != nil {
+		return nil, err
+	}
+	return h.histories.open(window, cost)
+}
+
+// takeOver takes a connection from its server, and says that it speaks the protocol of pairs now.
+func takeOver(w http.ResponseWriter, window int) (net.Conn, error) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n", pairProtocol, pairHeader, formatTerms(window))
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil && buffered.Reader.Buffered() > 0 {
+		err = errors.New("the near gateway speaks before it is answered")
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// uncarry opens the body of a request that came with history, and gives it the coding that a rule wants for the upstream, or
+// that it had.
+func (x *trip) uncarry(out *http.Request) {
+	b := x.holdRequest(out)
+	start := time.Now()
+	n := out.ContentLength
+	plain, err := b.uncarry(x.carried.reader, n, x.cfg.MaxOpen)
+	if err != nil {
+		x.cfg.Stats.Error("corrupt")
+		x.broken = fmt.Errorf("%w: %w", errCarried, err)
+		return
+	}
+	x.cfg.Stats.Opened(codec.Zstd, int(n), len(plain), time.Since(start))
+	had, opened := strings.CutPrefix(out.Header.Get(codingHeader), openedMark)
+	delete(out.Header, codingHeader)
+	setCoding(out.Header, had)
+	if !opened {
+		x.sendOpened(out, plain)
+		return
+	}
+	x.restore(out, plain, had)
+}
+
+// sendOpened sends a body that is as the client sent it, unless a rule of ours wants another coding.
+func (x *trip) sendOpened(out *http.Request, body []byte) {
+	b := x.request
+	ch, ok := x.chooseFor(out, int64(len(body)))
+	if ok {
+		var reason string
+		if b.out, reason = x.coder.recode(body, ch, &b.grant); b.out != nil {
+			x.again = &original{body: body, encoding: out.Header["Content-Encoding"], coding: ch.to}
+			x.setBody(out, b.out)
+			setCoding(out.Header, ch.to)
+			return
+		}
+		x.leave(ch, reason, int64(len(body)))
+	}
+	x.setBody(out, body)
+}
+
+// restore sends a body that the near gateway has opened: in the coding that a rule of ours wants, or else in the one that it
+// had.
+func (x *trip) restore(out *http.Request, plain []byte, had string) {
+	before := out.Header["Content-Encoding"]
+	coded, err := x.recoded(plain, had)
+	if err != nil {
+		x.broken = fmt.Errorf("%w: %w", errCarried, err)
+		return
+	}
+	ch, ok := x.chooseFor(out, int64(len(coded)))
+	if ok {
+		ch.from = ""
+		b := x.request
+		if b.out, _ = x.coder.recode(plain, ch, &b.grant); b.out != nil && ch.rule.Worth(len(coded), len(b.out)) {
+			x.again = &original{body: coded, encoding: before, coding: ch.to}
+			x.setBody(out, b.out)
+			setCoding(out.Header, ch.to)
+			return
+		}
+	}
+	x.setBody(out, coded)
+}
+
+// recoded gives a body the coding that it had.
+func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
+	id, err := codec.ParseID(had)
+	if err != nil || bitOf(had) == 0 {
+		return nil, fmt.Errorf("unknown coding %q", had)
+	}
+	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
+}
+
+func (x *trip) chooseFor(out *http.Request, n int64) (recoding, bool) {
+	return x.choose(addressOf(x.in, policy.Request, out.Header), out.Header, n, x.knows.of(pathOf(x.in)))
+}
+
+// carryReply compresses a reply with the history of the connection where a rule wants replies compressed. The near gateway
+// gives the client what we got.
+func (x *trip) carryReply(resp *http.Response) {
+	n := resp.ContentLength
+	if n <= 0 || n > int64(x.cfg.MaxCompress) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
+		return
+	}
+	a := addressOf(x.in, policy.Reply, resp.Header)
+	a.Size = int(n)
+	rule := x.lookup(a, false)
+	if rule == nil {
+		return
+	}
+	b := x.holdReply(resp)
+	complete, err := b.read(int(n))
+	if err != nil {
+		resp.Body = readCloser{failing{err}, resp.Body}
+		return
+	}
+	if !complete {
+		x.leave(recoding{rule: rule}, leftBudget, n)
+		resp.Body = readCloser{b.give(b.in, resp.Body, gateway.FromClient), resp.Body}
+		return
+	}
+	x.writeReply(resp, rule)
+}
+
+func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
+	b, start := x.response, time.Now()
+	out, err := x.carried.writer.Append(nil, b.in, asColumns(rule, resp.Header))
+	if err != nil {
+		resp.Body = readCloser{failing{err}, resp.Body}
+		return
+	}
+	took := time.Since(start)
+	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(out), took)
+	x.cfg.Stats.Latency(took)
+	resp.Body = readCloser{b.give(out, nil, gateway.FromClient), resp.Body}
+	resp.ContentLength = int64(len(out))
+	resp.Header["Content-Length"] = []string{strconv.Itoa(len(out))}
+	if had := resp.Header["Content-Encoding"]; len(had) > 0 {
+		resp.Header[codingHeader] = []string{strings.Join(had, ", ")}
+	}
+	setCoding(resp.Header, carriedCoding)
+}

@@ -1,0 +1,178 @@
+package http
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+const (
+	mostCarriers = 8               // of one client, or of all that share them
+	carrierIdle  = 5 * time.Minute // longer than the time between two scrapes
+	askAgain     = 10 * time.Second
+)
+
+// farSide is the near gateway's view of the far one: whether there is one, and how to connect to it.
+type farSide struct {
+	cfg       *Config
+	up        gateway.Upstream
+	histories *histories
+
+	mu      sync.Mutex
+	seen    bool      // the last replies came from a gateway
+	nextAsk time.Time // after a refusal
+	muted   bool      // the log has said that there is none
+}
+
+func newFarSide(c *Config, h *histories) *farSide {
+	p := &farSide{cfg: c, up: c.Upstream, histories: h}
+	if p.up.TLS != nil {
+		p.up.TLS = p.up.TLS.Clone()
+		p.up.TLS.NextProtos = []string{"http/1.1"}
+		if p.up.TLS.ClientSessionCache == nil {
+			p.up.TLS.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+		}
+	}
+	return p
+}
+
+// saw takes note of what a reply says of who sent it.
+func (p *farSide) saw(isGateway bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = isGateway
+	if !isGateway && !p.muted {
+		p.muted = true
+		p.cfg.Log.Warn("the upstream is no gateway with peers: bodies go without history", "upstream", p.up.String())
+	}
+}
+
+// mayAsk reports whether a connection may be asked to become a carrier.
+func (p *farSide) mayAsk() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen && time.Now().After(p.nextAsk)
+}
+
+func (p *farSide) refused(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextAsk = time.Now().Add(askAgain)
+	p.cfg.Log.Warn("no connection with history to the far gateway, bodies go without", "upstream", p.up.String(), "err", err)
+}
+
+// carriers holds the carriers of a client, or of all.
+type carriers struct {
+	farSide *farSide
+	alive   context.Context
+	cancel  context.CancelFunc
+
+	mu   sync.Mutex
+	idle []*carrier
+	all  map[*carrier]struct{}
+	asks int // for more of them
+}
+
+func newCarriers(p *farSide) *carriers {
+	if p == nil {
+		return nil
+	}
+	c := &carriers{farSide: p, all: map[*carrier]struct{}{}}
+	c.alive, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// take returns a carrier that is free, which its taker gives back with put or drop. When there is none it returns nil, and
+// has another one made for those who come later.
+func (p *carriers) take() *carrier {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		c.idle.Stop()
+		return c
+	}
+	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
+		p.asks++
+		go p.add()
+	}
+	return nil
+}
+
+func (p *carriers) add() {
+	c, err := p.farSide.dialCarrier(p.alive)
+	p.mu.Lock()
+	p.asks--
+	if err == nil {
+		p.all[c] = struct{}{}
+	}
+	p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.put(c)
+	case !errors.Is(err, context.Canceled):
+		p.farSide.refused(err)
+	}
+}
+
+// put gives back a carrier whose exchange is complete.
+func (p *carriers) put(c *carrier) {
+	p.mu.Lock()
+	closed := p.alive.Err() != nil
+	if !closed {
+		c.idle = time.AfterFunc(carrierIdle, func() { p.expire(c) })
+		p.idle = append(p.idle, c)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.drop(c)
+	}
+}
+
+// expire drops a carrier if nobody has taken it meanwhile.
+func (p *carriers) expire(c *carrier) {
+	p.mu.Lock()
+	found := false
+	for i, other := range p.idle {
+		if found = other == c; found {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			break
+		}
+	}
+	p.mu.Unlock()
+	if found {
+		p.drop(c)
+	}
+}
+
+// drop ends a carrier.
+func (p *carriers) drop(c *carrier) {
+	p.mu.Lock()
+	delete(p.all, c)
+	p.mu.Unlock()
+	c.close()
+}
+
+// close ends those that are free; others end when they are given back.
+func (p *carriers) close() {
+	if p == nil {
+		return
+	}
+	p.cancel()
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.idle.Stop()
+		p.drop(c)
+	}
+}

@@ -1,0 +1,150 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// carry has an exchange go to the far gateway with history, where there is a connection for that. It reports false if the
+// exchange goes as it would without; then nothing has happened to it, unless its body is in memory now.
+func (x *trip) carry(out *http.Request) bool {
+	if x.carriers == nil || x.steppedDown() || len(out.Header["Upgrade"]) > 0 || out.ContentLength < 0 || out.ContentLength > int64(x.cfg.MaxCompress) {
+		return false
+	}
+	var rule *policy.MessageRule
+	if out.ContentLength > 0 {
+		a := addressOf(x.in, policy.Request, out.Header)
+		a.Size = int(out.ContentLength)
+		if rule = x.lookup(a, false); rule == nil {
+			return false
+		}
+	}
+	if x.carrier = x.carriers.take(); x.carrier == nil {
+		return false
+	}
+	if rule != nil {
+		x.carryBody(out, rule)
+	}
+	return true
+}
+
+// steppedDown reports whether the gateway's budgets leave no time for compressing.
+func (x *trip) steppedDown() bool {
+	s := codec.Setting{Codec: codec.Zstd, Level: x.cfg.LinkLevel}
+	return x.cfg.Effort.LowerWithin(s).Codec == codec.Raw
+}
+
+// carryBody compresses a body with the history of its carrier.
+func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
+	n := int(out.ContentLength)
+	b := x.holdRequest(out)
+	complete, err := b.read(n)
+	switch {
+	case err != nil:
+		x.broken = fmt.Errorf("%w: %w", errRequest, err)
+		return
+	case !complete:
+		x.leave(recoding{rule: rule}, leftBudget, int64(n))
+		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
+		return
+	}
+	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"]}
+	plain, coding := x.openForCarrier(out)
+	start := time.Now()
+	stint := x.cfg.Effort.Begin(len(plain))
+	b.out, err = x.carrier.writer.Append(nil, plain, asColumns(rule, out.Header))
+	stint.End()
+	took := time.Since(start)
+	x.cfg.Stats.Latency(took)
+	if err != nil {
+		x.dropCarrier()
+		x.setBody(out, b.in)
+		return
+	}
+	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, n, len(b.out), took)
+	x.setBody(out, b.out)
+	setCoding(out.Header, carriedCoding)
+	if coding != "" {
+		out.Header[codingHeader] = []string{coding}
+	}
+}
+
+// openForCarrier opens a body whose coding we know, unless it is signed as it is, and returns the coding that the far gateway
+// has to restore.
+func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
+	b := x.request
+	coding = strings.Join(out.Header["Content-Encoding"], ", ")
+	from, known := codingOf(out.Header)
+	if known && from != "" && !mustStay(out.Header) {
+		if plain, err := x.coder.open(b.in, from, &b.grant); err == nil {
+			return plain, openedMark + from
+		}
+	}
+	return b.in, coding
+}
+
+// openedMark stands before a coding in Cinch-Content-Encoding if the body was opened, and is to get it again.
+const openedMark = "opened "
+
+// asColumns reports whether a body is taken apart as a message of Protocol Buffers. Others would only come out as they are.
+func asColumns(rule *policy.MessageRule, h http.Header) bool {
+	return rule.Setting.Codec != codec.Raw && rule.Setting.IsProto() || rule.Auto && strings.Contains(h.Get("Content-Type"), "protobuf")
+}
+
+// sendCarried sends a request over its carrier. One whose connection turns out to be over goes the plain way instead.
+func (x *trip) sendCarried(s resender, out *http.Request) (*http.Response, error) {
+	c := x.carrier
+	target := *out.URL
+	target.Scheme = "http" // the connection is encrypted already, where it is to be
+	carried := out.WithContext(out.Context())
+	carried.URL = &target
+	resp, err := c.transport.RoundTrip(carried)
+	if err != nil {
+		x.dropCarrier()
+		if errors.Is(err, errOver) {
+			return s.plain(x, x.asItCame(out))
+		}
+		return nil, err
+	}
+	return x.received(resp)
+}
+
+// received opens the body of a reply that came over a carrier, and gives the carrier back when it is free.
+func (x *trip) received(resp *http.Response) (*http.Response, error) {
+	delete(resp.Header, pairHeader)
+	if codings := resp.Header["Content-Encoding"]; len(codings) != 1 || codings[0] != carriedCoding {
+		closes := resp.Close
+		resp.Body = &until{ReadCloser: resp.Body, done: func(complete bool) { x.giveBack(complete && !closes) }}
+		return resp, nil
+	}
+	err := x.openReply(resp)
+	x.giveBack(err == nil && !resp.Close)
+	if err != nil {
+		return nil, fmt.Errorf("a reply of the far gateway: %w", err)
+	}
+	return resp, nil
+}
+
+func (x *trip) openReply(resp *http.Response) error {
+	b := x.holdReply(resp)
+	body, err := b.uncarry(x.carrier.reader, resp.ContentLength, x.cfg.MaxOpen)
+	_ = resp.Body.Close()
+	if err != nil {
+		return err
+	}
+	setCoding(resp.Header, resp.Header.Get(codingHeader))
+	delete(resp.Header, codingHeader)
+	resp.Body = io.NopCloser(b.give(body, nil, gateway.FromClient))
+	resp.ContentLength = int64(len(body))
+	resp.Header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	return nil
+}

@@ -1,0 +1,295 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// startPair starts a far gateway before an upstream, and a near one before that.
+func startPair(t *testing.T, upstream string, change func(near, far *Config)) (near, far *rig) {
+	t.Helper()
+	replies := policy.MessageRule{Name: "replies", Setting: setting(t, "zstd"), Direction: policy.Reply, MinSize: 64}
+	far = start(t, upstream, func(c *Config) {
+		c.Peers, c.UpstreamReads = true, nil
+		if change != nil {
+			change(&Config{}, c)
+		}
+	}, policy.MessageRule{Name: "requests", Auto: true, Direction: policy.Request}, replies)
+	near = start(t, strings.TrimPrefix(far.url, "http://"), func(c *Config) {
+		c.Link, c.UpstreamReads = PerClient, nil
+		if change != nil {
+			change(c, &Config{})
+		}
+	}, policy.MessageRule{Name: "requests", Auto: true, Direction: policy.Request, MinSize: 64})
+	return near, far
+}
+
+// client keeps its connection.
+func client(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{DisableCompression: true, MaxConnsPerHost: 1}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func send(t *testing.T, c *http.Client, method, to string, body []byte, headers ...string) (*http.Response, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, to, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, got
+}
+
+// untilCarried sends requests until one has gone with history.
+func (r *rig) untilCarried(c *http.Client) {
+	r.t.Helper()
+	for range 500 {
+		send(r.t, c, http.MethodPost, r.url+"/warm", text)
+		if r.stats.Snapshot().Total.Sealed > 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond) // its connection is being made
+	}
+	r.t.Fatal("nothing goes with history")
+}
+
+// echo answers with what it was sent, and says in which coding that came.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	for name, values := range r.Header {
+		w.Header()["X-Got-"+name] = values
+	}
+	w.Header().Set("Etag", `"strong"`)
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	_, _ = w.Write(body)
+}
+
+// Bodies go between two gateways with history, both ways, and arrive as they were sent.
+func TestPair(t *testing.T) {
+	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	c := client(t)
+	near.untilCarried(c)
+	for _, x := range []struct {
+		coding string
+		body   []byte
+		exact  bool
+	}{
+		{"", text, true},
+		{"", []byte(strings.Repeat("other ", 5000)), true},
+		{"br", text, true},
+		{"snappy", snappy.Encode(nil, text), false},
+		{"gzip", gzipped(text), false},
+		{"gzip", text, true},
+		{"", nil, true},
+	} {
+		resp, got := send(t, c, http.MethodPost, near.url, x.body, "Content-Encoding", x.coding, "Authorization", "Bearer x")
+		if resp.StatusCode != 200 || resp.Header.Get("X-Got-Content-Encoding") != x.coding || resp.Header.Get("Etag") != `"strong"` {
+			t.Errorf("%q: %s, %v", x.coding, resp.Status, resp.Header)
+		}
+		if x.exact && !bytes.Equal(got, x.body) || !x.exact && !bytes.Equal(decoded(t, x.coding, got), text) {
+			t.Errorf("%q: other bytes", x.coding)
+		}
+		for name := range resp.Header {
+			if strings.Contains(name, "Cinch") {
+				t.Errorf("%q: %s is seen outside", x.coding, name)
+			}
+		}
+	}
+	signed := gzipped(text)
+	if resp, got := send(t, c, http.MethodPut, near.url, signed, "Content-Encoding", "gzip", "Content-Digest", "x"); !bytes.Equal(got, signed) || resp.Header.Get("X-Got-Content-Digest") != "x" {
+		t.Error("a signed body was changed")
+	}
+	before := near.stats.Snapshot().Wire
+	for range 20 {
+		send(t, c, http.MethodPost, near.url, text)
+	}
+	after := near.stats.Snapshot().Wire
+	if n := after.Upstream.SentBytes - before.Upstream.SentBytes; n > 20*500 {
+		t.Errorf("%d bytes went to the far gateway for 20 times the same body of %d", n, len(text))
+	}
+	if n := after.Upstream.ReceivedBytes - before.Upstream.ReceivedBytes; n > 20*600 {
+		t.Errorf("%d bytes came from the far gateway", n)
+	}
+	if s := far.stats.Snapshot(); s.Total.Opened == 0 {
+		t.Errorf("%+v", s.Total)
+	}
+}
+
+// Many clients at a time get what is theirs.
+func TestPairConcurrently(t *testing.T) {
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) { near.Link = Shared })
+	near.untilCarried(client(t))
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			c := client(t)
+			for n := range 30 {
+				body := bytes.Repeat(fmt.Appendf(nil, "client %d, body %d. ", i, n), 100+n)
+				if _, got := send(t, c, http.MethodPost, near.url, body); !bytes.Equal(got, body) {
+					t.Errorf("client %d, body %d: %d of %d bytes", i, n, len(got), len(body))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// An upstream that is no gateway is asked for nothing, and a far gateway that has no memory costs nothing but a line.
+func TestNoPair(t *testing.T) {
+	handler, got := recorder(nil)
+	near := start(t, startUpstream(t, handler), func(c *Config) { c.Link = PerClient }, policy.MessageRule{Auto: true})
+	c := client(t)
+	for range 5 {
+		send(t, c, http.MethodPost, near.url, text)
+		if s := <-got; s.Method != http.MethodPost || s.Header.Get("Upgrade") != "" {
+			t.Errorf("%s %v", s.Method, s.Header)
+		}
+	}
+	poor, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) { far.LinkMemory = 1 << 16 })
+	c = client(t)
+	for range 5 {
+		if _, back := send(t, c, http.MethodPost, poor.url, text); !bytes.Equal(back, text) {
+			t.Error("other bytes")
+		}
+	}
+	if far.stats.Snapshot().Total.Opened != 0 {
+		t.Error("something was carried")
+	}
+}
+
+// Whoever speaks the protocol of pairs and lies gets an error, and its connection ends.
+func TestHostilePeer(t *testing.T) {
+	handler, got := recorder(nil)
+	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers = true }, policy.MessageRule{Auto: true})
+	for name, body := range map[string][]byte{
+		"nonsense": []byte("nonsense that is no body"), "a bomb": {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}, "short": {0},
+	} {
+		p := newFarSide(&far.cfg, far.common.histories)
+		p.up.Address = strings.TrimPrefix(far.url, "http://")
+		c, err := p.dialCarrier(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, coding := range []string{carriedCoding} {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(body))
+			r.Header.Set("Content-Encoding", coding)
+			resp, err := c.transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusBadGateway || !resp.Close {
+				t.Errorf("%s: %s, closes: %v", name, resp.Status, resp.Close)
+			}
+		}
+		c.close()
+	}
+	if len(got) > 0 {
+		t.Errorf("the upstream got %d", len(got))
+	}
+	for _, terms := range []string{"", "2; window=20", "1; window=99", "1"} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, far.url, nil)
+		r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {pairProtocol}, pairHeader: {terms}}
+		if resp := do(t, r); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %s", terms, resp.Status)
+		}
+	}
+}
+
+// balancer forwards connections to whoever is behind it now.
+type balancer struct {
+	net.Listener
+	to atomic.Value // string
+}
+
+func startBalancer(t *testing.T, to string) *balancer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &balancer{Listener: l}
+	b.to.Store(to)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go b.forward(c)
+		}
+	}()
+	return b
+}
+
+func (b *balancer) forward(c net.Conn) {
+	defer c.Close()
+	up, err := net.Dial("tcp", b.to.Load().(string))
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() {
+		_, _ = io.Copy(up, c)
+		_ = up.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(c, up)
+}
+
+// A far gateway that is replaced under load costs no request: it says in its replies that connections end.
+func TestFarIsReplaced(t *testing.T) {
+	upstream := startUpstream(t, http.HandlerFunc(echo))
+	rules := policy.MessageRule{Name: "requests", Auto: true}
+	peers := func(c *Config) { c.Peers, c.UpstreamReads, c.Grace = true, nil, 300*time.Millisecond }
+	far, next := start(t, upstream, peers, rules), start(t, upstream, peers, rules)
+	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
+	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules)
+	c := client(t)
+	near.untilCarried(c)
+	b.to.Store(strings.TrimPrefix(next.url, "http://"))
+	drained := make(chan error, 1)
+	go func() { drained <- far.Shutdown(context.Background()) }()
+	for over := false; !over; {
+		select {
+		case err := <-drained:
+			over = true
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+		if resp, back := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(back, text) {
+			t.Errorf("%s, %d bytes", resp.Status, len(back))
+		}
+	}
+	for next.stats.Snapshot().Total.Opened == 0 {
+		send(t, c, http.MethodPost, near.url, text)
+	}
+}
