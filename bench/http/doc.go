@@ -1,0 +1,11 @@
+// Command http measures what one hop costs a POST over HTTP/1.1, in CPU of the proxy and in latency: nothing between client and
+// server, HAProxy, Go's httputil.ReverseProxy, and cinch as it passes bodies on, compresses them, and carries them between two
+// gateways with history.
+//
+//	go run ./bench/http    four minutes, on a quiet machine; writes bench/results/http-hop.md
+//
+//	main.go     rounds, and the table
+//	ways.go     what stands between client and server
+//	load.go     the client
+//	serve.go    the server, and the reverse proxy, as processes of their own
+package main
