@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+)
+
+// What a byte between two zones costs at AWS, in dollars a GB: it is charged at both ends. And the load that the table prices.
+const (
+	dollarsPerGB     = 0.02
+	samplesPerSecond = 1e6
+	secondsPerMonth  = 30 * 86400
+)
+
+func (s *setup) print() {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\trequests\tsamples\tbytes\tbytes a sample\t$ a month\tsaved\t")
+	base := float64(s.direct.hop.bytes.Load())
+	for _, x := range []struct {
+		name string
+		of   *way
+	}{{"as it is (snappy)", &s.direct}, {"through two gateways", &s.pair}} {
+		bytes, r := float64(x.of.hop.bytes.Load()), &x.of.receiver
+		each := bytes / float64(r.total)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.1f%%\t\n", x.name, r.requests, r.total, bytes, each,
+			each*samplesPerSecond*secondsPerMonth/1e9*dollarsPerGB, 100*(1-bytes/base))
+	}
+	_ = w.Flush()
+	fmt.Printf("\nEvery sample came, in order, on both ways. Bytes are of the TCP streams, both directions, HTTP's headers included.\n"+
+		"$ a month: a million samples a second, $0.01 out and $0.01 in a GB between zones of AWS. Routing in the same zone costs nothing:\n"+
+		"ask first whether the receiver can be where the sender is (%s).\n", "Kubernetes: trafficDistribution: PreferSameZone")
+}
