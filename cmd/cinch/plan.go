@@ -149,7 +149,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
 	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
-	f.BoolVar(&o.pair, "pair", false, "MongoDB: there may be a gateway beside the server, too")
+	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP: there may be a gateway beside the server, too")
 	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted on average)")
 
 	f = g.group("Instead of a source: a cloud bill")

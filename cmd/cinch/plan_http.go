@@ -14,7 +14,7 @@ import (
 
 // planMessages makes the plan of what a running gateway has measured.
 func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.Report, error) {
-	p.Source.Name = open.Redact(o.from[0])
+	p.Source.Name, p.Pair = open.Redact(o.from[0]), o.pair
 	page, err := remote.Open(o.from[0], remote.Options{})
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 	}
 	switch {
 	case errors.Is(err, plan.ErrNoMessages), errors.Is(err, remote.ErrNotFound):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "it takes a gateway for gRPC or MongoDB with sample: true, or a rule with dictionary: auto, and some traffic")
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "it takes a gateway for gRPC, HTTP or MongoDB with sample: true, or a rule with dictionary: auto, and some traffic")
 	case err != nil && ctx.Err() == nil:
 		return nil, withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "give the address of a running gateway's admin page, http://host:9470"))
 	}

@@ -72,7 +72,7 @@ func (o *planOptions) planUpstream() (string, error) {
 	case o.upstream != "":
 		return o.upstream, nil
 	case isAdminURL(o.from[0]):
-		return "", ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, or mongodb://host")
+		return "", ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
 	case open.Kind(from) != "":
 		return open.UpstreamOf(from)
 	}
@@ -103,6 +103,8 @@ func defaultListen(protocol string) string {
 		return "127.0.0.1:27018"
 	case config.GRPC:
 		return "127.0.0.1:50052"
+	case config.HTTP:
+		return "127.0.0.1:8080"
 	}
 	return "127.0.0.1:6380"
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/golang/snappy"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/cinch-layer/cinch/codec"
 )
 
 // receiver keeps all samples that it is sent.
@@ -25,6 +27,8 @@ type sample struct {
 	at    uint64 // ms
 	value float64
 }
+
+var engine = codec.New(codec.Options{})
 
 // maxRequest is far more than Prometheus sends, in bytes.
 const maxRequest = 64 << 20
@@ -46,7 +50,8 @@ func (r *receiver) take(req *http.Request) error {
 	if coding := req.Header.Get("Content-Encoding"); coding != "snappy" {
 		return fmt.Errorf("it came as %q", coding)
 	}
-	plain, err := snappy.Decode(nil, body)
+	n, _ := binary.Uvarint(body) // the block format begins with the length of what it holds
+	plain, err := engine.Decompress(nil, body, codec.Snappy, int(min(n, maxRequest)), nil)
 	if err != nil {
 		return err
 	}

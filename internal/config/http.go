@@ -9,7 +9,8 @@ import (
 
 // HTTPGateway is a gateway for HTTP with the defaults of everything but its addresses and its rules. Options may stand
 // behind the upstream's URL: upstream_encodings=zstd,gzip are codings that it reads for sure, upstream_host=true has it
-// told its own name as Host, peers=true says that clients may be gateways, and history=client that the upstream is one.
+// told its own name as Host, sample=true has bodies
+// measured for cinch plan, peers=true says that clients may be gateways, and history=client that the upstream is one.
 func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, options, _ := strings.Cut(upstream, "?")
 	g := RedisGateway(name, listen, strings.TrimSuffix(url, "/"), rules)
@@ -20,6 +21,8 @@ func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 			g.UpstreamEncodings = strings.Split(value, ",")
 		case o == "upstream_host=true":
 			g.UpstreamHost = true
+		case o == "sample=true":
+			g.Sample = true
 		case o == "peers=true":
 			g.Peers = true
 		case key == "history":

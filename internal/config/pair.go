@@ -18,8 +18,8 @@ func (v *validator) pair(g *Gateway, path string) {
 	if g.Peers && g.Protocol != HTTP {
 		v.add(path+".peers", "", "is for protocol: grpc, http and mongo")
 	}
-	if g.Sample {
-		v.add(path+".sample", "", "is for protocol: grpc and mongo")
+	if g.Sample && g.Protocol != HTTP {
+		v.add(path+".sample", "", "is for protocol: grpc, http and mongo")
 	}
 }
 

@@ -51,7 +51,7 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	}
 	o.Source.Medium = price.OnWire
 	o.setDefaults()
-	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
+	o.Source.Notes = append(o.Source.Notes, sameZone, "a gateway tells ratios and no CPU: plan a file of such messages for that")
 	p := &planner{Options: o}
 	c := NewCollector(CollectOptions{})
 	r := p.newReport(c)
@@ -86,10 +86,7 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	}
 	r.LookedAt.Values += m.Messages
 	r.LookedAt.Bytes += m.Bytes
-	pattern, kind, protocol := m.Method, m.Direction, config.GRPC
-	if space, command, ok := strings.Cut(m.Method, " "); ok && !strings.HasPrefix(m.Method, "/") {
-		pattern, kind, protocol = escapeGlob(space), command+" "+m.Direction, config.Mongo
-	}
+	pattern, kind, protocol := addressOf(m.Method, m.Direction)
 	r.mixed = r.mixed || r.Protocol != "" && r.Protocol != protocol
 	r.Protocol = protocol
 	g := &GroupPlan{
@@ -107,11 +104,15 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	load := r.load(g, 0, g.Mean)
 	g.BillNow, g.wire = p.Prices.Month(price.OnWire, load, p.Layout), load.WireRate(p.Layout)
 	for _, e := range m.Estimates {
-		c, err := ParseCandidate(e.Setting)
+		setting, isPair := strings.CutPrefix(e.Setting, pairPrefix)
+		c, err := ParseCandidate(setting)
 		if err != nil || !(e.Ratio >= 1) {
 			continue
 		}
-		if protocol == config.Mongo {
+		switch {
+		case isPair:
+			c.way = wayPair
+		case protocol == config.Mongo:
 			c.way = wayProtocol
 		}
 		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
@@ -122,3 +123,19 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	p.choose(g)
 	r.add(g)
 }
+
+// addressOf finds out what a gateway's kind of messages is of: "/service/method" of gRPC, "POST /path" of HTTP,
+// "namespace command" of MongoDB.
+func addressOf(method, direction string) (pattern, kind, protocol string) {
+	space, command, two := strings.Cut(method, " ")
+	switch {
+	case !two || strings.HasPrefix(method, "/"):
+		return method, direction, config.GRPC
+	case strings.HasPrefix(command, "/"):
+		return escapeGlob(command), space + " " + direction, config.HTTP
+	}
+	return escapeGlob(space), command + " " + direction, config.Mongo
+}
+
+// sameZone is said first of what goes between services: what doesn't cross costs nothing.
+const sameZone = "first see whether both ends can be in one zone, where nothing is paid for traffic: Kubernetes has trafficDistribution: PreferSameZone"

@@ -159,6 +159,10 @@ func (w *writer) address(b *strings.Builder, g *GroupPlan) {
 			fmt.Fprintf(b, "        direction: [%s]\n", g.Type)
 		}
 		return
+	case config.HTTP:
+		method, _, _ := strings.Cut(g.Type, " ")
+		fmt.Fprintf(b, "        path: %q\n        method: [%q]\n", g.Pattern, method)
+		return
 	case config.Mongo:
 		command, direction, _ := strings.Cut(g.Type, " ")
 		fmt.Fprintf(b, "        namespace: %q\n        command: [%q]\n", g.Pattern, escapeGlob(command))
@@ -235,12 +239,16 @@ func (w *writer) text() string {
 		fmt.Fprintf(&b, "zstd: %s\n", w.o.Zstd)
 	}
 	w.dictionaries(&b)
-	if slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.way == wayPair }) {
-		fmt.Fprintf(&b, "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n")
+	pairs := slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.way == wayPair })
+	if pairs {
+		fmt.Fprint(&b, pairHint(r.Protocol))
 	}
 	protocol := cmp.Or(r.Protocol, config.Redis)
 	fmt.Fprintf(&b, "gateways:\n  - name: %s\n    protocol: %s\n    listen: %q\n    upstream: %q\n",
 		protocol, protocol, w.o.Listen, w.o.Upstream)
+	if pairs && protocol == config.HTTP {
+		b.WriteString("    link: {history: client}\n")
+	}
 	switch {
 	case len(w.list) == 0:
 		fmt.Fprintf(&b, "    rules: [] # leave everything alone\n")
@@ -259,6 +267,14 @@ func (w *writer) text() string {
 		fmt.Fprintf(&b, "    # %s\n", clip(line, 300))
 	}
 	return b.String()
+}
+
+// pairHint says how the other one of two gateways is set up.
+func pairHint(protocol string) string {
+	if protocol == config.HTTP {
+		return "# This is the gateway beside the clients. The other one, beside the server, is the upstream here, and has 'peers: true'\n# (docs/HTTP.md, Two gateways).\n"
+	}
+	return "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n"
 }
 
 // dictionaries lists the files, those of rules that are comments as comments.

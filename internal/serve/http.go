@@ -26,6 +26,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		MaxHeader:     int(g.MaxHeader),
 		MaxCompress:   int(g.MaxSeal),
 		MaxOpen:       int(*g.MaxOpen),
+		Sample:        g.Sample,
 		Peers:         g.Peers,
 		Link:          httpLinks[historyOf(g)],
 		LinkLevel:     setting.Level,
@@ -41,7 +42,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Log:           r.log,
 	})
 	made.SetPolicy(l.messages[g.Name])
-	r.gateway, r.messages = made, made
+	r.gateway, r.messages, r.http = made, made, made
 	warnOfSharing(g, r)
 	if g.Peers && anyClient(g) {
 		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may have it keep histories, up to link.memory")

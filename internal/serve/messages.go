@@ -62,6 +62,9 @@ var estimated = []string{"s2", "zstd-1", "zstd-3"}
 func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 	var all []admin.GatewayKinds
 	for _, r := range p.gateways {
+		if r.http != nil {
+			all = append(all, describeBodies(r))
+		}
 		if r.kinds == nil {
 			continue
 		}
@@ -73,6 +76,15 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 		all = append(all, g)
 	}
 	return all
+}
+
+// describeBodies is about the bodies of HTTP, if they are measured.
+func describeBodies(r *running) admin.GatewayKinds {
+	g := admin.GatewayKinds{Gateway: r.name, Messages: []admin.MeasuredKind{}}
+	for _, m := range r.http.Measured() {
+		g.Messages = append(g.Messages, admin.MeasuredKind{Kind: admin.Kind{KindStatus: m.KindStatus}, Estimates: m.Estimates})
+	}
+	return g
 }
 
 // estimate compresses with the engine, whose turns bound it.

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/http"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -81,6 +82,8 @@ type running struct {
 	// Of a gateway that compresses messages on the wire; nil for others.
 	messages messageGateway
 	kinds    *autodict.Messages
+
+	http *http.Gateway // nil for other protocols
 }
 
 // protocolGateway is what the gateways of all protocols offer.

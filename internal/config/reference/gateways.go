@@ -149,7 +149,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`sample`", Default: "`false`",
-		Meaning: "gRPC and MongoDB: measure all messages, by method or by namespace and command, and by direction, in memory; " +
+		Meaning: "gRPC, HTTP and MongoDB: measure all messages, by method (and path) or by namespace and command, and by direction, in memory; " +
 			"numbers on the admin page and under `/api/messages`",
 	},
 	{

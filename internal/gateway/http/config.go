@@ -43,6 +43,7 @@ type Config struct {
 	LinkWindow int     // log2 of what a history remembers at most, in bytes; 0: 8 MiB
 	LinkMemory int64   // bytes, for all histories; 0: 256 MiB
 
+	Sample            bool     // the bodies of requests are measured
 	UpstreamReads     []string // content codings that the upstream is known to read in requests
 	Codecs            *grpccodec.Set
 	Engine            *codec.Engine   // nil: in pure Go

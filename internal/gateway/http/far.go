@@ -185,6 +185,7 @@ func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
 	resp.Body = readCloser{b.give(out, nil, gateway.FromClient), resp.Body}
 	resp.ContentLength = int64(len(out))
 	resp.Header["Content-Length"] = []string{strconv.Itoa(len(out))}
+	delete(resp.Header, codingHeader)
 	if had := resp.Header["Content-Encoding"]; len(had) > 0 {
 		resp.Header[codingHeader] = []string{strings.Join(had, ", ")}
 	}

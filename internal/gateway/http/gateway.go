@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
+	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -42,6 +45,17 @@ func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
 
 // Serve accepts on l until Shutdown; see [gateway.Server].
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
+
+// Measured is what is known of the bodies of requests, those with most bytes first; nothing where they are not measured.
+func (g *Gateway) Measured() []sampled.Measured {
+	if g.common.samples == nil {
+		return nil
+	}
+	c := bodies.Coders{Engine: g.cfg.Engine, Codecs: g.cfg.Codecs}
+	return g.common.samples.Measure(c, func(b []byte, coding string) ([]byte, error) {
+		return g.common.coder.open(b, coding, &held.Grant{})
+	})
+}
 
 // Shutdown lets exchanges in flight end, and cuts off what is left when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {

@@ -10,11 +10,15 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
+	if c.Sample {
+		e.samples = &sampled.Samples{}
+	}
 	if c.Peers || c.Link != NoHistory {
 		e.histories = newHistories(c)
 	}

@@ -57,7 +57,9 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
 		return
 	}
+	x.sample(out)
 	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"]}
+	delete(out.Header, codingHeader) // is ours, between gateways
 	plain, coding := x.openForCarrier(out)
 	start := time.Now()
 	stint := x.cfg.Effort.Begin(len(plain))

@@ -57,6 +57,8 @@ func (x *trip) changeBody(out *http.Request) {
 	a := addressOf(x.in, policy.Request, out.Header)
 	ch, ok := x.choose(a, out.Header, out.ContentLength, x.knows.of(pathOf(x.in)))
 	switch {
+	case !ok && x.samples != nil && out.ContentLength > 0 && out.ContentLength <= int64(x.cfg.MaxCompress):
+		x.sendSampled(out)
 	case !ok:
 	case out.ContentLength > 0:
 		x.sendWhole(out, ch)
@@ -82,6 +84,7 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
 		return
 	}
+	x.sample(out)
 	var reason string
 	if b.out, reason = x.coder.recode(b.in, ch, &b.grant); b.out == nil {
 		x.leave(ch, reason, int64(n))
@@ -91,6 +94,30 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"], coding: ch.to}
 	x.setBody(out, b.out)
 	out.Header["Content-Encoding"] = []string{ch.to}
+}
+
+// sendSampled reads a body into memory only to measure it.
+func (x *trip) sendSampled(out *http.Request) {
+	b := x.holdRequest(out)
+	switch complete, err := b.read(int(out.ContentLength)); {
+	case err != nil:
+		x.broken = fmt.Errorf("%w: %w", errRequest, err)
+	case !complete:
+		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
+	default:
+		x.sample(out)
+		x.setBody(out, b.in)
+	}
+}
+
+// sample has a body that is in memory as it came measured.
+func (x *trip) sample(out *http.Request) {
+	if x.samples == nil {
+		return
+	}
+	if from, known := codingOf(out.Header); known {
+		x.samples.Saw(x.in.Method+" "+x.in.URL.Path, x.request.in, from, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
+	}
 }
 
 // setBody sends bytes in memory, from the beginning again if a connection turns out to be dead.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -24,9 +25,10 @@ type common struct {
 	proxy     *httputil.ReverseProxy
 	ahead     chan struct{} // see held.Grant
 
-	histories *histories // of connections with other gateways; nil: there are none
-	farSide   *farSide   // the upstream as a gateway; nil: it is none
-	carriers  *carriers  // to it, of all clients; nil: they have their own, or none
+	samples   *sampled.Samples // nil: nothing is measured
+	histories *histories       // of connections with other gateways; nil: there are none
+	farSide   *farSide         // the upstream as a gateway; nil: it is none
+	carriers  *carriers        // to it, of all clients; nil: they have their own, or none
 }
 
 // trip is one request and its reply.
