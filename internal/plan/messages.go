@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/price"
 )
@@ -104,16 +105,9 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	load := r.load(g, 0, g.Mean)
 	g.BillNow, g.wire = p.Prices.Month(price.OnWire, load, p.Layout), load.WireRate(p.Layout)
 	for _, e := range m.Estimates {
-		setting, isPair := strings.CutPrefix(e.Setting, pairPrefix)
-		c, err := ParseCandidate(setting)
+		c, err := estimated(e.Setting, protocol)
 		if err != nil || !(e.Ratio >= 1) {
 			continue
-		}
-		switch {
-		case isPair:
-			c.way = wayPair
-		case protocol == config.Mongo:
-			c.way = wayProtocol
 		}
 		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
 		sample.Stored = int64(float64(m.Bytes) / e.Ratio)
@@ -122,6 +116,23 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	}
 	p.choose(g)
 	r.add(g)
+}
+
+// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways.
+func estimated(text, protocol string) (c Candidate, err error) {
+	setting, isPair := strings.CutPrefix(text, pairPrefix)
+	if setting == codec.Proto.String() {
+		c.Setting.Codec = codec.Proto
+	} else if c, err = ParseCandidate(setting); err != nil {
+		return c, err
+	}
+	switch {
+	case isPair:
+		c.way = wayPair
+	case protocol == config.Mongo:
+		c.way = wayProtocol
+	}
+	return c, nil
 }
 
 // addressOf finds out what a gateway's kind of messages is of: "/service/method" of gRPC, "POST /path" of HTTP,
