@@ -26,12 +26,15 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
 		x.knows.learn(path, accepted(resp.Header))
 	}
-	if x.again == nil || x.again.coding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
+	if x.coding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
 		return resp, nil
 	}
-	x.knows.refuse(path, x.again.coding)
+	x.knows.refuse(path, x.coding)
 	x.cfg.Stats.Error("coding_refused")
-	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", x.again.coding, "path", x.in.URL.Path)
+	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", x.coding, "path", x.in.URL.Path)
+	if x.again == nil {
+		return resp, nil // nobody has the body any more
+	}
 	_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
 	_ = resp.Body.Close()
 	return s.plain(x, x.asItCame(out))
@@ -60,6 +63,9 @@ func (x *trip) asItCame(out *http.Request) *http.Request {
 		again.Header["Content-Encoding"] = x.again.encoding
 	}
 	x.setBody(again, x.again.body)
-	x.again = nil
+	if len(again.Trailer) > 0 {
+		again.ContentLength = -1
+	}
+	x.again, x.coding = nil, ""
 	return again
 }

@@ -99,7 +99,7 @@ func (x *trip) sendOpened(out *http.Request, body []byte) {
 	if ok {
 		var reason string
 		if b.out, reason = x.coder.recode(body, ch, &b.grant); b.out != nil {
-			x.again = &original{body: body, encoding: out.Header["Content-Encoding"], coding: ch.to}
+			x.again, x.coding = &original{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
 			x.setBody(out, b.out)
 			setCoding(out.Header, ch.to)
 			return
@@ -123,7 +123,7 @@ func (x *trip) restore(out *http.Request, plain []byte, had string) {
 		ch.from = ""
 		b := x.request
 		if b.out, _ = x.coder.recode(plain, ch, &b.grant); b.out != nil && ch.rule.Worth(len(coded), len(b.out)) {
-			x.again = &original{body: coded, encoding: before, coding: ch.to}
+			x.again, x.coding = &original{body: coded, encoding: before}, ch.to
 			x.setBody(out, b.out)
 			setCoding(out.Header, ch.to)
 			return

@@ -91,7 +91,7 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 		x.setBody(out, b.in)
 		return
 	}
-	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"], coding: ch.to}
+	x.again, x.coding = &original{body: b.in, encoding: out.Header["Content-Encoding"]}, ch.to
 	x.setBody(out, b.out)
 	out.Header["Content-Encoding"] = []string{ch.to}
 }
@@ -139,7 +139,7 @@ func (x *trip) sendStream(out *http.Request, ch recoding) {
 		x.leave(ch, leftBudget, 0)
 		return
 	}
-	out.Body = s
+	out.Body, x.coding = s, ch.to
 	out.Header["Content-Encoding"] = []string{ch.to}
 }
 

@@ -38,10 +38,12 @@ type trip struct {
 	in      *http.Request
 	cancel  context.CancelCauseFunc
 
-	request, response *wholeBody // nil: not in memory
-	opened            *wholeBody // what response was made of, if that is changed once more
-	again             *original  // what was sent otherwise than it came; nil: nothing
-	broken            error      // why nothing can be sent
+	ended             atomic.Bool // the client's body has been read to its end
+	request, response *wholeBody  // nil: not in memory
+	opened            *wholeBody  // what response was made of, if that is changed once more
+	coding            string      // that the body was given; "": none
+	again             *original   // the body as it came, if it is in memory and was sent otherwise
+	broken            error       // why nothing can be sent
 
 	carried  *history  // of the client's connection, if the client is a gateway
 	carriers *carriers // to the far gateway; nil: there is none

@@ -152,5 +152,4 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 type original struct {
 	body     []byte
 	encoding []string // the Content-Encoding field
-	coding   string   // that it was given instead
 }
