@@ -73,8 +73,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.session.held.Metadata.Release(metadata)
-	if r.Method == http.MethodConnect {
-		http.Error(w, "cinch: CONNECT is for forward proxies, and this gateway has one upstream", http.StatusNotImplemented)
+	if h.refused(w, r) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

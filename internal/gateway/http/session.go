@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log"
 	"net"
@@ -17,6 +18,7 @@ import (
 // session is a client's connection. It has a server of its own, which can be drained alone.
 type session struct {
 	client net.Conn
+	heads  *heads // nil: HTTP/2 by TLS
 	held   *held.Allowance
 	server *http.Server
 	grace  time.Duration // see Config
@@ -39,6 +41,10 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	s := &session{
 		client: client, done: make(chan struct{}), grace: g.cfg.Grace,
 		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
+	}
+	if secure, ok := client.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
+		s.heads = &heads{Conn: client}
+		s.client = s.heads
 	}
 	s.carriers, s.shared = g.common.carriers, true
 	if g.cfg.Link == PerClient {

@@ -1,0 +1,53 @@
+package http
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+)
+
+// headFill is how much the server reads at a time where headers may be; what it reads in larger pieces is of a body.
+const headFill = 4 << 10
+
+var lengthField = []byte("content-length:")
+
+// heads counts how often a client's connection of HTTP/1 has named a Content-Length. The server takes it out of requests that
+// also have chunks, so that nothing else tells of it. What bodies say of it is counted too, which does no harm.
+type heads struct {
+	net.Conn
+	last      []byte // the end of what was read, in lower case, that may be the beginning of the field's name
+	named     int
+	explained int // by headers of requests
+}
+
+// Read looks at what is read on the way.
+func (c *heads) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if len(p) > headFill {
+		c.last = c.last[:0]
+		return n, err
+	}
+	seen := append(c.last, bytes.ToLower(p[:n])...)
+	c.named += bytes.Count(seen, lengthField)
+	c.last = append(c.last[:0], seen[max(0, len(seen)-len(lengthField)+1):]...)
+	return n, err
+}
+
+// CloseWrite is for connections that were taken over.
+func (c *heads) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return net.ErrClosed
+}
+
+// unexplained reports whether a request with chunks may have had a length too.
+func (c *heads) unexplained(r *http.Request) bool {
+	if c == nil || r.ProtoMajor > 1 {
+		return false
+	}
+	if len(r.Header["Content-Length"]) > 0 {
+		c.explained++
+	}
+	return len(r.TransferEncoding) > 0 && c.named > c.explained
+}
