@@ -80,14 +80,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	x := &trip{common: h.common, session: h.session, carried: h.carried, in: r, cancel: cancel, carriers: h.session.carriers}
 	defer x.close()
-	w.Header()["Content-Type"] = nil // where the upstream names none the server would guess
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server says GOAWAY for it
 	}
 	if h.cfg.Peers {
 		w.Header()[pairHeader] = []string{pairVersion}
 	}
-	h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, tripKey{}, x)))
+	_ = http.NewResponseController(w).EnableFullDuplex() // else the server would take what is left of the body when a reply begins
+	h.proxy.ServeHTTP(&replyWriter{w, x}, r.WithContext(context.WithValue(ctx, tripKey{}, x)))
 }
 
 // ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.

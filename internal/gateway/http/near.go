@@ -17,7 +17,7 @@ import (
 // carry has an exchange go to the far gateway with history, where there is a connection for that. It reports false if the
 // exchange goes as it would without; then nothing has happened to it, unless its body is in memory now.
 func (x *trip) carry(out *http.Request) bool {
-	if x.carriers == nil || x.steppedDown() || len(out.Header["Upgrade"]) > 0 || out.ContentLength < 0 || out.ContentLength > int64(x.cfg.MaxCompress) {
+	if x.carriers == nil || x.steppedDown() || len(out.Header["Upgrade"])+len(x.in.Trailer) > 0 || out.ContentLength < 0 || out.ContentLength > int64(x.cfg.MaxCompress) {
 		return false
 	}
 	var rule *policy.MessageRule
@@ -50,7 +50,7 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 	complete, err := b.read(n)
 	switch {
 	case err != nil:
-		x.broken = fmt.Errorf("%w: %w", errRequest, err)
+		x.broken = err
 		return
 	case !complete:
 		x.leave(recoding{rule: rule}, leftBudget, int64(n))

@@ -7,6 +7,9 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -29,16 +32,19 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 	if _, given := in.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // the transport would write its own
 	}
+	if out.Body == nil || out.Body == http.NoBody {
+		x.carry(out)
+		return
+	}
+	out.Body = clientBody{out.Body, &x.ended}
 	switch {
 	case x.carried != nil && out.Header.Get("Content-Encoding") == carriedCoding:
 		x.uncarry(out)
 	case x.carry(out):
-	case out.Body != nil && out.Body != http.NoBody:
+	default:
 		x.changeBody(out)
 	}
-	if len(in.Trailer) > 0 {
-		x.keepTrailers(out)
-	}
+	x.keepTrailers(out)
 }
 
 // forwarded are the fields that the reverse proxy takes for its own.
@@ -57,12 +63,13 @@ func (x *trip) changeBody(out *http.Request) {
 	a := addressOf(x.in, policy.Request, out.Header)
 	ch, ok := x.choose(a, out.Header, out.ContentLength, x.knows.of(pathOf(x.in)))
 	switch {
+	case isStream(x.in.Header.Get("Content-Type")) || mustStay(x.in.Trailer):
 	case !ok && x.samples != nil && out.ContentLength > 0 && out.ContentLength <= int64(x.cfg.MaxCompress):
 		x.sendSampled(out)
 	case !ok:
 	case out.ContentLength > 0:
 		x.sendWhole(out, ch)
-	case ch.from == "" && !isStream(x.in.Header.Get("Content-Type")):
+	case ch.from == "":
 		x.sendStream(out, ch)
 	}
 }
@@ -77,7 +84,7 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 	complete, err := b.read(n)
 	switch {
 	case err != nil:
-		x.broken = fmt.Errorf("%w: %w", errRequest, err)
+		x.broken = err
 		return
 	case !complete:
 		x.leave(ch, leftBudget, int64(n))
@@ -101,7 +108,7 @@ func (x *trip) sendSampled(out *http.Request) {
 	b := x.holdRequest(out)
 	switch complete, err := b.read(int(out.ContentLength)); {
 	case err != nil:
-		x.broken = fmt.Errorf("%w: %w", errRequest, err)
+		x.broken = err
 	case !complete:
 		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
 	default:
@@ -143,12 +150,17 @@ func (x *trip) sendStream(out *http.Request, ch recoding) {
 	out.Header["Content-Encoding"] = []string{ch.to}
 }
 
-// keepTrailers lets the client's trailers follow the body.
+// keepTrailers lets the client's trailers follow the body, but for those that are no trailers' business (RFC 9110, 6.5.1).
 func (x *trip) keepTrailers(out *http.Request) {
 	in := x.in
 	out.Trailer = make(http.Header, len(in.Trailer))
-	for name := range in.Trailer {
-		out.Trailer[name] = nil
+	for name, values := range in.Trailer { // there are values if the body is in memory
+		if httpguts.ValidTrailerHeader(name) {
+			out.Trailer[name] = values
+		}
+	}
+	if len(out.Trailer) == 0 {
+		return
 	}
 	out.ContentLength = -1 // trailers need chunks
 	out.Body = &withEnd{ReadCloser: out.Body, end: func() {
@@ -156,6 +168,24 @@ func (x *trip) keepTrailers(out *http.Request) {
 			out.Trailer[name] = in.Trailer[name]
 		}
 	}}
+}
+
+// clientBody notes the end of a client's body, and tells its errors from those of the upstream.
+type clientBody struct {
+	io.ReadCloser
+	ended *atomic.Bool
+}
+
+func (b clientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch err {
+	case nil:
+	case io.EOF:
+		b.ended.Store(true)
+	default:
+		err = fmt.Errorf("%w: %w", errRequest, err)
+	}
+	return n, err
 }
 
 // withEnd calls end before it tells of the end of a body.

@@ -71,8 +71,11 @@ func (x *trip) close() {
 // errCarried says that a body does not fit the history; what follows on the connection would not either.
 var errCarried = errors.New("the body of the near gateway can't be opened")
 
+// bodyEnded reports whether all of the request has come.
+func (x *trip) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
+
 // errRequest says that a client's body didn't come as it had said.
-var errRequest = errors.New("the body of the request ended early")
+var errRequest = errors.New("the body of the request did not come as it should")
 
 // giveBack ends the use of a carrier. Only after a complete exchange others may use it.
 func (x *trip) giveBack(complete bool) {
@@ -114,7 +117,7 @@ func (x *trip) cut(v gateway.Verdict) {
 // fail answers in place of the upstream.
 func (x *trip) fail(w http.ResponseWriter, err error) {
 	if x.in.Context().Err() != nil {
-		return // the client has gone
+		panic(http.ErrAbortHandler) // the client has gone; one that only has closed its side must not take silence for a reply
 	}
 	status, class := http.StatusBadGateway, "upstream_reply"
 	var refused *net.OpError
