@@ -33,7 +33,7 @@ func NewGateway(c Config) *Gateway {
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
 		TLS:        gateway.WithProtocols(c.TLS, "h2", "http/1.1"),
 		MaxConns:   c.MaxConns,
-		Refusal:    []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 50\r\n\r\ncinch: as many clients as allowed are connected\r\n\r\n"[:]),
+		Refusal:    []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 51\r\n\r\ncinch: as many clients as allowed are connected\r\n\r\n"),
 		Log:        c.Log,
 		Stats:      c.Stats,
 	}

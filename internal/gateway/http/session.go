@@ -81,7 +81,11 @@ func (s *session) Run() {
 	if !s.shared {
 		defer s.carriers.close()
 	}
-	_ = s.server.Serve(&oneConn{conn: s.client, done: s.done})
+	l := &oneConn{conn: s.client, done: s.done}
+	_ = s.server.Serve(l)
+	if l.conn != nil {
+		return // Drain came before the server has begun
+	}
 	<-s.done
 }
 
