@@ -16,7 +16,7 @@ func (x *trip) reply(resp *http.Response) {
 		x.carryReply(resp)
 		return
 	}
-	if replyMustStay(x.in, resp) || mustStay(resp.Trailer) || resp.ContentLength == 0 {
+	if replyMustStay(x.in, resp) || announces(resp.Trailer) || resp.ContentLength == 0 {
 		return
 	}
 	a := addressOf(x.in, policy.Reply, resp.Header)

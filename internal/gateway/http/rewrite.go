@@ -63,7 +63,7 @@ func (x *trip) changeBody(out *http.Request) {
 	a := addressOf(x.in, policy.Request, out.Header)
 	ch, ok := x.choose(a, out.Header, out.ContentLength, x.knows.of(pathOf(x.in)))
 	switch {
-	case isStream(x.in.Header.Get("Content-Type")) || mustStay(x.in.Trailer):
+	case isStream(x.in.Header.Get("Content-Type")) || announces(x.in.Trailer):
 	case !ok && x.samples != nil && out.ContentLength > 0 && out.ContentLength <= int64(x.cfg.MaxCompress):
 		x.sendSampled(out)
 	case !ok:

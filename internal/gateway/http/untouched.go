@@ -22,6 +22,16 @@ func mustStay(h http.Header) bool {
 	return len(h["Content-Range"]) > 0 || forbidsTransforms(h) || isSigned(h.Get("Authorization"))
 }
 
+// announces reports whether trailers will hold a digest or a signature of the body.
+func announces(trailer http.Header) bool {
+	for _, name := range signed {
+		if _, there := trailer[name]; there {
+			return true
+		}
+	}
+	return false
+}
+
 func isSigned(authorization string) bool {
 	a := strings.ToLower(authorization)
 	for _, scheme := range signingSchemes {

@@ -35,8 +35,22 @@ func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gat
 
 // read gets n bytes into memory. It reports false if there is no memory for all of them: then it has the beginning.
 func (b *wholeBody) read(n int) (complete bool, err error) {
-	b.in, err = b.gather.Some(n)
-	return len(b.in) == n, err
+	if b.in, err = b.gather.Some(n); err != nil || len(b.in) < n {
+		return false, err
+	}
+	return true, noMore(b.gather.Src)
+}
+
+// noMore waits for the end of a body of which all has come: HTTP/2 has that in a frame of its own, with the trailers.
+func noMore(src io.Reader) error {
+	switch _, err := io.ReadFull(src, make([]byte, 1)); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errors.New("the body is longer than its Content-Length")
+	default:
+		return err
+	}
 }
 
 // uncarry reads a body of n bytes that came with history, however long it waits for memory, and opens it.
