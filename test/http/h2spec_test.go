@@ -1,0 +1,127 @@
+package http
+
+import (
+	"encoding/xml"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// What h2spec says of a gateway is what it says of the standard library's server, plain and by TLS, for each of its cases.
+func TestH2spec(t *testing.T) {
+	h2spec := filepath.Join(tools(t), "h2spec")
+	upstream := serve(t, http.HandlerFunc(greet))
+	ca := testenv.NewAuthority(t)
+	own := ca.Issue(t, "server", "localhost", "127.0.0.1")
+	secure := serveTLS(t, own)
+	plain := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream})
+	byTLS := testenv.Gateway(t, testenv.GatewayConfig{
+		Protocol: "http", Upstream: "http://" + upstream, TLS: true, Settings: "tls: {cert: " + own.Cert + ", key: " + own.Key + "}",
+	})
+	for _, c := range []struct {
+		name, direct, through string
+		args                  []string
+	}{{"h2c", upstream, plain.Addr, nil}, {"TLS", secure, byTLS.Addr, []string{"-t", "-k"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sameResults(t, runH2spec(t, h2spec, c.direct, c.args), runH2spec(t, h2spec, c.through, c.args))
+		})
+	}
+}
+
+// greet reads a request to its end, as a gateway's upstream does.
+func greet(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err == nil {
+		_, _ = io.WriteString(w, "hello")
+	}
+}
+
+// tools installs what test/http/tools installs and returns where.
+func tools(t *testing.T) string {
+	t.Helper()
+	testenv.Program(t, "go")
+	out, err := exec.CommandContext(t.Context(), "./tools").Output()
+	if err != nil {
+		t.Fatalf("test/http/tools: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func serveTLS(t *testing.T, own testenv.Issued) (addr string) {
+	t.Helper()
+	l := listen(t)
+	s := &http.Server{Handler: http.HandlerFunc(greet), TLSConfig: own.TLS(t)}
+	go func() { _ = s.ServeTLS(l, "", "") }()
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// results are h2spec's, by case: "ok", or what was wrong.
+type results map[string]string
+
+func runH2spec(t *testing.T, program, addr string, args []string) results {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addr)
+	report := filepath.Join(t.TempDir(), "report.xml")
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"-h", host, "-p", port, "-o", "2", "-j", report}, args...)...)
+	out, _ := cmd.CombinedOutput() // fails if a case does
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var parsed struct {
+		Suites []struct {
+			Package string `xml:"package,attr"`
+			Cases   []struct {
+				Name   string `xml:"classname,attr"`
+				Failed *struct {
+					Text string `xml:",chardata"`
+				} `xml:"failure"`
+				Error *struct {
+					Text string `xml:",chardata"`
+				} `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(text, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	all := results{}
+	for _, s := range parsed.Suites {
+		for _, c := range s.Cases {
+			all[s.Package+": "+c.Name] = "ok"
+			if c.Failed != nil || c.Error != nil {
+				all[s.Package+": "+c.Name] = "failed"
+			}
+		}
+	}
+	return all
+}
+
+// fewestCases is how many h2spec has at least: else something is wrong with the report.
+const fewestCases = 100
+
+func sameResults(t *testing.T, direct, through results) {
+	t.Helper()
+	if len(direct) < fewestCases || len(through) != len(direct) {
+		t.Fatalf("%d and %d cases", len(direct), len(through))
+	}
+	failed := 0
+	for name, result := range through {
+		if result != direct[name] {
+			t.Errorf("%s: %s, direct %s", name, result, direct[name])
+		}
+		if result != "ok" {
+			failed++
+			t.Logf("fails on both ways: %s", name)
+		}
+	}
+	t.Logf("%d cases, %d of them fail", len(through), failed)
+}

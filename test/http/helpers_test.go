@@ -1,0 +1,137 @@
+package http
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	gatewayhttp "github.com/cinch-layer/cinch/internal/gateway/http"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var long = flag.Bool("http.long", false, "longer forms of what is tested anyway")
+
+// Rules of gateways that change what they may.
+const (
+	anyCoding = "upstream_encodings: [zstd, gzip, snappy]"
+	everyBody = "- {name: requests, direction: request, min_size: 64, setting: zstd-3}\n- {name: replies, direction: reply, min_size: 64, setting: auto}"
+)
+
+// process starts `cinch serve` before an upstream, a URL, that changes every body that it may.
+func process(t testing.TB, upstream string) *testenv.GatewayServer {
+	t.Helper()
+	return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: upstream, Settings: anyCoding, Rules: everyBody})
+}
+
+// inside serves in this process before an upstream, host:port, and changes bodies to zstd from a size on; -1: none.
+func inside(t testing.TB, upstream string, from int) (addr string) {
+	t.Helper()
+	up, err := gateway.ParseUpstream("http://"+upstream, "80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gatewayhttp.NewGateway(gatewayhttp.Config{
+		Name: "test", Upstream: up, UpstreamReads: []string{"zstd"}, MaxCompress: 32 << 20, MaxOpen: 32 << 20,
+		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20), Stats: gateway.NewStats("test", "http"),
+		Log: slog.New(slog.DiscardHandler),
+	})
+	g.SetPolicy(zstdFrom(t, from))
+	l := listen(t)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = g.Shutdown(ctx)
+	})
+	return l.Addr().String()
+}
+
+func zstdFrom(t testing.TB, size int) *policy.Messages {
+	t.Helper()
+	setting, err := codec.ParseSetting("zstd-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []policy.MessageRule
+	if size >= 0 {
+		rules = []policy.MessageRule{{Name: "all", Setting: setting, MinSize: size}}
+	}
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// serve runs a server of the standard library, for HTTP/1.1 and HTTP/2 without TLS.
+func serve(t testing.TB, h http.Handler) (addr string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = &http.Protocols{}
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// decode takes the content coding away from a body.
+func decode(coding string, b []byte) ([]byte, error) {
+	var r io.Reader = bytes.NewReader(b)
+	var err error
+	switch coding {
+	case "zstd":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(r); err == nil {
+			defer z.Close()
+			r = z
+		}
+	case "gzip":
+		r, err = gzip.NewReader(r)
+	case "snappy":
+		return snappy.Decode(nil, b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func gzipped(b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+func zstded(b []byte) []byte {
+	w, _ := zstd.NewWriter(nil)
+	return w.EncodeAll(b, nil)
+}
+
+var text = []byte(strings.Repeat("What goes over the wire costs money. ", 400))
