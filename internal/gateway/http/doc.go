@@ -5,8 +5,10 @@
 // In reading order:
 //
 //	gateway.go    what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go    a client's connection: net/http's server
+//	session.go    a client's connection: net/http's server; heads.go, what that does not tell of it
+//	refuse.go     what no upstream is to see
 //	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
+//	writer.go     what the server would make of replies
 //	rewrite.go    the bodies of requests
 //	far.go        what the far one of two gateways does with what the near one sends
 //	near.go       what the near one sends, and receives

@@ -61,7 +61,7 @@ func (x *trip) replyStream(resp *http.Response, ch recoding) {
 	account := &gateway.Account{}
 	account.Open(x.session.held.Replies, nil)
 	x.accounts = append(x.accounts, account)
-	s := x.newStream(resp.Body, ch, account)
+	s := newStream(x.cfg, resp.Body, ch, account)
 	if s == nil {
 		x.leave(ch, leftBudget, 0)
 		return

@@ -141,7 +141,7 @@ func (x *trip) sendStream(out *http.Request, ch recoding) {
 	account := &gateway.Account{}
 	account.Open(x.session.held.Requests, nil)
 	x.accounts = append(x.accounts, account)
-	s := x.newStream(out.Body, ch, account)
+	s := newStream(x.cfg, out.Body, ch, account)
 	if s == nil {
 		x.leave(ch, leftBudget, 0)
 		return

@@ -33,18 +33,18 @@ type streamBody struct {
 }
 
 // newStream returns one, nil if there is no memory for it.
-func (e *common) newStream(src io.ReadCloser, ch recoding, account *gateway.Account) *streamBody {
-	cost := int64(e.cfg.Engine.ContentBytes(ch.setting)) + 2*streamPiece
+func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Account) *streamBody {
+	cost := int64(c.Engine.ContentBytes(ch.setting)) + 2*streamPiece
 	if !account.TakeSpare(cost) {
 		return nil
 	}
-	w, err := e.cfg.Engine.ContentWriter(ch.setting)
+	w, err := c.Engine.ContentWriter(ch.setting)
 	if err != nil {
 		account.Release(cost)
 		return nil
 	}
 	return &streamBody{
-		src: src, to: w, ch: ch, stats: e.cfg.Stats, effort: e.cfg.Effort, free: func() { account.Release(cost) },
+		src: src, to: w, ch: ch, stats: c.Stats, effort: c.Effort, free: func() { account.Release(cost) },
 		piece: gateway.GetBuffer(streamPiece)[:streamPiece],
 	}
 }
