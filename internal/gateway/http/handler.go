@@ -78,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	x := &trip{common: h.common, session: h.session, carried: h.carried, in: r, cancel: cancel, carriers: h.session.carriers}
+	x := &trip{common: h.common, held: h.session.held, carried: h.carried, in: r, cancel: cancel, carriers: h.session.carriers}
 	defer x.close()
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server says GOAWAY for it

@@ -59,7 +59,7 @@ func (x *trip) replyWhole(resp *http.Response, ch recoding) {
 // replyStream compresses a body of unknown length as it comes.
 func (x *trip) replyStream(resp *http.Response, ch recoding) {
 	account := &gateway.Account{}
-	account.Open(x.session.held.Replies, nil)
+	account.Open(x.held.Replies, nil)
 	x.accounts = append(x.accounts, account)
 	s := newStream(x.cfg, resp.Body, ch, account)
 	if s == nil {

@@ -139,7 +139,7 @@ func (x *trip) setBody(out *http.Request, b []byte) {
 // sendStream compresses a body of unknown length as it comes.
 func (x *trip) sendStream(out *http.Request, ch recoding) {
 	account := &gateway.Account{}
-	account.Open(x.session.held.Requests, nil)
+	account.Open(x.held.Requests, nil)
 	x.accounts = append(x.accounts, account)
 	s := newStream(x.cfg, out.Body, ch, account)
 	if s == nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
 	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -34,9 +35,9 @@ type common struct {
 // trip is one request and its reply.
 type trip struct {
 	*common
-	session *session
-	in      *http.Request
-	cancel  context.CancelCauseFunc
+	held   *held.Allowance // the client's
+	in     *http.Request
+	cancel context.CancelCauseFunc
 
 	ended             atomic.Bool // the client's body has been read to its end
 	request, response *wholeBody  // nil: not in memory
@@ -94,7 +95,7 @@ func (x *trip) dropCarrier() { x.giveBack(false) }
 
 // holdRequest is the request's body in memory, holdReply the reply's, as soon as it has been read.
 func (x *trip) holdRequest(out *http.Request) *wholeBody {
-	x.request = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.session.held.Requests, x.ahead, x.cut)
+	x.request = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.held.Requests, x.ahead, x.cut)
 	return x.request
 }
 
@@ -102,7 +103,7 @@ func (x *trip) holdReply(resp *http.Response) *wholeBody {
 	if x.response != nil { // a far gateway's, which was opened
 		x.opened, x.response = x.response, nil
 	}
-	x.response = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.session.held.Replies, x.ahead, x.cut)
+	x.response = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
 	return x.response
 }
 
@@ -110,7 +111,7 @@ var errSlow = errors.New("it moved too little while others waited for the memory
 
 // cut ends the exchange.
 func (x *trip) cut(v gateway.Verdict) {
-	gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.session.held.Addr, v)
+	gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
 	x.cancel(errSlow)
 }
 
@@ -134,7 +135,7 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	}
 	if class != "" {
 		x.cfg.Stats.Error(class)
-		x.cfg.Log.Debug("exchange failed", "client", x.session.held.Addr, "path", x.in.URL.Path, "err", err)
+		x.cfg.Log.Debug("exchange failed", "client", x.held.Addr, "path", x.in.URL.Path, "err", err)
 	}
 	http.Error(w, "cinch: "+err.Error(), status)
 }
