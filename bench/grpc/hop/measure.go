@@ -25,14 +25,22 @@ type capacity struct {
 	through float64
 	busy    float64 // CPUs that the gateway used
 	perCall time.Duration
-	rate    float64 // calls a second when it is what is full
+	lines   []string // what the report says of each proxy
+	rate    float64  // calls a second when it is what is full
 }
 
 // point is one rate.
 type point struct {
-	part, rate      float64
-	direct, through []outcome
-	perCall         []float64 // CPU of the gateway, µs
+	part, rate float64
+	direct     []outcome
+	through    []passage // by proxy, as the stage has them
+}
+
+// passage is what calls through one proxy were like.
+type passage struct {
+	name    string
+	outs    []outcome
+	perCall []float64 // CPU of the proxy, µs
 }
 
 func measure(ctx context.Context, o options) error {
@@ -53,6 +61,9 @@ func measure(ctx context.Context, o options) error {
 	var points []point
 	for i, part := range parts {
 		p := point{part: part, rate: part * c.rate}
+		for _, x := range s.proxies {
+			p.through = append(p.through, passage{name: x.name})
+		}
 		for rep := range o.reps {
 			if err := s.turn(ctx, &p, 100*i+rep); err != nil {
 				return err
@@ -77,17 +88,11 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 		return c, err
 	}
 	c.direct = float64(direct.Calls) / direct.Seconds
-	if _, err := s.client(ctx, s.gateway, 0, 0); err != nil { // it warms up
-		return c, err
+	for i := len(s.proxies) - 1; i >= 0; i-- { // the gateway last: rates go by it
+		if err := s.flood(ctx, s.proxies[i], &c); err != nil {
+			return c, err
+		}
 	}
-	through, used, err := s.gatewayCPU(func() (outcome, error) { return s.client(ctx, s.gateway, 0, 0) })
-	if err != nil {
-		return c, err
-	}
-	c.through = float64(through.Calls) / through.Seconds
-	busyFor := through.Seconds + warmUp.Seconds()
-	c.busy = used.Seconds() / busyFor
-	c.perCall = time.Duration(used.Seconds() / (c.through * busyFor) * 1e9)
 	c.rate = c.through
 	if s.o.pin && c.busy > 0 {
 		c.rate = c.through / min(c.busy, 1)
@@ -95,8 +100,26 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 	return c, nil
 }
 
-func (s *stage) gatewayCPU(do func() (outcome, error)) (outcome, time.Duration, error) {
-	before, err := proc.CPU(s.pid)
+// flood lets a client go as fast as it can through a proxy.
+func (s *stage) flood(ctx context.Context, x proxy, c *capacity) error {
+	if _, err := s.client(ctx, x.addr, 0, 0); err != nil { // it warms up
+		return err
+	}
+	through, used, err := x.cpu(func() (outcome, error) { return s.client(ctx, x.addr, 0, 0) })
+	if err != nil {
+		return err
+	}
+	c.through = float64(through.Calls) / through.Seconds
+	busyFor := through.Seconds + warmUp.Seconds()
+	c.busy = used.Seconds() / busyFor
+	c.perCall = time.Duration(used.Seconds() / (c.through * busyFor) * 1e9)
+	c.lines = append([]string{fmt.Sprintf("%.0f through %s, which took %.0f %% of a CPU, %.0f µs a call", c.through, x.name, 100*c.busy, float64(c.perCall.Nanoseconds())/1e3)}, c.lines...)
+	return nil
+}
+
+// cpu is what the proxy uses meanwhile.
+func (x proxy) cpu(do func() (outcome, error)) (outcome, time.Duration, error) {
+	before, err := proc.CPU(x.pid)
 	if err != nil {
 		return outcome{}, 0, err
 	}
@@ -104,31 +127,35 @@ func (s *stage) gatewayCPU(do func() (outcome, error)) (outcome, time.Duration, 
 	if err != nil {
 		return out, 0, err
 	}
-	after, err := proc.CPU(s.pid)
+	after, err := proc.CPU(x.pid)
 	return out, after - before, err
 }
 
-// turn measures directly and through the gateway, first the one or the other.
+// turn measures directly and through each proxy, every second time in the other order.
 func (s *stage) turn(ctx context.Context, p *point, seed int) error {
-	direct := func() error {
+	runs := []func() error{func() error {
 		out, err := s.client(ctx, s.server, p.rate, seed)
 		p.direct = append(p.direct, out)
 		return err
-	}
-	through := func() error {
-		out, used, err := s.gatewayCPU(func() (outcome, error) { return s.client(ctx, s.gateway, p.rate, seed) })
-		p.through = append(p.through, out)
-		calls := p.rate * (s.o.each + warmUp).Seconds()
-		p.perCall = append(p.perCall, used.Seconds()/calls*1e6)
-		return err
+	}}
+	for i, x := range s.proxies {
+		runs = append(runs, func() error {
+			out, used, err := x.cpu(func() (outcome, error) { return s.client(ctx, x.addr, p.rate, seed) })
+			t := &p.through[i]
+			t.outs = append(t.outs, out)
+			t.perCall = append(t.perCall, used.Seconds()/(p.rate*(s.o.each+warmUp).Seconds())*1e6)
+			return err
+		})
 	}
 	if seed%2 == 1 {
-		direct, through = through, direct
+		slices.Reverse(runs)
 	}
-	if err := direct(); err != nil {
-		return err
+	for _, run := range runs {
+		if err := run(); err != nil {
+			return err
+		}
 	}
-	return through()
+	return nil
 }
 
 func report(o options, where string, c capacity, points []point) string {
@@ -140,18 +167,17 @@ func report(o options, where string, c capacity, points []point) string {
 	fmt.Fprintf(&b, "# What a gateway adds to a gRPC call\n\n`cd bench/grpc && go run ./hop %s`, %s.\n%s.\n\n", arguments(o), time.Now().UTC().Format("2006-01-02 15:04 UTC"), where)
 	fmt.Fprintf(&b, "Unary calls of %d bytes each way, %d connections; one gateway, %s. ", o.size, o.conns, setting)
 	if o.pin {
-		b.WriteString("The gateway has one CPU, and client and server share the others.\n\n")
+		b.WriteString("Each proxy has the same CPU for itself, and client and server share the others.\n\n")
 	} else {
 		b.WriteString("Client, server and gateway share all CPUs.\n\n")
 	}
-	fmt.Fprintf(&b, "As fast as the client goes: %.0f calls/s directly, %.0f through the gateway, which took %.0f %% of a CPU, %.0f µs a call.\n",
-		c.direct, c.through, 100*c.busy, float64(c.perCall.Nanoseconds())/1e3)
-	fmt.Fprintf(&b, "Its capacity is taken to be **%.0f calls/s**", c.rate)
+	fmt.Fprintf(&b, "As fast as the client goes: %.0f calls/s directly; %s.\n", c.direct, strings.Join(c.lines, "; "))
+	fmt.Fprintf(&b, "The gateway's capacity is taken to be **%.0f calls/s**", c.rate)
 	if o.pin {
 		b.WriteString(", what it would do with all of its CPU")
 	}
-	fmt.Fprintf(&b, ".\n\nCalls at random times (Poisson), %v a measurement, directly and through the gateway in turn. Milliseconds: medians of %d measurements;\n\"added\" are medians, and in brackets the least and most, of the differences of pairs.\n\n", o.each, o.reps)
-	b.WriteString("| of capacity | calls/s | | p50 | p95 | p99 | gateway's CPU a call | failed or not sent | sent late, p99 |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	fmt.Fprintf(&b, ".\n\nCalls at random times (Poisson), %v a measurement, directly and through each proxy in turn. Milliseconds: medians of %d measurements;\n\"added\" are medians, and in brackets the least and most, of the differences of pairs.\n\n", o.each, o.reps)
+	b.WriteString("| of capacity | calls/s | | p50 | p95 | p99 | proxy's CPU a call | failed or not sent | sent late, p99 |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i := range points {
 		points[i].write(&b)
 	}
@@ -180,14 +206,18 @@ func (p *point) write(b *strings.Builder) {
 			median(outs, outcome.p50), median(outs, outcome.p95), median(outs, outcome.p99), cpu, failed, median(outs, outcome.late))
 	}
 	row("direct", p.direct, "")
-	row("gateway", p.through, fmt.Sprintf("%.0f µs", medianOf(p.perCall)))
-	fmt.Fprintf(b, "| %.0f %% | | **added** | %s | %s | %s | | | |\n", 100*p.part, p.added(outcome.p50), p.added(outcome.p95), p.added(outcome.p99))
+	for _, t := range p.through {
+		row(t.name, t.outs, fmt.Sprintf("%.0f µs", medianOf(t.perCall)))
+		fmt.Fprintf(b, "| %.0f %% | | **added** by %s | %s | %s | %s | | | |\n", 100*p.part, t.name,
+			added(p.direct, t.outs, outcome.p50), added(p.direct, t.outs, outcome.p95), added(p.direct, t.outs, outcome.p99))
+	}
 }
 
-func (p *point) added(of func(outcome) float64) string {
+// added is what calls through a proxy took more than those at the same time without.
+func added(direct, through []outcome, of func(outcome) float64) string {
 	var all []float64
-	for i := range p.direct {
-		all = append(all, of(p.through[i])-of(p.direct[i]))
+	for i := range direct {
+		all = append(all, of(through[i])-of(direct[i]))
 	}
 	return fmt.Sprintf("%.3f (%.3f to %.3f)", medianOf(all), slices.Min(all), slices.Max(all))
 }

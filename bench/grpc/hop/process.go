@@ -28,8 +28,14 @@ type stage struct {
 	self    string
 	server  string // address
 	gateway string
-	pid     int // of the gateway
+	proxies []proxy // the gateway, and HAProxy
 	stops   []func()
+}
+
+// proxy is a process between client and server.
+type proxy struct {
+	name, addr string
+	pid        int
 }
 
 // Which CPUs processes get, when they are pinned.
@@ -105,7 +111,43 @@ func (s *stage) set(ctx context.Context) (err error) {
 	if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {
 		return err
 	}
-	s.pid, err = s.start(ctx, gatewaysCPU, s.gateway, binary, "serve", "--config", config, "--admin", "off")
+	pid, err := s.start(ctx, gatewaysCPU, s.gateway, binary, "serve", "--config", config, "--admin", "off")
+	if err != nil {
+		return err
+	}
+	s.proxies = append(s.proxies, proxy{"gateway", s.gateway, pid})
+	return s.setHAProxy(ctx)
+}
+
+const haproxyText = `global
+  nbthread 1
+  maxconn 2000
+defaults
+  mode http
+  timeout client 1h
+  timeout server 1h
+  timeout connect 5s
+listen bench
+  bind %s proto h2
+  server s %s proto h2
+`
+
+// setHAProxy starts HAProxy, with one thread as the gateway has one CPU.
+func (s *stage) setHAProxy(ctx context.Context) error {
+	bin, err := exec.LookPath("haproxy")
+	if err != nil {
+		return errors.New("haproxy is missing: test/servers install bench")
+	}
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.dir, "haproxy.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, haproxyText, addr, s.server), 0o600); err != nil {
+		return err
+	}
+	pid, err := s.start(ctx, gatewaysCPU, addr, bin, "-db", "-f", file)
+	s.proxies = append(s.proxies, proxy{"HAProxy", addr, pid})
 	return err
 }
 
