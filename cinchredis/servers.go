@@ -34,6 +34,9 @@ func newServers(rdb redis.UniversalClient) (s servers, space string, err error) 
 	case *redis.Client:
 		return single{c}, strconv.Itoa(c.Options().DB), nil
 	case *redis.ClusterClient:
+		if o := c.Options(); o.ClusterSlots != nil && o.OnConnect != nil { // how NewFailoverClusterClient selects a database
+			return nil, "", fmt.Errorf("%w: a NewFailoverClusterClient with a DB, or with OnConnect, does not say which database its values are in: use NewFailoverClient", ErrUnsupported)
+		}
 		return cluster{c}, "0", nil
 	case *redis.Ring:
 		return nil, "", fmt.Errorf("%w: a Ring's servers have a policy each: attach in RingOptions.NewClient, to each server's client", ErrUnsupported)
