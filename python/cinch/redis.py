@@ -9,6 +9,7 @@ have agreed on is asked for every half a minute, over connections of its own.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -35,39 +36,66 @@ MAX_DICTIONARIES = 256  # kept at a time
 def attach(client, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW):
     """Has a client seal and open values from now on, and returns it.
 
-    client is a redis.Redis, redis.RedisCluster or redis.asyncio.Redis, of a Sentinel too, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
+    client is a Redis or RedisCluster of redis or redis.asyncio, of a Sentinel too, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
     """
     pool = getattr(client, "connection_pool", None)
     if isinstance(client, redis.RedisCluster):
         _attach_nodes(client, refresh, max_raw)
+    elif isinstance(client, redis.asyncio.RedisCluster):
+        _attach_nodes_async(client, refresh, max_raw)
     elif pool is not None:
         _attach(pool, refresh, max_raw)
     else:
-        raise TypeError(f"{type(client).__name__} is not supported yet: use a redis.Redis, a redis.RedisCluster, or a Cinch gateway")
+        raise TypeError(f"{type(client).__name__} is not supported: use a Redis or a RedisCluster of redis or redis.asyncio, a Sentinel's master_for(…), or a Cinch gateway")
     return client
 
 
 def _attach(pool, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW) -> None:
-    blocking = isinstance(pool, redis.ConnectionPool)
-    keeper = (_BlockingKeeper if blocking else _AsyncKeeper)(pool, refresh, max_raw)
-    bases = (_Connection if blocking else _AsyncConnection, pool.connection_class)
-    pool.connection_class = type("Cinch" + pool.connection_class.__name__, bases, {"keeper": keeper})
+    keeper_of = _BlockingKeeper if isinstance(pool, redis.ConnectionPool) else _AsyncKeeper
+    keeper = keeper_of(pool.connection_class, pool.connection_kwargs, lambda: [pool.connection_kwargs], refresh, max_raw)
+    pool.connection_class = _sealing(_Connection if keeper.blocking else _AsyncConnection, keeper)
+
+
+def _sealing(kind, keeper: "Keeper"):
+    """The class of connections that a keeper serves."""
+    base = keeper.connection_class
+    return type("Cinch" + base.__name__, (kind, base), {"keeper": keeper})
 
 
 def _attach_nodes(client: redis.RedisCluster, refresh: float, max_raw: int) -> None:
-    """Each node is asked what it holds itself, as each has all dictionaries of its values."""
+    """All nodes share a keeper: values move between them, so the dictionaries that they name must be in all primaries."""
     manager, create = client.nodes_manager, client.nodes_manager.create_redis_node
+    pools = [node.redis_connection.connection_pool for node in client.get_nodes() if node.redis_connection is not None]
+
+    def primaries():
+        return [node.redis_connection.connection_pool.connection_kwargs for node in client.get_primaries() if node.redis_connection is not None]
+
+    keeper = _BlockingKeeper(pools[0].connection_class, pools[0].connection_kwargs, primaries, refresh, max_raw)
+    sealing = _sealing(_Connection, keeper)
 
     def create_redis_node(*args, **kwargs):
-        return attach(create(*args, **kwargs), refresh, max_raw)
+        made = create(*args, **kwargs)
+        made.connection_pool.connection_class = sealing
+        return made
 
     manager.create_redis_node = create_redis_node
-    for node in client.get_nodes():
-        if node.redis_connection is not None:
-            pool = node.redis_connection.connection_pool
-            pool.disconnect()  # the constructor has asked for the slots already
-            _attach(pool, refresh, max_raw)
-            pool.reset()
+    for pool in pools:
+        pool.disconnect()  # the constructor has asked for the slots already
+        pool.connection_class = sealing
+        pool.reset()
+
+
+def _attach_nodes_async(client: redis.asyncio.RedisCluster, refresh: float, max_raw: int) -> None:
+    """The same. Nodes are made later, of the client's arguments; those that it begins with are there."""
+    made, startup = client.connection_kwargs, list(client.nodes_manager.startup_nodes.values())
+
+    def primaries():
+        return [node.connection_kwargs for node in client.get_primaries()]
+
+    keeper = _AsyncKeeper(startup[0].connection_class, made, primaries, refresh, max_raw)
+    made["connection_class"] = _sealing(_AsyncConnection, keeper)
+    for node in startup:
+        node.connection_class = made["connection_class"]
 
 
 class ConnectionPool(redis.ConnectionPool):
@@ -99,11 +127,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class Keeper:
-    """What is known of a store: its policy and its dictionaries. Shared by all connections of a pool."""
+    """What is known of a store: its policy and its dictionaries. Shared by all connections of a pool, or to the nodes of a cluster."""
 
-    def __init__(self, pool, refresh: float, max_raw: int):
-        self._pool, self._class, self._kwargs = type(pool), pool.connection_class, pool.connection_kwargs
-        self._space, self.login = str(pool.connection_kwargs.get("db") or 0), _login(pool.connection_kwargs)
+    blocking: bool
+
+    def __init__(self, connection_class, kwargs, servers, refresh: float, max_raw: int):
+        """Serves connections of a class. servers() returns the arguments of one to each server that holds values, none as long as they are unknown."""
+        self.connection_class, self._servers = connection_class, servers
+        self._space, self.login = str(kwargs.get("db") or 0), _login(kwargs)
         self._refresh, self._max_raw = refresh, max_raw
         self.unlock()
         _keepers.add(self)
@@ -114,19 +145,19 @@ class Keeper:
         """Makes the locks anew: in a process that was forked, nobody is left who would give them back."""
         self._lock = threading.Lock()
 
-    def client(self):
-        """One for questions of our own, with connections that don't seal."""
-        module = redis if issubclass(self._pool, redis.ConnectionPool) else redis.asyncio
-        kwargs = {**self._kwargs, "db": 0, "decode_responses": False}  # a password may have come after the pool was made
-        pool = module.ConnectionPool(connection_class=self._class, **kwargs)
-        return module.Redis.from_pool(pool)
+    def clients(self):
+        """Those for questions of our own, with connections that don't seal."""
+        module = redis if self.blocking else redis.asyncio
+        for kwargs in self._servers():
+            ours = {**kwargs, "db": 0, "decode_responses": False}  # a password may have come after the pool was made
+            yield module.Redis.from_pool(module.ConnectionPool(connection_class=self.connection_class, **ours))
 
     def is_new(self) -> bool:
         """Whether nobody has asked yet."""
         return self._next == float("-inf")
 
     def is_stale(self) -> bool:
-        return time.monotonic() >= self._next
+        return time.monotonic() >= self._next and bool(self._servers())
 
     def found(self, answer) -> None:
         """Takes a policy, or the error that came instead: then the old one holds, for as long as it may."""
@@ -296,6 +327,8 @@ class _AsyncConnection:
 
 
 class _BlockingKeeper(Keeper):
+    blocking = True
+
     def unlock(self) -> None:
         super().unlock()
         self._asking = threading.Lock()
@@ -310,12 +343,17 @@ class _BlockingKeeper(Keeper):
         finally:
             self._asking.release()
 
+    @contextlib.contextmanager
+    def _asked(self):
+        with contextlib.ExitStack() as opened:
+            yield [opened.enter_context(client) for client in self.clients()]
+
     def _agreed(self):
         try:
-            with self.client() as client:
-                policy = store.ask(client, store.agreement(self.login))
+            with self._asked() as servers:
+                policy = store.ask(servers, store.agreement(self.login, len(servers)))
                 for number in self.lacking(policy):
-                    self.keep(store.ask(client, store.dictionary_of(number)))
+                    self.keep(store.ask(servers, store.dictionary_of(number, len(servers))))
                 return policy
         except Exception as e:  # writing goes on, with plain values in the end
             return e
@@ -324,14 +362,16 @@ class _BlockingKeeper(Keeper):
         if not numbers:
             return
         try:
-            with self.client() as client:
+            with self._asked() as servers:
                 for number in numbers:
-                    self.keep(store.ask(client, store.dictionary_of(number)))
+                    self.keep(store.ask(servers, store.dictionary_of(number, len(servers))))
         except redis.RedisError as e:
             raise DictionaryUnavailable(str(e)) from e
 
 
 class _AsyncKeeper(Keeper):
+    blocking = False
+
     def __init__(self, *args):
         super().__init__(*args)
         self._asking = asyncio.Lock()
@@ -343,12 +383,17 @@ class _AsyncKeeper(Keeper):
             if self.is_stale():
                 self.found(await self._agreed())
 
+    @contextlib.asynccontextmanager
+    async def _asked(self):
+        async with contextlib.AsyncExitStack() as opened:
+            yield [await opened.enter_async_context(client) for client in self.clients()]
+
     async def _agreed(self):
         try:
-            async with self.client() as client:
-                policy = await store.ask_async(client, store.agreement(self.login))
+            async with self._asked() as servers:
+                policy = await store.ask_async(servers, store.agreement(self.login, len(servers)))
                 for number in self.lacking(policy):
-                    self.keep(await store.ask_async(client, store.dictionary_of(number)))
+                    self.keep(await store.ask_async(servers, store.dictionary_of(number, len(servers))))
                 return policy
         except Exception as e:
             return e
@@ -357,8 +402,8 @@ class _AsyncKeeper(Keeper):
         if not numbers:
             return
         try:
-            async with self.client() as client:
+            async with self._asked() as servers:
                 for number in numbers:
-                    self.keep(await store.ask_async(client, store.dictionary_of(number)))
+                    self.keep(await store.ask_async(servers, store.dictionary_of(number, len(servers))))
         except redis.RedisError as e:
             raise DictionaryUnavailable(str(e)) from e

@@ -1,15 +1,15 @@
 """What Redis servers hold beside the values: dictionaries, and what gateways agreed on (docs/FORMAT.md and docs/LIBRARIES.md).
 
-Questions are generators, which yield a command and are sent its answer, or the error that came instead. So they serve
-clients that block and clients that don't: see ask and ask_async.
+Questions are generators, which yield a command, with the server it is for, and are sent its answer, or the error that came instead.
+So they serve clients that block and clients that don't: see ask and ask_async. Those of one server yield commands only.
 """
 
 import base64
-from typing import Generator, Tuple
+from typing import Dict, FrozenSet, Generator, List, NamedTuple, Tuple
 
 from .dictionary import Dictionary, dictionary_number
 from .errors import DictionaryMissing
-from .policy import POLICY_RECORD, read_policy
+from .policy import POLICY_RECORD, Policy, read_policy
 
 _PLACES = (("cinch_dict_", "cinch:dict:"), ("cinch_archive_", "cinch:dict:archive:"))
 _OURS, RECORD_PREFIX, RECORD_KEY_PREFIX = "cinch_", "cinch_rule_", "cinch:dict:rule:"
@@ -17,40 +17,62 @@ _OURS, RECORD_PREFIX, RECORD_KEY_PREFIX = "cinch_", "cinch_rule_", "cinch:dict:r
 Question = Generator[Tuple, object, object]
 
 
-def ask(client, question: Question):
-    """Runs a question by a client that blocks and answers bytes: redis.Redis of database 0, without decode_responses."""
+def ask(servers, question: Question):
+    """Runs a question by clients that block and answer bytes: a redis.Redis of database 0, without decode_responses, for each server."""
     answer = None
     try:
         while True:
-            command = question.send(answer)
+            at, command = question.send(answer)
             try:
-                answer = client.execute_command(*command)
+                answer = servers[at].execute_command(*command)
             except Exception as e:  # each client has classes of its own
                 answer = e
     except StopIteration as end:
         return end.value
 
 
-async def ask_async(client, question: Question):
-    """The same by a client of redis.asyncio."""
+async def ask_async(servers, question: Question):
+    """The same by clients of redis.asyncio."""
     answer = None
     try:
         while True:
-            command = question.send(answer)
+            at, command = question.send(answer)
             try:
-                answer = await client.execute_command(*command)
+                answer = await servers[at].execute_command(*command)
             except Exception as e:
                 answer = e
     except StopIteration as end:
         return end.value
 
 
+def _of(at: int, question: Question) -> Question:
+    """A question of one server."""
+    answer = None
+    try:
+        while True:
+            answer = yield at, question.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
 def fetch_dictionary(client, number: int) -> bytes:
     """The content of a dictionary in the server whose values name it; DictionaryMissing where it is not."""
-    return ask(client, dictionary_of(number)).content
+    return ask([client], dictionary_of(number)).content
 
 
-def dictionary_of(number: int) -> Question:
+def dictionary_of(number: int, servers: int = 1) -> Question:
+    """Asks one server after the other. None has it only if each says so."""
+    missing: Exception = DictionaryMissing(f"{number:08x}")
+    for at in range(servers):
+        try:
+            return (yield from _of(at, _dictionary_in(number)))
+        except Exception as e:
+            if not isinstance(e, DictionaryMissing):
+                missing = e
+    raise missing
+
+
+def _dictionary_in(number: int) -> Question:
     """Looks into all places, in their order."""
     name = f"{number:08x}"
     for library, key in _PLACES:
@@ -70,15 +92,35 @@ def dictionary_of(number: int) -> Question:
     raise DictionaryMissing(name)
 
 
-def agreement(login: str) -> Question:
-    """The policy that gateways have published, with the dictionaries that may be named in new values now.
+class _Libraries(NamedTuple):
+    """What a server with functions holds."""
 
-    One question where the server has functions. login is "" for the server's default user.
+    names: FrozenSet[str]
+    records: Dict[str, Tuple[int, str]]  # version and text
+
+
+def agreement(login: str, servers: int = 1) -> Question:
+    """The policy that gateways have published, with the dictionaries that may be named in new values now: those that all servers have.
+
+    One question to each where they have functions. login is "" for the server's default user.
     """
+    found = []
+    for at in range(servers):
+        libraries = yield from _of(at, _libraries())
+        if libraries is None and servers > 1:
+            raise RuntimeError("a cluster of servers without functions (Redis 6) is not supported: use a Cinch gateway")
+        if libraries is None:
+            return (yield from _of(at, _agreed_by_keys(login)))
+        found.append(libraries)
+    return _agreed_by(found, login)
+
+
+def _libraries() -> Question:
+    """None where the server has no functions."""
     libraries = yield "FUNCTION", "LIST", "LIBRARYNAME", _OURS + "*"
     if isinstance(libraries, Exception):
         _must_be_unknown(libraries)
-        return (yield from _agreed_by_keys(login))
+        return None
     names, records = set(), {}
     for library in map(_pairs, libraries):
         name = library[b"library_name"].decode()
@@ -86,9 +128,22 @@ def agreement(login: str) -> Question:
         record, _, version = name[len(RECORD_PREFIX) :].rpartition("_")
         if name.startswith(RECORD_PREFIX) and record and len(version) == 16:
             text = _pairs(library[b"functions"][0])[b"description"].decode()
-            records[record] = max(records.get(record, (0, "")), (int(version, 16), text))
+            _take(records, record, (int(version, 16), text))
+    return _Libraries(frozenset(names), records)
+
+
+def _take(records: Dict[str, Tuple[int, str]], name: str, version: Tuple[int, str]) -> None:
+    """Keeps the highest version."""
+    records[name] = max(records.get(name, (0, "")), version)
+
+
+def _agreed_by(servers: List[_Libraries], login: str) -> Policy:
+    records: Dict[str, Tuple[int, str]] = {}
+    for server in servers:
+        for name, version in server.records.items():
+            _take(records, name, version)
     policy = read_policy({name: text for name, (_, text) in records.items()}, login)
-    policy.keep(lambda n: f"cinch_dict_{n:08x}" in names and f"cinch_retired_{n:08x}" not in names)
+    policy.keep(lambda n: all(f"cinch_dict_{n:08x}" in s.names and f"cinch_retired_{n:08x}" not in s.names for s in servers))
     return policy
 
 

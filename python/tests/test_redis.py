@@ -7,6 +7,7 @@ import unittest
 
 import redis
 import redis.asyncio
+import redis.sentinel
 
 import cinch
 from cinch.redis import attach
@@ -123,8 +124,8 @@ class Commands(WithServer):
 
 class Unsupported(unittest.TestCase):
     def test_what_has_no_pool(self):
-        with self.assertRaisesRegex(TypeError, "not supported yet"):
-            attach(object.__new__(redis.asyncio.RedisCluster))
+        with self.assertRaisesRegex(TypeError, "is not supported: use"):
+            attach(redis.sentinel.Sentinel([]))
 
 
 class Dictionaries(WithServer):
