@@ -3,9 +3,9 @@
 import { computedKeys, refused, values } from './commands.js';
 import { hex } from './dictionary.js';
 import { escape, isSealed, openValue, parseHeader, sealValue } from './envelope.js';
-import { DictionaryMissing, DictionaryUnavailable, EnvelopeError } from './errors.js';
+import { CinchError, DictionaryMissing, DictionaryUnavailable, EnvelopeError } from './errors.js';
 import { Policy, neverSealed } from './policy.js';
-import { agreement, fetchDictionary } from './store.js';
+import { agreement, fetchFromAny } from './store.js';
 
 const LEASE = 120_000; // ms that a dictionary may be named after the store was seen to have it, docs/DICTIONARIES.md
 const MAX_DICTIONARIES = 256; // kept at a time
@@ -21,13 +21,12 @@ export class Keeper {
   #timer;
 
   /**
-   * @param {{connect: () => Promise<{send: (args: string[]) => Promise<unknown>, close: () => void}>, username?: string}} store
-   *   connect opens a connection of its own for questions
+   * @param {{servers: () => (() => Promise<{send: (args: string[]) => Promise<unknown>, close: () => void}>)[], username?: string}} store
+   *   servers returns for each server that holds values, the primaries of a cluster, what opens a connection of its own for questions
    */
   constructor(store, options) {
     this.store = store;
     this.options = options;
-    this.space = '0';
   }
 
   /** Knows what another of the same server knows. */
@@ -60,26 +59,27 @@ export class Keeper {
   async #agree() {
     const asked = performance.now();
     try {
-      this.#policy = await this.#question((send) => this.#policyAndDictionaries(send));
+      this.#policy = await this.#question((sends) => this.#policyAndDictionaries(sends));
       this.#read = asked;
     } catch (e) {
       if (this.#timer) this.options.warn(`cinch: the policy can't be read, next try in ${this.options.refresh} ms: ${e.message}`);
     }
   }
 
-  async #policyAndDictionaries(send) {
-    const policy = await agreement(send, this.store.username);
+  async #policyAndDictionaries(sends) {
+    const policy = await agreement(sends, this.store.username);
     const wanted = new Set(policy.rules.map((rule) => policy.dictionaryOf(rule)));
-    for (const number of wanted) if (number && !this.#dictionaries.has(number)) this.#keep(await fetchDictionary(send, number));
+    for (const number of wanted) if (number && !this.#dictionaries.has(number)) this.#keep(await fetchFromAny(sends, number));
     return policy;
   }
 
   async #question(ask) {
-    const connection = await this.store.connect();
+    const connections = this.store.servers().map(whenAsked);
+    if (connections.length === 0) throw new CinchError('no server is known yet');
     try {
-      return await ask(connection.send);
+      return await ask(connections.map((connection) => connection.send));
     } finally {
-      connection.close();
+      for (const connection of connections) connection.close();
     }
   }
 
@@ -88,26 +88,26 @@ export class Keeper {
     if (this.#dictionaries.size > MAX_DICTIONARIES) this.#dictionaries.delete(this.#dictionaries.keys().next().value);
   }
 
-  /** The error with which a command is refused, or undefined. */
-  refusal(args) {
-    const found = computedKeys(args).find(([kind, key]) => this.#policy.maySeal(this.space, asBytes(key), kind));
+  /** The error with which a command for a database is refused, or undefined. */
+  refusal(args, space) {
+    const found = computedKeys(args).find(([kind, key]) => this.#policy.maySeal(space, asBytes(key), kind));
     return found && refused(args, found[1]);
   }
 
-  /** The command with its values sealed. */
-  seal(args) {
+  /** The command for a database with its values sealed. */
+  seal(args, space) {
     const places = values(args);
     if (places.length === 0) return args;
     const sealed = [...args];
-    for (const place of places) sealed[place.at] = this.#sealed(args, place);
+    for (const place of places) sealed[place.at] = this.#sealed(args, place, space);
     return sealed;
   }
 
-  #sealed(args, { at, key, field, kind }) {
+  #sealed(args, { at, key, field, kind }, space) {
     const name = asBytes(args[key]);
     const value = asBytes(args[at]);
     if (this.#policy.excluded(name)) return args[at];
-    const rule = neverSealed(value) ? undefined : this.#policy.rule(this.space, name, field && asBytes(args[field]), kind, value.length);
+    const rule = neverSealed(value) ? undefined : this.#policy.rule(space, name, field && asBytes(args[field]), kind, value.length);
     if (!rule?.seals) return isSealed(value) ? escape(value) : args[at];
     const { maxRaw } = this.options;
     return sealValue(value, { level: rule.level, dictionary: this.#inForce(rule), worth: rule.worth(kind), maxRaw });
@@ -150,7 +150,7 @@ export class Keeper {
   /** Many answers may wait for one dictionary. */
   #fetchOne(number) {
     if (!this.#fetching.has(number)) {
-      const fetched = this.#question((send) => fetchDictionary(send, number)).then((dictionary) => this.#keep(dictionary));
+      const fetched = this.#question((sends) => fetchFromAny(sends, number)).then((dictionary) => this.#keep(dictionary));
       this.#fetching.set(number, fetched.finally(() => this.#fetching.delete(number)));
     }
     return this.#fetching.get(number);
@@ -189,6 +189,13 @@ export class Keeper {
       throw error;
     }
   }
+}
+
+/** A connection that is opened when something is asked: where a server does not answer another may. */
+function whenAsked(connect) {
+  let opened;
+  const send = async (args) => (await (opened ??= connect())).send(args);
+  return { send, close: () => opened?.then((connection) => connection.close(), () => {}) };
 }
 
 function numberOf(stored) {

@@ -1,4 +1,5 @@
-// node-redis: all commands of a client, those of pipelines and transactions too, are added to its queue.
+// node-redis: all commands of a client, those of pipelines and transactions too, are added to its queue. Clients of clusters and of
+// Sentinels have such a client for each server, or more: node-redis-many.js.
 
 import { Keeper } from './keeper.js';
 
@@ -7,12 +8,9 @@ const ELSEWHERE = ['url', 'socket', 'username', 'password', 'credentialsProvider
 
 export function attachClient(client, options, parent) {
   const duplicate = client.duplicate.bind(client);
-  const keeper = new Keeper({ connect: () => connect(client, duplicate), username: client.options?.username }, options);
-  keeper.space = String(client.options?.database ?? 0);
+  const keeper = new Keeper({ servers: () => [() => connect(client, duplicate)], username: client.options?.username }, options);
   if (parent) keeper.inherit(parent);
-  const queue = client._getQueue();
-  const add = queue.addCommand.bind(queue);
-  queue.addCommand = (args, given) => addSealed(keeper, add, args, given);
+  sealCommands(client, keeper);
   client.duplicate = (overrides) => attached(duplicate(overrides), options, overrides, keeper);
   client.on('connect', () => keeper.start()).on('end', () => keeper.stop());
   return keeper;
@@ -25,7 +23,7 @@ function attached(copy, options, overrides = {}, keeper) {
 }
 
 /** A connection for questions: one try, answers in buffers, and no words of ours to it. */
-async function connect(client, duplicate) {
+export async function connect(client, duplicate = client.duplicate.bind(client)) {
   const socket = { ...client.options?.socket, reconnectStrategy: false };
   const commandOptions = { typeMapping: { [BLOB_STRING]: Buffer } };
   const copy = duplicate({ database: 0, keyPrefix: undefined, clientSideCache: undefined, socket, commandOptions });
@@ -34,27 +32,34 @@ async function connect(client, duplicate) {
   return { send: (args) => copy.sendCommand(args), close: () => copy.destroy() };
 }
 
+export function sealCommands(client, keeper) {
+  const queue = client._getQueue();
+  const add = queue.addCommand.bind(queue);
+  const database = { space: String(client.options?.database ?? 0) };
+  queue.addCommand = (args, given) => addSealed(keeper, database, add, args, given);
+}
+
 /** The answer, with its envelopes opened, of a command, with its values sealed. */
-async function addSealed(keeper, add, args, given) {
-  const refusal = keeper.refusal(args);
+async function addSealed(keeper, database, add, args, given) {
+  const refusal = keeper.refusal(args, database.space);
   if (refusal) return refuse(add, args, given, refusal);
   const typeMapping = given?.typeMapping;
   const name = String(args[0]).toUpperCase();
-  const adding = add(keeper.seal(args), { ...given, typeMapping: inBuffers(typeMapping) });
-  const answer = await (name === 'SELECT' ? selected(keeper, String(args[1]), adding) : adding);
+  const adding = add(keeper.seal(args, database.space), { ...given, typeMapping: inBuffers(typeMapping) });
+  const answer = await (name === 'SELECT' ? selected(database, String(args[1]), adding) : adding);
   const decode = typeMapping?.[BLOB_STRING] === Buffer ? (bytes) => bytes : String;
   const opened = await keeper.open(answer, decode, name === 'EXEC');
   return name === 'EXEC' ? unlessFailed(opened) : opened;
 }
 
 /** What is sent from now on is for that database, unless the server refuses it. */
-async function selected(keeper, space, answer) {
-  const before = keeper.space;
-  keeper.space = space;
+async function selected(database, space, answer) {
+  const before = database.space;
+  database.space = space;
   try {
     return await answer;
   } catch (e) {
-    if (keeper.space === space) keeper.space = before;
+    if (database.space === space) database.space = before;
     throw e;
   }
 }

@@ -1,9 +1,10 @@
 // What Redis servers hold beside the values: dictionaries, and what gateways agreed on (docs/FORMAT.md and docs/LIBRARIES.md).
 //
-// send sends one command, as an array of strings, and resolves to its answer, with buffers or strings in it.
+// send sends one command, as an array of strings, and resolves to its answer, with buffers or strings in it; sends are those of all
+// servers that hold values: one, or the primaries of a cluster.
 
 import { Dictionary, dictionaryNumber, hex } from './dictionary.js';
-import { DictionaryMissing } from './errors.js';
+import { CinchError, DictionaryMissing } from './errors.js';
 import { POLICY_RECORD, readPolicy } from './policy.js';
 
 const PLACES = [['cinch_dict_', 'cinch:dict:'], ['cinch_archive_', 'cinch:dict:archive:']];
@@ -34,19 +35,44 @@ export async function fetchDictionary(send, number) {
   throw new DictionaryMissing(hex(number));
 }
 
+/** The same from the first server that has it. None has it only if each says so. */
+export async function fetchFromAny(sends, number) {
+  let missing;
+  for (const send of sends) {
+    try {
+      return await fetchDictionary(send, number);
+    } catch (e) {
+      if (!missing || !(e instanceof DictionaryMissing)) missing = e;
+    }
+  }
+  throw missing;
+}
+
 async function contentAt(send, library, key, name) {
   const text = await unlessUnknown(send(['FCALL_RO', library + name, '0']));
-  return text === undefined ? send(['GET', key + name]) : Buffer.from(String(text), 'base64');
+  return text === undefined ? unlessElsewhere(send(['GET', key + name])) : Buffer.from(String(text), 'base64');
+}
+
+/** Resolves to null where another node of a cluster has the key's slot: that one is asked too. */
+async function unlessElsewhere(answer) {
+  try {
+    return await answer;
+  } catch (e) {
+    if (!e.message.startsWith('MOVED ')) throw e;
+    return null;
+  }
 }
 
 /**
- * The policy that gateways have published, with the dictionaries that may be named in new values now. One question
- * where the server has functions, besides who we are. username is the one that the client was given, if it was.
+ * The policy that gateways have published, with the dictionaries that may be named in new values now: those that all servers have.
+ * One question to each where they have functions, besides who we are. username is the one that the client was given, if it was.
  */
-export async function agreement(send, username) {
-  const login = await loginOf(send, username);
-  const libraries = await unlessUnknown(send(['FUNCTION', 'LIST', 'LIBRARYNAME', 'cinch_*']));
-  return libraries ? agreedByFunctions(libraries.map(entries), login) : agreedByKeys(send, login);
+export async function agreement(sends, username) {
+  const login = await loginOf(sends[0], username);
+  const found = await Promise.all(sends.map((send) => unlessUnknown(send(['FUNCTION', 'LIST', 'LIBRARYNAME', 'cinch_*']))));
+  if (found.every(Boolean)) return agreedByFunctions(found.map((libraries) => libraries.map(entries)), login);
+  if (sends.length > 1) throw new CinchError('a cluster of servers without functions (Redis 6) is not supported: use a Cinch gateway');
+  return agreedByKeys(sends[0], login);
 }
 
 /** '' for the server's default user. The server knows better than the client's options, unless the user may not ask. */
@@ -55,10 +81,10 @@ async function loginOf(send, username = '') {
   return name === 'default' ? '' : name;
 }
 
-function agreedByFunctions(libraries, login) {
-  const names = new Set(libraries.map((library) => String(library.get('library_name'))));
-  const policy = readPolicy(newest(libraries), login);
-  policy.keep((n) => names.has(`cinch_dict_${hex(n)}`) && !names.has(`cinch_retired_${hex(n)}`));
+function agreedByFunctions(servers, login) {
+  const names = servers.map((libraries) => new Set(libraries.map((library) => String(library.get('library_name')))));
+  const policy = readPolicy(newest(servers.flat()), login);
+  policy.keep((n) => names.every((here) => here.has(`cinch_dict_${hex(n)}`) && !here.has(`cinch_retired_${hex(n)}`)));
   return policy;
 }
 

@@ -139,6 +139,29 @@ describe('clients', { skip: lacking('redis-server') }, () => {
       assert.equal(await r.get('menu:4'), MENU);
     });
 
+    test(`${name}: a database that there is not`, async (t) => {
+      await rulesOfDatabase(1);
+      const r = await opened(t);
+      await assert.rejects(r.select(99), /out of range/);
+      await r.set('menu:0', MENU);
+      await r.select(1);
+      await assert.rejects(r.select(99), /out of range/);
+      await r.set('menu:1', MENU);
+      await r.select(0);
+      await r.set('menu:2', MENU);
+      await r.select(1);
+      for (const key of ['menu:3', 'menu:4']) await r.set(key, MENU);
+      await assertDatabases();
+    });
+
+    test(`${name}: a database that there is not, from the beginning`, async (t) => {
+      await rulesOfDatabase(0);
+      const r = await opened(t, { db: 99 });
+      r.on('error', () => {});
+      await r.set('menu:1', MENU);
+      await assertSealed('menu:1');
+    });
+
     test(`${name}: fields that expire`, async (t) => {
       if (!(await hasHsetex())) return t.skip('HSETEX is of Redis 8');
       const r = await opened(t);

@@ -2,11 +2,12 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { Dictionary } from '../lib/index.js';
 
@@ -41,6 +42,19 @@ async function isFree(port) {
   return true;
 }
 
+/** Waits for what servers do by themselves; an error that clients are told meanwhile is no end of it. */
+export async function until(condition) {
+  let last;
+  for (const end = Date.now() + 120_000; Date.now() < end; await setTimeout(50)) {
+    try {
+      if (await condition()) return;
+    } catch (e) {
+      last = e;
+    }
+  }
+  throw new Error('never came true', { cause: last });
+}
+
 function library(name, description, answer) {
   return `#!lua name=${name}
 redis.register_function{function_name = '${name}', description = ${description}, flags = {'no-writes'}, callback = function() return ${answer} end}
@@ -49,6 +63,26 @@ redis.register_function{function_name = '${name}', description = ${description},
 
 /** A Redis server of the machine, on a port of its own. */
 export class RedisServer {
+  /** Two primaries that share the slots. */
+  static async startCluster() {
+    const nodes = await Promise.all([1, 2].map(() => RedisServer.start('--cluster-enabled', 'yes', '--cluster-node-timeout', '2000')));
+    await nodes[0].plain.call('CLUSTER', 'ADDSLOTSRANGE', 0, 8191);
+    await nodes[1].plain.call('CLUSTER', 'ADDSLOTSRANGE', 8192, 16383);
+    await nodes[1].plain.call('CLUSTER', 'SET-CONFIG-EPOCH', 2);
+    await nodes[0].plain.call('CLUSTER', 'MEET', '127.0.0.1', nodes[1].port);
+    for (const node of nodes) await until(async () => /cluster_state:ok/.test(await node.plain.cluster('INFO')));
+    return nodes;
+  }
+
+  /** A Sentinel that watches a primary by the name m, and knows its replica. */
+  static async startSentinel(primary) {
+    const config = join(mkdtempSync(join(tmpdir(), 'cinch-sentinel-')), 'sentinel.conf');
+    writeFileSync(config, `sentinel monitor m 127.0.0.1 ${primary.port} 1\nsentinel down-after-milliseconds m 500\nsentinel failover-timeout m 3000\n`);
+    const sentinel = await RedisServer.start(config, '--sentinel');
+    await until(async () => (await sentinel.plain.call('SENTINEL', 'REPLICAS', 'm')).some((replica) => /ok/.test(replica[replica.indexOf('master-link-status') + 1])));
+    return sentinel;
+  }
+
   static async start(...args) {
     const server = new RedisServer();
     server.directory = mkdtempSync(join(tmpdir(), 'cinch-node-'));
@@ -62,8 +96,7 @@ export class RedisServer {
 
   async stop() {
     this.plain.disconnect();
-    this.process.kill();
-    await once(this.process, 'exit');
+    if (this.process.kill()) await once(this.process, 'exit');
     rmSync(this.directory, { recursive: true });
   }
 

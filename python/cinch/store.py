@@ -81,7 +81,7 @@ def _dictionary_in(number: int) -> Question:
             _must_be_unknown(content)
             content = yield "GET", key + name
             if isinstance(content, Exception):
-                raise content
+                content = _elsewhere(content)
         else:
             content = base64.b64decode(content)
         if content is None:
@@ -181,6 +181,12 @@ def _pairs(fields) -> dict:
     if isinstance(fields, dict):
         return fields
     return dict(zip(fields[::2], fields[1::2]))
+
+
+def _elsewhere(error: Exception) -> None:
+    """Lets pass that another node of a cluster has the key's slot: that one is asked too."""
+    if type(error).__name__ != "MovedError":
+        raise error
 
 
 def _must_be_unknown(error: Exception):

@@ -127,6 +127,14 @@ class Cluster(unittest.TestCase):
                 node.plain().set(key, cinch.seal_value(MENU, dictionary=dictionary))
         self.assertEqual({r.get(key) for key in keys}, {MENU})
 
+    def test_a_dictionary_that_nobody_has(self):
+        r = attach(redis.RedisCluster("127.0.0.1", self.nodes[0].port))
+        self.addCleanup(r.close)
+        with contextlib.closing(redis.RedisCluster("127.0.0.1", self.nodes[0].port)) as plain:
+            plain.set("raw:1", cinch.seal_value(MENU, dictionary=cinch.Dictionary(MENU)))
+        with self.assertRaises(cinch.DictionaryMissing):
+            r.get("raw:1")
+
     def test_asyncio(self):
         async def run():
             async with attach(redis.asyncio.RedisCluster(host="127.0.0.1", port=self.nodes[0].port)) as r:
