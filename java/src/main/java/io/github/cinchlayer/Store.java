@@ -2,6 +2,7 @@ package io.github.cinchlayer;
 
 import io.github.cinchlayer.EnvelopeException.DictionaryMissing;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -26,19 +27,34 @@ final class Store {
     this.commands = commands;
   }
 
-  private Object ask(String... command) {
+  private static Object ask(Commands server, String... command) {
     byte[][] parts = new byte[command.length][];
     for (int i = 0; i < parts.length; i++) {
       parts[i] = command[i].getBytes(StandardCharsets.UTF_8);
     }
-    return commands.execute(parts);
+    return server.execute(parts);
+  }
+
+  /** From the first server that has it. None has it only if each says so. */
+  Dictionary dictionary(int number) {
+    RuntimeException missing = new DictionaryMissing(number);
+    for (Commands server : commands.servers()) {
+      try {
+        return dictionary(server, number);
+      } catch (DictionaryMissing e) {
+        continue;
+      } catch (RuntimeException e) {
+        missing = e;
+      }
+    }
+    throw missing;
   }
 
   /** Looks into all places, in their order. */
-  Dictionary dictionary(int number) {
+  private static Dictionary dictionary(Commands server, int number) {
     String name = Dictionary.name(number);
     for (int i = 0; i < LIBRARIES.length; i++) {
-      byte[] content = content(LIBRARIES[i] + name, KEYS[i] + name);
+      byte[] content = content(server, LIBRARIES[i] + name, KEYS[i] + name);
       if (content != null && Dictionary.number(content) == number) {
         return new Dictionary(content);
       }
@@ -49,37 +65,71 @@ final class Store {
     throw new DictionaryMissing(number);
   }
 
-  private byte[] content(String library, String key) {
+  private static byte[] content(Commands server, String library, String key) {
     try {
-      byte[] base64 = (byte[]) ask("FCALL_RO", library, "0");
+      byte[] base64 = (byte[]) ask(server, "FCALL_RO", library, "0");
       return base64 == null ? null : Base64.getDecoder().decode(base64);
     } catch (RuntimeException e) {
       mustBeUnknown(e);
-      return (byte[]) ask("GET", key);
+      return keyHere(server, key);
     }
   }
 
-  /** The policy that gateways have published, with the dictionaries that may be named in new values now. */
+  /** Null also where another node of a cluster has the key's slot: that one is asked too. */
+  private static byte[] keyHere(Commands server, String key) {
+    try {
+      return (byte[]) ask(server, "GET", key);
+    } catch (RuntimeException e) {
+      if (String.valueOf(e.getMessage()).startsWith("MOVED ")) {
+        return null;
+      }
+      throw e;
+    }
+  }
+
+  /** The policy that gateways have published, with the dictionaries that may be named in new values now: those that all servers have. */
   Policy policy(String login) {
+    List<Commands> servers = commands.servers();
+    List<Set<String>> names = new ArrayList<>(); // of the libraries in each
+    Map<String, String> newest = new HashMap<>(); // version and text, by record
+    for (Commands server : servers) {
+      Set<String> here = libraries(server, newest);
+      if (here == null && servers.size() > 1) {
+        throw new IllegalStateException("a cluster of servers without functions (Redis 6) is not supported: use a Cinch gateway");
+      }
+      if (here == null) {
+        return policyOfKeys(server, login);
+      }
+      names.add(here);
+    }
+    newest.replaceAll((record, text) -> text.substring(VERSION_DIGITS));
+    Policy policy = new Policy(newest, login);
+    policy.keep(n -> !names.isEmpty() && names.stream().allMatch(here -> isLive(here, n)));
+    return policy;
+  }
+
+  private static boolean isLive(Set<String> names, int number) {
+    String name = Dictionary.name(number);
+    return names.contains(LIBRARIES[0] + name) && !names.contains(RETIRED + name);
+  }
+
+  /** The names of a server's libraries, whose records it takes; null where it has no functions. */
+  private static Set<String> libraries(Commands server, Map<String, String> newest) {
     Object libraries;
     try {
-      libraries = ask("FUNCTION", "LIST", "LIBRARYNAME", "cinch_*");
+      libraries = ask(server, "FUNCTION", "LIST", "LIBRARYNAME", "cinch_*");
     } catch (RuntimeException e) {
       mustBeUnknown(e);
-      return policyOfKeys(login);
+      return null;
     }
     Set<String> names = new HashSet<>();
-    Map<String, String> newest = new HashMap<>(); // version and text, by record
     for (Object library : (List<?>) libraries) {
       Map<String, Object> fields = fields(library);
       String name = text(fields.get("library_name"));
       names.add(name);
       take(name, fields, newest);
     }
-    newest.replaceAll((record, text) -> text.substring(VERSION_DIGITS));
-    Policy policy = new Policy(newest, login);
-    policy.keep(n -> names.contains(LIBRARIES[0] + Dictionary.name(n)) && !names.contains(RETIRED + Dictionary.name(n)));
-    return policy;
+    return names;
   }
 
   /** Takes a record's text if no later version of it was there. Versions have so many digits, so their texts compare as they do. */
@@ -97,25 +147,25 @@ final class Store {
     return text.substring(0, VERSION_DIGITS);
   }
 
-  private Policy policyOfKeys(String login) {
+  private static Policy policyOfKeys(Commands server, String login) {
     Map<String, String> records = new HashMap<>();
-    records.put(Policy.RECORD, record(Policy.RECORD));
+    records.put(Policy.RECORD, record(server, Policy.RECORD));
     for (String name : new Policy(records, login).records()) {
-      records.put(name, record(name));
+      records.put(name, record(server, name));
     }
     Policy policy = new Policy(records, login);
-    policy.keep(n -> exists(KEYS[0] + Dictionary.name(n)) && !exists(KEYS[0] + "retired:" + Dictionary.name(n)));
+    policy.keep(n -> exists(server, KEYS[0] + Dictionary.name(n)) && !exists(server, KEYS[0] + "retired:" + Dictionary.name(n)));
     return policy;
   }
 
   /** Without the version before it. */
-  private String record(String name) {
-    String text = text(ask("GET", RECORD_KEY + name));
+  private static String record(Commands server, String name) {
+    String text = text(ask(server, "GET", RECORD_KEY + name));
     return text.substring(text.indexOf(' ') + 1);
   }
 
-  private boolean exists(String key) {
-    return !ask("EXISTS", key).equals(0L);
+  private static boolean exists(Commands server, String key) {
+    return !ask(server, "EXISTS", key).equals(0L);
   }
 
   /** A map of RESP3, or what RESP2 has for it: a list of names and values. Some clients make it a list of pairs. */

@@ -3,17 +3,24 @@ package io.github.cinchlayer;
 import com.google.gson.JsonParser;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.Assumptions;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 
 /** A Redis server of the machine, on a port of its own. */
@@ -27,22 +34,32 @@ final class RedisServer implements AutoCloseable {
 
   private final Process process;
 
-  RedisServer() {
+  RedisServer(String... arguments) {
     needed("redis-server", "--version");
     try {
       String directory = Files.createTempDirectory("cinch-redis").toString();
-      process = quiet("redis-server", "--port", Integer.toString(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory).start();
+      List<String> command = new ArrayList<>(List.of("redis-server"));
+      command.addAll(List.of(arguments));
+      command.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory));
+      process = quiet(command.toArray(new String[0])).start();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
     answers(process, plain);
   }
 
+  /** One below those that the system gives to clients, with the one for a cluster's bus, which is 10000 higher. */
   static int freePort() {
-    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-      return socket.getLocalPort();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
+    while (true) {
+      int port = ThreadLocalRandom.current().nextInt(11000, 20000);
+      try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getLoopbackAddress());
+          ServerSocket bus = new ServerSocket(port + 10000, 1, InetAddress.getLoopbackAddress())) {
+        return port;
+      } catch (BindException e) {
+        continue; // somebody has it
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
     }
   }
 
@@ -73,6 +90,30 @@ final class RedisServer implements AutoCloseable {
         Thread.onSpinWait();
       }
     }
+  }
+
+  /** Sends a command that Jedis has no method for, to this server alone. */
+  Object command(String... words) {
+    ProtocolCommand name = () -> words[0].getBytes(StandardCharsets.UTF_8);
+    return plain.sendCommand(name, Arrays.copyOfRange(words, 1, words.length));
+  }
+
+  /** Waits for what servers do by themselves; an error that clients are told meanwhile is no end of it. */
+  static void until(BooleanSupplier condition) {
+    RuntimeException last = null;
+    for (long end = System.nanoTime() + Duration.ofMinutes(2).toNanos(); System.nanoTime() < end; ) {
+      try {
+        if (condition.getAsBoolean()) {
+          return;
+        }
+        Thread.sleep(20);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      } catch (RuntimeException e) {
+        last = e;
+      }
+    }
+    throw new AssertionError("it never came true", last);
   }
 
   byte[] stored(String key) {

@@ -11,31 +11,45 @@ import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Asks by Lettuce. Codecs are called by the threads that Lettuce reads and writes with, and those must not wait for themselves: so this
+ * Asks one server by Lettuce; for a cluster there is {@link LettuceClusterCommands}. Codecs are called by the threads that Lettuce reads and writes with, and those must not wait for themselves: so this
  * has a client, a connection and threads of its own.
  */
 public final class LettuceCommands implements Commands {
   private final RedisClient client;
   private StatefulRedisConnection<byte[], byte[]> connection;
 
-  /** Connects when it is asked for the first time. */
+  /** Connects when it is asked for the first time. Of Sentinels' URIs that is to the primary, also after a failover. */
   public LettuceCommands(RedisURI uri) {
     this(uri, ClientOptions.create());
   }
 
   /** With options such as those of TLS. */
   public LettuceCommands(RedisURI uri, ClientOptions options) {
-    client = RedisClient.create(RedisURI.builder(uri).withDatabase(0).build());
+    client = RedisClient.create(ofDatabaseZero(uri));
     client.setOptions(options);
+  }
+
+  /** A builder takes everything but the Sentinels. */
+  private static RedisURI ofDatabaseZero(RedisURI uri) {
+    RedisURI.Builder copy = RedisURI.builder(uri).withDatabase(0);
+    uri.getSentinels().forEach(copy::withSentinel);
+    if (uri.getSentinelMasterId() != null) {
+      copy.withSentinelMasterId(uri.getSentinelMasterId());
+    }
+    return copy.build();
   }
 
   @Override
   public Object execute(byte[]... command) {
+    return dispatch(connection(), command);
+  }
+
+  static Object dispatch(StatefulRedisConnection<byte[], byte[]> connection, byte[]... command) {
     CommandArgs<byte[], byte[]> args = new CommandArgs<>(ByteArrayCodec.INSTANCE);
     for (int i = 1; i < command.length; i++) {
       args.add(command[i]);
     }
-    return connection().sync().dispatch(new Name(command[0]), new Answer(), args);
+    return connection.sync().dispatch(new Name(command[0]), new Answer(), args);
   }
 
   private synchronized StatefulRedisConnection<byte[], byte[]> connection() {
