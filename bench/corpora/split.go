@@ -1,6 +1,11 @@
 package corpora
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Sides are the values of a corpus, each source on one side by its hash. A value that occurs twice counts once, so
 // nothing that is measured was ever learned from.
@@ -23,6 +28,31 @@ func Split(name string, records []Record, least, most int) Sides {
 		sources[side][r.Source] = true
 	}
 	return Sides{sides[0], sides[1], [2]int{len(sources[0]), len(sources[1])}}
+}
+
+// SplitWithin puts one half of each source's values on each side, by the values' hashes. Sources with one value are left out.
+func SplitWithin(name string, records []Record, least, most int) Sides {
+	of, seen := map[string][][]byte{}, map[string]bool{}
+	for _, r := range records {
+		if n := len(r.Value); n >= least && n <= most && !seen[string(r.Value)] {
+			seen[string(r.Value)] = true
+			of[r.Source] = append(of[r.Source], r.Value)
+		}
+	}
+	var sides Sides
+	for _, source := range slices.Sorted(maps.Keys(of)) {
+		values := of[source]
+		if len(values) < 2 {
+			continue
+		}
+		hash := func(v []byte) string { h := sha256.Sum256(append([]byte(name+"/"), v...)); return string(h[:]) }
+		slices.SortFunc(values, func(a, b []byte) int { return strings.Compare(hash(a), hash(b)) })
+		half := (len(values) + 1) / 2
+		sides.Learn, sides.Measure = append(sides.Learn, values[:half]...), append(sides.Measure, values[half:]...)
+		sides.Sources[0]++
+		sides.Sources[1]++
+	}
+	return sides
 }
 
 // Spread takes every n-th value, so that neither count nor bytes pass the limits.

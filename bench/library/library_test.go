@@ -49,6 +49,35 @@ func TestBenchmark(t *testing.T) {
 	}
 }
 
+// The part npm with few records that are made up: Cinch's values are smaller than GLIDE's, and the table has its place.
+func TestNPM(t *testing.T) {
+	testenv.Program(t, "redis-server")
+	o := small(t)
+	if err := hasClients(o.python); err != nil {
+		t.Skip("NOT MEASURED:", err)
+	}
+	d := orders()
+	sides := corpora.Sides{Learn: d.learn, Measure: slices.Concat(d.measure, d.measure)}
+	r, err := o.measureNPM(map[string]corpora.Sides{sameOwners: sides, otherOwners: sides})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 8 {
+		t.Fatalf("%d rows", len(r.Rows))
+	}
+	for _, w := range r.Rows {
+		glide := r.glide(w.Owners)
+		isCinch := strings.HasPrefix(w.Way, "Cinch")
+		if smaller := w.Stored.Lengths < glide.Stored.Lengths; smaller != isCinch || (w.Once > 0) != isCinch {
+			t.Errorf("%+v, GLIDE: %+v", w, glide)
+		}
+		if w.Stored.Classes < w.Stored.Lengths || w.Stored.Keys < w.Stored.Classes || w.Stored.Used < w.Stored.Classes {
+			t.Errorf("%+v", w)
+		}
+	}
+	checkPlace(t, r, "| the same | 1000 | 200 | plain |")
+}
+
 func small(t *testing.T) *options {
 	o := defaults()
 	o.work, o.cinch, o.python = t.TempDir(), testenv.Cinch(t), client.Interpreter()
@@ -83,18 +112,22 @@ func checkRow(t *testing.T, of way, w row, plain int64) {
 
 // The tables have their places in the page of results.
 func checkPage(t *testing.T, r *result) {
-	page := filepath.Join(t.TempDir(), "library.md")
+	checkPlace(t, r, "| orders | go-redis, gateway |", "| go-redis, cinchredis | 50 |", rig.Machine())
+}
+
+func checkPlace(t *testing.T, r page, lines ...string) {
+	path := filepath.Join(t.TempDir(), "library.md")
 	text, err := os.ReadFile("../results/library.md")
 	if err == nil {
-		err = os.WriteFile(page, text, 0o600)
+		err = os.WriteFile(path, text, 0o600)
 	}
 	if err == nil {
-		err = r.write(page)
+		err = r.write(path)
 	}
 	if err == nil {
-		text, err = os.ReadFile(page)
+		text, err = os.ReadFile(path)
 	}
-	for _, line := range []string{"| orders | go-redis, gateway |", "| go-redis, cinchredis | 50 |", rig.Machine()} {
+	for _, line := range lines {
 		if err != nil || !strings.Contains(string(text), line) {
 			t.Errorf("the page does not have %q: %v", line, err)
 		}

@@ -3,6 +3,7 @@
 // bench/README.md tells what is measured on what.
 //
 //	go run ./bench/library [--records N] [--rounds N] [--latencies N] [--json]
+//	go run ./bench/library --part npm [--packages A,B,…] [--json]     only what npm's records take in a server, beside GLIDE's zstd
 package main
 
 import (
@@ -24,8 +25,12 @@ type options struct {
 	records, rounds, turn, timing int
 	json                          bool
 
+	part     string // "": all but the part npm
+	packages string // of npm, with commas
+
 	ways     []way
 	training string // YAML
+	setting  string // of what gateways seal
 	fill     int    // bytes that a store holds before its gateway comes
 
 	work  string // temporary
@@ -45,6 +50,8 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 60, "turns of each way with each kind of records")
 	flag.IntVar(&o.turn, "turn", 500, "SETs, and GETs, of a turn")
 	flag.IntVar(&o.timing, "latencies", 10_000, "GETs of 10 KB by each way that are timed")
+	flag.StringVar(&o.part, "part", "", `only a part: "npm"`)
+	flag.StringVar(&o.packages, "packages", "", "of the part npm: packages whose records are taken where there are none in the cache, with commas; default: those that one large application depends on")
 	flag.BoolVar(&o.json, "json", false, "print the results as JSON, and write nothing")
 	flag.Parse()
 	exit(o.run())
@@ -52,7 +59,7 @@ func main() {
 
 // defaults are those of `cinch serve`, but that nothing is trained anew meanwhile: a dictionary would learn from what is measured.
 func defaults() *options {
-	return &options{ways: ways, training: "{interval: 24h}", fill: 32 << 20}
+	return &options{ways: ways, training: "{interval: 24h}", setting: "zstd-3", fill: 32 << 20}
 }
 
 func exit(err error) {
@@ -63,15 +70,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func (o *options) run() error {
+func (o *options) run() (err error) {
 	if err := hasClients(o.python); err != nil {
-		return err
-	}
-	if err := fetch(o.cache); err != nil {
-		return err
-	}
-	all, err := load(o.cache, o.records)
-	if err != nil {
 		return err
 	}
 	if o.work, err = os.MkdirTemp("", "cinch-library-"); err != nil {
@@ -82,10 +82,39 @@ func (o *options) run() error {
 	if err := rig.Build(o.cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
 		return err
 	}
+	switch o.part {
+	case "":
+		return o.runAll()
+	case "npm":
+		return o.runNPM()
+	}
+	return fmt.Errorf("no part %q", o.part)
+}
+
+func (o *options) runAll() error {
+	if err := corpora.Fetch(o.cache); err != nil {
+		return err
+	}
+	if err := fetchNPM(o.cache); err != nil {
+		return err
+	}
+	all, err := load(o.cache, o.records)
+	if err != nil {
+		return err
+	}
 	r, err := o.measure(all)
 	if err != nil {
 		return err
 	}
+	return o.report(r)
+}
+
+// page is a result that has its places in the page of results.
+type page interface {
+	write(path string) error
+}
+
+func (o *options) report(r page) error {
 	if o.json {
 		e := json.NewEncoder(os.Stdout)
 		e.SetIndent("", "  ")
@@ -94,13 +123,10 @@ func (o *options) run() error {
 	return r.write(filepath.Join(o.results, "library.md"))
 }
 
-func fetch(cache string) error {
-	if err := corpora.Fetch(cache); err != nil {
-		return err
-	}
-	more := exec.Command("bench/library/fetch", cache)
-	more.Stderr = os.Stderr
-	if err := more.Run(); err != nil {
+func fetchNPM(cache string, packages ...string) error {
+	fetch := exec.Command("bench/library/fetch", append([]string{cache}, packages...)...)
+	fetch.Stderr = os.Stderr
+	if err := fetch.Run(); err != nil {
 		return fmt.Errorf("bench/library/fetch: %w", err)
 	}
 	return nil

@@ -21,11 +21,9 @@ type dictionary struct {
 	Bytes  int    `json:"bytes"`
 }
 
-// rules are what `cinch serve` has without a configuration file.
-const rules = "rules: [{name: all, setting: zstd-3, dictionary: auto}]"
-
+// gateway has the rule that `cinch serve` has without a configuration file, but for the setting.
 func (o *options) gateway(upstream *rig.Process) (*rig.Process, error) {
-	return rig.Gateway(o.cinch, o.work, upstream, "training: "+o.training, rules)
+	return rig.Gateway(o.cinch, o.work, upstream, "training: "+o.training, "rules: [{name: all, setting: "+o.setting+", dictionary: auto}]")
 }
 
 // train has a gateway make a dictionary, in front of a store that holds records before it comes: what a dictionary may
@@ -78,14 +76,22 @@ func (o *options) learn(server *rig.Process, values [][]byte) error {
 	return nil
 }
 
+// batch is how many SETs are sent at once: a gateway that trains answers slowly.
+const batch = 50
+
 func setAll(client *redis.Client, prefix string, values [][]byte) error {
-	_, err := client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
-		for i, v := range values {
-			p.Set(context.Background(), fmt.Sprintf("%s:%d", prefix, i), v, 0)
+	for first := 0; first < len(values); first += batch {
+		_, err := client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+			for i := first; i < min(first+batch, len(values)); i++ {
+				p.Set(context.Background(), fmt.Sprintf("%s:%d", prefix, i), values[i], 0)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	return err
+	}
+	return nil
 }
 
 func onlyDictionary(direct *redis.Client) (dictionary, error) {

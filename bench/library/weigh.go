@@ -9,11 +9,13 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // holding is what the values of a lane take in its server, in bytes.
 type holding struct {
 	Lengths int64 `json:"lengths"`      // of what is stored in place of the values
+	Classes int64 `json:"allocated"`    // for those, by the allocator's size classes
 	Keys    int64 `json:"memory_usage"` // of all keys
 	Used    int64 `json:"used_memory"`  // that is given back when all keys are gone
 	Rest    int64 `json:"rest"`         // used_memory then, and that of functions beside it
@@ -68,7 +70,9 @@ func (h *holding) add(direct *redis.Client, key string, number uint32) error {
 		return err
 	}
 	memory, err := direct.MemoryUsage(context.Background(), key).Result()
+	allocated, _ := policy.Cost(policy.String, len(stored), len(stored))
 	h.Lengths += int64(len(stored))
+	h.Classes += int64(allocated)
 	h.Keys += memory
 	if head, err := cinch.ParseHeader(stored); err == nil && head.HasDict && head.Dict == number {
 		h.Sealed++
