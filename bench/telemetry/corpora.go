@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// testdata is where STEF's repository has its corpora.
+const testdata = "benchmarks/testdata"
+
+// corpus is a file of STEF's: zstd over messages with their lengths in front of them.
+type corpus struct {
+	name  string
+	file  string
+	parts bool // its one message is cut into parts
+	unit  string
+	kinds [][]uint64 // the fields on the ways to what is counted
+	peers []peer
+}
+
+// The ways to data points and spans in opentelemetry-proto: resource, scope, metric, one of five kinds, point; resource,
+// scope, span.
+var (
+	pointsAt = [][]uint64{{1, 2, 2, 5, 1}, {1, 2, 2, 7, 1}, {1, 2, 2, 9, 1}, {1, 2, 2, 10, 1}, {1, 2, 2, 11, 1}}
+	spansAt  = [][]uint64{{1, 2, 2}}
+)
+
+// Peers' figures are those of STEF's docs/benchmarks.html ("Size - Many Batches, Multipart", and for Hipster Shop's
+// metrics "One Large Batch"), read in 2026: over zstd, without the network.
+var corpora = []corpus{
+	{name: "host metrics", file: "hostandcollector-otelmetrics.zst", unit: "point", kinds: pointsAt, peers: []peer{{"OTel-Arrow, zstd", 6.3}, {"STEF sorted, zstd", 1.2}, {"STEF unsorted, zstd", 1.8}}},
+	{name: "astronomy metrics", file: "astronomy-otelmetrics.zst", unit: "point", kinds: pointsAt, peers: []peer{{"OTel-Arrow, zstd", 14.9}, {"STEF sorted, zstd", 4.3}, {"STEF unsorted, zstd", 5.3}}},
+	{name: "hipster metrics", file: "hipstershop-otelmetrics.zst", parts: true, unit: "point", kinds: pointsAt, peers: []peer{{"OTel-Arrow, zstd", 3.5}, {"STEF sorted, zstd", 1.4}, {"STEF unsorted, zstd", 4}}},
+	{name: "astronomy traces", file: "astronomy-oteltraces.zst", unit: "span", kinds: spansAt, peers: []peer{{"STEF sorted, zstd", 41.5}, {"STEF unsorted, zstd", 41.5}}},
+	{name: "hipster traces", file: "hipstershop-oteltraces.zst", parts: true, unit: "span", kinds: spansAt, peers: []peer{{"STEF sorted, zstd", 25.4}, {"STEF unsorted, zstd", 27.9}}},
+}
+
+var errNotOTLP = errors.New("not OTLP, or not as the corpora have it")
+
+func (c corpus) load(dir string) (payload, error) {
+	p := payload{name: c.name, unit: c.unit, peers: c.peers}
+	packed, err := os.ReadFile(filepath.Join(dir, c.file))
+	if err != nil {
+		return p, err
+	}
+	if len(packed) == 0 {
+		return p, os.ErrNotExist
+	}
+	z, err := zstd.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return p, err
+	}
+	defer z.Close()
+	all, err := io.ReadAll(z)
+	if err != nil {
+		return p, err
+	}
+	p.messages, err = c.messages(all)
+	for _, m := range p.messages {
+		for _, path := range c.kinds {
+			n, ok := count(m, path)
+			if !ok {
+				return p, errNotOTLP
+			}
+			p.units += n
+		}
+	}
+	return p, err
+}
+
+// partBytes is how long the parts of one long message become, about.
+const partBytes = 8 << 20
+
+func (c corpus) messages(all []byte) (out [][]byte, err error) {
+	for len(all) > 0 {
+		if len(all) < 4 {
+			return nil, errNotOTLP
+		}
+		n := binary.BigEndian.Uint32(all)
+		if all = all[4:]; uint64(n) > uint64(len(all)) {
+			return nil, errNotOTLP
+		}
+		out = append(out, all[:n])
+		all = all[n:]
+	}
+	if c.parts && len(out) == 1 {
+		return cutParts(out[0])
+	}
+	return out, nil
+}
+
+// cutParts cuts a message between the resources in it.
+func cutParts(all []byte) (out [][]byte, err error) {
+	from, at := 0, 0
+	for at < len(all) {
+		f, ok := next(all[at:])
+		if !ok {
+			return nil, errNotOTLP
+		}
+		if at+f.size-from > partBytes && at > from {
+			out, from = append(out, all[from:at]), at
+		}
+		at += f.size
+	}
+	return append(out, all[from:]), nil
+}
+
+// field is one of a message.
+type field struct {
+	number  uint64
+	content []byte // of wire type 2
+	size    int
+}
+
+// next reads the field that b begins with.
+func next(b []byte) (f field, ok bool) {
+	tag, n := binary.Uvarint(b)
+	if n <= 0 {
+		return f, false
+	}
+	f.number, f.size = tag>>3, n
+	switch tag & 7 {
+	case 0:
+		_, n = binary.Uvarint(b[n:])
+		f.size += n
+		return f, n > 0
+	case 1:
+		f.size += 8
+	case 5:
+		f.size += 4
+	case 2:
+		size, more := binary.Uvarint(b[n:])
+		if more <= 0 || size > uint64(len(b)-n-more) {
+			return f, false
+		}
+		f.content = b[n+more:][:size]
+		f.size += more + int(size)
+	default:
+		return f, false
+	}
+	return f, f.size <= len(b)
+}
+
+// count tells how many fields there are at the end of a path.
+func count(b []byte, path []uint64) (sum int, ok bool) {
+	for len(b) > 0 {
+		f, ok := next(b)
+		if !ok {
+			return 0, false
+		}
+		b = b[f.size:]
+		switch {
+		case f.number != path[0]:
+		case len(path) == 1:
+			sum++
+		default:
+			n, ok := count(f.content, path[1:])
+			if !ok {
+				return 0, false
+			}
+			sum += n
+		}
+	}
+	return sum, true
+}

@@ -1,0 +1,149 @@
+// Command telemetry measures what telemetry takes on the wire: OTLP from STEF's public corpora and Prometheus'
+// WriteRequests, by message and with the history of those before them, as a link between two gateways has it, without
+// the network.
+//
+//	go run ./bench/telemetry -corpora DIR [-only hosts] [-results bench/results]
+//
+// DIR is a checkout of github.com/splunk/stef; nothing is fetched, and what isn't there is left out. Every message
+// must come back as it was. Bytes depend on the code alone, CPU on the machine too.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/cinch-layer/cinch/bench/remotewrite"
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+type options struct {
+	corpora, results string
+	only, ways       *regexp.Regexp
+	rounds           int
+}
+
+func main() {
+	var o options
+	var only, named string
+	flag.StringVar(&o.corpora, "corpora", "", "a checkout of github.com/splunk/stef")
+	flag.StringVar(&o.results, "results", "", "where telemetry.md and telemetry.csv are written; empty: only printed")
+	flag.StringVar(&only, "only", "", "measure payloads whose names match this regular expression")
+	flag.StringVar(&named, "ways", "", "measure ways whose names match this regular expression, S2's beside them")
+	flag.IntVar(&o.rounds, "rounds", 3, "of the times of so many runs the median is told")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var err error
+	if o.only, err = regexp.Compile(only); err == nil {
+		if o.ways, err = regexp.Compile(named); err == nil {
+			err = run(ctx, o)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	runtime.LockOSThread() // its CPU is what counts
+	all, err := payloadsOf(ctx, o)
+	if err != nil {
+		return err
+	}
+	r, err := newReport(o)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if err := r.measure(ctx, p); err != nil {
+			return err
+		}
+	}
+	fmt.Print(r.table.String())
+	if o.results == "" {
+		return nil
+	}
+	if err := rig.WriteCSV(filepath.Join(o.results, "telemetry.csv"), r.rows); err != nil {
+		return err
+	}
+	return rig.ReplacePart(filepath.Join(o.results, "telemetry.md"), "figures", r.table.String())
+}
+
+// payload is a list of messages of one kind.
+type payload struct {
+	name     string
+	unit     string // what is counted
+	units    int
+	messages [][]byte
+	peers    []peer
+}
+
+// peer is what others publish of the same data, in bytes a unit.
+type peer struct {
+	name  string
+	bytes float64
+}
+
+func (p *payload) bytes() (n int) {
+	for _, m := range p.messages {
+		n += len(m)
+	}
+	return n
+}
+
+// payloadsOf returns those that are to be measured.
+func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
+	for _, c := range corpora {
+		if !o.only.MatchString(c.name) || o.corpora == "" {
+			continue
+		}
+		p, err := c.load(filepath.Join(o.corpora, testdata))
+		if os.IsNotExist(err) {
+			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", c.name, err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		all = append(all, p)
+	}
+	written, err := writeRequests(ctx, o)
+	return append(all, written...), err
+}
+
+// writeRequests are those of bench/tunnel.
+func writeRequests(ctx context.Context, o options) (all []payload, err error) {
+	const series, requests, scrapes = 2000, 40, 4
+	var c *remotewrite.Corpus
+	for _, p := range []struct {
+		name string
+		make func() [][]byte
+	}{
+		{"A, as scraped", func() [][]byte { return c.Scraped(series, requests) }},
+		{"A, scraped four times", func() [][]byte { return c.Rescraped(series, requests, scrapes) }},
+		{"B, shuffled", func() [][]byte { return c.Shuffled(series, requests) }},
+	} {
+		if !o.only.MatchString(p.name) {
+			continue
+		}
+		if c == nil {
+			if c, err = remotewrite.Load(ctx); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, payload{name: p.name, unit: "sample", units: series * requests, messages: p.make()})
+	}
+	return all, nil
+}
+
+func percent(part, whole int) string {
+	return strings.TrimSpace(fmt.Sprintf("%+.1f %%", 100*(float64(part)/float64(whole)-1)))
+}
