@@ -1,0 +1,169 @@
+package history
+
+// A range coder of bits, as LZMA has it, with probabilities of 16 bits that move faster at first.
+
+// prob is how likely a bit is 0, of 65,536, and how many have been seen.
+type prob struct{ p, n uint16 }
+
+const (
+	evenProb  = 1 << 15
+	leastProb = 32
+	mostSeen  = 30
+	topValue  = 1 << 24
+)
+
+// rates are how far a probability moves, of 65,536, after so many bits: 1/1.5, 1/2.5 and so on.
+var rates = func() (r [32]uint32) {
+	for i := range r {
+		r[i] = uint32(65536 * 2 / (2*i + 3))
+	}
+	return r
+}()
+
+func even(all ...[]prob) {
+	for _, p := range all {
+		for i := range p {
+			p[i] = prob{p: evenProb}
+		}
+	}
+}
+
+// coder goes both ways: what is coded is given to it when it writes, and comes from it when it reads. So both sides go
+// through the same steps, mostly of the same functions.
+type coder struct {
+	reads bool
+	rng   uint32
+
+	low     uint64 // of a writer
+	cache   byte
+	pending int // bytes that a carry may still change, of which all but the first are 0xff
+	out     []byte
+
+	code uint32 // of a reader
+	in   []byte
+	at   int
+}
+
+func (c *coder) beginWrite() { *c = coder{rng: 1<<32 - 1, out: c.out[:0], pending: 1} }
+
+func (c *coder) beginRead(in []byte) {
+	*c = coder{reads: true, rng: 1<<32 - 1, in: in}
+	for range 4 {
+		c.code = c.code<<8 | c.next()
+	}
+}
+
+// next returns the next byte, zeros behind the last one.
+func (c *coder) next() uint32 {
+	c.at++
+	if c.at <= len(c.in) {
+		return uint32(c.in[c.at-1])
+	}
+	return 0
+}
+
+// bit codes a bit. A reader's b is ignored.
+func (c *coder) bit(p *prob, b uint32) uint32 {
+	bound := (c.rng >> 16) * uint32(p.p)
+	if c.reads {
+		b = 0
+		if c.code >= bound {
+			b = 1
+		}
+	}
+	rate := rates[p.n&31]
+	if b == 0 {
+		c.rng = bound
+		p.p = uint16(min(uint32(p.p)+(65536-uint32(p.p))*rate>>16, 65536-leastProb))
+	} else {
+		c.rng -= bound
+		if c.reads {
+			c.code -= bound
+		} else {
+			c.low += uint64(bound)
+		}
+		p.p = uint16(max(uint32(p.p)-uint32(p.p)*rate>>16, leastProb))
+	}
+	if p.n < mostSeen {
+		p.n++
+	}
+	if c.rng < topValue {
+		c.normalize()
+	}
+	return b
+}
+
+func (c *coder) flag(p *prob, b bool) bool {
+	v := uint32(0)
+	if b {
+		v = 1
+	}
+	return c.bit(p, v) != 0
+}
+
+// plain codes n bits, at most 16, that are as likely 0 as 1.
+func (c *coder) plain(v uint32, n uint) uint32 {
+	c.rng >>= n
+	if c.reads {
+		v = min(c.code/c.rng, 1<<n-1)
+		c.code -= v * c.rng
+	} else {
+		c.low += uint64(v) * uint64(c.rng)
+	}
+	c.normalize()
+	return v
+}
+
+// tree codes a symbol of n bits, the highest first, each in the context of those before. It returns 1<<n | symbol.
+func (c *coder) tree(p []prob, v uint32, n uint) uint32 {
+	at := uint32(1)
+	for n > 0 {
+		n--
+		at = at<<1 | c.bit(&p[at], v>>n&1)
+	}
+	return at
+}
+
+func (c *coder) normalize() {
+	for c.rng < topValue {
+		c.rng <<= 8
+		if c.reads {
+			c.code = c.code<<8 | c.next()
+		} else {
+			c.shift()
+		}
+	}
+}
+
+// shift writes the highest byte of low, as soon as no carry can change it.
+func (c *coder) shift() {
+	if uint32(c.low) < 0xff000000 || c.low>>32 != 0 {
+		carry := byte(c.low >> 32)
+		for b := c.cache; c.pending > 0; c.pending-- {
+			c.out = append(c.out, b+carry)
+			b = 0xff
+		}
+		c.cache = byte(c.low >> 24)
+	}
+	c.pending++
+	c.low = uint64(uint32(c.low) << 8)
+}
+
+// end returns what has been written: no more bytes than tell it, for a reader that takes zeros for more.
+func (c *coder) end() []byte {
+	for k := 32; k > 0; k -= 8 {
+		low := uint64(1)<<k - 1
+		if v := (c.low + low) &^ low; v < c.low+uint64(c.rng) {
+			c.low = v
+			break
+		}
+	}
+	for range 5 {
+		c.shift()
+	}
+	out := c.out[1:] // the first one is always 0
+	for len(out) > 0 && out[len(out)-1] == 0 {
+		out = out[:len(out)-1]
+	}
+	return out
+}

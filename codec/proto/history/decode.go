@@ -1,0 +1,387 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+var errCoded = errors.New("what is coded makes no message")
+
+// decoder is the reader's model with the message that it makes.
+type decoder struct {
+	model
+	out     []byte
+	most    int // how long out may become
+	text    []byte
+	parts   []int // of the messages that are being read: where their runs end
+	scratch []byte
+}
+
+// slackBytes is how much longer than it will be a message is at most while it is made: each message in it has room for a
+// length, which may turn out to need less.
+const slackBytes = 4 * maxDepth
+
+// message appends the message of raw bytes that is coded.
+func (d *decoder) message(dst, coded, text []byte, raw int) ([]byte, error) {
+	d.out, d.most, d.text = dst, len(dst)+raw, text
+	d.chain, d.parts = d.chain[:0], d.parts[:0]
+	defer func() { d.out, d.text, d.in = nil, nil, nil }()
+	d.beginRead(coded)
+	d.beginMessage()
+	if _, _, err := d.content(0, 0, here{}, nil); err != nil {
+		return dst, err
+	}
+	if d.bad || len(d.out) != d.most || len(d.text) > 0 || d.at < len(d.in) {
+		return dst, errCoded
+	}
+	return d.out, nil
+}
+
+// full tells whether more has been made than there may be.
+func (d *decoder) full() bool { return len(d.out) > d.most+slackBytes || d.bad }
+
+// shape reads the shape of what follows.
+func (d *decoder) shape(n uint16) (s shape, err error) {
+	number, shapes := d.codeShape(n, 0), d.nodes[n].shapes
+	if number == len(shapes) {
+		if err := d.define(n); err != nil {
+			return s, err
+		}
+		shapes = d.nodes[n].shapes
+	}
+	if number >= len(shapes) {
+		return s, errCoded
+	}
+	return d.shapes[shapes[number]], nil
+}
+
+func (d *decoder) define(n uint16) error {
+	count := d.number(d.defs, 0, 0)
+	if len(d.shapes) >= maxShapes || count > maxRuns || len(d.runs)+int(count) > maxRuns {
+		return errCoded
+	}
+	from := len(d.runs)
+	for range count {
+		v := d.number(d.defs, 1, 0)
+		c, ok := d.child(n, v>>4, uint8(v>>1&7))
+		if !ok {
+			return errCoded
+		}
+		d.runs = append(d.runs, run{c, v&1 != 0})
+	}
+	d.addShape(n, from, 0)
+	return nil
+}
+
+// content appends the fields of a message of node n, whose first value may be known.
+func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
+	s, err := d.shape(n)
+	if err != nil {
+		return 0, false, err
+	}
+	runs := d.runs[s.from:s.to]
+	if known != nil && (len(runs) == 0 || !known.of(&d.nodes[runs[0].node])) {
+		return 0, false, errCoded
+	}
+	pure = true
+	start, parts := len(d.out), len(d.parts)
+	var named uint64
+	last := uint32(0)
+	for i, r := range runs {
+		if !d.mayBeNamed(r, i, known) {
+			continue
+		}
+		named |= 1 << i
+		first, end, p, err := d.valuesOf(r, depth, last, &h, known)
+		if err != nil {
+			return 0, false, err
+		}
+		if i == 0 {
+			key = first
+		}
+		last, pure, known = end, pure && p, nil
+		d.parts = append(d.parts, len(d.out))
+	}
+	for i, r := range runs {
+		if i < maxNamedRuns && named>>i&1 != 0 {
+			continue
+		}
+		p, err := d.others(r, depth, &h)
+		if err != nil {
+			return 0, false, err
+		}
+		pure = pure && p
+		d.parts = append(d.parts, len(d.out))
+	}
+	d.sort(start, named, d.parts[parts:])
+	d.parts = d.parts[:parts]
+	return key, pure, nil
+}
+
+// of tells whether a prefix is a field of a node.
+func (p *prefix) of(x *node) bool {
+	tag, _ := uvarint(p.field)
+	return x.tag == tag
+}
+
+// sort puts the runs of a message, of which those that are named come first, in their order.
+func (d *decoder) sort(start int, named uint64, ends []int) {
+	if named&(named+1) == 0 {
+		return
+	}
+	d.scratch = append(d.scratch[:0], d.out[start:]...)
+	out, from := d.out[:start], [2]int{0, bits.OnesCount64(named)}
+	for i := range ends {
+		of := 1
+		if i < maxNamedRuns && named>>i&1 != 0 {
+			of = 0
+		}
+		begin := start
+		if from[of] > 0 {
+			begin = ends[from[of]-1]
+		}
+		out = append(out, d.scratch[begin-start:ends[from[of]]-start]...)
+		from[of]++
+	}
+}
+
+// count reads how many fields a run has.
+func (d *decoder) count(r run, series uint32) (int, error) {
+	if !r.many {
+		return 1, nil
+	}
+	n := d.codeCount(r.node, series, 0)
+	if n == 0 || n > uint64(d.most) {
+		return 0, errCoded
+	}
+	return int(n), nil
+}
+
+// others appends a run of numbers, or of values that are not named.
+func (d *decoder) others(r run, depth int, h *here) (pure bool, err error) {
+	series := join(h.hash, uint32(r.node))
+	count, err := d.count(r, series)
+	if err != nil {
+		return false, err
+	}
+	x := &d.nodes[r.node]
+	if x.wire != wireBytes {
+		return false, d.numbers(r.node, series, count)
+	}
+	pure = true
+	for i := range count {
+		_, p, err := d.inFull(r.node, depth, inside(h.hash, r.node, i), nil)
+		if err != nil {
+			return false, err
+		}
+		pure = pure && p
+	}
+	return pure, nil
+}
+
+func (d *decoder) numbers(n uint16, series uint32, count int) error {
+	tag, wire := d.nodes[n].tag, d.nodes[n].wire
+	for i := range count {
+		if d.full() {
+			return errCoded
+		}
+		if tag >= 8 { // not of a packed field
+			d.out = binary.AppendUvarint(d.out, tag)
+		}
+		v := d.codeNumber(n, seriesAt(series, i), 0)
+		switch wire {
+		case wire64:
+			d.out = binary.LittleEndian.AppendUint64(d.out, v)
+		case wire32:
+			d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
+		default:
+			d.out = binary.AppendUvarint(d.out, v)
+		}
+	}
+	return nil
+}
+
+// copy appends a field.
+func (d *decoder) copy(n uint16, data []byte) {
+	d.out = binary.AppendUvarint(d.out, d.nodes[n].tag)
+	d.out = binary.AppendUvarint(d.out, uint64(len(data)))
+	d.out = append(d.out, data...)
+}
+
+// valuesOf appends a run of values that may be named.
+func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool, err error) {
+	n, x := r.node, d.nodes[r.node].forms
+	if r.many && known == nil {
+		if l := d.codeList(n, h.hash, nil); l != 0 {
+			for _, id := range d.lists[l].members {
+				d.copy(n, d.values[id].data)
+			}
+			key, last = d.takeList(l, h)
+			if d.full() {
+				err = errCoded
+			}
+			return key, last, true, err
+		}
+	}
+	count, err := d.count(r, join(h.hash, uint32(n)))
+	if err != nil {
+		return 0, 0, false, err
+	}
+	c := d.beginChain(n, h.hash, count, last)
+	if known != nil {
+		d.copy(n, known.content)
+		c.known(known)
+	}
+	pure = true
+	for c.count < count && x.credit > 0 {
+		s := c.spot()
+		v := d.codeGuess(&s, nil)
+		guessed := v != 0
+		if guessed {
+			d.copy(n, d.values[v].data)
+		} else {
+			var p bool
+			if v, p, err = d.value(&s, depth, inside(h.hash, n, c.count)); err != nil {
+				return 0, 0, false, err
+			}
+			pure = pure && p
+			d.learnValue(&s, v)
+		}
+		if d.full() {
+			return 0, 0, false, errCoded
+		}
+		c.add(v, guessed)
+	}
+	c.left = count - c.count
+	for ; c.count < count; c.count++ {
+		if _, _, err := d.inFull(n, depth, inside(h.hash, n, c.count), nil); err != nil {
+			return 0, 0, false, err
+		}
+	}
+	d.endChain(&c, r, h, pure)
+	return c.key, c.last, pure && c.left == 0, nil
+}
+
+// value appends one that was not guessed.
+func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err error) {
+	x, g := d.nodes[s.n].forms, s.guess()
+	op := d.codeOp(x, 0, g)
+	if op > opNewKeyKnown {
+		x.met()
+		id, err = d.named(s, x, op, g)
+		if err == nil {
+			d.copy(s.n, d.values[id].data)
+		}
+		return id, true, err
+	}
+	var known *prefix
+	if op == opNewKeyKnown {
+		p := d.prefixOf(g)
+		known = &p
+	}
+	at := len(d.out)
+	key, pure, err := d.inFull(s.n, depth, h, known)
+	if err != nil {
+		return 0, false, err
+	}
+	_, tag := uvarint(d.out[at:])
+	_, size := uvarint(d.out[at+tag:])
+	data := d.out[at+tag+size:]
+	x.missed(len(data))
+	if len(data) > maxValueBytes {
+		return 0, pure, nil
+	}
+	return d.keep(s.n, data, hashOf(data), key), pure, nil
+}
+
+// named returns a value that is known.
+func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
+	n := s.n
+	if op == opAcross {
+		other := d.codeOther(x, 0)
+		if other >= uint64(len(d.nodes)) || other == uint64(n) || d.nodes[other].forms == nil {
+			return 0, errCoded
+		}
+		n = uint16(other)
+	}
+	across := 0
+	if op == opAcross {
+		across = 1
+	}
+	var b *block
+	if op == opNamed {
+		b = &d.blocks[d.values[g].block]
+	} else {
+		at, of := d.number(sizesOf(&x.blockPlaces), across, 0), d.nodes[n].blocks
+		if at >= uint64(len(of)) {
+			return 0, errCoded
+		}
+		b = &d.blocks[of[at]]
+	}
+	at := d.number(sizesOf(&x.places), across, 0)
+	if at >= uint64(len(b.members)) {
+		return 0, errCoded
+	}
+	if op == opAcross {
+		at = uint64(len(b.members)-1) - at
+	}
+	id := b.members[at]
+	if id == 0 {
+		return 0, errCoded
+	}
+	if op == opAcross {
+		return d.across(s.n, id), nil
+	}
+	d.values[id].used = true
+	return id, nil
+}
+
+// inFull appends a field that is given in full.
+func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
+	if d.full() {
+		return 0, false, errCoded
+	}
+	x := d.nodes[n].forms
+	d.out = binary.AppendUvarint(d.out, d.nodes[n].tag)
+	if d.codeText(x, false) {
+		size := d.number(sizesOf(&x.lengths), 0, 0)
+		if size > uint64(len(d.text)) || known != nil {
+			return 0, false, errCoded
+		}
+		d.out = binary.AppendUvarint(d.out, size)
+		d.out = append(d.out, d.text[:size]...)
+		d.text = d.text[size:]
+		return 0, true, nil
+	}
+	return d.nested(n, x, depth+1, h, known)
+}
+
+// nested appends a message with its length, for which it leaves as much room as the last one here took.
+func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
+	if depth >= maxDepth {
+		return 0, false, errCoded
+	}
+	at, size := len(d.out), x.lengthSize
+	d.out = append(d.out, make([]byte, size)...)
+	if key, pure, err = d.content(n, depth, h, known); err != nil {
+		return 0, false, err
+	}
+	length := len(d.out) - at - size
+	if need := sizeOf(uint64(length)); need != size {
+		d.move(at+size, need-size)
+		x.lengthSize, size = need, need
+	}
+	binary.PutUvarint(d.out[at:at+size], uint64(length))
+	return key, pure, nil
+}
+
+// move shifts what was appended since a place.
+func (d *decoder) move(from, by int) {
+	end := len(d.out)
+	for range by {
+		d.out = append(d.out, 0)
+	}
+	copy(d.out[from+by:], d.out[from:end])
+	d.out = d.out[:end+by]
+}

@@ -1,0 +1,315 @@
+package history
+
+import "bytes"
+
+// encoder is the writer's model with what it needs to find values again.
+type encoder struct {
+	model
+	src      []byte
+	text     []byte
+	fields   []field  // a stack
+	counts   []uint32 // of the fields in each run, a stack
+	runsHere []run    // of the message that is scanned
+	found    [][foundSize]uint64
+}
+
+const (
+	foundLog  = 15
+	foundSize = 4
+)
+
+func (e *encoder) begin() {
+	e.reset()
+	if e.found == nil {
+		e.found = make([][foundSize]uint64, 1<<foundLog)
+	}
+	clear(e.found)
+}
+
+// message codes src. It reports false, and nothing has happened, if that is no message.
+func (e *encoder) message(src []byte) bool {
+	e.src, e.text = src, e.text[:0]
+	e.fields, e.counts = e.fields[:0], e.counts[:0]
+	number, isNew, ok := e.scan(0, 0, len(src))
+	if !ok {
+		return false
+	}
+	e.beginWrite()
+	e.beginMessage()
+	e.content(0, number, isNew, 0, 0, 0, here{}, nil)
+	e.src = nil
+	return true
+}
+
+// shape codes the shape of what follows.
+func (e *encoder) shape(n uint16, number int, isNew bool) {
+	e.codeShape(n, number)
+	if !isNew {
+		return
+	}
+	s := e.shapes[e.nodes[n].shapes[number]]
+	e.number(e.defs, 0, uint64(s.to-s.from))
+	for _, r := range e.runs[s.from:s.to] {
+		x := &e.nodes[r.node]
+		d := uint64(x.field)<<4 | uint64(x.wire)<<1
+		if r.many {
+			d |= 1
+		}
+		e.number(e.defs, 1, d)
+	}
+}
+
+// content codes the fields of a message, which lie on the stacks from fields and counts on: first the runs of values that
+// may be named, which tell the message from others, then the others. It returns the value that it begins with as a key, and whether
+// there are no numbers in it that are new.
+func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, depth int, h here, known *prefix) (key uint32, pure bool) {
+	e.shape(n, number, isNew)
+	s := e.shapes[e.nodes[n].shapes[number]]
+	pure = true
+	var named uint64
+	at, last := fields, uint32(0)
+	for i := range int(s.to - s.from) {
+		r, to := e.runs[s.from+uint32(i)], at+int(e.counts[counts+i])
+		if e.mayBeNamed(r, i, known) {
+			named |= 1 << i
+			first, end, p := e.valuesOf(r, at, to, depth, last, &h, known)
+			if i == 0 {
+				key = first
+			}
+			last, pure, known = end, pure && p, nil
+		}
+		at = to
+	}
+	at = fields
+	for i := range int(s.to - s.from) {
+		r, to := e.runs[s.from+uint32(i)], at+int(e.counts[counts+i])
+		if i >= maxNamedRuns || named>>i&1 == 0 {
+			pure = e.others(r, at, to, depth, &h) && pure
+		}
+		at = to
+	}
+	return key, pure
+}
+
+// others codes a run of numbers, or of values that are not named.
+func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
+	series := join(h.hash, uint32(r.node))
+	if r.many {
+		e.codeCount(r.node, series, to-at)
+	}
+	if e.nodes[r.node].wire != wireBytes {
+		for i, f := range e.fields[at:to] {
+			e.codeNumber(r.node, seriesAt(series, i), uint64(f))
+		}
+		return false
+	}
+	pure = true
+	for i := range to - at {
+		_, p := e.inFull(r.node, e.fields[at+i], depth, inside(h.hash, r.node, i), nil)
+		pure = pure && p
+	}
+	return pure
+}
+
+func (e *encoder) is(id uint32, f field) bool {
+	v := &e.values[id]
+	return len(v.data) == int(f.to()-f.from()) && string(v.data) == string(e.src[f.from():f.to()])
+}
+
+func (e *encoder) isList(id uint32, at, to int) bool {
+	members := e.lists[id].members
+	if len(members) != to-at {
+		return false
+	}
+	for i, id := range members {
+		if !e.is(id, e.fields[at+i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// valuesOf codes a run of values that may be named, of which the first one may be known. It returns the first one as a key, and the last one.
+func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool) {
+	n, x := r.node, e.nodes[r.node].forms
+	if r.many && known == nil {
+		if l := e.codeList(n, h.hash, func(l uint32) bool { return e.isList(l, at, to) }); l != 0 {
+			key, last = e.takeList(l, h)
+			return key, last, true
+		}
+	}
+	if r.many {
+		e.codeCount(n, join(h.hash, uint32(n)), to-at)
+	}
+	c := e.beginChain(n, h.hash, to-at, last)
+	if known != nil {
+		c.known(known)
+		at++
+	}
+	pure = true
+	for ; at < to && x.credit > 0; at++ {
+		f := e.fields[at]
+		s := c.spot()
+		v := e.codeGuess(&s, func(v uint32) bool { return e.is(v, f) })
+		guessed := v != 0
+		if !guessed {
+			var p bool
+			v, p = e.value(&s, f, depth, inside(h.hash, n, c.count))
+			pure = pure && p
+			e.learnValue(&s, v)
+		}
+		c.add(v, guessed)
+	}
+	c.left = to - at
+	for ; at < to; at++ {
+		e.inFull(n, e.fields[at], depth, inside(h.hash, n, c.count), nil)
+		c.count++
+	}
+	e.endChain(&c, r, h, pure)
+	return c.key, c.last, pure && c.left == 0
+}
+
+// value codes one that was not guessed. It reports false if it is new and has numbers.
+func (e *encoder) value(s *spot, f field, depth int, h here) (id uint32, pure bool) {
+	src, x := e.src[f.from():f.to()], e.nodes[s.n].forms
+	var hash uint32
+	if len(src) <= maxValueBytes {
+		hash = hashOf(src)
+		if id = e.find(s.n, hash, src); id != 0 {
+			x.met()
+			return e.name(s, id), true
+		}
+	}
+	op, known := opNew, (*prefix)(nil)
+	if g := s.guess(); g != 0 && e.keyOf(g) != 0 {
+		if p := e.prefixOf(g); bytes.HasPrefix(src, p.field) {
+			op, known = opNewKeyKnown, &p
+		}
+	}
+	e.codeOp(x, op, s.guess())
+	key, pure := e.inFull(s.n, f, depth, h, known)
+	x.missed(len(src))
+	if len(src) > maxValueBytes {
+		return 0, pure
+	}
+	id = e.keep(s.n, src, hash, key)
+	e.note(hash, id)
+	return id, pure
+}
+
+// find returns the value that has these bytes, of this node if there is one, or 0.
+func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
+	for _, entry := range &e.found[hash&(1<<foundLog-1)] {
+		if uint32(entry>>32) != hash || entry == 0 {
+			continue
+		}
+		if v := &e.values[uint32(entry)]; v.live && v.hash == hash && string(v.data) == string(b) {
+			if id = uint32(entry); v.node == n {
+				break
+			}
+		}
+	}
+	return id
+}
+
+// note lets a value be found.
+func (e *encoder) note(hash, id uint32) {
+	b := &e.found[hash&(1<<foundLog-1)]
+	copy(b[1:], b[:foundSize-1])
+	b[0] = uint64(hash)<<32 | uint64(id)
+}
+
+// name codes a value that is known, and returns the one that it is from now on.
+func (e *encoder) name(s *spot, id uint32) uint32 {
+	x, v := e.nodes[s.n].forms, &e.values[id]
+	v.used = true
+	b := &e.blocks[v.block]
+	g := s.guess()
+	switch {
+	case v.node != s.n:
+		e.codeOp(x, opAcross, g)
+		e.codeOther(x, v.node)
+		e.number(sizesOf(&x.blockPlaces), 1, uint64(b.at))
+		e.number(sizesOf(&x.places), 1, uint64(len(b.members)-1)-uint64(v.at))
+		id = e.across(s.n, id)
+		e.note(e.values[id].hash, id)
+		return id
+	case g != 0 && e.values[g].block == v.block:
+		e.codeOp(x, opNamed, g)
+	default:
+		e.codeOp(x, opNamedElsewhere, g)
+		e.number(sizesOf(&x.blockPlaces), 0, uint64(b.at))
+	}
+	e.number(sizesOf(&x.places), 0, uint64(v.at))
+	return id
+}
+
+// inFull codes the content of a value. It returns the value in it that it begins with as a key, and whether there are no numbers in it that are new.
+func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure bool) {
+	src, x := e.src[f.from():f.to()], e.nodes[n].forms
+	if known != nil || x.parsed*4 >= x.opaque && maybeMessage(src) {
+		if key, pure, ok := e.nested(n, f, depth+1, h, known); ok {
+			x.parsed++
+			return key, pure
+		}
+	}
+	x.opaque++
+	if e.packed(n, src, depth+1, h) {
+		return 0, false
+	}
+	e.codeText(x, true)
+	e.number(sizesOf(&x.lengths), 0, uint64(len(src)))
+	e.text = append(e.text, src...)
+	return 0, true
+}
+
+// nested codes the content of a message in another one. It reports false, and nothing has happened, if it is none.
+func (e *encoder) nested(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
+	if depth >= maxDepth {
+		return 0, false, false
+	}
+	fields, counts := len(e.fields), len(e.counts)
+	number, isNew, ok := e.scan(n, int(f.from()), int(f.to()))
+	if !ok {
+		return 0, false, false
+	}
+	e.codeText(e.nodes[n].forms, false)
+	key, pure = e.content(n, number, isNew, fields, counts, depth, h, known)
+	e.fields, e.counts = e.fields[:fields], e.counts[:counts]
+	return key, pure, true
+}
+
+// packed codes the content of a value as numbers. It reports false, and nothing has happened, if they are none.
+func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
+	x := e.nodes[n].forms
+	if depth >= maxDepth || x.unpacked >= packedTrials {
+		return false
+	}
+	wire, count, ok := packedAs(src)
+	if !ok {
+		x.unpacked++
+		return false
+	}
+	nodes, children := len(e.nodes), len(e.nodes[n].children)
+	c, ok := e.child(n, 0, wire)
+	if !ok {
+		return false
+	}
+	e.runsHere = append(e.runsHere[:0], run{c, true})
+	number, isNew, ok := e.findShape(n, []uint32{uint32(count)})
+	if !ok {
+		e.nodes, e.nodes[n].children = e.nodes[:nodes], e.nodes[n].children[:children]
+		return false
+	}
+	e.codeText(x, false)
+	e.shape(n, number, isNew)
+	series := join(h.hash, uint32(c))
+	e.codeCount(c, series, count)
+	for i, at := 0, 0; at < len(src); i++ {
+		var v field
+		v, at = readField(src, at, wire)
+		e.codeNumber(c, seriesAt(series, i), uint64(v))
+	}
+	x.unpacked = 0
+	return true
+}

@@ -1,0 +1,234 @@
+package history
+
+import "slices"
+
+// How values, and lists of them, are guessed: by where they are, and by what came before them. Which of the two has
+// lately been right when the other was not comes first.
+
+// hits is how often guesses are right.
+type hits struct {
+	p      [2][2]prob // by the guess, and whether the last value was guessed
+	was    uint8
+	prefer int8 // below 0: what came before
+}
+
+const (
+	byPlace = iota
+	byOrder
+)
+
+func (h *hits) begin() { even(h.p[0][:], h.p[1][:]) }
+
+// order returns which guess comes first.
+func (h *hits) order() (first, second int) {
+	if h.prefer < 0 {
+		return byOrder, byPlace
+	}
+	return byPlace, byOrder
+}
+
+// learn takes the guess that was right, if the first one was not.
+func (h *hits) learn(second int, right bool) {
+	if !right {
+		return
+	}
+	if second == byOrder {
+		h.prefer = max(h.prefer-1, -8)
+	} else {
+		h.prefer = min(h.prefer+1, 7)
+	}
+}
+
+const (
+	saltOrder = 0x1B873593
+	saltList  = 0x38495AB5
+	saltCount = 0x5BD1E995
+	saltSame  = 0xCC9E2D51
+)
+
+// spot is where a value is guessed: in a run of node n, at a place, behind the value a, with b the last one that was not guessed.
+type spot struct {
+	n       uint16
+	first   bool // of its run
+	here    uint32
+	a, b    uint32
+	guesses [2]uint32
+	tried   bool
+}
+
+func (m *model) placeHash(s *spot) uint32 {
+	return join(join(s.here, uint32(s.n)), m.values[s.a].hash)
+}
+
+func (m *model) orderHash(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)^saltOrder) }
+
+// guess returns what one way says of a value, 0 for nothing.
+func (m *model) guess(s *spot, by int) uint32 {
+	if by == byPlace {
+		if v := m.guessed.at(m.placeHash(s)); v != nil && m.isOf(*v, s.n) {
+			return *v
+		}
+		return 0
+	}
+	if v := m.guessed.at(m.orderHash(s)); v != nil && m.isOf(*v, s.n) {
+		return *v
+	}
+	a := &m.values[s.a]
+	next := a.next
+	if s.first {
+		next = a.head
+	}
+	if !m.isOf(next, s.n) && !s.first && s.a != 0 {
+		next = m.blocks[a.block].after
+	}
+	if m.isOf(next, s.n) {
+		return next
+	}
+	return 0
+}
+
+// codeGuess returns the value that was guessed, 0 if none was. A writer says by right whether it is one.
+func (m *model) codeGuess(s *spot, right func(uint32) bool) uint32 {
+	x := m.nodes[s.n].forms
+	if x.worth <= 0 {
+		return 0
+	}
+	s.tried = true
+	h := &x.hits[1]
+	if s.first {
+		h = &x.hits[0]
+	}
+	first, second := h.order()
+	v := m.guess(s, first)
+	s.guesses[first] = v
+	if v == 0 || !m.flag(&h.p[first][h.was], !m.reads && right(v)) {
+		if v = m.guess(s, second); v == s.guesses[first] {
+			v = 0
+		}
+		s.guesses[second] = v
+		if v != 0 && !m.flag(&h.p[second][h.was], !m.reads && right(v)) {
+			v = 0
+		}
+		h.learn(second, v != 0)
+	}
+	h.was = 0
+	if v != 0 {
+		h.was = 1
+		x.worth = min(x.worth+hitWorth, mostWorth)
+		x.met()
+		m.values[v].used = true
+		if v == s.guesses[second] {
+			m.teach(s, first, v)
+		}
+		return v
+	}
+	x.worth--
+	return 0
+}
+
+// learnValue takes a value that was not guessed.
+func (m *model) learnValue(s *spot, v uint32) {
+	if v != 0 && s.tried {
+		m.teach(s, byPlace, v)
+		m.teach(s, byOrder, v)
+	}
+}
+
+func (m *model) teach(s *spot, by int, v uint32) {
+	if by == byPlace {
+		m.guessed.put(m.placeHash(s), v)
+		return
+	}
+	m.guessed.put(m.orderHash(s), v)
+	if s.a == 0 {
+		return
+	}
+	a := &m.values[s.a]
+	if s.first {
+		a.head = v
+		return
+	}
+	a.next = v
+	if a.live {
+		m.blocks[a.block].after = v
+	}
+}
+
+// codeList returns the list that was guessed for a run, 0 if none was.
+func (m *model) codeList(n uint16, here uint32, right func(uint32) bool) uint32 {
+	x := m.nodes[n].forms
+	h := &x.lists
+	first, second := h.order()
+	v := m.guessList(n, here, first)
+	missed := v == 0 || !m.flag(&h.p[first][h.was], !m.reads && right(v))
+	if missed {
+		wrong := v
+		if v = m.guessList(n, here, second); v == wrong {
+			v = 0
+		}
+		if v != 0 && !m.flag(&h.p[second][h.was], !m.reads && right(v)) {
+			v = 0
+		}
+		h.learn(second, v != 0)
+	}
+	h.was = 0
+	if v == 0 {
+		return 0
+	}
+	h.was = 1
+	if missed {
+		m.teachList(n, here, first, v)
+	}
+	x.met()
+	x.lastList = v
+	m.lists[v].used = true
+	for _, id := range m.lists[v].members {
+		m.values[id].used = true
+	}
+	return v
+}
+
+func (m *model) guessList(n uint16, here uint32, by int) uint32 {
+	v := m.lists[m.nodes[n].lastList].next
+	if by == byPlace {
+		p := m.listed.at(join(join(here, uint32(n)), saltList))
+		if p == nil {
+			return 0
+		}
+		v = *p
+	}
+	if m.isListOf(v, n) {
+		return v
+	}
+	return 0
+}
+
+func (m *model) teachList(n uint16, here uint32, by int, v uint32) {
+	if by == byPlace {
+		m.listed.put(join(join(here, uint32(n)), saltList), v)
+	} else if last := m.nodes[n].lastList; last != 0 {
+		m.lists[last].next = v
+	}
+}
+
+// learnList takes the members of a run that was not guessed.
+func (m *model) learnList(n uint16, here uint32, members []uint32, hash uint32) {
+	same := join(hash, uint32(n)^saltSame)
+	v := m.sameList(same, n, members)
+	if v == 0 {
+		v = m.keepList(n, members, hash)
+		m.listed.put(same, v)
+	}
+	m.teachList(n, here, byPlace, v)
+	m.teachList(n, here, byOrder, v)
+	m.nodes[n].lastList = v
+}
+
+// sameList returns the list that has just these members, 0 if there is none.
+func (m *model) sameList(hash uint32, n uint16, members []uint32) uint32 {
+	p := m.listed.at(hash)
+	if p == nil || !m.isListOf(*p, n) || !slices.Equal(m.lists[*p].members, members) {
+		return 0
+	}
+	return *p
+}

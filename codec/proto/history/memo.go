@@ -1,0 +1,77 @@
+package history
+
+// memo is what is known by hashes: buckets of four, in which what is new takes the place of what has been there for
+// longest. It doubles, up to a bound, when half as many have come as it has room for.
+type memo[T any] struct {
+	buckets []bucket[T]
+	most    int // buckets
+	added   int
+}
+
+type bucket[T any] struct {
+	hashes [bucketSize]uint32
+	what   [bucketSize]T
+}
+
+const (
+	bucketSize   = 4
+	leastBuckets = 64
+	taken        = 1 << 31 // in all hashes of buckets
+)
+
+func newMemo[T any](most int) memo[T] {
+	return memo[T]{buckets: make([]bucket[T], leastBuckets), most: most}
+}
+
+// at returns what there is for a hash, nil without.
+func (m *memo[T]) at(hash uint32) *T {
+	b := &m.buckets[hash&uint32(len(m.buckets)-1)]
+	hash |= taken
+	for i, h := range &b.hashes {
+		if h == hash {
+			return &b.what[i]
+		}
+	}
+	return nil
+}
+
+// put sets what there is for a hash.
+func (m *memo[T]) put(hash uint32, v T) {
+	if p := m.at(hash); p != nil {
+		*p = v
+		return
+	}
+	m.added++
+	if m.added > len(m.buckets)*bucketSize/2 && len(m.buckets) < m.most {
+		m.grow()
+	}
+	m.buckets[hash&uint32(len(m.buckets)-1)].push(hash|taken, v)
+}
+
+func (b *bucket[T]) push(hash uint32, v T) {
+	copy(b.hashes[1:], b.hashes[:bucketSize-1])
+	copy(b.what[1:], b.what[:bucketSize-1])
+	b.hashes[0], b.what[0] = hash, v
+}
+
+// grow doubles it. added becomes what it holds.
+func (m *memo[T]) grow() {
+	old := m.buckets
+	m.buckets, m.added = make([]bucket[T], 2*len(old)), 0
+	for i := range old {
+		for j := bucketSize - 1; j >= 0; j-- {
+			if h := old[i].hashes[j]; h != 0 {
+				m.buckets[h&uint32(len(m.buckets)-1)].push(h, old[i].what[j])
+				m.added++
+			}
+		}
+	}
+}
+
+// join makes one hash of two numbers.
+func join(a, b uint32) uint32 {
+	h := a*0x9E3779B1 ^ b*0x85EBCA77
+	h ^= h >> 15
+	h *= 0x2C1B3C6D
+	return h ^ h>>13
+}

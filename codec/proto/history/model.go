@@ -1,0 +1,228 @@
+package history
+
+import "math/bits"
+
+// Bounds of the model, which are part of the format.
+const (
+	maxDepth      = 24
+	maxNodes      = 1024
+	maxChildren   = 64
+	maxFieldNo    = 1<<20 - 1
+	maxShapes     = 4096
+	maxNodeShapes = 64
+	maxRuns       = 1 << 15 // of all shapes
+	mostGuessed   = 1 << 16 // buckets
+	mostListed    = 1 << 14
+	mostSeries    = 1 << 15
+)
+
+// Wire types.
+const (
+	wireVarint = 0
+	wire64     = 1
+	wireBytes  = 2
+	wire32     = 5
+)
+
+// Credit is for how many more values of a node that are new others are looked for. What is spent comes back a little with each
+// message.
+const (
+	firstCredit = 4096
+	mostCredit  = 1 << 20
+	metCredit   = 224
+	newCost     = 32 // of a value that is not as long as the new one before
+	sameCost    = 1
+)
+
+// Worth is for how many more values or numbers of a node, that are not guessed, guesses are looked for.
+const (
+	firstWorth       = 512
+	firstSeriesWorth = 1 << 16
+	mostWorth        = 1 << 16
+	hitWorth         = 16
+	trialWorth       = 2 // at least, with each message
+)
+
+// node is a place in the structure.
+type node struct {
+	field    uint32
+	wire     uint8
+	children []uint16
+	shapes   []uint16 // by their number in the model
+	tag      uint64
+	many     bool // the encoder's: it has been repeated
+
+	numbers *numbers // of a node of numbers
+	*forms           // of a node of values
+	counts  *sizes   // of fields in a run
+}
+
+// forms are what is known of a node's values.
+type forms struct {
+	lastShape uint8
+	after     [maxNodeShapes]uint8 // the shape that followed one
+	sameShape [2]prob
+	shapeTree [128]prob
+	isText    [3]prob
+	before    uint8 // 1: a message, 2: text
+
+	credit int
+	length int // of the last new one
+	worth  int
+	first  uint32 // value of the last run
+	hits   [2]hits
+	op     [5]prob
+
+	lists    hits
+	lastList uint32
+
+	blocks []uint32
+	bare   uint32 // 1 + the block of those without a key
+	other  uint16 // whose value was named from here
+
+	lengths, places, blockPlaces *sizes
+
+	// The encoder's.
+	parsed, opaque uint32
+	unpacked       uint8 // values in a row that are no numbers
+
+	lengthSize int // the decoder's: bytes of the length of the last message here
+}
+
+// run is a part of a shape.
+type run struct {
+	node uint16
+	many bool
+}
+
+// shape is a stretch of runs.
+type shape struct{ from, to, hash uint32 }
+
+// model is what both sides know, and change in the same way.
+type model struct {
+	coder
+	store
+	nodes   []node
+	shapes  []shape
+	runs    []run
+	defs    *sizes
+	guessed memo[uint32]
+	listed  memo[uint32]
+	series  memo[seen]
+	last    [wire32 + 1]uint64 // number of a wire type
+	chain   []uint32           // values of the runs that are being coded
+	bad     bool               // a reader has met what no writer writes
+}
+
+// reset begins with nothing.
+func (m *model) reset() {
+	*m = model{coder: m.coder, store: newStore(), defs: newSizes(), guessed: newMemo[uint32](mostGuessed), listed: newMemo[uint32](mostListed), series: newMemo[seen](mostSeries)}
+	m.addNode(0, wireBytes)
+}
+
+func (m *model) beginMessage() {
+	for i := range m.nodes {
+		x := &m.nodes[i]
+		if f := x.forms; f != nil {
+			f.credit, f.worth = max(f.credit, 1), max(f.worth, trialWorth)
+		}
+		if s := x.numbers; s != nil {
+			s.worth = max(s.worth, trialWorth)
+		}
+	}
+}
+
+func (m *model) addNode(field uint32, wire uint8) uint16 {
+	x := node{field: field, wire: wire, tag: uint64(field)<<3 | uint64(wire)}
+	if wire == wireBytes {
+		x.forms = newForms()
+	} else {
+		x.numbers = newNumbers()
+	}
+	m.nodes = append(m.nodes, x)
+	return uint16(len(m.nodes) - 1)
+}
+
+func newForms() *forms {
+	f := &forms{credit: firstCredit, worth: firstWorth, lengthSize: 1}
+	even(f.sameShape[:], f.shapeTree[:], f.isText[:], f.op[:])
+	f.lists.begin()
+	f.hits[0].begin()
+	f.hits[1].begin()
+	return f
+}
+
+// child returns a node's child, and makes it if it may.
+func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
+	for _, c := range m.nodes[n].children {
+		if x := &m.nodes[c]; uint64(x.field) == field && x.wire == wire {
+			return c, true
+		}
+	}
+	known := wire <= wireBytes || wire == wire32
+	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= maxNodes || len(m.nodes[n].children) >= maxChildren {
+		return 0, false
+	}
+	c := m.addNode(uint32(field), wire)
+	m.nodes[n].children = append(m.nodes[n].children, c)
+	return c, true
+}
+
+// addShape takes the runs from the given one on as a shape of a node.
+func (m *model) addShape(n uint16, from int, hash uint32) {
+	m.nodes[n].shapes = append(m.nodes[n].shapes, uint16(len(m.shapes)))
+	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
+}
+
+// codeShape codes the number of a shape. The number of the node's shapes stands for a new one.
+func (m *model) codeShape(n uint16, number int) int {
+	x := m.nodes[n].forms
+	guess, same := x.after[x.lastShape], 0
+	if guess == x.lastShape {
+		same = 1
+	}
+	if m.flag(&x.sameShape[same], number == int(guess)) {
+		number = int(guess)
+	} else {
+		number = int(m.tree(x.shapeTree[:], uint32(number), 7)) - 128
+	}
+	if number >= maxNodeShapes {
+		m.bad = true
+		return 0
+	}
+	x.after[x.lastShape], x.lastShape = uint8(number), uint8(number)
+	return number
+}
+
+// met and missed count values that were known, and new.
+func (x *forms) met() { x.credit = min(x.credit+metCredit, mostCredit) }
+
+func (x *forms) missed(length int) {
+	cost := sameCost
+	if length != x.length {
+		cost = newCost
+	}
+	x.credit = max(x.credit-cost, 0)
+	x.length = length
+}
+
+// here is what tells a message from others of its node, as far as it has been coded: the one that it is in, and its
+// place in the run, or instead of that the values in it.
+type here struct {
+	base, hash uint32
+	named      bool
+}
+
+func inside(outer uint32, n uint16, at int) here {
+	base := join(outer, uint32(n))
+	return here{base: base, hash: join(base, uint32(at))}
+}
+
+func (h *here) add(hash uint32) {
+	if !h.named {
+		h.hash, h.named = h.base, true
+	}
+	h.hash = join(h.hash, hash)
+}
+
+func sizeOf(v uint64) int { return max((bits.Len64(v)+6)/7, 1) }

@@ -1,0 +1,49 @@
+package history
+
+// Operations of values that were not guessed.
+const (
+	opNew            = iota
+	opNewKeyKnown    // it begins as the guess does
+	opNamed          // in the guess's block
+	opNamedElsewhere // in another one of the node's
+	opAcross         // it has the bytes of another node's value
+)
+
+func (m *model) codeOp(x *forms, op int, guess uint32) int {
+	if !m.flag(&x.op[0], op > opNewKeyKnown) {
+		if guess != 0 && m.keyOf(guess) != 0 && m.flag(&x.op[1], op == opNewKeyKnown) {
+			return opNewKeyKnown
+		}
+		return opNew
+	}
+	if guess != 0 && m.flag(&x.op[2], op == opNamed) {
+		return opNamed
+	}
+	if m.flag(&x.op[3], op == opAcross) {
+		return opAcross
+	}
+	return opNamedElsewhere
+}
+
+// guess is the one of two guesses that stands for the block where a value may be.
+func (s *spot) guess() uint32 {
+	if s.guesses[byOrder] != 0 {
+		return s.guesses[byOrder]
+	}
+	return s.guesses[byPlace]
+}
+
+// prefix is a value's first field, and what is in it.
+type prefix struct {
+	field, content []byte
+	id             uint32 // of the content, if it is known
+}
+
+// prefixOf returns what a value with a key begins with.
+func (m *model) prefixOf(id uint32) prefix {
+	data := m.values[id].data
+	_, tag := uvarint(data)
+	n, size := uvarint(data[tag:])
+	end := tag + size + int(n)
+	return prefix{data[:end], data[tag+size : end], m.blocks[m.values[id].block].keyID}
+}

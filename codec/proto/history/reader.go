@@ -1,0 +1,85 @@
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Reader puts messages together that a [Writer] has taken apart: all of them, in their order. The zero value is ready for use. It
+// is not safe for concurrent use.
+type Reader struct {
+	decoder
+	begun bool
+	err   error
+}
+
+// Append appends the message that src holds to dst, which must not overlap src. It may become maxSize bytes long and not one
+// more. What lies behind it in dst's capacity may be overwritten. On an error dst is returned as it was, and all later calls
+// fail alike; the error wraps [ErrCorrupt] or [ErrTooLarge].
+func (r *Reader) Append(dst, src []byte, maxSize int) ([]byte, error) {
+	if r.err != nil {
+		return dst, r.err
+	}
+	out, err := r.append(dst, src, maxSize)
+	if err != nil {
+		*r = Reader{err: err}
+		return dst, err
+	}
+	return out, nil
+}
+
+func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
+	if len(src) == 0 {
+		return nil, fmt.Errorf("%w: empty", ErrCorrupt)
+	}
+	form, rest := src[0], src[1:]
+	switch {
+	case form == formPlain && len(rest) > maxSize:
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, len(rest), maxSize)
+	case form == formPlain:
+		return append(dst, rest...), nil
+	case form == formBegin:
+		r.reset()
+		r.begun = true
+	case form != formNext || !r.begun:
+		return nil, fmt.Errorf("%w: no form that may come", ErrCorrupt)
+	}
+	h, err := parseHead(rest, maxSize)
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.message(dst, h.coded, h.text, h.raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
+		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	return out, nil
+}
+
+// head is what a message has in front of what is coded, and the parts that follow.
+type head struct {
+	raw         int
+	sum         uint32
+	coded, text []byte
+}
+
+func parseHead(src []byte, maxSize int) (h head, err error) {
+	raw, n := uvarint(src)
+	if n == 0 || raw > MaxBytes || len(src) < n+4 {
+		return h, fmt.Errorf("%w: head", ErrCorrupt)
+	}
+	if raw > uint64(max(maxSize, 0)) {
+		return h, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, raw, maxSize)
+	}
+	h.raw, h.sum = int(raw), binary.LittleEndian.Uint32(src[n:])
+	src = src[n+4:]
+	coded, n := uvarint(src)
+	if n == 0 || coded > uint64(len(src)-n) {
+		return h, fmt.Errorf("%w: head", ErrCorrupt)
+	}
+	h.coded, h.text = src[n:n+int(coded)], src[n+int(coded):]
+	return h, nil
+}

@@ -1,0 +1,213 @@
+package history
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Numbers are guessed from the same number of the series before, that is, from a message of the same node with the same values
+// in it, from the number before of the same node, or of the wire type. If the guess that is most often exactly right
+// is not, the difference to another one is given, that is mostly the nearest.
+
+// The guesses.
+const (
+	wayOwn     = iota // the node's last number
+	wayLast           // the last one of the wire type
+	waySeen           // that of the series
+	wayLine           // that, and what it had grown by
+	wayOwnLine        // the node's last one, and what that had grown by
+	wayPlain          // 0
+	ways
+)
+
+// seen is what is known of a number of a series.
+type seen struct {
+	prev, prev2 uint64
+	size        uint8
+}
+
+// numbers is what is known of a node's.
+type numbers struct {
+	seen
+	worth   int      // of looking for series
+	doubles int8     // above 0: they are
+	best    [2]uint8 // the guess that is most often right, without and with a series
+	hits    [2][ways]uint16
+	costs   [2][2][ways]uint32 // also by whether it is a decimal
+	exact   [2][contexts]prob
+	sizes   [2]*sizes
+	kinds   [8][8]prob
+	kind    uint8
+}
+
+func newNumbers() *numbers {
+	x := &numbers{worth: firstSeriesWorth}
+	even(x.exact[0][:], x.exact[1][:])
+	for i := range x.kinds {
+		even(x.kinds[i][:])
+	}
+	return x
+}
+
+// guess is what a way says.
+func (m *model) guessNumber(way int, x *numbers, wire uint8, s *seen) (g uint64) {
+	switch way {
+	case wayOwn:
+		return x.prev
+	case wayLast:
+		return m.last[wire]
+	case waySeen:
+		return s.prev
+	case wayLine:
+		g = 2*s.prev - s.prev2
+	case wayOwnLine:
+		g = 2*x.prev - x.prev2
+	}
+	if wire == wire32 {
+		g &= math.MaxUint32
+	}
+	return g
+}
+
+// codeNumber codes a number of node n in a series.
+func (m *model) codeNumber(n uint16, series uint32, v uint64) uint64 {
+	wire, x := m.nodes[n].wire, m.nodes[n].numbers
+	var s *seen
+	looked := x.worth > 0
+	if looked {
+		s = m.series.at(series)
+	}
+	known := 0
+	var old seen
+	size := x.size
+	if s != nil {
+		known, old = 1, *s
+		size = old.size
+		x.worth = min(x.worth+hitWorth, mostWorth)
+	} else if looked {
+		x.worth--
+	}
+	guess := m.guessNumber(int(x.best[known]), x, wire, &old)
+	if m.flag(&x.exact[known][size], v == guess) {
+		v, size = guess, 0
+	} else {
+		v, size = m.codeMissed(x, known, size, wire, v, &old)
+	}
+	x.prev2, x.prev, x.size = x.prev, v, size
+	m.last[wire] = v
+	switch {
+	case s != nil:
+		*s = seen{v, old.prev, size}
+	case looked:
+		m.series.put(series, seen{v, v, size})
+	}
+	return v
+}
+
+// codeMissed codes a number that is not exactly what was guessed.
+func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, old *seen) (_ uint64, next uint8) {
+	var guesses [ways]uint64
+	for way := range ways {
+		guesses[way] = m.guessNumber(way, x, wire, old)
+	}
+	digits, whole := notDecimal, v
+	near := guesses
+	is := 0
+	if wire == wire64 && x.doubles > 0 {
+		if digits, whole = m.codeKind(x, v); digits != notDecimal {
+			is = 1
+			near = scaledGuesses(guesses, digits, x, old)
+		}
+	}
+	costs := &x.costs[known][is]
+	way := cheapest(costs, known)
+	s := sizesOf(&x.sizes[is])
+	u := m.number(s, int(size), difference(whole, near[way], wire))
+	if m.reads {
+		whole = near[way] + unzigzag(u)
+		if wire == wire32 {
+			whole &= math.MaxUint32
+		}
+		if v = whole; is == 1 {
+			v = fromDecimal(digits, int64(whole))
+		}
+	}
+	for way := range ways {
+		n := bits.Len64(difference(whole, near[way], wire))
+		costs[way] += uint32(n)<<4 - costs[way]>>3
+	}
+	x.learn(known, guesses, v)
+	if wire == wire64 && v != 0 {
+		x.learnDouble(v)
+	}
+	return v, sizeContext(bits.Len64(u))
+}
+
+// codeKind codes how many digits a double has behind its point, and returns the number without the point too.
+func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
+	if !m.reads {
+		digits, whole = decimal(v)
+	}
+	digits = int(m.tree(x.kinds[x.kind][:], uint32(digits), 3)) - 8
+	if digits != notDecimal && tens[digits] == 0 {
+		m.bad, digits = true, notDecimal
+	}
+	x.kind = uint8(digits)
+	return digits, whole
+}
+
+func scaledGuesses(guesses [ways]uint64, digits int, x *numbers, old *seen) (near [ways]uint64) {
+	for _, way := range [...]int{wayOwn, wayLast, waySeen} {
+		near[way] = scaled(guesses[way], digits)
+	}
+	near[wayLine] = 2*near[waySeen] - scaled(old.prev2, digits)
+	near[wayOwnLine] = 2*near[wayOwn] - scaled(x.prev2, digits)
+	return near
+}
+
+// cheapest returns the way whose numbers have been shortest of late, the first of equals.
+func cheapest(costs *[ways]uint32, known int) int {
+	best := wayOwn
+	for way := 1; way < ways; way++ {
+		if costs[way] < costs[best] && (known == 1 || way != waySeen && way != wayLine) {
+			best = way
+		}
+	}
+	return best
+}
+
+// learn finds out which guess is most often right.
+func (x *numbers) learn(known int, guesses [ways]uint64, v uint64) {
+	h, best := &x.hits[known], 0
+	for way := range ways {
+		h[way] -= h[way] >> 4
+		if guesses[way] == v {
+			h[way] += 1 << 11
+		}
+		if h[way] > h[best] {
+			best = way
+		}
+	}
+	x.best[known] = uint8(best)
+}
+
+// learnDouble looks whether a number looks like a double that people use.
+func (x *numbers) learnDouble(v uint64) {
+	const least, most = 990, 1087 // of 1023: about 1e-10 and 1e19
+	if e := v >> 52 & 0x7ff; e >= least && e <= most {
+		x.doubles = min(x.doubles+1, 8)
+	} else {
+		x.doubles = max(x.doubles-1, -8)
+	}
+}
+
+// difference is what a way gives of a number.
+func difference(v, guess uint64, wire uint8) uint64 {
+	if wire == wire32 {
+		return zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))
+	}
+	return zigzag(v - guess)
+}
+
+func zigzag(d uint64) uint64   { return d<<1 ^ uint64(int64(d)>>63) }
+func unzigzag(u uint64) uint64 { return u>>1 ^ -(u & 1) }

@@ -1,0 +1,69 @@
+package history
+
+import "math/bits"
+
+// Numbers are given by how many bits they have, the two bits behind the highest one, and the others as they are.
+
+const (
+	contexts = 4
+	topBits  = 2
+)
+
+// sizes is what is known of numbers of one kind.
+type sizes struct {
+	zero [contexts]prob
+	len  [contexts][64]prob
+	top  [64][1 << topBits]prob
+}
+
+func newSizes() *sizes {
+	s := &sizes{}
+	even(s.zero[:])
+	for i := range s.len {
+		even(s.len[i][:])
+	}
+	for i := range s.top {
+		even(s.top[i][:])
+	}
+	return s
+}
+
+// sizesOf makes them when they are first needed.
+func sizesOf(s **sizes) *sizes {
+	if *s == nil {
+		*s = newSizes()
+	}
+	return *s
+}
+
+// number codes a number in a context.
+func (c *coder) number(s *sizes, context int, u uint64) uint64 {
+	n := uint32(bits.Len64(u))
+	if c.bit(&s.zero[context], min(n, 1)) == 0 {
+		return 0
+	}
+	n = c.tree(s.len[context][:], n-1, 6) - 63
+	rest := uint(n - 1)
+	first := min(rest, topBits)
+	rest -= first
+	v := uint64(c.tree(s.top[n-1][:], uint32(u>>rest)&(1<<first-1), first))
+	for rest > 0 {
+		k := min(rest, 16)
+		rest -= k
+		v = v<<k | uint64(c.plain(uint32(u>>rest)&(1<<k-1), k))
+	}
+	return v
+}
+
+// sizeContext is what numbers of n bits mean for the next one.
+func sizeContext(n int) uint8 {
+	switch {
+	case n == 0:
+		return 0
+	case n <= 4:
+		return 1
+	case n <= 12:
+		return 2
+	}
+	return 3
+}

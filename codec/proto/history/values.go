@@ -1,0 +1,262 @@
+package history
+
+import "hash/crc32"
+
+// Values that may be named, and lists of them. Both are forgotten by a clock: a hand goes round, and takes the first that has
+// not been used since it came by last.
+
+const (
+	maxValues     = 1 << 16
+	maxValueBytes = 2048
+	maxAllBytes   = 8 << 20
+	maxLists      = 1 << 16
+	maxMembers    = 64      // of a list
+	maxAllMembers = 1 << 20 // of all lists
+)
+
+// value is one. Number 0 is none.
+type value struct {
+	data  []byte
+	hash  uint32
+	block uint32
+	at    uint32 // in the block
+	next  uint32 // what followed it in a run
+	head  uint32 // what the next run began with when this was the first of one
+	node  uint16
+	used  bool
+	live  bool
+}
+
+// block has the values of a node that begin with the same value, their key, or those that have no key. Those that are forgotten
+// leave a 0, until there are too many.
+type block struct {
+	members []uint32
+	key     uint32 // hash
+	keyID   uint32 // the value that last was it
+	at      uint32 // in the node's blocks
+	after   uint32 // what last followed a member in a run
+	gone    int
+	node    uint16
+}
+
+// list is a run of values that may be named at once. Number 0 is none.
+type list struct {
+	members []uint32
+	hash    uint32
+	next    uint32 // the run of its node that followed
+	node    uint16
+	used    bool
+}
+
+type store struct {
+	values []value
+	free   []uint32
+	hand   uint32
+	bytes  int
+
+	blocks     []block
+	freeBlocks []uint32
+	byKey      map[uint64]uint32
+
+	lists     []list
+	freeLists []uint32
+	listHand  uint32
+	members   int // of all lists
+}
+
+func newStore() store {
+	return store{values: make([]value, 1), lists: make([]list, 1), byKey: map[uint64]uint32{}}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func hashOf(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
+
+// keep makes a value nameable.
+func (m *model) keep(n uint16, data []byte, hash, keyID uint32) uint32 {
+	for m.bytes+len(data) > maxAllBytes || len(m.free) == 0 && len(m.values) >= maxValues {
+		m.forget()
+	}
+	id := uint32(len(m.values))
+	if k := len(m.free); k > 0 {
+		id, m.free = m.free[k-1], m.free[:k-1]
+	} else {
+		m.values = append(m.values, value{})
+	}
+	v := &m.values[id]
+	*v = value{data: append(roomFor(v.data, len(data)), data...), hash: hash, node: n, live: true, used: true}
+	m.bytes += len(data)
+	m.enter(id, n, keyID)
+	return id
+}
+
+// roomFor returns a buffer for n bytes: b, unless that is much too long, so that what is kept bounds what is used.
+func roomFor(b []byte, n int) []byte {
+	if cap(b) > 2*n+32 {
+		return nil
+	}
+	return b[:0]
+}
+
+// enter puts a value into its block.
+func (m *model) enter(id uint32, n uint16, keyID uint32) {
+	b := m.blockOf(n, m.values[keyID].hash)
+	x := &m.blocks[b]
+	x.keyID = keyID
+	m.values[id].block, m.values[id].at = b, uint32(len(x.members))
+	x.members = append(x.members, id)
+}
+
+func (m *model) blockOf(n uint16, key uint32) uint32 {
+	if key == 0 {
+		if b := m.nodes[n].bare; b != 0 {
+			return b - 1
+		}
+		m.nodes[n].bare = m.newBlock(n, 0) + 1
+		return m.nodes[n].bare - 1
+	}
+	k := uint64(n)<<32 | uint64(key)
+	b, ok := m.byKey[k]
+	if !ok {
+		b = m.newBlock(n, key)
+		m.byKey[k] = b
+	}
+	return b
+}
+
+func (m *model) newBlock(n uint16, key uint32) uint32 {
+	b := uint32(len(m.blocks))
+	if k := len(m.freeBlocks); k > 0 {
+		b, m.freeBlocks = m.freeBlocks[k-1], m.freeBlocks[:k-1]
+	} else {
+		m.blocks = append(m.blocks, block{})
+	}
+	x, of := &m.blocks[b], &m.nodes[n].blocks
+	*x = block{node: n, key: key, members: x.members[:0], at: uint32(len(*of))}
+	*of = append(*of, b)
+	return b
+}
+
+// forget makes room for a value.
+func (m *model) forget() {
+	for {
+		if m.hand++; m.hand >= uint32(len(m.values)) {
+			m.hand = 1
+		}
+		if v := &m.values[m.hand]; v.live && !v.used {
+			m.drop(m.hand)
+			return
+		} else {
+			v.used = false
+		}
+	}
+}
+
+func (m *model) drop(id uint32) {
+	v := &m.values[id]
+	m.bytes -= len(v.data)
+	v.live = false
+	m.free = append(m.free, id)
+	b := &m.blocks[v.block]
+	b.members[v.at] = 0
+	b.gone++
+	switch {
+	case b.gone == len(b.members):
+		m.dropBlock(v.block)
+	case b.gone > 16 && b.gone > len(b.members)/2:
+		m.close(b)
+	}
+}
+
+// close lets a block's values move up to where others are gone.
+func (m *model) close(b *block) {
+	out := b.members[:0]
+	for _, id := range b.members {
+		if id != 0 {
+			m.values[id].at = uint32(len(out))
+			out = append(out, id)
+		}
+	}
+	b.members, b.gone = out, 0
+}
+
+// dropBlock forgets an empty one. The last one of the node takes its place there.
+func (m *model) dropBlock(i uint32) {
+	b := &m.blocks[i]
+	x := &m.nodes[b.node]
+	if b.key == 0 {
+		x.bare = 0
+	} else {
+		delete(m.byKey, uint64(b.node)<<32|uint64(b.key))
+	}
+	last := len(x.blocks) - 1
+	moved := x.blocks[last]
+	x.blocks[b.at], m.blocks[moved].at = moved, b.at
+	x.blocks = x.blocks[:last]
+	b.members = roomForIDs(b.members)
+	m.freeBlocks = append(m.freeBlocks, i)
+}
+
+// roomForIDs keeps no long room for blocks that are gone.
+func roomForIDs(ids []uint32) []uint32 {
+	const kept = 64
+	if cap(ids) > kept {
+		return nil
+	}
+	return ids[:0]
+}
+
+// keyOf is what a value's block has as key.
+func (m *model) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].key }
+
+// asKey is what a value is as a key: nothing if it has one itself.
+func (m *model) asKey(id uint32) uint32 {
+	if id == 0 || m.keyOf(id) != 0 {
+		return 0
+	}
+	return id
+}
+
+// isOf tells whether a number is that of a value of a node.
+func (m *model) isOf(id uint32, n uint16) bool {
+	return id != 0 && m.values[id].live && m.values[id].node == n
+}
+
+// keepList makes a run nameable.
+func (m *model) keepList(n uint16, members []uint32, hash uint32) uint32 {
+	for m.members+len(members) > maxAllMembers || len(m.freeLists) == 0 && len(m.lists) >= maxLists {
+		m.forgetList()
+	}
+	id := uint32(len(m.lists))
+	if k := len(m.freeLists); k > 0 {
+		id, m.freeLists = m.freeLists[k-1], m.freeLists[:k-1]
+	} else {
+		m.lists = append(m.lists, list{})
+	}
+	l := &m.lists[id]
+	*l = list{members: append(l.members[:0], members...), hash: hash, node: n, used: true}
+	m.members += len(members)
+	return id
+}
+
+// forgetList makes room for a list.
+func (m *model) forgetList() {
+	for {
+		if m.listHand++; m.listHand >= uint32(len(m.lists)) {
+			m.listHand = 1
+		}
+		l := &m.lists[m.listHand]
+		if len(l.members) > 0 && !l.used {
+			m.members -= len(l.members)
+			l.members = l.members[:0]
+			m.freeLists = append(m.freeLists, m.listHand)
+			return
+		}
+		l.used = false
+	}
+}
+
+// isListOf tells whether a number is that of a list of a node.
+func (m *model) isListOf(id uint32, n uint16) bool {
+	return id != 0 && m.lists[id].node == n && len(m.lists[id].members) > 0
+}
