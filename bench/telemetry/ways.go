@@ -11,12 +11,13 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/codec/proto/history"
 )
 
 // way makes bytes of messages and messages of bytes, all of them once, in order.
 type way struct {
 	name   string
-	column string // the encoding of columns before a stream gets them; "": messages whole
+	column string // the encoding of columns before a stream gets them; "": messages whole; apart: version 2
 	level  int    // of the stream; 0: none
 	alone  string // the encoding of each message by itself, where there is no stream
 }
@@ -28,7 +29,12 @@ var ways = []way{
 	{name: "by message, cinch-proto", alone: "cinch-proto"},
 	{name: "history, whole, zstd-3", level: 3},
 	{name: "history, columns, zstd-3", column: "cinch-proto-raw", level: 3},
+	{name: "history, cinch-proto 2, zstd-3", column: apart, level: 3},
+	{name: "history, cinch-proto 2, zstd-1", column: apart, level: 1},
 }
+
+// apart is what messages are taken apart by with what is remembered of those before.
+const apart = "history"
 
 // What HTTP/2 and a link put around a piece, and gRPC around a message, as bench/grpc counts them.
 const (
@@ -97,7 +103,15 @@ type transform struct {
 }
 
 func (c codecs) transform(w way) transform {
-	if w.column == "" {
+	switch w.column {
+	case apart:
+		var to history.Writer
+		var from history.Reader
+		return transform{
+			func(dst, m []byte) ([]byte, error) { return to.Append(dst, m), nil },
+			from.Append,
+		}
+	case "":
 		return transform{
 			func(dst, m []byte) ([]byte, error) { return append(dst, m...), nil },
 			func(dst, src []byte, _ int) ([]byte, error) { return append(dst, src...), nil },

@@ -236,8 +236,8 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 	pure = true
 	for c.count < count && x.credit > 0 {
 		s := c.spot()
-		v := d.codeGuess(&s, nil)
-		guessed := v != 0
+		guessed := d.codeGuess(&s, nil)
+		v := s.guess
 		if guessed {
 			d.copy(n, d.values[v].data)
 		} else {
@@ -246,7 +246,7 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 				return 0, 0, false, err
 			}
 			pure = pure && p
-			d.learnValue(&s, v)
+			d.learn(&s, v)
 		}
 		if d.full() {
 			return 0, 0, false, errCoded
@@ -265,7 +265,7 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 
 // value appends one that was not guessed.
 func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err error) {
-	x, g := d.nodes[s.n].forms, s.guess()
+	x, g := d.nodes[s.n].forms, s.guess
 	op := d.codeOp(x, 0, g)
 	if op > opNewKeyKnown {
 		x.met()
@@ -288,7 +288,7 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 	_, tag := uvarint(d.out[at:])
 	_, size := uvarint(d.out[at+tag:])
 	data := d.out[at+tag+size:]
-	x.missed(len(data))
+	x.missed(pure)
 	if len(data) > maxValueBytes {
 		return 0, pure, nil
 	}
@@ -346,7 +346,7 @@ func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32
 	d.out = binary.AppendUvarint(d.out, d.nodes[n].tag)
 	if d.codeText(x, false) {
 		size := d.number(sizesOf(&x.lengths), 0, 0)
-		if size > uint64(len(d.text)) || known != nil {
+		if size > uint64(len(d.text)) {
 			return 0, false, errCoded
 		}
 		d.out = binary.AppendUvarint(d.out, size)

@@ -10,20 +10,15 @@ type encoder struct {
 	fields   []field  // a stack
 	counts   []uint32 // of the fields in each run, a stack
 	runsHere []run    // of the message that is scanned
-	found    [][foundSize]uint64
+	found    memo[uint32]
 }
 
-const (
-	foundLog  = 15
-	foundSize = 4
-)
+// mostFound is how many buckets of values an encoder finds again.
+const mostFound = maxValues / 2
 
 func (e *encoder) begin() {
 	e.reset()
-	if e.found == nil {
-		e.found = make([][foundSize]uint64, 1<<foundLog)
-	}
-	clear(e.found)
+	e.found = newMemo[uint32](mostFound)
 }
 
 // message codes src. It reports false, and nothing has happened, if that is no message.
@@ -150,13 +145,13 @@ func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known
 	for ; at < to && x.credit > 0; at++ {
 		f := e.fields[at]
 		s := c.spot()
-		v := e.codeGuess(&s, func(v uint32) bool { return e.is(v, f) })
-		guessed := v != 0
+		guessed := e.codeGuess(&s, func(v uint32) bool { return e.is(v, f) })
+		v := s.guess
 		if !guessed {
 			var p bool
 			v, p = e.value(&s, f, depth, inside(h.hash, n, c.count))
 			pure = pure && p
-			e.learnValue(&s, v)
+			e.learn(&s, v)
 		}
 		c.add(v, guessed)
 	}
@@ -181,30 +176,31 @@ func (e *encoder) value(s *spot, f field, depth int, h here) (id uint32, pure bo
 		}
 	}
 	op, known := opNew, (*prefix)(nil)
-	if g := s.guess(); g != 0 && e.keyOf(g) != 0 {
+	if g := s.guess; g != 0 && e.keyOf(g) != 0 {
 		if p := e.prefixOf(g); bytes.HasPrefix(src, p.field) {
 			op, known = opNewKeyKnown, &p
 		}
 	}
-	e.codeOp(x, op, s.guess())
+	e.codeOp(x, op, s.guess)
 	key, pure := e.inFull(s.n, f, depth, h, known)
-	x.missed(len(src))
+	x.missed(pure)
 	if len(src) > maxValueBytes {
 		return 0, pure
 	}
 	id = e.keep(s.n, src, hash, key)
-	e.note(hash, id)
+	e.found.add(hash, id)
 	return id, pure
 }
 
 // find returns the value that has these bytes, of this node if there is one, or 0.
 func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
-	for _, entry := range &e.found[hash&(1<<foundLog-1)] {
-		if uint32(entry>>32) != hash || entry == 0 {
+	bucket := &e.found.buckets[hash&uint32(len(e.found.buckets)-1)]
+	for i, h := range &bucket.hashes {
+		if h != hash|taken {
 			continue
 		}
-		if v := &e.values[uint32(entry)]; v.live && v.hash == hash && string(v.data) == string(b) {
-			if id = uint32(entry); v.node == n {
+		if v := &e.values[bucket.what[i]]; v.live && string(v.data) == string(b) {
+			if id = bucket.what[i]; v.node == n {
 				break
 			}
 		}
@@ -212,19 +208,12 @@ func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
 	return id
 }
 
-// note lets a value be found.
-func (e *encoder) note(hash, id uint32) {
-	b := &e.found[hash&(1<<foundLog-1)]
-	copy(b[1:], b[:foundSize-1])
-	b[0] = uint64(hash)<<32 | uint64(id)
-}
-
 // name codes a value that is known, and returns the one that it is from now on.
 func (e *encoder) name(s *spot, id uint32) uint32 {
 	x, v := e.nodes[s.n].forms, &e.values[id]
 	v.used = true
 	b := &e.blocks[v.block]
-	g := s.guess()
+	g := s.guess
 	switch {
 	case v.node != s.n:
 		e.codeOp(x, opAcross, g)
@@ -232,7 +221,7 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 		e.number(sizesOf(&x.blockPlaces), 1, uint64(b.at))
 		e.number(sizesOf(&x.places), 1, uint64(len(b.members)-1)-uint64(v.at))
 		id = e.across(s.n, id)
-		e.note(e.values[id].hash, id)
+		e.found.add(e.values[id].hash, id)
 		return id
 	case g != 0 && e.values[g].block == v.block:
 		e.codeOp(x, opNamed, g)
@@ -254,7 +243,7 @@ func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (k
 		}
 	}
 	x.opaque++
-	if e.packed(n, src, depth+1, h) {
+	if known == nil && e.packed(n, src, depth+1, h) {
 		return 0, false
 	}
 	e.codeText(x, true)

@@ -46,31 +46,20 @@ const (
 	saltSame  = 0xCC9E2D51
 )
 
-// spot is where a value is guessed: in a run of node n, at a place, behind the value a, with b the last one that was not guessed.
+// spot is where a value is guessed: in a run of node n, behind the value a, with b the last one that was not guessed.
 type spot struct {
-	n       uint16
-	first   bool // of its run
-	here    uint32
-	a, b    uint32
-	guesses [2]uint32
-	tried   bool
+	n     uint16
+	first bool // of its run
+	tried bool
+	a, b  uint32
+	guess uint32
 }
 
-func (m *model) placeHash(s *spot) uint32 {
-	return join(join(s.here, uint32(s.n)), m.values[s.a].hash)
-}
+func (m *model) hashOf(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)^saltOrder) }
 
-func (m *model) orderHash(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)^saltOrder) }
-
-// guess returns what one way says of a value, 0 for nothing.
-func (m *model) guess(s *spot, by int) uint32 {
-	if by == byPlace {
-		if v := m.guessed.at(m.placeHash(s)); v != nil && m.isOf(*v, s.n) {
-			return *v
-		}
-		return 0
-	}
-	if v := m.guessed.at(m.orderHash(s)); v != nil && m.isOf(*v, s.n) {
+// guess returns what a value is likely to be, 0 if nobody knows.
+func (m *model) guess(s *spot) uint32 {
+	if v := m.guessed.at(m.hashOf(s)); v != nil && m.isOf(*v, s.n) {
 		return *v
 	}
 	a := &m.values[s.a]
@@ -78,7 +67,7 @@ func (m *model) guess(s *spot, by int) uint32 {
 	if s.first {
 		next = a.head
 	}
-	if !m.isOf(next, s.n) && !s.first && s.a != 0 {
+	if !m.isOf(next, s.n) && !s.first && a.live {
 		next = m.blocks[a.block].after
 	}
 	if m.isOf(next, s.n) {
@@ -87,59 +76,36 @@ func (m *model) guess(s *spot, by int) uint32 {
 	return 0
 }
 
-// codeGuess returns the value that was guessed, 0 if none was. A writer says by right whether it is one.
-func (m *model) codeGuess(s *spot, right func(uint32) bool) uint32 {
+// codeGuess reports whether a value is s.guess. A writer says by right whether it is.
+func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	x := m.nodes[s.n].forms
 	if x.worth <= 0 {
-		return 0
+		return false
 	}
-	s.tried = true
-	h := &x.hits[1]
-	if s.first {
-		h = &x.hits[0]
+	s.tried, s.guess = true, m.guess(s)
+	p := &x.hits[0]
+	if !s.first {
+		p = &x.hits[1]
 	}
-	first, second := h.order()
-	v := m.guess(s, first)
-	s.guesses[first] = v
-	if v == 0 || !m.flag(&h.p[first][h.was], !m.reads && right(v)) {
-		if v = m.guess(s, second); v == s.guesses[first] {
-			v = 0
-		}
-		s.guesses[second] = v
-		if v != 0 && !m.flag(&h.p[second][h.was], !m.reads && right(v)) {
-			v = 0
-		}
-		h.learn(second, v != 0)
+	hit := s.guess != 0 && m.flag(&p[x.was], !m.reads && right(s.guess))
+	if !hit {
+		x.worth--
+		x.was = 0
+		return false
 	}
-	h.was = 0
-	if v != 0 {
-		h.was = 1
-		x.worth = min(x.worth+hitWorth, mostWorth)
-		x.met()
-		m.values[v].used = true
-		if v == s.guesses[second] {
-			m.teach(s, first, v)
-		}
-		return v
-	}
-	x.worth--
-	return 0
+	x.worth = min(x.worth+hitWorth, mostWorth)
+	x.was = 1
+	x.met()
+	m.values[s.guess].used = true
+	return true
 }
 
-// learnValue takes a value that was not guessed.
-func (m *model) learnValue(s *spot, v uint32) {
-	if v != 0 && s.tried {
-		m.teach(s, byPlace, v)
-		m.teach(s, byOrder, v)
-	}
-}
-
-func (m *model) teach(s *spot, by int, v uint32) {
-	if by == byPlace {
-		m.guessed.put(m.placeHash(s), v)
+// learn takes a value that was not guessed.
+func (m *model) learn(s *spot, v uint32) {
+	if v == 0 || !s.tried {
 		return
 	}
-	m.guessed.put(m.orderHash(s), v)
+	m.guessed.put(m.hashOf(s), v)
 	if s.a == 0 {
 		return
 	}

@@ -41,6 +41,11 @@ func (m *memo[T]) put(hash uint32, v T) {
 		*p = v
 		return
 	}
+	m.add(hash, v)
+}
+
+// add puts one more for a hash.
+func (m *memo[T]) add(hash uint32, v T) {
 	m.added++
 	if m.added > len(m.buckets)*bucketSize/2 && len(m.buckets) < m.most {
 		m.grow()

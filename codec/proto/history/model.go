@@ -11,7 +11,7 @@ const (
 	maxShapes     = 4096
 	maxNodeShapes = 64
 	maxRuns       = 1 << 15 // of all shapes
-	mostGuessed   = 1 << 16 // buckets
+	mostGuessed   = 1 << 13 // buckets
 	mostListed    = 1 << 14
 	mostSeries    = 1 << 15
 )
@@ -27,17 +27,17 @@ const (
 // Credit is for how many more values of a node that are new others are looked for. What is spent comes back a little with each
 // message.
 const (
-	firstCredit = 4096
-	mostCredit  = 1 << 20
-	metCredit   = 224
-	newCost     = 32 // of a value that is not as long as the new one before
-	sameCost    = 1
+	firstCredit    = 4096
+	mostCredit     = 1 << 20
+	metCredit      = 224
+	newCost        = 32
+	newNumbersCost = 192
 )
 
 // Worth is for how many more values or numbers of a node, that are not guessed, guesses are looked for.
 const (
 	firstWorth       = 512
-	firstSeriesWorth = 1 << 16
+	firstSeriesWorth = 1 << 14
 	mostWorth        = 1 << 16
 	hitWorth         = 16
 	trialWorth       = 2 // at least, with each message
@@ -67,10 +67,10 @@ type forms struct {
 	before    uint8 // 1: a message, 2: text
 
 	credit int
-	length int // of the last new one
 	worth  int
-	first  uint32 // value of the last run
-	hits   [2]hits
+	first  uint32     // value of the last run
+	hits   [2][2]prob // by whether it is not the first of its run, and whether the one before was guessed
+	was    uint8
 	op     [5]prob
 
 	lists    hits
@@ -147,8 +147,7 @@ func newForms() *forms {
 	f := &forms{credit: firstCredit, worth: firstWorth, lengthSize: 1}
 	even(f.sameShape[:], f.shapeTree[:], f.isText[:], f.op[:])
 	f.lists.begin()
-	f.hits[0].begin()
-	f.hits[1].begin()
+	even(f.hits[0][:], f.hits[1][:])
 	return f
 }
 
@@ -174,6 +173,11 @@ func (m *model) addShape(n uint16, from int, hash uint32) {
 	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
 }
 
+// isFull tells whether there is no more room for another structure.
+func (m *model) isFull() bool {
+	return len(m.nodes) == maxNodes || len(m.shapes) == maxShapes || len(m.runs) > maxRuns-maxChildren
+}
+
 // codeShape codes the number of a shape. The number of the node's shapes stands for a new one.
 func (m *model) codeShape(n uint16, number int) int {
 	x := m.nodes[n].forms
@@ -197,13 +201,12 @@ func (m *model) codeShape(n uint16, number int) int {
 // met and missed count values that were known, and new.
 func (x *forms) met() { x.credit = min(x.credit+metCredit, mostCredit) }
 
-func (x *forms) missed(length int) {
-	cost := sameCost
-	if length != x.length {
-		cost = newCost
+func (x *forms) missed(pure bool) {
+	cost := newCost
+	if !pure {
+		cost = newNumbersCost
 	}
 	x.credit = max(x.credit-cost, 0)
-	x.length = length
 }
 
 // here is what tells a message from others of its node, as far as it has been coded: the one that it is in, and its

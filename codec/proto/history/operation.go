@@ -25,14 +25,6 @@ func (m *model) codeOp(x *forms, op int, guess uint32) int {
 	return opNamedElsewhere
 }
 
-// guess is the one of two guesses that stands for the block where a value may be.
-func (s *spot) guess() uint32 {
-	if s.guesses[byOrder] != 0 {
-		return s.guesses[byOrder]
-	}
-	return s.guesses[byPlace]
-}
-
 // prefix is a value's first field, and what is in it.
 type prefix struct {
 	field, content []byte

@@ -53,6 +53,9 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
+	if h.raw > keptBytes {
+		r.scratch = nil
+	}
 	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}

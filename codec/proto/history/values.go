@@ -211,7 +211,7 @@ func (m *model) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].ke
 
 // asKey is what a value is as a key: nothing if it has one itself.
 func (m *model) asKey(id uint32) uint32 {
-	if id == 0 || m.keyOf(id) != 0 {
+	if !m.values[id].live || m.keyOf(id) != 0 {
 		return 0
 	}
 	return id

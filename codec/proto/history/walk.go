@@ -74,7 +74,7 @@ func (m *model) beginChain(n uint16, here uint32, count int, last uint32) chain 
 }
 
 func (c *chain) spot() spot {
-	return spot{n: c.n, first: c.count == 0, here: c.here, a: c.a, b: c.b}
+	return spot{n: c.n, first: c.count == 0, a: c.a, b: c.b}
 }
 
 // known takes a first value that has been given already.

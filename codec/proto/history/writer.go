@@ -9,8 +9,15 @@ import (
 // their order. The zero value is ready for use. It is not safe for concurrent use.
 type Writer struct {
 	encoder
-	begun bool
+	begun    bool
+	messages int // since it began
 }
+
+const (
+	minApart     = 16      // bytes of a message that is taken apart
+	keptBytes    = 4 << 20 // of a message, after which room is kept
+	restartAfter = 1 << 12 // messages at least, where the model is full
+)
 
 // Append appends src taken apart to dst, which must not overlap src. It cannot fail.
 func (w *Writer) Append(dst, src []byte) []byte {
@@ -19,15 +26,30 @@ func (w *Writer) Append(dst, src []byte) []byte {
 		w.begin()
 		form = formBegin
 	}
-	if len(src) > MaxBytes || !w.message(src) {
+	if len(src) < minApart || len(src) > MaxBytes || !w.message(src) {
 		return append(append(dst, formPlain), src...)
 	}
 	w.begun = true
+	dst = w.appendMessage(append(dst, form), src)
+	w.rest(len(src))
+	return dst
+}
+
+func (w *Writer) appendMessage(dst, src []byte) []byte {
 	coded := w.end()
-	dst = append(dst, form)
 	dst = binary.AppendUvarint(dst, uint64(len(src)))
 	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(src, castagnoli))
 	dst = binary.AppendUvarint(dst, uint64(len(coded)))
 	dst = append(dst, coded...)
 	return append(dst, w.text...)
+}
+
+// rest gives back the room of a long message, and begins anew if the model has been full for long.
+func (w *Writer) rest(size int) {
+	if size > keptBytes {
+		w.coder.out, w.text, w.fields, w.counts = nil, nil, nil, nil
+	}
+	if w.messages++; w.messages >= restartAfter && w.isFull() {
+		w.begun, w.messages = false, 0
+	}
 }

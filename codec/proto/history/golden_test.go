@@ -1,0 +1,151 @@
+package history
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
+
+// vectors are sessions whose form is frozen: what one release writes all later ones read.
+func vectors() map[string][][]byte {
+	rng := rand.New(rand.NewPCG(8, 8))
+	all := map[string][][]byte{"plain": {nil, []byte("short"), []byte("this is no message of protobuf, not at all")}}
+	add := func(name string, n int, message func(int) []byte) {
+		for i := range n {
+			all[name] = append(all[name], message(i))
+		}
+	}
+	add("scrapes", 24, func(i int) []byte { return scrape(i%2, i/2) })
+	add("spans", 8, func(i int) []byte { return spans(rng, 10+i) })
+	add("anything", 30, func(int) []byte { return anything(rng, 3) })
+	add("doubles", 6, odd)
+	add("packed", 6, func(i int) []byte { return packed(uint64(i), 12) })
+	add("deep", 4, func(i int) []byte { return bytes.Repeat(deep(18+2*i), 2) })
+	add("shapes", 3, func(i int) []byte { return manyShapes(i*40, 50) })
+	add("full", restartAfter+2, structure)
+	add("forgotten", 14, func(i int) []byte { return manyValues(i/2+i%2*3, 9000) })
+	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 700) })
+	return all
+}
+
+func odd(i int) (b []byte) {
+	all := []float64{math.Copysign(0, -1), 0, 2.5, 1e15, 1e15 + 1, math.NaN(), -0.001, 1e-300, math.MaxFloat64, 123456.789}
+	for j := range 60 {
+		b = fixed64Field(b, 1, math.Float64bits(all[(i*j*j+j)%len(all)]))
+		b = fixed64Field(b, 2, math.Float64bits(float64(i*j)/1000))
+		b = fixed32Field(b, 3, uint32(i*j*-70000))
+	}
+	return b
+}
+
+// packed are packed numbers of each wire type.
+func packed(at, n uint64) (b []byte) {
+	for i := range n {
+		m := bytesField(nil, 1, packedOf(wire64, i, i*i+at, i*i*i, 1<<20+i))
+		m = bytesField(m, 2, packedOf(wire64, math.Float64bits(float64(i+at)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
+		m = bytesField(m, 3, packedOf(wire32, i, i+1, 7*i+at, 1<<15))
+		m = bytesField(m, 4, packedOf(wireVarint, 1<<50, 1<<50+i, 1<<50-i, i))
+		b = bytesField(b, 1, m)
+	}
+	return b
+}
+
+// structure is a message of fields that are new each time.
+func structure(i int) []byte {
+	m := varintField(nil, 1+i, 1)
+	m = fixed32Field(m, 2+i, 5)
+	return bytesField(bytesField(nil, 1+i%60, m), 1+i%60, m)
+}
+
+// manyValues is a message of labels, more than are kept of a few of them.
+func manyValues(of, n int) (b []byte) {
+	for i := range n {
+		m := bytesField(nil, 1, label("id", fmt.Sprint(of*n+i)))
+		b = bytesField(b, 1, bytesField(m, 1, label("kind", fmt.Sprint(i%10))))
+	}
+	return b
+}
+
+// longValues is a message of values of about 2 KiB.
+func longValues(of, n int) (b []byte) {
+	for i := range n {
+		text := strings.Repeat(fmt.Sprint("value ", of*n+i, "; "), 500)
+		b = bytesField(b, 1, varintField(bytesField(nil, 1, text[:1900+i%200]), 2, 1))
+	}
+	return b
+}
+
+const vectorLimit = 1 << 22
+
+// TestVectors reads those. A file has what is sent in a session, each message behind its length as a varint.
+func TestVectors(t *testing.T) {
+	all := vectors()
+	if *makeVectors {
+		writeVectors(t, all)
+	}
+	for name, messages := range all {
+		sent := readVector(t, name)
+		var r Reader
+		for i, want := range messages {
+			n, size := binary.Uvarint(sent)
+			got, err := r.Append(nil, sent[size:size+int(n)], vectorLimit)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%s, message %d: %d bytes, %v", name, i, len(got), err)
+			}
+			sent = sent[size+int(n):]
+		}
+		if len(sent) > 0 {
+			t.Errorf("%s: %d bytes are left", name, len(sent))
+		}
+	}
+}
+
+func readVector(t *testing.T, name string) []byte {
+	f, err := os.Open(filepath.Join("testdata", name+".session.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+func writeVectors(t *testing.T, all map[string][][]byte) {
+	for name, messages := range all {
+		path := filepath.Join("testdata", name+".session.gz")
+		if _, err := os.Stat(path); err == nil {
+			continue // frozen
+		}
+		var b bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		var w Writer
+		for _, m := range messages {
+			one := w.Append(nil, m)
+			_, _ = z.Write(append(binary.AppendUvarint(nil, uint64(len(one))), one...))
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A reader that has met an error is of no use any more.
+func TestErrorsStay(t *testing.T) {
+	var w Writer
+	var r Reader
+	first, second := w.Append(nil, scrape(1, 1)), w.Append(nil, scrape(1, 2))
+	if _, err := new(Reader).Append(nil, second, 1<<20); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("without the first one: %v", err)
+	}
+	if _, err := new(Reader).Append(nil, first, 10); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("with a limit of 10: %v", err)
+	}
+	broken := bytes.Clone(first)
+	broken[len(broken)/2] ^= 1
+	if out, err := r.Append([]byte("x"), broken, 1<<20); !errors.Is(err, ErrCorrupt) || string(out) != "x" {
+		t.Errorf("damaged: %v", err)
+	}
+	if _, err := r.Append(nil, first, 1<<20); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("after an error: %v", err)
+	}
+	for _, bad := range [][]byte{{}, {0x10, 0, 0}, {0x11}, {0x12}, {0x23}, {formBegin}, {formBegin, 5}, {formBegin, 5, 0, 0, 0, 0, 9}} {
+		if _, err := new(Reader).Append(nil, bad, 1<<20); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%x: %v", bad, err)
+		}
+	}
+}
+
+// A message that is left out, or comes twice, is noticed.
+func TestOrder(t *testing.T) {
+	var w Writer
+	var sent [][]byte
+	for at := range 8 {
+		sent = append(sent, w.Append(nil, scrape(1, at)))
+	}
+	for _, order := range [][]int{{0, 2}, {0, 1, 1}, {0, 1, 3}} {
+		var r Reader
+		var err error
+		for _, i := range order {
+			_, err = r.Append(nil, sent[i], 1<<20)
+		}
+		if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%v: %v", order, err)
+		}
+	}
+}
+
+// Random bytes as what is coded: whatever they say, work and memory are in proportion to the length that is given.
+func TestRandomCoded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	const raw = 1 << 20
+	for range 300 {
+		var d decoder
+		d.reset()
+		began := time.Now()
+		grew := grown(func() {
+			for range 3 {
+				coded := randomBytes(rng, rng.IntN(4000))
+				if rng.IntN(3) == 0 {
+					coded = bytes.Repeat(coded[:min(len(coded), 9)], 300)
+				}
+				if _, err := d.message(nil, coded, randomBytes(rng, rng.IntN(4000)), raw); err == nil {
+					t.Fatal("random bytes are a message")
+				}
+			}
+		})
+		if took := time.Since(began); took > 5*time.Second || !raceEnabled && grew > 200<<20 {
+			t.Fatalf("%v, %d bytes", took, grew)
+		}
+	}
+}
