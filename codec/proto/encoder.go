@@ -152,7 +152,7 @@ func (e *Encoder) appendStream(dst, src []byte) []byte {
 	if e.options.Stored {
 		return zstdRaw(dst, src)
 	}
-	out, err := e.options.Engine.Compress(dst, src, codec.Setting{Codec: codec.Zstd, Level: smallLevel}, nil)
+	out, err := e.options.Engine.Compress(dst, src, codec.Setting{Codec: codec.Zstd, Level: longLevel}, nil)
 	if err != nil {
 		out = zstdRaw(dst[:start+1+len(zstdMagic)], src)
 	}

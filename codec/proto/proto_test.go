@@ -251,6 +251,10 @@ func TestLongMessages(t *testing.T) {
 	if _, err := NewDecoder(Options{}).Append(nil, sealed, len(message)); !errors.Is(err, ErrStream) {
 		t.Error(err)
 	}
+	whole, err := NewEngine(0).Compress(nil, message, codec.Setting{Codec: codec.Zstd, Level: longLevel}, nil)
+	if more := 1 + len(zstdMagic); err != nil || len(sealed) > len(whole)+more {
+		t.Errorf("%d bytes, %d of zstd alone, %v", len(sealed), len(whole), err)
+	}
 	for _, frame := range [][]byte{sealed[1+len(zstdMagic):], zstdRaw(nil, message)} {
 		opened, err := codec.New(codec.Options{}).Decompress(nil, frame, codec.Zstd, len(message), nil)
 		if err != nil || !bytes.Equal(opened, message) {

@@ -6,10 +6,9 @@ package history
 type prob struct{ p, n uint16 }
 
 const (
-	evenProb  = 1 << 15
-	leastProb = 32
-	mostSeen  = 30
-	topValue  = 1 << 24
+	evenProb = 1 << 15
+	mostSeen = 30
+	topValue = 1 << 24
 )
 
 // rates are how far a probability moves, of 65,536, after so many bits: 1/1.5, 1/2.5 and so on.
@@ -74,7 +73,7 @@ func (c *coder) bit(p *prob, b uint32) uint32 {
 	rate := rates[p.n&31]
 	if b == 0 {
 		c.rng = bound
-		p.p = uint16(min(uint32(p.p)+(65536-uint32(p.p))*rate>>16, 65536-leastProb))
+		p.p += uint16((65536 - uint32(p.p)) * rate >> 16)
 	} else {
 		c.rng -= bound
 		if c.reads {
@@ -82,7 +81,7 @@ func (c *coder) bit(p *prob, b uint32) uint32 {
 		} else {
 			c.low += uint64(bound)
 		}
-		p.p = uint16(max(uint32(p.p)-uint32(p.p)*rate>>16, leastProb))
+		p.p -= uint16(uint32(p.p) * rate >> 16)
 	}
 	if p.n < mostSeen {
 		p.n++

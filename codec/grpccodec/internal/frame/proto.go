@@ -45,9 +45,12 @@ func (e *ProtoEncoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// longLevel is that of zstd for what is no columns any more: as of whole messages of that length.
+const longLevel = 3
+
 // begin goes over to a stream.
 func (e *ProtoEncoder) begin() (err error) {
-	if e.long, err = newZstdEncoder(codec.Setting{Codec: codec.Zstd}); err != nil {
+	if e.long, err = newZstdEncoder(codec.Setting{Codec: codec.Zstd, Level: longLevel}); err != nil {
 		return err
 	}
 	if _, err := e.out.Write([]byte{proto.FormStream}); err != nil {
