@@ -1,0 +1,46 @@
+"""Opens the frozen sessions of cinch-proto 2. Each message has a checksum of what must come out.
+
+python3 -m unittest discover -t python -s python/tests -p test_proto.py
+"""
+
+import gzip
+import pathlib
+import unittest
+
+from cinch import errors, proto
+
+VECTORS = pathlib.Path(__file__).resolve().parents[2] / "codec" / "proto" / "history" / "testdata"
+
+
+def messages(path):
+    data, at = gzip.decompress(path.read_bytes()), 0
+    while at < len(data):
+        n, at = proto.uvarint(data, at)
+        yield data[at : at + n]
+        at += n
+
+
+class Sessions(unittest.TestCase):
+    def test_vectors(self):
+        paths = sorted(VECTORS.glob("*.session.gz"))
+        self.assertGreater(len(paths), 10)
+        for path in paths:
+            with self.subTest(path.name):
+                session = proto.Session()
+                self.assertGreater(sum(len(session.open(sent)) for sent in messages(path)), 0)
+
+    def test_damage(self):
+        sent = list(messages(VECTORS / "scrapes.session.gz"))
+        for first, second in ((None, sent[1]), (sent[0], sent[2]), (sent[0], sent[1][:-1] + b"!"), (sent[0], b"\x23"), (sent[0], b"\x11\0")):
+            session = proto.Session()
+            if first:
+                session.open(first)
+            for _ in range(2):
+                with self.assertRaises(errors.Damaged):
+                    session.open(second)
+        with self.assertRaises(errors.TooLarge):
+            proto.Session().open(sent[0], 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
