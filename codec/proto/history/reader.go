@@ -62,6 +62,18 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 	return out, nil
 }
 
+// RawLen is how long the message becomes that src holds, as it says itself; 0 if it says nothing.
+func RawLen(src []byte) int {
+	if len(src) == 0 {
+		return 0
+	}
+	if src[0] == formPlain {
+		return len(src) - 1
+	}
+	raw, _ := uvarint(src[1:])
+	return int(min(raw, MaxBytes))
+}
+
 // head is what a message has in front of what is coded, and the parts that follow.
 type head struct {
 	raw         int

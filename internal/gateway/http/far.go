@@ -81,6 +81,7 @@ func (x *trip) uncarry(out *http.Request) {
 		x.broken = fmt.Errorf("%w: %w", errCarried, err)
 		return
 	}
+	x.carried.settle()
 	x.cfg.Stats.Opened(codec.Zstd, int(n), len(plain), time.Since(start))
 	had, opened := strings.CutPrefix(out.Header.Get(codingHeader), openedMark)
 	delete(out.Header, codingHeader)
@@ -179,6 +180,7 @@ func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
 		resp.Body = readCloser{failing{err}, resp.Body}
 		return
 	}
+	x.carried.settle()
 	took := time.Since(start)
 	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(out), took)
 	x.cfg.Stats.Latency(took)

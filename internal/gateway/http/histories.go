@@ -2,6 +2,7 @@ package http
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
@@ -29,7 +30,46 @@ type history struct {
 	writer *bodies.Writer
 	reader *bodies.Reader
 	window int
-	free   func()
+
+	memory *gateway.Budget
+	mu     sync.Mutex
+	cost   int64 // bytes of memory
+	fixed  int64 // of them, those of the streams
+	full   bool  // there was no memory for what the reader remembers: no more is to come
+}
+
+// settle has memory follow what sessions of cinch-proto remember. Where there is none the writer's forgets, and the connection
+// is to end if the reader's is too large.
+func (h *history) settle() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.grow() {
+		return
+	}
+	h.writer.Forget()
+	if !h.grow() {
+		h.full = true
+	}
+}
+
+// grow takes what is remembered now, or gives back what is no longer. h.mu is held.
+func (h *history) grow() bool {
+	more := h.fixed + int64(h.writer.Columns()+h.reader.Columns()) - h.cost
+	switch {
+	case more <= 0:
+		h.memory.Release(-more)
+	case !h.memory.TryAcquire(more):
+		return false
+	}
+	h.cost += more
+	return true
+}
+
+// isFull reports whether the connection is to end.
+func (h *history) isFull() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.full
 }
 
 // take gets memory for histories, of the wanted window or the largest smaller one that there is memory for. It returns how
@@ -57,11 +97,14 @@ func (h *histories) open(window int, cost int64) (*history, error) {
 		h.memory.Release(cost)
 		return nil, err
 	}
-	return &history{writer: w, reader: r, window: window, free: func() { h.memory.Release(cost) }}, nil
+	return &history{writer: w, reader: r, window: window, memory: h.memory, cost: cost, fixed: cost}, nil
 }
 
 func (h *history) close() {
 	h.writer.Close()
 	h.reader.Close()
-	h.free()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.memory.Release(h.cost)
+	h.cost = 0
 }

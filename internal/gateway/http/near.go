@@ -65,6 +65,7 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 	stint := x.cfg.Effort.Begin(len(plain))
 	b.out, err = x.carrier.writer.Append(nil, plain, asColumns(rule, out.Header))
 	stint.End()
+	x.carrier.settle()
 	took := time.Since(start)
 	x.cfg.Stats.Latency(took)
 	if err != nil {
@@ -129,7 +130,8 @@ func (x *trip) received(resp *http.Response) (*http.Response, error) {
 		return resp, nil
 	}
 	err := x.openReply(resp)
-	x.giveBack(err == nil && !resp.Close)
+	x.carrier.settle()
+	x.giveBack(err == nil && !resp.Close && !x.carrier.isFull())
 	if err != nil {
 		return nil, fmt.Errorf("a reply of the far gateway: %w", err)
 	}

@@ -62,17 +62,7 @@ func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error)
 	if b.in, err = b.gather.All(int(n), n); err != nil {
 		return nil, err
 	}
-	raw, err := bodies.Len(b.in)
-	switch {
-	case err != nil:
-		return nil, err
-	case raw > uint64(most):
-		return nil, bodies.ErrTooLarge
-	}
-	if err := b.grant.Exceed(2 * int64(raw)); err != nil {
-		return nil, err
-	}
-	return r.Open(b.in, most)
+	return r.Open(b.in, most, b.grant.Exceed)
 }
 
 // give returns what gives bytes of the body to a peer, and then what else there is.

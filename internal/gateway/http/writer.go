@@ -20,6 +20,9 @@ func (w *replyWriter) WriteHeader(status int) {
 	case in.ProtoMajor == 1 && !w.x.bodyEnded():
 		h["Connection"] = []string{"close"} // what still comes of the body must not be taken for a request
 	}
+	if w.x.carried != nil && w.x.carried.isFull() {
+		h["Connection"] = []string{"close"}
+	}
 	if len(h["Content-Type"]) == 0 {
 		h["Content-Type"] = nil // where the upstream names none the server would guess
 	}

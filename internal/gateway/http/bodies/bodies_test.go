@@ -36,6 +36,9 @@ func newPair(t testing.TB) (*Writer, *Reader) {
 	return w, r
 }
 
+// free is memory that nobody counts.
+func free(int64) error { return nil }
+
 // message is like one of remote write: series with labels, and a value each.
 func message(round int) (b []byte) {
 	for i := range 200 {
@@ -59,7 +62,7 @@ func TestBodiesRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := r.Open(out, 1<<24)
+		back, err := r.Open(out, 1<<24, free)
 		if err != nil || !bytes.Equal(back, body) {
 			t.Fatalf("body %d: %d of %d bytes, %v", i, len(back), len(body), err)
 		}
@@ -92,12 +95,12 @@ func TestBodiesRefuse(t *testing.T) {
 		"blocks of none": func(b []byte) []byte { return append([]byte{0, 0, 0, 0, 0, 0}, b...) },
 	} {
 		b, r := good()
-		if _, err := r.Open(change(b), 1<<24); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) {
+		if _, err := r.Open(change(b), 1<<24, free); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	b, r := good()
-	if _, err := r.Open(b, 100); !errors.Is(err, ErrTooLarge) {
+	if _, err := r.Open(b, 100, free); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 	b, _ = good()
@@ -105,10 +108,30 @@ func TestBodiesRefuse(t *testing.T) {
 	w, _ := newPair(t)
 	_, _ = w.Append(nil, message(7), true)
 	second, _ := w.Append(nil, message(8), true)
-	if _, err := other.Open(second, 1<<24); err == nil {
+	if _, err := other.Open(second, 1<<24, free); err == nil {
 		t.Error("a body whose history is missing was opened")
 	}
 	_ = b
+}
+
+// What a body takes is asked for before it is taken.
+func TestBodiesAsk(t *testing.T) {
+	w, r := newPair(t)
+	body := message(0)
+	out, err := w.Append(nil, body, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, full := int64(0), errors.New("full")
+	_, err = r.Open(out, 1<<24, func(n int64) error {
+		if asked += n; asked > int64(len(body)) {
+			return full
+		}
+		return nil
+	})
+	if !errors.Is(err, full) || asked < int64(len(body)) {
+		t.Errorf("%v after %d of %d bytes", err, asked, len(body))
+	}
 }
 
 func FuzzBodies(f *testing.F) {
@@ -131,11 +154,11 @@ func FuzzBodies(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back, err := r.Open(out, 1<<20); err != nil || !bytes.Equal(back, body) {
+			if back, err := r.Open(out, 1<<20, free); err != nil || !bytes.Equal(back, body) {
 				t.Fatal(err)
 			}
 		}
-		if back, err := r.Open(hostile, 1<<16); err == nil && len(back) > 1<<16 {
+		if back, err := r.Open(hostile, 1<<16, free); err == nil && len(back) > 1<<16 {
 			t.Fatalf("%d bytes", len(back))
 		}
 	})
