@@ -1,0 +1,215 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// An upstream that ends connections as it likes, idle ones after 50 ms or each after its reply, without having said so: what may
+// be sent again is, and only requests that may not be can fail, by 502.
+func TestImpatientUpstream(t *testing.T) {
+	idle := &http.Server{Handler: http.HandlerFunc(greet), IdleTimeout: 50 * time.Millisecond}
+	l := listen(t)
+	go func() { _ = idle.Serve(l) }()
+	t.Cleanup(func() { _ = idle.Close() })
+	closing := script(t, func(c net.Conn, r *http.Request) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+		return false
+	})
+	for name, upstream := range map[string]string{"idle for 50 ms": l.Addr().String(), "after each reply": closing} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := inside(t, upstream, 0)
+			c := client(false)
+			gets, posts := 0, 0
+			for i := range 150 {
+				if !succeeds(t, c, http.MethodGet, "http://"+addr, nil) {
+					gets++
+				}
+				time.Sleep(time.Duration(45+i%10) * time.Millisecond / time.Duration(1+9*btoi(name != "idle for 50 ms")))
+				if !succeeds(t, c, http.MethodPost, "http://"+addr, text) {
+					posts++
+				}
+			}
+			t.Logf("%d of 150 GETs and %d of 150 POSTs failed", gets, posts)
+			if gets > 0 || posts > 15 {
+				t.Errorf("%d GETs and %d POSTs failed", gets, posts)
+			}
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func succeeds(t testing.TB, c *http.Client, method, url string, body []byte) bool {
+	r, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Log(method, err)
+		return false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return err == nil && resp.StatusCode == http.StatusOK && string(text) == "hello"
+}
+
+// A gateway that is told to end lets requests in flight end, of HTTP/1.1 and HTTP/2, and what idle connections were asked on a
+// moment before.
+func TestDrain(t *testing.T) {
+	var in atomic.Int32
+	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		in.Add(1)
+		time.Sleep(700 * time.Millisecond)
+		greet(w, r)
+	}))
+	g := process(t, "http://"+upstream)
+	var all sync.WaitGroup
+	var failed atomic.Int32
+	clients := []*http.Client{client(false), client(true)}
+	for i := range 40 {
+		all.Go(func() {
+			if !succeeds(t, clients[i%2], http.MethodPost, "http://"+g.Addr, text) {
+				failed.Add(1)
+			}
+		})
+	}
+	testenv.Eventually(t, "all are in flight", func() bool { return in.Load() == 40 })
+	if err := g.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d of 40 failed", n)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Clients that go on and on, each on a connection of its own, meet gateways that drain one after another; who is refused a
+// connection tries again, as with any server that is replaced, and nothing that was begun fails.
+func TestRollingDrains(t *testing.T) {
+	g := process(t, "http://"+serve(t, http.HandlerFunc(greet)))
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	var done, failed atomic.Int32
+	for range 4 {
+		all.Go(func() {
+			for !closed(stop) {
+				switch asked, ok := askOnce(g.Addr); {
+				case ok:
+					done.Add(1)
+				case asked:
+					failed.Add(1)
+				default:
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 3 {
+		time.Sleep(300 * time.Millisecond)
+		_ = g.Signal(syscall.SIGTERM)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := g.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	all.Wait()
+	t.Logf("%d done, %d failed", done.Load(), failed.Load())
+	if failed.Load() > 0 || done.Load() < 100 {
+		t.Errorf("%d done, %d failed", done.Load(), failed.Load())
+	}
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// askOnce asks on a new connection. It was asked if the connection came about and the gateway didn't end it without a word.
+func askOnce(addr string) (asked, ok bool) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false, false
+	}
+	defer c.Close()
+	_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	answer, err := io.ReadAll(c)
+	if err != nil || len(answer) == 0 {
+		return false, false // it never left the backlog of a listener that was closed
+	}
+	return true, bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) && bytes.HasSuffix(answer, []byte("hello"))
+}
+
+// An upstream that is away is told of by 502, and used again as soon as it is back.
+func TestUpstreamComesBack(t *testing.T) {
+	l := listen(t)
+	at := l.Addr().String()
+	s := &http.Server{Handler: http.HandlerFunc(greet)}
+	go func() { _ = s.Serve(l) }()
+	addr := inside(t, at, 0)
+	for range 3 {
+		if !succeeds(t, client(false), http.MethodPost, "http://"+addr, text) {
+			t.Error("the upstream is there")
+		}
+		_ = s.Close()
+		resp, err := client(true).Post("http://"+addr, "text/plain", bytes.NewReader(text))
+		if err != nil || resp.StatusCode != http.StatusBadGateway {
+			t.Fatal(resp, err)
+		}
+		_ = resp.Body.Close()
+		again, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = &http.Server{Handler: http.HandlerFunc(greet)}
+		go func() { _ = s.Serve(again) }()
+	}
+	_ = s.Close()
+}
+
+// Two gateways in a row: zstd between them, and what the far one has no rule for goes on as it came there.
+func TestTwoGateways(t *testing.T) {
+	upstream, got := keeper(t)
+	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: anyCoding, Rules: "- {direction: request, path: /gzip, min_size: 64, setting: gzip-6}"})
+	near := process(t, "http://"+far.Addr)
+	for _, c := range []struct{ path, coding string }{{"/", "zstd"}, {"/gzip", "zstd"}} {
+		for _, stream := range []bool{false, true} {
+			for _, two := range []bool{false, true} {
+				status := sends(t, "http://"+near.Addr+c.path, text, stream, two)
+				a := <-got
+				if plain, err := decode(a.coding, a.body); status != 200 || err != nil || !bytes.Equal(plain, text) || a.coding != c.coding {
+					t.Errorf("%s, %v, %v: %d, %q, %v", c.path, stream, two, status, a.coding, err)
+				}
+			}
+		}
+	}
+}
