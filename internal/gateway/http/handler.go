@@ -87,7 +87,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[pairHeader] = []string{pairVersion}
 	}
 	_ = http.NewResponseController(w).EnableFullDuplex() // else the server would take what is left of the body when a reply begins
-	h.proxy.ServeHTTP(&replyWriter{w, x}, r.WithContext(context.WithValue(ctx, tripKey{}, x)))
+	h.proxy.ServeHTTP(newReplyWriter(w, x), r.WithContext(context.WithValue(ctx, tripKey{}, x)))
 }
 
 // ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.

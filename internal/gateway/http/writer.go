@@ -1,11 +1,23 @@
 package http
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+)
 
 // replyWriter writes replies to a client as the upstream gave them.
 type replyWriter struct {
 	http.ResponseWriter
-	x *trip
+	x   *trip
+	own http.Header // what the gateway adds to the last reply
+}
+
+// newReplyWriter keeps what is in w's header for the last reply: the reverse proxy empties it behind each one before that.
+func newReplyWriter(w http.ResponseWriter, x *trip) *replyWriter {
+	h := w.Header()
+	own := maps.Clone(h)
+	clear(h)
+	return &replyWriter{w, x, own}
 }
 
 // WriteHeader begins a reply, or is one that comes before the last.
@@ -23,6 +35,7 @@ func (w *replyWriter) WriteHeader(status int) {
 	if w.x.carried != nil && w.x.carried.isFull() {
 		h["Connection"] = []string{"close"}
 	}
+	maps.Copy(h, w.own)
 	if len(h["Content-Type"]) == 0 {
 		h["Content-Type"] = nil // where the upstream names none the server would guess
 	}
