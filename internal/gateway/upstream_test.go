@@ -41,7 +41,7 @@ func TestParseUpstream(t *testing.T) {
 
 func TestParseUpstreamErrorsKeepPasswords(t *testing.T) {
 	for _, raw := range []string{
-		"", "redis://", "redis:///0", "http://u:hunter2@h", "redis://u:hunter2/x@h", "redis://u:hun%zzter2@h",
+		"", "redis://", "redis:///0", "ftp://u:hunter2@h", "redis://u:hunter2/x@h", "redis://u:hun%zzter2@h",
 		"redis://u:hunter2@h:port", "unix://run/r.sock", "unix://", "redis://u:hunter2@h?timeout=1", "redis://u:hunter2@h?db=1&db=2",
 		"redis://u:hunter2@[::1", "redis://u:hunter2\x01@h",
 	} {
