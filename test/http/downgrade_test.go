@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +80,14 @@ var downgrades = []downgraded{
 
 // What HTTP/2 can say and HTTP/1.1 cannot doesn't reach an upstream as something else.
 func TestDowngrade(t *testing.T) {
-	for _, from := range []int{-1, 0} {
+	for _, mode := range modes {
 		for _, c := range downgrades {
-			t.Run(strconv.Itoa(from)+"/"+c.name, func(t *testing.T) {
+			t.Run(mode.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				u := newStrictUpstream(t)
-				answer := c.send(t, inside(t, u.addr, from))
+				addr := mode.start(t, u.addr)
+				u.forget()
+				answer := c.send(t, addr)
 				c.judge(t, u, answer)
 			})
 		}
@@ -163,7 +164,9 @@ func firstAnswer(f *http2.Framer) string {
 		frame, err := f.ReadFrame()
 		switch frame := frame.(type) {
 		case *http2.MetaHeadersFrame:
-			return frame.PseudoValue("status")
+			if status := frame.PseudoValue("status"); status != "103" {
+				return status
+			}
 		case *http2.RSTStreamFrame:
 			return "reset: " + frame.ErrCode.String()
 		case *http2.GoAwayFrame:

@@ -42,9 +42,13 @@ func says(t testing.TB, answer string) (addr string) {
 	})
 }
 
-// ways are an upstream itself and gateways before it, one that changes nothing and one that changes all.
+// ways are an upstream itself and gateways before it, of each mode.
 func ways(t testing.TB, upstream string) map[string]string {
-	return map[string]string{"direct": upstream, "as it comes": inside(t, upstream, -1), "compressed": inside(t, upstream, 0)}
+	all := map[string]string{"direct": upstream}
+	for _, m := range modes {
+		all[m.name] = m.start(t, upstream)
+	}
+	return all
 }
 
 // ask sends bytes on a connection of its own and returns the lines of what comes back, those of headers sorted, without what
@@ -306,7 +310,7 @@ func TestCutReplies(t *testing.T) {
 		"header":       "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Le",
 	} {
 		upstream := says(t, reply)
-		for way, addr := range ways(t, upstream) {
+		for way, addr := range map[string]string{"direct": upstream, "as it comes": inside(t, upstream, -1), "compressed": inside(t, upstream, 0)} {
 			for _, two := range []bool{false, true} {
 				if two && way == "direct" {
 					continue
@@ -400,8 +404,8 @@ func (s *slowly) Read(p []byte) (int, error) {
 
 // Headers that never end are not waited for; a body that comes by the byte is.
 func TestSlowWriter(t *testing.T) {
-	if !*long && testing.Short() {
-		t.Skip("takes eleven seconds")
+	if !*long {
+		t.Skip("asked for by -http.long")
 	}
 	u := newStrictUpstream(t)
 	addr := inside(t, u.addr, -1)
@@ -428,7 +432,7 @@ func TestSlowWriter(t *testing.T) {
 		time.Sleep(time.Second)
 		_, _ = io.WriteString(c, "x")
 	}
-	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 200 {
+	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusEarlyHints {
 		t.Error("a slow body", err)
 	}
 	_ = loris.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -41,16 +41,46 @@ func process(t testing.TB, upstream string) *testenv.GatewayServer {
 // inside serves in this process before an upstream, host:port, and changes bodies to zstd from a size on; -1: none.
 func inside(t testing.TB, upstream string, from int) (addr string) {
 	t.Helper()
+	addr, _ = start(t, upstream, zstdFrom(t, from), gatewayhttp.Config{UpstreamReads: []string{"zstd"}})
+	return addr
+}
+
+// paired serves in this process by two gateways, with all bodies in one history between them. They have begun that when it returns.
+func paired(t testing.TB, upstream string) (addr string) {
+	t.Helper()
+	far, _ := start(t, upstream, zstdFrom(t, -1), gatewayhttp.Config{Peers: true})
+	all, err := policy.NewMessages([]policy.MessageRule{{Name: "all", Auto: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, stats := start(t, far, all, gatewayhttp.Config{Link: gatewayhttp.Shared})
+	for range 200 {
+		resp, err := client(false).Post("http://"+near+"/warm", "text/plain", bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if stats.Snapshot().Total.Sealed > 0 {
+			return near
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("no history between two gateways")
+	return ""
+}
+
+// start serves before an upstream with rules and what else is in a configuration.
+func start(t testing.TB, upstream string, rules *policy.Messages, c gatewayhttp.Config) (addr string, stats *gateway.Stats) {
+	t.Helper()
 	up, err := gateway.ParseUpstream("http://"+upstream, "80")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gatewayhttp.NewGateway(gatewayhttp.Config{
-		Name: "test", Upstream: up, UpstreamReads: []string{"zstd"}, MaxCompress: 32 << 20, MaxOpen: 32 << 20,
-		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20), Stats: gateway.NewStats("test", "http"),
-		Log: slog.New(slog.DiscardHandler),
-	})
-	g.SetPolicy(zstdFrom(t, from))
+	c.Name, c.Upstream, c.MaxCompress, c.MaxOpen = "test", up, 32<<20, 32<<20
+	c.Requests, c.Replies, c.Stats = gateway.NewBudget(64<<20), gateway.NewBudget(64<<20), gateway.NewStats("test", "http")
+	c.Log = slog.New(slog.DiscardHandler)
+	g := gatewayhttp.NewGateway(c)
+	g.SetPolicy(rules)
 	l := listen(t)
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(func() {
@@ -58,7 +88,7 @@ func inside(t testing.TB, upstream string, from int) (addr string) {
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})
-	return l.Addr().String()
+	return l.Addr().String(), c.Stats
 }
 
 func zstdFrom(t testing.TB, size int) *policy.Messages {

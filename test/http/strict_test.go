@@ -17,7 +17,7 @@ import (
 )
 
 // strictUpstream reads requests as the strictest reader would, who takes nothing that another could read otherwise, records
-// them and says yes to each.
+// them and says yes to each, with hints before.
 type strictUpstream struct {
 	addr string
 
@@ -55,7 +55,7 @@ func (u *strictUpstream) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	}
 }
 
@@ -68,6 +68,13 @@ func (u *strictUpstream) note(m message, err error) {
 	case !errors.Is(err, errCut): // is no message
 		u.faults = append(u.faults, err.Error())
 	}
+}
+
+// forget drops what came so far.
+func (u *strictUpstream) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.messages, u.faults = nil, nil
 }
 
 // got is what came, a line each.
