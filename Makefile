@@ -14,6 +14,7 @@ full:
 	go test ./test/differential -run 'TestLines|TestEveryCommand' -diff.lines -timeout 60m
 	go test ./internal/plan -run PlanIsNearTheBest -held.values 600 -held.results $(CURDIR)/bench/results/plan-full.csv -timeout 120m
 	go test ./test/grpc -run TestNoLosses -losses.rounds 6 -losses.calls 400 -timeout 60m
+	go test ./test/http -http.long -timeout 30m
 	go test ./test/effort -run Acceptance -budget.all -budget.window 15s -timeout 30m
 	go test ./internal/rollout -rollout.full -timeout 180m
 	go test ./test/tarantool -run TestVshardRebalancing -v -timeout 10m
