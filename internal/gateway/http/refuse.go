@@ -43,6 +43,9 @@ func malformed(r *http.Request) string {
 			return "its length"
 		}
 	}
+	if r.ContentLength == 0 && r.Body != http.NoBody && noMore(r.Body) != nil {
+		return "its length" // the reverse proxy would drop the body
+	}
 	return ""
 }
 
