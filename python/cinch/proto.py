@@ -201,7 +201,7 @@ class Value:
     def __init__(self, data=b"", hash=0, node=None):
         self.data, self.hash, self.node = data, hash, node
         self.block, self.place = None, 0
-        self.next = self.head = 0
+        self.next = self.head = self.firm = 0
         self.used = self.live = node is not None
 
 
@@ -545,6 +545,9 @@ class Session:
                 guess = self._guess(node, a, b, first)
                 if guess and self._flag(node.hits[0 if first else 1][node.was]):
                     n = guess
+                if not first:
+                    value = self.values[a]
+                    value.firm = value.firm + 1 if n and n == value.next else 0
             if n:
                 node.worth, node.was = min(node.worth + 16, 65536), 1
                 self._met(node)
@@ -621,10 +624,12 @@ class Session:
             self.lists[node.last_list].next = number
 
     def _guess(self, node, a, b, first):
+        value = self.values[a]
+        if not first and value.firm >= 2 and self._is_value(value.next, node):
+            return value.next
         n = self.guesses.get(join(join(a, b), node.number ^ 0x1B873593))
         if n and self._is_value(n, node):
             return n
-        value = self.values[a]
         n = value.head if first else value.next
         if not (n and self._is_value(n, node)) and not first and value.live:
             n = value.block.after

@@ -59,10 +59,13 @@ func (m *model) hashOf(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)
 
 // guess returns what a value is likely to be, 0 if nobody knows.
 func (m *model) guess(s *spot) uint32 {
+	a := &m.values[s.a]
+	if !s.first && a.firm >= isFirm && m.isOf(a.next, s.n) {
+		return a.next
+	}
 	if v := m.guessed.at(m.hashOf(s)); v != nil && m.isOf(*v, s.n) {
 		return *v
 	}
-	a := &m.values[s.a]
 	next := a.next
 	if s.first {
 		next = a.head
@@ -88,6 +91,9 @@ func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 		p = &x.hits[1]
 	}
 	hit := s.guess != 0 && m.flag(&p[x.was], !m.reads && right(s.guess))
+	if !s.first {
+		m.values[s.a].followed(hit, s.guess)
+	}
 	if !hit {
 		x.worth--
 		x.was = 0
@@ -98,6 +104,18 @@ func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	x.met()
 	m.values[s.guess].used = true
 	return true
+}
+
+// isFirm is how often in a row what followed a value has to be the same, until nothing else is looked up.
+const isFirm = 2
+
+// followed takes what was guessed behind a value.
+func (v *value) followed(right bool, guess uint32) {
+	if right && guess == v.next {
+		v.firm = min(v.firm+1, isFirm)
+	} else {
+		v.firm = 0
+	}
 }
 
 // learn takes a value that was not guessed.
