@@ -35,6 +35,7 @@ func vectors() map[string][][]byte {
 	add("shapes", 3, func(i int) []byte { return manyShapes(i*40, 50) })
 	add("full", restartAfter+2, structure)
 	add("forgotten", 14, func(i int) []byte { return manyValues(i/2+i%2*3, 9000) })
+	add("keys", 12, func(i int) []byte { return manyKeys(i, 2500) })
 	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 700) })
 	return all
 }
@@ -82,6 +83,20 @@ func longValues(of, n int) (b []byte) {
 	for i := range n {
 		text := strings.Repeat(fmt.Sprint("value ", of*n+i, "; "), 500)
 		b = bytesField(b, 1, varintField(bytesField(nil, 1, text[:1900+i%200]), 2, 1))
+	}
+	return b
+}
+
+// manyKeys is a message of labels that have a key of their own each, with values of two keys that come with each, and
+// of one that comes at first: so keys are forgotten before their values, blocks become empty, and one in parts.
+func manyKeys(at, n int) (b []byte) {
+	for i := range n {
+		m := bytesField(bytesField(nil, 1, label("job", "all")), 1, label(fmt.Sprint(at*n+i), "value"))
+		m = bytesField(m, 1, label("kind", fmt.Sprint(i, at)))
+		if at == 0 && i%100 == 0 {
+			m = bytesField(m, 1, label("first", fmt.Sprint(i)))
+		}
+		b = bytesField(b, 1, m)
 	}
 	return b
 }
