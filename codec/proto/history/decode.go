@@ -84,18 +84,32 @@ func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint3
 	if known != nil && (len(runs) == 0 || !known.of(&d.nodes[runs[0].node])) {
 		return 0, false, errCoded
 	}
-	pure = true
 	start, parts := len(d.out), len(d.parts)
-	var named uint64
+	named, key, pure, err := d.namedRuns(runs, depth, &h, known)
+	if err != nil {
+		return 0, false, err
+	}
+	p, err := d.otherRuns(runs, named, depth, &h)
+	if err != nil {
+		return 0, false, err
+	}
+	d.sort(start, named, d.parts[parts:])
+	d.parts = d.parts[:parts]
+	return key, pure && p, nil
+}
+
+// namedRuns appends those runs whose values may be named, and returns which they are.
+func (d *decoder) namedRuns(runs []run, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool, err error) {
+	pure = true
 	last := uint32(0)
 	for i, r := range runs {
 		if !d.mayBeNamed(r, i, known) {
 			continue
 		}
 		named |= 1 << i
-		first, end, p, err := d.valuesOf(r, depth, last, &h, known)
+		first, end, p, err := d.valuesOf(r, depth, last, h, known)
 		if err != nil {
-			return 0, false, err
+			return 0, 0, false, err
 		}
 		if i == 0 {
 			key = first
@@ -103,20 +117,24 @@ func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint3
 		last, pure, known = end, pure && p, nil
 		d.parts = append(d.parts, len(d.out))
 	}
+	return named, key, pure, nil
+}
+
+// otherRuns appends the others.
+func (d *decoder) otherRuns(runs []run, named uint64, depth int, h *here) (pure bool, err error) {
+	pure = true
 	for i, r := range runs {
 		if i < maxNamedRuns && named>>i&1 != 0 {
 			continue
 		}
-		p, err := d.others(r, depth, &h)
+		p, err := d.others(r, depth, h)
 		if err != nil {
-			return 0, false, err
+			return false, err
 		}
 		pure = pure && p
 		d.parts = append(d.parts, len(d.out))
 	}
-	d.sort(start, named, d.parts[parts:])
-	d.parts = d.parts[:parts]
-	return key, pure, nil
+	return pure, nil
 }
 
 // of tells whether a prefix is a field of a node.
@@ -187,7 +205,7 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 			return errCoded
 		}
 		if tag >= 8 { // not of a packed field
-			d.out = binary.AppendUvarint(d.out, tag)
+			d.out = appendUvarint(d.out, tag)
 		}
 		v := d.codeNumber(n, seriesAt(series, i), 0)
 		switch wire {
@@ -196,7 +214,7 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 		case wire32:
 			d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 		default:
-			d.out = binary.AppendUvarint(d.out, v)
+			d.out = appendUvarint(d.out, v)
 		}
 	}
 	return nil
@@ -204,63 +222,75 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 
 // copy appends a field.
 func (d *decoder) copy(n uint16, data []byte) {
-	d.out = binary.AppendUvarint(d.out, d.nodes[n].tag)
-	d.out = binary.AppendUvarint(d.out, uint64(len(data)))
+	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	d.out = appendUvarint(d.out, uint64(len(data)))
 	d.out = append(d.out, data...)
 }
 
-// valuesOf appends a run of values that may be named.
+// valuesOf appends a run of values that may be named, of which the first one may be known.
 func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool, err error) {
-	n, x := r.node, d.nodes[r.node].forms
 	if r.many && known == nil {
-		if l := d.codeList(n, h.hash, nil); l != 0 {
-			for _, id := range d.lists[l].members {
-				d.copy(n, d.values[id].data)
-			}
-			key, last = d.takeList(l, h)
-			if d.full() {
-				err = errCoded
-			}
-			return key, last, true, err
+		if l := d.codeList(r.node, h.hash, nil); l != 0 {
+			return d.list(l, r.node, h)
 		}
 	}
-	count, err := d.count(r, join(h.hash, uint32(n)))
+	count, err := d.count(r, join(h.hash, uint32(r.node)))
 	if err != nil {
 		return 0, 0, false, err
 	}
-	c := d.beginChain(n, h.hash, count, last)
+	c := d.beginChain(r.node, h.hash, count, last)
 	if known != nil {
-		d.copy(n, known.content)
+		d.copy(r.node, known.content)
 		c.known(known)
 	}
-	pure = true
-	for c.count < count && x.credit > 0 {
-		s := c.spot()
-		guessed := d.codeGuess(&s, nil)
-		v := s.guess
-		if guessed {
-			d.copy(n, d.values[v].data)
-		} else {
-			var p bool
-			if v, p, err = d.value(&s, depth, inside(h.hash, n, c.count)); err != nil {
-				return 0, 0, false, err
-			}
-			pure = pure && p
-			d.learn(&s, v)
-		}
-		if d.full() {
-			return 0, 0, false, errCoded
-		}
-		c.add(v, guessed)
+	if pure, err = d.chained(&c, count, depth); err != nil {
+		return 0, 0, false, err
 	}
 	c.left = count - c.count
 	for ; c.count < count; c.count++ {
-		if _, _, err := d.inFull(n, depth, inside(h.hash, n, c.count), nil); err != nil {
+		if _, _, err := d.inFull(r.node, depth, inside(c.here, r.node, c.count), nil); err != nil {
 			return 0, 0, false, err
 		}
 	}
 	d.endChain(&c, r, h, pure)
 	return c.key, c.last, pure && c.left == 0, nil
+}
+
+// list appends the values of one that was guessed.
+func (d *decoder) list(l uint32, n uint16, h *here) (key, last uint32, pure bool, err error) {
+	for _, id := range d.lists[l].members {
+		d.copy(n, d.values[id].data)
+	}
+	if d.full() {
+		return 0, 0, false, errCoded
+	}
+	key, last = d.takeList(l, h)
+	return key, last, true, nil
+}
+
+// chained appends the values of a run, as long as they are looked for.
+func (d *decoder) chained(c *chain, count, depth int) (pure bool, err error) {
+	pure = true
+	for x := d.nodes[c.n].forms; c.count < count && x.credit > 0; {
+		s := c.spot()
+		guessed := d.codeGuess(&s, nil)
+		v := s.guess
+		if guessed {
+			d.copy(c.n, d.values[v].data)
+		} else {
+			var p bool
+			if v, p, err = d.value(&s, depth, inside(c.here, c.n, c.count)); err != nil {
+				return false, err
+			}
+			pure = pure && p
+			d.learn(&s, v)
+		}
+		if d.full() {
+			return false, errCoded
+		}
+		c.add(v, guessed)
+	}
+	return pure, nil
 }
 
 // value appends one that was not guessed.
@@ -297,41 +327,44 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 
 // named returns a value that is known.
 func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
-	n := s.n
-	if op == opAcross {
-		other := d.codeOther(x, 0)
-		if other >= uint64(len(d.nodes)) || other == uint64(n) || d.nodes[other].forms == nil {
-			return 0, errCoded
-		}
-		n = uint16(other)
+	switch op {
+	case opNamed:
+		return d.placed(x, &d.blocks[d.values[g].block], 0)
+	case opNamedElsewhere:
+		return d.placedIn(x, s.n, 0)
 	}
-	across := 0
-	if op == opAcross {
-		across = 1
+	other := d.codeOther(x, 0)
+	if other >= uint64(len(d.nodes)) || other == uint64(s.n) || d.nodes[other].forms == nil {
+		return 0, errCoded
 	}
-	var b *block
-	if op == opNamed {
-		b = &d.blocks[d.values[g].block]
-	} else {
-		at, of := d.number(sizesOf(&x.blockPlaces), across, 0), d.nodes[n].blocks
-		if at >= uint64(len(of)) {
-			return 0, errCoded
-		}
-		b = &d.blocks[of[at]]
+	id, err := d.placedIn(x, uint16(other), 1)
+	if err != nil {
+		return 0, err
 	}
+	return d.across(s.n, id), nil
+}
+
+// placedIn reads which value of some node it is.
+func (d *decoder) placedIn(x *forms, of uint16, across int) (uint32, error) {
+	at, blocks := d.number(sizesOf(&x.blockPlaces), across, 0), d.nodes[of].blocks
+	if at >= uint64(len(blocks)) {
+		return 0, errCoded
+	}
+	return d.placed(x, &d.blocks[blocks[at]], across)
+}
+
+// placed reads which value of a block it is.
+func (d *decoder) placed(x *forms, b *block, across int) (uint32, error) {
 	at := d.number(sizesOf(&x.places), across, 0)
 	if at >= uint64(len(b.members)) {
 		return 0, errCoded
 	}
-	if op == opAcross {
+	if across == 1 {
 		at = uint64(len(b.members)-1) - at
 	}
 	id := b.members[at]
 	if id == 0 {
 		return 0, errCoded
-	}
-	if op == opAcross {
-		return d.across(s.n, id), nil
 	}
 	d.values[id].used = true
 	return id, nil
@@ -343,13 +376,13 @@ func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32
 		return 0, false, errCoded
 	}
 	x := d.nodes[n].forms
-	d.out = binary.AppendUvarint(d.out, d.nodes[n].tag)
+	d.out = appendUvarint(d.out, d.nodes[n].tag)
 	if d.codeText(x, false) {
 		size := d.number(sizesOf(&x.lengths), 0, 0)
 		if size > uint64(len(d.text)) {
 			return 0, false, errCoded
 		}
-		d.out = binary.AppendUvarint(d.out, size)
+		d.out = appendUvarint(d.out, size)
 		d.out = append(d.out, d.text[:size]...)
 		d.text = d.text[size:]
 		return 0, true, nil
@@ -384,4 +417,11 @@ func (d *decoder) move(from, by int) {
 	}
 	copy(d.out[from+by:], d.out[from:end])
 	d.out = d.out[:end+by]
+}
+
+func appendUvarint(b []byte, v uint64) []byte {
+	if v < 0x80 {
+		return append(b, byte(v))
+	}
+	return binary.AppendUvarint(b, v)
 }

@@ -60,22 +60,8 @@ func (e *encoder) shape(n uint16, number int, isNew bool) {
 func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, depth int, h here, known *prefix) (key uint32, pure bool) {
 	e.shape(n, number, isNew)
 	s := e.shapes[e.nodes[n].shapes[number]]
-	pure = true
-	var named uint64
-	at, last := fields, uint32(0)
-	for i := range int(s.to - s.from) {
-		r, to := e.runs[s.from+uint32(i)], at+int(e.counts[counts+i])
-		if e.mayBeNamed(r, i, known) {
-			named |= 1 << i
-			first, end, p := e.valuesOf(r, at, to, depth, last, &h, known)
-			if i == 0 {
-				key = first
-			}
-			last, pure, known = end, pure && p, nil
-		}
-		at = to
-	}
-	at = fields
+	named, key, pure := e.namedRuns(s, fields, counts, depth, &h, known)
+	at := fields
 	for i := range int(s.to - s.from) {
 		r, to := e.runs[s.from+uint32(i)], at+int(e.counts[counts+i])
 		if i >= maxNamedRuns || named>>i&1 == 0 {
@@ -84,6 +70,25 @@ func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, dept
 		at = to
 	}
 	return key, pure
+}
+
+// namedRuns codes the runs whose values may be named, and returns which they are.
+func (e *encoder) namedRuns(s shape, at, counts, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool) {
+	pure = true
+	last := uint32(0)
+	for i := range int(s.to - s.from) {
+		r, to := e.runs[s.from+uint32(i)], at+int(e.counts[counts+i])
+		if e.mayBeNamed(r, i, known) {
+			named |= 1 << i
+			first, end, p := e.valuesOf(r, at, to, depth, last, h, known)
+			if i == 0 {
+				key = first
+			}
+			last, pure, known = end, pure && p, nil
+		}
+		at = to
+	}
+	return named, key, pure
 }
 
 // others codes a run of numbers, or of values that are not named.
@@ -126,7 +131,7 @@ func (e *encoder) isList(id uint32, at, to int) bool {
 
 // valuesOf codes a run of values that may be named, of which the first one may be known. It returns the first one as a key, and the last one.
 func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool) {
-	n, x := r.node, e.nodes[r.node].forms
+	n := r.node
 	if r.many && known == nil {
 		if l := e.codeList(n, h.hash, func(l uint32) bool { return e.isList(l, at, to) }); l != 0 {
 			key, last = e.takeList(l, h)
@@ -139,29 +144,33 @@ func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known
 	c := e.beginChain(n, h.hash, to-at, last)
 	if known != nil {
 		c.known(known)
-		at++
 	}
+	pure = e.chained(&c, at, to, depth)
+	c.left = to - at - c.count
+	for ; c.count < to-at; c.count++ {
+		e.inFull(n, e.fields[at+c.count], depth, inside(c.here, n, c.count), nil)
+	}
+	e.endChain(&c, r, h, pure)
+	return c.key, c.last, pure && c.left == 0
+}
+
+// chained codes the values of a run, as long as they are looked for.
+func (e *encoder) chained(c *chain, at, to, depth int) (pure bool) {
 	pure = true
-	for ; at < to && x.credit > 0; at++ {
-		f := e.fields[at]
+	for x := e.nodes[c.n].forms; c.count < to-at && x.credit > 0; {
+		f := e.fields[at+c.count]
 		s := c.spot()
 		guessed := e.codeGuess(&s, func(v uint32) bool { return e.is(v, f) })
 		v := s.guess
 		if !guessed {
 			var p bool
-			v, p = e.value(&s, f, depth, inside(h.hash, n, c.count))
+			v, p = e.value(&s, f, depth, inside(c.here, c.n, c.count))
 			pure = pure && p
 			e.learn(&s, v)
 		}
 		c.add(v, guessed)
 	}
-	c.left = to - at
-	for ; at < to; at++ {
-		e.inFull(n, e.fields[at], depth, inside(h.hash, n, c.count), nil)
-		c.count++
-	}
-	e.endChain(&c, r, h, pure)
-	return c.key, c.last, pure && c.left == 0
+	return pure
 }
 
 // value codes one that was not guessed. It reports false if it is new and has numbers.

@@ -2,23 +2,51 @@ package history
 
 import "unsafe"
 
-const (
-	nodeBytes = 8 << 10 // of a node with all that is known of it
-	mapBytes  = 64      // of an entry in a map
-)
-
-// Bytes estimates from above what the Writer remembers, in bytes; the Reader at the other end remembers as much.
-func (w *Writer) Bytes() int { return w.model.rememberedBytes() }
-
-// Bytes estimates from above what the Reader remembers, in bytes.
-func (r *Reader) Bytes() int { return r.model.rememberedBytes() }
-
-func (m *model) rememberedBytes() int {
-	n := len(m.nodes)*nodeBytes + cap(m.runs)*int(unsafe.Sizeof(run{})) + cap(m.shapes)*int(unsafe.Sizeof(shape{}))
-	n += cap(m.values)*int(unsafe.Sizeof(value{})) + 2*m.bytes + 32*len(m.values) // values' buffers are at most twice as long, and 32
-	n += cap(m.blocks)*int(unsafe.Sizeof(block{})) + 8*len(m.values) + mapBytes*len(m.byKey)
-	n += cap(m.lists)*int(unsafe.Sizeof(list{})) + 8*m.members
-	return n + memoBytes(&m.guessed) + memoBytes(&m.listed) + memoBytes(&m.series)
+// Bytes estimates what a writer keeps alive between messages, for a caller that bounds what all sessions keep.
+func (w *Writer) Bytes() int {
+	return w.keeps() + w.found.keeps() + cap(w.coder.out) + cap(w.text) + 8*cap(w.fields) + 4*cap(w.counts)
 }
 
-func memoBytes[T any](m *memo[T]) int { return len(m.buckets) * int(unsafe.Sizeof(bucket[T]{})) }
+// Bytes estimates what a reader keeps alive between messages.
+func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) }
+
+// maxSessionBytes is about what either keeps at most: its tables, when they are as long as they may be, and room for a message.
+const maxSessionBytes = 48 << 20
+
+func (m *memo[T]) keeps() int { return len(m.buckets) * int(unsafe.Sizeof(bucket[T]{})) }
+
+func (m *model) keeps() int {
+	const perShape = int(unsafe.Sizeof(shape{})) + 2
+	n := m.store.keeps() + m.guessed.keeps() + m.listed.keeps() + m.series.keeps()
+	n += cap(m.shapes)*perShape + cap(m.runs)*int(unsafe.Sizeof(run{})) + cap(m.nodes)*int(unsafe.Sizeof(node{}))
+	for i := range m.nodes {
+		n += m.nodes[i].keeps()
+	}
+	return n
+}
+
+func (x *node) keeps() (n int) {
+	all := []*sizes{x.counts}
+	if x.numbers != nil {
+		n += int(unsafe.Sizeof(numbers{}))
+		all = append(all, x.numbers.sizes[:]...)
+	}
+	if x.forms != nil {
+		n += int(unsafe.Sizeof(forms{})) + 4*cap(x.blocks)
+		all = append(all, x.lengths, x.places, x.blockPlaces)
+	}
+	for _, s := range all {
+		if s != nil {
+			n += int(unsafe.Sizeof(sizes{}))
+		}
+	}
+	return n
+}
+
+// keeps counts values as twice as long as they are, as they may have so much room, and blocks as if all their values were live.
+func (s *store) keeps() int {
+	const perKey = 40 // of a map
+	n := cap(s.values)*int(unsafe.Sizeof(value{})) + 2*s.bytes + 4*cap(s.free) + 8*len(s.values)
+	n += cap(s.blocks)*int(unsafe.Sizeof(block{})) + len(s.byKey)*perKey
+	return n + cap(s.lists)*int(unsafe.Sizeof(list{})) + 8*s.members
+}

@@ -1,40 +1,55 @@
 package history
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 )
 
-// What is estimated is what is held, and not several times as much; both ends estimate alike.
-func TestBytes(t *testing.T) {
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int(s.HeapAlloc)
+}
+
+// What is estimated is about what is kept, from a session of few series to one that is full.
+func TestMemory(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector needs memory of its own")
+		t.Skip("the race detector allocates")
 	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	w, r := &Writer{}, &Reader{}
-	var sent, back []byte
-	for i := range 20 {
-		var message []byte
-		for instance := range 30 {
-			message = append(message, scrape(instance, i)...)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for name, message := range map[string]func(int) []byte{
+		"scrapes": func(i int) []byte { return scrape(i%3, i) },
+		"spans":   func(int) []byte { return spans(rng, 3000) },
+		"keys":    func(i int) []byte { return manyKeys(i, 4000) },
+		"labels":  func(i int) []byte { return manyValues(i, 4000) },
+		"long":    func(i int) []byte { return longValues(i, 400) },
+		"series":  func(i int) []byte { return manySeries(i, 9000) },
+	} {
+		before := heap()
+		var s session
+		for i := range 40 {
+			s.send(t, message(i))
 		}
-		sent = w.Append(sent[:0], message)
-		var err error
-		if back, err = r.Append(back[:0], sent, MaxBytes); err != nil {
-			t.Fatal(err)
+		kept := heap() - before
+		estimated := s.w.Bytes() + s.r.Bytes()
+		t.Logf("%s: %d KiB kept, %d estimated", name, kept>>10, estimated>>10)
+		if kept > estimated*5/4+1<<18 || kept > 2*maxSessionBytes {
+			t.Errorf("%s: %d bytes are kept, %d estimated", name, kept, estimated)
 		}
+		runtime.KeepAlive(&s)
 	}
-	estimate := w.Bytes() + r.Bytes()
-	w.coder, r.coder = coder{}, coder{}
-	w.text, w.fields, w.counts, r.scratch, sent, back = nil, nil, nil, nil, nil, nil
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	held := int(after.HeapAlloc) - int(before.HeapAlloc)
-	if estimate < held || estimate > 4*held {
-		t.Errorf("%d bytes estimated, %d held", estimate, held)
+}
+
+// manySeries is a message of series that do not come again, with their labels in lists.
+func manySeries(at, n int) (b []byte) {
+	for i := range n {
+		m := bytesField(nil, 1, label("a", fmt.Sprint(i%200)))
+		m = bytesField(bytesField(m, 1, label("b", fmt.Sprint(i/200))), 1, label("c", fmt.Sprint(at)))
+		b = bytesField(b, 1, fixed64Field(varintField(m, 2, uint64(i)), 3, uint64(i*i)))
 	}
-	runtime.KeepAlive(w)
-	runtime.KeepAlive(r)
+	return b
 }
