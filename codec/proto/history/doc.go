@@ -8,22 +8,27 @@
 //
 // What is sent is for a link that compresses with a history of its own: text is left to that.
 //
-// What goes through:
+// In reading order:
 //
-//	message -> scan.go     fields of one level, and the shape that they make
-//	           encode.go   runs of values that may be named, which tell a message from others, then the rest
-//	        -> coder.go    bits
+//	memory.go     what ends of a session hold
+//	writer.go     what is sent for a message, and reader.go the way back
+//	frame.go      forms, limits and errors
+//	encode.go     runs of values that may be named, which tell a message from others, then the rest
+//	packed.go     values that are numbers
+//	decode.go     the way back
+//	scan.go       fields of one level, and the shape that they make
 //
-// decode.go is the way back. What both sides do and learn alike is in
+// What both sides do and learn alike:
 //
-//	model.go      nodes and shapes
 //	walk.go       what they share on their way through a message
-//	values.go     values and lists that may be named, and how they are forgotten
-//	guess.go      how those are guessed
-//	operation.go  how one is given that was not guessed
+//	operation.go  how a value is given that was not guessed
+//	guess.go      how values and lists are guessed
 //	series.go     numbers, and decimal.go those that people write
+//	values.go     values and lists that may be named, and how they are forgotten
+//	model.go      nodes and shapes
 //	sizes.go      how long numbers are
+//	coder.go      bits
 //	memo.go       what is known by hashes
 //
-// and a change there changes the format. Nothing here is safe for concurrent use.
+// A change there changes the format. Nothing here is safe for concurrent use.
 package history

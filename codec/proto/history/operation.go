@@ -32,7 +32,7 @@ type prefix struct {
 }
 
 // prefixOf returns what a value with a key begins with.
-func (m *model) prefixOf(id uint32) prefix {
+func (m *store) prefixOf(id uint32) prefix {
 	data := m.values[id].data
 	_, tag := uvarint(data)
 	n, size := uvarint(data[tag:])

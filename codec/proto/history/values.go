@@ -170,7 +170,7 @@ func (m *model) drop(id uint32) {
 }
 
 // close lets a block's values move up to where others are gone.
-func (m *model) close(b *block) {
+func (m *store) close(b *block) {
 	out := b.members[:0]
 	for _, id := range b.members {
 		if id != 0 {
@@ -208,10 +208,10 @@ func roomForIDs(ids []uint32) []uint32 {
 }
 
 // keyOf is what a value's block has as key.
-func (m *model) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].key }
+func (m *store) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].key }
 
 // asKey is what a value is as a key: nothing if it has one itself.
-func (m *model) asKey(id uint32) uint32 {
+func (m *store) asKey(id uint32) uint32 {
 	if !m.values[id].live || m.keyOf(id) != 0 {
 		return 0
 	}
@@ -219,12 +219,12 @@ func (m *model) asKey(id uint32) uint32 {
 }
 
 // isOf tells whether a number is that of a value of a node.
-func (m *model) isOf(id uint32, n uint16) bool {
+func (m *store) isOf(id uint32, n uint16) bool {
 	return id != 0 && m.values[id].live && m.values[id].node == n
 }
 
 // keepList makes a run nameable.
-func (m *model) keepList(n uint16, members []uint32, hash uint32) uint32 {
+func (m *store) keepList(n uint16, members []uint32, hash uint32) uint32 {
 	for m.members+len(members) > maxAllMembers || len(m.freeLists) == 0 && len(m.lists) >= maxLists {
 		m.forgetList()
 	}
@@ -241,7 +241,7 @@ func (m *model) keepList(n uint16, members []uint32, hash uint32) uint32 {
 }
 
 // forgetList makes room for a list.
-func (m *model) forgetList() {
+func (m *store) forgetList() {
 	for {
 		if m.listHand++; m.listHand >= uint32(len(m.lists)) {
 			m.listHand = 1
@@ -258,6 +258,6 @@ func (m *model) forgetList() {
 }
 
 // isListOf tells whether a number is that of a list of a node.
-func (m *model) isListOf(id uint32, n uint16) bool {
+func (m *store) isListOf(id uint32, n uint16) bool {
 	return id != 0 && m.lists[id].node == n && len(m.lists[id].members) > 0
 }
