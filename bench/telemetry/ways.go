@@ -19,6 +19,7 @@ type way struct {
 	name   string
 	column string // the encoding of columns before a stream gets them; "": messages whole; apart: version 2
 	level  int    // of the stream; 0: none
+	window int    // of the stream
 	alone  string // the encoding of each message by itself, where there is no stream
 }
 
@@ -27,11 +28,16 @@ var ways = []way{
 	{name: "by message, gzip", alone: "gzip-6"},
 	{name: "by message, zstd-3", alone: "zstd-3"},
 	{name: "by message, cinch-proto", alone: "cinch-proto"},
-	{name: "history, whole, zstd-3", level: 3},
-	{name: "history, columns, zstd-3", column: "cinch-proto-raw", level: 3},
-	{name: "history, cinch-proto 2, zstd-3", column: apart, level: 3},
-	{name: "history, cinch-proto 2, zstd-1", column: apart, level: 1},
+	{name: "history, whole, zstd-3", level: 3, window: codec.MaxStreamWindow},
+	{name: "history, columns, zstd-3", column: "cinch-proto-raw", level: 3, window: codec.MaxStreamWindow},
+	{name: "history, cinch-proto 2, zstd-3", column: apart, level: 3, window: codec.MaxStreamWindow},
+	{name: "history, cinch-proto 2, zstd-1", column: apart, level: 1, window: codec.MaxStreamWindow},
+	{name: "history, columns, zstd-3 of 128 KiB", column: "cinch-proto-raw", level: 3, window: firstWindow},
+	{name: "history, cinch-proto 2, zstd-3 of 128 KiB", column: apart, level: 3, window: firstWindow},
 }
+
+// firstWindow is what a link begins with.
+const firstWindow = 17
 
 // apart is what messages are taken apart by with what is remembered of those before.
 const apart = "history"
@@ -126,12 +132,12 @@ func (c codecs) transform(w way) transform {
 }
 
 func (c codecs) stream(w way, all [][]byte) (r result, err error) {
-	to, err := c.engine.StreamWriter(w.level, codec.MaxStreamWindow)
+	to, err := c.engine.StreamWriter(w.level, w.window)
 	if err != nil {
 		return r, err
 	}
 	defer to.Close()
-	from, err := c.engine.StreamReader(codec.MaxStreamWindow)
+	from, err := c.engine.StreamReader(w.window)
 	if err != nil {
 		return r, err
 	}
