@@ -22,13 +22,21 @@ func openLZF(dst, src []byte, maxRaw int) ([]byte, error) {
 		case back == 0:
 			dst = append(dst, src[used-n:used]...)
 		default:
-			for range n { // what is copied may begin in what is being written
-				dst = append(dst, dst[len(dst)-back])
-			}
+			dst = appendAgain(dst, n, back)
 		}
 		src = src[used:]
 	}
 	return dst, nil
+}
+
+// appendAgain copies n bytes from back bytes before the end, which may be fewer: then they are repeated.
+func appendAgain(dst []byte, n, back int) []byte {
+	for from := len(dst) - back; n > 0; {
+		piece := min(n, len(dst)-from)
+		dst = append(dst, dst[from:from+piece]...)
+		n -= piece
+	}
+	return dst
 }
 
 // lzfStep reads one instruction: how many bytes it makes, from how far back, 0 for those that it holds
