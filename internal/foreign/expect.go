@@ -1,0 +1,90 @@
+package foreign
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/zstd"
+)
+
+// HeadBytes are enough of a value's beginning for [Expect].
+const HeadBytes = 32
+
+// Expect says of a value of n bytes, whose first ones are head, whether it may be in one of the formats, and how long its content
+// is then at most: as long as its header declares, and limit where it declares nothing. What declares more than limit opens in
+// none of them. So a reader knows what memory [Take] needs before it has the value.
+func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
+	for _, f := range formats {
+		if !f.mayBegin(head, n) {
+			continue
+		}
+		declared := f.declares(head)
+		switch {
+		case declared < 0:
+			most, may = limit, true
+		case declared <= int64(limit):
+			most, may = max(most, int(declared)), true
+		}
+	}
+	return most, may
+}
+
+// mayBegin is heads for the beginning of a value, and for formats without a header whether they can begin so at all.
+func (f Format) mayBegin(head []byte, n int) bool {
+	switch f {
+	case XZ:
+		return n >= xzHeaders+xzFooter && bytes.HasPrefix(head, xzMagic)
+	case Rails71:
+		return n > rails71Fixed && bytes.HasPrefix(head, rails71Magic)
+	case PHPRedisLZ4:
+		return len(head) >= phpHeader && head[0] == crc8(head[1:phpHeader]) && f.declares(head) <= lz4MostRatio*int64(n-phpHeader)
+	case RedissonLZ4:
+		return len(head) > redissonHeader && f.declares(head) <= lz4MostRatio*int64(n-redissonHeader) && beginsLZ4(head[redissonHeader:])
+	case Snappy:
+		declared := f.declares(head)
+		return declared >= 0 && declared <= snappyMostRatio*int64(n) && beginsSnappy(head)
+	case LZF:
+		return len(head) > 0 && head[0] < lzfLiterals
+	case Deflate:
+		return len(head) > 0 && head[0]>>1&3 != 3
+	}
+	return f.heads(head)
+}
+
+// beginsLZ4 and beginsSnappy know that a block begins with bytes of its own: nothing is there yet that could be copied.
+func beginsLZ4(block []byte) bool { return block[0] == 0 || block[0]>>4 > 0 }
+
+func beginsSnappy(block []byte) bool {
+	_, n := binary.Uvarint(block)
+	return n > 0 && (n >= len(block) || block[n]&3 == 0)
+}
+
+// declares is the length of the content as a value's header has it, -1 where there is none.
+func (f Format) declares(head []byte) int64 {
+	switch {
+	case f == GlideLZ4 && len(head) >= glideHeader+lz4SizeBytes:
+		return int64(binary.LittleEndian.Uint32(head[glideHeader:]))
+	case f == PHPRedisLZ4 && len(head) >= phpHeader:
+		return int64(binary.LittleEndian.Uint32(head[1:]))
+	case (f == RedissonLZ4 || f == RedissonZstd) && len(head) >= redissonHeader:
+		return int64(binary.BigEndian.Uint32(head))
+	case f == Snappy:
+		if n, err := snappy.DecodedLen(head); err == nil {
+			return int64(n)
+		}
+	case f == Zstd:
+		return frameDeclares(head)
+	case f == GlideZstd && len(head) > glideHeader:
+		return frameDeclares(head[glideHeader:])
+	}
+	return -1
+}
+
+func frameDeclares(frame []byte) int64 {
+	var h zstd.Header
+	if h.Decode(frame) != nil || !h.HasFCS || h.FrameContentSize > 1<<62 {
+		return -1
+	}
+	return int64(h.FrameContentSize)
+}
