@@ -246,8 +246,18 @@ func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([
 }
 
 // openForeign sends the content of the bulk string of n bytes at hand if it is in one of the formats, and else the bytes as they are.
+// Memory for the value and all that comes of it is asked for at once: who holds some and asks again may wait for ever.
 func (o *opening) openForeign(n int64, formats []foreign.Format) error {
-	stored, err := o.stage(n, 0)
+	head, err := o.frames.in.Peek(int(min(n, foreign.HeadBytes)))
+	if err != nil {
+		return err
+	}
+	limit, _ := o.vault.contentRoom(int(n))
+	most, may := foreign.Expect(formats, head, int(n), limit)
+	if !may {
+		return o.passBulk(n)
+	}
+	stored, err := o.stage(n, 2*int64(most))
 	if err != nil {
 		return err
 	}
@@ -255,21 +265,16 @@ func (o *opening) openForeign(n int64, formats []foreign.Format) error {
 	if o.frames.mute {
 		return nil
 	}
-	if !foreign.MayTake(formats, stored.buf) {
-		return o.emitHeld(resp.AppendBulk(nil, stored.buf), stored.n > 0)
-	}
-	limit, free := o.vault.contentRoom(int(n))
-	if !free {
-		if err := stored.reserve(2*int64(limit), 2*int64(limit)); err != nil {
-			return err
-		}
-	}
-	content, _, err := foreign.Take(gateway.GetBuffer(min(limit, 4*int(n))), formats, stored.buf, limit)
-	defer gateway.PutBuffer(content)
+	content, _, err := foreign.Take(gateway.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
+	defer func() { gateway.PutBuffer(content) }()
 	if err != nil {
 		content = append(content[:0], stored.buf...)
 	}
-	out := append(resp.AppendBulkHeader(gateway.GetBuffer(len(content)+64), len(content)), content...)
-	defer gateway.PutBuffer(out)
-	return o.emitHeld(append(out, crlf...), stored.n > 0)
+	if err := o.frames.emit(resp.AppendBulkHeader(nil, len(content))); err != nil {
+		return err
+	}
+	if err := o.emitHeld(content, stored.n > 0); err != nil {
+		return err
+	}
+	return o.frames.emit(crlf)
 }

@@ -1,0 +1,67 @@
+package redis
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// toPlainGateway has a rule to plain for values of a library under pl:, and a reply budget of 32 MiB.
+func toPlainGateway(t *testing.T, sock, library string) (path string, replies *gateway.Budget) {
+	t.Helper()
+	formats, err := foreign.Named(library)
+	must(t, err)
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Key: "pl:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Formats: formats, ToPlain: true},
+	}})
+	must(t, err)
+	replies = gateway.NewBudget(32 << 20)
+	path, _ = startGateway(t, sock, func(c *Config) { c.Policy, c.Replies, c.MaxSeal, c.MaxOpen = rules, replies, 32<<20, 32<<20 })
+	return path, replies
+}
+
+// Many clients read long values under a rule to plain at once, of which each opens to as much as the reply budget has.
+func TestForeignRepliesShareTheBudget(t *testing.T) {
+	const clients, each = 24, 2
+	for name, value := range map[string][]byte{
+		"of a library": append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), // LZF
+		"plain":        bytes.Repeat([]byte("plain text, never compressed by anyone. "), 25_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sock := startServer(t)
+			path, replies := toPlainGateway(t, sock, "phpredis")
+			must(t, clientOf(t, sock).Set(ctx, "pl:0", value, 0).Err())
+			var answered atomic.Int32
+			for range clients {
+				c := goredis.NewClient(&goredis.Options{Network: "unix", Addr: path, ReadTimeout: time.Minute, MaxRetries: -1})
+				t.Cleanup(func() { _ = c.Close() })
+				go func() {
+					for range each {
+						if _, err := c.Get(ctx, "pl:0").Result(); err == nil {
+							answered.Add(1)
+						}
+					}
+				}()
+			}
+			for i := 0; i < 600 && answered.Load() < clients*each; i++ {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if answered.Load() < clients*each {
+				t.Errorf("%d of %d GETs are answered: %+v", answered.Load(), clients*each, replies.Use())
+			}
+			testenv.Eventually(t, "the budget is whole again", func() bool { return replies.InUse() == 0 })
+			if name == "plain" && replies.Use().Peak > 1<<20 {
+				t.Errorf("values of no library take budget: %+v", replies.Use())
+			}
+		})
+	}
+}
