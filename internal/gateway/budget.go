@@ -26,8 +26,8 @@ import (
 //     peers that move less than a minimum while others wait (judge.go).
 //
 // What a holder claims may turn out to be too little, where the protocol does not say how long a message
-// is. Then it may have to wait again; such waits are given up after a time, or the peer is judged in the
-// meantime.
+// is. The one that is oversize gets more at once. One with a claim on the reserve may have to wait again, for
+// the place of the oversize one; such waits are given up after a time, or the peer is judged in the meantime.
 //
 // So the bytes in use are at most the size of the budget and one message beyond, or two where there
 // are several gateways. Requests and

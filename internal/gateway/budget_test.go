@@ -440,3 +440,27 @@ func TestAccountAllocatesNothingWithoutWaiting(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Who has become oversize with a claim that was too little goes on, and those behind it after that.
+func TestOversizeThatNeedsMore(t *testing.T) {
+	const size = 1 << 20
+	b := NewBudget(size)
+	others := accountOf(t, b, "g", "192.0.2.1")
+	others.Release(mostOf(others) / 2)
+	mostOf(accountOf(t, b, "g", "192.0.2.2"))
+	a, next := accountOf(t, b, "g", "192.0.2.3"), accountOf(t, b, "g", "192.0.2.4")
+	mostOf(a)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := a.Grow(ctx, size/8, size/8); err != nil {
+		t.Fatal(err)
+	}
+	waits := acquireLater(t, next, ctx, size/2, size/2)
+	if err := a.Grow(ctx, 2*size, 2*size); err != nil {
+		t.Fatalf("it waits for itself: %v, %+v", err, b.Use())
+	}
+	a.Close()
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+}

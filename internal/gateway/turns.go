@@ -20,12 +20,12 @@ func (t *turns) hasPlace() bool { return slices.Contains(t.oversize[:], nil) }
 
 // begin lets an account that waits go beyond its share, if the reserve has room for its claim, or it is
 // the only one of its gateway that is oversize. One that is, and needs more than it had said, may have
-// more, up to a quarter of the budget.
+// more: it would wait for nobody but itself, and all others for it. What bounds it is the length of a message.
 func (t *turns) begin(a *Account, claim int64) bool {
 	small := !t.isLarge(claim)
 	switch {
-	case t.isOversize(a) && a.claim+claim <= t.size/4:
-	case a.promised == 0 && small && !t.isOversize(a) && t.has(claim, a.client):
+	case t.isOversize(a):
+	case a.promised == 0 && small && t.has(claim, a.client):
 		t.promise(a, claim)
 	case (!small || a.promised > 0) && t.becomesOversize(a):
 	default:

@@ -34,8 +34,8 @@ func TestTurns(t *testing.T) {
 	if !turns.hasPlace() || !turns.begin(other, size) || turns.hasPlace() {
 		t.Error("another gateway finds no place, or leaves one")
 	}
-	if !turns.begin(long, size/8) || turns.begin(long, size/4) {
-		t.Error("an oversize one may have more, up to a quarter of the budget")
+	if !turns.begin(long, size/8) || !turns.begin(long, 2*size) {
+		t.Error("an oversize one that needs more waits for itself")
 	}
 	turns.end(long)
 	if long.claim != 0 || long.credit != 0 || !turns.begin(second, size/2) {
