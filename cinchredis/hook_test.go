@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/agreed"
 )
 
 const (
@@ -28,6 +29,7 @@ type object = map[string]any
 
 var rules = []object{
 	{"name": "notes", "key": "note:*", "types": []string{"string", "hash"}, "min_size": 64, "min_gain": 0.1, "codec": "raw"},
+	{"name": "peeled", "key": "web:*", "types": []string{"string", "hash"}, "min_size": 1, "min_gain": agreed.NothingGains, "codec": "zstd", "level": 1},
 	{"name": "menus", "key": "menu:*", "types": []string{"string", "hash", "stream"}, "min_size": 64, "min_gain": 0.1, "codec": "zstd", "level": 3, "record": record},
 }
 
@@ -222,6 +224,29 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := c.Sort(ctx, "other", &redis.Sort{By: "nosort", Get: []string{"#"}}).Err(); errors.Is(err, ErrRefused) {
 		t.Error(err)
+	}
+}
+
+// Under a rule to plain gateways seal and libraries don't; what computes could meet an envelope.
+func TestRuleToPlain(t *testing.T) {
+	s, _ := withPolicy(t)
+	c, ctx := s.attached(t, Options{}), t.Context()
+	long := strings.Repeat(menu, 20)
+	for _, cmd := range []redis.Cmder{c.Set(ctx, "web:1", long, 0), c.HSet(ctx, "web:h", "f", long), c.Set(ctx, "web:2", "short", 0)} {
+		if cmd.Err() != nil {
+			t.Fatal(cmd.Err())
+		}
+	}
+	if s.plain.Get(ctx, "web:1").Val() != long || s.plain.HGet(ctx, "web:h", "f").Val() != long {
+		t.Error("a library has sealed")
+	}
+	for _, cmd := range []redis.Cmder{
+		c.Append(ctx, "web:1", "x"), c.StrLen(ctx, "web:1"), c.SetRange(ctx, "web:1", 0, "x"), c.Do(ctx, "hstrlen", "web:h", "f"),
+		c.SetBit(ctx, "web:1", 1, 1), c.SetIFEQ(ctx, "web:1", "x", "y", 0),
+	} {
+		if !errors.Is(cmd.Err(), ErrRefused) {
+			t.Errorf("%s: %v", cmd.Name(), cmd.Err())
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/agreed"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -87,7 +88,7 @@ func (h *hook) sealValue(to, value []byte, p *policy.Policy, a policy.Address, m
 		return to
 	}
 	if !policy.NeverSeal(value) {
-		if r := p.Lookup(a); r != nil && r.Seals() {
+		if r := p.Lookup(a); r != nil && r.Seals() && r.MinGain < agreed.NothingGains {
 			return h.sealer.Seal(to, value, h.setting(r, mayName), r.WorthFunc(a.Type))
 		}
 	}

@@ -49,6 +49,10 @@ type Rule struct {
 	Shared     bool     `json:"shared,omitempty"`     // other users have the same record
 }
 
+// NothingGains is the MinGain of a rule under which libraries seal nothing, and yet refuse what computes on values: gateways seal there,
+// in ways that are theirs alone. Versions that do not know it try, and find that nothing gains as much.
+const NothingGains = 0.999999999
+
 // Parse reads the record's text. No text is a document that seals nothing, as is one of another format.
 func Parse(text string) (Document, error) {
 	nothing := Document{Format: Format, Off: true}

@@ -22,10 +22,9 @@ func publish(p *policy.Policy) agreed.Document {
 			MinSize: r.MinSize, MaxSize: r.MaxSize, MinGain: r.MinGain, Observe: r.Observe,
 			Codec: r.Setting.Codec.String(), Level: r.Setting.Level,
 		}
-		if r.ToPlain { // what such a library writes would be sealed as it is, and clients never get its content
-			one.Codec, one.Level = codec.Raw.String(), 0
-		}
 		switch {
+		case r.ToPlain:
+			one.Codec, one.Level, one.MinSize, one.MinGain = codec.Zstd.String(), 1, 1, agreed.NothingGains
 		case r.Auto:
 			one.Record, one.Shared = Fingerprint(r), r.Shared
 		case r.Setting.Dict != 0:

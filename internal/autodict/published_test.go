@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/agreed"
+	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -38,6 +40,24 @@ func TestPolicyIsPublished(t *testing.T) {
 		`{"codec":"zstd","key":"doc:*","level":3,"min_gain":0.1,"min_size":64,"name":"docs","record":"` + Fingerprint(auto) + `","types":["string","hash"]}]}`
 	if got, _ := json.Marshal(doc); string(got) != want {
 		t.Errorf("published:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// Under a rule to plain gateways seal as libraries can't: these seal nothing, versions included that do not know why, and none
+// of them computes on what may be an envelope.
+func TestRuleToPlainIsPublished(t *testing.T) {
+	rules := policyOf(t, policy.Rule{
+		Name: "web", Key: "web:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, Formats: []foreign.Format{foreign.Zlib}, ToPlain: true,
+	})
+	p, err := publish(rules).Policy(func(*agreed.Rule) policy.Choice { return policy.Choice{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1, 50, 64 << 20} {
+		r := p.Lookup(policy.Address{Space: "0", Key: []byte("web:1"), Type: policy.String, Size: size})
+		if r == nil || r.Name != "web" || !r.Seals() || r.MinGain < agreed.NothingGains || r.Worth(policy.String, size, 12) {
+			t.Errorf("%d bytes: %+v", size, r)
+		}
 	}
 }
 

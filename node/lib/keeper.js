@@ -108,7 +108,7 @@ export class Keeper {
     const value = asBytes(args[at]);
     if (this.#policy.excluded(name)) return args[at];
     const rule = neverSealed(value) ? undefined : this.#policy.rule(space, name, field && asBytes(args[field]), kind, value.length);
-    if (!rule?.seals) return isSealed(value) ? escape(value) : args[at];
+    if (!rule?.isOurs) return isSealed(value) ? escape(value) : args[at];
     const { maxRaw } = this.options;
     return sealValue(value, { level: rule.level, dictionary: this.#inForce(rule), worth: rule.worth(kind), maxRaw });
   }

@@ -7,6 +7,7 @@ import { cost } from './size.js';
 export const POLICY_RECORD = 'policy';
 const FORMAT = 1;
 const MIN_GAIN = 0.1;
+const NOTHING_GAINS = 0.999999999; // as a rule's min_gain: gateways alone seal there
 
 /** One rule, as published. */
 class Rule {
@@ -34,6 +35,11 @@ class Rule {
       (field === undefined ? this.strings : this.field(field)) &&
       this.key(key)
     );
+  }
+
+  /** Whether a library may seal by the rule. */
+  get isOurs() {
+    return this.seals && this.minGain < NOTHING_GAINS;
   }
 
   takes(size) {

@@ -11,7 +11,10 @@ import { RedisServer, lacking } from './servers.mjs';
 
 const CONTENT = Buffer.from('{"id": 1, "name": "Margherita", "price": 7.5, "available": true, "toppings": ["tomato", "mozzarella", "basil"]}'.repeat(3));
 const MENU = '{"id": 77, "name": "Marinara", "price": 6.5, "available": true, "toppings": ["tomato", "garlic", "oregano"], "note": "seventy-seven"}';
-const RULES = [{ name: 'menus', key: 'menu:*', types: ['string', 'hash', 'stream'], min_size: 64, min_gain: 0.1, codec: 'zstd', level: 3, record: '00112233aabbccdd' }];
+const RULES = [
+  { name: 'peeled', key: 'web:*', types: ['string', 'hash'], min_size: 1, min_gain: 0.999999999, codec: 'zstd', level: 1 },
+  { name: 'menus', key: 'menu:*', types: ['string', 'hash', 'stream'], min_size: 64, min_gain: 0.1, codec: 'zstd', level: 3, record: '00112233aabbccdd' },
+];
 
 describe('clients', { skip: lacking('redis-server') }, () => {
   let server;
@@ -54,6 +57,9 @@ describe('clients', { skip: lacking('redis-server') }, () => {
         assert.deepEqual(await chain().set('menu:2', MENU).get('menu:2').hgetall('menu:h').exec(), [[null, 'OK'], [null, MENU], [null, { a: MENU, b: 'short' }]]);
       }
       await assert.rejects(r.append('menu:1', 'x'), cinch.Refused);
+      await r.set('web:1', MENU.repeat(10)); // gateways seal there and libraries don't: what computes could meet an envelope
+      assert.equal(await server.plain.get('web:1'), MENU.repeat(10));
+      await assert.rejects(r.append('web:1', 'x'), cinch.Refused);
       await assert.rejects(r.multi().set('other', 'x').append('menu:1', 'x').exec(), /EXECABORT/);
       assert.equal(await server.plain.exists('other'), 0);
       const copy = r.duplicate();
@@ -82,6 +88,9 @@ describe('clients', { skip: lacking('redis-server') }, () => {
       assert.deepEqual(await r.multi().set('menu:2', MENU).get('menu:2').exec(), ['OK', MENU]);
       assert.deepEqual(await r.multi().get('menu:2').execAsPipeline(), [MENU]);
       await assert.rejects(r.append('menu:1', 'x'), cinch.Refused);
+      await r.set('web:1', MENU.repeat(10)); // gateways seal there and libraries don't: what computes could meet an envelope
+      assert.equal(await server.plain.get('web:1'), MENU.repeat(10));
+      await assert.rejects(r.append('web:1', 'x'), cinch.Refused);
       await assert.rejects(r.multi().set('other', 'x').append('menu:1', 'x').exec(), cinch.Refused);
       assert.equal(await server.plain.exists('other'), 0);
       const copy = await r.duplicate().connect();

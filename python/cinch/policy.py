@@ -9,6 +9,7 @@ from .size import cost
 
 POLICY_RECORD = "policy"
 FORMAT = 1
+NOTHING_GAINS = 0.999999999  # as a rule's min_gain: gateways alone seal there
 
 
 class Setting(NamedTuple):

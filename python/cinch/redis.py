@@ -24,7 +24,7 @@ from . import commands, store
 from .dictionary import Dictionary
 from .envelope import DEFAULT_MAX_RAW, escape, is_sealed, open_value, parse_header, seal_value
 from .errors import DictionaryUnavailable, EnvelopeError
-from .policy import Policy, never_sealed
+from .policy import NOTHING_GAINS, Policy, never_sealed
 
 log = logging.getLogger("cinch")
 
@@ -204,7 +204,7 @@ class Keeper:
         if policy.excluded(key):
             return value
         rule = None if never_sealed(value) else policy.rule(self._space, key, field, kind, len(value))
-        if rule is None or not rule.seals:
+        if rule is None or not rule.seals or rule.min_gain >= NOTHING_GAINS:
             return escape(value) if is_sealed(value) else value
         level, number = policy.setting(rule)
         dictionary = self.dictionary(number) if number and time.monotonic() - self._read < LEASE else None

@@ -18,6 +18,7 @@ CONTENT = b'{"id": 1, "name": "Margherita", "price": 7.5, "available": true, "to
 MENU = b'{"id": 77, "name": "Marinara", "price": 6.5, "available": true, "toppings": ["tomato", "garlic", "oregano"], "note": "seventy-seven"}'
 RULES = [
     {"name": "notes", "key": "note:*", "types": ["string", "hash"], "min_size": 64, "min_gain": 0.1, "codec": "raw"},
+    {"name": "peeled", "key": "web:*", "types": ["string", "hash"], "min_size": 1, "min_gain": 0.999999999, "codec": "zstd", "level": 1},
     {"name": "menus", "key": "menu:*", "types": ["string", "hash", "stream"], "min_size": 64, "min_gain": 0.1, "codec": "zstd", "level": 3, "record": "00112233aabbccdd"},
 ]
 
@@ -98,6 +99,16 @@ class Commands(WithServer):
                 act()
         self.assertEqual(r.append("other", "x"), 1)
         self.assertTrue(r.ping())  # the connection is as it was
+
+    def test_rule_to_plain(self):
+        """Gateways seal there and libraries don't: what computes could meet an envelope."""
+        r = self.client()
+        r.set("web:1", MENU * 10)
+        r.hset("web:h", "f", MENU * 10)
+        self.assertEqual((self.plain.get("web:1"), self.plain.hget("web:h", "f")), (MENU * 10, MENU * 10))
+        for act in (lambda: r.append("web:1", "x"), lambda: r.strlen("web:1"), lambda: r.hstrlen("web:h", "f"), lambda: r.getrange("web:1", 0, 1)):
+            with self.assertRaisesRegex(cinch.Refused, "web:"):
+                act()
 
     def test_damaged(self):
         r = self.client()

@@ -7,6 +7,7 @@ import java.util.List;
 /** One rule, as published. */
 final class Rule {
   private static final double DEFAULT_MIN_GAIN = 0.1;
+  private static final double NOTHING_GAINS = 0.999999999; // as a rule's min_gain: gateways alone seal there
   private static final String RAW = "raw";
 
   final boolean seals;
@@ -33,7 +34,7 @@ final class Rule {
     maxSize = text.number("max_size");
     minGain = text.share("min_gain", DEFAULT_MIN_GAIN);
     String codec = text.text("codec", RAW);
-    seals = !codec.equals(RAW) && !text.flag("observe");
+    seals = !codec.equals(RAW) && !text.flag("observe") && minGain < NOTHING_GAINS;
     level = codec.equals("zstd") && text.number("level") != 0 ? text.number("level") : Envelope.DEFAULT_LEVEL;
     dictionary = text.dictionary("dictionary");
     record = text.text("record", "");
