@@ -1,11 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // checkForeign checks what a rule says of values that the clients' own library compresses.
@@ -31,7 +33,37 @@ func checkForeign(v *validator, r *Rule, path string) {
 	if r.To == ToPlain && r.Field != "" {
 		v.add(path+".to", "leave field out", "is for all fields of a hash")
 	}
+	if r.To == ToPlain && r.hasSizes() {
+		v.add(path+".to", "leave min_size and max_size out", "is for values of all sizes")
+	}
 	if r.To == ToPlain && slices.Contains(r.Type, "stream") {
 		v.add(path+".to", "leave stream out of type", "is for strings and hashes")
 	}
+}
+
+// hasSizes reports that the rule leaves values to others for their size, beside those that are too small to gain anything.
+func (r *Rule) hasSizes() bool { return r.MaxSize != 0 || r.minSize() > policy.DefaultMinSize }
+
+// checkToPlain checks what stands in front of rules to plain. Reads go by the first rule for a key, for a size or field is not known
+// before; so one that covers some values of a key decides for all of them.
+func checkToPlain(v *validator, rules []Rule, path string) {
+	for i := range rules {
+		if rules[i].To != ToPlain {
+			continue
+		}
+		for j := range rules[:i] {
+			if r := &rules[j]; (r.hasSizes() || r.Field != "") && r.meets(&rules[i]) {
+				v.add(fmt.Sprintf("%s.rules[%d].to", path, i), "put it in front of that rule", "rules[%d] covers some values of the same keys by their size or field", j)
+			}
+		}
+	}
+}
+
+// meets reports that some key may be of both rules.
+func (r *Rule) meets(other *Rule) bool {
+	if r.DB != nil && other.DB != nil && *r.DB != *other.DB {
+		return false
+	}
+	both := func(t TypeName) bool { return slices.Contains(other.Type, t) && (r.Field == "" || t != "string") }
+	return slices.ContainsFunc(r.Type, both) && policy.Overlap(r.Key, other.Key)
 }

@@ -165,6 +165,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool, list
 	for i := range g.Rules {
 		v.rule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i), rules)
 	}
+	checkToPlain(v, g.Rules, path)
 }
 
 func (v *validator) limits(g *Gateway, path string) {

@@ -199,6 +199,8 @@ func (r *Rule) check() error {
 		return fmt.Errorf("%s takes no dictionary", r.Setting.Codec)
 	case r.ToPlain && len(r.Formats) == 0:
 		return fmt.Errorf("has no format that could be made plain")
+	case r.ToPlain && (r.Field != "" || r.Types&^(String|Hash) != 0):
+		return fmt.Errorf("to plain is for strings, and for all fields of hashes")
 	case !(r.MinGain > 0 && r.MinGain < 1):
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	}
@@ -314,7 +316,7 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 
 // Lookup returns the first rule that covers the address, or nil when the value
 // is to be left alone: nothing covers it, that rule says raw, its key is
-// excluded, or the policy is off. The rule, which may be one that only observes, lives as long as the policy.
+// excluded, or the policy is off; see foreign.go for rules to plain. The rule, which may be one that only observes, lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
 	if p.SealsNothing() || p.Excluded(a.Key) {
@@ -324,11 +326,19 @@ func (p *Policy) Lookup(a Address) *Rule {
 	if p.Force {
 		rules = p.force
 	}
+	r := firstOf(rules, &a, p.toPlain)
+	if r == nil || r.Raw() {
+		return nil
+	}
+	return r
+}
+
+func firstOf(rules []Rule, a *Address, toPlain bool) *Rule {
+	if toPlain {
+		return firstBeside(rules, a)
+	}
 	for i := range rules {
-		if r := &rules[i]; r.covers(&a) {
-			if r.Raw() {
-				return nil
-			}
+		if r := &rules[i]; r.covers(a) {
 			return r
 		}
 	}

@@ -293,3 +293,43 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 		t.Error("web:own:1 is another content")
 	}
 }
+
+// Rules that cover some values of a key, by size or field, change nothing of that: what is past the gateway reads like what went through.
+func TestForeignToPlainBesideSizes(t *testing.T) {
+	glide, err := foreign.Named("glide")
+	must(t, err)
+	zstd := codec.Setting{Codec: codec.Zstd, Level: 19}
+	plain := policy.Rule{Name: "web", Key: "web:*", Setting: zstd, Formats: glide, ToPlain: true}
+	sized := plain
+	sized.MinSize = 4000
+	content := menu(1)[:4000]
+	value := byGlide(t, content, foreign.GlideLZ4)
+	for name, c := range map[string]struct {
+		rules []policy.Rule
+		want  []byte // of values at keys
+	}{
+		"with sizes":     {[]policy.Rule{sized, {Name: "rest", Setting: zstd}}, content},
+		"behind sizes":   {[]policy.Rule{{Name: "big", Key: "web:*", Setting: zstd, MinSize: 8000}, plain, {Name: "rest", Setting: zstd}}, value},
+		"behind a field": {[]policy.Rule{{Name: "raw", Key: "web:*", Field: "raw*", Setting: zstd}, plain}, content},
+	} {
+		sock := startServer(t)
+		rules, err := policy.New(policy.Options{Rules: c.rules})
+		must(t, err)
+		path, _ := startGateway(t, sock, func(cfg *Config) { cfg.Policy = rules })
+		direct, through := clientOf(t, sock), clientOf(t, path)
+		for _, by := range []*goredis.Client{direct, through} {
+			must(t, by.Set(ctx, "web:1", value, 0).Err())
+			must(t, by.HSet(ctx, "web:h", "f", value).Err())
+			if got := through.Get(ctx, "web:1").Val(); got != string(c.want) {
+				t.Errorf("%s: GET gives %d bytes, want %d", name, len(got), len(c.want))
+			}
+			want := c.want
+			if name == "behind a field" {
+				want = value
+			}
+			if got := through.HGet(ctx, "web:h", "f").Val(); got != string(want) {
+				t.Errorf("%s: HGET gives %d bytes, want %d", name, len(got), len(want))
+			}
+		}
+	}
+}
