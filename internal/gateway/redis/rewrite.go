@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -277,7 +278,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	defer gateway.PutBuffer(content)
 	if err != nil {
 		stint.End()
-		return dst, false
+		return dst, rule.ToPlain && errors.Is(err, foreign.ErrTooLarge) && !cinch.IsSealed(value) // so that the packer can tell of it
 	}
 	wanted := st
 	st = v.vault.effort.Lower(st, len(content))
