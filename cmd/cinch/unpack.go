@@ -80,7 +80,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 // unpackOptions are the options of a run over the nodes that there are now.
 func (o *unpackOptions) unpackOptions(ctx context.Context, w *openedStore) (pack.Options, error) {
 	p := o.options(w)
-	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match)}
+	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match), Policy: w.policy}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
 		if !o.asJSON {

@@ -19,6 +19,7 @@ const (
 	Opened        store.Reason = "opens"
 	KeptChanging  store.Reason = "kept changing"
 	OtherBytes    store.Reason = "compressed by a library, comes out in other bytes (--allow-recode)"
+	OpensTooLong  store.Reason = "compressed by a library, opens to more than 32 times its length"
 )
 
 // ErrDenied: the user has no right to read or replace a value.

@@ -2,10 +2,10 @@ package pack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -14,11 +14,12 @@ import (
 // foreign makes the content of a value that is in a format of its rule what is sealed. Of a value in none it changes nothing. left
 // says why the value must stay as it is.
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
-	content, f, ok := t.contentOf(s, rule)
-	if !ok {
-		return ""
-	}
+	content, f, err := t.contentOf(s, rule.Formats, rule.ToPlain)
 	switch {
+	case rule.ToPlain && errors.Is(err, foreign.ErrTooLarge):
+		return OpensTooLong
+	case err != nil:
+		return ""
 	case rule.ToPlain:
 		s.recoded = true
 	case s.old.IsForeign():
@@ -38,16 +39,15 @@ func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 }
 
 // contentOf is what a library has compressed into a value. What is sealed as it is under a rule to plain is the client's own.
-func (t *Seal) contentOf(s *subject, rule *policy.Rule) (content []byte, f foreign.Format, ok bool) {
+func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (content []byte, f foreign.Format, err error) {
 	switch {
 	case s.old.IsForeign():
 		content, err := t.Sealer.OpenContent(nil, s.value.Stored)
-		return content, foreign.Format(s.old.Foreign.Format), err == nil
-	case s.old.Len > 0 && rule.ToPlain:
-		return nil, 0, false
+		return content, foreign.Format(s.old.Foreign.Format), err
+	case s.old.Len > 0 && toPlain:
+		return nil, 0, foreign.ErrNone
 	}
-	content, f, err := t.take(rule.Formats, s.raw)
-	return content, f, err == nil
+	return t.take(formats, s.raw)
 }
 
 // take opens a value that is in one of the formats, as far as a gateway would.
@@ -58,32 +58,41 @@ func (t *Seal) take(formats []foreign.Format, value []byte) (content []byte, f f
 // uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content clients get.
 func (t *Seal) uncovered(db string, s *subject) Verdict {
 	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
-	if formats == nil || s.old.Len > 0 {
+	if formats == nil {
 		return Verdict{Left: NoRule}
 	}
-	content, _, err := t.take(formats, s.raw)
-	if err != nil {
+	content, _, err := t.contentOf(s, formats, true)
+	switch {
+	case errors.Is(err, foreign.ErrTooLarge):
+		return Verdict{Left: OpensTooLong}
+	case err != nil:
 		return Verdict{Left: NoRule}
-	}
-	if !t.AllowRecode {
+	case !t.AllowRecode:
 		return Verdict{Left: OtherBytes}
 	}
-	s.content = content
-	return t.bare(s)
+	return Verdict{Replace: true, Recoded: true, New: bare(t.Sealer, content, formats)}
 }
 
-// bare puts the content in the place of a library's value, where sealing it is worth nothing.
-func (t *Seal) bare(s *subject) Verdict {
-	return Verdict{Replace: true, Recoded: true, New: t.Sealer.Seal(nil, s.content, codec.Setting{}, nil)}
-}
-
-// makesPlain reports that the content of a library's value that is sealed already is what clients are to get.
-func (t *Seal) makesPlain(db string, v *store.Value, old cinch.Header) bool {
-	if !t.AllowRecode {
-		return false
+// bare is a value that is worth no compression, under a rule to plain for the formats. One that looks like a library's itself, a cached
+// .gz file say, is wrapped: gateways would open it once more, and the next run too.
+func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
+	if cinch.IsSealed(value) || looksForeign(s, value, formats) {
+		return s.Escape(nil, value)
 	}
-	rule := t.rule(db, v, old.RawLen)
-	return rule != nil && rule.ToPlain
+	return value
+}
+
+// looksForeign reports that gateways may take a value for a library's.
+func looksForeign(s *cinch.Sealer, value []byte, formats []foreign.Format) bool {
+	return foreign.MayTake(formats, value, foreign.Room(len(value), s.MaxRaw()))
+}
+
+// toPlain are the formats of values that clients get the content of, under the rule.
+func toPlain(rule *policy.Rule) []foreign.Format {
+	if rule.ToPlain {
+		return rule.Formats
+	}
+	return nil
 }
 
 // verifyForeign opens an envelope as a client gets it: as it was, or, if it is another encoding, one that its library opens.

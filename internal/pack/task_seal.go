@@ -70,7 +70,11 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 // open opens an envelope that may be sealed anew; plain is nil if it is not, and d says why.
 func (t *Seal) open(db string, v *store.Value) (old cinch.Header, plain []byte, d Verdict) {
 	old, err := cinch.ParseHeader(v.Stored)
-	if t.To == (codec.Setting{}) && !(err == nil && old.IsForeign() && t.makesPlain(db, v, old)) {
+	makesPlain := err == nil && old.IsForeign() && t.Policy.ToPlain(db, v.Key, v.Type) != nil
+	switch {
+	case makesPlain && !t.AllowRecode:
+		return old, nil, Verdict{Left: OtherBytes}
+	case t.To == (codec.Setting{}) && !makesPlain:
 		return old, nil, Verdict{Left: AlreadySealed}
 	}
 	if plain, err = t.Sealer.Open([]byte{}, v.Stored); err != nil {
@@ -106,13 +110,7 @@ func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
 	}
 	sealed := t.envelope(s, st, rule.WorthFunc(v.Type))
 	if !cinch.IsSealed(sealed) {
-		if s.old.Len > 0 && t.Always && another(st, s.old) {
-			return Verdict{Replace: true, New: sealed} // plain: a small value is worth sealing with its old dictionary only
-		}
-		if s.recoded && s.as.Format == 0 {
-			return t.bare(s)
-		}
-		return Verdict{Left: NoGain}
+		return t.unsealed(s, st, rule)
 	}
 	if s.old.Len > 0 && !s.recoded && !t.better(v, sealed, rule, s.old) {
 		return Verdict{Left: AlreadySealed}
@@ -121,6 +119,23 @@ func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
 		return Verdict{Stop: err}
 	}
 	return Verdict{Replace: true, New: sealed, Recoded: s.recoded}
+}
+
+// unsealed judges a value that is worth no compression.
+func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict {
+	d := Verdict{Replace: true, Recoded: s.recoded}
+	switch {
+	case s.recoded && s.as.Format == 0:
+		d.New = bare(t.Sealer, s.content, toPlain(rule))
+	case s.old.Len > 0 && t.Always && another(st, s.old): // a small value is worth sealing with its old dictionary only
+		d.New, d.Recoded = bare(t.Sealer, s.raw, toPlain(rule)), false
+	default:
+		return Verdict{Left: NoGain}
+	}
+	if bytes.Equal(d.New, s.value.Stored) {
+		return Verdict{Left: AlreadySealed}
+	}
+	return d
 }
 
 // envelope is the value sealed, or as it is if that is worth nothing.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -12,6 +13,8 @@ import (
 var (
 	// ErrMustStay: the value itself begins with the magic.
 	ErrMustStay = errors.New("the value begins like an envelope, so it must stay wrapped")
+	// ErrLooksForeign: clients would get something else.
+	ErrLooksForeign = errors.New("the value looks like one that a library has compressed, and a rule says to: plain: take format and to out of the rule first")
 	// ErrImmutable: the value is in a stream's entry.
 	ErrImmutable = errors.New("entries of streams can't be changed")
 	// ErrNotReplaced: the value could be neither read nor replaced.
@@ -22,13 +25,14 @@ var (
 type Unpack struct {
 	Sealer *cinch.Sealer
 	Match  func(db string, key []byte) bool // nil: all keys
+	Policy *policy.Policy                   // that gateways have; nil: one without rules to plain
 }
 
 // Wants is true for all keys, or those that match.
 func (t *Unpack) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
 // Judge opens sealed values. Opening checks the value against its checksum.
-func (t *Unpack) Judge(_ string, v *store.Value) Verdict {
+func (t *Unpack) Judge(db string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
 		return Verdict{Left: Plain}
 	}
@@ -41,8 +45,20 @@ func (t *Unpack) Judge(_ string, v *store.Value) Verdict {
 		return unopened(err)
 	case cinch.IsSealed(plain):
 		return Verdict{Problem: ErrMustStay}
+	case t.isPeeled(db, v, plain):
+		return Verdict{Problem: ErrLooksForeign}
 	}
 	return Verdict{Replace: true, New: plain}
+}
+
+// isPeeled reports that clients would get the content of a plain value, which they get as it is now.
+func (t *Unpack) isPeeled(db string, v *store.Value, plain []byte) bool {
+	formats := t.Policy.ToPlain(db, v.Key, v.Type)
+	if formats == nil {
+		return false
+	}
+	h, err := cinch.ParseHeader(v.Stored)
+	return err == nil && !h.IsForeign() && looksForeign(t.Sealer, plain, formats)
 }
 
 // Skipped lists what may be sealed still.

@@ -1,0 +1,152 @@
+package pack
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+var zstd3 = codec.Setting{Codec: codec.Zstd, Level: 3}
+
+// toPlainTask has a rule to plain for keys under web:, with sizes, and others behind it.
+func toPlainTask(t *testing.T, library string, minSize, maxSize int) (*Seal, []foreign.Format) {
+	t.Helper()
+	formats, err := foreign.Named(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{
+		{Key: "web:*", Setting: zstd3, MinSize: minSize, MaxSize: maxSize, Formats: formats, ToPlain: true},
+		{Setting: zstd3, MinGain: policy.AnyGain},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{}), Ready: func(uint32) bool { return true }, AllowRecode: true}, formats
+}
+
+func webValue(stored []byte) *store.Value {
+	return &store.Value{Key: []byte("web:x"), Type: store.String, Stored: stored}
+}
+
+func asLibrary(t *testing.T, f foreign.Format, content []byte) []byte {
+	t.Helper()
+	out, err := foreign.Append(nil, f, 0, content, codec.New(codec.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// clientGets is what a gateway answers for stored bytes under the rule.
+func clientGets(t *testing.T, task *Seal, formats []foreign.Format, stored []byte) []byte {
+	t.Helper()
+	if cinch.IsSealed(stored) {
+		value, err := task.Sealer.OpenContent(nil, stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	if value, _, err := foreign.Take(nil, formats, stored, foreign.Room(len(stored), 1<<25)); err == nil {
+		return value
+	}
+	return stored
+}
+
+// Content that looks like a library's value itself, a cached .gz file, is not opened once more: not by clients, by a second run, or
+// by unpacking.
+func TestToPlainPeelsOnce(t *testing.T) {
+	task, formats := toPlainTask(t, "django", 0, 0)
+	file := asLibrary(t, foreign.Gzip, foreignContent(1))
+	v := webValue(asLibrary(t, foreign.Zlib, file))
+	for run := range 3 {
+		if run == 2 {
+			task.To, task.Always = codec.Setting{Codec: codec.Zlib}, true
+		}
+		if d := task.Judge("0", v); d.Replace {
+			v = webValue(d.New)
+		} else if run == 0 {
+			t.Fatalf("%+v", d)
+		}
+		if got := clientGets(t, task, formats, v.Stored); !bytes.Equal(got, file) {
+			t.Fatalf("after run %d a client gets %d bytes, not the file's %d", run, len(got), len(file))
+		}
+	}
+	if d := (&Unpack{Sealer: task.Sealer, Policy: task.Policy}).Judge("0", v); d.Replace || !errors.Is(d.Problem, ErrLooksForeign) {
+		t.Errorf("unpacking: %+v", d)
+	}
+	if d := (&Unpack{Sealer: task.Sealer}).Judge("0", v); !d.Replace || !bytes.Equal(d.New, file) {
+		t.Errorf("unpacking without the rule: %+v", d)
+	}
+}
+
+// Noise opens as a library's value by chance, in formats without a header.
+func TestToPlainOfNoise(t *testing.T) {
+	task, formats := toPlainTask(t, "phpredis", 0, 0)
+	r, replaced := rand.New(rand.NewPCG(1, 2)), 0
+	for range 20_000 {
+		content := make([]byte, 16+r.IntN(16))
+		for i := range content {
+			content[i] = byte(r.Uint32())
+		}
+		d := task.Judge("0", webValue(asLibrary(t, foreign.PHPRedisLZ4, content)))
+		if !d.Replace {
+			continue
+		}
+		replaced++
+		if got := clientGets(t, task, formats, d.New); !bytes.Equal(got, content) {
+			t.Errorf("%q is read as %q", content, got)
+		}
+	}
+	if replaced < 15_000 {
+		t.Errorf("%d replaced", replaced)
+	}
+}
+
+// The library's envelopes, and its values, are made plain whatever sizes the rule has, and no later rule seals them as they are.
+func TestToPlainWhateverTheSize(t *testing.T) {
+	content := foreignContent(1)
+	lib := asLibrary(t, foreign.GlideLZ4, content)
+	s := cinch.NewSealer(cinch.SealerOptions{})
+	envelope, ok := s.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd), Level: 3}, len(content), zstd3, nil)
+	if !ok {
+		t.Fatal("not sealed")
+	}
+	for name, stored := range map[string][]byte{"value": lib, "envelope": envelope} {
+		for _, sizes := range [][2]int{{}, {0, 100}, {len(content) + 1, 0}} {
+			task, formats := toPlainTask(t, "glide", sizes[0], sizes[1])
+			task.AllowRecode = false
+			if d := task.Judge("0", webValue(stored)); d.Replace || d.Left != OtherBytes {
+				t.Errorf("%s, sizes %v, without --allow-recode: %+v", name, sizes, d)
+			}
+			task.AllowRecode = true
+			d := task.Judge("0", webValue(stored))
+			if h, err := cinch.ParseHeader(d.New); err == nil && h.IsForeign() {
+				t.Error("it is a library's still")
+			}
+			if !d.Replace || !d.Recoded || !bytes.Equal(clientGets(t, task, formats, d.New), content) {
+				t.Errorf("%s, sizes %v: %+v", name, sizes, d.Left)
+			}
+		}
+	}
+}
+
+// What opens to more than gateways open it to stays as it is, and the report says so: without format and to in the rule clients
+// would get the library's bytes.
+func TestToPlainOfTooMuch(t *testing.T) {
+	rows := bytes.Repeat([]byte(`{"a":"row of a table, all alike"},`), 6000)
+	for _, minSize := range []int{0, 1 << 20} {
+		task, _ := toPlainTask(t, "django", minSize, 0)
+		if d := task.Judge("0", webValue(asLibrary(t, foreign.Zlib, rows))); d.Replace || d.Left != OpensTooLong {
+			t.Errorf("min size %d: %+v", minSize, d)
+		}
+	}
+}
