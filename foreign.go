@@ -14,7 +14,7 @@ import (
 // that is sealed as it is. docs/FORMAT.md lists the numbers.
 type Foreign struct {
 	Format uint8 // 0: none
-	Level  uint8 // of the format's algorithm; 0: whatever the reader finds good
+	Level  uint8 // of the format's algorithm; 0, or one that no writer of ours chooses: whatever the reader finds good
 }
 
 // word is the extension word that says so.
@@ -94,7 +94,7 @@ func (s *Sealer) appendForeign(dst, content []byte, of Foreign) ([]byte, error) 
 	if !f.Known() {
 		return dst, fmt.Errorf("%w: foreign format %d", ErrUnknownCodec, of.Format)
 	}
-	out, err := foreign.Append(dst, f, int(of.Level), content, s.engine)
+	out, err := foreign.Append(dst, f, foreign.WriterLevel(f, int(of.Level)), content, s.engine)
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrPayload, err)
 	}

@@ -211,3 +211,37 @@ func writeForeignVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A level that no writer of ours chooses, in an envelope that somebody has planted, costs a reader no more than the default.
+func TestForeignLevelIsBounded(t *testing.T) {
+	content := bytes.Repeat([]byte("a value of some length, "), 400)
+	s := NewSealer(SealerOptions{})
+	for f := foreign.GlideZstd; f.Known(); f++ {
+		if f == foreign.Rails70 || f == foreign.Rails71 {
+			continue // of which not any content is
+		}
+		byDefault := openedAt(t, s, f, 0, content)
+		for level := range 256 {
+			got := openedAt(t, s, f, uint8(level), content)
+			if bytes.Equal(got, byDefault) {
+				continue
+			}
+			if found, exact := foreign.LevelOf(f, got, content, s.Engine()); !exact {
+				t.Errorf("%v: a value is made at level %d, which writers find to be %d, %v", f, level, found, exact)
+			}
+		}
+	}
+}
+
+func openedAt(t *testing.T, s *Sealer, f foreign.Format, level uint8, content []byte) []byte {
+	t.Helper()
+	envelope, ok := s.SealContent(nil, content, Foreign{Format: uint8(f), Level: level}, len(content), codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
+	if !ok {
+		t.Fatal("not sealed")
+	}
+	value, err := s.Open(nil, envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -44,6 +45,15 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 		out = made
 	}
 	return 0, false
+}
+
+// WriterLevel is level if [LevelOf] may have found it, and else 0. Somebody who plants an envelope can name any: what a reader spends
+// on it is what a writer has spent.
+func WriterLevel(f Format, level int) int {
+	if f.Known() && slices.Contains(tries[f], level) {
+		return level
+	}
+	return 0
 }
 
 // streamHeaders are what stands before the zstd magic in formats whose libraries stream, in bytes.
