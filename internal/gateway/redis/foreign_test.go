@@ -333,3 +333,39 @@ func TestForeignToPlainBesideSizes(t *testing.T) {
 		}
 	}
 }
+
+// Requests that read may have as many arguments as the server takes, of keys under a rule to plain and of others.
+func TestForeignToPlainOfManyKeys(t *testing.T) {
+	sock := startServer(t)
+	path, _ := startGateway(t, sock, foreignRules(t))
+	direct, through := clientOf(t, sock), clientOf(t, path)
+	value := byGlide(t, menu(1), foreign.GlideZstd)
+	long := strings.Repeat("k", 100_000)
+	must(t, direct.MSet(ctx, "other:069999", "last", "bare:x", value, "bare:"+long, value, "other:"+long, value).Err())
+	must(t, direct.HSet(ctx, "bare:h", "other:069999", value).Err())
+	keys := make([]string, 70_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("other:%06d", i)
+	}
+	if got, err := through.MGet(ctx, keys...).Result(); err != nil || got[69_999] != "last" {
+		t.Errorf("MGET of others: %v", err)
+	}
+	if got, err := through.HMGet(ctx, "bare:h", keys...).Result(); err != nil || got[69_999] != string(menu(1)) {
+		t.Errorf("HMGET: %v", err)
+	}
+	keys[0], keys[100], keys[69_998] = "bare:x", "bare:"+long, "other:"+long
+	for range 2 {
+		got, err := through.MGet(ctx, keys...).Result()
+		must(t, err)
+		if got[0] != string(menu(1)) || got[1] != nil || got[100] != string(menu(1)) || got[69_998] != string(value) || got[69_999] != "last" {
+			t.Error("MGET gives other values")
+		}
+	}
+	pipe := through.TxPipeline()
+	all, one := pipe.MGet(ctx, keys...), pipe.Get(ctx, "bare:x")
+	_, err := pipe.Exec(ctx)
+	must(t, err)
+	if all.Val()[0] != string(menu(1)) || all.Val()[69_999] != "last" || one.Val() != string(menu(1)) {
+		t.Error("MGET in a transaction gives other values")
+	}
+}

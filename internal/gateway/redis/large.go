@@ -105,7 +105,7 @@ func (l *largeRequest) run() error {
 		l.talk.subscribed() && l.cmd.strategy != controls:
 		return l.stream(entry{})
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues && l.seals.vault.rules().HasToPlain():
-		return l.collect() // which of the values are opened depends on the keys
+		return l.streamRead()
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues:
 		return l.stream(entry{shape: l.cmd.reply})
 	case l.cmd.strategy == values && !l.cmd.args.single:
@@ -166,6 +166,69 @@ func (l *largeRequest) streamArg(n int) error {
 
 func (l *largeRequest) streamBody(n int) error {
 	return l.intake.in.CopyTo(int64(n)+2, l.talk.up.lend)
+}
+
+// streamRead sends a request that only reads as it arrives. Which of the values in its reply clients get the content of depends on the keys.
+func (l *largeRequest) streamRead() error {
+	if l.cmd.name == "mget" {
+		return l.streamKeys()
+	}
+	for len(l.args) < min(2, l.argc) {
+		if err := l.take(); err != nil {
+			return l.giveUp(err)
+		}
+	}
+	return l.stream(entry{shape: l.cmd.reply, op: l.seals.contents(l.cmd, l.args, l.cmd.reply)})
+}
+
+// streamKeys sends MGET. Its reply comes when all of its keys have been seen.
+func (l *largeRequest) streamKeys() error {
+	o := &op{size: sliceBytes * l.argc, seen: make(chan struct{})}
+	defer close(o.seen)
+	if err := l.begin(entry{shape: l.cmd.reply, op: o}); err != nil {
+		return err
+	}
+	for i := range l.argc {
+		var key []byte
+		var err error
+		if i < len(l.args) {
+			key, err = l.args[i], l.talk.sendBulk(l.args[i])
+		} else {
+			key, err = l.sendKey()
+		}
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			o.contents = l.seals.noteKey(o.contents, key, i-1, l.argc-1)
+		}
+		if i >= len(l.args) {
+			gateway.PutBuffer(key)
+			l.release()
+		}
+	}
+	return nil
+}
+
+// sendKey reads and sends the next argument, whatever its length, into a buffer that is the caller's.
+func (l *largeRequest) sendKey() ([]byte, error) {
+	n, err := l.header()
+	if err != nil {
+		return nil, err
+	}
+	var key []byte
+	if n <= freeBytes {
+		key, err = l.read(n)
+	} else if key, err = l.gather(n, nil, true); err == nil {
+		key = key[:n]
+	}
+	if errors.Is(err, errNoRoom) { // the server has the beginning of the request already
+		return nil, l.desk.failWith("ERR cinch: " + err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return key, l.talk.sendBulk(key)
 }
 
 // valueByValue seals values one at a time, each when it has arrived.

@@ -226,6 +226,9 @@ func (o *opening) formats(path []level) []foreign.Format {
 	if o.op == nil {
 		return nil
 	}
+	if o.op.seen != nil {
+		<-o.op.seen
+	}
 	return o.op.contents.at(path)
 }
 

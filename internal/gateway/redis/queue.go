@@ -318,17 +318,18 @@ func (q *queue) close() {
 // op is what an entry carries beyond its kind. The request pump fills it in before it is
 // pushed; the answer fields belong to the reply pump until done is closed.
 type op struct {
-	args       [][]byte  // kindComputed: the request, copied
-	size       int       // bytes of args
-	plain      bool      // kindComputed: the reply is the value itself (a GET in place of a script)
-	text       string    // kindRefuse, kindCluster
-	acks       int       // kindSubscribe
-	class      byte      // kindUnsubscribe: 's', 'p' or 'S'
-	mask       []bool    // shapeSorted, kindLoaded
-	renames    [2]string // kindAsk: in errors, the name of the script that ran and of the client's
-	shared     bool      // it is of many entries, and has nothing of one
-	contents   contents  // kindReply: which values are opened in the formats of other libraries
-	plainBytes [][]byte  // shapeAny: parts of these that begin with the magic are no envelopes of ours
+	args       [][]byte      // kindComputed: the request, copied
+	size       int           // bytes of args
+	plain      bool          // kindComputed: the reply is the value itself (a GET in place of a script)
+	text       string        // kindRefuse, kindCluster
+	acks       int           // kindSubscribe
+	class      byte          // kindUnsubscribe: 's', 'p' or 'S'
+	mask       []bool        // shapeSorted, kindLoaded
+	renames    [2]string     // kindAsk: in errors, the name of the script that ran and of the client's
+	shared     bool          // it is of many entries, and has nothing of one
+	contents   contents      // kindReply: which values are opened in the formats of other libraries
+	seen       chan struct{} // closed when contents are complete; nil: they are from the beginning
+	plainBytes [][]byte      // shapeAny: parts of these that begin with the magic are no envelopes of ours
 	after      func(answer)
 	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
 	answer     answer

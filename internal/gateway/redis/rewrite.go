@@ -321,17 +321,25 @@ func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 	}
 	var all contents
 	for i, key := range args[1:] {
-		if f := rules.ToPlain(space, key, policy.String); f != nil {
-			if all == nil {
-				all = make(contents, max(2, len(args)-1))
-			}
-			all[i] = f
-		}
+		all = v.noteKey(all, key, i, len(args)-1)
 	}
 	if all == nil {
 		return nil
 	}
 	return &op{contents: all, size: sliceBytes * len(all)}
+}
+
+// noteKey notes in all what the client gets of the value at key, element i of a reply of n.
+func (v *seals) noteKey(all contents, key []byte, i, n int) contents {
+	f := v.vault.rules().ToPlain(v.st.where(), key, policy.String)
+	if f == nil {
+		return all
+	}
+	if all == nil {
+		all = make(contents, max(2, n))
+	}
+	all[i] = f
+	return all
 }
 
 // sliceBytes is what an element of contents takes.
