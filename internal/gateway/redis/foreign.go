@@ -61,6 +61,12 @@ func (v *vault) sharedOp(formats []foreign.Format) *op {
 	return o
 }
 
+// needsNoValue reports that a command may go to the server under a rule to plain too: it counts with what is a number as it is stored,
+// as INCR does, or looks at no value.
+func (r *request) needsNoValue() bool {
+	return r.cmd.strategy == floats || r.cmd.name == "delex" && len(r.args) == 2
+}
+
 // textToPlain refuses what works on a stored value: that may be in the library's format, sealed as that, or sealed plain.
 const textToPlain = "ERR cinch: a rule says to: plain of this key, so its value may still be in the format of a client's library, and only whole values can be read and written: " +
 	"finish with cinch pack --allow-recode, then take format and to out of the rule"

@@ -220,7 +220,14 @@ func TestForeignToPlainRefuses(t *testing.T) {
 	if got := direct.Get(ctx, "bare:x").Val(); got != string(value) {
 		t.Errorf("%d bytes are left of %d", len(got), len(value))
 	}
-	expect(t, through, "STRLEN app:none", "0", "APPEND other tail", "4")
+	expect(t, through, "STRLEN app:none", "0", "APPEND other tail", "4",
+		"SET bare:n 5", "OK", "INCR bare:n", "6", "INCRBYFLOAT bare:n 1.5", "7.5", "HINCRBYFLOAT bare:h f 1.5", "1.5")
+	must(t, through.Set(ctx, "bare:sealed", value, 0).Err())
+	for _, key := range []string{"bare:x", "bare:sealed"} {
+		if got := do(through, "INCRBYFLOAT "+key+" 1"); !strings.Contains(got, "not a valid float") || through.Get(ctx, key).Val() != string(menu(7)) {
+			t.Errorf("INCRBYFLOAT %s: %s", key, got)
+		}
+	}
 }
 
 // Requests and replies that are streamed, transactions, and values of streams.

@@ -243,6 +243,9 @@ func (s *session) handle(r *request) error {
 		return s.control.handle(r)
 	}
 	if s.seals.worksOnPlain(r) {
+		if r.needsNoValue() {
+			return s.talk.forward(r, r.cmd.entry())
+		}
 		return s.talk.refuse(textToPlain)
 	}
 	return s.onStored().run(r)
