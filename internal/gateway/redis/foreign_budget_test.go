@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,4 +65,25 @@ func TestForeignRepliesShareTheBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that takes nothing while another one waits is cut off, and one that has gone meanwhile gives back what it gets after that.
+func TestForeignReplyOfNobody(t *testing.T) {
+	sock := startServer(t)
+	path, replies := toPlainGateway(t, sock, "phpredis")
+	must(t, clientOf(t, sock).Set(ctx, "pl:0", append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), 0).Err())
+	ask := func() net.Conn {
+		c, err := net.Dial("unix", path)
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = c.Write([]byte("*2\r\n$3\r\nGET\r\n$4\r\npl:0\r\n"))
+		must(t, err)
+		return c
+	}
+	ask() // and reads nothing
+	testenv.Eventually(t, "the place is taken", func() bool { return replies.InUse() > 32<<20 })
+	next := ask()
+	testenv.Eventually(t, "the next one waits", func() bool { return replies.Waiting() == 1 })
+	must(t, next.Close())
+	testenv.Eventually(t, "nobody waits or holds anything", func() bool { return replies.Waiting() == 0 && replies.InUse() == 0 })
 }
