@@ -18,5 +18,7 @@
 // decode.go is the way back. model.go is what both sides learn on the way, from the same things at
 // the same time; a change there changes the format.
 //
+// Package history is version 2, for messages that go over one link.
+//
 // Package codec/grpccodec bounds how many encoders and decoders are in use.
 package proto

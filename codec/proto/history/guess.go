@@ -2,10 +2,10 @@ package history
 
 import "slices"
 
-// How values, and lists of them, are guessed: by where they are, and by what came before them. Which of the two has
-// lately been right when the other was not comes first.
+// Values are guessed by what came before them; lists of them by that, or by where they are. Which of the two comes first is the one that has
+// lately been right when the other was not.
 
-// hits is how often guesses are right.
+// hits is how often guesses of lists are right.
 type hits struct {
 	p      [2][2]prob // by the guess, and whether the last value was guessed
 	was    uint8
