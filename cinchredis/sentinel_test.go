@@ -107,7 +107,7 @@ func setsAndGets(t *testing.T, c *redis.Client, key string, ended context.Contex
 // The database of a client of Sentinels decides its rules, as any other's. A client of all servers does not say which it is in.
 func TestSentinelDatabases(t *testing.T) {
 	primary, _, number, sentinel := startWatched(t)
-	inTwo := maps.Clone(rules[1])
+	inTwo := maps.Clone(rules[len(rules)-1]) // menus
 	inTwo["space"] = "2"
 	primary.publish(t, "policy", object{"format": 1, "rules": []object{inTwo}})
 	o := redis.FailoverOptions{MasterName: watched, SentinelAddrs: []string{sentinel}}
