@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -62,6 +63,7 @@ type handler struct {
 // ServeHTTP serves one exchange.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.ended()
+	defer h.caught()
 	if h.wantsPair(r) {
 		h.enter(w, r)
 		return
@@ -88,6 +90,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = http.NewResponseController(w).EnableFullDuplex() // else the server would take what is left of the body when a reply begins
 	h.proxy.ServeHTTP(newReplyWriter(w, x), r.WithContext(context.WithValue(ctx, tripKey{}, x)))
+}
+
+// caught logs a fault of ours, which ends the connection. net/http's own panic is how an exchange is broken off, and no fault.
+func (h *handler) caught() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p != http.ErrAbortHandler {
+		h.cfg.Stats.Error("panic")
+		h.cfg.Log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.

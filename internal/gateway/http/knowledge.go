@@ -17,8 +17,13 @@ type knowledge struct {
 // reads is what is known of one path.
 type reads struct{ said, refused codings }
 
-// knownPaths bounds what is remembered.
-const knownPaths = 4096
+// What is remembered: so many paths, and of each so many bytes. Longer ones that begin alike are one.
+const (
+	knownPaths = 4096
+	knownBytes = 512
+)
+
+func known(path string) string { return path[:min(len(path), knownBytes)] }
 
 func newKnowledge(always []string) *knowledge {
 	k := &knowledge{paths: map[string]reads{}}
@@ -32,7 +37,7 @@ func newKnowledge(always []string) *knowledge {
 func (k *knowledge) of(path string) codings {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := k.paths[path]
+	r := k.paths[known(path)]
 	return (k.always | r.said) &^ r.refused
 }
 
@@ -49,6 +54,7 @@ func (k *knowledge) refuse(path, coding string) {
 func (k *knowledge) change(path string, f func(*reads)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	path = known(path)
 	r, found := k.paths[path]
 	f(&r)
 	if !found && len(k.paths) >= knownPaths {
