@@ -33,6 +33,9 @@ func (e *common) choose(a policy.MessageAddress, h http.Header, n int64, can cod
 }
 
 func (e *common) leave(c recoding, reason string, n int64) (recoding, bool) {
+	if c.rule == nil {
+		return recoding{}, false // no rule wanted anything
+	}
 	e.cfg.Stats.Left(c.rule.Name, reason, int(max(n, 0)))
 	return recoding{}, false
 }

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -159,18 +157,9 @@ func (x *trip) carryReply(resp *http.Response) {
 	if rule == nil {
 		return
 	}
-	b := x.holdReply(resp)
-	complete, err := b.read(int(n))
-	if err != nil {
-		resp.Body = readCloser{failing{err}, resp.Body}
-		return
+	if x.gatherReply(resp, rule) {
+		x.writeReply(resp, rule)
 	}
-	if !complete {
-		x.leave(recoding{rule: rule}, leftBudget, n)
-		resp.Body = readCloser{b.give(b.in, resp.Body, gateway.FromClient), resp.Body}
-		return
-	}
-	x.writeReply(resp, rule)
 }
 
 func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
@@ -184,9 +173,7 @@ func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
 	took := time.Since(start)
 	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(out), took)
 	x.cfg.Stats.Latency(took)
-	resp.Body = readCloser{b.give(out, nil, gateway.FromClient), resp.Body}
-	resp.ContentLength = int64(len(out))
-	resp.Header["Content-Length"] = []string{strconv.Itoa(len(out))}
+	x.setReply(resp, out)
 	delete(resp.Header, codingHeader)
 	if had := resp.Header["Content-Encoding"]; len(had) > 0 {
 		resp.Header[codingHeader] = []string{strings.Join(had, ", ")}

@@ -45,24 +45,17 @@ func (x *trip) steppedDown() bool {
 
 // carryBody compresses a body with the history of its carrier.
 func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
-	n := int(out.ContentLength)
-	b := x.holdRequest(out)
-	complete, err := b.read(n)
-	switch {
-	case err != nil:
-		x.broken = err
-		return
-	case !complete:
-		x.leave(recoding{rule: rule}, leftBudget, int64(n))
-		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
+	if !x.gatherRequest(out, rule) {
 		return
 	}
+	b := x.request
 	x.sample(out)
 	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"]}
 	delete(out.Header, codingHeader) // is ours, between gateways
 	plain, coding := x.openForCarrier(out)
 	start := time.Now()
 	stint := x.cfg.Effort.Begin(len(plain))
+	var err error
 	b.out, err = x.carrier.writer.Append(nil, plain, asColumns(rule, out.Header))
 	stint.End()
 	x.carrier.settle()
@@ -73,7 +66,7 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 		x.setBody(out, b.in)
 		return
 	}
-	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, n, len(b.out), took)
+	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(b.out), took)
 	x.setBody(out, b.out)
 	setCoding(out.Header, carriedCoding)
 	if coding != "" {

@@ -32,42 +32,48 @@ func (x *trip) reply(resp *http.Response) {
 
 // replyWhole reads a body of known length into memory. One that ends early does so for the client too.
 func (x *trip) replyWhole(resp *http.Response, ch recoding) {
-	n := int(resp.ContentLength)
-	b := x.holdReply(resp)
-	complete, err := b.read(n)
-	if err != nil {
-		resp.Body = readCloser{failing{err}, resp.Body}
+	if !x.gatherReply(resp, ch.rule) {
 		return
 	}
-	if !complete {
-		x.leave(ch, leftBudget, int64(n))
-		resp.Body = readCloser{b.give(b.in, resp.Body, gateway.FromClient), resp.Body}
-		return
-	}
+	b := x.response
 	out, reason := x.coder.recode(b.in, ch, &b.grant)
 	if b.out = out; out == nil {
-		x.leave(ch, reason, int64(n))
-		resp.Body = readCloser{b.give(b.in, nil, gateway.FromClient), resp.Body}
+		x.leave(ch, reason, int64(len(b.in)))
+		x.setReply(resp, b.in)
 		return
 	}
-	resp.Body = readCloser{b.give(out, nil, gateway.FromClient), resp.Body}
-	resp.ContentLength = int64(len(out))
-	resp.Header["Content-Length"] = []string{strconv.Itoa(len(out))}
+	x.setReply(resp, out)
 	encoded(resp.Header, ch.to)
+}
+
+// gatherReply reads a reply's body into memory, as a rule wants it. Where it can't it reports false, and the body goes as it
+// comes, or ends as it does.
+func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
+	b, n := x.holdReply(resp), resp.ContentLength
+	complete, err := b.read(int(n))
+	switch {
+	case err != nil:
+		resp.Body = readCloser{failing{err}, resp.Body}
+	case !complete:
+		x.leave(recoding{rule: rule}, leftBudget, n)
+		resp.Body = readCloser{b.give(b.in, resp.Body, gateway.FromClient), resp.Body}
+	}
+	return complete && err == nil
+}
+
+// setReply sends bytes in memory.
+func (x *trip) setReply(resp *http.Response, b []byte) {
+	resp.Body = readCloser{x.response.give(b, nil, gateway.FromClient), resp.Body}
+	resp.ContentLength = int64(len(b))
+	resp.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }
 
 // replyStream compresses a body of unknown length as it comes.
 func (x *trip) replyStream(resp *http.Response, ch recoding) {
-	account := &gateway.Account{}
-	account.Open(x.held.Replies, nil)
-	x.accounts = append(x.accounts, account)
-	s := newStream(x.cfg, resp.Body, ch, account)
-	if s == nil {
-		x.leave(ch, leftBudget, 0)
-		return
+	if s := x.stream(resp.Body, ch, x.held.Replies); s != nil {
+		resp.Body = s
+		encoded(resp.Header, ch.to)
 	}
-	resp.Body = s
-	encoded(resp.Header, ch.to)
 }
 
 // encoded says in a reply's header what its body has become.

@@ -79,22 +79,14 @@ func pathOf(in *http.Request) string { return in.Host + in.URL.Path }
 
 // sendWhole reads a body of known length into memory, and sends what becomes of it.
 func (x *trip) sendWhole(out *http.Request, ch recoding) {
-	n := int(out.ContentLength)
-	b := x.holdRequest(out)
-	complete, err := b.read(n)
-	switch {
-	case err != nil:
-		x.broken = err
-		return
-	case !complete:
-		x.leave(ch, leftBudget, int64(n))
-		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
+	if !x.gatherRequest(out, ch.rule) {
 		return
 	}
+	b := x.request
 	x.sample(out)
 	var reason string
 	if b.out, reason = x.coder.recode(b.in, ch, &b.grant); b.out == nil {
-		x.leave(ch, reason, int64(n))
+		x.leave(ch, reason, int64(len(b.in)))
 		x.setBody(out, b.in)
 		return
 	}
@@ -105,16 +97,25 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 
 // sendSampled reads a body into memory only to measure it.
 func (x *trip) sendSampled(out *http.Request) {
-	b := x.holdRequest(out)
-	switch complete, err := b.read(int(out.ContentLength)); {
+	if x.gatherRequest(out, nil) {
+		x.sample(out)
+		x.setBody(out, x.request.in)
+	}
+}
+
+// gatherRequest reads the request's body into memory, as a rule wants it (nil: none does). Where it can't it reports false, and
+// the body goes as it comes, or the request not at all.
+func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
+	b, n := x.holdRequest(out), out.ContentLength
+	complete, err := b.read(int(n))
+	switch {
 	case err != nil:
 		x.broken = err
 	case !complete:
+		x.leave(recoding{rule: rule}, leftBudget, n)
 		out.Body = readCloser{b.give(b.in, out.Body, gateway.FromUpstream), out.Body}
-	default:
-		x.sample(out)
-		x.setBody(out, b.in)
 	}
+	return complete && err == nil
 }
 
 // sample has a body that is in memory as it came measured.
@@ -138,16 +139,10 @@ func (x *trip) setBody(out *http.Request, b []byte) {
 
 // sendStream compresses a body of unknown length as it comes.
 func (x *trip) sendStream(out *http.Request, ch recoding) {
-	account := &gateway.Account{}
-	account.Open(x.held.Requests, nil)
-	x.accounts = append(x.accounts, account)
-	s := newStream(x.cfg, out.Body, ch, account)
-	if s == nil {
-		x.leave(ch, leftBudget, 0)
-		return
+	if s := x.stream(out.Body, ch, x.held.Requests); s != nil {
+		out.Body, x.coding = s, ch.to
+		out.Header["Content-Encoding"] = []string{ch.to}
 	}
-	out.Body, x.coding = s, ch.to
-	out.Header["Content-Encoding"] = []string{ch.to}
 }
 
 // keepTrailers lets the client's trailers follow the body, but for those that are no trailers' business (RFC 9110, 6.5.1).

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -105,6 +106,18 @@ func (x *trip) holdReply(resp *http.Response) *wholeBody {
 	}
 	x.response = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
 	return x.response
+}
+
+// stream compresses a body of unknown length as it comes, for one of the client's accounts; nil if there is no memory.
+func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *streamBody {
+	account := &gateway.Account{}
+	account.Open(of, nil)
+	x.accounts = append(x.accounts, account)
+	s := newStream(x.cfg, src, ch, account)
+	if s == nil {
+		x.leave(ch, leftBudget, 0)
+	}
+	return s
 }
 
 var errSlow = errors.New("it moved too little while others waited for the memory that its body holds")
