@@ -93,17 +93,9 @@ func (x *trip) uncarry(out *http.Request) {
 
 // sendOpened sends a body that is as the client sent it, unless a rule of ours wants another coding.
 func (x *trip) sendOpened(out *http.Request, body []byte) {
-	b := x.request
-	ch, ok := x.chooseFor(out, int64(len(body)))
-	if ok {
-		var reason string
-		if b.out, reason = x.coder.recode(body, ch, &b.grant); b.out != nil {
-			x.again, x.coding = &original{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
-			x.setBody(out, b.out)
-			setCoding(out.Header, ch.to)
-			return
-		}
-		x.leave(ch, reason, int64(len(body)))
+	if ch, ok := x.chooseFor(out, int64(len(body))); ok {
+		x.sendRecoded(out, body, ch)
+		return
 	}
 	x.setBody(out, body)
 }
@@ -138,10 +130,6 @@ func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
 		return nil, fmt.Errorf("unknown coding %q", had)
 	}
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
-}
-
-func (x *trip) chooseFor(out *http.Request, n int64) (recoding, bool) {
-	return x.choose(addressOf(x.in, policy.Request, out.Header), out.Header, n, x.knows.of(pathOf(x.in)))
 }
 
 // carryReply compresses a reply with the history of the connection where a rule wants replies compressed. The near gateway

@@ -3,14 +3,11 @@ package http
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -140,8 +137,6 @@ func (x *trip) openReply(resp *http.Response) error {
 	}
 	setCoding(resp.Header, resp.Header.Get(codingHeader))
 	delete(resp.Header, codingHeader)
-	resp.Body = io.NopCloser(b.give(body, nil, gateway.FromClient))
-	resp.ContentLength = int64(len(body))
-	resp.Header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.setReply(resp, body)
 	return nil
 }

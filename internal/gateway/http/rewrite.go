@@ -60,8 +60,7 @@ func keepTarget(out *http.Request, target string) {
 
 // changeBody gives the body another coding where a rule wants that.
 func (x *trip) changeBody(out *http.Request) {
-	a := addressOf(x.in, policy.Request, out.Header)
-	ch, ok := x.choose(a, out.Header, out.ContentLength, x.knows.of(pathOf(x.in)))
+	ch, ok := x.chooseFor(out, out.ContentLength)
 	switch {
 	case isStream(x.in.Header.Get("Content-Type")) || announces(x.in.Trailer):
 	case !ok && x.samples != nil && out.ContentLength > 0 && out.ContentLength <= int64(x.cfg.MaxCompress):
@@ -82,17 +81,27 @@ func (x *trip) sendWhole(out *http.Request, ch recoding) {
 	if !x.gatherRequest(out, ch.rule) {
 		return
 	}
-	b := x.request
 	x.sample(out)
+	x.sendRecoded(out, x.request.in, ch)
+}
+
+// sendRecoded sends what a choice makes of a body in memory, or the body.
+func (x *trip) sendRecoded(out *http.Request, body []byte, ch recoding) {
+	b := x.request
 	var reason string
-	if b.out, reason = x.coder.recode(b.in, ch, &b.grant); b.out == nil {
-		x.leave(ch, reason, int64(len(b.in)))
-		x.setBody(out, b.in)
+	if b.out, reason = x.coder.recode(body, ch, &b.grant); b.out == nil {
+		x.leave(ch, reason, int64(len(body)))
+		x.setBody(out, body)
 		return
 	}
-	x.again, x.coding = &original{body: b.in, encoding: out.Header["Content-Encoding"]}, ch.to
+	x.again, x.coding = &original{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
 	x.setBody(out, b.out)
-	out.Header["Content-Encoding"] = []string{ch.to}
+	setCoding(out.Header, ch.to)
+}
+
+// chooseFor finds what is to be made of the body of a request.
+func (x *trip) chooseFor(out *http.Request, n int64) (recoding, bool) {
+	return x.choose(addressOf(x.in, policy.Request, out.Header), out.Header, n, x.knows.of(pathOf(x.in)))
 }
 
 // sendSampled reads a body into memory only to measure it.
