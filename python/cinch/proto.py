@@ -18,7 +18,10 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MAX_DEPTH, MAX_NODES, MAX_CHILDREN, MAX_FIELD = 24, 1024, 64, (1 << 20) - 1
 MAX_SHAPES, MAX_NODE_SHAPES, MAX_RUNS = 4096, 64, 1 << 15
 MAX_VALUES, MAX_VALUE_BYTES, MAX_ALL_BYTES = 1 << 16, 2048, 8 << 20
-MAX_LISTS, MAX_MEMBERS, MAX_ALL_MEMBERS = 1 << 16, 64, 1 << 20
+MAX_LISTS, MAX_MEMBERS, MAX_ALL_MEMBERS = 1 << 14, 64, 1 << 18
+MAX_RECORDS, MAX_RECORD_BYTES, MAX_ALL_RECORD_BYTES = 1 << 16, 2048, 16 << 20
+MAX_STEPS, MAX_RECORD_RUNS, MAX_RECORD_DEPTH = 512, 8, 8
+END, NUMBER, OPEN, CLOSE, RUN = range(5)  # what is behind the bytes of a step
 TENS = {0: 1.0, 1: 10.0, 2: 100.0, 3: 1000.0, 6: 1e6}
 NO_DECIMAL = 7
 
@@ -217,6 +220,46 @@ class List:
         self.used = self.live = node is not None
 
 
+class Record:
+    def __init__(self, literals, slots, base, node):
+        self.steps, self.slots, self.base, self.node = literals, slots, base, node
+        self.next, self.used, self.live = 0, True, True
+
+    def bytes(self):
+        return 128 + sum(len(before) for before, _, _ in self.steps) + 12 * len(self.steps) + 24 * len(self.slots)
+
+
+class Steps:
+    """The steps of a record while they are made."""
+
+    def __init__(self, bases):
+        self.all, self.slots, self.bases, self.literal, self.runs = [], [], bases, 0, 0
+
+    def add(self, before, kind, of=None):
+        if self.literal + len(before) > MAX_RECORD_BYTES or len(self.all) >= MAX_STEPS:
+            raise Useless
+        self.literal += len(before)
+        self.all.append((before, kind, of))
+
+    def mark(self):
+        return len(self.all), len(self.slots), self.literal, self.runs
+
+    def back(self, mark):
+        steps, slots, self.literal, self.runs = mark
+        del self.all[steps:], self.slots[slots:]
+
+    def base_of(self, node):
+        for i, (base, of) in enumerate(self.bases):
+            if of is node:
+                self.bases[i] = base, None
+                return base
+        return 0
+
+
+class Useless(Exception):
+    """A message of which no record is made."""
+
+
 class Numbers:
     def __init__(self):
         self.last = self.before = self.size = 0
@@ -243,6 +286,10 @@ class Node:
         self.list_hits, self.list_was, self.prefer, self.last_list = [even(2), even(2)], 0, 0, 0
         self.blocks, self.by_key, self.other = [], {}, 0
         self.lengths, self.places, self.block_places = Sizes(), Sizes(), Sizes()
+        self.list_worth = 16384
+        self.had_record, self.record_credit, self.record_was = False, 16384, 0
+        self.last_record = self.record_guess = 0
+        self.record_hits, self.record_named, self.record_places = even(2), even(2), Sizes()
 
 
 class Here:
@@ -257,6 +304,45 @@ class Here:
     def name(self, h):
         self.hash = join(self.hash if self.named else self.base, h)
         self.named = True
+
+
+def as_wire(v: int, wire: int) -> bytes:
+    if wire == VARINT:
+        return varint(v)
+    return v.to_bytes(8 if wire == FIXED64 else 4, "little")
+
+
+def minimal(data: bytes, at: int):
+    """A varint that is as short as it can be, and where it ends."""
+    v, end = uvarint(data, at)
+    if end - at > 1 and not data[end - 1] or end - at == 10 and data[end - 1] > 1:
+        raise Useless
+    return v, end
+
+
+def number_at(data: bytes, at: int, wire: int):
+    if wire == VARINT:
+        return minimal(data, at)
+    end = at + (8 if wire == FIXED64 else 4)
+    if end > len(data):
+        raise Useless
+    return int.from_bytes(data[at:end], "little"), end
+
+
+def past_run(data: bytes, at: int, tag: int) -> int:
+    """Where the run ends that begins at a place with a tag."""
+    try:
+        while at < len(data):
+            found, start = minimal(data, at)
+            if found != tag:
+                break
+            size, start = minimal(data, start)
+            if start + size > len(data):
+                break
+            at = start + size
+    except (Useless, Damaged):
+        pass
+    return at
 
 
 def scaled(bits: int, digits: int) -> int:
@@ -309,9 +395,13 @@ class Session:
         self.coder, self.text = Coder(sent[at : at + n]), sent[at + n :]
         for node in self.nodes:
             if node.wire == BYTES:
-                node.credit, node.worth = max(node.credit, 1), max(node.worth, 2)
+                if not (node.had_record and node.record_credit >= 8192):
+                    node.credit = max(node.credit, 1)
+                node.worth, node.list_worth = max(node.worth, 2), max(node.list_worth, 2)
+                node.record_credit = max(node.record_credit, 1)
             else:
                 node.numbers.worth = max(node.numbers.worth, 2)
+        self.bases = []
         message, _, _ = self._content(self.nodes[0], 0, Here(), None)
         if len(message) != raw or self.text or self.coder.at < n or crc32c(message) != checksum:
             raise Damaged("not the message that was sent")
@@ -324,6 +414,8 @@ class Session:
         self.guesses, self.listed, self.series = Memo(8192), Memo(16384), Memo(32768)
         self.values, self.free, self.hand, self.bytes = [Value()], [], 0, 0
         self.lists, self.free_lists, self.list_hand, self.members = [List()], [], 0, 0
+        self.records, self.free_records, self.record_hand, self.record_bytes = [Record([], [], 0, None)], [], 0, 0
+        self.starts = Memo(8192)
         self.last = {VARINT: 0, FIXED64: 0, FIXED32: 0}
         self._node(0, BYTES)
 
@@ -507,16 +599,17 @@ class Session:
         series = join(here.hash, node.number)
         count = self._count(node, here.hash) if many else 1
         out, pure = [], node.wire == BYTES
+        if node.wire == BYTES:
+            self.bases.append((join(here.hash, node.number), node))
         for i in range(count):
             if node.wire == BYTES:
-                content, _, p = self._full(node, depth, Here(here.hash, node, i), None)
+                content, p = self._element(node, many, depth, Here(here.hash, node, i))
                 out.append(self._field(node, content))
                 pure = pure and p
                 continue
             self._make(1)
             tag = varint(node.field << 3 | node.wire) if node.field else b""
-            v = self._number(node, (series + i * 0x9E3779B1) & M32)
-            out.append(tag + (varint(v) if node.wire == VARINT else v.to_bytes(8 if node.wire == FIXED64 else 4, "little")))
+            out.append(tag + as_wire(self._number(node, (series + i * 0x9E3779B1) & M32), node.wire))
         return b"".join(out), pure
 
     # 8.5
@@ -570,8 +663,10 @@ class Session:
         left = count - len(numbers)
         if not left and 0 not in numbers and not known:
             self._whole_run(node, many, numbers, at_first, here, pure)
+        if left:
+            self.bases.append((join(at_first, node.number), node))
         for i in range(len(numbers), count):
-            content, _, _ = self._full(node, depth, Here(at_first, node, i), None)
+            content, _ = self._element(node, many, depth, Here(at_first, node, i))
             out.append(self._field(node, content))
         return b"".join(out), key, last, pure and not left
 
@@ -579,10 +674,11 @@ class Session:
         h = len(numbers)
         for n in numbers:
             h = join(h, self.values[n].hash)
-        if many and len(numbers) <= MAX_MEMBERS:
+        if many and len(numbers) <= MAX_MEMBERS and node.list_worth > 0:
             same = join(h, node.number ^ 0xCC9E2D51)
             number = self.listed.get(same)
             if number is None or not self._is_list(number, node) or self.lists[number].members != numbers:
+                node.list_worth -= 1
                 number = self._keep_list(node, numbers, h)
                 self.listed.put(same, number)
             self._teach_list(node, at_first, 0, number)
@@ -592,6 +688,8 @@ class Session:
             here.name(h)
 
     def _list(self, node, here):
+        if node.list_worth <= 0:
+            return 0
         order = (1, 0) if node.prefer < 0 else (0, 1)
         guess = self._guess_list(node, here, order[0])
         missed = not guess or not self._flag(node.list_hits[order[0]][node.list_was])
@@ -605,6 +703,7 @@ class Session:
         node.list_was = 1 if guess else 0
         if guess:
             self._met(node)
+            node.list_worth = min(node.list_worth + 16, 65536)
             node.last_list = guess
             self.lists[guess].used = True
             for n in self.lists[guess].members:
@@ -718,25 +817,33 @@ class Session:
     # 8.7
 
     def _number(self, node, h):
-        x, wire = node.numbers, node.wire
-        asked, s = x.worth > 0, None
+        x = node.numbers
+        asked = x.worth > 0
+        s = self.series.get(h) if asked else None
+        if s is not None:
+            x.worth = min(x.worth + 16, 65536)
+            return self._known_number(node, s)
+        v, size = self._one(node, 0, [0, 0, x.size])
         if asked:
-            s = self.series.get(h)
-            x.worth = min(x.worth + 16, 65536) if s is not None else x.worth - 1
-        known = 0 if s is None else 1
-        size = s[2] if known else x.size
-        guesses = self._guess_number(x, wire, s or [0, 0, 0])
-        if self._flag(x.exact[known][size]):
-            v, size = guesses[x.best[known]], 0
-        else:
-            v, size = self._missed(x, wire, known, size, guesses, s or [0, 0, 0])
-        x.before, x.last, x.size = x.last, v, size
-        self.last[wire] = v
-        if known:
-            s[:] = [v, s[0], size]
-        elif asked:
+            x.worth -= 1
             self.series.put(h, [v, v, size])
         return v
+
+    def _known_number(self, node, s):
+        v, size = self._one(node, 1, s)
+        s[:] = [v, s[0], size]
+        return v
+
+    def _one(self, node, known, s):
+        x, wire = node.numbers, node.wire
+        guesses = self._guess_number(x, wire, s)
+        if self._flag(x.exact[known][s[2]]):
+            v, size = guesses[x.best[known]], 0
+        else:
+            v, size = self._missed(x, wire, known, s[2], guesses, s)
+        x.before, x.last, x.size = x.last, v, size
+        self.last[wire] = v
+        return v, size
 
     def _guess_number(self, x, wire, s):
         mask = M32 if wire == FIXED32 else M64
@@ -777,3 +884,187 @@ class Session:
         if wire == FIXED32 and d >> 31:
             d -= 1 << 32
         return zigzag(d)
+
+    # 8.8
+
+    def _element(self, node, many, depth, here):
+        """The content of one of a run, and whether it is pure."""
+        if not many and depth > 0:
+            content, _, pure = self._full(node, depth, here, None)
+            return content, pure
+        content = self._by_record(node, here.base, depth)
+        if content is not None:
+            return content, False
+        bases = len(self.bases)
+        content, _, pure = self._full(node, depth, here, None)
+        if not pure:
+            self._make_record(node, content, here.base, self.bases[bases:])
+        del self.bases[bases:]
+        return content, pure
+
+    def _by_record(self, node, base, depth):
+        if not node.had_record:
+            return None
+        number, was = self._guess_record(node, base), node.record_was
+        guessed = number and self._flag(node.record_hits[was])
+        if not guessed:
+            if not self._flag(node.record_named[was]):
+                return None
+            number = (node.last_record + unzigzag(self.coder.number(node.record_places, 0))) & M64
+            if not self._is_record(number, node, base):
+                raise Damaged("record")
+        if depth >= MAX_DEPTH:
+            raise Damaged("depth")
+        node.record_was = 1 if guessed else 0
+        record = self.records[number]
+        self._follows(node, number)
+        node.record_guess = record.next
+        node.record_credit = min(node.record_credit + 4, 32768)
+        record.used = True
+        return self._fill(record, depth)
+
+    def _fill(self, record, depth):
+        """A record's content. It may be forgotten meanwhile."""
+        parts, slots = [[]], iter(record.slots)
+        for before, kind, of in record.steps:
+            self._make(len(before))
+            parts[-1].append(before)
+            if kind == NUMBER:
+                self._make(1)
+                parts[-1].append(as_wire(self._known_number(of, next(slots)), of.wire))
+            elif kind == RUN:
+                parts[-1].append(self._fill_run(*of, next(slots), depth))
+            elif kind == OPEN:
+                parts.append([])
+            elif kind == CLOSE:
+                content = b"".join(parts.pop())
+                parts[-1].append(varint(len(content)) + content)
+        return b"".join(parts[0])
+
+    def _fill_run(self, node, base, slot, depth):
+        if not self._flag(node.counts.zero[2]):
+            slot[0] = self.coder.number(node.counts, 3)
+        out = []
+        for i in range(slot[0]):
+            here = Here()
+            here.base, here.hash = base, join(base, i)
+            content, _ = self._element(node, 1, depth + 1, here)
+            out.append(self._field(node, content))
+        return b"".join(out)
+
+    def _is_record(self, number, node, base):
+        if not 0 < number < len(self.records):
+            return False
+        record = self.records[number]
+        return record.live and record.node is node and record.base == base
+
+    def _guess_record(self, node, base):
+        for number in (node.record_guess, self.starts.get(base) or 0):
+            if self._is_record(number, node, base):
+                return number
+        return 0
+
+    def _follows(self, node, number):
+        last, record = self.records[node.last_record], self.records[number]
+        if last.base != record.base:
+            self.starts.put(record.base, number)
+        if node.last_record:
+            last.next = number
+        node.last_record = number
+
+    def _make_record(self, node, content, base, bases):
+        node.record_was = 0
+        if node.record_credit <= 0:
+            return
+        node.record_credit -= 1
+        steps = Steps(bases)
+        try:
+            self._steps(steps, node, content, 0)
+            if not steps.slots:
+                raise Useless
+        except (Useless, Damaged):
+            node.record_credit = max(node.record_credit - 15, 0)
+            return
+        node.had_record = True
+        record = Record(steps.all, steps.slots, base, node)
+        while self.record_bytes + record.bytes() > MAX_ALL_RECORD_BYTES or not self.free_records and len(self.records) >= MAX_RECORDS:
+            self._forget_record()
+        number = self.free_records.pop() if self.free_records else len(self.records)
+        if number == len(self.records):
+            self.records.append(None)
+        self.records[number] = record
+        self.record_bytes += record.bytes()
+        record.next = node.record_guess
+        self._follows(node, number)
+
+    def _forget_record(self):
+        while True:
+            self.record_hand += 1
+            if self.record_hand >= len(self.records):
+                self.record_hand = 1
+            record = self.records[self.record_hand]
+            if record.live and not record.used:
+                break
+            record.used = False
+        self.record_bytes -= record.bytes()
+        self.records[self.record_hand] = dead = Record([], [], 0, None)
+        dead.live = dead.used = False
+        self.free_records.append(self.record_hand)
+
+    def _steps(self, steps, node, data, depth):
+        since = at = 0
+        while at < len(data):
+            tag, inner = minimal(data, at)
+            child = node.children.get((tag >> 3, tag & 7))
+            if child is None or at - since > MAX_RECORD_BYTES:
+                raise Useless
+            if child.wire != BYTES:
+                value, end = number_at(data, inner, child.wire)
+                steps.add(data[since:inner], NUMBER, child)
+                steps.slots.append([value, value, child.numbers.size])
+                at = since = end
+                continue
+            size, start = minimal(data, inner)
+            end = start + size
+            if end > len(data):
+                raise Useless
+            if child.had_record:
+                steps.runs += 1
+                steps.slots.append([0, 0, 0])
+                if steps.runs > MAX_RECORD_RUNS:
+                    raise Useless
+                steps.add(data[since:at], RUN, (child, steps.base_of(child)))
+                at = since = past_run(data, at, tag)
+                continue
+            if self._inside(steps, child, data[since:inner], data[start:end], depth):
+                since = end
+            at = end
+        steps.add(data[since:], END)
+
+    def _inside(self, steps, node, before, content, depth):
+        if depth >= MAX_RECORD_DEPTH or not node.children or node.credit > 1024:
+            return False
+        mark = steps.mark()
+        for make in (lambda: self._steps(steps, node, content, depth + 1), lambda: self._packed_steps(steps, node, content)):
+            try:
+                steps.add(before, OPEN)
+                make()
+                if len(steps.slots) > mark[1]:
+                    steps.all[-1] = steps.all[-1][0], CLOSE, None
+                    return True
+            except (Useless, Damaged):
+                pass
+            steps.back(mark)
+        return False
+
+    @staticmethod
+    def _packed_steps(steps, node, content):
+        child = next((c for (field, _), c in node.children.items() if not field), None)
+        if child is None:
+            raise Useless
+        at = 0
+        while at < len(content):
+            value, at = number_at(content, at, child.wire)
+            steps.add(b"", NUMBER, child)
+            steps.slots.append([value, value, child.numbers.size])
+        steps.add(b"", END)

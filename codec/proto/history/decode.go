@@ -25,7 +25,7 @@ const slackBytes = 4 * maxDepth
 // message appends the message of raw bytes that is coded.
 func (d *decoder) message(dst, coded, text []byte, raw int) ([]byte, error) {
 	d.out, d.most, d.text = dst, len(dst)+raw, text
-	d.chain, d.parts = d.chain[:0], d.parts[:0]
+	d.chain, d.parts, d.bases = d.chain[:0], d.parts[:0], d.bases[:0]
 	defer func() { d.out, d.text, d.in = nil, nil, nil }()
 	d.beginRead(coded)
 	d.beginMessage()
@@ -188,8 +188,9 @@ func (d *decoder) others(r run, depth int, h *here) (pure bool, err error) {
 		return false, d.numbers(r.node, series, count)
 	}
 	pure = true
+	d.bases = append(d.bases, runBase{join(h.hash, uint32(r.node)), r.node})
 	for i := range count {
-		_, p, err := d.inFull(r.node, depth, inside(h.hash, r.node, i), nil)
+		p, err := d.element(r, depth, inside(h.hash, r.node, i))
 		if err != nil {
 			return false, err
 		}
@@ -208,14 +209,7 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 			d.out = appendUvarint(d.out, tag)
 		}
 		v := d.codeNumber(n, seriesAt(series, i), 0)
-		switch wire {
-		case wire64:
-			d.out = binary.LittleEndian.AppendUint64(d.out, v)
-		case wire32:
-			d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
-		default:
-			d.out = appendUvarint(d.out, v)
-		}
+		d.put(wire, v)
 	}
 	return nil
 }
@@ -246,9 +240,11 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 	if pure, err = d.chained(&c, count, depth); err != nil {
 		return 0, 0, false, err
 	}
-	c.left = count - c.count
+	if c.left = count - c.count; c.left > 0 {
+		d.bases = append(d.bases, runBase{join(c.here, uint32(r.node)), r.node})
+	}
 	for ; c.count < count; c.count++ {
-		if _, _, err := d.inFull(r.node, depth, inside(c.here, r.node, c.count), nil); err != nil {
+		if _, err := d.element(r, depth, inside(c.here, r.node, c.count)); err != nil {
 			return 0, 0, false, err
 		}
 	}

@@ -14,8 +14,10 @@
 //	writer.go     what is sent for a message, and reader.go the way back
 //	frame.go      forms, limits and errors
 //	encode.go     runs of values that may be named, which tell a message from others, then the rest
+//	encode_records.go
+//	              messages that come again with other numbers
 //	packed.go     values that are numbers
-//	decode.go     the way back
+//	decode.go     the way back, and decode_records.go
 //	scan.go       fields of one level, and the shape that they make
 //
 // What both sides do and learn alike:
@@ -23,6 +25,7 @@
 //	walk.go       what they share on their way through a message
 //	operation.go  how a value is given that was not guessed
 //	guess.go      how values and lists are guessed
+//	records.go    messages that come again, and steps.go what they are made of
 //	series.go     numbers, and decimal.go those that people write
 //	values.go     values and lists that may be named, and how they are forgotten
 //	model.go      nodes and shapes

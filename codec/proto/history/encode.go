@@ -5,12 +5,14 @@ import "bytes"
 // encoder is the writer's model with what it needs to find values again.
 type encoder struct {
 	model
-	src      []byte
-	text     []byte
-	fields   []field  // a stack
-	counts   []uint32 // of the fields in each run, a stack
-	runsHere []run    // of the message that is scanned
-	found    memo[uint32]
+	src          []byte
+	text         []byte
+	fields       []field  // a stack
+	counts       []uint32 // of the fields in each run, a stack
+	runsHere     []run    // of the message that is scanned
+	found        memo[uint32]
+	foundRecords memo[uint32]
+	open         []uint64 // what is open in records, a stack
 }
 
 // mostFound is how many buckets of values an encoder finds again.
@@ -19,12 +21,13 @@ const mostFound = maxValues / 2
 func (e *encoder) begin() {
 	e.reset()
 	e.found = newMemo[uint32](mostFound)
+	e.foundRecords = newMemo[uint32](mostFound)
 }
 
 // message codes src. It reports false, and nothing has happened, if that is no message.
 func (e *encoder) message(src []byte) bool {
 	e.src, e.text = src, e.text[:0]
-	e.fields, e.counts = e.fields[:0], e.counts[:0]
+	e.fields, e.counts, e.bases, e.open = e.fields[:0], e.counts[:0], e.bases[:0], e.open[:0]
 	number, isNew, ok := e.scan(0, 0, len(src))
 	if !ok {
 		return false
@@ -104,8 +107,9 @@ func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 		return false
 	}
 	pure = true
+	e.bases = append(e.bases, runBase{join(h.hash, uint32(r.node)), r.node})
 	for i := range to - at {
-		_, p := e.inFull(r.node, e.fields[at+i], depth, inside(h.hash, r.node, i), nil)
+		p := e.element(r, e.fields[at+i], depth, inside(h.hash, r.node, i))
 		pure = pure && p
 	}
 	return pure
@@ -146,9 +150,11 @@ func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known
 		c.known(known)
 	}
 	pure = e.chained(&c, at, to, depth)
-	c.left = to - at - c.count
+	if c.left = to - at - c.count; c.left > 0 {
+		e.bases = append(e.bases, runBase{join(c.here, uint32(n)), n})
+	}
 	for ; c.count < to-at; c.count++ {
-		e.inFull(n, e.fields[at+c.count], depth, inside(c.here, n, c.count), nil)
+		e.element(r, e.fields[at+c.count], depth, inside(c.here, n, c.count))
 	}
 	e.endChain(&c, r, h, pure)
 	return c.key, c.last, pure && c.left == 0

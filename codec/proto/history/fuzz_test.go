@@ -9,6 +9,7 @@ import (
 // FuzzSession: any messages, one after another, come back byte for byte. cuts says where they are cut.
 func FuzzSession(f *testing.F) {
 	f.Add(bytes.Join([][]byte{scrape(1, 1), scrape(1, 2), scrape(2, 2)}, nil), uint64(1))
+	f.Add(bytes.Join([][]byte{points(1), points(2), points(6), points(9)}, nil), uint64(4))
 	f.Add(deep(20), uint64(2))
 	f.Add(manyShapes(0, 70), uint64(3))
 	for seed := range uint64(8) {
@@ -31,17 +32,23 @@ func FuzzSession(f *testing.F) {
 // FuzzRead: hostile bytes in the middle of a session are refused, or open to no more than the limit.
 func FuzzRead(f *testing.F) {
 	var w Writer
-	first := w.Append(nil, scrape(1, 1))
+	var before [][]byte
+	for _, m := range [][]byte{scrape(1, 1), points(1), points(2), points(6)} {
+		before = append(before, w.Append(nil, m))
+	}
+	f.Add(w.Append(nil, points(9)))
 	f.Add(w.Append(nil, scrape(1, 2)))
 	f.Add(w.Append(nil, spans(rand.New(rand.NewPCG(1, 1)), 20)))
 	f.Add(w.Append(nil, deep(9)))
-	f.Add(first)
+	f.Add(before[0])
 	f.Add([]byte("\x20plain"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		const limit = 1 << 16
 		var r Reader
-		if _, err := r.Append(nil, first, limit); err != nil {
-			t.Fatal(err)
+		for _, m := range before {
+			if _, err := r.Append(nil, m, limit); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for range 2 {
 			out, err := r.Append([]byte("x"), sent, limit)

@@ -36,7 +36,8 @@ func vectors() map[string][][]byte {
 	add("full", restartAfter+2, structure)
 	add("forgotten", 14, func(i int) []byte { return manyValues(i/2+i%2*3, 9000) })
 	add("keys", 12, func(i int) []byte { return manyKeys(i, 2500) })
-	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 700) })
+	add("records", 40, func(i int) []byte { return points(i) })
+	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 1300) })
 	return all
 }
 
@@ -78,11 +79,11 @@ func manyValues(of, n int) (b []byte) {
 	return b
 }
 
-// longValues is a message of values of about 2 KiB.
+// longValues is a message of records of about 2 KiB, more than are kept of a few such.
 func longValues(of, n int) (b []byte) {
 	for i := range n {
 		text := strings.Repeat(fmt.Sprint("value ", of*n+i, "; "), 500)
-		b = bytesField(b, 1, varintField(bytesField(nil, 1, text[:1900+i%200]), 2, 1))
+		b = bytesField(b, 1, varintField(bytesField(nil, 1, text[:1750+i%200]), 2, 1))
 	}
 	return b
 }
@@ -97,6 +98,30 @@ func manyKeys(at, n int) (b []byte) {
 			m = bytesField(m, 1, label("first", fmt.Sprint(i)))
 		}
 		b = bytesField(b, 1, m)
+	}
+	return b
+}
+
+// points is a message of metrics with points, whose order, numbers and runs change: records in records.
+func points(at int) (b []byte) {
+	for resource := range 3 - at%7/6 {
+		scope := bytesField(nil, 1, label("scope", fmt.Sprint(resource)))
+		for metric := range 6 {
+			metric = (metric + at/9) % 6
+			var gauge []byte
+			for point := range 4 + (at+metric)%5/4 {
+				m := fixed64Field(nil, 2, 1_790_000_000_000_000_000)
+				m = fixed64Field(m, 3, 1_790_000_000_000_000_000+uint64(at)*15e9)
+				m = fixed64Field(m, 4, math.Float64bits(float64(at*point)/10))
+				m = varintField(m, 6, uint64(at*at*point<<(at%3*7)))
+				m = bytesField(m, 8, packedOf(wireVarint, uint64(at), 2, 3, uint64(point), 5, 6, 7, 8))
+				gauge = bytesField(gauge, 1, bytesField(m, 7, label("cpu", fmt.Sprint(point))))
+			}
+			m := bytesField(bytesField(nil, 1, fmt.Sprint("metric.", metric)), 3, "By")
+			scope = bytesField(scope, 2, varintField(bytesField(m, 5, gauge), 9, uint64(at%4/3)))
+		}
+		all := bytesField(nil, 1, bytesField(nil, 1, label("host", fmt.Sprint("host-", resource))))
+		b = bytesField(b, 1, bytesField(all, 2, scope))
 	}
 	return b
 }

@@ -10,6 +10,7 @@ type hits struct {
 	p      [2][2]prob // by the guess, and whether the last value was guessed
 	was    uint8
 	prefer int8 // below 0: what came before
+	worth  int  // of keeping more of them
 }
 
 const (
@@ -17,7 +18,10 @@ const (
 	byOrder
 )
 
-func (h *hits) begin() { even(h.p[0][:], h.p[1][:]) }
+func (h *hits) begin() {
+	h.worth = firstListWorth
+	even(h.p[0][:], h.p[1][:])
+}
 
 // order returns which guess comes first.
 func (h *hits) order() (first, second int) {
@@ -142,6 +146,9 @@ func (m *model) learn(s *spot, v uint32) {
 func (m *model) codeList(n uint16, here uint32, right func(uint32) bool) uint32 {
 	x := m.nodes[n].forms
 	h := &x.lists
+	if h.worth <= 0 {
+		return 0
+	}
 	first, second := h.order()
 	v := m.guessList(n, here, first)
 	missed := v == 0 || !m.flag(&h.p[first][h.was], !m.reads && right(v))
@@ -164,6 +171,7 @@ func (m *model) codeList(n uint16, here uint32, right func(uint32) bool) uint32 
 		m.teachList(n, here, first, v)
 	}
 	x.met()
+	h.worth = min(h.worth+hitWorth, mostWorth)
 	x.lastList = v
 	m.lists[v].used = true
 	for _, id := range m.lists[v].members {
@@ -197,9 +205,14 @@ func (m *model) teachList(n uint16, here uint32, by int, v uint32) {
 
 // learnList takes the members of a run that was not guessed.
 func (m *model) learnList(n uint16, here uint32, members []uint32, hash uint32) {
+	h := &m.nodes[n].lists
+	if h.worth <= 0 {
+		return
+	}
 	same := join(hash, uint32(n)^saltSame)
 	v := m.sameList(same, n, members)
 	if v == 0 {
+		h.worth--
 		v = m.keepList(n, members, hash)
 		m.listed.put(same, v)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -59,29 +60,39 @@ func TestDoubles(t *testing.T) {
 	}
 }
 
-// Values and lists that nobody uses are forgotten, by both sides, and the bounds hold.
+// Values, lists and records that nobody uses are forgotten, by both sides, and the bounds hold.
 func TestForgetting(t *testing.T) {
 	var s session
-	var again [][]byte
 	for i := range 60 {
-		var b []byte
-		for j := range 1500 {
-			m := bytesField(nil, 1, label("id", fmt.Sprint("value ", i, " ", j, string(make([]byte, j%200)))))
-			m = bytesField(m, 1, label("kind", fmt.Sprint(j%10)))
-			b = bytesField(b, 1, varintField(m, 2, uint64(i*j)))
-		}
-		s.send(t, b)
-		if again = append(again, b); i > 2 {
-			s.send(t, again[i-2])
+		s.send(t, listsAndRecords(i, i))
+		if i > 2 {
+			s.send(t, listsAndRecords(i-2, -i))
 		}
 		m := &s.w.model
 		if len(m.values) > maxValues || m.bytes > maxAllBytes || len(m.lists) > maxLists || m.members > maxAllMembers {
 			t.Fatalf("%d values of %d bytes, %d lists of %d", len(m.values), m.bytes, len(m.lists), m.members)
 		}
+		if len(m.recs.all) > maxRecords || m.recs.bytes > maxAllRecordBytes {
+			t.Fatalf("%d records of %d bytes", len(m.recs.all), m.recs.bytes)
+		}
 	}
-	if s.w.hand == 0 || s.w.listHand == 0 {
+	if m := &s.w.model; m.hand == 0 || m.listHand == 0 || m.recs.hand == 0 {
 		t.Error("nothing was forgotten")
 	}
+}
+
+// listsAndRecords is a message of lists that come again beside text that does not, and of records.
+func listsAndRecords(of, at int) (b []byte) {
+	for j := range 1500 {
+		m := bytesField(nil, 1, label("id", fmt.Sprint("value ", of, " ", j)))
+		m = bytesField(m, 1, label("kind", fmt.Sprint(j%10)))
+		b = bytesField(b, 1, bytesField(m, 2, fmt.Sprint("text ", at, " ", j)))
+	}
+	for j := range 300 {
+		m := bytesField(nil, 1, label("id", fmt.Sprint("record ", of, " ", j, strings.Repeat("long ", 200+j%100))))
+		b = bytesField(b, 2, varintField(m, 2, uint64(at*j)))
+	}
+	return b
 }
 
 // A structure that has no end stays bounded, and a writer begins anew in time.

@@ -77,3 +77,36 @@ func TestRandomCoded(t *testing.T) {
 		}
 	}
 }
+
+// A record with many runs that are empty by now: the work is in proportion to the length, not to what a record may have.
+func TestEmptyRuns(t *testing.T) {
+	run := func(n, of int) (b []byte) {
+		for i := range of {
+			b = bytesField(b, n, varintField(nil, 1, uint64(i+1)))
+		}
+		return b
+	}
+	var s session
+	for i := range 30 {
+		var b []byte
+		for range 40 {
+			m := varintField(run(2, 3), 1, uint64(i))
+			for n := range 12 {
+				m = append(m, run(3+n, 2)...)
+			}
+			b = bytesField(b, 1, m)
+		}
+		s.send(t, b)
+	}
+	for id, r := range s.w.recs.all {
+		runs := 0
+		for _, x := range r.steps {
+			if x.kind == stepRun {
+				runs++
+			}
+		}
+		if runs > maxRecordRuns {
+			t.Errorf("record %d has %d runs", id, runs)
+		}
+	}
+}

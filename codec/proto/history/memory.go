@@ -4,20 +4,20 @@ import "unsafe"
 
 // Bytes estimates what a writer keeps alive between messages, for a caller that bounds what all sessions keep.
 func (w *Writer) Bytes() int {
-	return w.keeps() + w.found.keeps() + cap(w.coder.out) + cap(w.text) + 8*cap(w.fields) + 4*cap(w.counts)
+	return w.keeps() + w.found.keeps() + w.foundRecords.keeps() + 8*cap(w.open) + cap(w.coder.out) + cap(w.text) + 8*cap(w.fields) + 4*cap(w.counts)
 }
 
 // Bytes estimates what a reader keeps alive between messages.
 func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) }
 
 // maxSessionBytes is about what either keeps at most: its tables, when they are as long as they may be, and room for a message.
-const maxSessionBytes = 48 << 20
+const maxSessionBytes = 72 << 20
 
 func (m *memo[T]) keeps() int { return len(m.buckets) * int(unsafe.Sizeof(bucket[T]{})) }
 
 func (m *model) keeps() int {
 	const perShape = int(unsafe.Sizeof(shape{})) + 2
-	n := m.store.keeps() + m.guessed.keeps() + m.listed.keeps() + m.series.keeps()
+	n := m.store.keeps() + m.guessed.keeps() + m.listed.keeps() + m.series.keeps() + m.recs.keeps() + 8*cap(m.bases)
 	n += cap(m.shapes)*perShape + cap(m.runs)*int(unsafe.Sizeof(run{})) + cap(m.nodes)*int(unsafe.Sizeof(node{}))
 	for i := range m.nodes {
 		n += m.nodes[i].keeps()
@@ -33,7 +33,7 @@ func (x *node) keeps() (n int) {
 	}
 	if x.forms != nil {
 		n += int(unsafe.Sizeof(forms{})) + 4*cap(x.blocks)
-		all = append(all, x.lengths, x.places, x.blockPlaces)
+		all = append(all, x.lengths, x.places, x.blockPlaces, x.again.places)
 	}
 	for _, s := range all {
 		if s != nil {
@@ -49,4 +49,8 @@ func (s *store) keeps() int {
 	n := cap(s.values)*int(unsafe.Sizeof(value{})) + 2*s.bytes + 4*cap(s.free) + 8*len(s.values)
 	n += cap(s.blocks)*int(unsafe.Sizeof(block{})) + len(s.byKey)*perKey
 	return n + cap(s.lists)*int(unsafe.Sizeof(list{})) + 8*s.members
+}
+
+func (s *records) keeps() int {
+	return cap(s.all)*int(unsafe.Sizeof(record{})) + s.bytes + 4*cap(s.free) + s.starts.keeps()
 }

@@ -38,6 +38,7 @@ const (
 const (
 	firstWorth       = 512
 	firstSeriesWorth = 1 << 14
+	firstListWorth   = 1 << 14
 	mostWorth        = 1 << 16
 	hitWorth         = 16
 	trialWorth       = 2 // at least, with each message
@@ -75,6 +76,7 @@ type forms struct {
 
 	lists    hits
 	lastList uint32
+	again    again
 
 	blocks []uint32
 	bare   uint32 // 1 + the block of those without a key
@@ -102,6 +104,8 @@ type shape struct{ from, to, hash uint32 }
 type model struct {
 	coder
 	store
+	recs    records
+	bases   []runBase // of the runs that are given in full, a stack
 	nodes   []node
 	shapes  []shape
 	runs    []run
@@ -116,7 +120,7 @@ type model struct {
 
 // reset begins with nothing.
 func (m *model) reset() {
-	*m = model{coder: m.coder, store: newStore(), defs: newSizes(), guessed: newMemo[uint32](mostGuessed), listed: newMemo[uint32](mostListed), series: newMemo[seen](mostSeries)}
+	*m = model{coder: m.coder, bases: m.bases, store: newStore(), recs: newRecords(), defs: newSizes(), guessed: newMemo[uint32](mostGuessed), listed: newMemo[uint32](mostListed), series: newMemo[seen](mostSeries)}
 	m.addNode(0, wireBytes)
 }
 
@@ -124,7 +128,11 @@ func (m *model) beginMessage() {
 	for i := range m.nodes {
 		x := &m.nodes[i]
 		if f := x.forms; f != nil {
-			f.credit, f.worth = max(f.credit, 1), max(f.worth, trialWorth)
+			if !f.again.pays() {
+				f.credit = max(f.credit, 1)
+			}
+			f.worth, f.lists.worth = max(f.worth, trialWorth), max(f.lists.worth, trialWorth)
+			f.again.credit = max(f.again.credit, trialRecordCredit)
 		}
 		if s := x.numbers; s != nil {
 			s.worth = max(s.worth, trialWorth)
@@ -147,6 +155,7 @@ func newForms() *forms {
 	f := &forms{credit: firstCredit, worth: firstWorth, lengthSize: 1}
 	even(f.sameShape[:], f.shapeTree[:], f.isText[:], f.op[:])
 	f.lists.begin()
+	f.again.begin()
 	even(f.hits[0][:], f.hits[1][:])
 	return f
 }

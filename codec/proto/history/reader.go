@@ -54,7 +54,7 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if h.raw > keptBytes {
-		r.scratch = nil
+		r.scratch, r.bases = nil, nil
 	}
 	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)

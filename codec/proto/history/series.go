@@ -71,37 +71,39 @@ func (m *model) guessNumber(way int, x *numbers, wire uint8, s *seen) (g uint64)
 
 // codeNumber codes a number of node n in a series.
 func (m *model) codeNumber(n uint16, series uint32, v uint64) uint64 {
-	wire, x := m.nodes[n].wire, m.nodes[n].numbers
-	var s *seen
-	looked := x.worth > 0
-	if looked {
-		s = m.series.at(series)
+	x := m.nodes[n].numbers
+	if x.worth <= 0 {
+		v, _ = m.codeOne(n, x, 0, &seen{size: x.size}, v)
+		return v
 	}
-	known := 0
-	var old seen
-	size := x.size
-	if s != nil {
-		known, old = 1, *s
-		size = old.size
+	if s := m.series.at(series); s != nil {
 		x.worth = min(x.worth+hitWorth, mostWorth)
-	} else if looked {
-		x.worth--
+		return m.codeKnown(n, s, v)
 	}
-	guess := m.guessNumber(int(x.best[known]), x, wire, &old)
-	if m.flag(&x.exact[known][size], v == guess) {
+	x.worth--
+	v, size := m.codeOne(n, x, 0, &seen{size: x.size}, v)
+	m.series.put(series, seen{v, v, size})
+	return v
+}
+
+// codeKnown codes a number of node n of which others are known.
+func (m *model) codeKnown(n uint16, s *seen, v uint64) uint64 {
+	v, size := m.codeOne(n, m.nodes[n].numbers, 1, s, v)
+	*s = seen{v, s.prev, size}
+	return v
+}
+
+func (m *model) codeOne(n uint16, x *numbers, known int, old *seen, v uint64) (_ uint64, size uint8) {
+	wire := m.nodes[n].wire
+	guess := m.guessNumber(int(x.best[known]), x, wire, old)
+	if m.flag(&x.exact[known][old.size], v == guess) {
 		v, size = guess, 0
 	} else {
-		v, size = m.codeMissed(x, known, size, wire, v, &old)
+		v, size = m.codeMissed(x, known, old.size, wire, v, old)
 	}
 	x.prev2, x.prev, x.size = x.prev, v, size
 	m.last[wire] = v
-	switch {
-	case s != nil:
-		*s = seen{v, old.prev, size}
-	case looked:
-		m.series.put(series, seen{v, v, size})
-	}
-	return v
+	return v, size
 }
 
 // codeMissed codes a number that is not exactly what was guessed.

@@ -55,6 +55,14 @@ func (c *coder) number(s *sizes, context int, u uint64) uint64 {
 	return v
 }
 
+// fieldCount codes how many fields a run in a record has, of which s has the last number.
+func (c *coder) fieldCount(counts *sizes, s *seen, n int) uint64 {
+	if !c.flag(&counts.zero[2], uint64(n) == s.prev) {
+		s.prev = c.number(counts, 3, uint64(n))
+	}
+	return s.prev
+}
+
 // sizeContext is what numbers of n bits mean for the next one.
 func sizeContext(n int) uint8 {
 	switch {

@@ -9,9 +9,9 @@ const (
 	maxValues     = 1 << 16
 	maxValueBytes = 2048
 	maxAllBytes   = 8 << 20
-	maxLists      = 1 << 16
+	maxLists      = 1 << 14
 	maxMembers    = 64      // of a list
-	maxAllMembers = 1 << 20 // of all lists
+	maxAllMembers = 1 << 18 // of all lists
 )
 
 // value is one. Number 0 is none.

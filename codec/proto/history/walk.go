@@ -11,6 +11,9 @@ func (m *model) mayBeNamed(r run, i int, known *prefix) bool {
 	return i < maxNamedRuns && x.wire == wireBytes && (x.credit > 0 || known != nil)
 }
 
+// mayBeRecord tells whether records are made of a run's messages.
+func mayBeRecord(r run, depth int) bool { return r.many || depth == 0 }
+
 // codeText codes whether a value is text.
 func (m *model) codeText(x *forms, text bool) bool {
 	text = m.flag(&x.isText[x.before], text)

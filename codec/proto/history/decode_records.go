@@ -1,0 +1,135 @@
+package history
+
+import "encoding/binary"
+
+// element appends one of a run.
+func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
+	if !mayBeRecord(r, depth) {
+		_, pure, err = d.inFull(r.node, depth, h, nil)
+		return pure, err
+	}
+	if done, err := d.byRecord(r.node, h.base, depth); done || err != nil {
+		return false, err
+	}
+	at, bases := len(d.out), len(d.bases)
+	if _, pure, err = d.inFull(r.node, depth, h, nil); err != nil {
+		return pure, err
+	}
+	if !pure {
+		makeRecord(&d.model, r.node, d.contentAt(at), h.base, bases)
+	}
+	d.bases = d.bases[:bases]
+	return pure, nil
+}
+
+// contentAt is the content of the field at a place of what was made.
+func (d *decoder) contentAt(at int) []byte {
+	_, tag := uvarint(d.out[at:])
+	_, size := uvarint(d.out[at+tag:])
+	return d.out[at+tag+size:]
+}
+
+// byRecord appends a message that a record gives. It reports false if it is none.
+func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
+	a := &d.nodes[n].again
+	if !a.made {
+		return false, nil
+	}
+	g := d.recs.guess(a, n, base)
+	guessed := g != 0 && d.flag(&a.hits[a.was], false)
+	if !guessed {
+		if !d.flag(&a.named[a.was], false) {
+			return false, nil
+		}
+		g = uint32(min(uint64(a.last)+unzigzag(d.number(sizesOf(&a.places), 0, 0)), maxRecords))
+		if !d.recs.isOf(g, n, base) {
+			return false, errCoded
+		}
+	}
+	if depth >= maxDepth {
+		return false, errCoded
+	}
+	d.recs.cameAgain(a, g, guessed)
+	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	return true, d.fill(g, depth)
+}
+
+// room is where a length goes that isn't known yet, with as many bytes as it had the last time.
+type room struct {
+	at   int
+	size *uint8
+}
+
+func (d *decoder) leaveRoom(size *uint8) room {
+	at := len(d.out)
+	for range *size {
+		d.out = append(d.out, 0)
+	}
+	return room{at, size}
+}
+
+func (d *decoder) setLength(r room) {
+	length := len(d.out) - r.at - int(*r.size)
+	if need := uint8(sizeOf(uint64(length))); need != *r.size {
+		d.move(r.at+int(*r.size), int(need)-int(*r.size))
+		*r.size = need
+	}
+	binary.PutUvarint(d.out[r.at:], uint64(length))
+}
+
+// fill appends a record's length and its content. The record may be forgotten meanwhile.
+func (d *decoder) fill(id uint32, depth int) error {
+	r := d.recs.all[id]
+	size := uint8(2)
+	var rooms [maxRecordDepth + 2]room
+	rooms[0] = d.leaveRoom(&size)
+	inner := 1
+	for i := range r.steps {
+		s := &r.steps[i]
+		d.out = append(d.out, r.literals[:s.literal]...)
+		r.literals = r.literals[s.literal:]
+		switch s.kind {
+		case stepNumber:
+			d.put(s.wire, d.codeKnown(s.node, &r.slots[0], 0))
+			r.slots = r.slots[1:]
+		case stepRun:
+			if err := d.fillRun(s, &r.slots[0], depth); err != nil {
+				return err
+			}
+			r.slots = r.slots[1:]
+		case stepOpen:
+			rooms[inner] = d.leaveRoom(&s.size)
+			inner++
+		default:
+			inner--
+			d.setLength(rooms[inner])
+		}
+	}
+	if d.full() {
+		return errCoded
+	}
+	return nil
+}
+
+func (d *decoder) fillRun(s *step, count *seen, depth int) error {
+	for i := range d.fieldCount(sizesOf(&d.nodes[s.node].counts), count, 0) {
+		if d.full() {
+			return errCoded
+		}
+		if _, err := d.element(run{s.node, true}, depth+1, here{base: s.base, hash: join(s.base, uint32(i))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) put(wire uint8, v uint64) {
+	switch wire {
+	case wire64:
+		d.out = binary.LittleEndian.AppendUint64(d.out, v)
+	case wire32:
+		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
+	default:
+		d.out = appendUvarint(d.out, v)
+	}
+}

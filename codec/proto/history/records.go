@@ -1,0 +1,191 @@
+package history
+
+import "slices"
+
+// Messages that come again with other numbers in them are records of their node: what is between the numbers is kept, and the
+// numbers that were last there. Runs of records in a record are left open.
+
+const (
+	maxRecords        = 1 << 16
+	maxRecordBytes    = 2048 // between the numbers of one
+	maxAllRecordBytes = 16 << 20
+	maxSteps          = 512
+	maxRecordRuns     = 8
+	maxRecordDepth    = 8
+)
+
+// What counts as bytes beside those between numbers.
+const (
+	perRecord = 128
+	perStep   = 12
+	perSlot   = 24
+)
+
+// Credit is for how many more records of a node are made. What is tried takes one, what is made of no use takes more, and one that
+// comes again gives some.
+const (
+	firstRecordCredit = 1 << 14
+	mostRecordCredit  = 1 << 15
+	againCredit       = 4
+	uselessCost       = 15
+	trialRecordCredit = 1 // at least, with each message
+)
+
+// namesValues is the credit of a node's values above which they are taken as they are, numbers and all.
+const namesValues = 1024
+
+// What is behind the bytes of a step.
+const (
+	stepEnd = iota
+	stepNumber
+	stepOpen // the length of a message, or of packed numbers
+	stepClose
+	stepRun // of records of another node, or none
+)
+
+// step is a part of a record: bytes that are always there, and what is behind them.
+type step struct {
+	literal uint16 // bytes
+	node    uint16 // of a number, or of a run
+	kind    uint8
+	wire    uint8  // of a number
+	size    uint8  // the decoder's: bytes of the length, the last time
+	base    uint32 // of the run, as a message has it
+}
+
+// record is one. Number 0 is none.
+type record struct {
+	literals []byte
+	steps    []step
+	slots    []seen // of numbers, and of how many fields runs have
+	base     uint32 // of the message that it was in
+	next     uint32 // the record of its node that followed
+	node     uint16
+	used     bool
+	live     bool
+}
+
+func (r *record) bytes() int {
+	return perRecord + len(r.literals) + perStep*len(r.steps) + perSlot*len(r.slots)
+}
+
+// again is what is known of a node's records.
+type again struct {
+	made   bool // there has been one
+	credit int
+	last   uint32
+	guess  uint32 // what comes next
+	was    uint8  // 1: the last one was guessed
+	hits   [2]prob
+	named  [2]prob
+	places *sizes
+}
+
+func (a *again) begin() {
+	a.credit = firstRecordCredit
+	even(a.hits[:], a.named[:])
+}
+
+// pays tells whether a node's messages are mostly records.
+func (a *again) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
+
+// records are all that there are. They are forgotten as values are.
+type records struct {
+	all    []record
+	free   []uint32
+	hand   uint32
+	bytes  int
+	starts memo[uint32] // the first of its base
+	making record       // its slices are used again
+}
+
+func newRecords() records {
+	return records{all: make([]record, 1), starts: newMemo[uint32](mostGuessed)}
+}
+
+func (s *records) keep(made *record) uint32 {
+	size := made.bytes()
+	for s.bytes+size > maxAllRecordBytes || len(s.free) == 0 && len(s.all) >= maxRecords {
+		s.forget()
+	}
+	id := uint32(len(s.all))
+	if k := len(s.free); k > 0 {
+		id, s.free = s.free[k-1], s.free[:k-1]
+	} else {
+		s.all = append(s.all, record{})
+	}
+	s.bytes += size
+	r := &s.all[id]
+	*r = *made
+	r.literals, r.steps, r.slots = slices.Clone(made.literals), slices.Clone(made.steps), slices.Clone(made.slots)
+	r.used, r.live = true, true
+	return id
+}
+
+// forget makes room for a record.
+func (s *records) forget() {
+	for {
+		if s.hand++; s.hand >= uint32(len(s.all)) {
+			s.hand = 1
+		}
+		r := &s.all[s.hand]
+		if r.live && !r.used {
+			s.bytes -= r.bytes()
+			*r = record{}
+			s.free = append(s.free, s.hand)
+			return
+		}
+		r.used = false
+	}
+}
+
+// isOf tells whether a number is that of a record of a node, in messages of some base.
+func (s *records) isOf(id uint32, n uint16, base uint32) bool {
+	if id == 0 || int(id) >= len(s.all) {
+		return false
+	}
+	r := &s.all[id]
+	return r.live && r.node == n && r.base == base
+}
+
+// guess returns what record of a node is likely to come, 0 if nobody knows.
+func (s *records) guess(a *again, n uint16, base uint32) uint32 {
+	if s.isOf(a.guess, n, base) {
+		return a.guess
+	}
+	if p := s.starts.at(base); p != nil && s.isOf(*p, n, base) {
+		return *p
+	}
+	return 0
+}
+
+// cameAgain goes on behind a record.
+func (s *records) cameAgain(a *again, id uint32, guessed bool) {
+	a.was = 0
+	if guessed {
+		a.was = 1
+	}
+	r := &s.all[id]
+	s.follows(a, id, r)
+	a.guess = r.next
+	a.credit = min(a.credit+againCredit, mostRecordCredit)
+	r.used = true
+}
+
+// follows takes a record as the last one.
+func (s *records) follows(a *again, id uint32, r *record) {
+	last := &s.all[a.last]
+	if last.base != r.base {
+		s.starts.put(r.base, id)
+	}
+	if a.last != 0 {
+		last.next = id
+	}
+	a.last = id
+}
+
+// runBase is the base of a run that is being given in full.
+type runBase struct {
+	base uint32
+	node uint16
+}
