@@ -121,7 +121,7 @@ func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
 
 // writeRequests are those of bench/tunnel.
 func writeRequests(ctx context.Context, o options) (all []payload, err error) {
-	const series, requests, scrapes = 2000, 40, 4
+	const series, requests, scrapes, often = 2000, 40, 4, 20
 	var c *remotewrite.Corpus
 	for _, p := range []struct {
 		name string
@@ -129,6 +129,7 @@ func writeRequests(ctx context.Context, o options) (all []payload, err error) {
 	}{
 		{"A, as scraped", func() [][]byte { return c.Scraped(series, requests) }},
 		{"A, scraped four times", func() [][]byte { return c.Rescraped(series, requests, scrapes) }},
+		{"A, scraped twenty times", func() [][]byte { return c.Rescraped(series, requests, often) }},
 		{"B, shuffled", func() [][]byte { return c.Shuffled(series, requests) }},
 	} {
 		if !o.only.MatchString(p.name) {
