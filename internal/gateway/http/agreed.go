@@ -14,7 +14,15 @@ const (
 	pairProtocol  = "cinch-pair/1"           // that a connection is upgraded to
 	carriedCoding = "cinch-history"          // of bodies there
 	codingHeader  = "Cinch-Content-Encoding" // the coding that such a body had before
+	openedMark    = "opened "                // stands there before a coding if the body was opened, and is to get it again
+	foreignMark   = "foreign"                // stands there if Content-Encoding is not ours, whatever it says
 )
+
+// isOurs reports whether codings that a client or an upstream has named are words of gateways.
+func isOurs(codings []string) bool {
+	named := strings.Join(codings, ", ")
+	return strings.HasPrefix(named, carriedCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
+}
 
 // Bounds of histories, as log2 of bytes.
 const (

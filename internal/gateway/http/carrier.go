@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // upgradeTimeout bounds how long the far gateway may take to answer an upgrade.
@@ -99,9 +101,13 @@ func upgrade(conn net.Conn, window int) (int, error) {
 	return got, nil
 }
 
-// give is how the transport connects: once.
+// give is how the transport connects: once, and if the far gateway hasn't closed the connection meanwhile. Of one that it has
+// used it knows that by itself.
 func (c *carrier) give(context.Context, string, string) (net.Conn, error) {
 	if c.given.Swap(true) {
+		return nil, errOver
+	}
+	if n, err := gateway.ReadReady(c.conn, make([]byte, 1)); n > 0 || err != nil {
 		return nil, errOver
 	}
 	return c.conn, nil

@@ -14,7 +14,7 @@ import (
 
 // wantsPair reports whether a client asks for a connection with history.
 func (h *handler) wantsPair(r *http.Request) bool {
-	return h.histories != nil && h.cfg.Peers && h.carried == nil && r.ProtoMajor == 1 && r.Header.Get("Upgrade") == pairProtocol
+	return h.histories != nil && h.cfg.Peers && h.carried == nil && r.ProtoMajor == 1 && r.Body == http.NoBody && r.Header.Get("Upgrade") == pairProtocol
 }
 
 // enter upgrades a connection, and serves what comes over it until it ends.
@@ -91,15 +91,6 @@ func (x *trip) uncarry(out *http.Request) {
 	x.restore(out, plain, had)
 }
 
-// sendOpened sends a body that is as the client sent it, unless a rule of ours wants another coding.
-func (x *trip) sendOpened(out *http.Request, body []byte) {
-	if ch, ok := x.chooseFor(out, int64(len(body))); ok {
-		x.sendRecoded(out, body, ch)
-		return
-	}
-	x.setBody(out, body)
-}
-
 // restore sends a body that the near gateway has opened: in the coding that a rule of ours wants, or else in the one that it
 // had.
 func (x *trip) restore(out *http.Request, plain []byte, had string) {
@@ -136,6 +127,10 @@ func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
 // gives the client what we got.
 func (x *trip) carryReply(resp *http.Response) {
 	n := resp.ContentLength
+	if isOurs(resp.Header["Content-Encoding"]) {
+		resp.Header[codingHeader] = []string{foreignMark}
+		return
+	}
 	if n <= 0 || n > int64(x.cfg.MaxCompress) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
 		return
 	}

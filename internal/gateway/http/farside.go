@@ -89,22 +89,36 @@ func newCarriers(p *farSide) *carriers {
 // take returns a carrier that is free, which its taker gives back with put or drop. When there is none it returns nil, and
 // has another one made for those who come later.
 func (p *carriers) take() *carrier {
-	if p == nil {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		c := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		c.idle.Stop()
-		return c
+	n := len(p.idle)
+	if n == 0 {
+		p.ask()
+		return nil
 	}
+	c := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	c.idle.Stop()
+	return c
+}
+
+// ready reports whether a carrier is free, and has another one made when there is none.
+func (p *carriers) ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		p.ask()
+		return false
+	}
+	return true
+}
+
+// ask has another one made if there may be more. p.mu is held.
+func (p *carriers) ask() {
 	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
 		p.asks++
 		go p.add()
 	}
-	return nil
 }
 
 func (p *carriers) add() {

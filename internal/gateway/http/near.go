@@ -12,26 +12,38 @@ import (
 )
 
 // carry has an exchange go to the far gateway with history, where there is a connection for that. It reports false if the
-// exchange goes as it would without; then nothing has happened to it, unless its body is in memory now.
+// exchange goes as it would without, and nothing has happened to it.
 func (x *trip) carry(out *http.Request) bool {
-	if x.carriers == nil || x.steppedDown() || len(out.Header["Upgrade"])+len(x.in.Trailer) > 0 || out.ContentLength < 0 || out.ContentLength > int64(x.cfg.MaxCompress) {
+	switch {
+	case x.carriers == nil || !mayBeCarried(out) || out.ContentLength > int64(x.cfg.MaxCompress) || x.steppedDown():
+		return false
+	case out.ContentLength == 0:
+		x.carrier = x.carriers.take()
+		return x.carrier != nil
+	}
+	a := addressOf(x.in, policy.Request, out.Header)
+	a.Size = int(out.ContentLength)
+	rule := x.lookup(a, false)
+	if rule == nil || !x.carriers.ready() {
 		return false
 	}
-	var rule *policy.MessageRule
-	if out.ContentLength > 0 {
-		a := addressOf(x.in, policy.Request, out.Header)
-		a.Size = int(out.ContentLength)
-		if rule = x.lookup(a, false); rule == nil {
-			return false
-		}
+	if !x.gatherRequest(out, rule) {
+		return true
 	}
+	x.sample(out)
+	// No sooner: a client that sends slowly, or breaks off, keeps nobody from a connection.
 	if x.carrier = x.carriers.take(); x.carrier == nil {
-		return false
+		x.sendOpened(out, x.request.in)
+		return true
 	}
-	if rule != nil {
-		x.carryBody(out, rule)
-	}
+	x.carryBody(out, rule)
 	return true
+}
+
+// mayBeCarried reports whether a request is one that connections with history are for: one after the other, of known length.
+func mayBeCarried(out *http.Request) bool {
+	h := out.Header
+	return out.ContentLength >= 0 && len(out.Trailer)+len(h["Upgrade"]) == 0 && !isStream(h.Get("Accept")) && !isOurs(h["Content-Encoding"])
 }
 
 // steppedDown reports whether the gateway's budgets leave no time for compressing.
@@ -40,13 +52,9 @@ func (x *trip) steppedDown() bool {
 	return x.cfg.Effort.LowerWithin(s).Codec == codec.Raw
 }
 
-// carryBody compresses a body with the history of its carrier.
+// carryBody compresses a body in memory with the history of its carrier.
 func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
-	if !x.gatherRequest(out, rule) {
-		return
-	}
 	b := x.request
-	x.sample(out)
 	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"]}
 	delete(out.Header, codingHeader) // is ours, between gateways
 	plain, coding := x.openForCarrier(out)
@@ -85,9 +93,6 @@ func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
 	return b.in, coding
 }
 
-// openedMark stands before a coding in Cinch-Content-Encoding if the body was opened, and is to get it again.
-const openedMark = "opened "
-
 // asColumns reports whether a body is taken apart as a message of Protocol Buffers. Others would only come out as they are.
 func asColumns(rule *policy.MessageRule, h http.Header) bool {
 	return rule.Setting.Codec != codec.Raw && rule.Setting.IsProto() || rule.Auto && strings.Contains(h.Get("Content-Type"), "protobuf")
@@ -114,14 +119,18 @@ func (x *trip) sendCarried(s resender, out *http.Request) (*http.Response, error
 // received opens the body of a reply that came over a carrier, and gives the carrier back when it is free.
 func (x *trip) received(resp *http.Response) (*http.Response, error) {
 	delete(resp.Header, pairHeader)
-	if codings := resp.Header["Content-Encoding"]; len(codings) != 1 || codings[0] != carriedCoding {
+	foreign := resp.Header.Get(codingHeader) == foreignMark
+	if foreign {
+		delete(resp.Header, codingHeader)
+	}
+	if codings := resp.Header["Content-Encoding"]; foreign || len(codings) != 1 || codings[0] != carriedCoding {
 		closes := resp.Close
 		resp.Body = &until{ReadCloser: resp.Body, done: func(complete bool) { x.giveBack(complete && !closes) }}
 		return resp, nil
 	}
 	err := x.openReply(resp)
 	x.carrier.settle()
-	x.giveBack(err == nil && !resp.Close && !x.carrier.isFull())
+	x.giveBack(err == nil && !resp.Close)
 	if err != nil {
 		return nil, fmt.Errorf("a reply of the far gateway: %w", err)
 	}

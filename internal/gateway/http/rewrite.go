@@ -29,6 +29,9 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 			out.Header[name] = values
 		}
 	}
+	if x.farSide != nil && out.Header.Get("Upgrade") == pairProtocol {
+		out.Header["Connection"], out.Header["Upgrade"] = nil, nil // the far gateway knows us, and not our clients
+	}
 	if _, given := in.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // the transport would write its own
 	}
@@ -62,7 +65,7 @@ func keepTarget(out *http.Request, target string) {
 func (x *trip) changeBody(out *http.Request) {
 	ch, ok := x.chooseFor(out, out.ContentLength)
 	switch {
-	case isStream(x.in.Header.Get("Content-Type")) || announces(x.in.Trailer):
+	case announces(x.in.Trailer):
 	case !ok && x.samples != nil && out.ContentLength > 0 && out.ContentLength <= int64(x.cfg.MaxCompress):
 		x.sendSampled(out)
 	case !ok:
@@ -97,6 +100,15 @@ func (x *trip) sendRecoded(out *http.Request, body []byte, ch recoding) {
 	x.again, x.coding = &original{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
 	x.setBody(out, b.out)
 	setCoding(out.Header, ch.to)
+}
+
+// sendOpened sends a body in memory that is as the client sent it, unless a rule of ours wants another coding.
+func (x *trip) sendOpened(out *http.Request, body []byte) {
+	if ch, ok := x.chooseFor(out, int64(len(body))); ok {
+		x.sendRecoded(out, body, ch)
+		return
+	}
+	x.setBody(out, body)
 }
 
 // chooseFor finds what is to be made of the body of a request.

@@ -11,15 +11,15 @@ var signed = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5
 // signingSchemes begin the values of Authorization that cover the body, in lower case.
 var signingSchemes = [...]string{"aws4-", "signature ", "oauth ", "hmac", "sharedkey"}
 
-// mustStay reports whether the body that h is about may not be changed: it is signed, is a part of something, or its resender
-// forbids it.
+// mustStay reports whether the body that h is about may not be changed: it is signed, is a part or a stream of something, or its
+// sender forbids it.
 func mustStay(h http.Header) bool {
 	for _, name := range signed {
 		if len(h[name]) > 0 {
 			return true
 		}
 	}
-	return len(h["Content-Range"]) > 0 || forbidsTransforms(h) || isSigned(h.Get("Authorization"))
+	return len(h["Content-Range"]) > 0 || forbidsTransforms(h) || isSigned(h.Get("Authorization")) || isStream(h.Get("Content-Type"))
 }
 
 // announces reports whether trailers will hold a digest or a signature of the body.
@@ -64,7 +64,7 @@ func isStream(contentType string) bool {
 func replyMustStay(in *http.Request, resp *http.Response) bool {
 	h := resp.Header
 	return resp.StatusCode != http.StatusOK || in.Method == http.MethodHead || len(in.Header["Range"]) > 0 ||
-		len(h["Content-Encoding"]) > 0 || isStrong(h.Get("Etag")) || isStream(h.Get("Content-Type")) || mustStay(h)
+		len(h["Content-Encoding"]) > 0 || isStrong(h.Get("Etag")) || mustStay(h)
 }
 
 func isStrong(etag string) bool { return etag != "" && !strings.HasPrefix(etag, "W/") }

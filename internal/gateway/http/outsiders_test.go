@@ -1,0 +1,104 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// A connection between gateways that ends before its first exchange costs no request.
+func TestUnusedCarrierEnds(t *testing.T) {
+	upstream := startUpstream(t, http.HandlerFunc(echo))
+	rules := policy.MessageRule{Name: "requests", Auto: true}
+	far := start(t, upstream, func(c *Config) { c.Peers, c.UpstreamReads = true, nil }, rules)
+	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
+	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = Shared, nil }, rules)
+	c := client(t)
+	for n := 0; n == 0; {
+		send(t, c, http.MethodPost, near.url, text)
+		time.Sleep(20 * time.Millisecond)
+		p := near.common.carriers
+		p.mu.Lock()
+		n = len(p.idle)
+		for _, x := range p.idle {
+			if half, ok := x.conn.(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite() // the balancer closes in turn
+			}
+		}
+		p.mu.Unlock()
+	}
+	time.Sleep(100 * time.Millisecond)
+	if resp, back := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(back, text) {
+		t.Errorf("%s: %s", resp.Status, back)
+	}
+}
+
+// reflect answers with the body and the coding that it was sent, or with the beginning of the body.
+func reflect(w http.ResponseWriter, r *http.Request) {
+	b, _ := io.ReadAll(r.Body)
+	if r.URL.Path == "/short" {
+		b = b[:min(len(b), 10)]
+	}
+	w.Header()["Content-Encoding"] = r.Header["Content-Encoding"]
+	w.Header()["Cinch-Content-Encoding"] = []string{"gzip"}
+	w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+	_, _ = w.Write(b)
+}
+
+// What clients and upstreams write into the fields that gateways speak with is theirs, and arrives.
+func TestWordsOfPairsFromOutside(t *testing.T) {
+	for _, coding := range []string{carriedCoding, "opened gzip", "opened nonsense", foreignMark} {
+		near, _ := startPair(t, startUpstream(t, http.HandlerFunc(reflect)), nil)
+		c := client(t)
+		near.untilCarried(c)
+		for range 3 {
+			for _, path := range []string{"/", "/short"} {
+				for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodGet} {
+					body := text
+					if method != http.MethodPost {
+						body = nil
+					}
+					resp, got := send(t, c, method, near.url+path, body, "Content-Encoding", coding, "Cinch-Content-Encoding", "gzip")
+					want := body
+					if path == "/short" {
+						want = want[:min(len(want), 10)]
+					}
+					if resp.StatusCode != 200 || resp.Header.Get("Content-Encoding") != coding || !bytes.Equal(got, want) {
+						t.Errorf("%q: %s %s: %s %v %d bytes", coding, method, path, resp.Status, resp.Header, len(got))
+					}
+				}
+			}
+		}
+	}
+}
+
+// A client can't make itself a near gateway through one.
+func TestClientAsNearGateway(t *testing.T) {
+	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(near.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: cinch-pair/1\r\nCinch-Pair: 1; window=23\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Error("the near gateway passed on an upgrade to the protocol of pairs", resp.Status)
+	}
+	if s := far.stats.Snapshot(); s.Total.Opened != 0 {
+		t.Errorf("%+v", s.Total)
+	}
+}
