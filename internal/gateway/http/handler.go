@@ -2,8 +2,7 @@ package http
 
 import (
 	"context"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
+	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // what clients and upstreams do wrong
 	if c.Sample {
 		e.samples = &sampled.Samples{}
 	}
@@ -42,7 +42,7 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 		ModifyResponse: func(r *http.Response) error { tripOf(r.Request).reply(r); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r).fail(w, err) },
 		BufferPool:     buffers{},
-		ErrorLog:       log.New(io.Discard, "", 0),
+		ErrorLog:       e.errorLog,
 	}
 	return e
 }
@@ -71,6 +71,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	metadata, fits := h.session.held.TakeMetadata(r)
 	if !fits {
 		h.cfg.Stats.Error("metadata")
+		if h.carried != nil {
+			w.Header().Set("Connection", "close") // the body will not be opened, and the histories differ from then on
+		}
 		http.Error(w, "cinch: no memory is free for the headers of this request (memory.budget)", http.StatusServiceUnavailable)
 		return
 	}
@@ -78,9 +81,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.refused(w, r) {
 		return
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
+	x := &trip{common: h.common, held: h.session.held, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), tripKey{}, x))
 	defer cancel(nil)
-	x := &trip{common: h.common, held: h.session.held, carried: h.carried, in: r, cancel: cancel, carriers: h.session.carriers}
+	x.in, x.cancel = r.WithContext(ctx), cancel
 	defer x.close()
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server says GOAWAY for it
@@ -88,8 +92,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.Peers {
 		w.Header()[pairHeader] = []string{pairVersion}
 	}
-	_ = http.NewResponseController(w).EnableFullDuplex() // else the server would take what is left of the body when a reply begins
-	h.proxy.ServeHTTP(newReplyWriter(w, x), r.WithContext(context.WithValue(ctx, tripKey{}, x)))
+	_ = x.control.EnableFullDuplex() // else the server would take what is left of the body when a reply begins
+	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
 }
 
 // caught logs a fault of ours, which ends the connection. net/http's own panic is how an exchange is broken off, and no fault.

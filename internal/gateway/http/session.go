@@ -3,8 +3,6 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -50,19 +48,20 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if g.cfg.Link == PerClient {
 		s.carriers, s.shared = newCarriers(g.common.farSide), false
 	}
-	s.server = newServer(&g.cfg, &handler{common: &g.common, session: s}, s.changed)
+	s.server = newServer(&handler{common: &g.common, session: s}, s.changed)
 	return s
 }
 
 // newServer makes what speaks HTTP with a client.
-func newServer(c *Config, h http.Handler, changed func(net.Conn, http.ConnState)) *http.Server {
+func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server {
+	c := h.cfg
 	return &http.Server{
 		Handler: h, ConnState: changed,
 		MaxHeaderBytes: c.MaxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: c.MaxStreams},
 		Protocols:                    allProtocols(),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's
-		ErrorLog:                     log.New(io.Discard, "", 0),
+		ErrorLog:                     h.errorLog,
 	}
 }
 
@@ -119,12 +118,15 @@ func (s *session) shutDown() {
 func (s *session) serveCarried(conn net.Conn, h *handler) {
 	done := make(chan struct{})
 	var once sync.Once
-	server := newServer(h.cfg, h, func(_ net.Conn, state http.ConnState) {
+	server := newServer(h, func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed || state == http.StateHijacked {
 			once.Do(func() { close(done) })
 		}
 	})
 	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends it
+	server.ReadHeaderTimeout = server.IdleTimeout  // counts from now on for the first exchange, however late that comes
+	server.Protocols = &http.Protocols{}           // one exchange after the other: HTTP/2 would use the histories from many goroutines
+	server.Protocols.SetHTTP1(true)
 	s.mu.Lock()
 	s.inner = server
 	over := s.over

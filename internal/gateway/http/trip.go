@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
@@ -25,6 +28,7 @@ type common struct {
 	transport *http.Transport
 	upstream  url.URL // scheme and host
 	proxy     *httputil.ReverseProxy
+	errorLog  *log.Logger   // net/http's
 	ahead     chan struct{} // see held.Grant
 
 	samples   *sampled.Samples // nil: nothing is measured
@@ -36,9 +40,13 @@ type common struct {
 // trip is one request and its reply.
 type trip struct {
 	*common
-	held   *held.Allowance // the client's
-	in     *http.Request
-	cancel context.CancelCauseFunc
+	held *held.Allowance // the client's
+	in   *http.Request
+
+	control *http.ResponseController // of the client's request
+	cutting sync.Mutex
+	over    bool // control is not to be used any more
+	cancel  context.CancelCauseFunc
 
 	ended             atomic.Bool // the client's body has been read to its end
 	request, response *wholeBody  // nil: not in memory
@@ -60,6 +68,9 @@ func tripOf(r *http.Request) *trip { return r.Context().Value(tripKey{}).(*trip)
 // close gives back what is held.
 func (x *trip) close() {
 	x.giveBack(false)
+	x.cutting.Lock()
+	x.over = true
+	x.cutting.Unlock()
 	for _, b := range []*wholeBody{x.request, x.response, x.opened} {
 		if b != nil {
 			b.close()
@@ -85,7 +96,7 @@ func (x *trip) giveBack(complete bool) {
 	x.carrier = nil
 	switch {
 	case c == nil:
-	case complete:
+	case complete && !c.isFull():
 		x.carriers.put(c)
 	default:
 		x.carriers.drop(c)
@@ -120,24 +131,38 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *strea
 	return s
 }
 
+// lastWords is how long an exchange that is cut off may take to tell its client.
+const lastWords = time.Second
+
 var errSlow = errors.New("it moved too little while others waited for the memory that its body holds")
 
-// cut ends the exchange.
+// cut ends the exchange: what it reads from its client at once, what it writes to it when there was time to say why.
 func (x *trip) cut(v gateway.Verdict) {
+	x.cutting.Lock()
+	defer x.cutting.Unlock()
+	if x.over {
+		return
+	}
 	gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
 	x.cancel(errSlow)
+	_ = x.control.SetReadDeadline(time.Now())
+	_ = x.control.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
 // fail answers in place of the upstream.
 func (x *trip) fail(w http.ResponseWriter, err error) {
-	if x.in.Context().Err() != nil {
+	slow := errors.Is(context.Cause(x.in.Context()), errSlow)
+	if x.in.Context().Err() != nil && !slow {
 		panic(http.ErrAbortHandler) // the client has gone; one that only has closed its side must not take silence for a reply
 	}
 	status, class := http.StatusBadGateway, "upstream_reply"
 	var refused *net.OpError
 	switch {
-	case errors.Is(context.Cause(x.in.Context()), errSlow), errors.Is(err, errSlow):
-		status, class = http.StatusRequestTimeout, "stalled"
+	case slow:
+		status, class, err = http.StatusRequestTimeout, "", errSlow // counted by who has cut it off
+		if x.in.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
 	case errors.Is(err, errCarried):
 		w.Header().Set("Connection", "close") // the histories differ
 		class = ""

@@ -1,0 +1,142 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// upgradedTo is a connection to a far gateway that speaks the protocol of pairs.
+func upgradedTo(t *testing.T, far *rig) net.Conn {
+	t.Helper()
+	p := newFarSide(&far.cfg, far.common.histories)
+	p.up.Address = strings.TrimPrefix(far.url, "http://")
+	conn, _, err := p.upgraded(t.Context(), leastWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// A connection between gateways has one exchange at a time, whatever a hostile near gateway would rather have: HTTP/2 on it
+// would use one history from many goroutines.
+func TestCarriedIsHTTP1(t *testing.T) {
+	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true }, repliesTo(t, "zstd"))
+	conn := upgradedTo(t, far)
+	h2 := &http.Transport{Protocols: &http.Protocols{}, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	defer h2.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for i := range 20 {
+		if i == 1 {
+			wg.Wait() // all others use its connection
+		}
+		wg.Go(func() {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(text))
+			if resp, err := h2.RoundTrip(r); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				t.Error("HTTP/2 is spoken", resp.Status)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A connection between gateways may wait for its first exchange as long as for any other.
+func TestCarriedWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as headers may take")
+	}
+	t.Parallel()
+	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true })
+	conn := upgradedTo(t, far)
+	time.Sleep(headerTimeout + 2*time.Second)
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
+// Where a far gateway has no memory for headers it has not read the body with them, and the histories would differ.
+func TestNoMemoryForHeadersOfCarried(t *testing.T) {
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
+		far.Requests = gateway.NewBudget(16 << 10)
+	})
+	c := client(t)
+	near.untilCarried(c)
+	for i := range 3 {
+		lost := bytes.Repeat(fmt.Appendf(nil, "This is number %d of those that are lost. ", i), 100)
+		if resp, _ := send(t, c, http.MethodPost, near.url, lost, "X-Large", strings.Repeat("x", 20<<10)); resp.StatusCode != http.StatusServiceUnavailable {
+			t.Error(resp.Status)
+		}
+		if resp, got := send(t, c, http.MethodPost, near.url, lost); resp.StatusCode != 200 || !bytes.Equal(got, lost) {
+			t.Errorf("%s: %s", resp.Status, got)
+		}
+	}
+}
+
+// Who holds memory that others wait for, and doesn't move, is cut off, in coming and in going.
+func TestStalledClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as patience with clients")
+	}
+	large := bytes.Repeat(text, 400)
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", fmt.Sprint(len(large)))
+		_, _ = w.Write(large)
+	}))
+	for name, begin := range map[string]string{
+		"a request that does not come": fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(large), large[:1<<20]),
+		"a reply that is not read":     "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stalls(t, upstream, begin)
+		})
+	}
+}
+
+// stalls begins an exchange that goes no further, and waits until it is cut off.
+func stalls(t *testing.T, upstream, begin string) {
+	t.Helper()
+	budget := gateway.NewBudget(24 << 20)
+	noGain := policy.MessageRule{Name: "replies", Setting: setting(t, "gzip"), Direction: policy.Reply, MinGain: 0.9999}
+	g := start(t, upstream, func(c *Config) { c.Requests, c.Replies = budget, budget }, requestsTo(t, "zstd"), noGain)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	go func() { _, _ = io.WriteString(conn, begin) }()
+	other := &gateway.Account{}
+	other.Open(budget.Share("other").Client(gateway.PayerOf(conn)), nil)
+	defer other.Close()
+	for began := time.Now(); g.stats.Snapshot().Errors["stalled"] == 0; time.Sleep(50 * time.Millisecond) {
+		other.TryAcquire(64 << 20)
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("it is not cut off", budget.InUse())
+		}
+	}
+	for began := time.Now(); budget.InUse() > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Fatal("it holds still", budget.InUse())
+		}
+	}
+}
