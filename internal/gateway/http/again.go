@@ -29,15 +29,19 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	if x.coding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
 		return resp, nil
 	}
-	x.knows.refuse(path, x.coding)
-	x.cfg.Stats.Error("coding_refused")
-	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", x.coding, "path", x.in.URL.Path)
-	if x.again == nil {
-		return resp, nil // nobody has the body any more
+	coding := x.coding
+	if x.again != nil { // else nobody has the body any more
+		_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
+		_ = resp.Body.Close()
+		resp, err = s.plain(x, x.asItCame(out))
+		if err != nil || resp.StatusCode == http.StatusUnsupportedMediaType {
+			return resp, err // it was not for the coding
+		}
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
-	_ = resp.Body.Close()
-	return s.plain(x, x.asItCame(out))
+	x.knows.refuse(path, coding)
+	x.cfg.Stats.Error("coding_refused")
+	x.cfg.Log.Warn("the upstream refuses a content coding, requests to that path go as they come from now on", "coding", coding, "path", x.in.URL.Path)
+	return resp, nil
 }
 
 // plain sends a request over a connection without history, and finds out who answers it.
