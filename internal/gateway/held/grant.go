@@ -79,12 +79,20 @@ func (g *Grant) Exceed(n int64) error {
 	if g.isAhead || g.Try(n) {
 		return nil
 	}
-	select {
-	case g.Ahead <- struct{}{}:
-		g.isAhead = true
-		return nil
-	case <-g.Ctx.Done():
-		return g.Ctx.Err()
+	again := time.NewTicker(aheadAfter)
+	defer again.Stop()
+	for {
+		select {
+		case g.Ahead <- struct{}{}:
+			g.isAhead = true
+			return nil
+		case <-again.C: // who is ahead may take long
+			if g.Try(n) {
+				return nil
+			}
+		case <-g.Ctx.Done():
+			return g.Ctx.Err()
+		}
 	}
 }
 
