@@ -71,10 +71,11 @@ type carriers struct {
 	alive   context.Context
 	cancel  context.CancelFunc
 
-	mu   sync.Mutex
-	idle []*carrier
-	all  map[*carrier]struct{}
-	asks int // for more of them
+	mu    sync.Mutex
+	idle  []*carrier
+	all   map[*carrier]struct{}
+	asks  int // for more of them
+	spare int // so many exchanges go without, and none is made for them
 }
 
 func newCarriers(p *farSide) *carriers {
@@ -115,6 +116,10 @@ func (p *carriers) ready() bool {
 
 // ask has another one made if there may be more. p.mu is held.
 func (p *carriers) ask() {
+	if p.spare > 0 {
+		p.spare--
+		return
+	}
 	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
 		p.asks++
 		go p.add()

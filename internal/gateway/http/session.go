@@ -47,6 +47,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	s.carriers, s.shared = g.common.carriers, true
 	if g.cfg.Link == PerClient {
 		s.carriers, s.shared = newCarriers(g.common.farSide), false
+		s.carriers.spare = 1 // many clients have one request a connection
 	}
 	s.server = newServer(&handler{common: &g.common, session: s}, s.changed)
 	return s
