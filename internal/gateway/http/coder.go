@@ -114,6 +114,9 @@ func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
 	}
 }
 
+// snappyRatio is how many bytes one byte of a snappy block holds, at most: a copy of 64 takes three.
+const snappyRatio = 22
+
 // openSnappy opens the block format, which begins with the length of what it holds.
 func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
 	n, size := binary.Uvarint(in)
@@ -122,6 +125,8 @@ func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
 		return nil, fmt.Errorf("%w: no length", codec.ErrCorrupt)
 	case n > uint64(c.cfg.MaxOpen):
 		return nil, grpccodec.ErrTooLarge
+	case n > snappyRatio*uint64(len(in)):
+		return nil, fmt.Errorf("%w: %d bytes hold no %d", codec.ErrCorrupt, len(in), n)
 	case !g.Try(int64(n)):
 		return nil, errNoMemory
 	}

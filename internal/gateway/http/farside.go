@@ -26,6 +26,7 @@ type farSide struct {
 	seen    bool      // the last replies came from a gateway
 	nextAsk time.Time // after a refusal
 	muted   bool      // the log has said that there is none
+	paired  bool      // it has said that there is one
 }
 
 func newFarSide(c *Config, h *histories) *farSide {
@@ -58,10 +59,20 @@ func (p *farSide) mayAsk() bool {
 	return p.seen && time.Now().After(p.nextAsk)
 }
 
+// connected tells once, and again after a refusal, that there is a pair.
+func (p *farSide) connected(window int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.paired {
+		p.paired = true
+		p.cfg.Log.Info("the upstream is a gateway with peers: bodies go with history", "upstream", p.up.String(), "window_bytes", 1<<window)
+	}
+}
+
 func (p *farSide) refused(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nextAsk = time.Now().Add(askAgain)
+	p.nextAsk, p.paired = time.Now().Add(askAgain), false
 	p.cfg.Log.Warn("no connection with history to the far gateway, bodies go without", "upstream", p.up.String(), "err", err)
 }
 
@@ -136,6 +147,7 @@ func (p *carriers) add() {
 	p.mu.Unlock()
 	switch {
 	case err == nil:
+		p.farSide.connected(c.window)
 		p.put(c)
 	case !errors.Is(err, context.Canceled):
 		p.farSide.refused(err)

@@ -9,7 +9,7 @@ import (
 var signed = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256", "X-Goog-Content-Sha256", "X-Hub-Signature", "X-Hub-Signature-256"}
 
 // signingSchemes begin the values of Authorization that cover the body, in lower case.
-var signingSchemes = [...]string{"aws4-", "signature ", "oauth ", "hmac", "sharedkey"}
+var signingSchemes = [...]string{"aws4-", "signature ", "oauth ", "hawk ", "sharedkey"}
 
 // mustStay reports whether the body that h is about may not be changed: it is signed, is a part or a stream of something, or its
 // sender forbids it.
@@ -39,7 +39,8 @@ func isSigned(authorization string) bool {
 			return true
 		}
 	}
-	return false
+	scheme, rest, _ := strings.Cut(a, " ")
+	return strings.Contains(scheme, "hmac") || scheme == "digest" && strings.Contains(rest, "auth-int")
 }
 
 func forbidsTransforms(h http.Header) bool {

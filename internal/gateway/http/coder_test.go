@@ -1,0 +1,25 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/golang/snappy"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+)
+
+// What a snappy body says of its length costs memory only where it may be true.
+func TestSnappyLength(t *testing.T) {
+	g := start(t, "127.0.0.1:1", nil)
+	most := make([]byte, 1<<20)
+	if b, err := g.common.coder.open(snappy.Encode(nil, most), "snappy", &held.Grant{}); err != nil || !bytes.Equal(b, most) {
+		t.Error(err)
+	}
+	account := &held.Grant{}
+	if _, err := g.common.coder.open([]byte{0xff, 0xff, 0xff, 0x0f, 0, 0}, "snappy", account); !errors.Is(err, codec.ErrCorrupt) || account.Held() > 0 {
+		t.Errorf("%v, %d bytes are held", err, account.Held())
+	}
+}
