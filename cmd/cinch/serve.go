@@ -255,7 +255,7 @@ func serveFailure(err error) error {
 	if errors.As(err, &occupied) {
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, gateway.ErrAddressInUse):
-			err = ui.WithHint(err, "another process serves that address, perhaps another cinch: choose a different one")
+			err = ui.WithHint(err, "another process serves that address, perhaps another cinch: choose a different one (for the admin page by --admin)")
 		case errors.Is(err, os.ErrPermission):
 			err = ui.WithHint(err, "ports below 1024, and sockets in others' directories, need rights that this user lacks")
 		}

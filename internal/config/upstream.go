@@ -12,7 +12,7 @@ import (
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
-	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path",
+	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path; behind it may stand ?upstream_encodings=zstd,gzip, upstream_host=true, sample=true, peers=true, history=client or shared, with & between them",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
 	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
