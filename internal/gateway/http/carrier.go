@@ -66,15 +66,16 @@ func (p *farSide) upgraded(ctx context.Context, window int) (net.Conn, int, erro
 	if err != nil {
 		return nil, 0, err
 	}
-	if at, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(at)
-	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	got, err := upgrade(conn, window)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, 0, err
 	}
-	return conn, got, conn.SetDeadline(time.Time{})
+	return conn, got, nil
 }
 
 // upgrade asks for the protocol of pairs on a new connection.

@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"sync"
 	"time"
 
@@ -149,7 +148,7 @@ func (p *carriers) add() {
 	case err == nil:
 		p.farSide.connected(c.window)
 		p.put(c)
-	case !errors.Is(err, context.Canceled):
+	case p.alive.Err() == nil:
 		p.farSide.refused(err)
 	}
 }
