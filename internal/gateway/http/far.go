@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -75,7 +76,9 @@ func (x *trip) uncarry(out *http.Request) {
 	n := out.ContentLength
 	plain, err := b.uncarry(x.carried.reader, n, x.cfg.MaxOpen)
 	if err != nil {
-		x.cfg.Stats.Error("corrupt")
+		if errors.Is(err, bodies.ErrCorrupt) {
+			x.cfg.Stats.Error("corrupt")
+		}
 		x.broken = fmt.Errorf("%w: %w", errCarried, err)
 		return
 	}
