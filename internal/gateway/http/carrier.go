@@ -87,7 +87,7 @@ func upgrade(conn net.Conn, window int) (int, error) {
 	if err := r.Write(conn); err != nil {
 		return 0, err
 	}
-	in := bufio.NewReader(conn)
+	in := bufio.NewReader(io.LimitReader(conn, DefaultMaxHeader))
 	resp, err := http.ReadResponse(in, r)
 	if err != nil {
 		return 0, err
