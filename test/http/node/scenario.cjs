@@ -69,7 +69,8 @@ function socket (perMessageDeflate) {
       ws.send('pieces', { fin: true })
       ws.ping('ping')
     })
-    ws.on('pong', d => console.log('ws', 'pong', d.toString()))
+    const pongs = [] // the server answers a ping when it comes, before or after it says what came before again
+    ws.on('pong', d => pongs.push('pong ' + d))
     ws.on('message', (d, binary) => {
       if (got < sent.length && !d.equals(sent[got])) reject(new Error('other bytes'))
       if (++got === sent.length + 1) {
@@ -77,7 +78,7 @@ function socket (perMessageDeflate) {
         ws.send('close 4002')
       }
     })
-    ws.on('close', (code, reason) => { console.log('ws', 'closed', code, reason.toString()); resolve() }).on('error', reject)
+    ws.on('close', (code, reason) => { console.log('ws', ...pongs, 'closed', code, reason.toString()); resolve() }).on('error', reject)
   })
 }
 
