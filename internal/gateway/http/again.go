@@ -1,6 +1,8 @@
 package http
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 )
@@ -47,11 +49,24 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 // plain sends a request over a connection without history, and finds out who answers it.
 func (s resender) plain(x *trip, out *http.Request) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(out)
+	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && mayComeTwice(out) {
+		resp, err = s.transport.RoundTrip(out)
+	}
 	if err == nil && x.farSide != nil {
 		x.farSide.saw(resp.Header.Get(pairHeader) == pairVersion)
 		delete(resp.Header, pairHeader)
 	}
 	return resp, err
+}
+
+// mayComeTwice reports whether the upstream may get a request again. net/http gives a connection to the next request before it
+// has told the last one of its reply; if that is cancelled at this moment the next one ends with its error.
+func mayComeTwice(out *http.Request) bool {
+	switch out.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return out.Body == nil || out.Body == http.NoBody
+	}
+	return false
 }
 
 // asItCame is the request with its body as the client sent it.
