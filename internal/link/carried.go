@@ -141,6 +141,23 @@ func (c *carried) Close() error {
 	return err
 }
 
+// Extension returns the content of an extension of the peer's hello. There is none that ours did not have: the peer has not heard of it.
+func (c *carried) Extension(e wire.Extension) (content string, ok bool) {
+	if _, ours := (wire.Hello{Extensions: c.l.e.cfg.Extensions}).Find(e); !ours {
+		return "", false
+	}
+	return c.l.theirs.Find(e)
+}
+
+// Share has what is carried be forgotten with the link's histories. It is called once.
+func (c *carried) Share(s Sharing) { c.l.sharing.Store(&s) }
+
+// Take takes n bytes of the endpoint's bound on histories, for what is carried to remember, if they are to be had. Give gives them back.
+func (c *carried) Take(n int64) bool { return c.l.e.history.lend(n) }
+
+// Give gives back n bytes that Take has taken.
+func (c *carried) Give(n int64) { c.l.e.history.free(n) }
+
 func (c *carried) LocalAddr() net.Addr                { return c.l.conn.LocalAddr() }
 func (c *carried) RemoteAddr() net.Addr               { return c.l.conn.RemoteAddr() }
 func (c *carried) SetDeadline(t time.Time) error      { return c.l.conn.SetDeadline(t) }

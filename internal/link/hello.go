@@ -37,6 +37,7 @@ var ourHello = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: s
 // newLink sets aside what our hello is to grant, where there is memory for it.
 func (e *Endpoint) newLink(c net.Conn) (*Link, wire.Hello) {
 	ours, window := ourHello, byte(min(firstWindow, e.cfg.Window))
+	ours.Extensions = e.cfg.Extensions
 	kept := e.readerBytes(window)
 	if !e.history.promise(kept) {
 		window, kept = 0, 0
@@ -63,7 +64,7 @@ func (e *Endpoint) answer(c net.Conn, ahead []byte) (*Link, error) {
 		return nil, err
 	}
 	l, ours := e.newLink(c)
-	l.out.init(l, theirs)
+	l.meet(theirs)
 	_, err = c.Write(ours.Append(nil))
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
@@ -132,7 +133,7 @@ func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
 		l.Free()
 		return nil, err
 	}
-	l.out.init(l, theirs)
+	l.meet(theirs)
 	return l, nil
 }
 

@@ -82,6 +82,17 @@ func (h *history) free(n int64) {
 	h.mu.Unlock()
 }
 
+// lend takes n bytes for an owner, of which a quarter of the limit is kept: links are to find memory for their first windows.
+func (h *history) lend(n int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used+h.unused+n > h.limit/4*3 {
+		return false
+	}
+	h.add(n)
+	return true
+}
+
 // tight reports that little is left.
 func (h *history) tight() bool {
 	h.mu.Lock()

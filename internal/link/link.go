@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -42,8 +43,43 @@ type Link struct {
 	out   sender
 	in    receiver
 
+	theirs  wire.Hello
+	sharing atomic.Pointer[Sharing] // nil: the owner remembers nothing of its own
+
 	waiting   context.Context // for memory; ends with Interrupt
 	interrupt context.CancelFunc
+}
+
+// Sharing is for an owner that remembers more than the link does, which is to be forgotten when the link forgets.
+type Sharing struct {
+	Busy      func() bool // now is no time to forget
+	Forget    func() bool // what we send is forgotten, behind what was written and before what will be; false: not now
+	Forgotten func()      // the peer has done that
+}
+
+// meet takes the peer's hello.
+func (l *Link) meet(theirs wire.Hello) {
+	l.theirs = theirs
+	l.out.init(l, theirs)
+}
+
+// busy reports whether the owner can't forget.
+func (l *Link) busy() bool {
+	s := l.sharing.Load()
+	return s != nil && s.Busy()
+}
+
+// mayForget asks the owner, and has it forget, before our history is dropped.
+func (l *Link) mayForget() bool {
+	s := l.sharing.Load()
+	return s == nil || s.Forget()
+}
+
+// wasForgotten tells the owner that the peer has dropped its history.
+func (l *Link) wasForgotten() {
+	if s := l.sharing.Load(); s != nil {
+		s.Forgotten()
+	}
 }
 
 // Conn is the connection below.

@@ -94,6 +94,7 @@ func (r *receiver) notice(f wire.Frame, flush func() error) (own bool, err error
 		r.l.out.take(f)
 	case wire.Drop:
 		r.drop()
+		r.l.wasForgotten()
 	case wire.Speed:
 		r.l.out.speed.told(f.Speed)
 	default:

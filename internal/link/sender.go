@@ -273,7 +273,7 @@ func (o *sender) forgetIdle(idle time.Duration) {
 		return // it is being used
 	}
 	defer o.mu.Unlock()
-	if o.over || !o.mayDrop() || time.Since(o.lastUsed) < idle {
+	if o.over || !o.mayDrop() || time.Since(o.lastUsed) < idle || o.l.busy() {
 		return
 	}
 	if o.stream != nil {
@@ -288,7 +288,7 @@ func (o *sender) drop() {
 	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over || o.stream != nil {
+	if o.over || o.stream != nil || !o.l.mayForget() {
 		return // too late, or there is a new one already
 	}
 	o.epoch++

@@ -36,8 +36,9 @@ const magic = "\x00CINCHT\n"
 
 // HelloLen is the length in bytes of a hello up to its extensions, MaxHello with them.
 const (
-	HelloLen = 15
-	MaxHello = HelloLen + 255
+	HelloLen      = 15
+	MaxExtensions = 255
+	MaxHello      = HelloLen + MaxExtensions
 )
 
 // Hello is what a gateway says first.
@@ -46,6 +47,7 @@ type Hello struct {
 	Window          byte // of history that the sender keeps of the receiver's pieces; 0: none
 	Status          Status
 	Codecs          uint16 // that the sender opens, a bit an id
+	Extensions      string // at most MaxExtensions bytes; see AppendExtension
 }
 
 // Append appends h.
@@ -53,7 +55,34 @@ func (h Hello) Append(dst []byte) []byte {
 	dst = append(dst, magic...)
 	dst = append(dst, h.Lowest, h.Highest, h.Window, byte(h.Status))
 	dst = binary.BigEndian.AppendUint16(dst, h.Codecs)
-	return append(dst, 0)
+	dst = append(dst, byte(len(h.Extensions)))
+	return append(dst, h.Extensions...)
+}
+
+// An Extension tells its number; its content is up to its sender. A receiver skips those that it doesn't know.
+type Extension byte
+
+// Lanes is the extension of gateways for gRPC that open messages in lanes. Its content is one byte, a version.
+const Lanes Extension = 1
+
+// AppendExtension appends an extension to those of a hello.
+func AppendExtension(dst string, e Extension, content string) string {
+	return dst + string([]byte{byte(e), byte(len(content))}) + content
+}
+
+// Find returns the content of an extension. It finds nothing behind one that is cut short.
+func (h Hello) Find(e Extension) (content string, ok bool) {
+	for b := h.Extensions; len(b) >= 2; {
+		n := 2 + int(b[1])
+		if n > len(b) {
+			return "", false
+		}
+		if Extension(b[0]) == e {
+			return b[2:n], true
+		}
+		b = b[n:]
+	}
+	return "", false
 }
 
 // BeginsHello reports whether b is the first byte of a hello. No HTTP request begins with it, nor
@@ -77,6 +106,7 @@ func ParseHello(b []byte) (Hello, error) {
 		return Hello{}, err
 	}
 	h := Hello{Lowest: b[8], Highest: b[9], Window: b[10], Status: Status(b[11]), Codecs: binary.BigEndian.Uint16(b[12:])}
+	h.Extensions = string(b[HelloLen:min(n, len(b))])
 	switch {
 	case h.Lowest > h.Highest:
 		return h, fmt.Errorf("%w: versions %d to %d", ErrMalformed, h.Lowest, h.Highest)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -12,6 +13,8 @@ func hellos() []Hello {
 		{Lowest: 1, Highest: 1, Codecs: 1},
 		{Lowest: 1, Highest: 9, Window: MaxWindow, Status: StatusRefused, Codecs: math.MaxUint16},
 		{Lowest: 0, Highest: 1, Window: MinWindow, Codecs: 0x21},
+		{Lowest: 1, Highest: 1, Codecs: 1, Extensions: AppendExtension("", Lanes, "\x01")},
+		{Lowest: 1, Highest: 1, Codecs: 1, Extensions: strings.Repeat("\xff", MaxExtensions)},
 	}
 }
 
@@ -34,6 +37,19 @@ func TestHello(t *testing.T) {
 	}
 	if _, err := ParseHello(append(b, "new"...)); err != nil {
 		t.Errorf("extensions: %v", err)
+	}
+}
+
+func TestExtensions(t *testing.T) {
+	all := AppendExtension(AppendExtension(AppendExtension("", 9, "abc"), Lanes, "\x01"), 7, "")
+	for n := range len(all) + 1 {
+		content, ok := Hello{Extensions: all[:n]}.Find(Lanes)
+		if want := n >= 8; ok != want || ok && content != "\x01" {
+			t.Errorf("in %d bytes: %q, %v", n, content, ok)
+		}
+	}
+	if _, ok := (Hello{Extensions: all}).Find(7); !ok {
+		t.Error("the last one was not found")
 	}
 }
 
